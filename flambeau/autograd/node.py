@@ -126,7 +126,7 @@ class Node:
         if plan is None or operator is None or len(plan.inputs) != len(self.edges):
             return list(self.edges)
         supplied = dict(zip(plan.inputs, self.edges, strict=True))
-        return [supplied.get(i) for i in operator.tensor_positions]
+        return [supplied.get(i) for i in operator.shown_edges]
 
     @property
     def metadata(self) -> dict[str, Any]:

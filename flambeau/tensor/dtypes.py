@@ -5,6 +5,7 @@ bfloat16 and float8 come from ml_dtypes. `finfo` and `iinfo` give a dtype's limi
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import ml_dtypes
@@ -258,7 +259,14 @@ class finfo:
         self.bits = chosen.itemsize * 8
         self.eps, self.max, self.min = float(info.eps), float(info.max), float(info.min)
         self.tiny = self.smallest_normal = float(info.smallest_normal)
-        self.resolution = float(info.resolution)
+        # PyTorch counts whole decimal digits; NumPy rounds the power to the dtype.
+        self.resolution = 10.0 ** -int(info.nmant * math.log10(2))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, finfo) and other.dtype == self.dtype
+
+    def __hash__(self) -> int:
+        return hash(self.dtype)
 
     def __repr__(self) -> str:
         return (
@@ -288,6 +296,12 @@ class iinfo:
             )
         info = np.iinfo(type.numpy)
         self.dtype, self.bits, self.min, self.max = type.name, info.bits, info.min, info.max
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, iinfo) and other.dtype == self.dtype
+
+    def __hash__(self) -> int:
+        return hash(self.dtype)
 
     def __repr__(self) -> str:
         return f"iinfo(min={self.min:g}, max={self.max:g}, dtype={self.dtype})"

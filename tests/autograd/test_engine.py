@@ -560,3 +560,11 @@ def test_materialized_zeros(torch):
     edge = torch.autograd.graph.GradientEdge(y.grad_fn, y.output_nr)
     with pytest.raises(RuntimeError, match="materialize_grads cannot be used when"):
         torch.autograd.grad(x.sum(), edge, materialize_grads=True, allow_unused=True)
+
+
+def test_linear_shows_its_edges_in_the_order_of_addmm(torch):
+    layer, x = torch.nn.Linear(3, 2), torch.ones(1, 3, requires_grad=True)
+    bias, input, weight = (node.variable for node, _ in layer(x).grad_fn.next_functions)
+    assert bias is layer.bias
+    assert input is x
+    assert weight is layer.weight

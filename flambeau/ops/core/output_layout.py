@@ -164,7 +164,9 @@ def lay_out_again(y: np.ndarray, strides: Strides) -> np.ndarray:
     rank, shape = y.ndim, y.shape
     steps = tuple([s * y.itemsize for s in strides])
     if steps == y.strides:
-        return y
+        if 1 not in shape or y.base is not None or strides_of(y) == tuple(strides):
+            return y
+        return np.ndarray(shape, y.dtype, y, 0, steps)  # a window: `strides_of` takes its word
     axes = sorted(range(rank), key=lambda i: (-strides[i], i))
     inner = y.transpose(axes)
     memory = inner if inner.flags.c_contiguous else np.array(inner, order="C")

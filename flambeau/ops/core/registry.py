@@ -96,6 +96,8 @@ class Operator:
         # In which inputs the operator is linear: a sum of terms, each a product of inputs that are
         # linear while the others are fixed, as in "input * weight + bias".
         self.linear_in: str = options.pop("linear_in", "")
+        # The order in which a node shows its edges, where PyTorch's operator takes another one.
+        edges: tuple[str, ...] = options.pop("edges", ())
         node = options.pop("node", _camel(name) + "Backward0")
         if options:
             raise TypeError(f"operator {name}: unknown options {sorted(options)}")
@@ -107,6 +109,7 @@ class Operator:
             attributes = {"operator": self, "__slots__": (), "__module__": "builtins"}
             self.node_type = type(node, (Node,), attributes)
             self._read_signature(body)
+            self.shown_edges = tuple(map(self.names.index, edges)) or self.tensor_positions
 
     def _read_signature(self, body: Callable) -> None:
         parameters = list(inspect.signature(body).parameters.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -9,14 +10,23 @@ import numpy as np
 from ...tensor import dtypes as types
 from ...tensor.dtypes import dtype as Dtype
 from ...tensor.dtypes import from_numpy_dtype
+from ...tensor.promotion import promote_types
 from ...tensor.tensor import Tensor
 
 _PLAIN = {int, float, bool}
 
 
+class _Leaves(list):
+    """The numbers of nested data in order, and what suggests their dtype."""
+
+    def __init__(self) -> None:
+        self.classes: set[type] = set()  # of Python's and NumPy's numbers
+        self.dtypes: set[Dtype] = set()  # of arrays and tensors among them
+
+
 def array_of(data: Any, dtype: Dtype | None) -> np.ndarray:
     """An array of the dtype asked for, or of that which the numbers suggest."""
-    flat: list[Any] = []
+    flat = _Leaves()
     try:
         shape = _measure(data, flat)
     except RecursionError:
@@ -24,7 +34,7 @@ def array_of(data: Any, dtype: Dtype | None) -> np.ndarray:
             raise TypeError("new(): self-referential lists are incompatible") from None
         raise ValueError(f"too many dimensions '{type(data).__name__}'") from None
     kinds = set(map(type, flat))
-    plain = bool(kinds) and kinds <= _PLAIN
+    plain = bool(kinds) and kinds <= _PLAIN and not flat.dtypes
     if dtype is None:
         dtype = _met(kinds) if plain else _infer(flat)
     kind = dtype.numpy
@@ -87,7 +97,7 @@ def _holds_itself(data: Any, above: tuple[int, ...] = ()) -> bool:
     return id(data) in above or any(_holds_itself(v, (*above, id(data))) for v in data)
 
 
-def _measure(data: Any, flat: list[Any]) -> tuple[int, ...]:
+def _measure(data: Any, flat: _Leaves) -> tuple[int, ...]:
     """The shape of nested sequences; their leaves, as Python numbers, go to `flat`."""
     if isinstance(data, Tensor):
         return _measure_array(data._array, flat)
@@ -99,15 +109,17 @@ def _measure(data: Any, flat: list[Any]) -> tuple[int, ...]:
     ):
         return _measure_sequence(data, flat)
     flat.append(data)
+    flat.classes.add(type(data))
     return ()
 
 
-def _measure_array(array: np.ndarray, flat: list[Any]) -> tuple[int, ...]:
+def _measure_array(array: np.ndarray, flat: _Leaves) -> tuple[int, ...]:
     flat.extend(array.astype(np.float32).ravel() if array.dtype.kind == "V" else array.ravel())
+    flat.dtypes.add(from_numpy_dtype(array.dtype))
     return array.shape
 
 
-def _measure_item(item: Any, flat: list[Any]) -> tuple[int, ...]:
+def _measure_item(item: Any, flat: _Leaves) -> tuple[int, ...]:
     """The shape of one item of a sequence: a tensor there stands for the number it holds."""
     if not isinstance(item, Tensor):
         return _measure(item, flat)
@@ -117,9 +129,10 @@ def _measure_item(item: Any, flat: list[Any]) -> tuple[int, ...]:
     return ()
 
 
-def _measure_sequence(data: Any, flat: list[Any]) -> tuple[int, ...]:
-    if isinstance(data, (list, tuple, range)) and set(map(type, data)) <= _PLAIN:
+def _measure_sequence(data: Any, flat: _Leaves) -> tuple[int, ...]:
+    if isinstance(data, (list, tuple, range)) and (classes := set(map(type, data))) <= _PLAIN:
         flat.extend(data)
+        flat.classes |= classes
         return (len(data),)
     shape: tuple[int, ...] | None = None
     for i in range(len(data)):
@@ -144,24 +157,15 @@ def _measure_sequence(data: Any, flat: list[Any]) -> tuple[int, ...]:
     return (len(data), *(shape or ()))
 
 
-def _infer(flat: list[Any]) -> Dtype:
-    highest = -1
-    double = False
-    for v in flat:
-        if isinstance(v, np.generic):
-            kind = from_numpy_dtype(v.dtype)
-            if not isinstance(v, (float, np.bool_)) or len(flat) == 1:
-                double = double or kind is types.float64
-            rank = kind.category
-        else:
-            if v is None or isinstance(v, (str, bytes)):
-                break
-            rank = types.of_scalar(v).category if isinstance(v, (bool, int, float, complex)) else 2
-        highest = max(highest, rank)
-    if flat and isinstance(flat[0], np.generic) and all(type(v) is type(flat[0]) for v in flat):
-        return from_numpy_dtype(flat[0].dtype)
-    if highest < 0 or highest == types.FLOATING:
-        return types.get_default_dtype()
-    return {types.BOOL: types.bool_, types.INTEGER: types.int64}.get(
-        highest, types.get_default_dtype().to_complex()
-    )
+def _infer(flat: _Leaves) -> Dtype:
+    """The dtype to which those of all numbers are promoted; the default one without any."""
+    default = types.get_default_dtype()
+    of_python = {bool: types.bool_, int: types.int64, float: default,
+                 complex: default.to_complex()}
+    dtypes = set(flat.dtypes)
+    for kind in flat.classes:
+        if issubclass(kind, np.generic):
+            dtypes.add(from_numpy_dtype(np.dtype(kind)))
+            continue
+        dtypes.update([d for base, d in of_python.items() if issubclass(kind, base)][:1])
+    return functools.reduce(promote_types, dtypes) if dtypes else default

@@ -59,8 +59,10 @@ def index_select(input: Array, dim, index: Array) -> Array:
         return input.copy()
     n = input.shape[at]
     if _leaves(index, n):
-        if not at:
+        if input.ndim < 2 or (not at and input.size):
             raise IndexError("index out of range in self")
+        if not n:
+            raise RuntimeError("index_select(): self indexing axis dim should be positive")
         wrong = index[(index >= n) | (index < 0)][0]
         raise RuntimeError(f"INDICES element is out of DATA bounds, id={wrong} axis_dim={n}")
     return input.take(index, at) if input.__class__ is Array else np.take(input, index, at)

@@ -29,7 +29,8 @@ def _reference(input, weight, bias=None):
 
 
 @opaque(linear_in="input * weight + bias", layout=Layout.FREE,
-        expose=("nn.functional",), node="AddmmBackward0", ref=_reference, samples=_samples)
+        expose=("nn.functional",), node="AddmmBackward0", edges=("bias", "input", "weight"),
+        ref=_reference, samples=_samples)
 def linear(input: Array, weight: Array, bias: Array | None = None) -> Array:
     """input @ weight.T + bias.
 

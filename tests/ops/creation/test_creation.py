@@ -32,3 +32,18 @@ def test_zeros_like_clears_memory_that_was_used(given, options):
         assert not np.asarray(made._array, np.float64).any()
         assert made.dtype == options.get("dtype", x.dtype)
         assert made.stride() == torch.empty_like(x, **options).stride()
+
+
+def test_numbers_of_several_dtypes_are_promoted():
+    half = torch.tensor(1.0, dtype=torch.bfloat16)
+    double = torch.tensor(2.0, dtype=torch.float64)
+    byte = torch.tensor(3, dtype=torch.uint8)
+    for items, dtype in (
+        ([half, half], torch.bfloat16), ([half, 1], torch.bfloat16), ([half, 1.5], torch.float32),
+        ([half, double], torch.float64), ([[double], [1]], torch.float64),
+        ([byte, True], torch.uint8), ([byte, 1], torch.int64), ([double, 1j], torch.complex128),
+        ([np.float64(1), 1], torch.float64), ([np.bool_(1), True], torch.bool),
+        ([np.array([1.0]), [1]], torch.float64), ([np.int8(1), np.int16(2)], torch.int16),
+    ):
+        assert torch.tensor(items).dtype is dtype, items
+        assert torch.as_tensor(items).dtype is dtype, items

@@ -63,3 +63,15 @@ def test_0d_indices(torch):
 def test_scales_that_wrap(torch):
     x = torch.ones(3, dtype=torch.uint8)
     assert x.index_add(0, torch.tensor([0]), x[:1], alpha=-1).tolist() == [0, 1, 1]
+
+
+@pytest.mark.parametrize(("shape", "dim", "index", "error", "text"), [
+    ((0, 2), 0, 0, RuntimeError, "index_select(): self indexing axis dim should be positive"),
+    ((2, 0), 0, 3, RuntimeError, "INDICES element is out of DATA bounds, id=3 axis_dim=2"),
+    ((2, 2), 0, 3, IndexError, "index out of range in self"),
+    ((0,), 0, 0, IndexError, "index out of range in self"),
+])
+def test_index_select_names_what_is_out_of_range(torch, shape, dim, index, error, text):
+    with pytest.raises(error) as raised:
+        torch.index_select(torch.zeros(shape), dim, torch.tensor([index]))
+    assert str(raised.value) == text

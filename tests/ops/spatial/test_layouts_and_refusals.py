@@ -62,3 +62,13 @@ def test_meta_tensors_are_resampled_without_memory():
     assert F.interpolate(x, scale_factor=2).shape == (2, 3, 2 * 10**9)
     x = torch.empty(1, 3, 10**5, 10**6, device="meta")
     assert F.interpolate(x, scale_factor=2, mode="bicubic").shape == (1, 3, 2 * 10**5, 2 * 10**6)
+
+
+@pytest.mark.parametrize(("kernel", "strides"), [
+    (4, (3, 1, 3, 3)), ((4, 1), (12, 1, 12, 3)), ((1, 4), (12, 1, 3, 3)), (2, (12, 1, 6, 3)),
+])
+def test_averages_of_whole_images_keep_channels_last(kernel, strides):
+    x = torch.ones(2, 3, 4, 4).contiguous(memory_format=torch.channels_last)
+    y = torch.nn.functional.avg_pool2d(x, kernel)
+    assert y.stride() == strides
+    assert y.is_contiguous(memory_format=torch.channels_last)

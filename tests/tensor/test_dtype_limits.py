@@ -1,0 +1,22 @@
+"""torch.finfo and torch.iinfo: whole decimal digits, and equality by dtype."""
+
+import pytest
+
+import flambeau as torch
+
+RESOLUTIONS = {
+    torch.float16: 1e-3, torch.bfloat16: 1e-2, torch.float32: 1e-6, torch.float64: 1e-15,
+    torch.float8_e5m2: 1.0, torch.float8_e4m3fn: 1.0,
+}
+
+
+@pytest.mark.parametrize("dtype", RESOLUTIONS, ids=str)
+def test_resolution_counts_decimal_digits(dtype):
+    assert torch.finfo(dtype).resolution == RESOLUTIONS[dtype]
+
+
+def test_limits_are_equal_by_dtype():
+    assert torch.finfo() == torch.finfo(torch.float32) == torch.finfo(torch.complex64)
+    assert len({torch.finfo(torch.float32), torch.finfo(), torch.iinfo(torch.int8)}) == 2
+    assert torch.finfo(torch.float16) != torch.finfo(torch.float32)
+    assert torch.iinfo(torch.int8) == torch.iinfo(torch.int8) != torch.iinfo(torch.int16)
