@@ -30,7 +30,6 @@ HIGHEST_FOLDER = 10  # rooms that import one another in a chain
 # A class or a folder that has come down is taken off the list.
 LONG_CLASSES = {
     "flambeau/compiler/capture/recorder.py:Recorder": 290,
-    "flambeau/compiler/driver/compiled_function.py:Compiled": 620,
     "flambeau/compiler/follow/session.py:Session": 360,
     "flambeau/compiler/functionalization/functionalize.py:Functionalization": 460,
     "flambeau/compiler/proof/facts.py:Facts": 260,

@@ -11,7 +11,8 @@ from typing import Any
 
 from ...native.foundation.user_frames import warn
 from ...autograd.mode import no_grad
-from ...compiler.driver.compiled_function import MAX_RECORDED_CALLS, Compiled
+from ...compiler.driver.call_recorder import MAX_RECORDED_CALLS
+from ...compiler.driver.compiled_function import Compiled
 from ...compiler.driver.eviction import MAX_SPECIALIZATIONS
 from ...compiler.runtime.guarded_call import MISS
 from ...nn import Module

@@ -15,6 +15,7 @@ from flambeau import nn
 from flambeau.compiler.capture import recorder
 from flambeau.compiler.capture.capture import capture
 from flambeau.compiler.capture.live_tensors import live_tensors
+from flambeau.compiler.driver.compiled_function import Compiled
 from flambeau.compiler.trace.trace import CALL, find_divergence
 from flambeau.tensor.shape_only import SHAPE_ONLY
 
@@ -496,9 +497,9 @@ def test_gradients_accumulated_over_some_calls(period, inside, mode):
             if last and not inside:
                 optimiser.step()
                 optimiser.zero_grad()
-            for kind in list(getattr(step, "_variants", {}).values()):
-                if kind.pending is not None:
-                    kind.pending.done.wait(30)
+            if isinstance(step, Compiled):
+                for build in step._specializations.list_builds():
+                    build.done.wait(30)
         return found, step
 
     made, step = trained(lambda f: torch.compile(f, mode=mode, fullgraph=True))

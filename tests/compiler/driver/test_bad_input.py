@@ -418,12 +418,12 @@ def test_where_no_thread_can_be_started_the_call_makes_the_program(monkeypatch):
 
 
 def test_a_mistake_in_the_recorder_leaves_the_step_eager_and_is_told(monkeypatch):
-    from flambeau.compiler.driver import compiled_function
+    from flambeau.compiler.driver import program_builder
 
     def broken(*_):
         raise KeyError("a mistake")
 
-    monkeypatch.setattr(compiled_function, "trace_to_graph", broken)
+    monkeypatch.setattr(program_builder, "trace_to_graph", broken)
     step = native(lambda x: x * 2)
     told = "stays eager: compiling failed in trace_to_graph: KeyError: 'a mistake'"
     with pytest.warns(UserWarning, match=told):

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import flambeau as torch
-from flambeau.compiler.driver import compiled_function, pipeline, binding_manifest, restore
+from flambeau.compiler.driver import (
+    binding_manifest, installation, pipeline, program_builder, restore,
+)
 from flambeau.compiler.schedule import program_table
 from flambeau.compiler.trace.trace_signature import Precedent
 
@@ -67,13 +69,13 @@ def steps(tmp_path):
 @pytest.fixture
 def graphs(monkeypatch):
     """How many graphs were made of traces."""
-    found, original = [], compiled_function.trace_to_graph
+    found, original = [], program_builder.trace_to_graph
 
     def trace_to_graph(*args):
         found.append(args)
         return original(*args)
 
-    monkeypatch.setattr(compiled_function, "trace_to_graph", trace_to_graph)
+    monkeypatch.setattr(program_builder, "trace_to_graph", trace_to_graph)
     return found
 
 
@@ -170,7 +172,7 @@ def test_other_circumstances_need_a_graph(steps, graphs, monkeypatch, change):
         kept.append(original(made, trace, leaves))
         return kept[-1]
 
-    monkeypatch.setattr(compiled_function, "read_manifest", followed)
+    monkeypatch.setattr(program_builder, "read_manifest", followed)
     _, warm = trained(steps)
     assert kept == [None]
     assert len(graphs) == 1
@@ -197,13 +199,13 @@ def test_other_sources_of_operators_are_no_precedent(steps, graphs, monkeypatch)
 
 def recipes(monkeypatch, step, *given):
     """The recipes of what a step keeps."""
-    found, original = [], compiled_function.store_precedent
+    found, original = [], installation.store_precedent
 
     def keep(key, made: Precedent):
         found.append(made.recipe)
         original(key, made)
 
-    monkeypatch.setattr(compiled_function, "store_precedent", keep)
+    monkeypatch.setattr(installation, "store_precedent", keep)
     for _ in range(3):
         step(*given)
     return found

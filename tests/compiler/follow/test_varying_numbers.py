@@ -63,4 +63,4 @@ def test_a_number_that_varies_is_an_input(formula: Any) -> None:
             assert loss.dtype == wanted.dtype
             torch.testing.assert_close(w.grad, v.grad)
     assert "is followed" in followed.explain()
-    assert len(followed._followed.programs) <= 8
+    assert len(followed._fallback.followed.programs) <= 8

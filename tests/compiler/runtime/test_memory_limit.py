@@ -119,13 +119,13 @@ def said(tmp_path, name, kind, mode):
     [
         ("compiler.trace.trace:Trace.copy_array", "recorder", "now"),
         ("compiler.trace.trace:Trace.copy_array", "recorder", "default"),
-        ("compiler.driver.compiled_function:trace_to_graph", "trace_to_graph", "now"),
+        ("compiler.driver.program_builder:trace_to_graph", "trace_to_graph", "now"),
         ("compiler.trace.bindings:Bindings.snapshot_writes", "settle", "default"),
         ("compiler.driver.pipeline:Arena", "arena", "now"),
         ("compiler.driver.pipeline:Arena", "arena", "default"),
         ("compiler.driver.pipeline:_compile", "emit", "now"),
-        ("compiler.driver.compiled_function:check", "selfcheck", "now"),
-        ("compiler.driver.compiled_function:check", "selfcheck", "default"),
+        ("compiler.driver.installation:check", "selfcheck", "now"),
+        ("compiler.driver.installation:check", "selfcheck", "default"),
     ],
 )
 def test_making_a_program_leaves_the_step_eager(tmp_path, name, stage, mode):

@@ -142,7 +142,7 @@ def test_a_step_keeps_its_values(clip: bool) -> None:
         x = torch.randn(20, 12)
         f = torch.compile(step, mode="now") if compiled else step
         losses = [float(f(x)) for _ in range(10)]
-        parts = f._last.step.tasks if compiled else []
+        parts = f._specializations.last.step.tasks if compiled else []
         return losses, len(parts[-1].memories) if parts else 0
 
     expected, _ = run(False)

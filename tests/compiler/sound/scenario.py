@@ -81,10 +81,10 @@ def wait_for_program(step: Any, seconds: float = 10) -> None:
     """Waits until nothing is being built for a compiled step."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        pending = [v.pending for v in step._variants.values() if v.pending is not None]
-        followed = step._followed
+        builds = step._specializations.list_builds()
+        followed = step._fallback.followed
         building = followed is not None and followed.is_building
-        if not building and all(one.done.is_set() for one in pending):
+        if not building and all(build.done.is_set() for build in builds):
             return
         time.sleep(0.01)
 

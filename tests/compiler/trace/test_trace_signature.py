@@ -90,7 +90,7 @@ def test_of_code_that_has_run_before_the_first_call_is_recorded(tmp_path, settle
         with torch.no_grad():
             for calls in range(1, 6):
                 wanted.append(step(x))
-                pending = [one.pending for one in step._variants.values() if one.pending]
+                pending = step._specializations.list_builds()
                 assert bool(step._programs or pending) is (calls >= needed)
                 assert all(one.done.wait(60) for one in pending)
     assert all(torch.allclose(y, wanted[0], atol=1e-6) for y in wanted)
@@ -147,12 +147,12 @@ def test_without_a_cache_every_run_has_the_same_bits(tmp_path, monkeypatch):
 
 
 def test_the_first_call_has_the_programs_results(tmp_path, monkeypatch):
-    from flambeau.compiler.driver import compiled_function
+    from flambeau.compiler.driver import installation
 
     steps, seen = module(tmp_path), []
-    original = compiled_function.commit
+    original = installation.commit
     monkeypatch.setattr(
-        compiled_function, "commit", lambda *given: (seen.append(1), original(*given))
+        installation, "commit", lambda *given: (seen.append(1), original(*given))
     )
     net, _, step = steps.training()
     eager_net, _, eager = steps.training()

@@ -1,0 +1,157 @@
+"""CallRecorder: records a call that no program serves, and decides what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..capture.capture import capture
+from ..ir.errors import Unfit
+from ..trace.trace import Trace, find_divergence
+from .fallback import Fallback
+from .installation import Installer
+from .specialization import Specialization
+from .specializations import Specializations
+from .states import Event, Outdated, Recorded, Speculated, State
+
+MAX_RECORDED_CALLS = 4  # then a step counts as not static
+MAX_ACCUMULATING_CALLS = 64  # may differ while gradients are accumulated
+
+
+class CallRecorder:
+    """Records calls until two agree, or until it is known why none will."""
+
+    def __init__(self, function: Callable, installer: Installer, fallback: Fallback,
+                 specializations: Specializations) -> None:
+        self.function, self.policy = function, fallback.policy
+        self.installer, self.fallback = installer, fallback
+        self.specializations = specializations
+
+    def blocks_on_build(self, specialization: Specialization) -> bool:
+        """Whether calls wait for a program, as they do if it is cached: loading it takes less time
+        than an eager call."""
+        return self.policy.is_synchronous or specialization.precedent is not None
+
+    def record(self, specialization: Specialization, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """Run a call eagerly while it is recorded; returns its result."""
+        before = specialization.state
+        is_first, waits = before.trace is None, self.blocks_on_build(specialization)
+        if is_first and before.reach is None and waits:
+            before.reach = self.specializations.snapshot(Trace())
+        signature = None
+        if waits and not specialization.is_early:
+            signature = (specialization.precedent if is_first
+                         else before.signature if isinstance(before, Speculated) else None)
+        # Of a first one no program is made, so values do not matter, unless calls wait for it.
+        result, trace = capture(self.function, args, kwargs, waits or not is_first,
+                                self.policy.draws_by_counter, signature,
+                                not is_first or signature is not None)
+        if trace is None:
+            return result
+        specialization.become(Event.RECORDED, Recorded(
+            trace=trace, reach=before.reach, recordings=before.recordings + 1))
+        try:
+            self._judge(specialization, trace, before, args, kwargs)
+        except Unfit as error:
+            trace.compute_deferred()
+            if self._is_warmup(specialization):
+                self.installer.restart(specialization)
+            elif error.__cause__ is not None:
+                self.fallback.stop(specialization, error.what, error.line)
+            else:
+                self.fallback.stop_skipping(specialization, error.what, error.line)
+        except Exception:
+            trace.compute_deferred()
+            raise
+        except BaseException:
+            if trace.deferred is not None:
+                trace.deferred.undo()
+            raise
+        return result
+
+    def _judge(self, specialization: Specialization, trace: Trace, before: State, args: tuple,
+               kwargs: dict[str, Any]) -> None:
+        """Decide what follows from a recorded call; `before`: the state that it was made in."""
+        last, is_warmup = before.trace, self._is_warmup(specialization)
+        if specialization.is_early:
+            self.installer.restart(specialization)
+            return
+        if trace.problems or (is_warmup and trace.effects):
+            trace.compute_deferred()
+            if isinstance(before, Outdated) or is_warmup:
+                self.installer.restart(specialization)
+            else:
+                self._stop_at(specialization, trace.problems[0], trace)
+            return
+        divergence = self._find_divergence(specialization, trace, last)
+        if divergence is not None and last is not None and self.specializations.note_accumulation(
+            last.list_absent_grads(), trace.list_absent_grads()
+        ):
+            trace.compute_deferred()
+            return
+        specialization.state.reach = self.specializations.snapshot(trace)
+        if divergence is None and (last is not None or _matches_precedent(specialization, trace)):
+            self._promote(specialization, trace, before, args, kwargs)
+            return
+        trace.compute_deferred()
+        if divergence is None and self.policy.is_synchronous and self.installer.speculate(
+            specialization, trace, args, kwargs, is_warmup
+        ):
+            return
+        if is_warmup:
+            self.installer.restart(specialization)
+            return
+        trace.release_memory()
+        if specialization.state.recordings >= MAX_RECORDED_CALLS and divergence is not None:
+            self._stop_at(specialization, divergence, trace)
+
+    def _promote(self, specialization: Specialization, trace: Trace, before: State, args: tuple,
+                 kwargs: dict[str, Any]) -> None:
+        """Give a call that did the same as another a program, if its Python may be skipped."""
+        if not trace.proof.holds:
+            raise Unfit(*trace.proof.why)
+        candidate = before.candidate if isinstance(before, Speculated) else None
+        if trace.deferred is not None and self.installer.run_deferred(
+            specialization, trace, candidate, args, kwargs
+        ):
+            return
+        trace.compute_deferred()
+        self.installer.build(specialization, trace, args, kwargs, before.trace is None)
+
+    def _find_divergence(self, specialization: Specialization, trace: Trace, last: Trace | None
+                         ) -> tuple[str, str] | None:
+        """How a recorded call differs from the last one, as (what, line)."""
+        state = specialization.state
+        changed = None if state.reach is None else state.reach.find_change
+        if last is None:
+            return None if changed is None else changed(trace)
+        result = find_divergence(last, trace)
+        if result is None and changed is not None:
+            result = changed(trace)
+        moved = last.list_incoming_grads() != trace.list_incoming_grads()
+        if result and specialization.calls < MAX_ACCUMULATING_CALLS and moved:
+            state.recordings -= 1  # the grads' memory stays only once a program made it
+        return result
+
+    def _is_warmup(self, specialization: Specialization) -> bool:
+        """Whether this is the first call, which may fill caches and create state."""
+        return specialization.calls == 1 and not self.policy.is_settled
+
+    def _stop_at(self, specialization: Specialization, problem: tuple[str, str], trace: Trace
+                 ) -> None:
+        """Stop skipping Python; where the line is unknown, watch the next call to find it."""
+        proof = trace.proof
+        if trace.failure is not None:
+            self.fallback.stop(specialization, trace.failure, "")
+        elif problem[1] or proof is not None or specialization.seeks_line:
+            known = problem[1] or proof is None or proof.holds
+            self.fallback.stop_skipping(specialization, *(problem if known else proof.why))
+        else:
+            specialization.seeks_line = True
+            self.installer.restart(specialization)
+
+
+def _matches_precedent(specialization: Specialization, trace: Trace) -> bool:
+    """Whether a call did the same as its precedent."""
+    known = specialization.precedent
+    return known is not None and (trace.deferred is not None or known.matches(trace))

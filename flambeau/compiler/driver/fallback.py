@@ -1,0 +1,104 @@
+"""Fallback: how calls run that no program serves, and what the user is told of it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from ...native.foundation.user_frames import warn
+from ...nn.module import Module
+from .advice import advise
+from .call_policy import CallPolicy
+from .eviction import MAX_DYNAMIC_SPECIALIZATIONS
+from .program_builder import ProgramBuilder
+from .specialization import Specialization
+from .specializations import Specializations
+from .states import Eager, Event
+
+
+class Fallback:
+    """Keeps specializations eager, or follows all calls of a function."""
+
+    def __init__(self, function: Callable, policy: CallPolicy, builder: ProgramBuilder,
+                 specializations: Specializations) -> None:
+        self.function, self.policy, self.builder = function, policy, builder
+        self.specializations = specializations
+        self.followed: Any = None  # the FollowedFunction of calls whose Python cannot be skipped
+        self.reason = ""  # why it cannot
+        self.warnings: set[str] = set()
+
+    @property
+    def name(self) -> str:
+        """The function's or module's name, for messages."""
+        owner = getattr(self.function, "__self__", None)
+        if isinstance(owner, Module):
+            return type(owner).__name__
+        return getattr(self.function, "__name__", type(self.function).__name__)
+
+    def forget(self) -> None:
+        """Start anew."""
+        self.followed = None
+        self.warnings.clear()
+
+    def stop(self, specialization: Specialization, what: str, line: str) -> None:
+        """Keep a specialization's calls eager, with a warning; an error where fullgraph=True."""
+        specialization.precedent = None
+        specialization.become(Event.STOPPED, Eager(reason=what))
+        where = f" ({line})" if line else ""
+        text = f"flambeau.compile: {self.name} stays eager: {what}{where}"
+        text += f". {more}" if (more := advise(what)) else ""
+        if self.policy.is_strict:
+            raise RuntimeError(text)
+        self.warn(text, line)
+
+    def stop_skipping(self, specialization: Specialization, what: str, line: str) -> None:
+        """Follow calls from now on, because the step's Python must run."""
+        if self.policy.may_follow:
+            self.start_following(". ".join(filter(None, (
+                f"{what} ({line})" if line else what, advise(what)))))
+        else:
+            self.stop(specialization, what, line)
+
+    def refuse_another(self) -> None:
+        """React to one combination of shapes and plain arguments too many."""
+        if self.policy.may_follow and self.specializations.differ_in_numbers():
+            self.start_following("numbers or objects among its arguments change")
+        else:
+            self.warn(describe_limit(self.policy.max_specializations), "")
+
+    def start_following(self, reason: str) -> None:
+        """Follow all calls from now on."""
+        from ..follow.followed_function import FollowedFunction
+
+        self.reason = reason
+        self.specializations.follow_all()
+        self.followed = FollowedFunction(
+            self.function, self.builder.build, self.policy.is_synchronous, self._stop_following,
+            self.policy.follows_without_trial)
+
+    def _stop_following(self, why: str) -> None:
+        self.warn(f"flambeau.compile: {self.name} stays eager: {why}. Its Python runs on every "
+                  f"call, because {self.reason}", "")
+
+    def warn(self, text: str, line: str) -> None:
+        """Warn once, at the line that is the reason."""
+        if text in self.warnings:
+            return
+        self.warnings.add(text)
+        file, _, number = line.rpartition(":")
+        if file and number.isdigit():
+            warnings.warn_explicit(text, UserWarning, file, int(number))
+        else:
+            warn(text, UserWarning)
+
+
+def describe_limit(most: int) -> str:
+    """The warning for more combinations of shapes and flags than may have programs."""
+    limit = MAX_DYNAMIC_SPECIALIZATIONS
+    more = "" if most >= limit else f"; dynamic=True allows {limit}"
+    return (
+        f"{most} kinds of calls (shapes, dtypes, plain arguments, flags) have programs "
+        "of their own; others run without, until one of these is called no more. Pad inputs "
+        f"to a few shapes, and pass numbers that change as tensors{more}."
+    )

@@ -1,0 +1,184 @@
+"""Installer: takes recorded calls that agreed to a program in service."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from ...native.foundation.environment import DEBUG
+from ...native.runtime.background_jit import run_in_background
+from ..ir.errors import Unfit, within_memory
+from ..runtime.commit_results import can_commit, commit, run_deferred
+from ..runtime.gradient_buffers import reallocate_grads
+from ..runtime.guarded_call import Program
+from ..runtime.sample_inputs import SampleInputs
+from ..trace.trace import Trace
+from ..trace.trace_signature import make_precedent, store_precedent
+from ..validation.self_check import check
+from .build_task import Pending
+from .explanation import write_explanation
+from .fallback import Fallback
+from .program_builder import ProgramBuilder, flatten_call
+from .specialization import Specialization
+from .specializations import Specializations
+from .states import Building, Event, Installed, New, Speculated
+
+CACHED_PROGRAM_WAIT_SECONDS = 0.2  # to load a program from disk, even on a busy machine
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """Why a program cannot be installed. `is_certain`: whatever the call's values were."""
+
+    what: str
+    line: str = ""
+    is_certain: bool = True
+
+
+class Installer:
+    """Builds programs of recorded calls, checks them, and puts them into service."""
+
+    def __init__(self, builder: ProgramBuilder, specializations: Specializations,
+                 fallback: Fallback) -> None:
+        self.builder, self.policy = builder, builder.policy
+        self.specializations, self.fallback = specializations, fallback
+
+    def build(self, specialization: Specialization, trace: Trace, args: tuple,
+              kwargs: dict[str, Any], is_stored: bool = False) -> None:
+        """Compile a call that did the same as another, in the background unless calls wait.
+        `is_stored`: the other call is a precedent from disk."""
+        precedent = None if is_stored else make_precedent(trace, self.fallback.function)
+        pending = self.builder.start(trace, args, kwargs, precedent)
+        if can_commit(pending.graph, pending.bindings, trace.result):
+            pending.precedent, pending.result = precedent, trace.result
+        trace.release_memory()
+        if self.policy.is_synchronous or trace.communicates or self.policy.evaluates:
+            self.builder.compile(pending)
+            self.adopt(specialization, pending)
+            return
+        with within_memory("settle"):
+            pending.bindings.snapshot_writes([slot for slot, _ in pending.graph.writes])
+        specialization.become(Event.SUBMITTED, Building(
+            pending=pending, trace=trace, reach=specialization.state.reach))
+        if not run_in_background("flambeau compile", self.builder.compile, pending):
+            self.builder.compile(pending)
+        if is_stored:  # as a rule the program was too, and is there before a plain call is
+            pending.done.wait(CACHED_PROGRAM_WAIT_SECONDS)
+
+    def speculate(self, specialization: Specialization, trace: Trace, args: tuple,
+                  kwargs: dict[str, Any], is_warmup: bool) -> bool:
+        """Build the program of the only recorded call, and give this call its results: then all
+        calls have them, whether there was a precedent or not. The program serves no other call
+        before one does the same. Returns whether the call is dealt with."""
+        precedent = make_precedent(trace, self.fallback.function)
+        pending = self.builder.start(trace, args, kwargs, precedent)
+        if precedent is None or not can_commit(pending.graph, pending.bindings, trace.result):
+            return False
+        pending.result = trace.result
+        trace.release_memory()
+        self.builder.compile(pending)
+        problem = self._find_problem(pending)
+        if problem is None:
+            precedent.start = specialization.calls
+            pending.precedent = precedent
+            state = specialization.state
+            specialization.become(Event.SPECULATED, Speculated(
+                trace=trace, reach=state.reach, recordings=state.recordings, candidate=pending,
+                signature=precedent))
+            pending.bindings.release_recording()
+            return True
+        # Adam's first step amplifies gradients that are noise: then a disagreement is not final.
+        if is_warmup and not problem.is_certain:
+            return False
+        self.fallback.stop(specialization, problem.what, problem.line)
+        return True
+
+    def run_deferred(self, specialization: Specialization, trace: Trace,
+                     candidate: Pending | None, args: tuple, kwargs: dict[str, Any]) -> bool:
+        """Compute a call whose operators were only recorded, by the candidate's program or one
+        from disk; returns whether that was possible."""
+        pending = candidate or self.builder.restore(trace, args, kwargs)
+        if pending is None:
+            pending = self.builder.start(trace, args, kwargs)
+            if not can_commit(pending.graph, pending.bindings, trace.result):
+                return False
+            trace.deferred.expect(pending.bindings)
+            self.builder.compile(pending, trace.deferred.arena)
+            if pending.failed():
+                return False  # once more, with values, which tells why
+        leaves = flatten_call(args, kwargs)
+        if candidate is not None:
+            reallocate_grads(pending.bindings, pending.step)
+        if not run_deferred(pending.step, pending.bindings, trace, leaves, trace.result):
+            return False
+        pending.given, pending.proof = (args, kwargs), trace.proof
+        trace.release_memory()
+        with within_memory("sample"):
+            pending.sample = pending.sample or SampleInputs(pending.bindings)
+        self._install(specialization, pending)
+        return True
+
+    def adopt(self, specialization: Specialization, pending: Pending) -> None:
+        """Install a finished program if it computes what the recorded call computed."""
+        if not pending.is_current():
+            self.restart(specialization)
+        elif (problem := self._find_problem(pending)) is not None:
+            self.fallback.stop(specialization, problem.what, problem.line)
+        else:
+            self._install(specialization, pending)
+
+    def restart(self, specialization: Specialization) -> None:
+        """Forget the recorded call; the next one is the first."""
+        reach = specialization.state.reach
+        if self.policy.is_synchronous or specialization.precedent is not None:
+            reach = self.specializations.snapshot(Trace())
+        specialization.become(Event.RESTARTED, New(reach=reach))
+
+    def _find_problem(self, pending: Pending) -> _Problem | None:
+        """Why a program cannot be installed: it does not exist, or disagrees with the call."""
+        if pending.failed():
+            return _Problem(pending.why())
+        take = None
+        if pending.result is not None and self.policy.is_synchronous:
+            take = functools.partial(commit, pending.bindings, pending.result)
+        try:
+            with within_memory("selfcheck"):
+                wrong = check(pending.step, pending.bindings, pending.backward, take)
+                pending.sample = SampleInputs(pending.bindings)
+        except Unfit as error:
+            return _Problem(error.what, error.line)
+        pending.result = None
+        if wrong is None:
+            return None
+        return _Problem(f"the compiled step computes another {wrong} than the eager one; "
+                        "please report this", is_certain=False)
+
+    def _install(self, specialization: Specialization, pending: Pending) -> None:
+        """Put a program into service."""
+        state = specialization.state
+        assert state.reach is not None
+        assert state.trace is not None
+        program = Program(  # type: ignore[call-arg]
+            pending.step, pending.bindings, *pending.given, state.reach.modules,
+            state.reach.environment, pending.proof, pending.modes, pending.backward,
+            pending.sample,
+        )
+        specialization.become(Event.INSTALLED, Installed(
+            program=program, trace=state.trace, reach=state.reach))
+        if pending.precedent is not None:
+            pending.precedent.arena = pending.step.size
+            pending.precedent.table = pending.step.key
+            store_precedent(specialization.precedent_key, pending.precedent)
+        specialization.precedent = None
+        self.specializations.register(program)
+        pending.bindings.release_recording()
+        program.grads.note_counts()
+        level = min(DEBUG.value(), 6)
+        if level:
+            text = write_explanation(self.specializations, self.fallback, level)
+            print(text, file=sys.stderr)
+        if pending.bindings.calls and self.policy.is_strict:
+            raise RuntimeError(f"fullgraph=True, but these run as they are: "
+                               f"{'; '.join(pending.bindings.calls)}")

@@ -1,0 +1,42 @@
+"""Specialization: the calls with one specialization key, from the first call to a program."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..trace.trace_signature import Precedent
+from .states import Event, Installed, New, State, check_transition
+
+
+class Specialization:
+    """Calls with the same shapes, dtypes, flags and modes, and the state that they have reached.
+
+    tensors: a key for those of the arguments that are tensors.
+    """
+
+    def __init__(self, tensors: Any = ()) -> None:
+        self.tensors = tensors
+        self.state: State = New()
+        self.calls = 0  # calls that no program served
+        self.seeks_line = False  # whether a call was watched for the line that keeps its Python
+        self.is_looked_up = False  # whether its precedent was looked for
+        self.precedent_key: str | None = None  # under which its precedent is stored
+        self.precedent: Precedent | None = None  # what such calls did in an earlier process
+
+    def become(self, event: Event, state: State) -> None:
+        """Enter the state that an event leads to; ImpossibleTransition if it does not."""
+        check_transition(self.state, event, state)
+        self.state = state
+
+    @property
+    def uses(self) -> int | None:
+        """The number of calls; None if it must not be evicted."""
+        if not self.state.is_evictable:
+            return None
+        state = self.state
+        return self.calls + (state.program.calls if isinstance(state, Installed) else 0)
+
+    @property
+    def is_early(self) -> bool:
+        """Whether the precedent had no program yet at this call."""
+        return self.precedent is not None and self.calls < self.precedent.start

@@ -1,0 +1,137 @@
+"""Specializations: those of a compiled function by their keys, and the programs of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ...nn.module import Module
+from ...tensor.tensor import Tensor
+from ..runtime.guarded_call import Program
+from ..runtime.guards import Environment
+from ..trace.ambient_modes import read_ambient_modes
+from ..trace.trace import Trace
+from .build_task import Pending
+from .eviction import SpecializationTable
+from .reachable_state import ReachableState
+from .specialization import Specialization
+from .specialization_key import describe_argument, describe_overlap, describe_tensors
+from .states import Building, Event, Followed, Installed, Outdated
+
+
+class Specializations:
+    """A bounded table of specializations. `programs` is the list that calls are dispatched by."""
+
+    def __init__(self, function: Callable, max_specializations: int) -> None:
+        self.function, self.max_specializations = function, max_specializations
+        self.programs: list[Program] = []
+        self.last: Program | None = None  # which served the last call
+        self._table: dict[Any, Specialization] = {}
+        self._waiting_keys = SpecializationTable()
+        self._roots: list[Module] | None = None  # modules that the step's names stand for
+        self._reachable: set[int] = set()  # ids of memory that the step reaches by itself
+        self._accumulated: dict[int, Tensor] = {}  # whose grads are there in some calls only
+
+    def find(self, args: tuple, kwargs: dict[str, Any]) -> Specialization | None:
+        """The specialization of such calls, new if need be; None where there are too many."""
+        key = (
+            describe_argument(args), describe_argument(kwargs),
+            describe_overlap((args, kwargs), self._reachable), read_ambient_modes(),
+            self._training_flags(), self._absent_grads(),
+        )
+        known = self._table.get(key)
+        if known is None:
+            if len(self._table) >= self.max_specializations:
+                uses = {k: v.uses for k, v in self._table.items()}
+                idle = self._waiting_keys.choose_victim(key, uses)
+                if idle is None:
+                    return None
+                self._unregister(self._table.pop(idle))
+            known = self._table[key] = Specialization(describe_tensors((args, kwargs)))
+        return known
+
+    def clear(self) -> None:
+        """Drop all specializations and their programs."""
+        self.programs.clear()
+        self.last = None
+        self._table.clear()
+
+    def forget(self) -> None:
+        """Start anew."""
+        self.clear()
+        self._roots = None
+        self._waiting_keys = SpecializationTable()
+        self._accumulated.clear()
+
+    def follow_all(self) -> None:
+        """End all specializations, because calls are followed from now on."""
+        for specialization in self._table.values():
+            specialization.become(Event.FOLLOWED, Followed())
+        self._table.clear()
+
+    def list_builds(self) -> list[Pending]:
+        """The programs that are being built."""
+        return [s.state.pending for s in list(self._table.values())
+                if isinstance(s.state, Building)]
+
+    def differ_in_numbers(self) -> bool:
+        """Whether they differ only in plain arguments, and none recurs often enough."""
+        kinds = {specialization.tensors for specialization in self._table.values()}
+        return not self.programs and 2 * len(kinds) <= len(self._table)
+
+    def register(self, program: Program) -> None:
+        """Dispatch calls to a program, before all others."""
+        self.programs.insert(0, program)
+        self.last = program
+
+    def invalidate(self, specialization: Specialization) -> None:
+        """Drop a program whose guards failed; its specialization is recorded again."""
+        self._unregister(specialization)
+        state = specialization.state
+        assert state.trace is not None
+        specialization.become(Event.INVALIDATED, Outdated(trace=state.trace, reach=state.reach))
+
+    def _unregister(self, specialization: Specialization) -> None:
+        """Remove a specialization's program from the dispatch list."""
+        state = specialization.state
+        if isinstance(state, Installed) and state.program in self.programs:
+            self.programs.remove(state.program)
+
+    # ----------------------------------------------------------------------- surroundings
+
+    def list_roots(self) -> list[Module]:
+        """The modules that the step's names refer to."""
+        if self._roots is None:
+            self._roots = Environment(self.function).modules
+        return self._roots
+
+    def snapshot(self, trace: Trace) -> ReachableState:
+        """Snapshot what the step reaches, after a recorded call."""
+        result = ReachableState(self.function, trace)
+        self._reachable = result.list_memory()
+        return result
+
+    def _training_flags(self) -> tuple:
+        return tuple(m.training for root in self.list_roots() for m in root.modules())
+
+    # ------------------------------------------------------------- gradient accumulation
+
+    def _absent_grads(self) -> tuple:
+        """Which of the sometimes-present grads are None. Gradient accumulation makes such calls
+        specializations of their own."""
+        return tuple(leaf._grad is None for leaf in self._accumulated.values())
+
+    def note_accumulation(self, *seen: Iterable[tuple[Tensor, bool]]) -> bool:
+        """Whether the calls in `seen`, as (leaf, whether its grad was None), disagree about a leaf.
+        If so, recording starts over with that leaf's grad in the key, once per leaf."""
+        met: dict[int, set[bool]] = {}
+        leaves = {}
+        for leaf, absent in (pair for call in seen for pair in call):
+            leaves[id(leaf)] = leaf
+            met.setdefault(id(leaf), set() if len(seen) > 1 else {leaf._grad is None}).add(absent)
+        new = {key: leaves[key] for key, result in met.items()
+               if len(result) > 1 and key not in self._accumulated}
+        if new:
+            self._accumulated.update(new)
+            self.clear()
+        return bool(new)

@@ -1,0 +1,158 @@
+"""The states of a specialization, and the one table of what may follow what.
+
+A state holds only the fields that are legal in it. `python -m flambeau.compiler.driver.states`
+prints the table; docs/internals/recording.md shows it as a picture.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import ClassVar
+
+from ..runtime.guarded_call import Program
+from ..trace.trace import Trace
+from ..trace.trace_signature import Precedent
+from .build_task import Pending
+from .reachable_state import ReachableState
+
+
+class Event(Enum):
+    """What happens to a specialization."""
+
+    RECORDED = "a call was recorded"
+    RESTARTED = "the recorded call does not count: the next one is the first"
+    SPECULATED = "the only recorded call has a program, which waits for a second like it"
+    SUBMITTED = "two calls agreed, and a build began"
+    INSTALLED = "its program agreed with the recorded call"
+    INVALIDATED = "its program's guards failed"
+    STOPPED = "it cannot be compiled"
+    FOLLOWED = "its Python must run: all calls of the function are followed"
+
+
+class State:
+    """Base of the states, with what is true of those that have recorded nothing."""
+
+    is_evictable: ClassVar[bool] = True  # another specialization may take its place
+    trace: Trace | None = None  # of the last recorded call
+    reach: ReachableState | None = None  # as it was after that call
+    recordings: int = 0  # calls recorded since recording began or restarted
+
+
+@dataclass(eq=False, kw_only=True)
+class New(State):
+    """No call is recorded that the next could be compared with."""
+
+    reach: ReachableState | None = None
+
+
+@dataclass(eq=False, kw_only=True)
+class Recorded(State):
+    """The last call was recorded; the next is compared with it."""
+
+    trace: Trace
+    reach: ReachableState | None
+    recordings: int
+
+
+@dataclass(eq=False, kw_only=True)
+class Speculated(State):
+    """The recorded call has its results from a program already, which serves no other call
+    before one does the same."""
+
+    trace: Trace
+    reach: ReachableState | None
+    recordings: int
+    candidate: Pending
+    signature: Precedent  # what the recorded call did
+
+
+@dataclass(eq=False, kw_only=True)
+class Building(State):
+    """A program is being built, perhaps on another thread; calls run eagerly."""
+
+    is_evictable: ClassVar[bool] = False  # nobody would adopt the program
+    pending: Pending
+    trace: Trace
+    reach: ReachableState | None
+
+
+@dataclass(eq=False, kw_only=True)
+class Installed(State):
+    """A program serves the calls."""
+
+    program: Program
+    trace: Trace
+    reach: ReachableState | None
+
+
+@dataclass(eq=False, kw_only=True)
+class Outdated(State):
+    """Its program's guards failed. The next recording is compared with the program's, and may
+    have problems that are not final: an optimizer makes state for a new parameter."""
+
+    trace: Trace
+    reach: ReachableState | None
+
+
+@dataclass(eq=False, kw_only=True)
+class Eager(State):
+    """Calls stay eager."""
+
+    is_evictable: ClassVar[bool] = False  # recording it once more would fail once more
+    reason: str
+
+
+@dataclass(eq=False, kw_only=True)
+class Followed(State):
+    """The function follows its calls; its specializations are no more."""
+
+
+TRANSITIONS: dict[tuple[type[State], Event], type[State]] = {
+    (New, Event.RECORDED): Recorded,
+    (Recorded, Event.RECORDED): Recorded,
+    (Speculated, Event.RECORDED): Recorded,
+    (Outdated, Event.RECORDED): Recorded,
+    (Recorded, Event.RESTARTED): New,
+    (Recorded, Event.SPECULATED): Speculated,
+    (Recorded, Event.SUBMITTED): Building,
+    (Recorded, Event.INSTALLED): Installed,
+    (Recorded, Event.STOPPED): Eager,
+    (Building, Event.RESTARTED): New,
+    (Building, Event.INSTALLED): Installed,
+    (Building, Event.STOPPED): Eager,
+    (Installed, Event.INVALIDATED): Outdated,
+    (New, Event.FOLLOWED): Followed,
+    (Recorded, Event.FOLLOWED): Followed,
+    (Speculated, Event.FOLLOWED): Followed,
+    (Building, Event.FOLLOWED): Followed,
+    (Installed, Event.FOLLOWED): Followed,
+    (Outdated, Event.FOLLOWED): Followed,
+    (Eager, Event.FOLLOWED): Followed,
+}
+
+
+class ImpossibleTransition(RuntimeError):
+    """An event that cannot happen in a state: a mistake of the driver."""
+
+
+def check_transition(before: State, event: Event, after: State) -> None:
+    """Refuse a transition that is not in the table."""
+    expected = TRANSITIONS.get((type(before), event))
+    if expected is None:
+        raise ImpossibleTransition(f"{event.name} cannot happen in {type(before).__name__}")
+    if type(after) is not expected:
+        raise ImpossibleTransition(f"{event.name} leads from {type(before).__name__} to "
+                                   f"{expected.__name__}, not to {type(after).__name__}")
+
+
+def format_table() -> str:
+    """The table as text: one line per transition."""
+    return "\n".join(
+        f"{before.__name__:<10} ── {event.name:<11} ──► {after.__name__:<10} ({event.value})"
+        for (before, event), after in TRANSITIONS.items()
+    )
+
+
+if __name__ == "__main__":
+    print(format_table())
