@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ...autograd.forward_ad import sum_terms, unless_missing
 from ...native.foundation.user_frames import warn
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name, result_dtype
@@ -107,6 +108,14 @@ def _difference_loss(name: str, node: str, parameter: float, formula: Any):
         @result.vjp("target")
         def _(g, input, target, reduction, parameter):
             return slope(target - input, g, reduction, parameter)
+
+        @result.jvp
+        def _(input_t, target_t, y, input, target, reduction, parameter):
+            t = sum_terms(input_t, unless_missing(lambda t: -t, target_t)).to(y.dtype)
+            if reduction == NONE:
+                return slope(input - target, t, reduction, parameter)
+            row = slope(input - target, y.new_ones(()), reduction, parameter)
+            return row.reshape(-1) @ t.reshape(-1)
 
         return result
 

@@ -275,6 +275,11 @@ def _(g):
     return None
 
 
+def _taken(t: Any, places: Any, n: int) -> Any:
+    """The tangent's elements at the indices of maxima in the flattened image."""
+    return t.flatten(-n).gather(-1, places.flatten(-n)).reshape(places.shape)
+
+
 def _declare(n: int) -> tuple[Any, Any]:
     """The two operators of one rank: maxima, and maxima with their places."""
     node = "SqueezeBackward1" if n == 1 else f"MaxPool{n}DWithIndicesBackward0"
@@ -294,8 +299,8 @@ def _declare(n: int) -> tuple[Any, Any]:
         return _placed(g, input, y, window)
 
     @values.jvp
-    def _(input_t, y, input, window):
-        return _picked(input_t, input, y, window)
+    def _(input_t, input, window):
+        return _taken(input_t, both(input.detach(), window)[1], n)
 
     @opaque(layout=Layout.CHANNELS_LAST if n < 3 else Layout.VOLUME,
             name=f"_max_pool{n}d_with_indices", node=node, expose=(), constant_outputs=(1,),
@@ -310,8 +315,8 @@ def _declare(n: int) -> tuple[Any, Any]:
         return _placed(gs[0], input, ys[0], window)
 
     @both.jvp
-    def _(input_t, ys, input, window):
-        return _picked(input_t, input, ys[0], window), None
+    def _(input_t, ys):
+        return _taken(input_t, ys[1], n), None
 
     return values, both
 
