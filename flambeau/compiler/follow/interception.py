@@ -112,7 +112,9 @@ def _operator(function: Any, operator: Operator, swapped: bool) -> Hook:
             if entry.operator is operator and following.matches(entry, args):
                 return following.produce(entry, args)
         if "out" in kwargs and "out" not in operator.names:
-            return session.barrier(hook, args, kwargs)
+            if kwargs["out"] is not None:
+                return session.barrier(hook, args, kwargs)
+            kwargs = {name: x for name, x in kwargs.items() if name != "out"}
         bound = binder((args[1], args[0]) if swapped and len(args) == 2 else args, kwargs)
         if bound is None:  # it says what is wrong with them, or puts them in order
             return hook.original(*args, **kwargs)
