@@ -23,7 +23,7 @@ from ...native.foundation.allocator import allocate_outside_heap
 from ...native.runtime.background_jit import KernelPolicy
 from ...tensor.quantized import QuantizedCreated
 from ...tensor.sparse import Created
-from ...tensor.storage import owner_of
+from ...tensor.storage import owner_of, version_of
 from ...ops.interception.code_patching import end_followed_call
 from ...tensor.tensor import wrap
 from .lazy_call import Deferred
@@ -289,14 +289,14 @@ def _remember(recorder: Recorder, args: tuple, kwargs: dict) -> None:
             assert storage.owner is not None
             storage.argument_offset = address(array) - address(storage.owner)
     recorder.held.append([tensors, owners])
-    recorder.versions = [(t, t._version) for t in tensors]
+    recorder.versions = [(t, version_of(t)) for t in tensors]
 
 
 def _count_writes(trace: Trace, versions: list[tuple[Any, int]]) -> None:
     """Count the call's writes to memory that existed before it."""
     counted = set()
     for tensor, before in versions:
-        writes = tensor._version - before
+        writes = version_of(tensor) - before
         if writes and id(tensor._counter) not in counted:
             counted.add(id(tensor._counter))
             trace.version_bumps.append((tensor, writes))

@@ -10,7 +10,7 @@ from ...ops.core import inplace as in_place
 from ...ops.core.registry import OPERATORS, PUBLIC, Kind, Operator
 from ...ops.interception import window_stubs, torch_dispatch, torch_function
 from ...ops.interception.code_patching import (
-    Swap, clone, restore_stubs, swap_of,
+    Swap, clone, own_function, restore_stubs, swap_of,
 )
 from ...tensor.tensor import Tensor
 from .recorder import Recorder
@@ -48,6 +48,7 @@ def _is_function(x: Any) -> bool:
 def _through(twin: Any) -> Callable:
     """The recorder of an in-place function: it runs without its fast path, so that its parts show.
     """
+    twin = own_function(twin)
     free = twin.__code__.co_freevars
     cells = list(twin.__closure__)
     cells[free.index("direct")] = type(cells[0])(None)

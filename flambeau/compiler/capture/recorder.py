@@ -20,7 +20,7 @@ from ...ops.core.out import write_out
 from ...ops.core.registry import Kind, Operator
 from ...tensor.shape_only import MODULE_MARK
 from ...tensor.size import Size
-from ...tensor.storage import owner_of
+from ...tensor.storage import owner_of, version_of
 from ...tensor.tensor import Tensor
 from .python_state import Surroundings
 from .lazy_call import NOT_NOW, Deferred
@@ -82,7 +82,7 @@ class Recorder:
 
     def note_version(self, tensor: Tensor) -> None:
         """Has the writes to a tensor counted from here on, as if it were there before."""
-        self.versions.append((tensor, tensor._version))
+        self.versions.append((tensor, version_of(tensor)))
 
     def compute(self) -> None:
         """Compute deferred values, because they are needed now."""
@@ -288,7 +288,7 @@ class Recorder:
                 return original(*args, **kwargs)
             self.public.add(name)
             first = args[0] if args and isinstance(args[0], Tensor) else None
-            version = 0 if first is None else first._version
+            version = 0 if first is None else version_of(first)
             start = len(self.trace.events)
             refs = None
             if name.endswith("_") and not name.endswith("__"):
@@ -305,7 +305,7 @@ class Recorder:
                 result = original(*args, **kwargs)
                 unknown = [y for y in tensors_in(result) if self.trace.storage_of(y._array) is None]
             wrote: tuple[Value | None, ...] = ()
-            if refs is not None and first is not None and first._version > version:
+            if refs is not None and first is not None and version_of(first) > version:
                 new = self.trace.events[start:]
                 if not any(e.kind not in (CONSTANT, EMPTY) for e in new):
                     wrote = (self.trace.value_of(first._array),)

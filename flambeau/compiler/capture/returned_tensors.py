@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ...tensor.storage import version_of
 from ...tensor.tensor import Tensor
 from ..trace.trace import Trace, Value
 from .escapes import tensors_of
@@ -95,7 +96,7 @@ class _Description:
             source = self._locate_base(base)
         elif tensor._counter is not None:
             source = self._locate_sharer(tensor._counter)
-        version = tensor._version if source is None else 0
+        version = version_of(tensor) if source is None else 0
         whole = source is not None and trace.returned_arrays[source] is tensor._array
         return ReturnedTensor(
             None, None, trace.value_of(tensor._array), source, base is not None, whole, version,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...ops.interception.code_patching import is_anything_observed
+
 if TYPE_CHECKING:
     from .fallback import Fallback
     from .specializations import Specializations
@@ -40,6 +42,10 @@ def describe_state(specializations: Specializations, fallback: Fallback) -> str:
     if not followed.trial.pays:
         return (f"{name} stays eager: following its calls does not pay, as "
                 f"{followed.trial.outcome()}; {python}")
+    if is_anything_observed():
+        return (f"{name} is eager for now: functions of the library are replaced (by the first "
+                "sparse or quantized tensor, a profile, forward-mode derivatives), above which "
+                f"calls are not followed; {python}")
     return f"{name} is followed: {python}\n{followed.summary()}"
 
 

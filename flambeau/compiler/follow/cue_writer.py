@@ -25,6 +25,7 @@ from ..trace.trace import EMPTY, Value
 from .following import Following
 from .hooks import ACTIVE, Hook
 from .inline_cache import Cue
+from .foreign_tensors import needs_dispatch
 from .listed_history import attach
 from .segment import INPUT, Entry
 
@@ -78,17 +79,24 @@ def _reserved(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict
 def _layout(hook: Hook, args: tuple, kwargs: dict[str, Any]) -> list[Any] | None:
     """For each parameter the name of the variable that has it, or (default,)."""
     operator: Operator = hook.operator
-    if not hook.binder.plain or not kwargs.keys() <= set(operator.names) \
-            or hook.policy and AUTOCAST.count:
+    if not hook.binder.plain or hook.policy and AUTOCAST.count or any(
+        name not in operator.names and (name != "out" or x is not None)
+        for name, x in kwargs.items()
+    ):
         return None
     result: list[Any] = [(default,) for default in hook.binder.defaults]
     if len(args) > hook.binder.positional:
         return None
     for i in range(len(args)):
         result[i] = f"a{1 - i if hook.swapped and len(args) == 2 else i}"
-    for name in kwargs:
+    for name in _named_arguments(operator, kwargs):
         result[operator.names.index(name)] = f"k_{name}"
     return result
+
+
+def _named_arguments(operator: Operator, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Those that the operator itself has; not an `out` that is None."""
+    return {name: x for name, x in kwargs.items() if name in operator.names}
 
 
 class _Writer:
@@ -122,6 +130,8 @@ class _Writer:
         if kwargs:
             self.tests.append(f"kwargs.keys() != {self.constant(dict(kwargs).keys() | set())}")
             lines += [f"k_{name} = kwargs[{name!r}]" for name in kwargs]
+            if kwargs.get("out", self) is None and "out" not in self.cue.hook.operator.names:
+                lines += ["if k_out is not None:", "    return MISS(args, kwargs)"]
         return lines
 
     def expect(self, name: str, expected: Any, found: Any) -> str:
@@ -282,7 +292,8 @@ def _operator(cue: Cue, following: Following, at: int, layout: list[Any], args: 
     """An operator that was listed."""
     segment, hook = following.segment, cue.hook
     entry: Entry = segment.entries[at]
-    bound = hook.binder((args[1], args[0]) if hook.swapped and len(args) == 2 else args, kwargs)
+    bound = hook.binder((args[1], args[0]) if hook.swapped and len(args) == 2 else args,
+                        _named_arguments(hook.operator, kwargs))
     if bound is None or entry.operator is not hook.operator or len(bound) != len(layout):
         return
     writer = _Writer(cue, following)
@@ -382,7 +393,8 @@ def _view(cue: Cue, following: Following, layout: list[Any], args: tuple, kwargs
           new: Any) -> None:
     """An operator that gives windows on memory that it takes."""
     operator, hook = cue.hook.operator, cue.hook
-    bound = hook.binder((args[1], args[0]) if hook.swapped and len(args) == 2 else args, kwargs)
+    bound = hook.binder((args[1], args[0]) if hook.swapped and len(args) == 2 else args,
+                        _named_arguments(hook.operator, kwargs))
     if bound is None or len(bound) != len(layout) or operator.result_type is not None:
         return
     if not isinstance(bound[0], Tensor) or any(isinstance(x, Tensor) for x in bound[1:]):
@@ -432,9 +444,11 @@ def _call(cue: Cue, at: int, key: tuple) -> None:
     original = hook.original
 
     def take(args: tuple, kwargs: dict[str, Any]) -> Any:
-        following = ACTIVE.session.following
+        session = ACTIVE.session
+        following = session.following
         if following.pos != at or following.ambient != AMBIENT.changes \
-                or plain(args, kwargs) != key:
+                or plain(args, kwargs) != key \
+                or session.is_guarded and needs_dispatch(args, kwargs):
             return cue.miss(args, kwargs)
         ACTIVE.cue = cue.next
         return original(*args, **kwargs)

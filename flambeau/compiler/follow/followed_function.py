@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...native.runtime.background_jit import run_in_background
-from ...ops.interception.code_patching import is_anything_swapped
+from ...ops.interception.code_patching import is_anything_observed
 from ...tensor.ambient import AMBIENT
 from ..ir.errors import Unfit, describe_failure, within_memory
 from ..ir.graph import Graph
@@ -56,7 +56,7 @@ class FollowedFunction:
     def __call__(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         """A call."""
         trial = self.trial
-        if self.failed or not trial.pays or AMBIENT.observers or is_anything_swapped():
+        if self.failed or not trial.pays or AMBIENT.observers or is_anything_observed():
             return self.function(*args, **kwargs)
         if not _RUNNING.acquire(blocking=False):
             return self.function(*args, **kwargs)

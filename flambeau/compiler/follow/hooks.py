@@ -52,7 +52,7 @@ def outer({free}):
             return hook.original(*args, **kwargs)
         if session.recorder is None:
             return session.follow(hook, args, kwargs)
-        return hook.record(hook.original, args, kwargs)
+        return session.record(hook, args, kwargs)
     return stub
 """
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from .foreign_tensors import needs_dispatch
 from .hooks import ACTIVE, Hook
 from .segment import Segment
 
@@ -33,14 +34,20 @@ class Cue:
 
     def run(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         """The general path; what it calls is expected next."""
+        session = ACTIVE.session
+        if session.is_guarded and needs_dispatch(args, kwargs):
+            return session.follow(self.hook, args, kwargs)
         ACTIVE.cue = self.next
-        return self.hook.follow(ACTIVE.session, args, kwargs)
+        return self.hook.follow(session, args, kwargs)
 
     def miss(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Something else happens than was noted."""
         ACTIVE.cue = None
         self.segment.misses += 1
-        return self.hook.follow(ACTIVE.session, args, kwargs)
+        session = ACTIVE.session
+        if session.is_guarded:
+            return session.follow(self.hook, args, kwargs)
+        return self.hook.follow(session, args, kwargs)
 
     def renew(self, source: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Makes the windows anew."""

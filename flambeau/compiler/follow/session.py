@@ -13,6 +13,7 @@ import numpy as np
 
 from ...autograd.mode import no_grad
 from ...ops.core.registry import Kind, Operator
+from ...ops.interception.code_patching import is_anything_swapped
 from ...tensor.ambient import AMBIENT
 from ...tensor.exposed_memory import is_exposed
 from ...tensor.storage import owner_of
@@ -20,6 +21,7 @@ from ...tensor.tensor import Tensor, wrap
 from ..trace.ambient_modes import read_ambient_modes
 from ..trace.trace import CONSTANT, DRAW, EMPTY, UPDATE, WRITE, same_bits
 from .following import Following
+from .foreign_tensors import needs_dispatch
 from .hooks import ACTIVE, RECORDING, Hook
 from .cue_writer import cue_for
 from .inline_cache import is_due, link
@@ -44,6 +46,7 @@ class Session:
         self.tried = 0  # segments of the exit that were tried
         self.retired = False
         self.strays = False  # whether it did what no program is for
+        self.is_guarded = is_anything_swapped()  # whether arguments may be foreign tensors
 
     @contextmanager
     def silence(self) -> Iterator[None]:
@@ -109,10 +112,26 @@ class Session:
         if not self.retired:
             self.flush()
 
+    def leave(self) -> None:
+        """Ends following: a tensor is of a class whose functions no program computes."""
+        self.driver.note("a tensor is of a class that overrides functions")
+        self.flush()
+        self.retire()
+
+    def record(self, hook: Hook, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """Calls a function while a segment is recorded."""
+        if self.is_guarded and not self.quiet and needs_dispatch(args, kwargs):
+            self.leave()
+            return hook.function(*args, **kwargs)
+        return hook.record(hook.original, args, kwargs)
+
     def follow(self, hook: Hook, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Calls a function of which no cue is known."""
         if self.quiet:
             return hook.follow(self, args, kwargs)
+        if self.is_guarded and needs_dispatch(args, kwargs):
+            self.leave()
+            return hook.function(*args, **kwargs)
         if self.following is None and self.exit.varies is not None \
                 and self.exit.varies is hook.operator and self.recorder is None:
             lifted = with_tensor(args)
@@ -140,7 +159,7 @@ class Session:
     def dispatch(self, hook: Hook, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Calls a function where no segment is followed: recorded, or eager for good."""
         if self.next_recorder() is not None:
-            return hook.record(hook.original, args, kwargs)
+            return self.record(hook, args, kwargs)
         return hook.function(*args, **kwargs)
 
     def next_recorder(self) -> SegmentRecorder | None:

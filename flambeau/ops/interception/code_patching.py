@@ -30,6 +30,7 @@ ENDS: list[Callable[[], None]] = []
 STUB_FILE = "<flambeau capture>"  # of stubs that record
 FOLLOWING_STUB_FILE = "<flambeau follow>"  # of stubs that follow a call, or record it
 _layers: dict[types.FunctionType, list[Swap]] = {}  # the swaps on each function, the latest last
+_observers: set[Swap] = set()  # swaps that are on and do more than look at kinds of arguments
 
 
 @functools.cache
@@ -84,6 +85,8 @@ def end_lingering() -> None:
 
 def restore_stubs() -> None:
     """Takes out the stubs of followed calls, before functions are replaced in another way."""
+    if STUBS:
+        end_followed_call()
     end_lingering()
     for hook in list(STUBS.values()):
         hook.restore()
@@ -100,6 +103,13 @@ def is_anything_swapped() -> bool:
     if LINGERING:
         end_lingering()
     return bool(_layers)
+
+
+def is_anything_observed() -> bool:
+    """Whether some function is swapped by more than what looks for kinds of arguments."""
+    if LINGERING:
+        end_lingering()
+    return bool(_observers)
 
 
 def own_code(function: types.FunctionType) -> types.CodeType:
@@ -152,15 +162,19 @@ def hide_original(function: types.FunctionType, original: Callable) -> None:
 
 
 class Swap:
-    """One function that is swapped from `start` on, until `restore`."""
+    """One function that is swapped from `start` on, until `restore`.
 
-    __slots__ = ("check", "code", "defaults", "function", "kwdefaults", "original", "record",
-                 "recorder")
+    is_by_kind: calls without tensors of some kind, or of a class that overrides, are as without it.
+    """
+
+    __slots__ = ("check", "code", "defaults", "function", "is_by_kind", "kwdefaults", "original",
+                 "record", "recorder")
 
     def __init__(self, function: types.FunctionType, recorder: Recorder) -> None:
         if STUBS:
             end_followed_call()
             restore_stub(function)
+        self.is_by_kind = False
         self.function, self.recorder = function, recorder
         self.check: Callable[[tuple, dict], Callable | None] | None = None
         self.keep()
@@ -168,11 +182,14 @@ class Swap:
 
     def start(self) -> None:
         """Gives the function the code of a stub; once more does nothing."""
+        if STUBS:
+            if self not in _layers.get(self.function, ()) or id(self.function.__code__) in STUBS:
+                end_followed_call()
+            restore_stub(self.function)
+        if not self.is_by_kind:
+            _observers.add(self)
         layers = _layers.setdefault(self.function, [])
         if self not in layers:
-            if STUBS:
-                end_followed_call()
-                restore_stub(self.function)
             # Swaps that came since this one last ended run below it; the function may have been
             # written meanwhile.
             if layers or self.function.__code__ is not self.code:
@@ -211,6 +228,7 @@ class Swap:
 
         Ctrl-C may interrupt it anywhere: done again, it finishes.
         """
+        _observers.discard(self)
         layers = _layers.get(self.function, [])
         if self not in layers:
             return
@@ -252,9 +270,12 @@ class LateSwap(Swap):
         return self.written(*args, **kwargs)
 
 
-def swap_of(function: Any, recorder: Callable) -> Swap:
+def swap_of(function: Any, recorder: Callable, is_by_kind: bool = False) -> Swap:
     """The swap of a public function, whose code may have to be written yet."""
     restore_stub(function)
     if function.__code__ is _unwritten.__code__:
-        return LateSwap(function, recorder, function.operator)
-    return Swap(function, recorder)
+        swap: Swap = LateSwap(function, recorder, function.operator)
+    else:
+        swap = Swap(function, recorder)
+    swap.is_by_kind = is_by_kind
+    return swap

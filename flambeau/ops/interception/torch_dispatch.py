@@ -67,7 +67,8 @@ class _Stubs:
                 return
             if not self.swaps:
                 self.handlers = _targets()
-                self.swaps = [swap_of(f, handle) for f, handle in self.handlers.items()]
+                self.swaps = [swap_of(f, handle, is_by_kind=True)
+                              for f, handle in self.handlers.items()]
             for swap in self.swaps:
                 swap.start()
 
@@ -107,6 +108,11 @@ def meet(cls: type) -> None:
     if dispatches(cls) and not STUBS.permanent:
         STUBS.permanent = True
         STUBS.update()
+
+
+def takes(args: tuple, kwargs: dict[str, Any]) -> bool:
+    """Whether a call has wrappers among its arguments, whose classes are to be asked."""
+    return STUBS.permanent and bool(_ask((*args, *kwargs.values())))
 
 
 def handler_for(function: Any, args: tuple, kwargs: dict[str, Any]) -> Callable | None:

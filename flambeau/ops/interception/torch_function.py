@@ -97,6 +97,11 @@ def _flat(args: tuple, kwargs: dict[str, Any]) -> list[Any]:
     return values
 
 
+def takes(args: tuple, kwargs: dict[str, Any]) -> bool:
+    """Whether a call has arguments of classes that override."""
+    return bool(overloaded_arguments(_flat(args, kwargs)))
+
+
 def call(function: Any, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     """A public call: the last mode's affair, else that of the arguments' classes."""
     state = STATE
@@ -214,10 +219,10 @@ class _Routes:
         known = public_functions()
         for function, how in known.items():
             if self.known.get(function) != how:
-                self.swaps[function] = swap_of(function, _router(*how))
+                self.swaps[function] = swap_of(function, _router(*how), is_by_kind=True)
         for function in INTERNAL:
             if function not in self.swaps:
-                self.swaps[function] = swap_of(function, _internal)
+                self.swaps[function] = swap_of(function, _internal, is_by_kind=True)
         for function in self.known.keys() - known.keys():
             del self.swaps[function]
         self.known = known

@@ -90,6 +90,6 @@ def test_paths_that_calls_left_give_their_memory_back() -> None:
     ways = iter([0] * 8 + [1] * 80)
     for _ in range(88):
         followed(torch.ones(3), ways)
-    first, second = sorted(followed._followed.root.segments, key=lambda s: s.last_call)
+    first, second = sorted(followed._fallback.followed.root.segments, key=lambda s: s.last_call)
     assert all(array is None for array in first.recycled.arrays)
     assert any(array is not None for array in second.recycled.arrays)
