@@ -180,15 +180,31 @@ def run_node_hooks(node: Node, when: str, grads: Any, cotangents: Any = None) ->
     for hook in tuple(known.values()):
         if when == "pre":
             supplied = grads if grads.__class__ is tuple else (grads,)
-            new = hook(supplied)
+            new = _counted(hook, hook(supplied), len(supplied))
             if new is not None:
-                grads = new if grads.__class__ is tuple else new[0]
+                grads = tuple(new) if grads.__class__ is tuple else new[0]
         else:
             supplied = cotangents if cotangents.__class__ is tuple else (cotangents,)
-            new = hook(tuple(grads), supplied)
+            new = _counted(hook, hook(tuple(grads), supplied), len(grads))
             if new is not None:
-                grads = list(new) if new.__class__ in (tuple, list) else [new]
+                grads = list(new)
     return grads
+
+
+def _counted(hook: Callable, new: Any, expected: int) -> tuple | list | None:
+    """What a node's hook gave: as many gradients as it was shown, or None."""
+    if new is None:
+        return None
+    if isinstance(new, Tensor) and expected == 1:
+        return (new,)
+    if new.__class__ not in (tuple, list):
+        raise TypeError(f"expected tuple, but hook returned '{type(new).__name__}'")
+    if len(new) != expected:
+        raise RuntimeError(
+            f"hook '{getattr(hook, '__name__', '<unknown>')}' has returned an incorrect number of "
+            f"values (got {len(new)}, but expected {expected})"
+        )
+    return new
 
 
 def _run_on_output(hook: Callable, grads: Any, index: int) -> Any:

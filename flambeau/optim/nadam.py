@@ -104,13 +104,18 @@ class NAdam(Elementwise):
 
     def _flambeau_begin(
         self, group: dict[str, Any], param: Tensor, state: dict[str, Any]
-    ) -> tuple[float, float]:
-        """The step, and the product of the momenta of the steps so far."""
+    ) -> tuple[float, Any]:
+        """The step, and the product of the momenta of the steps so far.
+
+        The product is a tensor where the step is differentiated by it.
+        """
         if not state:
             state.update(step=new_counter(), mu_product=new_counter(value=1.0),
                          exp_avg=ops.zeros_like(param), exp_avg_sq=ops.zeros_like(param))
         step = tick(state["step"])
         product = state["mu_product"]
+        if group["differentiable"] and product.requires_grad:
+            return step, product.mul_(_momentum(group, step))
         array = product._array
         array[()] = array * array.dtype.type(_momentum(group, step))
         product._bump()
@@ -120,7 +125,7 @@ class NAdam(Elementwise):
         return "exp_avg", "exp_avg_sq"
 
     def _flambeau_plan(
-        self, group: dict[str, Any], key: tuple[float, float]
+        self, group: dict[str, Any], key: tuple[float, Any]
     ) -> tuple[Flags, Scalars]:
         step, product = key
         decay, (beta1, beta2) = group["weight_decay"], group["betas"]

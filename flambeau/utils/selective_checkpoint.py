@@ -140,10 +140,13 @@ def create_selective_checkpoint_contexts(
     """
     if isinstance(policy_fn_or_list, list):
         for operator in policy_fn_or_list:
-            if not hasattr(operator, "_overloadname"):
+            if "_overloadname" not in getattr(operator, "__dict__", ()):
+                fix = ("Please update the OpOverloadPacket to a specific OpOverload.For example, "
+                       "if you have `torch.ops.aten.mm`, change it to `torch.ops.aten.mm.default`."
+                       ) if hasattr(operator, "overloads") else ""
                 raise ValueError(
                     f"Expected op in `op_list` to be an OpOverload but got: {operator} of type "
-                    f"{type(operator)}."
+                    f"{type(operator)}. {fix}"
                 )
         chosen = list(policy_fn_or_list)
 

@@ -418,3 +418,31 @@ def test_hook_of_an_output_that_got_no_gradient(torch):
     first.register_hook(lambda g: torch.ones(()))
     with pytest.raises(RuntimeError, match="can't replace a None gradient"):
         second.backward()
+
+
+@pytest.mark.parametrize("when", ["register_hook", "register_prehook"])
+def test_a_node_hook_gives_as_many_gradients_as_it_was_shown(torch, when):
+    y = torch.ones(3, requires_grad=True) * torch.ones(3, requires_grad=True)
+
+    def drops(*shown):
+        return ()
+
+    expected = 2 if when == "register_hook" else 1
+    with getattr(y.grad_fn, when)(drops), pytest.raises(
+        RuntimeError, match=rf"hook 'drops' has returned an incorrect number of values \(got 0, "
+                            rf"but expected {expected}\)"
+    ):
+        y.sum().backward(retain_graph=True)
+    with getattr(y.grad_fn, when)(lambda *shown: 1), pytest.raises(
+        TypeError, match="expected tuple, but hook returned 'int'"
+    ):
+        y.sum().backward()
+
+
+def test_gradcheck_calls_in_the_mode_of_its_caller(torch):
+    def live(x):
+        y = x * 2
+        return tuple(v for v in (y, y.detach()) if v.requires_grad)
+
+    x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(live, (x,))

@@ -265,6 +265,22 @@ def test_differentiable_adam():
     assert lr.grad.item() == pytest.approx(-4, abs=1e-6)  # each step is -lr * sign(grad)
 
 
+def test_differentiable_nadam_by_its_product_of_momenta():
+    def step(product):
+        w = torch.ones(2, dtype=torch.float64, requires_grad=True).clone()
+        w.grad = torch.tensor([2.0, 3.0], dtype=torch.float64)
+        optimizer = torch.optim.NAdam([w], lr=0.5, differentiable=True)
+        optimizer.state[w].update(
+            step=torch.tensor(10.0), mu_product=product.clone(),
+            exp_avg=torch.full_like(w, 0.5), exp_avg_sq=torch.full_like(w, 0.25),
+        )
+        optimizer.step()
+        return w
+
+    product = torch.tensor(0.5, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(step, (product,))
+
+
 def test_closure():
     w = torch.ones(1, requires_grad=True)
     optimizer = torch.optim.SGD([w], lr=0.1)

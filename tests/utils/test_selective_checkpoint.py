@@ -86,3 +86,12 @@ def test_what_is_no_overload_is_refused():
         create_selective_checkpoint_contexts([torch.mm])
     with pytest.raises(TypeError, match="must be either a function or a list of ops"):
         create_selective_checkpoint_contexts(3)
+
+
+@pytest.mark.parametrize(("operator", "fix"), [
+    (2, "of type <class 'int'>"), (torch.ops.aten.sin, "update the OpOverloadPacket"),
+])
+def test_an_operator_without_an_overload_is_refused(operator, fix):
+    with pytest.raises(ValueError, match="to be an OpOverload but got") as raised:
+        create_selective_checkpoint_contexts([operator])
+    assert fix in str(raised.value)
