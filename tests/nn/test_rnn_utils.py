@@ -136,3 +136,8 @@ def test_invert_permutation(torch, rnn):
 def test_lengths_beyond_the_padding_are_refused(own):
     with pytest.raises(RuntimeError, match="got 3 time steps and length 4"):
         own.nn.utils.rnn.pack_padded_sequence(own.ones(3, 2), [4, 1])
+
+
+def test_empty_tensors_are_refused_before_their_lengths(own):
+    with pytest.raises(RuntimeError, match="Cannot pack empty tensors"):
+        own.nn.utils.rnn.pack_padded_sequence(own.ones(0, 1, 10), own.ones(2, 2))

@@ -198,6 +198,8 @@ def pack_padded_sequence(
     """
     if isinstance(lengths, Tensor):
         lengths = lengths.to(dtype=dtypes.int64)
+        if not input.numel():
+            raise RuntimeError("Cannot pack empty tensors.")
         if lengths.device.type != "cpu" or lengths.dim() != 1:
             raise RuntimeError(
                 "'lengths' argument should be a 1D CPU int64 tensor, but got "

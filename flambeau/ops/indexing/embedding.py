@@ -136,8 +136,9 @@ def _(g, indices, weight_shape, padding_idx, scale_grad_by_freq):
     if scale_grad_by_freq:
         raise RuntimeError(
             "embedding_backward: scale_grad_by_freq not supported with sparse gradients")
-    g = g.reshape(-1, weight_shape[1])
-    return PUBLIC["sparse"]["rows_at"](g, indices._array, weight_shape[0], padding_idx)
+    places = indices._array.reshape(-1) if g.numel() else indices._array.reshape(-1)[:0]
+    g = g.reshape(places.size, weight_shape[1])
+    return PUBLIC["sparse"]["rows_at"](g, places, weight_shape[0], padding_idx)
 
 
 @composite(name="torch.embedding", expose=())

@@ -163,3 +163,12 @@ def test_a_compiled_step_with_sparse_gradients_stays_eager():
         return [run(flambeau.tensor([k, k + 1, 4])).item() for k in range(5)]
 
     assert train(True) == train(False)
+
+
+def test_sparse_gradient_of_a_table_without_columns():
+    table = flambeau.nn.Embedding(10, 0, sparse=True)
+    table(flambeau.tensor([[0, 2], [4, 3]])).sum().backward()
+    grad = table.weight.grad
+    assert grad.is_sparse
+    assert grad.shape == (10, 0)
+    assert grad._nnz() == 0
