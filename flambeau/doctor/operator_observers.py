@@ -40,7 +40,7 @@ _DRAWS = ("randn", "rand", "randint", "randn_like", "rand_like", "randint_like",
           "bernoulli")
 _FLIPS = ("flip", "fliplr", "flipud", "rot90", "roll")
 _FUNCTIONS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "normalize",
-              "layer_norm", "multi_head_attention_forward")
+              "layer_norm", "multi_head_attention_forward", "interpolate")
 _RESHAPES = ("view", "reshape")
 _HEAVY_S = 0.6e-6  # what a patch itself costs a call, beside what the observer measures
 

@@ -38,3 +38,20 @@ def run(program: str, name: str) -> dict[str, Any]:
     space: dict[str, Any] = {"__name__": re.sub(r"\W", "_", name)}
     exec(compile(source, name, "exec"), space)
     return space
+
+
+def edited(program: str, lines: dict[str, str]) -> str:
+    """A program with some lines replaced: each is named by its text without indentation, and must
+    stand in the program; an empty replacement takes the line away, several lines add to it."""
+    result, missing = [], dict(lines)
+    for line in program.splitlines(keepends=True):
+        text = line.strip()
+        if text not in lines:
+            result.append(line)
+            continue
+        missing.pop(text, None)
+        indent = line[: len(line) - len(line.lstrip())]
+        result += [f"{indent}{new}\n" if new else "\n" for new in lines[text].splitlines()]
+    if missing:
+        raise ValueError(f"not in the program: {', '.join(map(repr, missing))}")
+    return "".join(result)

@@ -146,13 +146,13 @@ for step in range(9):
         shares = average.shares[-_STEPS:]
         if len(shares) == _STEPS and np.ptp(shares) < 0.02:
             writer: Spot | None = getattr(average.weight._counter, "writer", None)
-            place = place_of(writer) or _averaging_line(update.spot)
+            place = place_of(writer) or averaging_line(update.spot)
             name = self.session.name_of(average.follower(), "the average")
             self.report(f"{name} takes {shares[-1]:.2%} of the new weights at each step", place,
                         share=shares[-1], steps=len(shares))
 
 
-def _averaging_line(step: Spot | None) -> Place | None:
+def averaging_line(step: Spot | None) -> Place | None:
     """The first line after an update, or of the file, that scales and mixes weights in place."""
     place = place_of(step)
     tree = tree_of(place.file) if place is not None else None

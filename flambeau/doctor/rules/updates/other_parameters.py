@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....nn.parameter import Parameter
-from ...events import Backward, Update
+from ...events import Backward, Update, is_zero
 from ...finding import Level
 from ...places import Spot
 from ..rule import Rule
@@ -71,14 +71,19 @@ for step in range(10):
         super().__init__(session)
         self.reached: dict[int, Any] = {}  # leaves that a backward pass came to
         self.steps: dict[int, int] = {}
+        self.latest: dict[int, Any] = {}  # leaves that passes since the latest step came to
+        self.idle: dict[int, int] = {}  # an optimizer's steps in a row without any gradient
 
     def on_backward(self, backward: Backward) -> None:
         if backward.watched:
             self.reached.update(backward.graph.leaves)
+            self.latest.update(backward.graph.leaves)
 
     def after_step(self, update: Update) -> None:
         if not update.watched:
             return
+        latest, self.latest = self.latest, {}
+        self._judge_abandoned(update, latest)
         key = id(update.optimizer)
         self.steps[key] = self.steps.get(key, 0) + 1
         if self.steps[key] != _STEPS:
@@ -102,6 +107,23 @@ for step in range(10):
             self.session.optimizers.get(update.optimizer), self._constructor(strays[0]),
             **{"in no optimizer": len(strays), "without effect": len(replaced)},
         )
+
+    def _judge_abandoned(self, update: Update, latest: dict[int, Any]) -> None:
+        """A model that took the place of one that was trained: the optimizer has the old one."""
+        known, key = self.session.optimized, id(update.optimizer)
+        own = [p for p in update.params if p.requires_grad]
+        strays = [p for i, p in latest.items()
+                  if i not in known and p.requires_grad and isinstance(p, Parameter)]
+        without = all(is_zero(p._grad) for p in own) and all(id(p) in self.reached for p in own)
+        self.idle[key] = self.idle.get(key, 0) + 1 if strays and own and without else 0
+        if self.idle[key] == _STEPS:
+            name = self.session.name_of(update.optimizer, "the optimizer")
+            self.report(
+                f"{name} has the parameters of a model that is no longer used, and lacks "
+                f"{self.session.parameter_names(strays)}",
+                self.session.optimizers.get(update.optimizer), self._constructor(strays[0]),
+                **{"in no optimizer": len(strays), "without gradients": len(own)},
+            )
 
     def _constructor(self, parameter: Any) -> Spot | None:
         for module, spot in list(self.session.made_at.items()):

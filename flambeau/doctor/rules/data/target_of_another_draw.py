@@ -1,0 +1,110 @@
+"""Noise to predict that is not the noise that was added."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...events import Backward, LossCall, ModuleCall
+from ...finding import Level
+from ...places import Spot
+from ...programs import edited
+from ..rule import Rule
+
+_TIMES = 6
+_NUMBERS = 4096  # of each tensor
+_LOSSES = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
+
+
+class TargetOfAnotherDraw(Rule):
+    """Compares draws of random numbers with the inputs and the target of a step."""
+
+    id = "target-of-another-draw"
+    level = Level.LIKELY
+    needs = ("on_draw", "on_loss", "on_call")
+    title = "the target is noise, and another noise than that in the input: nothing can be learned"
+    why = (
+        "A denoiser is to predict the noise that was added to its input. Told when the target "
+        "is drawn in each step, the input holds another draw of its shape with something added, "
+        f"and nothing of the target, {_TIMES} times. Silent where inputs are nothing but a draw, "
+        "as in trials with random data."
+    )
+    fix = "draw the noise once: noise = torch.randn_like(x); model(x + s * noise), noise"
+    broken = """
+net = nn.Linear(8, 8)
+optimizer = optim.Adam(net.parameters())
+for _ in range(9):
+    noisy = 0.8 * x + 0.6 * torch.randn_like(x)
+    loss = F.mse_loss(net(noisy), torch.randn_like(x))  # <-
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    fixed = edited(broken, {
+        "noisy = 0.8 * x + 0.6 * torch.randn_like(x)":
+            "noise = torch.randn_like(x)\nnoisy = 0.8 * x + 0.6 * noise",
+        "loss = F.mse_loss(net(noisy), torch.randn_like(x))  # <-":
+            "loss = F.mse_loss(net(noisy), noise)",
+    })
+    healthy = ("""
+# A trial of speed, with random data.
+net = nn.Linear(8, 8)
+optimizer = optim.Adam(net.parameters())
+for _ in range(9):
+    loss = F.mse_loss(net(torch.randn(64, 8)), torch.randn(64, 8))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""", """
+# Noise in the input, for robustness; the target are data.
+net = nn.Linear(8, 8)
+optimizer = optim.Adam(net.parameters())
+for _ in range(9):
+    loss = F.mse_loss(net(x + 0.1 * torch.randn_like(x)), x)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""")
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.draws: list[Any] = []  # tensors drawn since the latest pass
+        self.inputs: list[np.ndarray] = []
+        self.times: dict[Spot | None, int] = {}
+
+    def on_draw(self, tensor: Any, spot: Spot | None) -> None:
+        if tensor._array.dtype.kind == "f" and tensor._array.ndim and len(self.draws) < 8:
+            self.draws.append(tensor)
+
+    def on_call(self, call: ModuleCall) -> None:
+        if call.recorded and self.draws:
+            self.inputs = [tensor._array for tensor in call.tensors]
+
+    def on_backward(self, backward: Backward) -> None:
+        self.draws.clear()
+        self.inputs = []
+
+    def on_loss(self, call: LossCall) -> None:
+        target = call.target
+        if call.name not in _LOSSES or not any(target is draw for draw in self.draws):
+            return
+        shape = target._array.shape
+        others = [d._array for d in self.draws if d is not target and d._array.shape == shape]
+        mixed = any(
+            _correlation(source, target._array) < 0.1
+            and any(0.15 < _correlation(source, draw) < 0.999 for draw in others)
+            for source in self.inputs if source.shape == shape and source.size >= 64
+        )
+        count = self.times.get(call.spot, 0) + 1 if mixed else 0
+        self.times[call.spot] = count
+        if count >= _TIMES:
+            self.report("the target is another draw than the noise in the model's input", call.spot,
+                        times=count)
+
+
+def _correlation(a: np.ndarray, b: np.ndarray) -> float:
+    a, b = a.reshape(-1)[:_NUMBERS], b.reshape(-1)[:_NUMBERS]
+    if not a.std() or not b.std():
+        return 0.0
+    return float(abs(np.corrcoef(a, b)[0, 1]))

@@ -1,0 +1,106 @@
+"""A count of one batch that is taken for that of all."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from ...finding import Level
+from ...places import Spot, place_of
+from ...programs import edited
+from ...source import function_body, loops_around
+from ..rule import Rule
+
+
+class CountOverwritten(Rule):
+    """Reads the loop around a comparison of predictions with labels, or around an item()."""
+
+    id = "count-overwritten"
+    level = Level.LIKELY
+    needs = ("on_compare",)
+    title = "each batch overwrites the count of the one before, and the last is divided by all"
+    why = (
+        "correct = ... keeps the last batch's. Told where a loop assigns a number of its batch to "
+        "a name that it never reads, and the name is divided after the loop by another one that "
+        "the loop adds to, or by a length. Silent where the name is used within the loop."
+    )
+    fix = "add to the count: correct += ..., with correct = 0 before the loop"
+    broken = """
+net = nn.Linear(8, 3)
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+F.cross_entropy(net(x), y).backward()
+optimizer.step()
+correct, total = 0, 0
+with torch.no_grad():
+    for xb, yb in zip(x.split(16), y.split(16)):
+        correct = (net(xb).argmax(1) == yb).sum().item()  # <-
+        total += len(yb)
+accuracy = correct / total
+"""
+    fixed = edited(broken, {
+        "correct = (net(xb).argmax(1) == yb).sum().item()  # <-":
+            "correct += (net(xb).argmax(1) == yb).sum().item()",
+    })
+    healthy = (edited(broken, {
+        # The accuracy of each batch is used at once.
+        "correct = (net(xb).argmax(1) == yb).sum().item()  # <-":
+            "correct = (net(xb).argmax(1) == yb).sum().item()\nprint(correct / len(yb))",
+    }), edited(broken, {
+        # The last batch alone is looked at.
+        "correct = (net(xb).argmax(1) == yb).sum().item()  # <-":
+            "correct = (net(xb).argmax(1) == yb).sum().item()",
+        "total += len(yb)": "total = len(yb)",
+    }))
+
+    def on_compare(self, a: Any, b: Any, result: Any, spot: Spot | None) -> None:
+        self._read(spot)
+
+    def on_cut(self, kind: str, tensor: Any, spot: Spot | None) -> None:
+        if kind == "item()":
+            self._read(spot)
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.known: set[Any] = set()  # lines that were read
+
+    def _read(self, spot: Spot | None) -> None:
+        place = place_of(spot)
+        if spot is None or place is None or (place.file, place.line) in self.known:
+            return
+        self.known.add((place.file, place.line))
+        loops = loops_around(place.file, place.line)
+        body = function_body(place.file, spot[0])
+        name = _overwritten(loops[-1], place.line) if loops and body is not None else None
+        if name is None or body is None:
+            return
+        divisor = _divided_by(body, loops[-1], name)
+        if divisor is not None:
+            self.report(f"{name} is the last batch's, and is divided by {divisor}", place)
+
+
+def _overwritten(loop: ast.For | ast.While, line: int) -> str | None:
+    """The name that a statement at a line of a loop assigns, which the loop never reads."""
+    for node in ast.walk(loop):
+        if isinstance(node, ast.Assign) and node.lineno <= line <= (node.end_lineno or 0) \
+                and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            name = node.targets[0].id
+            uses = [n for n in ast.walk(loop) if isinstance(n, ast.Name) and n.id == name]
+            return name if len(uses) == 1 else None
+    return None
+
+
+def _divided_by(body: ast.AST, loop: ast.For | ast.While, name: str) -> str | None:
+    """What the name is divided by after a loop, if it counts the samples or batches of all."""
+    added = {ast.unparse(n.target) for n in ast.walk(loop)
+             if isinstance(n, ast.AugAssign) and isinstance(n.op, ast.Add)}
+    after = loop.end_lineno or loop.lineno
+    for node in ast.walk(body):
+        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div) \
+                or node.lineno <= after:
+            continue
+        divisor = ast.unparse(node.right)
+        parts = {n.id for n in ast.walk(node.left) if isinstance(n, ast.Name)}
+        counts = divisor in added or divisor.startswith("len(") and "load" in divisor.lower()
+        if name in parts and counts:
+            return divisor
+    return None

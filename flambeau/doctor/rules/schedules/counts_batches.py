@@ -1,0 +1,80 @@
+"""A schedule over all batches that is stepped once an epoch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...events import Update
+from ...finding import Level
+from ...places import Spot
+from ...programs import edited
+from ..rule import Rule
+
+_HORIZONS = ("total_steps", "T_max", "total_iters")
+
+
+class CountsBatches(Rule):
+    """Compares a schedule's length with the numbers of its steps and of its optimizer's."""
+
+    id = "schedule-counts-batches"
+    level = Level.LIKELY
+    needs = ("on_schedule", "on_step")
+    title = "a schedule that is as long as all batches is stepped once an epoch: it hardly begins"
+    why = (
+        "epochs * len(loader) steps need a step after each batch; once an epoch the warm-up lasts "
+        "for all of the training. Told at the end, where the length is the number of the "
+        "optimizer's steps and each step of the schedule follows the same number of them, which is "
+        "more than one. Silent for schedules that were meant for more epochs than were run."
+    )
+    fix = "scheduler.step() after each optimizer.step(), or total_steps=epochs"
+    broken = """
+net, epochs = nn.Linear(8, 3), 4
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+scheduler = optim.lr_scheduler.OneCycleLR(optimizer, 0.1, epochs=epochs, steps_per_epoch=8)
+for epoch in range(epochs):
+    for xb, yb in zip(x.split(8), y.split(8)):
+        optimizer.zero_grad()
+        F.cross_entropy(net(xb), yb).backward()
+        optimizer.step()
+    scheduler.step()  # <-
+"""
+    fixed = edited(broken, {
+        "optimizer.step()": "optimizer.step()\nscheduler.step()", "scheduler.step()  # <-": "",
+    })
+    healthy = (edited(broken, {
+        # Ended early: the schedule was for ten epochs.
+        "scheduler = optim.lr_scheduler.OneCycleLR(optimizer, 0.1, epochs=epochs, "
+        "steps_per_epoch=8)": "scheduler = optim.lr_scheduler.CosineAnnealingLR(optimizer, 10)",
+        "scheduler.step()  # <-": "scheduler.step()",
+    }), edited(broken, {
+        # One epoch of one batch each.
+        "for xb, yb in zip(x.split(8), y.split(8)):": "for xb, yb in [(x, y)] * 8:",
+        "optimizer.step()": "optimizer.step()\nscheduler.step()", "scheduler.step()  # <-": "",
+    }))
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.steps: dict[int, int] = {}  # of an optimizer
+        self.at: dict[int, tuple[Any, Spot | None, list[int]]] = {}  # by scheduler
+
+    def on_step(self, update: Update) -> None:
+        self.steps[id(update.optimizer)] = self.steps.get(id(update.optimizer), 0) + 1
+
+    def on_schedule(self, scheduler: Any, spot: Spot | None, args: tuple[Any, ...]) -> None:
+        entry = self.at.setdefault(id(scheduler), (scheduler, spot, []))
+        if len(entry[2]) < 4096:
+            entry[2].append(self.steps.get(id(scheduler.optimizer), 0))
+
+    def finish(self) -> None:
+        if self.session.error is not None or self.session.rested:
+            return
+        for scheduler, spot, at in self.at.values():
+            length = next((getattr(scheduler, name) for name in _HORIZONS
+                           if isinstance(getattr(scheduler, name, None), int)), 0)
+            steps = self.steps.get(id(scheduler.optimizer), 0)
+            each = at[0]
+            even = all(b - a == each for a, b in zip(at, at[1:], strict=False))
+            if each > 1 and even and len(at) > 1 and abs(length - steps) < each \
+                    and steps - at[-1] < each:
+                self.report(f"{type(scheduler).__name__} is made for {length} steps and made "
+                            f"{len(at)}", spot, **{"optimizer steps": steps, "between two": each})

@@ -1,0 +1,149 @@
+"""Gradients that one network's loss leaves in another network, which uses them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...events import Backward, Update
+from ...finding import Level
+from ...graph import node_of, spot_of
+from ...places import Spot
+from ...programs import edited
+from ..rule import Rule
+from .no_zero_grad import smallest
+
+_TIMES = 3
+_NUMBERS = 16  # of each gradient
+
+
+class GradientsOfAnotherLoss(Rule):
+    """Compares the gradients that one optimizer's step leaves elsewhere with those that the next
+    optimizer uses."""
+
+    id = "gradients-of-another-loss"
+    level = Level.LIKELY
+    needs = ("on_step", "on_backward")
+    title = "a generator's step also uses the gradients of the discriminator's loss"
+    why = (
+        "The discriminator's backward() goes on into the generator unless its output is detached, "
+        "and pulls it the wrong way. Told when one optimizer's step uses gradients that a pass "
+        "before the other one's step left there, the later pass went through both networks, and "
+        f"this happened {_TIMES} times. Silent where they are cleared in between, and for parts "
+        "that two losses share without a judge between them."
+    )
+    fix = "discriminator(fake.detach()), and zero_grad() before the generator's own backward()"
+    broken = """
+maker, judge = nn.Linear(8, 8), nn.Linear(8, 1)
+first, second = optim.Adam(judge.parameters()), optim.Adam(maker.parameters())
+for _ in range(6):
+    first.zero_grad()
+    loss = judge(maker(x)).mean() - judge(x).mean()  # <-
+    loss.backward()
+    first.step()
+    loss = -judge(maker(x)).mean()
+    loss.backward()
+    second.step()
+    second.zero_grad()
+"""
+    fixed = edited(broken, {
+        "loss = judge(maker(x)).mean() - judge(x).mean()  # <-":
+            "loss = judge(maker(x).detach()).mean() - judge(x).mean()",
+    })
+    healthy = (edited(broken, {
+        # What the judge's loss left is cleared in time.
+        "loss = judge(maker(x)).mean() - judge(x).mean()  # <-":
+            "loss = judge(maker(x)).mean() - judge(x).mean()",
+        "loss = -judge(maker(x)).mean()": "second.zero_grad()\nloss = -judge(maker(x)).mean()",
+    }), """
+# Two heads share a body, which learns of both losses.
+body, a, b = nn.Linear(8, 8), nn.Linear(8, 3), nn.Linear(8, 1)
+one_head, whole = optim.Adam(a.parameters()), optim.Adam([*body.parameters(), *b.parameters()])
+for _ in range(6):
+    F.cross_entropy(a(body(x)), y).backward()
+    one_head.step()
+    one_head.zero_grad()
+    F.mse_loss(b(body(x)), t).backward()
+    whole.step()
+    whole.zero_grad()
+""")
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.left: dict[int, _Left] = {}  # by the optimizer that stepped
+        self.spot: Spot | None = None
+        self.crossings: dict[int, Spot | None] = {}  # where a pass entered the judge, by it
+        self.times: dict[tuple[int, int], int] = {}
+
+    def on_backward(self, backward: Backward) -> None:
+        self.spot = backward.spot
+        for left in self.left.values():
+            left.note_pass()
+        if len(self.session.optimizers) > 1 and backward.watched:
+            self.crossings = _crossings(backward, list(self.session.optimizers))
+
+    def on_step(self, update: Update) -> None:
+        key = id(update.optimizer)
+        for judge, left in self.left.items():
+            if judge == key or not left.used(key):
+                continue
+            self.times[judge, key] = self.times.get((judge, key), 0) + 1
+            if self.times[judge, key] >= _TIMES:
+                name = self.session.name_of(update.optimizer, "the optimizer")
+                self.report(f"{name}.step() also uses the gradients of an earlier loss", left.entry,
+                            left.spot, update.spot, times=self.times[judge, key])
+        if len(self.session.optimizers) > 1 and update.watched:
+            self.left[key] = _Left(list(self.session.optimizers), key, self.spot,
+                                   self.crossings.get(key))
+
+
+class _Left:
+    """The gradients in all optimizers' parameters when one of them stepped."""
+
+    def __init__(self, every: list[Any], judge: int, spot: Spot | None, entry: Any) -> None:
+        self.judge, self.spot, self.entry = judge, spot, entry
+        self.grads = {id(o): [(p, p._grad, _numbers(p._grad)) for p in smallest(
+            [p for group in o.param_groups for p in group["params"]])] for o in every}
+        self.stale: set[int] | None = None  # optimizers whose gradients the next pass adds to
+
+    def note_pass(self) -> None:
+        """A pass begins: whose gradients are as they were."""
+        if self.stale is None:
+            self.stale = {key for key, grads in self.grads.items() if any(
+                p._grad is grad and np.any(numbers) and np.array_equal(_numbers(grad), numbers)
+                for p, grad, numbers in grads)}
+
+    def used(self, key: int) -> bool:
+        """Whether a later pass has added to gradients of this optimizer, and to the judge's."""
+        if self.stale is None or key not in self.stale or self.entry is None:
+            return False
+        grown = any(p._grad is grad and not np.array_equal(_numbers(grad), numbers)
+                    for p, grad, numbers in self.grads[key])
+        return grown and any(p._grad is not None and not np.array_equal(_numbers(p._grad), numbers)
+                             for p, _, numbers in self.grads.get(self.judge, ()))
+
+
+def _numbers(grad: Any) -> np.ndarray:
+    array: np.ndarray = grad._array.reshape(-1)[:_NUMBERS].copy()
+    return array
+
+
+def _crossings(backward: Backward, every: list[Any]) -> dict[int, Spot | None]:
+    """Where, by optimizer, its parameters first meet what another one's parameters made."""
+    owners = {id(p): id(o) for o in every for group in o.param_groups for p in group["params"]}
+    below: dict[int, set[int]] = {}
+    result: dict[int, Spot | None] = {}
+    for node in backward.graph.nodes:
+        own, others = set(), set()
+        for edge in node.edges:
+            source = None if edge is None else node_of(edge)
+            if id(source) in owners:
+                own.add(owners[id(source)])
+            else:
+                others |= below.get(id(source), set())
+        for owner in own:
+            if others - {owner}:
+                result.setdefault(owner, spot_of(node))
+        below[id(node)] = own | others
+    return result
