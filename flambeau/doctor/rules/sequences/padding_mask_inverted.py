@@ -7,10 +7,13 @@ from typing import Any
 import numpy as np
 
 from ....tensor.tensor import Tensor
-from ...events import Tokens
+from ...events import Backward, Tokens
 from ...finding import Level
+from ...graph import array_of, operator_name, saved, spot_of
 from ...places import Spot
 from ..rule import Rule
+
+_LARGEST = 1 << 22  # numbers of the attention weights looked at
 
 
 class PaddingMaskInverted(Rule):
@@ -23,7 +26,8 @@ class PaddingMaskInverted(Rule):
     why = (
         "The model attends to padding alone, and rows without padding become NaN. Told where the "
         "positions that the mask leaves hold one and the same token in all rows, the padding, and "
-        "those that it hides hold others."
+        "those that it hides hold others; for attention written by hand, where a softmax over the "
+        "keys gives weight to padding alone."
     )
     fix = "key_padding_mask=(tokens == padding): True is what to ignore"
     broken = """
@@ -108,7 +112,26 @@ for _ in range(4):
             return
         array = mask._array
         hidden = array if array.dtype == bool else np.isneginf(array)
+        self._judge(hidden, spot)
+
+    def on_backward(self, backward: Backward) -> None:
+        if not backward.watched or not self.indices:
+            return
+        for node in backward.graph.nodes:
+            weights = array_of(saved(node, "y")) if operator_name(node) == "softmax" else None
+            if weights is None or weights.ndim < 3 or weights.size > _LARGEST:
+                continue
+            shown = np.asarray(weights.any(axis=tuple(range(1, weights.ndim - 1))))
+            rows = ~np.asarray(shown.all(axis=1))
+            if shown[rows].sum() > rows.sum():  # else one position draws all attention
+                self._judge(~shown[rows], spot_of(node), rows)
+
+    def _judge(self, hidden: np.ndarray, spot: Spot | None, rows: Any = None) -> None:
+        """Compares what is hidden with the tokens of those rows."""
         for indices in reversed(self.indices):
+            if indices.ndim != 2 or (rows is not None and len(rows) != len(indices)):
+                continue
+            indices = indices if rows is None else indices[rows]
             if indices.shape != hidden.shape or not hidden.any() or hidden.all():
                 continue
             left = np.unique(indices[~hidden])

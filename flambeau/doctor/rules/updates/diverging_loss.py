@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from ...events import Backward, Update
 from ...finding import Level
 from ...places import Spot
@@ -12,6 +14,8 @@ from ..rule import Rule
 
 _GROWTH = 100.0
 _IN_A_ROW = 6
+_MOVED = 0.02  # of the weights' length
+_NUMBERS = 256  # of each weight
 
 
 class DivergingLoss(Rule):
@@ -23,7 +27,8 @@ class DivergingLoss(Rule):
     title = "the loss grows at every step: the learning rate is too large"
     why = (
         f"Told when a positive loss grew {_IN_A_ROW} times in a row, to {_GROWTH:.0f} times "
-        "what it was."
+        "what it was, and a weight has moved meanwhile. Silent where the data are what changes: "
+        "returns of longer and longer episodes, say."
     )
     fix = "a smaller learning rate: a tenth of it, say"
     broken = """
@@ -68,6 +73,7 @@ for _ in range(12):
         super().__init__(session)
         self.values: dict[Spot | None, list[float]] = {}
         self.last: Any = None
+        self.start: dict[int, np.ndarray] = {}  # weights when the loss began to grow
 
     def on_backward(self, backward: Backward) -> None:
         value = backward.value
@@ -76,12 +82,27 @@ for _ in range(12):
         values = self.values.setdefault(backward.spot, [])
         if not values or not value > values[-1] or value <= 0:
             values.clear()
+            self.start.clear()
         values.append(value)
         if len(values) > _IN_A_ROW and values[-1] > _GROWTH * values[0] > 0 \
-                and math.isfinite(value) and self.last is not None:
+                and math.isfinite(value) and self.last is not None and self._moved():
             group = self.last.param_groups[0]
             self.report("the loss grows at every step", self.session.optimizers.get(self.last),
                         backward.spot, lr=float(group.get("lr", 0)), loss=values[-4:])
 
-    def after_step(self, update: Update) -> None:
+    def on_step(self, update: Update) -> None:
         self.last = update.optimizer
+        if not self.start:
+            self.start = {id(p): _numbers(p) for p in update.params[:8] if p._array.ndim > 1}
+
+    def _moved(self) -> bool:
+        """Whether any of the weights is noticeably another."""
+        params = [p for group in self.last.param_groups for p in group["params"]]
+        pairs = [(_numbers(p), self.start[id(p)]) for p in params if id(p) in self.start]
+        return not pairs or any(
+            np.linalg.norm(now - before) > _MOVED * np.linalg.norm(before) for now, before in pairs)
+
+
+def _numbers(parameter: Any) -> np.ndarray:
+    array: np.ndarray = parameter._array.reshape(-1)[:_NUMBERS].copy()
+    return array

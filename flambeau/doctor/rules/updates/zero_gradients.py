@@ -26,7 +26,8 @@ class ZeroGradients(Rule):
         "Layers of zeros that follow each other block all gradients, and so do a ReLU that "
         "is off for every sample and sign() or round(). Told when a weight's gradient was all "
         f"zeros at the first {_STEPS} steps while another parameter of the same optimizer had "
-        "one. Silent for losses that are 0, and for weights that have no gradient at all."
+        "one, or two matrices are zero. Silent for losses that are 0, and for weights that have "
+        "no gradient at all."
     )
     fix = "random weights; a smaller learning rate or LeakyReLU where units are off for good"
     broken = """
@@ -78,8 +79,12 @@ for _ in range(12):
         super().__init__(session)
         self.zero: dict[int, dict[int, int]] = {}
         self.count: dict[int, int] = {}
+        self.made: dict[int, Spot | None] = {}  # where parameters were made by hand
         self.off: Spot | None = None  # a ReLU that is off everywhere
         self.flat: tuple[str, Spot | None] | None = None  # an operator whose derivative is 0
+
+    def on_parameter(self, parameter: Any, source: Any, spot: Spot | None) -> None:
+        self.made[id(parameter)] = spot
 
     def on_backward(self, backward: Backward) -> None:
         if not backward.watched or self.session.clock.passes > 3 * _STEPS:
@@ -101,7 +106,8 @@ for _ in range(12):
         zero = self.zero.setdefault(key, {})
         graded = [p for p in update.params if p._grad is not None]
         silent = [p for p in graded if is_zero(p._grad)]
-        if len(silent) == len(graded):
+        blocked = [p for p in silent if p._array.ndim > 1 and not p._array.any()]
+        if len(silent) == len(graded) and len(blocked) < 2:
             return
         for parameter in silent:
             zero[id(parameter)] = zero.get(id(parameter), 0) + 1
@@ -117,7 +123,7 @@ for _ in range(12):
         if place is None and update.spot is not None and zeros:
             file = update.spot[0].co_filename
             line = constant_fill(file)
-            place = None if line is None else Place(file, line)
+            place = self.made.get(id(stuck[0])) if line is None else Place(file, line)
         if self.flat is not None:
             name, place = self.flat
             self.report(f"{name}() has the derivative 0: {self.session.parameter_names(stuck)} "

@@ -1,0 +1,75 @@
+"""A sampler that draws the frequent class more often still."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...finding import Level
+from ...places import Spot
+from ...programs import edited
+from ..rule import Rule
+
+_GROUPS = 64  # more different weights than this are not those of classes
+
+
+class SamplerFavoursFrequent(Rule):
+    """Compares the weights of a WeightedRandomSampler with how many samples have each."""
+
+    id = "sampler-favours-the-frequent"
+    level = Level.LIKELY
+    needs = ("on_loader",)
+    title = "samples are weighted with the count of their class: the rare class hardly ever comes"
+    why = (
+        "Weights against imbalance are 1 / count. Told where the weights take few values, and each "
+        "value is in proportion to the number of samples that have it. Silent for equal classes, "
+        "and for weights that are their own for every sample."
+    )
+    fix = "weights = 1 / counts[labels]"
+    broken = """
+labels = (torch.arange(64) % 8 == 0).long()
+counts = labels.bincount().double()
+sampler = torch.utils.data.WeightedRandomSampler(counts[labels], 64)
+loader = DataLoader(TensorDataset(x, labels), batch_size=16, sampler=sampler)  # <-
+net = nn.Linear(8, 2)
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+for xb, yb in loader:
+    optimizer.zero_grad()
+    F.cross_entropy(net(xb), yb).backward()
+    optimizer.step()
+"""
+    fixed = edited(broken, {
+        "sampler = torch.utils.data.WeightedRandomSampler(counts[labels], 64)":
+            "sampler = torch.utils.data.WeightedRandomSampler(1 / counts[labels], 64)",
+        "loader = DataLoader(TensorDataset(x, labels), batch_size=16, sampler=sampler)  # <-":
+            "loader = DataLoader(TensorDataset(x, labels), batch_size=16, sampler=sampler)",
+    })
+    healthy = (edited(broken, {
+        # Hard samples come more often, each by its own loss.
+        "sampler = torch.utils.data.WeightedRandomSampler(counts[labels], 64)":
+            "sampler = torch.utils.data.WeightedRandomSampler(x.abs().sum(1), 64)",
+        "loader = DataLoader(TensorDataset(x, labels), batch_size=16, sampler=sampler)  # <-":
+            "loader = DataLoader(TensorDataset(x, labels), batch_size=16, sampler=sampler)",
+    }), edited(broken, {
+        # The square root of the inverse: between the natural shares and equal ones.
+        "sampler = torch.utils.data.WeightedRandomSampler(counts[labels], 64)":
+            "sampler = torch.utils.data.WeightedRandomSampler(counts[labels] ** -0.5, 64)",
+        "loader = DataLoader(TensorDataset(x, labels), batch_size=16, sampler=sampler)  # <-":
+            "loader = DataLoader(TensorDataset(x, labels), batch_size=16, sampler=sampler)",
+    }))
+
+    def on_loader(self, loader: Any, spot: Spot | None) -> None:
+        sampler: Any = getattr(loader, "sampler", None)
+        if type(sampler).__name__ != "WeightedRandomSampler":
+            return
+        weights: np.ndarray = sampler.weights._array
+        values, numbers = np.unique(weights, return_counts=True)
+        if not 2 <= len(values) <= _GROUPS or values[0] <= 0 or max(numbers) < 1.5 * min(numbers) \
+                or len(values) * 8 > len(weights):
+            return
+        ratio = values / numbers
+        if np.ptp(ratio) < 1e-3 * ratio[0]:
+            self.report("the weights of the samples grow with the counts of their classes", spot,
+                        counts=[int(n) for n in numbers[:6]],
+                        weights=[float(v) for v in values[:6]])
