@@ -80,11 +80,11 @@ class _Builder(Functionalization):
                                    strides == packed or 0 in shape))
         self.outputs.append(region.value)
 
-    def _argument(self, leaf: int, window: Value) -> Argument:
+    def bind_argument(self, leaf: int, window: Value) -> Argument:
         """The window relative to the array by which this call met the memory, which may begin
         further on in its owner than the recorded one did."""
         offset = window.offset + self.shifts.get(window.storage, 0)
-        return super()._argument(leaf, replace(window, offset=offset))
+        return super().bind_argument(leaf, replace(window, offset=offset))
 
     def handle(self, event: Event) -> None:
         """Runs through one event."""

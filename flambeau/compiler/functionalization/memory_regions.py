@@ -15,6 +15,7 @@ import numpy as np
 from ..ir import graph
 from ..ir.axis_order import inverse_permutation
 from ..ir.graph import Node, Op
+from ..ir.strided_view import row_major_strides
 from ..lowering.numpy.node_builders import (
     bitcast, broadcast_to, cast, literal, number, reshape_node, type_of,
 )
@@ -275,3 +276,8 @@ def in_memory_order(window: Value) -> tuple[Axis, ...] | None:
         if outer < n * s:
             return None
     return tuple(axes)
+
+
+def row_major_byte_strides(shape: tuple[int, ...], item: int) -> tuple[int, ...]:
+    """Strides in bytes of a packed array whose elements have `item` bytes."""
+    return tuple(item * stride for stride in row_major_strides(shape))

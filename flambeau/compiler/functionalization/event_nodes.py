@@ -1,0 +1,250 @@
+"""Event nodes: the nodes of a graph that each kind of recorded event becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...ops.core.registry import Operator
+from ...tensor.tensor import wrap
+from ..ir.axis_order import inverse_permutation, memory_order
+from ..ir.graph import Node, Op, permute, reshape
+from ..ir.graph import strided_slice as part_of
+from ..lowering import NotLowered, lower, writes
+from ..lowering.numpy.node_builders import broadcast_to, literal, number, type_of
+from ..lowering.operators.optimizer_update import copy_update, trace_update
+from ..lowering.registry import Untraceable
+from ..trace import bindings as bind
+from ..trace.counter_rng import CounterDraw
+from ..trace.operands import as_arrays, unbind
+from ..trace.trace import (
+    CALL, CONSTANT, DRAW, EMPTY, EXCHANGE, OPERATOR, UPDATE, WINDOW, WRITE, Event, Value,
+    map_values, values_in,
+)
+from .exchange_nodes import add_exchange
+from .graph_inputs import make_draw, make_key_draw
+from .index_checks import label_bound
+from .memory_regions import partition
+
+if TYPE_CHECKING:
+    from .functionalize import Functionalization
+
+
+def add_constant(graph: Functionalization, event: Event) -> None:
+    """Numbers made from nothing."""
+    assert event.array is not None
+    graph.write(event.results[0], literal(event.array))
+
+
+def add_copy(graph: Functionalization, event: Event) -> None:
+    """A value written over a window."""
+    graph.write(event.args[0], graph.read(event.args[1]))
+
+
+def add_draw(graph: Functionalization, event: Event) -> None:
+    """Random numbers, drawn anew before each call."""
+    window = event.args[0]
+    order = memory_order(window.strides)
+    if isinstance(event.function, CounterDraw):
+        shape = tuple(window.shape[i] for i in order)
+        new = event.function.node(shape, window.dtype, _counted_key(graph, event))
+        graph.write(window, permute(new, inverse_permutation(order)))
+        return
+    slot = make_draw(event)
+    result = None
+    if event.array is not None:
+        result = np.ascontiguousarray(event.array.transpose(order))
+    node = graph.source("drawn", slot.view.shape, window.dtype, slot, event.name, result)
+    graph.write(window, permute(node, inverse_permutation(order)))
+
+
+def _counted_key(graph: Functionalization, event: Event) -> Node:
+    """The key of a run's counted draws, drawn where the first of them is."""
+    generator = event.args[2]
+    if generator not in graph.keys:
+        assert event.array is not None
+        slot = make_key_draw(generator)
+        node = graph.source("drawn", (1,), slot.view.dtype, slot, "key", event.array)
+        graph.keys[generator] = reshape(node, ())
+    return graph.keys[generator]
+
+
+def add_update(graph: Functionalization, event: Event) -> None:
+    """An optimiser's formula on each of its parameters."""
+    supplied = event.kwargs
+    assert event.array is not None
+    at = len(graph.bindings.updates)
+    graph.bindings.updates.append(bind.Update(
+        supplied["optimiser"], supplied["group"], supplied["positions"], supplied["names"],
+        supplied["flags"], event,
+    ))
+    optimiser = supplied["optimiser"]
+    fields = type(optimiser)._flambeau_scalars._fields
+    numbers = [
+        graph.source("number", (), np.dtype(np.float64), bind.Scalar(at, i), name,
+                    float(event.array[i]))
+        for i, name in enumerate(fields)
+    ]
+    known: dict[tuple, tuple[list[Node], list[Node]]] = {}
+    for param, grad, states in event.args:
+        windows = (param, grad, *states)
+        before = [graph.read(w) for w in windows]
+        kinds = tuple((item.op, item.shape, item.type) for item in before)
+        after = copy_update(*known[kinds], before, numbers) if kinds in known else None
+        if after is None:
+            kind = type(optimiser)
+            after = trace_update(
+                kind._flambeau_formula,
+                supplied["flags"],
+                kind._flambeau_scalars,
+                numbers,
+                before,
+            )
+            known[kinds] = after, before
+        for window, old, new in zip(windows, before, after, strict=True):
+            if new is not old:
+                graph.write(window, _set_origin(new, event))
+
+
+def add_operator(graph: Functionalization, event: Event) -> None:
+    """An operator, by its lowering; called as it is where it has none."""
+    operator = event.operator
+    bound = label_bound(event, graph.read)
+    if bound is not None:
+        graph.labels.append(bound)
+    changed = writes(operator)
+    targets = [event.args[i] for i in changed]
+    args = map_values(event.args, graph.read)
+    try:
+        result: Any = lower(operator, args, {})
+        result = result if isinstance(result, tuple) else (result,)
+        if len(result) != len(event.results) + len(targets):
+            raise NotLowered(operator, "lowered to another number of results")
+        for value, node in zip((*event.results, *targets), result, strict=True):
+            _check(operator, value, node)
+    except NotLowered as error:
+        graph.bindings.calls.append(f"{error} ({event.line})")
+        result = _call_eagerly(graph, event, targets)
+    nodes = [None if node is None else _set_origin(node, event) for node in result]
+    _write_results(graph, event, nodes, targets)
+
+
+def _call_eagerly(graph: Functionalization, event: Event, targets: list[Value]) -> tuple[Node, ...]:
+    function = event.operator.function if event.operator is not None else event.function
+    supplied = values_in((event.args, event.kwargs))
+    results = [v for v in event.results if v is not None]
+    call = _Call(function, event, targets)
+    group = object()
+    inputs = tuple(graph.read(v) for v in supplied)
+    nodes: Iterator[Node] = iter([
+        Node(Op.CALL, inputs, v.shape, type_of(v.dtype),
+             {"function": call, "output": i, "group": group}, origin=event.origin)
+        for i, v in enumerate((*results, *(t for t in targets if t is not None)))
+    ])
+    outputs = (*event.results, *targets)
+    return tuple(next(nodes) if v is not None else None for v in outputs)  # type: ignore[misc]
+
+
+def add_call(graph: Functionalization, event: Event) -> None:
+    """A function that is no operator, called as it is."""
+    graph.bindings.calls.append(f"{event.name} ({event.line})")
+    targets = list(event.written)
+    _write_results(graph, event, _call_eagerly(graph, event, targets), targets)
+
+
+def _write_results(graph: Functionalization, event: Event, nodes: Sequence[Node | None],
+                   targets: list[Value]) -> None:
+    """Writes results, and what was written in place. A result may be one that NumPy stretched,
+    in which an element of memory is seen many times: it is written once."""
+    for i, (value, node) in enumerate(zip((*event.results, *targets), nodes, strict=True)):
+        if value is None or node is None:
+            continue
+        if i < len(event.results) and value.shape == node.shape:
+            shape = tuple(n and 1 if s == 0 else n
+                          for n, s in zip(value.shape, value.strides, strict=True))
+            zeros, ones = (0,) * len(shape), (1,) * len(shape)
+            node, value = part_of(node, zeros, ones, shape), replace(value, shape=shape)
+        graph.write(value, node)
+
+
+def add_window_map(graph: Functionalization, event: Event) -> None:
+    """Autograd's maps between a base's cotangent and a window's."""
+    g, (base_dtype, base_shape, base_strides, dtype, offset, shape, strides) = event.args
+    base = Value(0, 0, base_shape, base_strides, base_dtype)
+    inner = Value(0, offset, shape, strides, dtype)
+    region = partition([base, inner])[0]
+    name = event.function.__name__
+    try:
+        if name == "spread_into":
+            region.write(inner, graph.read(g))
+            result = region.read(base)
+        else:
+            region.write(base, graph.read(g))
+            if name == "outside_of":
+                region.write(inner, broadcast_to(number(0, type_of(dtype)), shape))
+            result = region.read(inner if name == "window_of" else base)
+    except Untraceable:
+        add_call(graph, event)
+        return
+    graph.write(event.results[0], result)
+
+
+class _Call:
+    """An eager function on whole arrays: a CALL node's `function`."""
+
+    def __init__(self, function: Callable, event: Event, targets: list[Value]) -> None:
+        self.function, self.args, self.kwargs = function, event.args, event.kwargs
+        self.operator: Operator | None = event.operator
+        self.results = event.results
+        supplied = values_in((event.args, event.kwargs))
+        self.targets = [supplied.index(t) for t in targets if t is not None]
+        self.__name__ = event.name
+
+    def __call__(self, *arrays: np.ndarray) -> list[np.ndarray]:
+        """The results, and then the new values of what the function writes."""
+        from ...autograd import no_grad
+
+        result = [wrap(a.copy() if i in self.targets else a) for i, a in enumerate(arrays)]
+        supplied = iter(result)
+        args = map_values(self.args, lambda _: next(supplied))
+        kwargs = map_values(self.kwargs, lambda _: next(supplied))
+        if self.operator is not None:
+            at = self.operator.tensor_positions
+            args = tuple(x if i in at else as_arrays(x) for i, x in enumerate(args))
+            args, kwargs = unbind(self.operator, args)
+        with no_grad():
+            new = self.function(*args, **kwargs)
+        new = new if isinstance(new, (tuple, list)) else (new,)
+        outputs = [y._array for y, v in zip(new, self.results, strict=False) if v is not None]
+        return outputs + [result[i]._array for i in self.targets]
+
+
+def _set_origin(node: Node, event: Event) -> Node:
+    """Tells a node where it comes from, and those that its operator made on the way."""
+    node.origin = event.origin
+    name = getattr(event.operator, "name", None)
+    stack = [node]
+    while stack:
+        for operand in stack.pop().inputs:
+            if operand.origin == name:
+                operand.origin = event.origin
+                stack.append(operand)
+    return node
+
+
+def _check(operator: Operator, value: Value | None, node: Node | None) -> None:
+    if value is None or node is None:
+        return
+    if tuple(node.shape) != value.shape or node.type is not type_of(value.dtype):
+        raise NotLowered(operator, f"lowered to {node.type.value}{list(node.shape)} where it "
+                         f"gives {value.dtype}{list(value.shape)}")
+
+
+HANDLERS: dict[str, Callable[[Functionalization, Event], None]] = {
+    CONSTANT: add_constant, EMPTY: lambda graph, event: None, WRITE: add_copy, DRAW: add_draw,
+    UPDATE: add_update, OPERATOR: add_operator, CALL: add_call, EXCHANGE: add_exchange,
+    WINDOW: add_window_map,
+}

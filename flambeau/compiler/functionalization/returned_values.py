@@ -1,0 +1,156 @@
+"""Returned values: what binds the objects that a step returns to the outputs of its graph."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...tensor.storage import _as_bytes, owner_of
+from ...tensor.tensor import Tensor
+from ..capture.host_reads import Old, Read
+from ..capture.returned_tensors import ReturnedTensor
+from ..ir.axis_order import inverse_permutation, memory_order
+from ..ir.graph import permute
+from ..lowering.numpy.node_builders import reshape_node
+from ..lowering.registry import Untraceable
+from ..trace import bindings as bind
+from ..trace.trace import Value
+from .memory_regions import Region, row_major_byte_strides
+
+if TYPE_CHECKING:
+    from .functionalize import Functionalization
+
+
+class ReturnedValues:
+    """Binds returned tensors; those on one memory stay on one memory."""
+
+    def __init__(self, graph: Functionalization) -> None:
+        self.graph = graph
+        self.returned: dict[int, Any] = {}  # bindings of returned tensors, by position
+        self.crowds: dict[int, int] = {}  # outputs that several tensors are parts of, by region
+        self._find_crowds()
+
+    def bind_value(self, x: Any) -> Any:
+        """The binding of a returned object, whatever tensors it contains."""
+        if isinstance(x, Tensor):
+            return self._bind_tensor(self.graph.trace.positions[id(x)])
+        if x.__class__ is Read:
+            return bind.HostScalar(
+                *(item if item.__class__ is str else self.bind_value(item) for item in x)
+            )
+        if x.__class__ is Old:
+            return x
+        if x.__class__ in (tuple, list):
+            return x.__class__(self.bind_value(item) for item in x)
+        if isinstance(x, tuple) and hasattr(x, "_fields"):
+            return type(x)(*(self.bind_value(item) for item in x))
+        if x.__class__ is dict:
+            return {key: self.bind_value(single) for key, single in x.items()}
+        if x is None or isinstance(x, (bool, int, float, str)):
+            return bind.ReturnedConstant(x)
+        raise Untraceable(f"it returns an object of class {type(x).__name__}")
+
+    def _bind_tensor(self, position: int) -> Any:
+        """The binding of a returned tensor or of its base, the same one at each use."""
+        if position not in self.returned:
+            self.returned[position] = self._bind_new(position, self.graph.trace.returned[position])
+        return self.returned[position]
+
+    def _bind_new(self, position: int, entry: ReturnedTensor) -> Any:
+        if entry.leaf is not None:
+            return bind.ReturnedArgument(entry.leaf)
+        if not entry.is_new:
+            return bind.ReturnedConstant(entry.outside)
+        window = entry.window
+        if window is None:
+            raise Untraceable("it returns a tensor on memory that no operator made")
+        source = None if entry.source is None else self._bind_tensor(entry.source)
+        if not self.graph.trace.storages[window.storage].external:
+            memory: Any = self._bind_output(position, window)
+        elif entry.requires_grad and not entry.is_leaf:
+            raise Untraceable("it returns a view that is part of the graph")
+        else:
+            memory = self._bind_outside_memory(position, window)
+        backward = self.graph.trace.backward
+        live = None if backward is None else backward.positions.get(position)
+        return bind.NewTensor(memory, source, entry.is_view, entry.is_whole, entry.version,
+                              entry.requires_grad, entry.is_leaf, live)
+
+    def _bind_outside_memory(self, position: int, window: Value) -> bind.Argument | bind.State:
+        """Memory of an argument or from outside that a new tensor lies on."""
+        array = self.graph.trace.returned_arrays[position]
+        if window.storage not in self.graph.arguments:
+            return bind.State(array)
+        for i, leaf in enumerate(self.graph.leaves):
+            if isinstance(leaf, Tensor) and leaf._array is array:
+                order = tuple(range(array.ndim))
+                return bind.Argument(i, 0, array.shape, array.strides, array.dtype, order)
+        leaf = self.graph.arguments[window.storage]
+        return replace(self.graph.bind_argument(leaf, window), order=None)
+
+    def _bind_output(self, position: int, value: Value) -> bind.Output:
+        if value.storage in self._grad_storages():
+            raise Untraceable("it returns the .grad of a parameter")
+        array = self.graph.trace.returned_arrays[position]
+        region = self.graph.region(value)
+        if id(region) not in self.crowds and array.base is None and array.flags.c_contiguous:
+            self.graph.bindings.expected.append(array.copy())
+            self.graph.outputs.append(self.graph.read(value))
+            return bind.Output(len(self.graph.outputs) - 1, array.shape, tuple(range(array.ndim)))
+        order = memory_order(array.strides)
+        back = inverse_permutation(order)
+        packed = row_major_byte_strides(tuple(array.shape[i] for i in order), array.itemsize)
+        if id(region) not in self.crowds and tuple(packed[i] for i in back) != array.strides:
+            self.crowds[id(region)] = -1
+        if id(region) in self.crowds:
+            return self._bind_part(region, array, value)
+        node = self.graph.read(value)
+        self.graph.bindings.expected.append(array.transpose(order).copy())
+        self.graph.outputs.append(permute(node, order))
+        return bind.Output(len(self.graph.outputs) - 1, array.shape, back)
+
+    def _grad_storages(self) -> set[int]:
+        """The memories of grads that the call set."""
+        values = [self.graph.trace.value_of(access.tensor._grad._array)
+                  for access in self.graph.trace.grads.values()
+                  if access.tensor._grad is not None
+                  and access.tensor._grad is not access.before]
+        return {value.storage for value in values if value is not None}
+
+    def _find_crowds(self) -> None:
+        """The regions on which several of the tensors returned lie: these stay on one memory."""
+        met: set[int] = set()
+        for entry in self.graph.trace.returned:
+            window = entry.window
+            if window is None or self.graph.trace.storages[window.storage].external:
+                continue
+            key = id(self.graph.region(window))
+            if key in met:
+                self.crowds[key] = -1
+            met.add(key)
+
+    def _bind_part(self, region: Region, array: np.ndarray, value: Value) -> bind.Output:
+        """Where a tensor lies on the output that is a whole region."""
+        strides = tuple(s for _, s in region.axes)
+        if 0 not in region.shape and strides != row_major_byte_strides(
+            region.shape, region.dtype.itemsize
+        ):
+            raise Untraceable("it returns views of one memory that leave gaps")
+        owned = array.base is None and array.flags.c_contiguous and array.size == math.prod(
+            region.shape)
+        if self.crowds[id(region)] < 0:
+            shape = array.shape if owned else region.shape
+            whole = Value(value.storage, region.offset, region.shape, strides, region.dtype)
+            memory = _as_bytes(owner_of(array))
+            value_now = bind.window_on_bytes(memory, whole).copy().reshape(shape)
+            self.graph.bindings.expected.append(value_now)
+            self.graph.outputs.append(reshape_node(region.value, shape))
+            self.crowds[id(region)] = len(self.graph.outputs) - 1
+        number = self.crowds[id(region)]
+        if owned and self.graph.outputs[number].shape == array.shape:
+            return bind.Output(number, array.shape, tuple(range(array.ndim)))
+        where = value.offset - region.offset, value.strides, value.dtype
+        return bind.Output(number, value.shape, (), where)
