@@ -1,4 +1,4 @@
-"""torch.masked: reductions and normalisations that count only the elements where a mask is True."""
+"""Reductions and normalisations that count only the elements where a mask is True."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from . import ops
-from .canonical_masks import _canonical_dim as _canonical_dim
-from .canonical_masks import _input_mask
-from .canonical_masks import _output_mask as _output_mask
-from .canonical_masks import _where as _where
-from .ops.core.axes import canonical_dims
-from .ops.core.registry import PUBLIC
-from .tensor import dtypes as types
-from .tensor.dtypes import dtype as Dtype
-from .tensor.tensor import Tensor
+from .. import ops
+from ..canonical_masks import _canonical_dim as _canonical_dim
+from ..canonical_masks import _input_mask as _input_mask
+from ..canonical_masks import _output_mask as _output_mask
+from ..canonical_masks import _where as _where
+from ..ops.core.axes import canonical_dims
+from ..ops.core.registry import PUBLIC
+from ..tensor import dtypes as types
+from ..tensor.dtypes import dtype as Dtype
+from ..tensor.tensor import Tensor
 
 Dims = int | Sequence[int] | None
 

@@ -1,0 +1,15 @@
+"""torch.masked: reductions that count only the elements where a mask is True, and MaskedTensor."""
+
+from .maskedtensor import MaskedTensor, as_masked_tensor, is_masked_tensor, masked_tensor
+from .reductions import (
+    _canonical_dim, _input_mask, _output_mask, _reduction_identity, _where, amax, amin, argmax,
+    argmin, cumprod, cumsum, log_softmax, logaddexp, logsumexp, mean, median, norm, normalize,
+    prod, softmax, softmin, std, sum, var,
+)
+
+__all__ = [
+    "MaskedTensor", "_canonical_dim", "_input_mask", "_output_mask", "_reduction_identity",
+    "_where", "amax", "amin", "argmax", "argmin", "as_masked_tensor", "cumprod", "cumsum",
+    "is_masked_tensor", "log_softmax", "logaddexp", "logsumexp", "masked_tensor", "mean", "median",
+    "norm", "normalize", "prod", "softmax", "softmin", "std", "sum", "var",
+]

@@ -1,0 +1,356 @@
+"""MaskedTensor: a tensor beside a mask that says which of its elements are there.
+
+A wrapper class whose operators arrive in `__torch_dispatch__`: pointwise ones compute on the data
+and keep the mask, movements of elements move both, reductions are `torch.masked`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .. import ops
+from ..autograd.function import Function
+from ..native.foundation.user_frames import warn
+from ..ops.interception.subclass import DisableTorchFunctionSubclass
+from ..tensor import dtypes as types
+from ..tensor.layout import strided
+from ..tensor.tensor import Tensor
+from . import reductions
+
+__all__ = ["MaskedTensor", "as_masked_tensor", "is_masked_tensor", "masked_tensor"]
+
+UNARY = frozenset("""
+    abs absolute acos arccos acosh arccosh angle asin arcsin asinh arcsinh atan arctan atanh arctanh
+    bitwise_not ceil clamp clip conj_physical cos cosh deg2rad digamma erf erfc erfinv exp exp2
+    expm1 fix floor frac lgamma log log10 log1p log2 logit i0 isnan nan_to_num neg negative positive
+    pow rad2deg reciprocal round rsqrt sigmoid sign sgn signbit sin sinc sinh sqrt square tan tanh
+    trunc relu
+""".split())
+BINARY = frozenset("""
+    add atan2 arctan2 bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift div
+    divide floor_divide fmod logaddexp logaddexp2 mul multiply nextafter remainder sub subtract
+    true_divide eq ne le ge greater greater_equal gt less_equal lt less maximum minimum fmax fmin
+    not_equal
+""".split())
+MOVEMENTS = frozenset("""
+    select transpose split t slice slice_backward select_backward index expand view _unsafe_view
+    _reshape_alias cat unsqueeze unfold im2col col2im stack permute squeeze split_sizes
+""".split())
+REDUCTIONS = frozenset("sum mean amin amax argmin argmax prod all norm var std".split())
+
+
+def is_masked_tensor(obj: Any, /) -> bool:
+    """Whether it is a MaskedTensor."""
+    return isinstance(obj, MaskedTensor)
+
+
+class MaskedTensor(Tensor):
+    """A tensor some of whose elements are missing: where the mask is False.
+
+    The data and the mask have one shape; the mask is bool. Made by `masked_tensor` (a leaf) and
+    `as_masked_tensor` (which keeps the data's history).
+    """
+
+    _masked_data: Tensor
+    _masked_mask: Tensor
+
+    @staticmethod
+    def __new__(cls: type, data: Any, mask: Any, requires_grad: bool = False) -> Any:
+        """The wrapper, of the data's shape and dtype."""
+        for name, x in (("data", data), ("mask", mask)):
+            if is_masked_tensor(x) or not isinstance(x, Tensor):
+                raise TypeError(f"{name} must be a Tensor")
+        warn("The PyTorch API of MaskedTensors is in prototype stage and will change in the near "
+             "future. Please open a Github issue for features requests and see our documentation "
+             "on the torch.masked module for further information about the project.")
+        if data.requires_grad:
+            warn("It is not recommended to create a MaskedTensor with a tensor that requires_grad. "
+                 "To avoid this, you can use data.detach().clone()")
+        make: Any = Tensor._make_wrapper_subclass
+        return make(cls, data.size(), dtype=data.dtype, device=data.device,
+                    requires_grad=requires_grad)
+
+    def __init__(self, data: Tensor, mask: Tensor, requires_grad: bool = False) -> None:
+        _validate(data, mask)
+        with DisableTorchFunctionSubclass():
+            self._masked_data, self._masked_mask = data.detach().clone(), mask.clone()
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Reductions and `where` have derivatives of their own; the rest is dispatched."""
+        name, named = getattr(func, "__name__", ""), kwargs or {}
+        if name in REDUCTIONS and is_masked_tensor(args[0]):
+            return _reduce(name, *args, **named)
+        if name == "where" and len(args) == 3:
+            return _Where.apply(*args)
+        if name == "contiguous" and is_masked_tensor(args[0]):
+            return args[0]
+        return super().__torch_function__(func, types, args, named)
+
+    @classmethod
+    def __torch_dispatch__(
+        cls, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """What an operator does to data and mask, by its name."""
+        packet, named = func.overloadpacket, kwargs or {}
+        name = packet.__name__
+        in_place = name.endswith("_") and name.rstrip("_") in UNARY | BINARY
+        plain = name.rstrip("_") if in_place else name
+        if plain in UNARY | BINARY:
+            return _pointwise(packet, plain in BINARY, in_place, args, named)
+        if name in MOVEMENTS:
+            return _move(packet, args, named)
+        if name in REDUCTIONS:
+            return _reduce(name, *args, **named)
+        if name.lstrip("_") in HANDLERS:
+            return HANDLERS[name.lstrip("_")](packet, *args, **named)
+        warn(f"{name} is not implemented in __torch_dispatch__ for MaskedTensor.\n"
+             "If you would like this operator to be supported, please file an issue for a feature "
+             "request at https://github.com/pytorch/maskedtensor/issues with a minimal "
+             "reproducible code snippet.\nIn the case that the semantics for the operator are not "
+             "trivial, it would be appreciated to also include a proposal for the semantics.")
+        return NotImplemented
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
+        """The elements, `--` for those that are missing."""
+        data, mask = self._masked_data, self._masked_mask
+        if self.dim() == 0:
+            shown = _element(data.item()) if mask.item() else "--"
+            return f"MaskedTensor({shown}, {mask.item()})"
+        lines = "\n".join("  " + line for line in _rows(data, mask).split("\n"))
+        return f"MaskedTensor(\n{lines}\n)"
+
+    def get_data(self) -> Tensor:
+        """The data, missing elements included."""
+        data: Tensor = GetData.apply(self)
+        return data
+
+    def get_mask(self) -> Tensor:
+        """The mask."""
+        return self._masked_mask
+
+    def to_tensor(self, value: Any) -> Tensor:
+        """The data with `value` where elements are missing."""
+        return self.get_data().masked_fill(~self._masked_mask, value)
+
+
+def masked_tensor(data: Any, mask: Any, requires_grad: bool = False) -> MaskedTensor:
+    """A MaskedTensor that is a leaf.
+
+    >>> x = torch.masked.masked_tensor(torch.tensor([1., 2.]), torch.tensor([True, False]))
+    >>> x
+    MaskedTensor(
+      [  1.0000,       --]
+    )
+    >>> x.sum()
+    MaskedTensor(  1.0000, True)
+    """
+    return MaskedTensor(data, mask, requires_grad)
+
+
+def as_masked_tensor(data: Any, mask: Any) -> MaskedTensor:
+    """A MaskedTensor whose gradients reach `data`.
+
+    >>> x = torch.tensor([1., 2.], requires_grad=True)
+    >>> torch.masked.as_masked_tensor(x, torch.tensor([True, False])).requires_grad
+    True
+    """
+    result: MaskedTensor = Constructor.apply(data, mask)
+    return result
+
+
+def _validate(data: Tensor, mask: Tensor) -> None:
+    if data.layout is not mask.layout:
+        raise TypeError("data and mask must have the same layout.")
+    if data.layout is not strided:
+        raise NotImplementedError(
+            f"torch.masked.MaskedTensor of layout {data.layout} is not implemented in flambeau")
+    if type(data) is not type(mask):
+        raise TypeError(f"data and mask must have the same type. Got {type(data)} and {type(mask)}")
+    if mask.dtype is not types.bool_:
+        raise TypeError("mask must have dtype bool.")
+    if data.dtype not in (types.float16, types.float32, types.float64, types.bool_, types.int8,
+                          types.int16, types.int32, types.int64):
+        raise TypeError(f"{data.dtype} is not supported in MaskedTensor.")
+    if data.dim() != mask.dim():
+        raise ValueError("data.dim() must equal mask.dim()")
+    if data.size() != mask.size():
+        raise ValueError("data.size() must equal mask.size()")
+
+
+def _element(value: Any) -> str:
+    return f"{value:8.4f}" if isinstance(value, float) else str(value)
+
+
+def _rows(data: Tensor, mask: Tensor) -> str:
+    """The elements of a row, or the rows of a tensor, indented."""
+    if data.dim() > 1:
+        parts = [_rows(d, m) for d, m in zip(data, mask, strict=True)]
+        parts = ["\n".join("  " + line for line in part.split("\n")) for part in parts]
+        return "[\n" + ",\n".join(parts) + "\n]"
+    shown = [_element(d.item()) for d in data]
+    there = mask.tolist()
+    width = max([len(s) if m else 8 for s, m in zip(shown, there, strict=True)], default=0)
+    return "[" + ", ".join(s if m else "--".rjust(width)
+                           for s, m in zip(shown, there, strict=True)) + "]"
+
+
+# -------------------------------------------------------------------------------- derivatives
+
+
+class Constructor(Function):
+    """A MaskedTensor of data with a history. A gradient of it has its mask, even at the data."""
+
+    @staticmethod
+    def forward(ctx: Any, data: Tensor, mask: Tensor) -> MaskedTensor:
+        """The data beside the mask."""
+        return MaskedTensor(data.detach(), mask)
+
+    @staticmethod
+    def backward(ctx: Any, *gs: Any) -> Any:
+        """The cotangent."""
+        return gs[0], None
+
+
+class _Reduced(Constructor):
+    """The same for the result of a reduction of plain data."""
+
+    @staticmethod
+    def backward(ctx: Any, *gs: Any) -> Any:
+        """The cotangent's data."""
+        return _data_of(gs[0]), None
+
+
+class GetData(Function):
+    """The data of a MaskedTensor."""
+
+    @staticmethod
+    def forward(ctx: Any, masked: MaskedTensor) -> Tensor:
+        """The data, without the mask."""
+        ctx.mask = masked._masked_mask
+        return masked._masked_data.detach()
+
+    @staticmethod
+    def backward(ctx: Any, *gs: Any) -> Any:
+        """The cotangent beside the mask."""
+        return gs[0] if is_masked_tensor(gs[0]) else MaskedTensor(gs[0].detach(), ctx.mask)
+
+
+class _Where(Function):
+    """`where`, whose cotangents miss the elements that were not chosen."""
+
+    @staticmethod
+    def forward(ctx: Any, condition: Tensor, input: Tensor, other: Tensor) -> Tensor:
+        """The elements, and the masks, that the condition chooses."""
+        ctx.condition = condition
+        return _where(ops.where, condition, input, other)
+
+    @staticmethod
+    def backward(ctx: Any, *gs: Any) -> Any:
+        """The cotangent on either side; nothing is there on the other."""
+        data, mask = _data_of(gs[0]), _mask_of(gs[0])
+        if mask is None:
+            mask = ops.ones_like(data, dtype=types.bool_)
+        return (None, MaskedTensor(data, mask & ctx.condition),
+                MaskedTensor(data, mask & ~ctx.condition))
+
+
+# ---------------------------------------------------------------------- what operators become
+
+
+def _data_of(x: Any) -> Any:
+    return x._masked_data if is_masked_tensor(x) else x
+
+
+def _mask_of(x: Any) -> Tensor | None:
+    return x._masked_mask if is_masked_tensor(x) else None
+
+
+def _each(take: Callable[[Any], Any], value: Any) -> Any:
+    if value.__class__ in (tuple, list):
+        return type(value)(take(v) for v in value)
+    return take(value)
+
+
+def _pointwise(packet: Any, binary: bool, in_place: bool, args: tuple, kwargs: dict) -> Any:
+    """The operator on the data; the mask stays. Two masks must be the same."""
+    operands = args[:2] if binary else args[:1]
+    if any(isinstance(x, Tensor) for x in (*args[len(operands):], *kwargs.values())):
+        raise TypeError(f"MaskedTensor {'binary' if binary else 'unary'} ops do not support "
+                        "additional Tensor arguments")
+    masks = [m for m in map(_mask_of, operands) if m is not None]
+    if len(masks) == 2 and (masks[0].shape != masks[1].shape or not ops.equal(*masks)):
+        raise ValueError("Input masks must match. If you need support for this, please open an "
+                         "issue on Github.")
+    result = packet(*[_data_of(x) for x in args], **kwargs)
+    if in_place:
+        return args[0]
+    return MaskedTensor(result, masks[0].expand_as(result))
+
+
+def _move(packet: Any, args: tuple, kwargs: dict) -> Any:
+    """The operator on the data, and on the mask."""
+    data = packet(*[_each(_data_of, a) for a in args], **kwargs)
+    masks = [_each(lambda x: _mask_of(x) if is_masked_tensor(x) else x, a) for a in args]
+    mask = packet(*masks, **kwargs)
+    if isinstance(data, (tuple, list)):
+        return type(data)(MaskedTensor(d, m) for d, m in zip(data, mask, strict=True))
+    return MaskedTensor(data, mask)
+
+
+def _reduce(
+    name: str, input: MaskedTensor, dim: Any = None, keepdim: bool = False,
+    dtype: Any = None, **kwargs: Any,
+) -> MaskedTensor:
+    """`torch.masked`'s reduction; an element is missing where all that it reads is."""
+    data, mask = input.get_data(), input._masked_mask
+    there = mask
+    axes = range(mask.dim()) if dim is None else [dim] if isinstance(dim, int) else dim
+    for axis in sorted({a % max(mask.dim(), 1) for a in axes}, reverse=True):
+        there = ops.any(there, axis, keepdim)
+    if name == "all":
+        filled = data.masked_fill(~mask, True)
+        return MaskedTensor(filled.all() if dim is None else filled.all(dim, keepdim), there)
+    named = {**kwargs, "keepdim": keepdim, "mask": mask}
+    if dtype is not None:
+        named["dtype"] = dtype
+    reduction = getattr(reductions, name)
+    result = reduction(data, 2, dim, **named) if name == "norm" else \
+        reduction(data, dim, **named)
+    reduced: MaskedTensor = _Reduced.apply(result, there)
+    return reduced
+
+
+def _where(packet: Any, condition: Tensor, input: Any, other: Any) -> MaskedTensor:
+    """The elements, and the masks, that the condition chooses; all of a plain tensor are there."""
+    masks = [ops.ones_like(x, dtype=types.bool_) if _mask_of(x) is None else _mask_of(x)
+             for x in (input, other)]
+    return MaskedTensor(ops.where(condition, _data_of(input), _data_of(other)),
+                        ops.where(condition, *masks))
+
+
+def _on_data(packet: Any, input: MaskedTensor, *args: Any, **kwargs: Any) -> MaskedTensor:
+    """The operator on the data alone."""
+    return MaskedTensor(packet(_data_of(input), *args, **kwargs), input._masked_mask)
+
+
+def _softmax(packet: Any, input: MaskedTensor, dim: int, *rest: Any) -> MaskedTensor:
+    """Softmax of the elements that are there."""
+    mask = input._masked_mask
+    return MaskedTensor(reductions.softmax(_data_of(input), dim, mask=mask), mask)
+
+
+def _item(packet: Any, input: MaskedTensor) -> Any:
+    """The only element; ValueError if it is missing."""
+    if not input._masked_mask.item():
+        raise ValueError(f"__torch_dispatch__, {packet}: expected a mask tensor")
+    return _data_of(input).item()
+
+
+HANDLERS: dict[str, Callable[..., Any]] = {
+    **dict.fromkeys(("clone", "detach", "ones_like", "zeros_like", "to_copy"), _on_data),
+    "where": _where, "softmax": _softmax, "local_scalar_dense": _item,
+}
