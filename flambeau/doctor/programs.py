@@ -51,7 +51,7 @@ def edited(program: str, lines: dict[str, str]) -> str:
             continue
         missing.pop(text, None)
         indent = line[: len(line) - len(line.lstrip())]
-        result += [f"{indent}{new}\n" if new else "\n" for new in lines[text].splitlines()]
+        result += [f"{indent}{new}\n" for new in lines[text].splitlines()]
     if missing:
         raise ValueError(f"not in the program: {', '.join(map(repr, missing))}")
     return "".join(result)

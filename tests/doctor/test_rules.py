@@ -54,3 +54,11 @@ def test_the_handbook_is_fresh() -> None:
     from flambeau.doctor.handbook import FILE, handbook
 
     assert FILE.read_text() == handbook(), "run `python -m flambeau.doctor.handbook`"
+
+
+def test_edited() -> None:
+    program = "\nfor i in x:\n    step()\n    zero()\n"
+    assert programs.edited(program, {"step()": "zero()\nstep()", "zero()": ""}) == (
+        "\nfor i in x:\n    zero()\n    step()\n")
+    with pytest.raises(ValueError, match="not in the program: 'stop"):
+        programs.edited(program, {"stop()": ""})

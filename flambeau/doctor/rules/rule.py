@@ -20,9 +20,9 @@ class Rule:
 
     `id`: its name for users. `level`: what its findings prove. `needs`: the events without which
     it cannot judge. `title`: the mistake, in a line. `why`: what goes wrong, and when the check
-    is silent. `fix`: what to write instead. `broken` and `fixed` are one program with the mistake,
-    whose line ends in `# <-`, and without; `healthy` are programs that look suspicious and are
-    right. Programs follow the prelude in programs.py.
+    is silent. `fix`: what to write instead. `broken` is a program with the mistake, whose line
+    ends in `# <-`, `fixed` an edit of it without; `healthy` are programs that look suspicious
+    and are right. Programs follow the prelude in programs.py.
     """
 
     id: ClassVar[str]

@@ -9,6 +9,7 @@ from ....tensor.tensor import Tensor
 from ...events import ModuleCall
 from ...finding import Level, Place
 from ...places import Spot, place_of
+from ...programs import edited
 from ...source import statements_at
 from ..rule import Rule
 
@@ -41,17 +42,9 @@ for epoch in range(3):
         F.cross_entropy(net(xb), yb).backward()
         optimizer.step()
 """
-    fixed = """
-net, data = nn.Linear(8, 3), torch.randn(64, 8)
-optimizer = optim.SGD(net.parameters(), lr=0.1)
-for epoch in range(3):
-    for start in range(0, 64, 16):
-        xb, yb = data[start:start + 16], y[start:start + 16]
-        xb = xb + 0.1 * torch.randn(16, 8)
-        optimizer.zero_grad()
-        F.cross_entropy(net(xb), yb).backward()
-        optimizer.step()
-"""
+    fixed = edited(broken, {
+        "xb += 0.1 * torch.randn(16, 8)  # <-": "xb = xb + 0.1 * torch.randn(16, 8)",
+    })
     healthy = ("""
 # Chosen by numbers, which copies.
 net, data = nn.Linear(8, 3), torch.randn(64, 8)

@@ -11,6 +11,7 @@ import numpy as np
 from ...events import ModuleCall
 from ...finding import Level
 from ...places import Spot
+from ...programs import edited
 from ..rule import Rule
 
 _TIMES = 5
@@ -57,20 +58,11 @@ for _ in range(2):
         loss.backward()
         optimizer.step()
 """
-    fixed = """
-encoder, decoder = nn.Linear(8, 8), nn.Linear(4, 8)
-optimizer = optim.Adam([*encoder.parameters(), *decoder.parameters()])
-for _ in range(2):
-    for xb in x.split(16):
-        mu, logvar = encoder(xb).chunk(2, dim=1)
-        noise = torch.randn(16, 4)
-        z = mu + (logvar / 2).exp() * noise
-        kl = 0.5 * (mu**2 + logvar.exp() - 1 - logvar).mean()
-        loss = F.mse_loss(decoder(z), xb) + kl
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-"""
+    fixed = edited(broken, {
+        "noise = torch.randn(16, 4)  # <-": "",
+        "mu, logvar = encoder(xb).chunk(2, dim=1)":
+            "mu, logvar = encoder(xb).chunk(2, dim=1)\nnoise = torch.randn(16, 4)",
+    })
     healthy = ("""
 # Weights of the samples, in a program whose every step sees all of them.
 net = nn.Linear(8, 1)

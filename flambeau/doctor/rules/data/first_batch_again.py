@@ -7,6 +7,7 @@ from typing import Any
 from ...events import Update
 from ...finding import Level
 from ...places import Spot
+from ...programs import edited
 from ..rule import Rule
 
 
@@ -32,16 +33,18 @@ for _ in range(8):
     F.mse_loss(net(xb), tb).backward()
     optimizer.step()
 """
-    fixed = """
-loader = DataLoader(TensorDataset(x, t), batch_size=16)
-net = nn.Linear(8, 1)
-optimizer = optim.SGD(net.parameters(), lr=0.1)
-for _ in range(2):
-    for xb, tb in loader:
-        optimizer.zero_grad()
-        F.mse_loss(net(xb), tb).backward()
-        optimizer.step()
-"""
+    fixed = edited(broken, {
+        "for _ in range(8):":
+            "for _ in range(2):\n"
+            "    for xb, tb in loader:\n"
+            "        optimizer.zero_grad()\n"
+            "        F.mse_loss(net(xb), tb).backward()\n"
+            "        optimizer.step()",
+        "xb, tb = next(iter(loader))  # <-": "",
+        "optimizer.zero_grad()": "",
+        "F.mse_loss(net(xb), tb).backward()": "",
+        "optimizer.step()": "",
+    })
     healthy = ("""
 # One batch on purpose: it is fetched once.
 xb, tb = next(iter(DataLoader(TensorDataset(x, t), batch_size=16)))

@@ -8,6 +8,7 @@ import numpy as np
 
 from ...events import Backward, ModuleCall
 from ...finding import Level
+from ...programs import edited
 from ..rule import Rule
 
 _ROWS = 4096  # that are remembered of a model
@@ -52,18 +53,11 @@ net.eval()
 with torch.no_grad():
     accuracy = (net(test).argmax(1) == y[28:]).float().mean()  # <-
 """
-    fixed = """
-train, test = x[:48], x[48:]
-net = nn.Linear(8, 3)
-optimizer = optim.SGD(net.parameters(), lr=0.1)
-for _ in range(4):
-    optimizer.zero_grad()
-    F.cross_entropy(net(train), y[:48]).backward()
-    optimizer.step()
-net.eval()
-with torch.no_grad():
-    accuracy = (net(test).argmax(1) == y[48:]).float().mean()
-"""
+    fixed = edited(broken, {
+        "train, test = x[:48], x[28:]": "train, test = x[:48], x[48:]",
+        "accuracy = (net(test).argmax(1) == y[28:]).float().mean()  # <-":
+            "accuracy = (net(test).argmax(1) == y[48:]).float().mean()",
+    })
     healthy = ("""
 # The accuracy on the training data.
 net = nn.Linear(8, 3)

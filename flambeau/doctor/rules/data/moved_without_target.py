@@ -8,6 +8,7 @@ import numpy as np
 
 from ...finding import Level
 from ...places import Spot
+from ...programs import edited
 from ..rule import Rule
 
 _SAMPLES = 6
@@ -42,21 +43,9 @@ class Shapes(torch.utils.data.Dataset):
 for image, mask in DataLoader(Shapes(), batch_size=4):
     pass
 """
-    fixed = """
-class Shapes(torch.utils.data.Dataset):
-    def __len__(self):
-        return 16
-
-    def __getitem__(self, i):
-        image = x[i : i + 8, None]
-        mask = (image > 0).float()
-        if i % 2:
-            image, mask = image.flip(0), mask.flip(0)
-        return image, mask
-
-for image, mask in DataLoader(Shapes(), batch_size=4):
-    pass
-"""
+    fixed = edited(broken, {
+        "image = image.flip(-1 if i % 4 else 0)  # <-": "image, mask = image.flip(0), mask.flip(0)",
+    })
     healthy = ("""
 # A label does not turn with its image.
 class Labelled(torch.utils.data.Dataset):

@@ -9,6 +9,7 @@ import numpy as np
 from ...events import ModuleCall
 from ...finding import Level
 from ...places import Spot
+from ...programs import edited
 from ..rule import Rule
 
 _LENGTH = 3  # values that are looked for together
@@ -46,19 +47,12 @@ net.eval()
 with torch.no_grad():
     error = F.mse_loss(net(test[:, :8]), test[:, 8:])
 """
-    fixed = """
-series = torch.randn(140).cumsum(0)
-train, test = series[:100].unfold(0, 9, 1), series[100:].unfold(0, 9, 1)
-net = nn.Linear(8, 1)
-optimizer = optim.Adam(net.parameters())
-for rows in train.split(20):
-    optimizer.zero_grad()
-    F.mse_loss(net(rows[:, :8]), rows[:, 8:]).backward()
-    optimizer.step()
-net.eval()
-with torch.no_grad():
-    error = F.mse_loss(net(test[:, :8]), test[:, 8:])
-"""
+    fixed = edited(broken, {
+        "windows = series.unfold(0, 9, 1)":
+            "train, test = series[:100].unfold(0, 9, 1), series[100:].unfold(0, 9, 1)",
+        "order = torch.randperm(len(windows))  # <-": "",
+        "train, test = windows[order[:100]], windows[order[100:]]": "",
+    })
     healthy = ("""
 # Windows split in time: those at the border overlap.
 windows = torch.randn(140).cumsum(0).unfold(0, 9, 1)

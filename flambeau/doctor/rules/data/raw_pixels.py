@@ -9,6 +9,7 @@ import numpy as np
 from ....tensor.tensor import Tensor
 from ...events import ModuleCall
 from ...finding import Level
+from ...programs import edited
 from ..rule import Rule
 
 _CALLS = 3
@@ -37,16 +38,12 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-images = torch.randint(0, 256, (64, 1, 8, 8))
-net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 3))
-optimizer = optim.SGD(net.parameters(), lr=1e-2)
-for _ in range(4):
-    loss = F.cross_entropy(net(images / 255), y)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "optimizer = optim.SGD(net.parameters(), lr=1e-5)":
+            "optimizer = optim.SGD(net.parameters(), lr=1e-2)",
+        "loss = F.cross_entropy(net(images.float()), y)  # <-":
+            "loss = F.cross_entropy(net(images / 255), y)",
+    })
     healthy = ("""
 # A batch norm at the input scales them.
 images = torch.randint(0, 256, (64, 1, 8, 8)).float()

@@ -7,6 +7,7 @@ from typing import Any
 from ...events import Update
 from ...finding import Level
 from ...places import Spot
+from ...programs import edited
 from ..rule import Rule
 
 
@@ -33,16 +34,11 @@ for _ in range(8):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-net = nn.Linear(8, 1)
-optimizer = optim.SGD(net.parameters(), lr=0.1)
-torch.manual_seed(0)
-for _ in range(8):
-    loss = F.mse_loss(net(F.dropout(x, 0.2)), t)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "optimizer = optim.SGD(net.parameters(), lr=0.1)":
+            "optimizer = optim.SGD(net.parameters(), lr=0.1)\ntorch.manual_seed(0)",
+        "torch.manual_seed(0)  # <-": "",
+    })
     healthy = ("""
 # Another seed at each step.
 net = nn.Linear(8, 1)

@@ -10,6 +10,7 @@ from ....tensor.tensor import Tensor
 from ...events import Backward, LossCall, ModuleCall
 from ...finding import Level
 from ...places import Spot
+from ...programs import edited
 from ..rule import Rule
 
 
@@ -48,18 +49,10 @@ for _ in range(3):
         loss.backward()
         optimizer.step()
 """
-    fixed = """
-net = nn.Linear(8, 3)
-optimizer = optim.SGD(net.parameters(), lr=0.1)
-for _ in range(3):
-    order = torch.randperm(64)
-    xs, ys = x[order], y[order]
-    for xb, yb in zip(xs.split(16), ys.split(16)):
-        loss = F.cross_entropy(net(xb), yb)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-"""
+    fixed = edited(broken, {
+        "xs = x[torch.randperm(64)]": "order = torch.randperm(64)\nxs, ys = x[order], y[order]",
+        "ys = y[torch.randperm(64)]  # <-": "",
+    })
     healthy = ("""
 # Each row is its own target.
 net = nn.Linear(8, 8)

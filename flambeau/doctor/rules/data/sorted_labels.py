@@ -10,6 +10,7 @@ from ....tensor.tensor import Tensor
 from ...events import Backward, LossCall
 from ...finding import Level
 from ...places import Spot
+from ...programs import edited
 from ..rule import Rule
 
 _BATCHES = 8
@@ -40,17 +41,10 @@ for xb, yb in loader:
     F.cross_entropy(net(xb), yb).backward()
     optimizer.step()
 """
-    fixed = """
-labels = torch.arange(4).repeat_interleave(24)
-data = TensorDataset(torch.randn(96, 8), labels)
-loader = DataLoader(data, batch_size=8, shuffle=True)
-net = nn.Linear(8, 4)
-optimizer = optim.SGD(net.parameters(), lr=0.1)
-for xb, yb in loader:
-    optimizer.zero_grad()
-    F.cross_entropy(net(xb), yb).backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "loader = DataLoader(data, batch_size=8)  # <-":
+            "loader = DataLoader(data, batch_size=8, shuffle=True)",
+    })
     healthy = ("""
 # A rare class: most batches have none of it.
 net = nn.Linear(8, 2)

@@ -9,6 +9,7 @@ import numpy as np
 from ...events import Backward, LossCall, ModuleCall
 from ...finding import Level
 from ...places import Spot
+from ...programs import edited
 from ..rule import Rule
 
 _BATCHES = 3
@@ -41,16 +42,12 @@ for rows in table.split(16):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-table = torch.cat([x, t], dim=1)
-net = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1))
-optimizer = optim.Adam(net.parameters())
-for rows in table.split(16):
-    loss = F.mse_loss(net(rows[:, :-1]), rows[:, -1:])
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "net = nn.Sequential(nn.Linear(9, 8), nn.ReLU(), nn.Linear(8, 1))":
+            "net = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1))",
+        "loss = F.mse_loss(net(rows), rows[:, -1:])  # <-":
+            "loss = F.mse_loss(net(rows[:, :-1]), rows[:, -1:])",
+    })
     healthy = ("""
 # An autoencoder: all inputs are targets.
 net = nn.Sequential(nn.Linear(8, 4), nn.Tanh(), nn.Linear(4, 8))

@@ -9,6 +9,7 @@ from ...events import Backward
 from ...finding import Level
 from ...graph import Graph, node_of, operator_name, spot_of
 from ...places import Spot
+from ...programs import edited
 from ..rule import Rule
 
 _THROUGH = ("neg", "squeeze_dims", "squeeze", "_view", "reshape", "sum", "unsqueeze", "expand")
@@ -40,19 +41,12 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-from flambeau.distributions import Categorical
-actor, critic = nn.Linear(8, 3), nn.Linear(8, 1)
-optimizer = optim.Adam([*actor.parameters(), *critic.parameters()])
-for _ in range(4):
-    actions, values = Categorical(logits=actor(x)), critic(x)
-    chosen, advantage = actions.sample(), (t - values).squeeze(1).detach()
-    loss = -(actions.log_prob(chosen) * advantage).mean()
-    loss = loss + F.mse_loss(values, t)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "chosen, advantage = actions.sample(), (t - values).squeeze(1)":
+            "chosen, advantage = actions.sample(), (t - values).squeeze(1).detach()\n"
+            "loss = -(actions.log_prob(chosen) * advantage).mean()",
+        "loss = -(actions.log_prob(chosen) * advantage).mean()  # <-": "",
+    })
     healthy = ("""
 # A trained temperature.
 from flambeau.distributions import Normal

@@ -10,6 +10,7 @@ from ....autograd.function import BackwardFunction
 from ...events import Backward
 from ...finding import Level, Place
 from ...graph import spot_of
+from ...programs import edited
 from ...source import function_body
 from ..rule import Rule
 
@@ -47,25 +48,9 @@ for _ in range(3):
     F.mse_loss(Cube.apply(net(x)), t).backward()
     optimizer.step()
 """
-    fixed = """
-class Cube(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x**3
-
-    @staticmethod
-    def backward(ctx, grad):
-        (x,) = ctx.saved_tensors
-        return grad * 3 * x**2
-
-net = nn.Linear(8, 1)
-optimizer = optim.SGD(net.parameters(), lr=0.01)
-for _ in range(3):
-    optimizer.zero_grad()
-    F.mse_loss(Cube.apply(net(x)), t).backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "return 3 * x**2  # <-": "return grad * 3 * x**2",
+    })
     healthy = ("""
 # Straight through: the gradient as it is, which is not that of sign().
 class Sign(torch.autograd.Function):

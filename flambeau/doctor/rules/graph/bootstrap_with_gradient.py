@@ -8,6 +8,7 @@ from ....nn.parameter import Parameter
 from ...events import Backward, ModuleCall
 from ...finding import Level
 from ...graph import RESHAPES, Graph, node_of, operator_name, spot_of
+from ...programs import edited
 from ..rule import Rule
 
 _COMPARED = frozenset(("_mse_loss", "_smooth_l1_loss", "_huber_loss", "_l1_loss", "_sub"))
@@ -40,18 +41,10 @@ for _ in range(3):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-q = nn.Linear(8, 3)
-optimizer = optim.Adam(q.parameters())
-reward, following = torch.rand(64), torch.randn(64, 8)
-for _ in range(3):
-    value = q(x).gather(1, y[:, None]).squeeze(1)
-    target = reward + 0.9 * q(following).max(1).values.detach()
-    loss = F.smooth_l1_loss(value, target)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "target = reward + 0.9 * q(following).max(1).values  # <-":
+            "target = reward + 0.9 * q(following).max(1).values.detach()",
+    })
     healthy = ("""
 # Two views of a sample are to look alike to one network: both sides learn.
 net = nn.Sequential(nn.Linear(8, 4), nn.Tanh())

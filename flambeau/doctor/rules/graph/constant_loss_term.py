@@ -10,6 +10,7 @@ from ....native.foundation.user_frames import user_frame
 from ....tensor.tensor import Tensor
 from ...events import Backward
 from ...finding import Level, Place
+from ...programs import edited
 from ...source import function_body
 from ..rule import Rule
 
@@ -40,16 +41,10 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-net = nn.Linear(8, 1)
-optimizer = optim.SGD(net.parameters(), lr=0.01)
-for _ in range(4):
-    penalty = sum(p.pow(2).sum() for p in net.parameters())
-    loss = F.mse_loss(net(x), t) + 0.01 * penalty
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "penalty = sum(p.data.pow(2).sum() for p in net.parameters())  # <-":
+            "penalty = sum(p.pow(2).sum() for p in net.parameters())",
+    })
     healthy = ("""
 # A moving average is taken off, which is a constant and meant to be one.
 net, mean = nn.Linear(8, 1), torch.zeros(())

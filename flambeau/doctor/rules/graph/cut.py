@@ -10,6 +10,7 @@ from ...events import ModuleCall, Update
 from ...finding import Level
 from ...graph import node_of, reached
 from ...places import Spot
+from ...programs import edited
 from ..rule import Rule
 
 _STEPS = 3
@@ -51,16 +52,9 @@ for _ in range(5):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-encoder, decoder = nn.Linear(8, 4), nn.Linear(4, 8)
-optimizer = optim.Adam([*encoder.parameters(), *decoder.parameters()])
-for _ in range(5):
-    code = encoder(x)
-    loss = F.mse_loss(decoder(code), x)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "code = encoder(x).detach()  # <-": "code = encoder(x)",
+    })
     healthy = ("""
 # The generator's output is detached for the discriminator, and not for its own step.
 generator, critic = nn.Linear(4, 8), nn.Linear(8, 1)

@@ -10,6 +10,7 @@ from ...events import Backward
 from ...finding import Level
 from ...graph import saved_arrays
 from ...places import Spot
+from ...programs import edited
 from ..rule import Rule
 
 _LARGEST = 1 << 16  # numbers that are copied to compare
@@ -36,13 +37,10 @@ for _ in range(3):
     h.data.clamp_(max=1.0)  # <-
     (h * h).mean().backward()
 """
-    fixed = """
-weight = nn.Parameter(torch.ones(8))
-for _ in range(3):
-    weight.grad = None
-    h = torch.exp(x * weight).clamp(max=1.0)
-    (h * h).mean().backward()
-"""
+    fixed = edited(broken, {
+        "h = torch.exp(x * weight)": "h = torch.exp(x * weight).clamp(max=1.0)",
+        "h.data.clamp_(max=1.0)  # <-": "",
+    })
     healthy = ("""
 # Weights are clamped after the step, as critics are.
 net = nn.Linear(8, 1)

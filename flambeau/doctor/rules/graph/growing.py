@@ -8,6 +8,7 @@ from ...events import Backward
 from ...finding import Level
 from ...graph import spot_of
 from ...places import Spot
+from ...programs import edited
 from ..rule import Rule
 
 _TIMES = 4
@@ -36,16 +37,10 @@ for _ in range(8):
     optimizer.zero_grad()
     loss.backward(retain_graph=True)  # <-
 """
-    fixed = """
-cell, head = nn.RNNCell(8, 8), nn.Linear(8, 1)
-optimizer = optim.SGD([*cell.parameters(), *head.parameters()], lr=0.0)
-state = torch.zeros(64, 8)
-for _ in range(8):
-    state = cell(x, state.detach())
-    loss = F.mse_loss(head(state), t)
-    optimizer.zero_grad()
-    loss.backward()
-"""
+    fixed = edited(broken, {
+        "state = cell(x, state)": "state = cell(x, state.detach())",
+        "loss.backward(retain_graph=True)  # <-": "loss.backward()",
+    })
     healthy = ("""
 # Sequences that get longer: the graph grows, and is new each time.
 cell, head = nn.RNNCell(8, 8), nn.Linear(8, 1)

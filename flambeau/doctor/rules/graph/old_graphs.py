@@ -13,6 +13,7 @@ from ...finding import Level, Place
 from ...graph import node_of
 from ....native.foundation.user_frames import user_frame
 from ...places import Spot
+from ...programs import edited
 from ...source import function_body
 from ..rule import Rule
 
@@ -71,17 +72,9 @@ for _ in range(16):
     optimizer.step()
     total += loss  # <-
 """
-    fixed = """
-net = nn.Linear(8, 1)
-optimizer = optim.SGD(net.parameters(), lr=0.01)
-total = 0.0
-for _ in range(16):
-    loss = F.mse_loss(net(x), t)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    total += loss.item()
-"""
+    fixed = edited(broken, {
+        "total += loss  # <-": "total += loss.item()",
+    })
     healthy = ("""
 # The sum is what goes backward.
 net = nn.Linear(8, 1)

@@ -9,6 +9,7 @@ import numpy as np
 from ...events import Backward, ModuleCall
 from ...finding import Level
 from ...graph import array_of, operator_name, saved, spot_of
+from ...programs import edited
 from ..rule import Rule
 
 _STEPS = 8
@@ -40,19 +41,14 @@ for _ in range(10):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-policy = nn.Linear(8, 3)
-optimizer = optim.Adam(policy.parameters(), lr=0.01)
-with torch.no_grad():
-    old = F.log_softmax(policy(x), 1).gather(1, y[:, None])
-for _ in range(10):
-    log_p = F.log_softmax(policy(x), 1).gather(1, y[:, None])
-    ratio = (log_p - old).exp()
-    loss = -torch.min(ratio * t, ratio.clamp(0.8, 1.2) * t).mean()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "optimizer = optim.Adam(policy.parameters(), lr=0.01)":
+            "optimizer = optim.Adam(policy.parameters(), lr=0.01)\n"
+            "with torch.no_grad():\n"
+            "    old = F.log_softmax(policy(x), 1).gather(1, y[:, None])",
+        "old = log_p.detach()": "ratio = (log_p - old).exp()",
+        "ratio = (log_p - old).exp()  # <-": "",
+    })
     healthy = ("""
 # A factor that is 1 and carries a gradient, with nothing to clip.
 policy = nn.Linear(8, 3)

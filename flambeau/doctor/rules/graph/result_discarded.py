@@ -9,6 +9,7 @@ from ....native.foundation.user_frames import user_frame
 from ....tensor.tensor import Tensor
 from ...events import Backward
 from ...finding import Level, Place
+from ...programs import edited
 from ...source import function_body
 from ..rule import Rule
 
@@ -44,17 +45,9 @@ for _ in range(3):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-net = nn.Linear(8, 3)
-optimizer = optim.SGD(net.parameters(), lr=0.1)
-for _ in range(3):
-    pixels = 255 * torch.rand(64, 8)
-    pixels = pixels.div(255)
-    loss = F.cross_entropy(net(pixels), y)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "pixels.div(255)  # <-": "pixels = pixels.div(255)",
+    })
     healthy = ("""
 # In place, and a module's own.
 net = nn.Linear(8, 3)

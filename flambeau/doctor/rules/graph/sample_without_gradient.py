@@ -8,6 +8,7 @@ from ....tensor.tensor import Tensor
 from ...events import Backward, ModuleCall
 from ...finding import Level
 from ...places import Spot
+from ...programs import edited
 from ..rule import Rule
 
 _TIMES = 2
@@ -40,19 +41,9 @@ for _ in range(5):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-from flambeau.distributions import Normal
-encoder, decoder = nn.Linear(8, 4), nn.Linear(2, 8)
-optimizer = optim.Adam([*encoder.parameters(), *decoder.parameters()])
-for _ in range(5):
-    mean, scale = encoder(x).chunk(2, dim=1)
-    q = Normal(mean, scale.exp())
-    code = q.rsample()
-    loss = F.mse_loss(decoder(code), x) + 0.1 * (mean**2).mean()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "code = q.sample()  # <-": "code = q.rsample()",
+    })
     healthy = ("""
 # A policy, which learns by the logarithm of the probability.
 from flambeau.distributions import Normal

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ....tensor.tensor import Tensor
 from ...events import LossCall
 from ...finding import Level
+from ...programs import edited
 from ..rule import Rule
 
 
@@ -29,15 +30,10 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-net = nn.Linear(8, 1)
-optimizer = optim.SGD(net.parameters(), lr=0.1)
-for _ in range(4):
-    loss = F.binary_cross_entropy_with_logits(net(x), (t.sign() + 1) / 2)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "loss = F.binary_cross_entropy_with_logits(net(x), t.sign())  # <-":
+            "loss = F.binary_cross_entropy_with_logits(net(x), (t.sign() + 1) / 2)",
+    })
     healthy = ("""
 # Smoothed and noisy labels.
 net = nn.Linear(8, 1)

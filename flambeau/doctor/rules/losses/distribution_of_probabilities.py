@@ -8,6 +8,7 @@ from ....tensor.tensor import Tensor
 from ...finding import Level
 from ...graph import operator_name, producer
 from ...places import Spot
+from ...programs import edited
 from ..rule import Rule
 from .softmax_before_cross_entropy import are_probabilities
 
@@ -36,18 +37,9 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-from flambeau.distributions import Categorical
-policy = nn.Sequential(nn.Linear(8, 3), nn.Softmax(dim=1))
-optimizer = optim.Adam(policy.parameters())
-for _ in range(4):
-    actions = Categorical(probs=policy(x))
-    chosen = actions.sample()
-    loss = -(actions.log_prob(chosen) * t.squeeze(1)).mean()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "actions = Categorical(logits=policy(x))  # <-": "actions = Categorical(probs=policy(x))",
+    })
     healthy = ("""
 # Logarithms of probabilities are logits.
 from flambeau.distributions import Categorical

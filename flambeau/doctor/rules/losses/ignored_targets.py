@@ -7,6 +7,7 @@ import numpy as np
 from ....tensor.tensor import Tensor
 from ...events import LossCall
 from ...finding import Level
+from ...programs import edited
 from ..rule import Rule
 
 
@@ -29,16 +30,11 @@ for _ in range(2):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-net = nn.Linear(8, 3)
-optimizer = optim.SGD(net.parameters(), lr=0.1)
-labels = torch.where(torch.arange(64) % 4 == 0, y, -100)
-for _ in range(2):
-    loss = F.cross_entropy(net(x), labels)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "labels = torch.full((64,), -100)":
+            "labels = torch.where(torch.arange(64) % 4 == 0, y, -100)",
+        "loss = F.cross_entropy(net(x), labels)  # <-": "loss = F.cross_entropy(net(x), labels)",
+    })
     healthy = ("""
 # All but one are ignored.
 net = nn.Linear(8, 3)

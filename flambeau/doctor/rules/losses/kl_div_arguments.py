@@ -8,6 +8,7 @@ from ....tensor.tensor import Tensor
 from ...events import LossCall
 from ...finding import Level
 from ...graph import operator_name
+from ...programs import edited
 from ..rule import Rule
 from .softmax_before_cross_entropy import are_probabilities
 
@@ -34,16 +35,10 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-student, teacher = nn.Linear(8, 3), nn.Linear(8, 3).requires_grad_(False)
-optimizer = optim.SGD(student.parameters(), lr=0.1)
-for _ in range(4):
-    target = F.softmax(teacher(x), dim=1)
-    loss = F.kl_div(F.log_softmax(student(x), dim=1), target, reduction="batchmean")
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        'loss = F.kl_div(F.softmax(student(x), dim=1), target, reduction="batchmean")  # <-':
+            'loss = F.kl_div(F.log_softmax(student(x), dim=1), target, reduction="batchmean")',
+    })
     healthy = ("""
 # Both as logarithms, and said so.
 student, teacher = nn.Linear(8, 3), nn.Linear(8, 3).requires_grad_(False)

@@ -6,6 +6,7 @@ from ....nn.parameter import Parameter
 from ....tensor.tensor import Tensor
 from ...events import Backward
 from ...finding import Level
+from ...programs import edited
 from ..rule import Rule
 
 
@@ -30,15 +31,11 @@ for _ in range(3):
     loss.backward()  # <-
     optimizer.step()
 """
-    fixed = """
-net = nn.Linear(8, 1)
-optimizer = optim.SGD(net.parameters(), lr=0.1)
-for _ in range(3):
-    loss = F.mse_loss(net(x), t)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "loss = torch.tensor(F.mse_loss(net(x), t).item(), requires_grad=True)":
+            "loss = F.mse_loss(net(x), t)",
+        "loss.backward()  # <-": "loss.backward()",
+    })
     healthy = ("""
 # A parameter that is itself what is made small.
 size = nn.Parameter(torch.tensor(3.0))

@@ -9,6 +9,7 @@ from ...events import Backward
 from ...finding import Level
 from ...graph import node_of, operator_name, spot_of
 from ...places import Spot
+from ...programs import edited
 from ..rule import Rule
 
 
@@ -39,19 +40,9 @@ for _ in range(3):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-encoder, decoder = nn.Linear(8, 8), nn.Linear(4, 8)
-optimizer = optim.Adam([*encoder.parameters(), *decoder.parameters()])
-for _ in range(3):
-    mu, logvar = encoder(x).chunk(2, dim=1)
-    std = (0.5 * logvar).exp()
-    z = mu + std * torch.randn_like(std)
-    kl = -0.5 * (1 + logvar - mu.pow(2) - logvar.exp()).sum(1).mean()
-    loss = F.mse_loss(decoder(z), x) + 0.1 * kl
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "std = logvar.exp()  # <-": "std = (0.5 * logvar).exp()",
+    })
     healthy = ("""
 # The logarithm of a deviation, in the noise and in the divergence.
 encoder, decoder = nn.Linear(8, 8), nn.Linear(4, 8)

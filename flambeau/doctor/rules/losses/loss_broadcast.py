@@ -9,6 +9,7 @@ from ...events import LossCall
 from ...finding import Level
 from ...graph import node_of, operator_name
 from ...places import Spot
+from ...programs import edited
 from ..rule import Rule
 
 _ELEMENTWISE = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "poisson_nll_loss",
@@ -48,16 +49,10 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-net = nn.Linear(8, 1)
-target = x.sum(1)
-optimizer = optim.SGD(net.parameters(), lr=0.01)
-for _ in range(4):
-    loss = ((net(x).squeeze(1) - target) ** 2).mean()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "loss = ((net(x) - target) ** 2).mean()  # <-":
+            "loss = ((net(x).squeeze(1) - target) ** 2).mean()",
+    })
     healthy = ("""
 # All pairs on purpose: a ranking loss.
 net = nn.Linear(8, 1)

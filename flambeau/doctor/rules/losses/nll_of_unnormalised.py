@@ -7,6 +7,7 @@ import numpy as np
 from ...events import LossCall
 from ...finding import Level
 from ...graph import operator_name
+from ...programs import edited
 from ..rule import Rule
 from .softmax_before_cross_entropy import are_probabilities
 
@@ -34,15 +35,9 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-net = nn.Linear(8, 3)
-optimizer = optim.Adam(net.parameters())
-for _ in range(4):
-    loss = F.nll_loss(F.log_softmax(net(x), dim=1), y)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "loss = F.nll_loss(net(x), y)  # <-": "loss = F.nll_loss(F.log_softmax(net(x), dim=1), y)",
+    })
     healthy = ("""
 # The logarithm of a mixture of two distributions: normalised, though no log_softmax made it.
 a, b = nn.Linear(8, 3), nn.Linear(8, 3)

@@ -10,6 +10,7 @@ from ...events import Backward, ModuleCall
 from ...finding import Level
 from ...graph import Graph, node_of, operator_name, spot_of
 from ...places import Spot
+from ...programs import edited
 from ..rule import Rule
 
 
@@ -36,16 +37,9 @@ for _ in range(3):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-net = nn.Linear(8, 4)
-optimizer = optim.SGD(net.parameters(), lr=0.1)
-for _ in range(3):
-    z = F.normalize(net(x), dim=1)
-    loss = -(z @ z.T).diagonal().mean()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "z = F.normalize(net(x), dim=0)  # <-": "z = F.normalize(net(x), dim=1)",
+    })
     healthy = ("""
 # Columns of a weight are the centres of classes.
 weight = nn.Parameter(torch.randn(8, 3))

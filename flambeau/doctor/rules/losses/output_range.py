@@ -8,6 +8,7 @@ from ....tensor.tensor import Tensor
 from ...events import LossCall
 from ...finding import Level
 from ...graph import operator_name
+from ...programs import edited
 from ..rule import Rule
 
 _RANGES = {"relu_only": (0.0, math.inf), "relu": (0.0, math.inf), "sigmoid": (0.0, 1.0),
@@ -43,15 +44,13 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
-optimizer = optim.Adam(net.parameters())
-for _ in range(4):
-    loss = F.mse_loss(net(x), t)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "net = nn.Sequential(":
+            "net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))",
+        "nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1),": "",
+        "nn.ReLU(),  # <-": "",
+        ")": "",
+    })
     healthy = ("""
 # Targets that are never negative.
 net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1), nn.ReLU())

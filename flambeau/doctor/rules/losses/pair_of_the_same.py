@@ -10,6 +10,7 @@ from ...events import LossCall
 from ...finding import Level
 from ...graph import RESHAPES, node_of, operator_name, saved_arrays
 from ...places import Spot
+from ...programs import edited
 from ..rule import Rule
 
 _TIMES = 3
@@ -43,18 +44,13 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-net = nn.Linear(8, 4)
-optimizer = optim.Adam(net.parameters())
-for _ in range(4):
-    views = torch.cat([x + 0.1 * torch.randn_like(x), x + 0.1 * torch.randn_like(x)])
-    z = F.normalize(net(views), dim=1)
-    similarity = (z @ z.T / 0.1).masked_fill(torch.eye(128, dtype=torch.bool), float("-inf"))
-    loss = F.cross_entropy(similarity, (torch.arange(128) + 64) % 128)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "similarity = z @ z.T / 0.1":
+            "similarity = (z @ z.T / 0.1).masked_fill(torch.eye(128, dtype=torch.bool), "
+            'float("-inf"))\n'
+            "loss = F.cross_entropy(similarity, (torch.arange(128) + 64) % 128)",
+        "loss = F.cross_entropy(similarity, (torch.arange(128) + 64) % 128)  # <-": "",
+    })
     healthy = ("""
 # One input twice, which dropout makes two views.
 net = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.2), nn.Linear(16, 4))

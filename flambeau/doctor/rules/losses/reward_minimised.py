@@ -10,6 +10,7 @@ from ...events import Backward
 from ...finding import Level
 from ...graph import RESHAPES, node_of, operator_name, spot_of
 from ...places import Spot, place_of
+from ...programs import edited
 from ..rule import Rule
 from .term_of_wrong_sign import signed_terms
 
@@ -42,18 +43,10 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-policy = nn.Linear(8, 3)
-optimizer = optim.Adam(policy.parameters())
-for _ in range(4):
-    choice = torch.distributions.Categorical(logits=policy(x))
-    action = choice.sample()
-    reward = (action == y).float()
-    loss = -(choice.log_prob(action) * (reward - reward.mean())).mean()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "loss = (choice.log_prob(action) * (reward - reward.mean())).mean()  # <-":
+            "loss = -(choice.log_prob(action) * (reward - reward.mean())).mean()",
+    })
     healthy = ("""
 # Costs are to become rare.
 policy = nn.Linear(8, 3)

@@ -10,6 +10,7 @@ from ...events import LossCall
 from ...finding import Level
 from ...graph import node_of, operator_name
 from ...places import Spot
+from ...programs import edited
 from ..rule import Rule
 
 _CALLS = 12
@@ -44,17 +45,10 @@ for _ in range(14):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-net = nn.Linear(8, 4)
-optimizer = optim.Adam(net.parameters())
-for _ in range(14):
-    a, b = net(x + 0.1 * torch.randn_like(x)), net(x + 0.1 * torch.randn_like(x))
-    similarity = F.normalize(a, dim=1) @ F.normalize(b, dim=1).T
-    loss = F.cross_entropy(similarity / 0.1, torch.arange(64))
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "loss = F.cross_entropy(similarity / 0.1, torch.zeros(64, dtype=torch.long))  # <-":
+            "loss = F.cross_entropy(similarity / 0.1, torch.arange(64))",
+    })
     healthy = ("""
 # The better of two is told by the sign of a difference.
 score = nn.Linear(8, 1)

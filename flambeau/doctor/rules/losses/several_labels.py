@@ -7,6 +7,7 @@ import numpy as np
 from ....tensor.tensor import Tensor
 from ...events import LossCall
 from ...finding import Level
+from ...programs import edited
 from ..rule import Rule
 
 
@@ -32,16 +33,10 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-net = nn.Linear(8, 3)
-optimizer = optim.SGD(net.parameters(), lr=0.1)
-labels = (x[:, :3] > 0).float()
-for _ in range(4):
-    loss = F.binary_cross_entropy_with_logits(net(x), labels)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "loss = F.cross_entropy(net(x), labels)  # <-":
+            "loss = F.binary_cross_entropy_with_logits(net(x), labels)",
+    })
     healthy = ("""
 # One-hot targets.
 net = nn.Linear(8, 3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...events import LossCall
 from ...finding import Level
 from ...graph import operator_name
+from ...programs import edited
 from ..rule import Rule
 
 
@@ -34,16 +35,11 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
-optimizer = optim.Adam(net.parameters())
-target = (t > 0).float()
-for _ in range(4):
-    loss = F.binary_cross_entropy_with_logits(net(x), target)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "p = torch.sigmoid(net(x))  # <-":
+            "loss = F.binary_cross_entropy_with_logits(net(x), target)",
+        "loss = F.binary_cross_entropy_with_logits(p, target)": "",
+    })
     healthy = ("""
 # Probabilities go to the loss that takes probabilities.
 net = nn.Sequential(nn.Linear(8, 1), nn.Sigmoid())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...events import LossCall
 from ...finding import Level
 from ...graph import array_of, operator_name, saved
+from ...programs import edited
 from ..rule import Rule
 
 
@@ -26,15 +27,10 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-net = nn.Linear(8, 1)
-optimizer = optim.SGD(net.parameters(), lr=0.1)
-for _ in range(4):
-    loss = F.binary_cross_entropy_with_logits(net(x), (t > 0).float())
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "loss = F.cross_entropy(net(x), (t > 0).float())  # <-":
+            "loss = F.binary_cross_entropy_with_logits(net(x), (t > 0).float())",
+    })
     healthy = ("""
 # Attention at the first step of a sequence, where there is one place to look at.
 query, head = nn.Linear(8, 8), nn.Linear(8, 3)

@@ -8,6 +8,7 @@ from ....tensor.tensor import Tensor
 from ...events import Backward, LossCall
 from ...finding import Level
 from ...graph import array_of, operator_name, saved
+from ...programs import edited
 from ..rule import Rule
 
 
@@ -45,16 +46,9 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-net = nn.Linear(8, 3)
-optimizer = optim.Adam(net.parameters())
-for _ in range(4):
-    log_p = F.log_softmax(net(x), dim=1)
-    loss = F.nll_loss(log_p, y)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "log_p = F.log_softmax(net(x), dim=0)  # <-": "log_p = F.log_softmax(net(x), dim=1)",
+    })
     healthy = ("""
 # A contrastive loss in both directions: rows and columns are samples.
 net = nn.Linear(8, 4)

@@ -9,6 +9,7 @@ from ...events import Backward, LossCall
 from ...finding import Level
 from ...graph import node_of
 from ...places import Spot
+from ...programs import edited
 from ..rule import Rule
 
 
@@ -35,15 +36,10 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-net, weight = nn.Linear(8, 3), torch.rand(64)
-optimizer = optim.SGD(net.parameters(), lr=0.1)
-for _ in range(4):
-    loss = (F.cross_entropy(net(x), y, reduction="none") * weight).mean()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "loss = (F.cross_entropy(net(x), y) * weight).mean()  # <-":
+            'loss = (F.cross_entropy(net(x), y, reduction="none") * weight).mean()',
+    })
     healthy = ("""
 # One number as a weight.
 net, weight = nn.Linear(8, 3), torch.tensor([0.5])

@@ -8,6 +8,7 @@ import numpy as np
 
 from ...events import LossCall
 from ...finding import Level
+from ...programs import edited
 from ..rule import Rule
 
 _TARGETS = 192  # to be seen before shares are believed
@@ -39,18 +40,11 @@ for _ in range(5):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-net = nn.Linear(8, 2)
-labels = (torch.arange(64) % 8 == 0).long()
-counts = labels.bincount().float()
-criterion = nn.CrossEntropyLoss(weight=counts.sum() / counts)
-optimizer = optim.SGD(net.parameters(), lr=0.1)
-for _ in range(5):
-    loss = criterion(net(x), labels)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "criterion = nn.CrossEntropyLoss(weight=counts / counts.sum())":
+            "criterion = nn.CrossEntropyLoss(weight=counts.sum() / counts)",
+        "loss = criterion(net(x), labels)  # <-": "loss = criterion(net(x), labels)",
+    })
     healthy = ("""
 # Equal weights.
 net = nn.Linear(8, 2)

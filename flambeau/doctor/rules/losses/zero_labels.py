@@ -7,6 +7,7 @@ import numpy as np
 from ....tensor.tensor import Tensor
 from ...events import LossCall
 from ...finding import Level
+from ...programs import edited
 from ..rule import Rule
 
 _SIGNED = ("soft_margin_loss", "hinge_embedding_loss", "cosine_embedding_loss",
@@ -31,15 +32,10 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-net = nn.Linear(8, 1)
-optimizer = optim.SGD(net.parameters(), lr=0.1)
-for _ in range(4):
-    loss = F.soft_margin_loss(net(x), 2 * (t > 0).float() - 1)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "loss = F.soft_margin_loss(net(x), (t > 0).float())  # <-":
+            "loss = F.soft_margin_loss(net(x), 2 * (t > 0).float() - 1)",
+    })
     healthy = ("""
 # Only the positive class in this batch.
 net = nn.Linear(8, 1)

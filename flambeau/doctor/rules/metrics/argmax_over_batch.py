@@ -8,6 +8,7 @@ from ....tensor.tensor import Tensor
 from ...events import LossCall, ModuleCall
 from ...finding import Level
 from ...places import Spot
+from ...programs import edited
 from ..rule import Rule
 
 _CALLS = 3
@@ -41,20 +42,9 @@ with torch.no_grad():
         best = net(xb).argmax(dim=0)  # <-
         right += sum(int(a) == int(b) for a, b in zip(best, yb))
 """
-    fixed = """
-net = nn.Linear(8, 3)
-optimizer = optim.SGD(net.parameters(), lr=0.1)
-for _ in range(2):
-    optimizer.zero_grad()
-    F.cross_entropy(net(x), y).backward()
-    optimizer.step()
-net.eval()
-right = 0
-with torch.no_grad():
-    for xb, yb in zip(x.split(16), y.split(16)):
-        best = net(xb).argmax(dim=1)
-        right += sum(int(a) == int(b) for a, b in zip(best, yb))
-"""
+    fixed = edited(broken, {
+        "best = net(xb).argmax(dim=0)  # <-": "best = net(xb).argmax(dim=1)",
+    })
     healthy = ("""
 # The sample that looks most like each class, of every batch.
 net = nn.Linear(8, 3)

@@ -8,6 +8,7 @@ import numpy as np
 
 from ...finding import Level
 from ...places import Spot
+from ...programs import edited
 from ..losses.loss_broadcast import column_and_row
 from ..rule import Rule
 
@@ -31,13 +32,10 @@ with torch.no_grad():
     prediction = (torch.sigmoid(net(x)) > 0.5).long()
     accuracy = (prediction == labels).sum() / 64  # <-
 """
-    fixed = """
-net = nn.Linear(8, 1)
-labels = (t[:, 0] > 0).long()
-with torch.no_grad():
-    prediction = (torch.sigmoid(net(x)) > 0.5).long()
-    accuracy = (prediction.squeeze(1) == labels).sum() / 64
-"""
+    fixed = edited(broken, {
+        "accuracy = (prediction == labels).sum() / 64  # <-":
+            "accuracy = (prediction.squeeze(1) == labels).sum() / 64",
+    })
     healthy = ("""
 # Which pairs have the same label.
 same = y.unsqueeze(1) == y

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...events import Backward
 from ...finding import Level, Place
+from ...programs import edited
 from ...source import tree_of
 from ..rule import Rule
 
@@ -44,20 +45,10 @@ for _ in range(4):
         best = value
         state = copy.deepcopy(net.state_dict())
 """
-    fixed = """
-net = nn.Linear(8, 1)
-optimizer = optim.SGD(net.parameters(), lr=0.1)
-best = float("inf")
-for _ in range(4):
-    loss = F.mse_loss(net(x), t)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    value = F.mse_loss(net(x), t).item()
-    if value < best:
-        best = value
-        state = copy.deepcopy(net.state_dict())
-"""
+    fixed = edited(broken, {
+        "best = 0.0": 'best = float("inf")',
+        "if value > best:  # <-": "if value < best:",
+    })
     healthy = ("""
 # An accuracy is better when it is greater.
 net = nn.Linear(8, 3)

@@ -9,6 +9,7 @@ from ....tensor.tensor import Tensor
 from ...events import LossCall, ModuleCall
 from ...finding import Level
 from ...places import Spot
+from ...programs import edited
 from ..rule import Rule
 
 
@@ -38,18 +39,10 @@ for _ in range(4):
     optimizer.step()
     accuracy = ((output > 0.5) == labels).float().mean()  # <-
 """
-    fixed = """
-net = nn.Linear(8, 1)
-optimizer = optim.SGD(net.parameters(), lr=0.1)
-labels = (t > 0).float()
-for _ in range(4):
-    output = net(x)
-    loss = F.binary_cross_entropy_with_logits(output, labels)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    accuracy = ((output > 0) == labels).float().mean()
-"""
+    fixed = edited(broken, {
+        "accuracy = ((output > 0.5) == labels).float().mean()  # <-":
+            "accuracy = ((output > 0) == labels).float().mean()",
+    })
     healthy = ("""
 # Probabilities are compared with 0.5.
 net = nn.Linear(8, 1)

@@ -9,6 +9,7 @@ import numpy as np
 from ....tensor.tensor import Tensor
 from ...finding import Level
 from ...places import Spot
+from ...programs import edited
 from ..rule import Rule
 
 
@@ -44,25 +45,10 @@ net.eval()
 with torch.no_grad():
     a, b = net(x[:32]), net(x[32:])
 """
-    fixed = """
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body, self.head = nn.Linear(8, 16), nn.Linear(16, 3)
-
-    def forward(self, x):
-        return self.head(F.dropout(torch.relu(self.body(x)), 0.5, self.training))
-
-net = Net()
-optimizer = optim.Adam(net.parameters())
-for _ in range(3):
-    optimizer.zero_grad()
-    F.cross_entropy(net(x), y).backward()
-    optimizer.step()
-net.eval()
-with torch.no_grad():
-    a, b = net(x[:32]), net(x[32:])
-"""
+    fixed = edited(broken, {
+        "return self.head(F.dropout(torch.relu(self.body(x)), 0.5))  # <-":
+            "return self.head(F.dropout(torch.relu(self.body(x)), 0.5, self.training))",
+    })
     healthy = ("""
 # Samples of one input: the spread is what is asked for.
 class Net(nn.Module):

@@ -13,6 +13,7 @@ from ...events import Backward, LossCall, ModuleCall
 from ...finding import Level
 from ...graph import node_of
 from ...places import Spot
+from ...programs import edited
 from ..rule import Rule
 
 
@@ -87,20 +88,11 @@ for epoch in range(3):
         for xb in torch.randn(32, 8).split(16):
             prediction = net(xb).argmax(1)  # <-
 """
-    fixed = """
-net = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.5), nn.Linear(16, 3))
-optimizer = optim.Adam(net.parameters())
-for epoch in range(3):
-    net.train()
-    loss = F.cross_entropy(net(x), y)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    net.eval()
-    with torch.no_grad():
-        for xb in torch.randn(32, 8).split(16):
-            prediction = net(xb).argmax(1)
-"""
+    fixed = edited(broken, {
+        "for epoch in range(3):": "for epoch in range(3):\n    net.train()",
+        "optimizer.step()": "optimizer.step()\nnet.eval()",
+        "prediction = net(xb).argmax(1)  # <-": "prediction = net(xb).argmax(1)",
+    })
     healthy = ("""
 # Pseudo-labels of a second batch, between updates: in training mode, as is usual.
 net = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 3))

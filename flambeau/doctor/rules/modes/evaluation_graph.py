@@ -8,6 +8,7 @@ from typing import Any
 from ...events import Backward, ModuleCall
 from ...finding import Level
 from ...graph import node_of
+from ...programs import edited
 from ..rule import Rule
 
 _KEPT = 8
@@ -32,14 +33,11 @@ outputs = []
 for xb in x.split(4):
     outputs.append(net(xb))  # <-
 """
-    fixed = """
-net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
-net.eval()
-outputs = []
-with torch.no_grad():
-    for xb in x.split(4):
-        outputs.append(net(xb))
-"""
+    fixed = edited(broken, {
+        "for xb in x.split(4):":
+            "with torch.no_grad():\n    for xb in x.split(4):\n        outputs.append(net(xb))",
+        "outputs.append(net(xb))  # <-": "",
+    })
     healthy = ("""
 # The graph is used: gradients of the inputs, in evaluation mode.
 net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3)).eval()

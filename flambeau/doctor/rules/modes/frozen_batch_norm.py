@@ -6,6 +6,7 @@ from typing import Any
 
 from ...events import ModuleCall, Update
 from ...finding import Level
+from ...programs import edited
 from ..rule import Rule
 
 _STEPS = 3
@@ -36,18 +37,9 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-body = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU()).requires_grad_(False)
-net = nn.Sequential(body, nn.Linear(16, 3))
-optimizer = optim.SGD(net[1].parameters(), lr=0.1)
-for _ in range(4):
-    net.train()
-    body.eval()
-    loss = F.cross_entropy(net(x), y)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "loss = F.cross_entropy(net(x), y)  # <-": "body.eval()\nloss = F.cross_entropy(net(x), y)",
+    })
     healthy = ("""
 # Statistics without weights: there is nothing that was frozen.
 net = nn.Sequential(nn.BatchNorm1d(8, affine=False), nn.Linear(8, 3))

@@ -8,6 +8,7 @@ from ....nn.module import Module
 from ...events import Backward, ModuleCall, Update
 from ...finding import Level
 from ...places import Spot
+from ...programs import edited
 from ..rule import Rule
 
 
@@ -46,20 +47,10 @@ for epoch in range(3):
     with torch.no_grad():
         accuracy = (net(x).argmax(1) == y).float().mean()
 """
-    fixed = """
-net = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.5), nn.Linear(16, 3))
-optimizer = optim.Adam(net.parameters())
-for epoch in range(3):
-    net.train()
-    for xb, yb in zip(x.split(16), y.split(16)):
-        loss = F.cross_entropy(net(xb), yb)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    net.eval()
-    with torch.no_grad():
-        accuracy = (net(x).argmax(1) == y).float().mean()
-"""
+    fixed = edited(broken, {
+        "for epoch in range(3):": "for epoch in range(3):\n    net.train()",
+        "net.eval()  # <-": "net.eval()",
+    })
     healthy = ("""
 # Batch norm is frozen after a while; the model as a whole stays in training mode.
 net = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 3))

@@ -8,6 +8,7 @@ from ....nn.parameter import Parameter
 from ...events import Backward
 from ...finding import Level
 from ...graph import RESHAPES, array_of, node_of, operator_name, saved, spot_of
+from ...programs import edited
 from ..rule import Rule
 
 _MASKED = RESHAPES | {"_div", "mul", "_masked_fill", "_where", "_leaky_relu", "tanh", "_sub", "neg",
@@ -41,18 +42,9 @@ for _ in range(3):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-q, k, v = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 3)
-optimizer = optim.Adam(nn.ModuleList([q, k, v]).parameters())
-sequences = torch.randn(64, 5, 8)
-for _ in range(3):
-    scores = q(sequences) @ k(sequences).transpose(1, 2) / 8**0.5
-    weights = F.softmax(scores, dim=-1)
-    loss = F.cross_entropy((weights @ v(sequences)).mean(1), y)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "weights = F.softmax(scores, dim=1)  # <-": "weights = F.softmax(scores, dim=-1)",
+    })
     healthy = ("""
 # Slots compete for the keys, and are normalised over the keys afterwards.
 slots, k, v = nn.Parameter(torch.randn(64, 4, 8)), nn.Linear(8, 8), nn.Linear(8, 3)

@@ -7,6 +7,7 @@ from typing import Any
 from ....tensor.tensor import Tensor
 from ...events import Backward, LossCall, ModuleCall
 from ...finding import Level
+from ...programs import edited
 from ..rule import Rule
 
 _RECURRENT = ("RNN", "LSTM", "GRU", "MultiheadAttention", "TransformerEncoderLayer",
@@ -38,17 +39,10 @@ for _ in range(3):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-rnn, head = nn.GRU(3, 8, batch_first=True), nn.Linear(8, 3)
-optimizer = optim.Adam([*rnn.parameters(), *head.parameters()])
-sequences = torch.randn(64, 12, 3)
-for _ in range(3):
-    output, _ = rnn(sequences)
-    loss = F.cross_entropy(head(output[:, -1]), y)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "rnn, head = nn.GRU(3, 8), nn.Linear(8, 3)  # <-":
+            "rnn, head = nn.GRU(3, 8, batch_first=True), nn.Linear(8, 3)",
+    })
     healthy = ("""
 # A label for each step of one sequence.
 rnn, head = nn.LSTM(8, 8), nn.Linear(8, 3)

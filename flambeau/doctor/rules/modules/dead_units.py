@@ -11,6 +11,7 @@ from ...events import Backward
 from ...finding import Level
 from ...graph import array_of, module_of, operator_name, saved
 from ...places import Spot
+from ...programs import edited
 from ..rule import Rule
 
 _STEPS = 12
@@ -53,15 +54,12 @@ for _ in range(16):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-net = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 1))
-optimizer = optim.SGD(net.parameters(), lr=0.01)
-for _ in range(16):
-    loss = F.mse_loss(net(x), t)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "net = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 1))  # <-":
+            "net = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 1))",
+        "nn.init.constant_(net[0].bias, -9.0)": "",
+        "net[0].bias.data[:2] = 0.0": "",
+    })
     healthy = ("""
 # Few units are on at a time, and others each time.
 net = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 1))

@@ -10,6 +10,7 @@ from ....tensor.tensor import Tensor
 from ...events import Backward, ModuleCall
 from ...finding import Level, Place
 from ...places import place_of
+from ...programs import edited
 from ...source import tree_of
 from ..rule import Rule
 
@@ -75,25 +76,10 @@ for _ in range(3):
     F.cross_entropy(net(x), y).backward()
     optimizer.step()
 """
-    fixed = """
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layers = nn.ModuleList([nn.Linear(8, 8), nn.Linear(8, 8)])
-        self.head = nn.Linear(8, 3)
-
-    def forward(self, x):
-        for layer in self.layers:
-            x = torch.relu(layer(x))
-        return self.head(x)
-
-net = Net()
-optimizer = optim.SGD(net.parameters(), lr=0.01)
-for _ in range(3):
-    optimizer.zero_grad()
-    F.cross_entropy(net(x), y).backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "self.layers = [nn.Linear(8, 8), nn.Linear(8, 8)]  # <-":
+            "self.layers = nn.ModuleList([nn.Linear(8, 8), nn.Linear(8, 8)])",
+    })
     healthy = ("""
 # The list only gives another order to layers that are registered.
 class Net(nn.Module):

@@ -7,6 +7,7 @@ from typing import Any
 from ...events import Backward
 from ...finding import Level
 from ...graph import RESHAPES, module_of, node_of, operator_name, spot_of
+from ...programs import edited
 from ..rule import Rule
 
 
@@ -33,15 +34,10 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-net = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 3))
-optimizer = optim.SGD(net.parameters(), lr=0.1)
-for _ in range(4):
-    loss = F.cross_entropy(net(x), y)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "net = nn.Sequential(nn.Linear(8, 32), nn.Linear(32, 3))  # <-":
+            "net = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 3))",
+    })
     healthy = ("""
 # A linear autoencoder: the narrow layer is the point.
 net = nn.Sequential(nn.Linear(8, 2), nn.Linear(2, 8))

@@ -6,6 +6,7 @@ from typing import Any
 
 from ...finding import Level
 from ...places import Spot
+from ...programs import edited
 from ..rule import Rule
 
 
@@ -34,22 +35,11 @@ for _ in range(4):
     F.cross_entropy(net(x), y).backward()
     optimizer.step()
 """
-    fixed = """
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body, self.head = nn.Linear(8, 16), nn.Linear(16, 3)
-
-    def forward(self, x):
-        return self.head(torch.relu(self.body(x)))
-
-net = Net()
-optimizer = optim.SGD(net.parameters(), lr=0.01)
-for _ in range(4):
-    optimizer.zero_grad()
-    F.cross_entropy(net(x), y).backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "self.body = nn.Linear(8, 16)": "self.body, self.head = nn.Linear(8, 16), nn.Linear(16, 3)",
+        "return nn.Linear(16, 3)(torch.relu(self.body(x)))  # <-":
+            "return self.head(torch.relu(self.body(x)))",
+    })
     healthy = ("""
 # At the first call only, when the size is known.
 class Net(nn.Module):

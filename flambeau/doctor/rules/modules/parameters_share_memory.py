@@ -7,6 +7,7 @@ from typing import Any
 from ...events import Update
 from ...finding import Level
 from ...places import Spot
+from ...programs import edited
 from ..rule import Rule
 
 
@@ -33,16 +34,12 @@ for _ in range(3):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-first, second = nn.Linear(8, 8), nn.Linear(8, 8)
-second.weight = first.weight
-optimizer = optim.Adam(nn.ModuleList([first, second]).parameters())
-for _ in range(3):
-    loss = second(first(x)).pow(2).mean()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "second.weight = nn.Parameter(first.weight)  # <-":
+            "second.weight = first.weight\n"
+            "optimizer = optim.Adam(nn.ModuleList([first, second]).parameters())",
+        "optimizer = optim.Adam([*first.parameters(), *second.parameters()])": "",
+    })
     healthy = ("""
 # A copy at the start, trained on its own.
 first, second = nn.Linear(8, 8), nn.Linear(8, 8)

@@ -8,6 +8,7 @@ from typing import Any
 from ...events import ModuleCall
 from ...finding import Level
 from ...places import place_of
+from ...programs import edited
 from ...source import statements_at
 from ..rule import Rule
 
@@ -43,14 +44,10 @@ for _ in range(2):
     F.cross_entropy(net(x), y).backward()
     optimizer.step()
 """
-    fixed = """
-net = nn.Sequential(*[nn.Linear(8, 8) for _ in range(4)], nn.Linear(8, 3))
-optimizer = optim.SGD(net.parameters(), lr=0.01)
-for _ in range(2):
-    optimizer.zero_grad()
-    F.cross_entropy(net(x), y).backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "net = nn.Sequential(nn.Linear(8, 8), *[nn.Linear(8, 8)] * 3, nn.Linear(8, 3))  # <-":
+            "net = nn.Sequential(*[nn.Linear(8, 8) for _ in range(4)], nn.Linear(8, 3))",
+    })
     healthy = ("""
 # A block that is applied three times, on purpose.
 block = nn.Linear(8, 8)

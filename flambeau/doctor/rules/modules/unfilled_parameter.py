@@ -9,6 +9,7 @@ import numpy as np
 from ...events import Update
 from ...finding import Level
 from ...places import Spot
+from ...programs import edited
 from ..rule import Rule
 
 
@@ -34,16 +35,10 @@ for _ in range(3):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-weight = nn.Parameter(torch.empty(8, 3))
-nn.init.xavier_uniform_(weight)
-optimizer = optim.SGD([weight], lr=0.1)
-for _ in range(3):
-    loss = F.cross_entropy(x @ weight, y)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "weight = nn.Parameter(torch.empty(8, 3))  # <-":
+            "weight = nn.Parameter(torch.empty(8, 3))\nnn.init.xavier_uniform_(weight)",
+    })
     healthy = ("""
 # Filled by its data, with ones.
 weight = nn.Parameter(torch.empty(8, 3))

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...events import Update
 from ...finding import Level, Place
+from ...programs import edited
 from ...source import tree_of
 from ..rule import Rule
 
@@ -56,18 +57,9 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-net = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1))
-for layer in (net[0], net[2]):
-    nn.init.xavier_uniform_(layer.weight)
-    nn.init.zeros_(layer.bias)
-optimizer = optim.SGD(net.parameters(), lr=0.01)
-for _ in range(4):
-    loss = F.mse_loss(net(x), t)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "nn.init.constant_(layer.weight, 0.1)  # <-": "nn.init.xavier_uniform_(layer.weight)",
+    })
     healthy = ("""
 # The last layer begins at zero: its rows come apart at once.
 net = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 3))

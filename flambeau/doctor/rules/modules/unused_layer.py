@@ -6,6 +6,7 @@ from typing import Any
 
 from ...events import ModuleCall, Update
 from ...finding import Level
+from ...programs import edited
 from ...source import function_body
 from ..rule import Rule
 
@@ -47,26 +48,10 @@ for _ in range(9):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first = nn.Linear(8, 8)
-        self.second = nn.Linear(8, 8)
-        self.head = nn.Linear(8, 3)
-
-    def forward(self, x):
-        h = torch.relu(self.first(x))
-        return self.head(torch.relu(self.second(h)))
-
-net = Net()
-optimizer = optim.Adam(net.parameters())
-for _ in range(9):
-    loss = F.cross_entropy(net(x), y)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "self.second = nn.Linear(8, 8)  # <-": "self.second = nn.Linear(8, 8)",
+        "return self.head(torch.relu(h))": "return self.head(torch.relu(self.second(h)))",
+    })
     healthy = ("""
 # A head for another task, used when it is asked for.
 class Net(nn.Module):

@@ -14,6 +14,7 @@ from ...graph import (
     Graph, module_of, node_of, operator_name, saved, saved_arrays, spot_of,
 )
 from ...places import Spot
+from ...programs import edited
 from ..rule import Rule
 
 # Where the input lies for which an operator has no finite value: the share of its numbers that do.
@@ -115,15 +116,9 @@ for _ in range(3):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-net = nn.Linear(8, 1)
-optimizer = optim.SGD(net.parameters(), lr=0.1)
-for _ in range(3):
-    loss = -F.logsigmoid(net(x)).mean()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "loss = -torch.log(net(x)).mean()  # <-": "loss = -F.logsigmoid(net(x)).mean()",
+    })
     healthy = ("""
 # Scores that are masked with -inf before a softmax.
 q = nn.Linear(8, 8)

@@ -7,6 +7,7 @@ from typing import Any
 from ...events import Update
 from ...finding import Level
 from ...places import Spot
+from ...programs import edited
 from ..rule import Rule
 
 
@@ -36,18 +37,10 @@ for _ in range(3):
     scaler.step(optimizer)
     scaler.update()
 """
-    fixed = """
-net = nn.Linear(8, 1)
-optimizer = optim.SGD(net.parameters(), lr=0.1)
-scaler = torch.amp.GradScaler("cpu")
-for _ in range(3):
-    optimizer.zero_grad()
-    scaler.scale(F.mse_loss(net(x), t)).backward()
-    scaler.unscale_(optimizer)
-    nn.utils.clip_grad_norm_(net.parameters(), 1.0)
-    scaler.step(optimizer)
-    scaler.update()
-"""
+    fixed = edited(broken, {
+        "nn.utils.clip_grad_norm_(net.parameters(), 1.0)  # <-":
+            "scaler.unscale_(optimizer)\nnn.utils.clip_grad_norm_(net.parameters(), 1.0)",
+    })
     healthy = ("""
 # A scaler that is turned off.
 net = nn.Linear(8, 1)

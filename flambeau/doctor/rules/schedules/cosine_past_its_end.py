@@ -6,6 +6,7 @@ from typing import Any
 
 from ...finding import Level
 from ...places import Spot, place_of
+from ...programs import edited
 from ...source import loops_around
 from ..rule import Rule
 
@@ -34,17 +35,11 @@ for epoch in range(epochs):
         optimizer.step()
         scheduler.step()  # <-
 """
-    fixed = """
-net, epochs = nn.Linear(8, 3), 4
-optimizer = optim.SGD(net.parameters(), lr=0.1)
-scheduler = optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=8 * epochs)
-for epoch in range(epochs):
-    for xb, yb in zip(x.split(8), y.split(8)):
-        optimizer.zero_grad()
-        F.cross_entropy(net(xb), yb).backward()
-        optimizer.step()
-        scheduler.step()
-"""
+    fixed = edited(broken, {
+        "scheduler = optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=epochs)":
+            "scheduler = optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=8 * epochs)",
+        "scheduler.step()  # <-": "scheduler.step()",
+    })
     healthy = ("""
 # Warm restarts, batch by batch.
 net = nn.Linear(8, 3)

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...finding import Level
 from ...places import Spot, place_of
+from ...programs import edited
 from ...source import statements_at
 from ..rule import Rule
 
@@ -43,19 +44,11 @@ for _ in range(8):
     accuracy = (logits.argmax(1) == labels).float().mean()
     scheduler.step(accuracy)  # <-
 """
-    fixed = """
-net = nn.Linear(8, 3)
-optimizer = optim.SGD(net.parameters(), lr=0.5)
-scheduler = optim.lr_scheduler.ReduceLROnPlateau(optimizer, mode="max", patience=1)
-labels = x[:, :3].argmax(1)
-for _ in range(8):
-    logits = net(x)
-    optimizer.zero_grad()
-    F.cross_entropy(logits, labels).backward()
-    optimizer.step()
-    accuracy = (logits.argmax(1) == labels).float().mean()
-    scheduler.step(accuracy)
-"""
+    fixed = edited(broken, {
+        "scheduler = optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=1)":
+            'scheduler = optim.lr_scheduler.ReduceLROnPlateau(optimizer, mode="max", patience=1)',
+        "scheduler.step(accuracy)  # <-": "scheduler.step(accuracy)",
+    })
     healthy = ("""
 # A loss on other data that rises: the schedule is there for that.
 net, other = nn.Linear(8, 3), torch.randn(64, 8)

@@ -7,6 +7,7 @@ from typing import Any
 from ...events import Update
 from ...finding import Level
 from ...places import Spot
+from ...programs import edited
 from ..rule import Rule
 
 
@@ -36,17 +37,11 @@ for epoch in range(12):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-net = nn.Linear(8, 1)
-optimizer = optim.SGD(net.parameters(), lr=0.1)
-scheduler = optim.lr_scheduler.StepLR(optimizer, step_size=3)
-for epoch in range(12):
-    loss = F.mse_loss(net(x), t)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    scheduler.step()
-"""
+    fixed = edited(broken, {
+        "scheduler = optim.lr_scheduler.StepLR(optimizer, step_size=3)  # <-":
+            "scheduler = optim.lr_scheduler.StepLR(optimizer, step_size=3)",
+        "optimizer.step()": "optimizer.step()\nscheduler.step()",
+    })
     healthy = ("""
 # Parts of a sequence: only the whole is stepped.
 net = nn.Linear(8, 1)

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from ...events import Backward, LossCall, Tokens
 from ...finding import Level
 from ...places import Spot
+from ...programs import edited
 from ..rule import Rule
 from .tokens import pairing, sees_the_future
 
@@ -41,21 +42,15 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-tokens = torch.randint(0, 12, (8, 9))
-embedding, head = nn.Embedding(12, 8), nn.Linear(8, 12)
-layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
-parts = nn.ModuleList([embedding, layer, head])
-mask = nn.Transformer.generate_square_subsequent_mask(8)
-optimizer = optim.Adam(parts.parameters())
-for _ in range(4):
-    hidden = layer(embedding(tokens[:, :-1]), src_mask=mask)
-    logits = head(hidden)
-    loss = F.cross_entropy(logits.transpose(1, 2), tokens[:, 1:])
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "parts = nn.ModuleList([embedding, layer, head])":
+            "parts = nn.ModuleList([embedding, layer, head])\n"
+            "mask = nn.Transformer.generate_square_subsequent_mask(8)",
+        "hidden = layer(embedding(tokens[:, :-1]))":
+            "hidden = layer(embedding(tokens[:, :-1]), src_mask=mask)",
+        "loss = F.cross_entropy(logits.transpose(1, 2), tokens[:, 1:])  # <-":
+            "loss = F.cross_entropy(logits.transpose(1, 2), tokens[:, 1:])",
+    })
     healthy = ("""
 # Tags, not next tokens: both sides may be seen.
 tokens = torch.randint(0, 12, (8, 9))

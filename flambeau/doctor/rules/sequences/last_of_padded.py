@@ -11,6 +11,7 @@ from ....tensor.tensor import Tensor
 from ...events import ModuleCall
 from ...finding import Level
 from ...places import Spot
+from ...programs import edited
 from ..rule import Rule
 
 _TIMES = 3
@@ -43,19 +44,10 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-embed, head = nn.Embedding(9, 8, padding_idx=0), nn.Linear(8, 3)
-rnn = nn.GRU(8, 8, batch_first=True)
-optimizer = optim.Adam(nn.ModuleList([embed, rnn, head]).parameters())
-lengths = torch.randint(2, 7, (64,))
-tokens = torch.randint(1, 9, (64, 7)).masked_fill(torch.arange(7) >= lengths[:, None], 0)
-for _ in range(4):
-    out, _ = rnn(embed(tokens))
-    loss = F.cross_entropy(head(out[torch.arange(64), lengths - 1]), y)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "loss = F.cross_entropy(head(out[:, -1]), y)  # <-":
+            "loss = F.cross_entropy(head(out[torch.arange(64), lengths - 1]), y)",
+    })
     healthy = ("""
 # Padded at the front: all sequences end where they end.
 embed, head = nn.Embedding(9, 8, padding_idx=0), nn.Linear(8, 3)

@@ -8,6 +8,7 @@ import numpy as np
 
 from ...events import Backward, LossCall, Tokens
 from ...finding import Level
+from ...programs import edited
 from ..rule import Rule
 
 _SHARE = 0.05
@@ -39,19 +40,10 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-tokens = torch.randint(1, 12, (8, 9))
-tokens[:4, 5:] = 0
-embedding = nn.Embedding(12, 8, padding_idx=0)
-rnn, head = nn.GRU(8, 8, batch_first=True), nn.Linear(8, 12)
-optimizer = optim.Adam([*embedding.parameters(), *rnn.parameters(), *head.parameters()])
-for _ in range(4):
-    logits = head(rnn(embedding(tokens[:, :-1]))[0])
-    loss = F.cross_entropy(logits.transpose(1, 2), tokens[:, 1:], ignore_index=0)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "loss = F.cross_entropy(logits.transpose(1, 2), tokens[:, 1:])  # <-":
+            "loss = F.cross_entropy(logits.transpose(1, 2), tokens[:, 1:], ignore_index=0)",
+    })
     healthy = ("""
 # One loss a token, and a mask.
 tokens = torch.randint(1, 12, (8, 9))

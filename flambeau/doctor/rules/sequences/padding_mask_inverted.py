@@ -11,6 +11,7 @@ from ...events import Backward, Tokens
 from ...finding import Level
 from ...graph import array_of, operator_name, saved, spot_of
 from ...places import Spot
+from ...programs import edited
 from ..rule import Rule
 
 _LARGEST = 1 << 22  # numbers of the attention weights looked at
@@ -45,21 +46,10 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-tokens = torch.randint(1, 12, (8, 9))
-tokens[:, 5:] = 0
-embedding, head = nn.Embedding(12, 8, padding_idx=0), nn.Linear(8, 3)
-attention = nn.MultiheadAttention(8, 2, batch_first=True)
-parts = nn.ModuleList([embedding, attention, head])
-optimizer = optim.Adam(parts.parameters())
-for _ in range(4):
-    rows = embedding(tokens)
-    out, _weights = attention(rows, rows, rows, key_padding_mask=tokens == 0)
-    loss = F.cross_entropy(head(out.mean(1)), y[:8])
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "out, _weights = attention(rows, rows, rows, key_padding_mask=tokens != 0)  # <-":
+            "out, _weights = attention(rows, rows, rows, key_padding_mask=tokens == 0)",
+    })
     healthy = ("""
 # Padding on the left.
 tokens = torch.randint(1, 12, (8, 9))

@@ -7,6 +7,7 @@ from typing import Any
 from ...events import Backward, LossCall
 from ...finding import Level
 from ...places import Spot
+from ...programs import edited
 from ..rule import Rule
 
 
@@ -38,20 +39,9 @@ for tb, yb in zip(tokens.split(16), y.split(16)):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-pe = torch.sin(torch.arange(50.0)[:, None, None] * torch.exp(-torch.arange(8.0)))
-embed, head = nn.Embedding(9, 8), nn.Linear(8, 3)
-layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
-optimizer = optim.Adam(nn.ModuleList([embed, head, layer]).parameters())
-tokens = torch.randint(0, 9, (64, 6))
-for tb, yb in zip(tokens.split(16), y.split(16)):
-    e = embed(tb)
-    e = e + pe[: e.size(1)].transpose(0, 1)
-    loss = F.cross_entropy(head(layer(e).mean(1)), yb)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "e = e + pe[: e.size(0)]  # <-": "e = e + pe[: e.size(1)].transpose(0, 1)",
+    })
     healthy = ("""
 # Layers that take (T, N, E).
 pe = torch.randn(50, 1, 8)

@@ -9,6 +9,7 @@ import numpy as np
 from ....tensor.tensor import Tensor
 from ...events import ModuleCall
 from ...finding import Level
+from ...programs import edited
 from ..rule import Rule
 
 _LAYERS = ("RNN", "LSTM", "GRU")
@@ -40,18 +41,12 @@ for xb, yb in loader:
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-data = TensorDataset(torch.randn(64, 5, 4), y)
-loader = DataLoader(data, batch_size=8, shuffle=True)
-rnn, head = nn.GRU(4, 8, batch_first=True), nn.Linear(8, 3)
-optimizer = optim.Adam([*rnn.parameters(), *head.parameters()])
-for xb, yb in loader:
-    out, state = rnn(xb)
-    loss = F.cross_entropy(head(out[:, -1]), yb)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "rnn, head, state = nn.GRU(4, 8, batch_first=True), nn.Linear(8, 3), None":
+            "rnn, head = nn.GRU(4, 8, batch_first=True), nn.Linear(8, 3)",
+        "out, state = rnn(xb, state)  # <-": "out, state = rnn(xb)",
+        "state = state.detach()": "",
+    })
     healthy = ("""
 # One long series, in order.
 data = TensorDataset(torch.randn(64, 5, 4), y)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...events import LossCall, Tokens
 from ...finding import Level
+from ...programs import edited
 from .future_visible import FutureVisible
 
 
@@ -30,17 +31,12 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-tokens = torch.randint(0, 12, (8, 9))
-embedding, rnn, head = nn.Embedding(12, 8), nn.GRU(8, 8, batch_first=True), nn.Linear(8, 12)
-optimizer = optim.Adam([*embedding.parameters(), *rnn.parameters(), *head.parameters()])
-for _ in range(4):
-    logits = head(rnn(embedding(tokens[:, :-1]))[0])
-    loss = F.cross_entropy(logits.reshape(-1, 12), tokens[:, 1:].reshape(-1))
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "logits = head(rnn(embedding(tokens))[0])":
+            "logits = head(rnn(embedding(tokens[:, :-1]))[0])\n"
+            "loss = F.cross_entropy(logits.reshape(-1, 12), tokens[:, 1:].reshape(-1))",
+        "loss = F.cross_entropy(logits.reshape(-1, 12), tokens.reshape(-1))  # <-": "",
+    })
     healthy = ("""
 # An autoencoder of sequences: all of them passes through one vector.
 tokens = torch.randint(0, 12, (8, 9))

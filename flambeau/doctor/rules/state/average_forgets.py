@@ -13,6 +13,7 @@ from ....native.foundation.user_frames import is_internal, user_frame
 from ...events import Update
 from ...finding import Level, Place
 from ...places import Spot, place_of
+from ...programs import edited
 from ...source import tree_of
 from ..rule import Rule
 
@@ -53,17 +54,10 @@ for _ in range(9):
     for mean, new in zip(average.parameters(), net.parameters()):
         mean.mul_(0.01).add_(new.detach(), alpha=0.99)  # <-
 """
-    fixed = """
-net = nn.Linear(8, 1)
-average = copy.deepcopy(net).requires_grad_(False)
-optimizer = optim.SGD(net.parameters(), lr=0.1)
-for _ in range(9):
-    optimizer.zero_grad()
-    F.mse_loss(net(x), t).backward()
-    optimizer.step()
-    for mean, new in zip(average.parameters(), net.parameters()):
-        mean.mul_(0.99).add_(new.detach(), alpha=0.01)
-"""
+    fixed = edited(broken, {
+        "mean.mul_(0.01).add_(new.detach(), alpha=0.99)  # <-":
+            "mean.mul_(0.99).add_(new.detach(), alpha=0.01)",
+    })
     healthy = ("""
 # A decay that rises from nothing, as average models have at the start.
 net = nn.Linear(8, 1)

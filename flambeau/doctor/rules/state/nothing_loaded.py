@@ -7,6 +7,7 @@ from typing import Any
 
 from ...finding import Level
 from ...places import Spot
+from ...programs import edited
 from ..rule import Rule
 
 
@@ -38,11 +39,11 @@ net = nn.Linear(8, 1)
 state = {"module." + name: value.clone() for name, value in net.state_dict().items()}
 net.load_state_dict(state, strict=False)  # <-
 """
-    fixed = """
-net = nn.Linear(8, 1)
-state = {"module." + name: value.clone() for name, value in net.state_dict().items()}
-net.load_state_dict({name.removeprefix("module."): value for name, value in state.items()})
-"""
+    fixed = edited(broken, {
+        "net.load_state_dict(state, strict=False)  # <-":
+            'net.load_state_dict({name.removeprefix("module."): value for name, value in '
+            "state.items()})",
+    })
     healthy = ("""
 # The head is new; everything else is loaded.
 old = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 10))

@@ -7,6 +7,7 @@ from typing import Any
 from ...events import Backward, Update, is_zero
 from ...finding import Level
 from ...places import Spot
+from ...programs import edited
 from ..rule import Rule
 
 
@@ -29,16 +30,10 @@ for _ in range(5):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-net = nn.Linear(8, 1)
-optimizer = optim.SGD(net.parameters(), lr=0.01)
-for _ in range(5):
-    loss = F.mse_loss(net(x), t)
-    optimizer.zero_grad()
-    loss.backward()
-    nn.utils.clip_grad_norm_(net.parameters(), 1.0)
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "nn.utils.clip_grad_norm_(net.parameters(), 1.0)  # <-": "",
+        "loss.backward()": "loss.backward()\nnn.utils.clip_grad_norm_(net.parameters(), 1.0)",
+    })
     healthy = ("""
 # Clipped at each of the backward passes that make one update.
 net = nn.Linear(8, 1)

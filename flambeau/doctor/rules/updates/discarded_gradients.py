@@ -7,6 +7,7 @@ from typing import Any
 from ...events import Backward, Update
 from ...finding import Level
 from ...places import Spot
+from ...programs import edited
 from ..rule import Rule
 from .step_without_gradients import has_gradient
 
@@ -34,16 +35,10 @@ for step in range(20):
     if step % 4 == 3:
         optimizer.step()
 """
-    fixed = """
-net = nn.Linear(8, 1)
-optimizer = optim.SGD(net.parameters(), lr=0.01)
-for step in range(20):
-    loss = F.mse_loss(net(x), t) / 4
-    loss.backward()
-    if step % 4 == 3:
-        optimizer.step()
-        optimizer.zero_grad()
-"""
+    fixed = edited(broken, {
+        "optimizer.zero_grad()  # <-": "",
+        "optimizer.step()": "optimizer.step()\noptimizer.zero_grad()",
+    })
     healthy = ("""
 # The gradients of each loss are kept, and then put together.
 net = nn.Linear(8, 1)

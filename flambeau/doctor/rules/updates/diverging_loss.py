@@ -10,6 +10,7 @@ import numpy as np
 from ...events import Backward, Update
 from ...finding import Level
 from ...places import Spot
+from ...programs import edited
 from ..rule import Rule
 
 _GROWTH = 100.0
@@ -40,15 +41,10 @@ for _ in range(12):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-net = nn.Linear(8, 1)
-optimizer = optim.SGD(net.parameters(), lr=0.05)
-for _ in range(12):
-    loss = F.mse_loss(net(x), t)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "optimizer = optim.SGD(net.parameters(), lr=5.0)  # <-":
+            "optimizer = optim.SGD(net.parameters(), lr=0.05)",
+    })
     healthy = ("""
 # A loss whose weight is raised on purpose.
 net = nn.Linear(8, 1)

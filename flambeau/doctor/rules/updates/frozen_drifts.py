@@ -8,6 +8,7 @@ import numpy as np
 
 from ...events import Update
 from ...finding import Level
+from ...programs import edited
 from ..rule import Rule
 
 
@@ -34,17 +35,10 @@ for step in range(8):
     loss.backward()
     optimizer.step()  # <-
 """
-    fixed = """
-body, head = nn.Linear(8, 16), nn.Linear(16, 3)
-optimizer = optim.SGD([*body.parameters(), *head.parameters()], lr=0.1, momentum=0.9)
-for step in range(8):
-    if step == 2:
-        body.requires_grad_(False)
-    loss = F.cross_entropy(head(torch.relu(body(x))), y)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "optimizer.zero_grad(set_to_none=False)": "optimizer.zero_grad()",
+        "optimizer.step()  # <-": "optimizer.step()",
+    })
     healthy = ("""
 # Frozen parameters are in the optimizer, and have no gradient.
 body, head = nn.Linear(8, 16).requires_grad_(False), nn.Linear(16, 3)

@@ -8,6 +8,7 @@ from ....autograd.node import Node
 from ...events import Backward, Update
 from ...finding import Level
 from ...graph import node_of, operator_name, spot_of
+from ...programs import edited
 from ..rule import Rule
 
 _LOSSES = (
@@ -40,15 +41,9 @@ for _ in range(14):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-net = nn.Linear(8, 3)
-optimizer = optim.SGD(net.parameters(), lr=0.1)
-for _ in range(14):
-    loss = F.cross_entropy(net(x), y)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "loss = -F.cross_entropy(net(x), y)  # <-": "loss = F.cross_entropy(net(x), y)",
+    })
     healthy = ("""
 # An input that is made hard for a fixed network.
 net, change = nn.Linear(8, 3).requires_grad_(False), nn.Parameter(torch.zeros(64, 8))

@@ -9,6 +9,7 @@ from typing import Any
 from ...events import Backward, Update
 from ...finding import Level, Place
 from ...places import Spot
+from ...programs import edited
 from ...source import tree_of
 from ..rule import Rule
 
@@ -64,15 +65,9 @@ for _ in range(2):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-net = nn.Linear(8, 1)
-optimizer = optim.SGD(net.parameters(), lr=0.01)
-for _ in range(2):
-    loss = F.mse_loss(net(x), t)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "optimizer.zero_grad  # <-": "optimizer.zero_grad()",
+    })
     healthy = ("""
 # In place, as the underscore says.
 net = nn.Linear(8, 1)

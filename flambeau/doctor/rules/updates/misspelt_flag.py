@@ -8,6 +8,7 @@ from typing import Any
 from ...events import ModuleCall
 from ...finding import Level, Place
 from ...places import Spot
+from ...programs import edited
 from ...source import tree_of
 from ..rule import Rule
 
@@ -50,16 +51,9 @@ for _ in range(2):
     F.cross_entropy(net(x), y).backward()
     optimizer.step()
 """
-    fixed = """
-net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
-for parameter in net[0].parameters():
-    parameter.requires_grad = False
-optimizer = optim.SGD(net.parameters(), lr=0.1)
-for _ in range(2):
-    optimizer.zero_grad()
-    F.cross_entropy(net(x), y).backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "parameter.require_grad = False  # <-": "parameter.requires_grad = False",
+    })
     healthy = ("""
 # Attributes of one's own.
 net = nn.Linear(8, 3)

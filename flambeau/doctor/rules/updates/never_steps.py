@@ -7,6 +7,7 @@ from typing import Any
 from ...events import Backward, Update
 from ...finding import Level
 from ...places import Spot
+from ...programs import edited
 from ..rule import Rule
 from .step_without_gradients import has_gradient
 
@@ -34,15 +35,9 @@ for _ in range(12):
     optimizer.zero_grad()
     loss.backward()  # <-
 """
-    fixed = """
-net = nn.Linear(8, 1)
-optimizer = optim.SGD(net.parameters(), lr=0.01)
-for _ in range(12):
-    loss = F.mse_loss(net(x), t)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "loss.backward()  # <-": "loss.backward()\noptimizer.step()",
+    })
     healthy = ("""
 # The update is written out; the optimizer only clears the gradients.
 net = nn.Linear(8, 1)

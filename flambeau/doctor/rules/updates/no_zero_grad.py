@@ -11,6 +11,7 @@ from ....tensor.tensor import Tensor
 from ...events import Backward, Update
 from ...finding import Level
 from ...places import Spot
+from ...programs import edited
 from ..rule import Rule
 
 SAMPLED = 4  # parameters looked at of each optimizer: the smallest ones
@@ -56,15 +57,9 @@ for _ in range(5):
     loss.backward()  # <-
     optimizer.step()
 """
-    fixed = """
-net = nn.Linear(8, 1)
-optimizer = optim.SGD(net.parameters(), lr=0.01)
-for _ in range(5):
-    loss = F.mse_loss(net(x), t)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "loss.backward()  # <-": "optimizer.zero_grad()\nloss.backward()",
+    })
     healthy = ("""
 # Four batches make one update.
 net = nn.Linear(8, 1)

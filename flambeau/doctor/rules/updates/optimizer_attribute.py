@@ -6,6 +6,7 @@ from typing import Any
 
 from ...events import Update
 from ...finding import Level, Place
+from ...programs import edited
 from ..rule import Rule
 from .misspelt_flag import assigned
 
@@ -31,16 +32,10 @@ for epoch in range(4):
     F.cross_entropy(net(x), y).backward()
     optimizer.step()
 """
-    fixed = """
-net = nn.Linear(8, 3)
-optimizer = optim.SGD(net.parameters(), lr=0.1)
-for epoch in range(4):
-    for group in optimizer.param_groups:
-        group["lr"] = 0.1 * 0.5**epoch
-    optimizer.zero_grad()
-    F.cross_entropy(net(x), y).backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "optimizer.lr = 0.1 * 0.5**epoch  # <-":
+            'for group in optimizer.param_groups:\n    group["lr"] = 0.1 * 0.5**epoch',
+    })
     healthy = ("""
 # An optimizer of one's own, which has a setting of that name and reads it.
 class Descent(optim.Optimizer):

@@ -7,6 +7,7 @@ from typing import Any
 from ...events import Update
 from ...finding import Level
 from ...places import Spot
+from ...programs import edited
 from ..rule import Rule
 
 
@@ -33,15 +34,11 @@ for _ in range(8):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-net = nn.Linear(8, 1)
-optimizer = optim.Adam(net.parameters(), lr=0.01)
-for _ in range(8):
-    loss = F.mse_loss(net(x), t)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "net = nn.Linear(8, 1)":
+            "net = nn.Linear(8, 1)\noptimizer = optim.Adam(net.parameters(), lr=0.01)",
+        "optimizer = optim.Adam(net.parameters(), lr=0.01)  # <-": "",
+    })
     healthy = ("""
 # A new optimizer for each task, with several steps each.
 for _ in range(4):

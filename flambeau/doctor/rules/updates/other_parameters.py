@@ -8,6 +8,7 @@ from ....nn.parameter import Parameter
 from ...events import Backward, Update, is_zero
 from ...finding import Level
 from ...places import Spot
+from ...programs import edited
 from ..rule import Rule
 
 _STEPS = 3
@@ -37,16 +38,11 @@ for _ in range(5):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
-net[2] = nn.Linear(16, 3)
-optimizer = optim.SGD(net.parameters(), lr=0.01)
-for _ in range(5):
-    loss = F.cross_entropy(net(x), y)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "optimizer = optim.SGD(net.parameters(), lr=0.01)  # <-": "",
+        "net[2] = nn.Linear(16, 3)":
+            "net[2] = nn.Linear(16, 3)\noptimizer = optim.SGD(net.parameters(), lr=0.01)",
+    })
     healthy = ("""
 # Only the head is trained; the rest has gradients that nobody uses.
 net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))

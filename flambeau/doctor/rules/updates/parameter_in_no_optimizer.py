@@ -8,6 +8,7 @@ from ....nn.parameter import Parameter
 from ...events import Backward, ModuleCall, Update
 from ...finding import Level
 from ...places import Spot
+from ...programs import edited
 from ..rule import Rule
 
 _STEPS = 5
@@ -36,15 +37,10 @@ for _ in range(8):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-encoder, decoder = nn.Linear(8, 4), nn.Linear(4, 8)
-optimizer = optim.SGD([*encoder.parameters(), *decoder.parameters()], lr=0.01)
-for _ in range(8):
-    loss = F.mse_loss(decoder(torch.relu(encoder(x))), x)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "optimizer = optim.SGD(encoder.parameters(), lr=0.01)  # <-":
+            "optimizer = optim.SGD([*encoder.parameters(), *decoder.parameters()], lr=0.01)",
+    })
     healthy = ("""
 # A fixed network that judges: frozen.
 net, judge = nn.Linear(8, 8), nn.Linear(8, 1).requires_grad_(False)

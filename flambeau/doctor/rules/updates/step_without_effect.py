@@ -9,6 +9,7 @@ import numpy as np
 from ...events import Update, is_zero
 from ...finding import Level, Place
 from ...places import Spot
+from ...programs import edited
 from ..rule import Rule
 
 _STEPS = 8
@@ -39,17 +40,10 @@ for _ in range(9):
     optimizer.step()
     scheduler.step()
 """
-    fixed = """
-net = nn.Linear(8, 1)
-optimizer = optim.SGD(net.parameters(), lr=0.1)
-warm = lambda step: min(1.0, (step + 1) / 100)
-scheduler = optim.lr_scheduler.LambdaLR(optimizer, warm)
-for _ in range(9):
-    optimizer.zero_grad()
-    F.mse_loss(net(x), t).backward()
-    optimizer.step()
-    scheduler.step()
-"""
+    fixed = edited(broken, {
+        "warm = lambda step: min(1, step // 100)  # <-":
+            "warm = lambda step: min(1.0, (step + 1) / 100)",
+    })
     healthy = ("""
 # The first step of a warm-up has a rate of 0.
 net = nn.Linear(8, 1)

@@ -7,6 +7,7 @@ from typing import Any
 from ...events import Backward, ModuleCall, Update, is_zero
 from ...finding import Level
 from ...places import Spot
+from ...programs import edited
 from ..rule import Rule
 
 
@@ -37,15 +38,10 @@ for _ in range(5):
     optimizer.zero_grad()  # <-
     optimizer.step()
 """
-    fixed = """
-net = nn.Linear(8, 1)
-optimizer = optim.SGD(net.parameters(), lr=0.01)
-for _ in range(5):
-    loss = F.mse_loss(net(x), t)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "loss = F.mse_loss(net(x), t)": "loss = F.mse_loss(net(x), t)\noptimizer.zero_grad()",
+        "optimizer.zero_grad()  # <-": "",
+    })
     healthy = ("""
 # Several optimizers step, each in its turn with gradients.
 a, b = nn.Linear(8, 1), nn.Linear(8, 1)

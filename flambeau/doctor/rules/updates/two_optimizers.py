@@ -6,6 +6,7 @@ from typing import Any
 
 from ...events import Update, is_zero
 from ...finding import Level
+from ...programs import edited
 from ..rule import Rule
 
 _STEPS = 5
@@ -38,19 +39,10 @@ for _ in range(7):
     F.softplus(-critic(fake)).mean().backward()
     second.step()
 """
-    fixed = """
-generator, critic = nn.Linear(4, 8), nn.Linear(8, 1)
-first = optim.Adam(critic.parameters())
-second = optim.Adam(generator.parameters())
-for _ in range(7):
-    fake = generator(torch.randn(64, 4))
-    first.zero_grad()
-    (F.softplus(critic(fake.detach())) + F.softplus(-critic(x))).mean().backward()
-    first.step()
-    second.zero_grad()
-    F.softplus(-critic(fake)).mean().backward()
-    second.step()
-"""
+    fixed = edited(broken, {
+        "second = optim.Adam([*generator.parameters(), *critic.parameters()])  # <-":
+            "second = optim.Adam(generator.parameters())",
+    })
     healthy = ("""
 # The head alone first, then everything, with another optimizer.
 body, head = nn.Linear(8, 8), nn.Linear(8, 3)

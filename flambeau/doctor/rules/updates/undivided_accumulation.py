@@ -9,6 +9,7 @@ from ...events import Backward, LossCall, Update
 from ...finding import Level
 from ...graph import node_of
 from ...places import Spot
+from ...programs import edited
 from ..rule import Rule
 
 _UPDATES = 3
@@ -40,17 +41,11 @@ for epoch in range(2):
             optimizer.step()
             optimizer.zero_grad()
 """
-    fixed = """
-net = nn.Linear(8, 3)
-optimizer = optim.SGD(net.parameters(), lr=0.1)
-for epoch in range(2):
-    for i, (xb, yb) in enumerate(zip(x.split(8), y.split(8))):
-        loss = F.cross_entropy(net(xb), yb) / 4
-        loss.backward()
-        if i % 4 == 3:
-            optimizer.step()
-            optimizer.zero_grad()
-"""
+    fixed = edited(broken, {
+        "loss = F.cross_entropy(net(xb), yb)":
+            "loss = F.cross_entropy(net(xb), yb) / 4\nloss.backward()",
+        "loss.backward()  # <-": "",
+    })
     healthy = ("""
 # The gradients are divided, once they are complete.
 net = nn.Linear(8, 3)

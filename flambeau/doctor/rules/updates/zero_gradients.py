@@ -8,6 +8,7 @@ from ...events import Backward, Update, is_zero
 from ...finding import Level, Place
 from ...graph import array_of, operator_name, saved, spot_of
 from ...places import Spot
+from ...programs import edited
 from ..modules.units_alike import constant_fill
 from ..rule import Rule
 
@@ -42,18 +43,9 @@ for _ in range(8):
     loss.backward()
     optimizer.step()
 """
-    fixed = """
-net = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1))
-for layer in (net[0], net[2]):
-    nn.init.xavier_uniform_(layer.weight)
-    nn.init.zeros_(layer.bias)
-optimizer = optim.SGD(net.parameters(), lr=0.01)
-for _ in range(8):
-    loss = F.mse_loss(net(x), t)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+    fixed = edited(broken, {
+        "nn.init.zeros_(layer.weight)  # <-": "nn.init.xavier_uniform_(layer.weight)",
+    })
     healthy = ("""
 # One of two factors begins at zero: the other one waits for a single step.
 down, up = nn.Linear(8, 2, bias=False), nn.Linear(2, 1, bias=False)
