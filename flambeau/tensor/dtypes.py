@@ -51,9 +51,16 @@ class dtype:
         """The complex dtype whose parts have this dtype."""
         if self.is_complex:
             return self
-        return {"float64": complex128, "float32": complex64, "float16": complex64}[self.name]
+        whole = {"float64": complex128, "float32": complex64, "float16": complex64,
+                 "bfloat16": complex64}.get(self.name)
+        if whole is None:
+            name = _SCALARS.get(self.name, self.name.capitalize())
+            raise RuntimeError(f"Unknown Complex ScalarType for {name}")
+        return whole
 
 
+_SCALARS = {"bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int",
+            "int64": "Long"}  # what PyTorch's errors call them
 _BY_NAME: dict[str, dtype] = {}
 FROM_NUMPY: dict[np.dtype, dtype] = {}
 

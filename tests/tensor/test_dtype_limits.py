@@ -20,3 +20,21 @@ def test_limits_are_equal_by_dtype():
     assert len({torch.finfo(torch.float32), torch.finfo(), torch.iinfo(torch.int8)}) == 2
     assert torch.finfo(torch.float16) != torch.finfo(torch.float32)
     assert torch.iinfo(torch.int8) == torch.iinfo(torch.int8) != torch.iinfo(torch.int16)
+
+
+def test_complex_dtypes_of_others():
+    assert torch.bfloat16.to_complex() is torch.complex64
+    assert torch.complex128.to_complex() is torch.complex128
+    with pytest.raises(RuntimeError, match="Unknown Complex ScalarType for Long"):
+        torch.int64.to_complex()
+    with pytest.raises(RuntimeError, match="Unknown Complex ScalarType for Float8_e5m2"):
+        torch.float8_e5m2.to_complex()
+
+
+def test_numbers_beside_tensors_take_a_half_default_dtype():
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        assert torch.tensor([torch.tensor(1), 1.0]).dtype is torch.bfloat16
+    finally:
+        torch.set_default_dtype(before)
