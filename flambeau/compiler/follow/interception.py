@@ -48,6 +48,7 @@ from .listing import LISTING, NOTHING
 from .optimizer_update import GroupUpdate
 from .replay import python_operators
 from .session import NO, Session
+from .varying_number import is_plain_number_alone, with_tensor
 
 # Methods that show values, or memory, to Python.
 _READS = (
@@ -559,9 +560,15 @@ def _checked(function: Any, name: str) -> Hook:
         while session.following is not None or session.advance():
             following = session.following
             assert following is not None
-            if key in following.segment.calls.get(following.pos, ()):
+            known = following.segment.calls.get(following.pos, ())
+            if key in known:
                 return hook.original(*args, **kwargs)
+            varies = any(other is hook and is_plain_number_alone(function, plain, key[1])
+                         for other, plain in known)
             session.mismatch()
+            if varies and session.following is None and with_tensor(args) is not None:
+                session.exit.varies = hook
+                return session.follow(hook, args, kwargs)
         return session.dispatch(hook, args, kwargs)
 
     hook = Hook(function, record, follow)

@@ -133,7 +133,7 @@ class Session:
             self.leave()
             return hook.function(*args, **kwargs)
         if self.following is None and self.exit.varies is not None \
-                and self.exit.varies is hook.operator and self.recorder is None:
+                and self.exit.varies in (hook.operator, hook) and self.recorder is None:
             lifted = with_tensor(args)
             if lifted is not None:
                 return hook.function(*lifted, **kwargs)

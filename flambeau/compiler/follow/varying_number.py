@@ -7,14 +7,20 @@ goes on with the number as memory from outside: one more program, once.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ...nn.parameter import Parameter
-from ...ops.core.registry import Operator
+from ...ops.core.registry import PUBLIC, Operator
 from ...tensor.tensor import Tensor, wrap
 
 # Rounded once, so that a number and a tensor without dimensions give the same bits.
 _EXACT = frozenset((np.add, np.subtract, np.multiply, np.divide))
+# Without keywords they are one of these operators.
+EXACT_COMPOSITES = frozenset(
+    PUBLIC[space][name] for space in ("torch", "Tensor") for name in ("add", "sub", "mul", "div")
+)
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
@@ -25,6 +31,13 @@ def is_number_alone(operator: Operator, expected: tuple, found: tuple) -> bool:
     differ = [(a, b) for a, b in zip(expected, found, strict=True)
               if b.__class__ in (int, float) and (a.__class__ is not b.__class__ or a != b)]
     return len(differ) == 1 and differ[0][0].__class__ in (int, float)
+
+
+def is_plain_number_alone(function: Any, expected: tuple, found: tuple) -> bool:
+    """The same for the plain arguments of a composite function, called without keywords."""
+    return (function in EXACT_COMPOSITES and len(expected) == len(found) == 2
+            and found[1].__class__ in (int, float) and expected[1].__class__ in (int, float)
+            and expected[0] is found[0])
 
 
 def with_tensor(args: tuple) -> tuple | None:

@@ -37,7 +37,11 @@ def in_place(x: Any, y: Any, share: float) -> Any:
     return z - y
 
 
-@pytest.mark.parametrize("formula", [mixed, scaled, of_a_tensor, filled, in_place])
+def by_functions(x: Any, y: Any, share: float) -> Any:
+    return torch.sub(torch.add(x, share), y).add(share).div(share + 1)
+
+
+@pytest.mark.parametrize("formula", [by_functions, mixed, scaled, of_a_tensor, filled, in_place])
 def test_a_number_that_varies_is_an_input(formula: Any) -> None:
     w, v = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)
 
