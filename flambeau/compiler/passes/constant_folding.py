@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from ...native.loop_ir.ir import Scalar, Type
-from ..ir.graph import Graph, Node, Op, rewrite_nodes
+from ..ir.graph import Graph, Node, Op
+from .pattern import RuleSet, rule, scalar
 
 _FOLDABLE: dict[Scalar, Any] = {
     Scalar.ADD: np.add, Scalar.SUB: np.subtract, Scalar.MUL: np.multiply, Scalar.NEG: np.negative,
@@ -22,15 +23,17 @@ def fold_constants(graph: Graph) -> Graph:
 
     Only operations that NumPy rounds as kernels do are folded, and only within one type.
     """
-    return rewrite_nodes(graph, _fold)
+    return _RULES.rewrite(graph)
 
 
-def _fold(node: Node) -> Node:
-    if node.op is not Op.APPLY or any(a.op is not Op.CONSTANT for a in node.inputs):
-        return node
+@rule(scalar.ANY())
+def _fold(node: Node) -> Node | None:
+    """Rewrite f(a, b) as its value when all operands are constants of its type."""
+    if any(a.op is not Op.CONSTANT for a in node.inputs):
+        return None
     operation = node.operation
     if node.type not in _EXACT_TYPES or any(a.type is not node.type for a in node.inputs):
-        return node
+        return None
     kind = np.dtype(node.type.value).type
     values = [kind(a.value) for a in node.inputs]
     with np.errstate(all="ignore"):
@@ -39,5 +42,8 @@ def _fold(node: Node) -> Node:
         elif operation in _FOLDABLE:
             value = _FOLDABLE[operation](*values)
         else:
-            return node
+            return None
     return Node(Op.CONSTANT, (), node.shape, node.type, {"value": kind(value).item()})
+
+
+_RULES = RuleSet(_fold)

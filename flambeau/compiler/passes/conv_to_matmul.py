@@ -15,9 +15,9 @@ from ...native.target.graph_costs import (
     MAX_MATMUL_TAPS,
 )
 from ..ir.graph import (
-    Graph, Node, Op, concat, matmul, pad, permute, reshape, rewrite_nodes, strided_slice,
-    with_origin,
+    Graph, Node, Op, concat, matmul, pad, permute, reshape, strided_slice, with_origin,
 )
+from .pattern import Rule, RuleSet, op
 
 
 def convert_small_conv_to_matmul(graph: Graph) -> Graph:
@@ -27,11 +27,10 @@ def convert_small_conv_to_matmul(graph: Graph) -> Graph:
         return graph
     max_pixels = MAX_MATMUL_PIXELS if Op.CONV_WEIGHT in operations else MAX_MATMUL_PIXELS_INFERENCE
 
-    def rule(node: Node) -> Node:
-        profitable = node.op is Op.CONV and _is_profitable(node, max_pixels)
-        return _conv_as_matmul(node) if profitable else node
+    def convert(node: Node) -> Node | None:
+        return _conv_as_matmul(node) if _is_profitable(node, max_pixels) else None
 
-    return rewrite_nodes(graph, rule)
+    return RuleSet(Rule(op.CONV(), convert)).rewrite(graph)
 
 
 def _is_profitable(node: Node, max_pixels: int) -> bool:

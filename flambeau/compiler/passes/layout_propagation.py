@@ -11,29 +11,22 @@ from math import prod
 
 from ...native.target.graph_costs import NEGLIGIBLE_PERMUTE_RATIO
 from ..ir.axis_order import inverse_permutation
-from ..ir.graph import Graph, Node, Op, permute, reshape, rewrite_nodes
+from ..ir.graph import Graph, Node, Op, permute, reshape
 from ..ir.strided_view import match_axis_groups
+from .pattern import RuleSet, capture, op, rule, scalar
+
+x = capture("x")
 
 
 def propagate_layouts(graph: Graph) -> Graph:
     """Move permutations below the operations that read them."""
-    return rewrite_nodes(graph, _sink)
+    return _RULES.rewrite(graph)
 
 
-def _sink(node: Node) -> Node:
-    if node.op is Op.APPLY:
-        return _apply(node)
-    if not node.inputs or node.inputs[0].op is not Op.PERMUTE:
-        return node
-    rule = _RULES.get(node.op)
-    if rule is None:
-        return node
-    (outer,) = node.inputs if len(node.inputs) == 1 else (node.inputs[0],)
-    return rule(node, outer.inputs[0], outer.axes)
-
-
-def _apply(node: Node) -> Node:
-    """Permute after the operation when most input elements share one permutation.
+@rule(scalar.ANY())
+def _sink_below_operation(node: Node) -> Node | None:
+    """Rewrite f(permute(a), permute(b)) as permute(f(a, b)) when most input elements share the
+    permutation.
 
     Inputs much smaller than the result are read through the inverse permutation. A weight gradient
     keeps the layout of its weight, because the optimizer combines both.
@@ -48,10 +41,10 @@ def _apply(node: Node) -> Node:
             weights[axes] = weights.get(axes, 0) + count
     permuted = {axes: count for axes, count in weights.items() if axes is not None}
     if size <= 1 or not permuted:
-        return node
+        return None
     axes = max(permuted, key=lambda key: permuted[key])
     if 2 * permuted[axes] <= sum(weights.values()):
-        return node
+        return None
     back = inverse_permutation(axes)
     inputs = tuple(_permute_input(a, back) for a in node.inputs)
     shape = tuple(node.shape[i] for i in back)
@@ -65,61 +58,80 @@ def _permute_input(node: Node, axes: tuple[int, ...]) -> Node:
     return permute(node, axes)
 
 
-def _reduce(node: Node, a: Node, axes: tuple[int, ...]) -> Node:
+@rule(op.REDUCE(op.PERMUTE(x)))
+def _sink_below_reduce(node: Node, x: Node) -> Node | None:
+    """Rewrite reduce(permute(x)) as permute(reduce(x))."""
+    axes = node.inputs[0].axes
     folded = tuple(sorted(axes[i] for i in node.axes))
-    shape = tuple(1 if i in folded else n for i, n in enumerate(a.shape))
+    shape = tuple(1 if i in folded else n for i, n in enumerate(x.shape))
     attributes = {"fold": node.fold, "axes": folded}
-    if len(node.axes) > 1 and node.type is not a.type:
-        return node
-    return permute(Node(Op.REDUCE, (a,), shape, node.type, attributes, node.origin), axes)
+    if len(node.axes) > 1 and node.type is not x.type:
+        return None
+    return permute(Node(Op.REDUCE, (x,), shape, node.type, attributes, node.origin), axes)
 
 
-def _pad(node: Node, a: Node, axes: tuple[int, ...]) -> Node:
+@rule(op.PAD(op.PERMUTE(x)))
+def _sink_below_pad(node: Node, x: Node) -> Node:
+    """Rewrite pad(permute(x)) as permute(pad(x))."""
+    axes = node.inputs[0].axes
     back = inverse_permutation(axes)
     low, high = (tuple(v[i] for i in back) for v in (node.low, node.high))
     shape = tuple(node.shape[i] for i in back)
     attributes = {"low": low, "high": high}
-    return permute(Node(Op.PAD, (a,), shape, node.type, attributes, node.origin), axes)
+    return permute(Node(Op.PAD, (x,), shape, node.type, attributes, node.origin), axes)
 
 
-def _slice(node: Node, a: Node, axes: tuple[int, ...]) -> Node:
+@rule(op.SLICE(op.PERMUTE(x)))
+def _sink_below_slice(node: Node, x: Node) -> Node:
+    """Rewrite slice(permute(x)) as permute(slice(x))."""
+    axes = node.inputs[0].axes
     back = inverse_permutation(axes)
     starts, steps = (tuple(v[i] for i in back) for v in (node.starts, node.steps))
     shape = tuple(node.shape[i] for i in back)
     attributes = {"starts": starts, "steps": steps}
-    return permute(Node(Op.SLICE, (a,), shape, node.type, attributes, node.origin), axes)
+    return permute(Node(Op.SLICE, (x,), shape, node.type, attributes, node.origin), axes)
 
 
-def _expand(node: Node, a: Node, axes: tuple[int, ...]) -> Node:
+@rule(op.EXPAND(op.PERMUTE(x)))
+def _sink_below_expand(node: Node, x: Node) -> Node:
+    """Rewrite expand(permute(x)) as permute(expand(x))."""
+    axes = node.inputs[0].axes
     shape = tuple(node.shape[i] for i in inverse_permutation(axes))
-    return permute(Node(Op.EXPAND, (a,), shape, node.type), axes)
+    return permute(Node(Op.EXPAND, (x,), shape, node.type), axes)
 
 
-def _concat(node: Node, a: Node, axes: tuple[int, ...]) -> Node:
-    if any(part.op is not Op.PERMUTE or part.axes != axes for part in node.inputs):
-        return node
+@rule(op.CONCAT())
+def _sink_below_concat(node: Node) -> Node | None:
+    """Rewrite concat(permute(a), permute(b)) as permute(concat(a, b))."""
+    first = node.inputs[0]
+    axes = first.axes if first.op is Op.PERMUTE else None
+    if axes is None or any(part.op is not Op.PERMUTE or part.axes != axes for part in node.inputs):
+        return None
     parts = tuple(part.inputs[0] for part in node.inputs)
     shape = tuple(node.shape[i] for i in inverse_permutation(axes))
     attributes = {"axis": axes[node.axis]}
     return permute(Node(Op.CONCAT, parts, shape, node.type, attributes, node.origin), axes)
 
 
-def _reshape(node: Node, a: Node, axes: tuple[int, ...]) -> Node:
-    """Sink through a reshape that merges and splits only axes adjacent before the permutation."""
+@rule(op.RESHAPE(op.PERMUTE(x)))
+def _sink_below_reshape(node: Node, x: Node) -> Node | None:
+    """Rewrite reshape(permute(x)) as permute(reshape(x)) when only axes that are adjacent before
+    the permutation merge and split."""
+    axes = node.inputs[0].axes
     if 0 in node.shape:
-        return node
-    groups = match_axis_groups(tuple(a.shape[i] for i in axes), node.shape)
+        return None
+    groups = match_axis_groups(tuple(x.shape[i] for i in axes), node.shape)
     places = []
     for old_axes, new_axes in groups:
         inner = [axes[i] for i in old_axes]
         if inner != list(range(inner[0], inner[0] + len(inner))) if inner else True:
-            return node
+            return None
         places.append((inner[0], new_axes))
     order = [j for _, new_axes in sorted(places) for j in new_axes]
-    return permute(reshape(a, tuple(node.shape[j] for j in order)), inverse_permutation(order))
+    return permute(reshape(x, tuple(node.shape[j] for j in order)), inverse_permutation(order))
 
 
-_RULES = {
-    Op.REDUCE: _reduce, Op.PAD: _pad, Op.SLICE: _slice, Op.EXPAND: _expand, Op.CONCAT: _concat,
-    Op.RESHAPE: _reshape,
-}
+_RULES = RuleSet(
+    _sink_below_operation, _sink_below_reduce, _sink_below_pad, _sink_below_slice,
+    _sink_below_expand, _sink_below_concat, _sink_below_reshape,
+)

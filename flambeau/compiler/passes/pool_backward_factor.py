@@ -16,14 +16,17 @@ import numpy as np
 from ...native.loop_ir.ir import ReduceOp, Scalar
 from ...native.target.graph_costs import MAX_GATHERED_ARRAYS
 from ..ir.graph import (
-    Graph, Node, Op, Shape, apply, constant, is_operation, reduce, reshape, rewrite_nodes,
-    topological_order, with_origin,
+    Graph, Node, Op, Shape, apply, constant, is_operation, reduce, reshape, topological_order,
+    with_origin,
 )
+from .pattern import RuleSet, capture, rule, scalar
+
+hit, share = capture("hit"), capture("share")
 
 
 def factor_pool_backward(graph: Graph) -> Graph:
     """Compute such products once per window."""
-    return rewrite_nodes(graph, _rewrite_product)
+    return _RULES.rewrite(graph)
 
 
 @dataclass
@@ -43,31 +46,29 @@ class _Windows:
         return reduce(apply(Scalar.WHERE, self.hit, image, zero), ReduceOp.SUM, self.axes)
 
 
-def _rewrite_product(node: Node) -> Node:
-    """where(hit, share, 0) * factor as where(hit, share * factor at hit, 0)."""
-    if not is_operation(node, Scalar.MUL) or not node.type.floating:
-        return node
-    for spread, factor in (node.inputs, node.inputs[::-1]):
-        windows = _match_windows(spread)
-        if windows is None or factor.shape != node.shape:
-            continue
-        gathered = _GatheredFactor(windows)
-        value = gathered.at_selection(factor)
-        if value is None or len(gathered.arrays) > MAX_GATHERED_ARRAYS:
-            continue
-        hit, share, zero = spread.inputs
-        product = apply(Scalar.MUL, share, value)
-        return with_origin(node, apply(Scalar.WHERE, hit, product, zero), product)
-    return node
+@rule(scalar.MUL(scalar.WHERE(hit, share, capture("zero", Op.CONSTANT)), capture("factor"),
+                 commutes=True))
+def _gather_factor(node: Node, hit: Node, share: Node, zero: Node, factor: Node) -> Node | None:
+    """Rewrite where(hit, share, 0) * factor as where(hit, share * factor at hit, 0) when `hit`
+    selects one position of each window, and `share` is one number per window."""
+    if not node.type.floating or zero.value != 0 or not hit.shape == factor.shape == node.shape:
+        return None
+    windows = _match_windows(hit, share)
+    if windows is None:
+        return None
+    gathered = _GatheredFactor(windows)
+    value = gathered.at_selection(factor)
+    if value is None or len(gathered.arrays) > MAX_GATHERED_ARRAYS:
+        return None
+    product = apply(Scalar.MUL, share, value)
+    return with_origin(node, apply(Scalar.WHERE, hit, product, zero), product)
 
 
-def _match_windows(spread: Node) -> _Windows | None:
+_RULES = RuleSet(_gather_factor)
+
+
+def _match_windows(hit: Node, share: Node) -> _Windows | None:
     """The windows of where(hit, one number per window, 0)."""
-    if not is_operation(spread, Scalar.WHERE):
-        return None
-    hit, share, zero = spread.inputs
-    if zero.op is not Op.CONSTANT or zero.value != 0 or hit.shape != spread.shape:
-        return None
     axes = tuple(i for i, n in enumerate(hit.shape) if n != 1 and share.shape[i] == 1)
     if not axes or not is_operation(hit, Scalar.EQ):
         return None

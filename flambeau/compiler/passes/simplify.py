@@ -6,153 +6,169 @@ casts to the same type, reductions over extents of 1, and movements of constants
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from typing import Any
 
-from ...native.loop_ir.ir import ReduceOp, Scalar, Type
-from ..ir.graph import Graph, Node, Op, is_operation, permute, reshape, rewrite_nodes, strided_slice
+from ...native.loop_ir.ir import ReduceOp, Type
+from ..ir.graph import Graph, Node, Op, permute, reshape, strided_slice
+from .pattern import Rule, RuleSet, capture, is_literal, literal, op, rule, scalar
 
-Rule = Callable[[Node], Node]
+x, y, condition = capture("x"), capture("y"), capture("condition")
+number = capture("number", Op.CONSTANT)
 
 
 def simplify(graph: Graph) -> Graph:
     """Apply the rules at each node, inputs first, until none applies."""
-
-    def rule(node: Node) -> Node:
-        while True:
-            simpler = _RULES[node.op](node) if node.op in _RULES else node
-            if simpler is node:
-                return node
-            node = simpler
-
-    return rewrite_nodes(graph, rule)
+    return _RULES.rewrite(graph)
 
 
-def _reshape(node: Node) -> Node:
-    (a,) = node.inputs
-    if a.shape == node.shape:
-        return a
-    if a.op is Op.RESHAPE:
-        return reshape(a.inputs[0], node.shape)
-    if a.op is Op.CONSTANT:
-        return Node(Op.CONSTANT, (), node.shape, node.type, a.attributes)
-    return node
+# ------------------------------------------------------------------------------- movements
 
 
-def _permute(node: Node) -> Node:
-    (a,) = node.inputs
-    axes = node.axes
-    if axes == tuple(range(len(axes))):
-        return a
-    if a.op is Op.PERMUTE:
-        return permute(a.inputs[0], tuple(a.axes[i] for i in axes))
-    if a.op is Op.CONSTANT:
-        return Node(Op.CONSTANT, (), node.shape, node.type, a.attributes)
-    wide = [i for i in axes if a.shape[i] != 1]
-    if wide == sorted(wide):  # only axes of extent 1 move
-        return reshape(a, node.shape)
-    return node
+def _drop(node: Node, x: Node) -> Node | None:
+    """Rewrite a movement as its operand when the shape stays."""
+    return x if x.shape == node.shape else None
 
 
-def _expand(node: Node) -> Node:
-    (a,) = node.inputs
-    if a.shape == node.shape:
-        return a
-    if a.op is Op.EXPAND:
-        return Node(Op.EXPAND, a.inputs, node.shape, node.type)
-    if a.op is Op.CONSTANT:
-        return Node(Op.CONSTANT, (), node.shape, node.type, a.attributes)
-    return node
+def _move_constant(node: Node, number: Node) -> Node:
+    """Rewrite a movement of a constant as the constant in the new shape."""
+    return Node(Op.CONSTANT, (), node.shape, node.type, number.attributes)
 
 
-def _slice(node: Node) -> Node:
-    (a,) = node.inputs
-    starts, steps = node.starts, node.steps
-    if a.shape == node.shape and not any(starts) and all(s == 1 for s in steps):
-        return a
-    if a.op is Op.CONSTANT:
-        return Node(Op.CONSTANT, (), node.shape, node.type, a.attributes)
-    if a.op is Op.SLICE:
-        first = tuple(x + y * s for x, y, s in zip(a.starts, starts, a.steps, strict=True))
-        step = tuple(x * y for x, y in zip(a.steps, steps, strict=True))
-        return strided_slice(a.inputs[0], first, step, node.shape)
-    if a.op is Op.CONCAT:
-        return _slice_of_concat(node, a)
-    return node
+@rule(op.RESHAPE(op.RESHAPE(x)))
+def _merge_reshapes(node: Node, x: Node) -> Node:
+    """Rewrite reshape(reshape(x)) as reshape(x)."""
+    return reshape(x, node.shape)
 
 
-def _slice_of_concat(node: Node, a: Node) -> Node:
-    """slice(concat(a, b)) as slice(a), where the slice lies within one part."""
-    axis, at = a.axis, 0
+@rule(op.PERMUTE(x))
+def _drop_identity(node: Node, x: Node) -> Node | None:
+    """Rewrite permute(x) as x when every axis stays."""
+    return x if node.axes == tuple(range(len(node.axes))) else None
+
+
+@rule(op.PERMUTE(op.PERMUTE(x)))
+def _merge_permutations(node: Node, x: Node) -> Node:
+    """Rewrite permute(permute(x)) as permute(x)."""
+    inner = node.inputs[0].axes
+    return permute(x, tuple(inner[i] for i in node.axes))
+
+
+@rule(op.PERMUTE(x))
+def _permute_as_reshape(node: Node, x: Node) -> Node | None:
+    """Rewrite permute(x) as reshape(x) when only axes of extent 1 move."""
+    wide = [i for i in node.axes if x.shape[i] != 1]
+    return reshape(x, node.shape) if wide == sorted(wide) else None
+
+
+@rule(op.EXPAND(op.EXPAND(x)))
+def _merge_expansions(node: Node, x: Node) -> Node:
+    """Rewrite expand(expand(x)) as expand(x)."""
+    return Node(Op.EXPAND, (x,), node.shape, node.type)
+
+
+@rule(op.SLICE(x))
+def _drop_full_slice(node: Node, x: Node) -> Node | None:
+    """Rewrite slice(x) as x when it takes everything in order."""
+    whole = x.shape == node.shape and not any(node.starts) and all(s == 1 for s in node.steps)
+    return x if whole else None
+
+
+@rule(op.SLICE(op.SLICE(x)))
+def _merge_slices(node: Node, x: Node) -> Node:
+    """Rewrite slice(slice(x)) as slice(x)."""
+    inner = node.inputs[0]
+    starts = tuple(
+        first + start * step
+        for first, start, step in zip(inner.starts, node.starts, inner.steps, strict=True))
+    steps = tuple(a * b for a, b in zip(inner.steps, node.steps, strict=True))
+    return strided_slice(x, starts, steps, node.shape)
+
+
+@rule(op.SLICE(op.CONCAT()))
+def _slice_part(node: Node) -> Node | None:
+    """Rewrite slice(concat(a, b)) as slice(a) when the slice lies within one part."""
+    (whole,) = node.inputs
+    axis, at = whole.axis, 0
     start, step, n = node.starts[axis], node.steps[axis], node.shape[axis]
     if n == 0:
-        return node
+        return None
     low, high = sorted((start, start + (n - 1) * step))
-    for part in a.inputs:
+    for part in whole.inputs:
         extent = part.shape[axis]
         if at <= low and high < at + extent:
             starts = (*node.starts[:axis], start - at, *node.starts[axis + 1 :])
             return strided_slice(part, starts, node.steps, node.shape)
         at += extent
-    return node
+    return None
 
 
-def _pad(node: Node) -> Node:
-    (a,) = node.inputs
-    if a.op is Op.CONSTANT and _is_constant(a, 0):
-        return Node(Op.CONSTANT, (), node.shape, node.type, a.attributes)
-    return a if not any(node.low) and not any(node.high) else node
+@rule(op.PAD(x))
+def _drop_empty_pad(node: Node, x: Node) -> Node | None:
+    """Rewrite pad(x) as x when nothing is added."""
+    return None if any(node.low) or any(node.high) else x
 
 
-def _reduce(node: Node) -> Node:
-    (a,) = node.inputs
-    if node.fold in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
-        return node
-    wide = tuple(i for i in node.axes if a.shape[i] != 1)
-    if not wide:
-        return a
-    if len(wide) < len(node.axes):
-        attributes = {"fold": node.fold, "axes": wide}
-        return Node(Op.REDUCE, (a,), node.shape, node.type, attributes, node.origin)
-    if a.op is Op.REDUCE and a.fold is node.fold and a.type is node.type:
-        attributes = {"fold": node.fold, "axes": tuple(sorted({*a.axes, *node.axes}))}
-        return Node(Op.REDUCE, a.inputs, node.shape, node.type, attributes, node.origin)
-    return node
+@rule(op.PAD(number))
+def _pad_zero(node: Node, number: Node) -> Node | None:
+    """Rewrite pad(0) as 0 in the new shape."""
+    return _move_constant(node, number) if is_literal(number, 0) else None
 
 
-def _concat(node: Node) -> Node:
+@rule(op.CONCAT())
+def _drop_empty_parts(node: Node) -> Node | None:
+    """Rewrite concat as one of the parts that are not empty, or as that part."""
     parts = [p for p in node.inputs if p.shape[node.axis] != 0]
     if len(parts) == 1:
         return parts[0]
-    if len(parts) < len(node.inputs) and parts:
-        attributes = {"axis": node.axis}
-        return Node(Op.CONCAT, tuple(parts), node.shape, node.type, attributes, node.origin)
-    return node
+    if len(parts) == len(node.inputs) or not parts:
+        return None
+    attributes = {"axis": node.axis}
+    return Node(Op.CONCAT, tuple(parts), node.shape, node.type, attributes, node.origin)
 
 
-def _is_constant(node: Node, value: float) -> bool:
-    """Whether a node is this constant everywhere. Tells 0.0 from -0.0."""
-    if node.op is Op.EXPAND or node.op is Op.RESHAPE:
-        return _is_constant(node.inputs[0], value)
-    if node.op is not Op.CONSTANT or isinstance(node.value, complex):
-        return False
-    number = float(node.value)
-    return number == value and math.copysign(1.0, number) == math.copysign(1.0, value)
+# ------------------------------------------------------------------------------ reductions
 
 
-def _apply(node: Node) -> Node:
-    inputs = tuple(a.inputs[0] if a.op is Op.EXPAND and _is_implicit(node, a) else a
-                   for a in node.inputs)
-    if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
-        return Node(Op.APPLY, inputs, node.shape, node.type, node.attributes, node.origin)
-    rule = _ARITHMETIC.get(node.operation)
-    simpler = None if rule is None else rule(node, *node.inputs)
-    if simpler is None:
-        return node
-    if simpler.shape == node.shape:
-        return simpler
-    return Node(Op.EXPAND, (simpler,), node.shape, node.type)
+@rule(op.REDUCE(x))
+def _drop_narrow_axes(node: Node, x: Node) -> Node | None:
+    """Rewrite reduce(x) without the axes of extent 1, as x when there is no other."""
+    if node.fold in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
+        return None
+    wide = tuple(i for i in node.axes if x.shape[i] != 1)
+    if not wide:
+        return x
+    if len(wide) == len(node.axes):
+        return None
+    attributes = {"fold": node.fold, "axes": wide}
+    return Node(Op.REDUCE, (x,), node.shape, node.type, attributes, node.origin)
+
+
+@rule(op.REDUCE(op.REDUCE(x)))
+def _merge_reductions(node: Node, x: Node) -> Node | None:
+    """Rewrite reduce(reduce(x)) as reduce(x) when both fold alike and in one type."""
+    (inner,) = node.inputs
+    if node.fold in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
+        return None
+    if inner.fold is not node.fold or inner.type is not node.type:
+        return None
+    attributes = {"fold": node.fold, "axes": tuple(sorted({*inner.axes, *node.axes}))}
+    return Node(Op.REDUCE, (x,), node.shape, node.type, attributes, node.origin)
+
+
+# ------------------------------------------------------------------------------ arithmetic
+
+
+@rule(scalar.ANY())
+def _broadcast_implicitly(node: Node) -> Node | None:
+    """Rewrite f(expand(a), b) as f(a, b) when the operation broadcasts a by itself."""
+    inputs = node.inputs
+    if all(a.op is not Op.EXPAND for a in inputs):
+        return None
+    narrow = tuple(a.inputs[0] if a.op is Op.EXPAND and _is_implicit(node, a) else a
+                   for a in inputs)
+    if all(new is old for new, old in zip(narrow, inputs, strict=True)):
+        return None
+    return Node(Op.APPLY, narrow, node.shape, node.type, node.attributes, node.origin)
 
 
 def _is_implicit(node: Node, expanded: Node) -> bool:
@@ -165,50 +181,52 @@ def _is_implicit(node: Node, expanded: Node) -> bool:
     )
 
 
-def _add(node: Node, a: Node, b: Node) -> Node | None:
-    zero = -0.0 if node.type.floating else 0  # x + 0.0 turns -0.0 into 0.0
-    return a if _is_constant(b, zero) else b if _is_constant(a, zero) else None
+def _keep(node: Node, x: Node) -> Node:
+    """Rewrite an operation as one of its operands, broadcast to its shape."""
+    return x if x.shape == node.shape else Node(Op.EXPAND, (x,), node.shape, node.type)
 
 
-def _sub(node: Node, a: Node, b: Node) -> Node | None:
-    return a if _is_constant(b, 0) else None
+@rule(scalar.CAST(x))
+def _drop_cast(node: Node, x: Node) -> Node | None:
+    """Rewrite cast(x) as x when the type stays."""
+    return _keep(node, x) if x.type is node.type else None
 
 
-def _mul(node: Node, a: Node, b: Node) -> Node | None:
-    return a if _is_constant(b, 1) else b if _is_constant(a, 1) else None
+@rule(scalar.CAST(number))
+def _cast_constant(node: Node, number: Node) -> Node | None:
+    """Rewrite cast(number) as the number in the new type."""
+    if node.type not in (Type.F32, Type.F64, Type.I64, Type.I32):
+        return None
+    value: Any = float(number.value) if node.type.floating else int(number.value)
+    return _keep(node, Node(Op.CONSTANT, (), number.shape, node.type, {"value": value}))
 
 
-def _div(node: Node, a: Node, b: Node) -> Node | None:
-    return a if _is_constant(b, 1) else None
+@rule(scalar.WHERE(condition, x, x))
+def _drop_choice(node: Node, condition: Node, x: Node) -> Node:
+    """Rewrite where(c, x, x) as x."""
+    return _keep(node, x)
 
 
-def _neg(node: Node, a: Node) -> Node | None:
-    return a.inputs[0] if is_operation(a, Scalar.NEG) else None
+@rule(scalar.WHERE(number, x, y))
+def _choose(node: Node, number: Node, x: Node, y: Node) -> Node:
+    """Rewrite where(c, x, y) as x or y when c is a constant."""
+    return _keep(node, x if number.value else y)
 
 
-def _cast(node: Node, a: Node) -> Node | None:
-    if a.type is node.type:
-        return a
-    if a.op is Op.CONSTANT and node.type is not Type.BOOL:
-        value: Any = float(a.value) if node.type.floating else int(a.value)
-        if node.type in (Type.F32, Type.F64, Type.I64, Type.I32):
-            return Node(Op.CONSTANT, (), a.shape, node.type, {"value": value})
-    return None
-
-
-def _where(node: Node, condition: Node, a: Node, b: Node) -> Node | None:
-    if a is b:
-        return a
-    if condition.op is Op.CONSTANT:
-        return a if condition.value else b
-    return None
-
-
-_ARITHMETIC: dict[Scalar, Callable[..., Node | None]] = {
-    Scalar.ADD: _add, Scalar.SUB: _sub, Scalar.MUL: _mul, Scalar.DIV: _div, Scalar.NEG: _neg,
-    Scalar.CAST: _cast, Scalar.WHERE: _where,
-}
-_RULES: dict[Op, Rule] = {
-    Op.RESHAPE: _reshape, Op.PERMUTE: _permute, Op.EXPAND: _expand, Op.SLICE: _slice,
-    Op.PAD: _pad, Op.REDUCE: _reduce, Op.CONCAT: _concat, Op.APPLY: _apply,
-}
+_RULES = RuleSet(
+    Rule(op.RESHAPE(x), _drop), _merge_reshapes, Rule(op.RESHAPE(number), _move_constant),
+    _drop_identity, _merge_permutations, Rule(op.PERMUTE(number), _move_constant),
+    _permute_as_reshape,
+    Rule(op.EXPAND(x), _drop), _merge_expansions, Rule(op.EXPAND(number), _move_constant),
+    _drop_full_slice, Rule(op.SLICE(number), _move_constant), _merge_slices, _slice_part,
+    _pad_zero, _drop_empty_pad, _drop_empty_parts, _drop_narrow_axes, _merge_reductions,
+    _broadcast_implicitly,
+    # x + 0.0 turns -0.0 into 0.0, so only -0.0 may go.
+    Rule(scalar.ADD(x, literal(0, negative_zero=True), commutes=True), _keep),
+    Rule(scalar.SUB(x, literal(0)), _keep),
+    Rule(scalar.MUL(x, literal(1), commutes=True), _keep),
+    Rule(scalar.DIV(x, literal(1)), _keep),
+    Rule(scalar.NEG(scalar.NEG(x)), _keep),
+    _drop_cast, _cast_constant, _drop_choice, _choose,
+    repeats=True,
+)

@@ -13,34 +13,38 @@ from ...native.loop_ir.ir import ReduceOp, Type
 from ...native.runtime.thread_pool import threads
 from ...native.target.graph_costs import MAX_SUM_CHAIN, SECOND_PASS_CACHED_BYTES, VECTOR_COLUMNS
 from ..ir.graph import (
-    CONTRACTIONS, Graph, Node, Op, reduce, reshape, rewrite_nodes, sum_parts, with_origin,
+    CONTRACTIONS, Graph, Node, Op, reduce, reshape, sum_parts, with_origin,
 )
+from .pattern import RuleSet, capture, op, rule
 
 
 def split_column_sums(graph: Graph) -> Graph:
     """Split the column sums that a producing kernel can accumulate."""
-    parts = threads()
-    return rewrite_nodes(graph, lambda node: _split(node, parts))
+    return _RULES.rewrite(graph)
 
 
-def _split(node: Node, parts: int) -> Node:
-    if node.op is not Op.REDUCE or node.fold is not ReduceOp.SUM or node.type is not Type.F32:
-        return node
-    (a,) = node.inputs
+@rule(op.REDUCE(capture("a")))
+def _split(node: Node, a: Node) -> Node | None:
+    """Rewrite sum(a) as a sum of each thread's sum when the kernel of a can accumulate it."""
+    if node.fold is not ReduceOp.SUM or node.type is not Type.F32:
+        return None
     last = len(a.shape) - 1
     result_axes = [i for i, n in enumerate(node.shape) if n != 1]
     if result_axes != [last] or last in node.axes or node.shape[last] < VECTOR_COLUMNS:
-        return node
-    rows = prod(a.shape[:last])
+        return None
+    rows, parts = prod(a.shape[:last]), threads()
     if a.type.size * prod(a.shape) < SECOND_PASS_CACHED_BYTES or rows < VECTOR_COLUMNS * parts:
-        return node
+        return None
     axes = _inner_axes(a.shape, parts) if _is_computed_by_element(a) else None
     if axes is None:
-        return node
+        return None
     partial = sum_parts(a, axes, parts)
     outer_axes = [i + 1 for i in range(last) if i not in axes]
     total = reduce(partial, ReduceOp.SUM, [0, *outer_axes])
     return with_origin(node, reshape(total, node.shape), total, partial)
+
+
+_RULES = RuleSet(_split)
 
 
 def _is_computed_by_element(a: Node) -> bool:

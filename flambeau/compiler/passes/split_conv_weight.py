@@ -15,15 +15,13 @@ from ...native.target.load_balance import TYPICAL_THREADS, utilization
 from ...native.target.graph_costs import (
     MAX_ADDED_PARTS, MAX_WEIGHT_PARTS, MIN_READ_RATIO, RELATIVE_COST_PER_ROUND,
 )
-from ..ir.graph import (
-    Graph, Node, Op, apply, reduce, reshape, rewrite_nodes, strided_slice, with_origin,
-)
+from ..ir.graph import Graph, Node, Op, apply, reduce, reshape, strided_slice, with_origin
+from .pattern import RuleSet, capture, op, rule
 
 
 def split_conv_weight_gradients(graph: Graph) -> Graph:
     """Split small weight gradients into about as many parts as there are threads."""
-    count = threads()
-    return rewrite_nodes(graph, lambda node: _split(node, count))
+    return _RULES.rewrite(graph)
 
 
 def choose_part_count(images: int, threads: int) -> int:
@@ -39,14 +37,16 @@ def choose_part_count(images: int, threads: int) -> int:
     return max(divisors, key=gain)
 
 
-def _split(node: Node, threads: int) -> Node:
-    if node.op is not Op.CONV_WEIGHT or node.groups != 1 or threads < 2:
-        return node
-    x, g = node.inputs
-    parts = choose_part_count(g.shape[0], threads) if g.shape[0] else 1
-    min_read = prod(node.shape) * min(parts, 4) * MIN_READ_RATIO * -(-parts // threads)
-    if 2 * parts <= threads or min_read > prod(x.shape) + prod(g.shape):
-        return node
+@rule(op.CONV_WEIGHT(capture("x"), capture("g")))
+def _split(node: Node, x: Node, g: Node) -> Node | None:
+    """Rewrite a weight gradient as a sum of parts of the images when it is small beside them."""
+    count = threads()
+    if node.groups != 1 or count < 2:
+        return None
+    parts = choose_part_count(g.shape[0], count) if g.shape[0] else 1
+    min_read = prod(node.shape) * min(parts, 4) * MIN_READ_RATIO * -(-parts // count)
+    if 2 * parts <= count or min_read > prod(x.shape) + prod(g.shape):
+        return None
     *rest, features = node.shape
     split = Node(Op.CONV_WEIGHT, node.inputs, (*rest, parts * features), node.type,
                  {**node.attributes, "parts": parts}, node.origin)
@@ -71,3 +71,6 @@ def _reduce_parts(split: Node, node: Node, parts: int) -> Node:
     stacked = reshape(split, (*rest, parts, features))
     total = reduce(stacked, ReduceOp.SUM, (3,))
     return with_origin(node, reshape(total, node.shape), total, stacked)
+
+
+_RULES = RuleSet(_split)

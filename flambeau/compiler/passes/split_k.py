@@ -16,23 +16,26 @@ from ...native.target.load_balance import TYPICAL_THREADS
 from ...native.target.graph_costs import (
     MAX_SPLIT_K_RELATIVE_COST, MIN_SPLIT_K_DEPTH, split_cost, unsplit_cost,
 )
-from ..ir.graph import Graph, Node, Op, matmul, permute, reduce, reshape, rewrite_nodes, with_origin
+from ..ir.graph import Graph, Node, matmul, permute, reduce, reshape, with_origin
+from .pattern import RuleSet, op, rule
 
 
 def split_k(graph: Graph) -> Graph:
     """Split products where more threads run than one product keeps busy."""
-    count = threads()
-    if count <= TYPICAL_THREADS:
-        return graph
-    return rewrite_nodes(graph, lambda node: _split(node, count))
+    return graph if threads() <= TYPICAL_THREADS else _RULES.rewrite(graph)
 
 
-def _split(node: Node, count: int) -> Node:
-    if node.op is not Op.MATMUL or node.type is not Type.F32 or prod(node.shape[:-2]) != 1:
-        return node
+@rule(op.MATMUL())
+def _split(node: Node) -> Node | None:
+    """Rewrite a @ b as a sum over parts of the depth when its tiles keep few threads busy."""
+    if node.type is not Type.F32 or prod(node.shape[:-2]) != 1:
+        return None
     m, n, k = node.shape[-2], node.shape[-1], node.inputs[0].shape[-1]
-    parts, blocks = choose_split(m, n, k, count)
-    return node if parts == 1 else split_matmul(node, parts, blocks)
+    parts, blocks = choose_split(m, n, k, threads())
+    return None if parts == 1 else split_matmul(node, parts, blocks)
+
+
+_RULES = RuleSet(_split)
 
 
 def choose_split(m: int, n: int, k: int, threads: int) -> tuple[int, int]:

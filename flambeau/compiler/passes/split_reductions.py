@@ -14,7 +14,8 @@ from ...native.target.graph_costs import (
     MIN_EXTENT_PER_PART, MIN_SPLIT_ELEMENTS, MIN_WIDE_SPLIT_ELEMENTS, PART_COUNTS,
     PREFERRED_PARTS, WIDE_COLUMNS,
 )
-from ..ir.graph import Graph, Node, Op, reduce, reshape, rewrite_nodes, with_origin
+from ..ir.graph import Graph, Node, reduce, reshape, with_origin
+from .pattern import RuleSet, capture, op, rule
 
 _SPLITTABLE = (
     ReduceOp.SUM,
@@ -28,19 +29,21 @@ _SPLITTABLE = (
 
 def split_reductions(graph: Graph) -> Graph:
     """Rewrite each long reduction as a reduction of partial reductions."""
-    return rewrite_nodes(graph, _split)
+    return _RULES.rewrite(graph)
 
 
-def _split(node: Node) -> Node:
-    if node.op is not Op.REDUCE or node.fold not in _SPLITTABLE:
-        return node
-    (a,) = node.inputs
+@rule(op.REDUCE(capture("a")))
+def _split(node: Node, a: Node) -> Node | None:
+    """Rewrite reduce(a) as a reduction of partial reductions when it is long and has few results.
+    """
+    if node.fold not in _SPLITTABLE:
+        return None
     if prod(a.shape) < MIN_SPLIT_ELEMENTS or prod(node.shape) * 4 > prod(a.shape):
-        return node
+        return None
     last = len(a.shape) - 1
     wide = [i for i in node.axes if a.shape[i] != 1]
     if not wide or (last in wide and prod(node.shape) >= PREFERRED_PARTS):
-        return node
+        return None
     first = wide[0]
     if len(wide) > 1 and a.shape[first] >= 4:
         inner = reduce(a, node.fold, wide[1:])
@@ -48,12 +51,15 @@ def _split(node: Node) -> Node:
     extent = a.shape[first]
     parts = next((p for p in PART_COUNTS if extent % p == 0), None)
     if parts is None or extent // parts < MIN_EXTENT_PER_PART:
-        return node
+        return None
     if prod(node.shape) >= WIDE_COLUMNS and prod(a.shape) < MIN_WIDE_SPLIT_ELEMENTS:
-        return node
+        return None
     shape = (*a.shape[:first], parts, extent // parts, *a.shape[first + 1 :])
     inner_axes = [i + (i >= first) for i in wide if i != first] + [first + 1]
     parted = reshape(a, shape)
     inner = reduce(parted, node.fold, inner_axes)
     total = reduce(inner, node.fold, [first])
     return with_origin(node, reshape(total, node.shape), total, inner, parted)
+
+
+_RULES = RuleSet(_split)

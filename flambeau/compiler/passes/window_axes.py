@@ -10,17 +10,17 @@ from __future__ import annotations
 
 from math import prod
 
-from ..ir.graph import Graph, Node, Op, Shape, reduce, reshape, rewrite_nodes, with_origin
+from ..ir.graph import Graph, Node, Op, Shape, reduce, reshape, with_origin
+from .pattern import Rule, RuleSet, op, scalar
 
 
 def preserve_window_axes(graph: Graph) -> Graph:
     """Move such pointwise operations and reductions before the merge."""
-    return rewrite_nodes(graph, _rewrite)
+    return _RULES.rewrite(graph)
 
 
-def _rewrite(node: Node) -> Node:
-    if node.op not in (Op.APPLY, Op.REDUCE):
-        return node
+def _move_before_merge(node: Node) -> Node | None:
+    """Rewrite f(merge(a)) as merge(f(a)) when a reads a value that is expanded over windows."""
     for a in node.inputs:
         if a.op is not Op.RESHAPE or a.shape != _domain(node):
             continue
@@ -32,7 +32,10 @@ def _rewrite(node: Node) -> Node:
         moved = move(node, fine, parts)
         if moved is not None:
             return with_origin(node, reshape(moved, node.shape), moved)
-    return node
+    return None
+
+
+_RULES = RuleSet(Rule(scalar.ANY(), _move_before_merge), Rule(op.REDUCE(), _move_before_merge))
 
 
 def _domain(node: Node) -> Shape:
