@@ -22,7 +22,8 @@ from ...tensor.size import Size
 from ...tensor.tensor import Tensor, creation, view_of, wrap
 from . import source_listing
 from .autocast import AUTOCAST, POLICIES, autocasting, cast_inputs
-from .errors import MISSING, Overriding, check_sequence, explain, explaining, not_a_tensor
+from .errors import MISSING, Overriding, check_sequence, explain, explaining
+from .errors import name_in_errors, not_a_tensor
 from .inplace import inplace_twin
 from .out import write_out
 from .number_cache import KEPT, as_number
@@ -41,13 +42,13 @@ def build(operator: Operator) -> Callable:
     """The public function of an operator; publishes its in-place twin."""
     if operator.kind is Kind.COMPOSITE:
         policy = POLICIES.get(operator.name)
-        shown = _name_in_errors(operator)
+        shown = name_in_errors(operator)
         body = _numpy_named(shown, operator.body) if operator.numpy_names else operator.body
         if operator.name.rstrip("_") in OLD_ORDERED:
             body.__signature__ = _strip_old_names(body)
-        if policy is not None:
-            return autocasting(shown, body, policy)
-        return explaining(shown, body) if operator.explains else body
+        if policy is None:
+            return explaining(shown, body) if operator.explains else body
+        return autocasting(shown, body, policy)
     shape = [p.kind for p in operator.parameters]
     plain = operator.kind is Kind.POINTWISE and all(
         p.default is p.empty for p in operator.parameters
@@ -64,13 +65,6 @@ def build(operator: Operator) -> Callable:
         names = [n + "_" for n in (operator.name, *operator.aliases) if "." not in n]
         publish(twin, names, spaces)
     return _name(function, operator)
-
-
-def _name_in_errors(operator: Operator) -> str:
-    """PyTorch's name of a composite in its errors: that of linalg's norm is linalg_norm."""
-    name, home = operator.name.lstrip("_"), operator.expose[0] if operator.expose else ""
-    return f"{home}_{name}" if home in ("linalg", "fft", "special") \
-        and not name.startswith(home) else name
 
 
 def _name(function: Any, operator: Operator) -> Any:

@@ -98,6 +98,13 @@ def _refused_argument(operator: Operator, args: tuple) -> TypeError | None:
     return None
 
 
+def name_in_errors(operator: Operator) -> str:
+    """PyTorch's name of a composite in its errors: that of linalg's norm is linalg_norm."""
+    name, home = operator.name.lstrip("_"), operator.expose[0] if operator.expose else ""
+    return f"{home}_{name}" if home in ("linalg", "fft", "special") \
+        and not name.startswith(home) else name
+
+
 def explaining(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """A composite that raises PyTorch's TypeError where an argument is no tensor.
 

@@ -81,6 +81,22 @@ class Operator:
         self.expose: tuple[str, ...] = options.pop("expose", ("torch", "Tensor"))
         self.aliases: tuple[str, ...] = options.pop("aliases", ())
         self.second_order: bool = options.pop("second_order", True)
+        self._read_facts(options)
+        node = options.pop("node", _camel(name) + "Backward0")
+        if options:
+            raise TypeError(f"operator {name}: unknown options {sorted(options)}")
+        self.vjps, self.plans = {}, {}
+        self.pointwise = kind is Kind.POINTWISE
+        self.function: Callable = body
+        self.kernels: dict[str, Callable] = {}
+        if kind is not Kind.COMPOSITE:
+            attributes = {"operator": self, "__slots__": (), "__module__": "builtins"}
+            self.node_type = type(node, (Node,), attributes)
+            self._read_signature(body)
+            self.shown_edges = tuple(map(self.names.index, self.edges)) or self.tensor_positions
+
+    def _read_facts(self, options: dict[str, Any]) -> None:
+        """What is true of few operators: of their parameters, and of what they are linear in."""
         # A composite that takes NumPy's names, `axis` and `keepdims`, as all other kinds do.
         self.numpy_names: bool = options.pop("numpy_names", False)
         # A composite that reads its arguments' attributes: it wears what explains a missing one.
@@ -97,19 +113,7 @@ class Operator:
         # linear while the others are fixed, as in "input * weight + bias".
         self.linear_in: str = options.pop("linear_in", "")
         # The order in which a node shows its edges, where PyTorch's operator takes another one.
-        edges: tuple[str, ...] = options.pop("edges", ())
-        node = options.pop("node", _camel(name) + "Backward0")
-        if options:
-            raise TypeError(f"operator {name}: unknown options {sorted(options)}")
-        self.vjps, self.plans = {}, {}
-        self.pointwise = kind is Kind.POINTWISE
-        self.function: Callable = body
-        self.kernels: dict[str, Callable] = {}
-        if kind is not Kind.COMPOSITE:
-            attributes = {"operator": self, "__slots__": (), "__module__": "builtins"}
-            self.node_type = type(node, (Node,), attributes)
-            self._read_signature(body)
-            self.shown_edges = tuple(map(self.names.index, edges)) or self.tensor_positions
+        self.edges: tuple[str, ...] = options.pop("edges", ())
 
     def _read_signature(self, body: Callable) -> None:
         parameters = list(inspect.signature(body).parameters.values())
