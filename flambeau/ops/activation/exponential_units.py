@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 
+from ...tensor.tensor import Tensor
 from ..core import dtype_refusals
 from ..core.cache_blocking import blockwise, choose
-from ..core.registry import Array, composite, pointwise, publish
-from ..core.sample_inputs import pairs_nonzero, real_line
+from ..core.registry import Array, Number, composite, pointwise, publish
+from ..core.sample_inputs import Rng, Sample, pairs_nonzero, real_line
 
 # Klambauer et al. 2017: the constants that keep activations at mean 0 and variance 1.
 _SELU_ALPHA = 1.6732632423543772
 _SELU_SCALE = 1.0507009873554805
 
 
-def _parameters(rng):
+def _parameters(rng: Rng) -> Iterator[Sample]:
     for (x,), _ in real_line(rng):
         yield (x,), {}
         yield (x,), {"alpha": 1.5, "scale": 2.0, "input_scale": 0.7}
 
 
-def _elu_ref(x, alpha=1.0, scale=1.0, input_scale=1.0):
+def _elu_ref(
+    x: np.ndarray, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0
+) -> np.ndarray:
     return scale * np.where(x > 0, x, alpha * (np.exp(np.minimum(x, 0) * input_scale) - 1))
 
 
-def _elu(x: np.ndarray, below_scale: float, scale: float, rate: float) -> np.ndarray:
+def _elu(x: np.ndarray, below_scale: Any, scale: float, rate: float) -> np.ndarray:
     below = np.minimum(x, 0)
     below = np.expm1(below if rate == 1 else below * rate)
     if below_scale != 1:
@@ -35,17 +41,19 @@ def _elu(x: np.ndarray, below_scale: float, scale: float, rate: float) -> np.nda
 
 @pointwise(name="_elu", node="EluBackward0", ref=_elu_ref, samples=_parameters, expose=(),
            refuse=dtype_refusals.integers)
-def elu_of(input: Array, alpha=1.0, scale=1.0, input_scale=1.0) -> Array:
+def elu_of(
+    input: Array, alpha: Number | Tensor = 1.0, scale: float = 1.0, input_scale: float = 1.0
+) -> Array:
     """scale * input above 0, scale * alpha * (exp(input_scale * input) - 1) below."""
     return blockwise(lambda x: _elu(x, alpha * scale, scale, input_scale), input)
 
 
 @elu_of.vjp
-def _(g, input, alpha, scale, input_scale):
+def _(g: Tensor, input: Tensor, alpha: Number | Tensor, scale: float, input_scale: float) -> Tensor:
     return elu_backward(g, input, scale * alpha * input_scale, scale, input_scale)
 
 
-def _slope_ref(g, x, below, above, rate):
+def _slope_ref(g: np.ndarray, x: np.ndarray, below: float, above: float, rate: float) -> np.ndarray:
     return g * np.where(x > 0, above, below * np.exp(np.minimum(x, 0) * rate))
 
 
@@ -60,27 +68,27 @@ def _elu_slope(
 
 @pointwise(ref=_slope_ref, expose=(), inplace=False, samples=lambda rng: (
     (a, {"below": 1.5, "above": 2.0, "rate": 0.7}) for a, _ in pairs_nonzero(rng)))
-def elu_backward(grad: Array, input: Array, below, above, rate) -> Array:
+def elu_backward(grad: Array, input: Array, below: Any, above: Any, rate: Any) -> Array:
     """grad times a slope: `above` where input > 0, else below * exp(rate * input)."""
     return blockwise(lambda g, x: _elu_slope(g, x, below, above, rate), grad, input)
 
 
 @elu_backward.vjp("grad")
-def _(g, input, below, above, rate):
+def _(g: Tensor, input: Tensor, below: Any, above: Any, rate: Any) -> Tensor:
     return elu_backward(g, input, below, above, rate)
 
 
 @elu_backward.vjp("input")
-def _(g, grad, input, below, rate):
+def _(g: Tensor, grad: Tensor, input: Tensor, below: Any, rate: Any) -> Tensor:
     return elu_backward(g * grad, input, below * rate, 0.0, rate)
 
 
-def _apply(input, inplace, *parameters):
+def _apply(input: Tensor, inplace: bool, *parameters: Any) -> Tensor:
     return (elu_of.operator.twin if inplace else elu_of)(input, *parameters)
 
 
 @composite(expose=("nn.functional",))
-def elu(input, alpha=1.0, inplace=False):
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """input above 0, alpha * (exp(input) - 1) below (Clevert 2016).
 
     >>> torch.nn.functional.elu(torch.tensor([-1., 2.]))
@@ -90,13 +98,13 @@ def elu(input, alpha=1.0, inplace=False):
 
 
 @composite(expose=("nn.functional",))
-def elu_(input, alpha=1.0):
+def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
     """`elu` in place."""
     return _apply(input, True, alpha)
 
 
 @composite(expose=("nn.functional",))
-def selu(input, inplace=False):
+def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """Self-normalising exponential linear unit: elu with constants that keep mean and variance.
 
     >>> torch.nn.functional.selu(torch.tensor([-1., 2.]))
@@ -106,13 +114,13 @@ def selu(input, inplace=False):
 
 
 @composite(expose=("torch", "nn.functional"))
-def selu_(input):
+def selu_(input: Tensor) -> Tensor:
     """`selu` in place."""
     return _apply(input, True, _SELU_ALPHA, _SELU_SCALE)
 
 
 @composite(expose=("nn.functional",))
-def celu(input, alpha=1.0, inplace=False):
+def celu(input: Tensor, alpha: Number = 1.0, inplace: bool = False) -> Tensor:
     """input above 0, alpha * (exp(input / alpha) - 1) below (Barron 2017); alpha must not be 0.
 
     >>> torch.nn.functional.celu(torch.tensor([-1., 2.]), 2.)
@@ -124,7 +132,7 @@ def celu(input, alpha=1.0, inplace=False):
 
 
 @composite(expose=("torch", "nn.functional"))
-def celu_(input, alpha=1.0):
+def celu_(input: Tensor, alpha: Number = 1.0) -> Tensor:
     """`celu` in place."""
     return celu(input, alpha, True)
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
 import numpy as np
 
 from ...tensor.dtypes import BOOL, INTEGER
+from ...tensor.random.generator import Generator
 from ...tensor.tensor import Tensor, wrap
 from ..core import dtype_refusals
 from ..core.cache_blocking import choose
 from ..core.inplace import overwrite
 from .rectifiers import leaky_relu
-from ..core.registry import Array, composite, pointwise, publish
+from ..core.registry import Array, Number, composite, pointwise, publish
 from ..core.sample_inputs import pairs_nonzero
 from .sigmoids import logistic, sigmoid_backward
 
@@ -24,12 +26,12 @@ def leaky_by(input: Array, weight: Array) -> Array:
 
 
 @leaky_by.vjp("input")
-def _(g, input, weight):
+def _(g: Tensor, input: Tensor, weight: Tensor) -> Tensor:
     return _below(g, input, g * weight)
 
 
 @leaky_by.vjp("weight")
-def _(g, input):
+def _(g: Tensor, input: Tensor) -> Tensor:
     return g * input * (input <= 0)
 
 
@@ -40,7 +42,7 @@ def _below(above: Tensor, input: Tensor, below: Tensor) -> Tensor:
 
 
 @composite(expose=("torch", "Tensor", "nn.functional"))
-def prelu(input, weight):
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """input where positive, else weight * input; one weight for all, or one for each channel.
 
     >>> torch.nn.functional.prelu(torch.tensor([-1., 2.]), torch.tensor([0.25]))
@@ -79,17 +81,17 @@ def gated(input: Array, gate: Array) -> Array:
 
 
 @gated.vjp("input")
-def _(g, gate):
+def _(g: Tensor, gate: Tensor) -> Tensor:
     return g * gate.sigmoid()
 
 
 @gated.vjp("gate")
-def _(g, input, gate):
+def _(g: Tensor, input: Tensor, gate: Tensor) -> Tensor:
     return sigmoid_backward(g * input, gate.sigmoid())
 
 
 @composite(expose=("nn.functional",), explains=True)
-def glu(input, dim=-1):
+def glu(input: Tensor, dim: int = -1) -> Tensor:
     """Gated linear unit: the first half along `dim` times the sigmoid of the second.
 
     >>> torch.nn.functional.glu(torch.tensor([1., 2., 0., 0.]))
@@ -106,7 +108,7 @@ def glu(input, dim=-1):
     return gated(input.narrow(dim, 0, half), input.narrow(dim, half, half))
 
 
-def _noise(input: Tensor, lower: float, upper: float, generator) -> Tensor:
+def _noise(input: Tensor, lower: float, upper: float, generator: Generator | None) -> Tensor:
     """Slopes drawn for the elements that are not positive, in order; 1 for the others."""
     from ...tensor.dtypes import float64
     from ..creation.creation import empty
@@ -119,7 +121,9 @@ def _noise(input: Tensor, lower: float, upper: float, generator) -> Tensor:
     return wrap(noise)
 
 
-def _rrelu(input, lower, upper, training, generator=None):
+def _rrelu(
+    input: Tensor, lower: Any, upper: Any, training: bool, generator: Generator | None = None
+) -> Tensor:
     if lower > upper:
         raise RuntimeError("Lower bound should be less than or equal to the upper bound")
     if not training:
@@ -128,7 +132,10 @@ def _rrelu(input, lower, upper, training, generator=None):
 
 
 @composite(expose=("nn.functional",))
-def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
+def rrelu(
+    input: Tensor, lower: Number = 1.0 / 8, upper: Number = 1.0 / 3, training: bool = False,
+    inplace: bool = False
+) -> Tensor:
     """Leaky relu whose slope below 0 is drawn from [lower, upper] in training, their mean else.
 
     >>> torch.nn.functional.rrelu(torch.tensor([-1., 2.]), 0.1, 0.3)
@@ -140,13 +147,19 @@ def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
 
 
 @composite(expose=("nn.functional", "torch"), explains=True)
-def rrelu_(input, lower=1.0 / 8, upper=1.0 / 3, training=False, generator=None):
+def rrelu_(
+    input: Tensor, lower: Number = 1.0 / 8, upper: Number = 1.0 / 3, training: bool = False,
+    generator: Generator | None = None
+) -> Tensor:
     """`rrelu` in place."""
     return overwrite(input, "rrelu_", _rrelu, lower, upper, training, generator)
 
 
 @composite(name="torch.rrelu", expose=())
-def _rrelu_of_torch(input, lower=1.0 / 8, upper=1.0 / 3, training=False, generator=None):
+def _rrelu_of_torch(
+    input: Tensor, lower: Number = 1.0 / 8, upper: Number = 1.0 / 3, training: bool = False,
+    generator: Generator | None = None
+) -> Tensor:
     """Leaky relu whose slope below 0 is drawn from [lower, upper] in training, their mean else.
 
     >>> torch.rrelu(torch.tensor([-1., 1.]), 0.1, 0.3)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from ...tensor.tensor import Tensor
 from ...tensor.dtypes import FLOAT32
 from ..core import dtype_refusals
 from ..core.cache_blocking import BLOCK, blockwise
 from ..special.error_function import erf_block, erf_of
 from ..core.registry import Array, pointwise
-from ..core.sample_inputs import pairs_nonzero, real_line
+from ..core.sample_inputs import Rng, Sample, pairs_nonzero, real_line
 
 _ROOT_HALF = math.sqrt(0.5)
 _ROOT_TWO_OVER_PI = math.sqrt(2 / math.pi)
@@ -49,14 +51,14 @@ def _check(approximate: str) -> bool:
     return approximate == "tanh"
 
 
-def _gelu_ref(x, approximate="none"):
+def _gelu_ref(x: np.ndarray, approximate: str = "none") -> np.ndarray:
     if approximate == "tanh":
         return x / (1 + np.exp(-2 * _ROOT_TWO_OVER_PI * (x + _CUBIC * x**3)))
     return x * (1 + np.vectorize(math.erf)(x / np.sqrt(2))) / 2
 
 
-def _both(samples):
-    def generate(rng):
+def _both(samples: Callable[[Rng], Iterator[Sample]]) -> Callable[[Rng], Iterator[Sample]]:
+    def generate(rng: Rng) -> Iterator[Sample]:
         for args, _ in samples(rng):
             yield args, {"approximate": "none"}
             yield args, {"approximate": "tanh"}
@@ -66,7 +68,7 @@ def _both(samples):
 
 @pointwise(ref=_gelu_ref, samples=_both(real_line), expose=("nn.functional",), inplace=False,
            refuse=dtype_refusals.integers)
-def gelu(input: Array, *, approximate="none") -> Array:
+def gelu(input: Array, *, approximate: str = "none") -> Array:
     """input times the normal distribution's area up to input; `approximate="tanh"` is cheaper.
 
     >>> torch.nn.functional.gelu(torch.tensor([0., 1.]))
@@ -76,7 +78,7 @@ def gelu(input: Array, *, approximate="none") -> Array:
 
 
 @gelu.vjp
-def _(g, input, approximate):
+def _(g: Tensor, input: Tensor, approximate: str) -> Tensor:
     return gelu_backward(g, input, approximate=approximate)
 
 
@@ -91,24 +93,24 @@ def _tanh_slope(grad: np.ndarray, x: np.ndarray) -> np.ndarray:
     return grad * (area + x * area * (1 - area) * inner)
 
 
-def _slope_ref(g, x, approximate="none"):
+def _slope_ref(g: np.ndarray, x: np.ndarray, approximate: str = "none") -> np.ndarray:
     step = 1e-6
     return g * (_gelu_ref(x + step, approximate) - _gelu_ref(x - step, approximate)) / (2 * step)
 
 
 @pointwise(ref=_slope_ref, samples=_both(pairs_nonzero), expose=(), inplace=False)
-def gelu_backward(grad: Array, input: Array, *, approximate="none") -> Array:
+def gelu_backward(grad: Array, input: Array, *, approximate: str = "none") -> Array:
     """The cotangent of gelu's input."""
     return blockwise(_tanh_slope if approximate == "tanh" else _exact_slope, grad, input)
 
 
 @gelu_backward.vjp("grad")
-def _(g, input, approximate):
+def _(g: Tensor, input: Tensor, approximate: str) -> Tensor:
     return gelu_backward(g, input, approximate=approximate)
 
 
 @gelu_backward.vjp("input")
-def _(g, grad, input, approximate):
+def _(g: Tensor, grad: Tensor, input: Tensor, approximate: str) -> Tensor:
     square = input * input
     if approximate == "none":
         return g * grad * (square * -0.5).exp() * _DENSITY * (2 - square)

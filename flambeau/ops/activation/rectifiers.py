@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from typing import Any
+
 import numpy as np
 
-from ...tensor.dtypes import BOOL, COMPLEX, FROM_NUMPY
+from ...tensor.tensor import Tensor
+from ...tensor.dtypes import BOOL, COMPLEX, FROM_NUMPY, dtype as Dtype
 from ...tensor.promotion import legacy_name
 from ..core import dtype_refusals
 from ..core.cache_blocking import blockwise, choose
 from ..creation.creation import zeros_like
-from ..core.registry import Array, composite, pointwise, publish
-from ..core.sample_inputs import pairs_nonzero, real_line
+from ..core.registry import Array, Number, composite, pointwise, publish
+from ..core.sample_inputs import Rng, Sample, pairs_nonzero, real_line
 
 
-def _with(**options):
-    def samples(rng):
+def _with(**options: Any) -> Callable[[Rng], Iterator[Sample]]:
+    def samples(rng: Rng) -> Iterator[Sample]:
         for args, _ in real_line(rng):
             yield args, {}
             yield args, options
@@ -22,12 +26,12 @@ def _with(**options):
     return samples
 
 
-def _near_zero(rng):
+def _near_zero(rng: Rng) -> Iterator[Sample]:
     for shape in ((), (5,), (3, 4)):
         yield (rng.normal(size=shape), rng.uniform(-1, 1, shape)), {}
 
 
-def _no_pieces(operator, kind) -> Exception:
+def _no_pieces(operator: Any, kind: Dtype) -> Exception:
     """The error for dtypes that cannot be cut at a number."""
     name = operator.node_type.__name__.removesuffix("Backward0").lower()
     if kind.is_complex:
@@ -56,7 +60,7 @@ def rectify(input: Array) -> Array:
 
 
 @rectify.vjp
-def _(g, y):
+def _(g: Tensor, y: Tensor) -> Tensor:
     return masked(g, y, 0)
 
 
@@ -64,7 +68,7 @@ def _(g, y):
            ref=lambda g, x, threshold: np.where(x <= threshold, 0, g),
            samples=lambda rng: ((a, {"threshold": 0.1}) for a, _ in pairs_nonzero(rng)),
            inplace=False)
-def masked(grad: Array, input: Array, threshold) -> Array:
+def masked(grad: Array, input: Array, threshold: float) -> Array:
     """0 where input <= threshold, else grad: NaN lets its gradient pass, as in PyTorch."""
     return blockwise(
         lambda g, x: choose(np.logical_not(np.less_equal(x, threshold)), g, 0), grad, input
@@ -72,17 +76,17 @@ def masked(grad: Array, input: Array, threshold) -> Array:
 
 
 @masked.vjp("grad")
-def _(g, input, threshold):
+def _(g: Tensor, input: Tensor, threshold: float) -> Tensor:
     return masked(g, input, threshold)
 
 
 @masked.vjp("input")
-def _(g):
+def _(g: Tensor) -> Tensor:
     return zeros_like(g)
 
 
 @composite(expose=("nn.functional",))
-def relu(input, inplace=False):
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """Rectified linear unit, max(input, 0).
 
     >>> torch.nn.functional.relu(torch.tensor([-1., 2.]))
@@ -94,7 +98,7 @@ def relu(input, inplace=False):
 publish(rectify, ("relu",), ("torch", "Tensor"))
 
 
-def _publish_twin(function, name, spaces):
+def _publish_twin(function: Any, name: Any, spaces: Any) -> Any:
     """The operator's in-place twin under the name of the function that users call."""
     twin = function.operator.twin
     twin.__doc__ = f"`{name}` in place."
@@ -110,7 +114,7 @@ _publish_twin(rectify, "relu", ("torch", "Tensor", "nn.functional"))
 @pointwise(name="_hardtanh", node="HardtanhBackward0", refuse=_ordered, expose=(),
            ref=lambda x, min_val=-1.0, max_val=1.0: np.clip(x, min_val, max_val),
            samples=_with(min_val=-0.5, max_val=2.0))
-def hardtanh_of(input: Array, min_val=-1.0, max_val=1.0) -> Array:
+def hardtanh_of(input: Array, min_val: float = -1.0, max_val: float = 1.0) -> Array:
     """min(max(input, min_val), max_val)."""
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
@@ -121,11 +125,11 @@ def hardtanh_of(input: Array, min_val=-1.0, max_val=1.0) -> Array:
 
 
 @hardtanh_of.vjp
-def _(g, input, min_val, max_val):
+def _(g: Tensor, input: Tensor, min_val: float, max_val: float) -> Tensor:
     return within(g, input, min_val, max_val)
 
 
-def _within_samples(rng):
+def _within_samples(rng: Rng) -> Iterator[Sample]:
     for args, _ in pairs_nonzero(rng):
         yield args, {"low": -1, "high": 0.9}
         yield args, {"low": -1, "high": 0.9, "closed": True}
@@ -133,7 +137,7 @@ def _within_samples(rng):
 
 @pointwise(ref=lambda g, x, low, high, closed=False: g * ((x > low) & (x < high)), expose=(),
            inplace=False, samples=_within_samples)
-def within(grad: Array, input: Array, low, high, closed=False) -> Array:
+def within(grad: Array, input: Array, low: float, high: float, closed: bool = False) -> Array:
     """grad where low < input < high, else 0; the ends count too if `closed`."""
     if closed:
         return blockwise(lambda g, x: choose((x >= low) & (x <= high), g, 0), grad, input)
@@ -141,17 +145,19 @@ def within(grad: Array, input: Array, low, high, closed=False) -> Array:
 
 
 @within.vjp("grad")
-def _(g, input, low, high, closed):
+def _(g: Tensor, input: Tensor, low: float, high: float, closed: bool) -> Tensor:
     return within(g, input, low, high, closed)
 
 
 @within.vjp("input")
-def _(g):
+def _(g: Tensor) -> Tensor:
     return zeros_like(g)
 
 
 @composite(expose=("nn.functional",))
-def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False):
+def hardtanh(
+    input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
+) -> Tensor:
     """Input clipped to [min_val, max_val]; ValueError when min_val > max_val.
 
     >>> torch.nn.functional.hardtanh(torch.tensor([-2., 0.5, 3.]))
@@ -167,7 +173,7 @@ _publish_twin(hardtanh_of, "hardtanh", ("nn.functional",))
 
 
 @composite(expose=("nn.functional",))
-def relu6(input, inplace=False):
+def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     """min(max(input, 0), 6).
 
     >>> torch.nn.functional.relu6(torch.tensor([-1., 7.]))
@@ -185,12 +191,12 @@ def hardsigmoid_of(input: Array) -> Array:
 
 
 @hardsigmoid_of.vjp
-def _(g, input):
+def _(g: Tensor, input: Tensor) -> Tensor:
     return within(g, input, -3, 3) / 6
 
 
 @composite(expose=("nn.functional",))
-def hardsigmoid(input, inplace=False):
+def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """min(max(input + 3, 0), 6) / 6, a sigmoid of straight pieces.
 
     >>> torch.nn.functional.hardsigmoid(torch.tensor([-4., 0., 4.]))
@@ -207,7 +213,7 @@ def hardswish_of(input: Array) -> Array:
 
 
 @hardswish_of.vjp
-def _(g, input):
+def _(g: Tensor, input: Tensor) -> Tensor:
     return hardswish_backward(g, input)
 
 
@@ -224,17 +230,17 @@ def hardswish_backward(grad: Array, input: Array) -> Array:
 
 
 @hardswish_backward.vjp("grad")
-def _(g, input):
+def _(g: Tensor, input: Tensor) -> Tensor:
     return hardswish_backward(g, input)
 
 
 @hardswish_backward.vjp("input")
-def _(g, grad, input):
+def _(g: Tensor, grad: Tensor, input: Tensor) -> Tensor:
     return within(g * grad, input, -3, 3) / 3
 
 
 @composite(expose=("nn.functional",))
-def hardswish(input, inplace=False):
+def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """input * hardsigmoid(input) (Howard 2019).
 
     >>> torch.nn.functional.hardswish(torch.tensor([-4., 1., 4.]))
@@ -255,36 +261,36 @@ def _leaky(x: np.ndarray, negative_slope: float) -> np.ndarray:
 @pointwise(name="_leaky_relu", node="LeakyReluBackward0", expose=(), refuse=dtype_refusals.integers,
            ref=lambda x, negative_slope=0.01: np.where(x > 0, x, x * negative_slope),
            samples=_with(negative_slope=-0.3))
-def leaky_relu_of(input: Array, negative_slope=0.01) -> Array:
+def leaky_relu_of(input: Array, negative_slope: float = 0.01) -> Array:
     """input where positive, else negative_slope * input."""
     return blockwise(lambda x: _leaky(x, negative_slope), input)
 
 
 @leaky_relu_of.vjp
-def _(g, input, negative_slope):
+def _(g: Tensor, input: Tensor, negative_slope: float) -> Tensor:
     return leaky_relu_backward(g, input, negative_slope)
 
 
 @pointwise(ref=lambda g, x, negative_slope: np.where(x > 0, g, g * negative_slope), expose=(),
            samples=lambda rng: ((a, {"negative_slope": 0.2}) for a, _ in pairs_nonzero(rng)),
            inplace=False)
-def leaky_relu_backward(grad: Array, input: Array, negative_slope) -> Array:
+def leaky_relu_backward(grad: Array, input: Array, negative_slope: float) -> Array:
     """grad where input > 0, else negative_slope * grad."""
     return blockwise(lambda g, x: choose(x > 0, g, g * negative_slope), grad, input)
 
 
 @leaky_relu_backward.vjp("grad")
-def _(g, input, negative_slope):
+def _(g: Tensor, input: Tensor, negative_slope: float) -> Tensor:
     return leaky_relu_backward(g, input, negative_slope)
 
 
 @leaky_relu_backward.vjp("input")
-def _(g):
+def _(g: Tensor) -> Tensor:
     return zeros_like(g)
 
 
 @composite(expose=("nn.functional",))
-def leaky_relu(input, negative_slope=0.01, inplace=False):
+def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """input where positive, else negative_slope * input.
 
     >>> torch.nn.functional.leaky_relu(torch.tensor([-1., 2.]), 0.1)
@@ -300,7 +306,7 @@ _publish_twin(leaky_relu_of, "leaky_relu", ("nn.functional",))
 # ------------------------------------------------------------------------------- thresholds
 
 
-def _threshold_samples(rng):
+def _threshold_samples(rng: Rng) -> Iterator[Sample]:
     for args, _ in real_line(rng):
         yield args, {"threshold": 0.3, "value": 2.0}
 
@@ -308,7 +314,7 @@ def _threshold_samples(rng):
 @pointwise(name="_threshold", node="ThresholdBackward0", expose=(), samples=_threshold_samples,
            ref=lambda x, threshold, value: np.where(x > threshold, x, value),
            refuse=dtype_refusals.complex_and_bool)
-def threshold_of(input: Array, threshold, value) -> Array:
+def threshold_of(input: Array, threshold: Number, value: Number) -> Array:
     """input where above the threshold, else value.
 
     >>> torch.threshold(torch.tensor([0., 1., 2.]), 1., 9.)
@@ -319,12 +325,12 @@ def threshold_of(input: Array, threshold, value) -> Array:
 
 
 @threshold_of.vjp
-def _(g, input, threshold):
+def _(g: Tensor, input: Tensor, threshold: Number) -> Tensor:
     return masked(g, input, threshold)
 
 
 @composite(expose=("nn.functional",))
-def threshold(input, threshold, value, inplace=False):
+def threshold(input: Tensor, threshold: Number, value: Number, inplace: bool = False) -> Tensor:
     """input where it exceeds `threshold`, else `value`.
 
     >>> torch.nn.functional.threshold(torch.tensor([0.5, 2.]), 1, 0)
@@ -341,7 +347,7 @@ _publish_twin(threshold_of, "threshold", ("torch", "nn.functional"))
 @pointwise(ref=lambda x, lambd=0.5: x * (np.abs(x) > lambd), samples=_with(lambd=1.0),
            expose=("torch", "Tensor", "nn.functional"), inplace=False,
            refuse=dtype_refusals.integers)
-def hardshrink(input: Array, lambd=0.5) -> Array:
+def hardshrink(input: Array, lambd: Number = 0.5) -> Array:
     """input where |input| > lambd, else 0.
 
     >>> torch.nn.functional.hardshrink(torch.tensor([-1., 0.3, 2.]))
@@ -351,14 +357,14 @@ def hardshrink(input: Array, lambd=0.5) -> Array:
 
 
 @hardshrink.vjp
-def _(g, input, lambd):
+def _(g: Tensor, input: Tensor, lambd: Number) -> Tensor:
     return g - within(g, input, -lambd, lambd, closed=True)
 
 
 @pointwise(ref=lambda x, lambd=0.5: np.sign(x) * np.maximum(np.abs(x) - lambd, 0),
            samples=_with(lambd=1.0), expose=("nn.functional",), inplace=False,
            refuse=dtype_refusals.integers)
-def softshrink(input: Array, lambd=0.5) -> Array:
+def softshrink(input: Array, lambd: float = 0.5) -> Array:
     """input moved towards 0 by lambd, and no further than 0; RuntimeError for negative lambd.
 
     >>> torch.nn.functional.softshrink(torch.tensor([-1., 0.3, 2.]))
@@ -373,5 +379,5 @@ def softshrink(input: Array, lambd=0.5) -> Array:
 
 
 @softshrink.vjp
-def _(g, input, lambd):
+def _(g: Tensor, input: Tensor, lambd: float) -> Tensor:
     return g - within(g, input, -lambd, lambd, closed=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...tensor.tensor import Tensor
 from ..core import dtype_refusals
 from ..core.cache_blocking import blockwise, choose
 from ..core.number_cache import ONE
@@ -34,7 +35,7 @@ def sigmoid(input: Array) -> Array:
 
 
 @sigmoid.vjp
-def _(g, y):
+def _(g: Tensor, y: Tensor) -> Tensor:
     return sigmoid_backward(g, y)
 
 
@@ -51,12 +52,12 @@ def sigmoid_backward(grad: Array, output: Array) -> Array:
 
 
 @sigmoid_backward.vjp("grad")
-def _(g, output):
+def _(g: Tensor, output: Tensor) -> Tensor:
     return sigmoid_backward(g, output)
 
 
 @sigmoid_backward.vjp("output")
-def _(g, grad, output):
+def _(g: Tensor, grad: Tensor, output: Tensor) -> Tensor:
     return g * grad * (1 - output * 2)
 
 
@@ -80,7 +81,7 @@ def _silu_operator(input: Array) -> Array:
 
 
 @_silu_operator.vjp
-def _(g, input):
+def _(g: Tensor, input: Tensor) -> Tensor:
     return silu_backward(g, input)
 
 
@@ -97,18 +98,18 @@ def silu_backward(grad: Array, input: Array) -> Array:
 
 
 @silu_backward.vjp("grad")
-def _(g, input):
+def _(g: Tensor, input: Tensor) -> Tensor:
     return silu_backward(g, input)
 
 
 @silu_backward.vjp("input")
-def _(g, grad, input):
+def _(g: Tensor, grad: Tensor, input: Tensor) -> Tensor:
     s = sigmoid(input)
     return g * grad * s * (1 - s) * (2 + input * (1 - s * 2))
 
 
 @composite(expose=("nn.functional",))
-def silu(input, inplace=False):
+def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """Sigmoid-weighted linear unit, input * sigmoid(input).
 
     >>> torch.nn.functional.silu(torch.tensor([0., 1.]))
@@ -136,7 +137,7 @@ def _mish_operator(input: Array) -> Array:
 
 
 @_mish_operator.vjp
-def _(g, input):
+def _(g: Tensor, input: Tensor) -> Tensor:
     return mish_backward(g, input)
 
 
@@ -145,7 +146,7 @@ def _mish_slope(grad: np.ndarray, x: np.ndarray) -> np.ndarray:
     return grad * (t + x * logistic(x) * (1 - t * t))
 
 
-def _mish_slope_ref(g, x):
+def _mish_slope_ref(g: np.ndarray, x: np.ndarray) -> np.ndarray:
     t = np.tanh(np.log1p(np.exp(x)))
     return g * (t + x * (1 - t**2) / (1 + np.exp(-x)))
 
@@ -157,12 +158,12 @@ def mish_backward(grad: Array, input: Array) -> Array:
 
 
 @mish_backward.vjp("grad")
-def _(g, input):
+def _(g: Tensor, input: Tensor) -> Tensor:
     return mish_backward(g, input)
 
 
 @mish_backward.vjp("input")
-def _(g, grad, input):
+def _(g: Tensor, grad: Tensor, input: Tensor) -> Tensor:
     from .softplus import softplus
 
     t, s = softplus(input).tanh(), sigmoid(input)
@@ -170,7 +171,7 @@ def _(g, grad, input):
 
 
 @composite(expose=("nn.functional",))
-def mish(input, inplace=False):
+def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """input * tanh(softplus(input)) (Misra 2019).
 
     >>> torch.nn.functional.mish(torch.tensor([0., 1.]))

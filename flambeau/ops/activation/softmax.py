@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
+from ...tensor.tensor import Tensor
 from ...native.foundation.user_frames import warn
 from ...native.runtime.background_jit import KernelPolicy
 from ...native.runtime.fast_call import FastCalls
 from ...native.runtime.kernel_builder import KernelBuilder
 from ...tensor import dtypes as types
-from ...tensor.dtypes import FLOAT32, FLOAT64, FROM_NUMPY
+from ...tensor.dtypes import FLOAT32, FLOAT64, FROM_NUMPY, dtype as Dtype
 from ...tensor.promotion import legacy_name
 from ..core.axes import canonical_dim
 from ..creation.creation import public
@@ -72,7 +75,7 @@ _SOFTMAX_BACKWARD = KernelBuilder("row_kernels", "softmax_backward")
 _LOG_SOFTMAX_BACKWARD = KernelBuilder("row_kernels", "log_softmax_backward")
 
 
-def _in_blocks(kernel, x: Array, axis: int) -> Array:
+def _in_blocks(kernel: Callable[..., Any], x: Array, axis: int) -> Array:
     """The kernel over blocks of rows, where the axis is the last one in memory too."""
     if x.size > MIDDLE and (y := over_rows(_MACHINE_CODE[kernel], axis, x)) is not None:
         return y
@@ -91,7 +94,9 @@ def _in_blocks(kernel, x: Array, axis: int) -> Array:
     return y
 
 
-def _apply(kernel, name: str, input: Array, dim: int, dtype) -> Array:
+def _apply(
+    kernel: Callable[..., Any], name: str, input: Array, dim: int | None, dtype: Any
+) -> Array:
     """A kernel on an input of any dtype."""
     axis = canonical_dim(dim, input.ndim)
     kind = input.dtype if dtype is None else dtype.numpy
@@ -111,13 +116,13 @@ def _apply(kernel, name: str, input: Array, dim: int, dtype) -> Array:
     return np.asarray(y, kind)
 
 
-def _reference(x, dim):
+def _reference(x: np.ndarray, dim: int) -> np.ndarray:
     e = np.exp(x)
     return e / e.sum(dim, keepdims=True) if x.ndim else np.ones(())
 
 
 @opaque(ref=_reference, samples=_samples, aliases=("special.softmax",))
-def softmax(input: Array, dim, dtype=None) -> Array:
+def softmax(input: Array, dim: int | None, dtype: Dtype | None = None) -> Array:
     """exp(input) divided by its sum along an axis.
 
     >>> torch.softmax(torch.tensor([0., 0.]), 0)
@@ -140,12 +145,12 @@ def softmax(input: Array, dim, dtype=None) -> Array:
 
 
 @softmax.vjp
-def _(g, y, dim):
+def _(g: Tensor, y: Tensor, dim: int | None) -> Tensor:
     return softmax_backward(g, y, dim, None)
 
 
 @softmax.jvp
-def _(input_t, y, dim):
+def _(input_t: Tensor, y: Tensor, dim: int | None) -> Tensor:
     return softmax_backward(input_t.to(y.dtype), y, dim, None)  # the Jacobian is symmetric
 
 
@@ -153,7 +158,7 @@ def _(input_t, y, dim):
         ref=lambda g, y, dim, kind: y * (g - (g * y).sum(dim, keepdims=True)),
         samples=lambda rng: iter([((rng.normal(size=(3, 4)), rng.random(size=(3, 4)), 1, None),
                                    {})]))
-def softmax_backward(grad_output: Array, output: Array, dim, input_dtype) -> Array:
+def softmax_backward(grad_output: Array, output: Array, dim: int, input_dtype: Dtype) -> Array:
     """The cotangent of softmax's input."""
     if not output.ndim:
         return np.zeros((), output.dtype)
@@ -171,22 +176,22 @@ def softmax_backward(grad_output: Array, output: Array, dim, input_dtype) -> Arr
 
 
 @softmax_backward.vjp("grad_output")
-def _(g, output, dim):
+def _(g: Tensor, output: Tensor, dim: int) -> Tensor:
     return softmax_backward(g, output, dim, None)
 
 
 @softmax_backward.vjp("output")
-def _(g, grad_output, output, dim):
+def _(g: Tensor, grad_output: Tensor, output: Tensor, dim: int) -> Tensor:
     first = (grad_output * output).sum(dim, True)
     return g * (grad_output - first) - grad_output * (g * output).sum(dim, True)
 
 
-def _log_reference(x, dim):
+def _log_reference(x: np.ndarray, dim: int) -> np.ndarray:
     return x - np.log(np.exp(x).sum(dim, keepdims=True)) if x.ndim else np.zeros(())
 
 
 @opaque(ref=_log_reference, samples=_samples, aliases=("special.log_softmax",))
-def log_softmax(input: Array, dim, dtype=None) -> Array:
+def log_softmax(input: Array, dim: int | None, dtype: Dtype | None = None) -> Array:
     """Logarithm of softmax, without underflow.
 
     >>> torch.log_softmax(torch.tensor([0., 0.]), 0)
@@ -208,12 +213,12 @@ def log_softmax(input: Array, dim, dtype=None) -> Array:
 
 
 @log_softmax.vjp
-def _(g, y, dim):
+def _(g: Tensor, y: Tensor, dim: int | None) -> Tensor:
     return log_softmax_backward(g, y, dim, None)
 
 
 @log_softmax.jvp
-def _(input_t, y, dim):
+def _(input_t: Tensor, y: Tensor, dim: int | None) -> Tensor:
     t = input_t.to(y.dtype)
     return t - (t * y.exp()).sum(dim, True)
 
@@ -222,7 +227,7 @@ def _(input_t, y, dim):
         ref=lambda g, y, dim, kind: g - np.exp(y) * g.sum(dim, keepdims=True),
         samples=lambda rng: iter([((rng.normal(size=(3, 4)), rng.normal(size=(3, 4)), 1, None),
                                    {})]))
-def log_softmax_backward(grad_output: Array, output: Array, dim, input_dtype) -> Array:
+def log_softmax_backward(grad_output: Array, output: Array, dim: int, input_dtype: Dtype) -> Array:
     """The cotangent of log_softmax's input."""
     if not output.ndim:
         return np.zeros((), output.dtype)
@@ -239,12 +244,12 @@ def log_softmax_backward(grad_output: Array, output: Array, dim, input_dtype) ->
 
 
 @log_softmax_backward.vjp("grad_output")
-def _(g, output, dim):
+def _(g: Tensor, output: Tensor, dim: int) -> Tensor:
     return g - (g * output.exp()).sum(dim, True)
 
 
 @log_softmax_backward.vjp("output")
-def _(g, grad_output, output, dim):
+def _(g: Tensor, grad_output: Tensor, output: Tensor, dim: int) -> Tensor:
     return -g * output.exp() * grad_output.sum(dim, True)
 
 
@@ -255,7 +260,7 @@ def _exp_of_differences(x: Array, top: Array) -> Array:
 @opaque(ref=lambda x, dim, keepdim=False: np.log(np.exp(x).sum(dim, keepdims=keepdim)),
         samples=matrices(((5,), 0), ((3, 4), 1), ((2, 3, 4), (0, -1), True)),
         aliases=("special.logsumexp",))
-def logsumexp(input: Array, dim, keepdim=False) -> Array:
+def logsumexp(input: Array, dim: int | Sequence[int], keepdim: bool = False) -> Array:
     """Logarithm of the sum of exponentials over the axes `dim`, without overflow.
 
     Args:
@@ -287,7 +292,7 @@ def logsumexp(input: Array, dim, keepdim=False) -> Array:
 
 
 @logsumexp.vjp
-def _(g, input, y, dim, keepdim):
+def _(g: Tensor, input: Tensor, y: Tensor, dim: int | Sequence[int], keepdim: bool) -> Tensor:
     shape = input.shape
     y = spread(y, shape, dim, keepdim)
     top = y.real if y.is_complex() else y
@@ -304,8 +309,10 @@ def implicit_dim(name: str, ndim: int) -> int:
     return 0 if ndim in (0, 1, 3) else 1
 
 
-def _functional(name: str, operator, sign: int, doc: str):
-    def function(input, dim=None, _stacklevel=3, dtype=None):
+def _functional(name: str, operator: Any, sign: int, doc: str) -> Any:
+    def function(
+        input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Dtype | None = None
+    ) -> Tensor:
         if dim is None:
             dim = implicit_dim(name, input.dim())
         return operator(input if sign > 0 else -input, dim, dtype)
@@ -333,7 +340,9 @@ _functional("softmin", softmax, -1, """Softmax of -input.
 
 
 @composite(expose=("nn.functional",), explains=True)
-def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
+def gumbel_softmax(
+    logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
+) -> Tensor:
     """Samples of Gumbel's softmax: softmax((logits + noise) / tau).
 
     `hard`: one-hot vectors forward, with the gradient of the soft ones. Jang et al., 2016.
@@ -353,7 +362,7 @@ def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
 
 
 @composite(expose=("torch",))
-def _safe_softmax(input, dim, dtype=None):
+def _safe_softmax(input: Tensor, dim: int, dtype: Dtype | None = None) -> Tensor:
     """Softmax whose rows of nothing but -inf are 0 instead of NaN.
 
     >>> torch._safe_softmax(torch.tensor([[-torch.inf, -torch.inf], [0., 0.]]), 1)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+from collections.abc import Iterator
+
 import numpy as np
 
+from ...tensor.tensor import Tensor
 from ..core import dtype_refusals
 from ..core.cache_blocking import blockwise, choose
-from ..core.registry import Array, composite, pointwise
-from ..core.sample_inputs import pairs_nonzero, real_line
+from ..core.registry import Array, Number, composite, pointwise
+from ..core.sample_inputs import Rng, Sample, pairs_nonzero, real_line
 
 
 def _log1p_exp(x: np.ndarray) -> np.ndarray:
@@ -15,17 +19,17 @@ def _log1p_exp(x: np.ndarray) -> np.ndarray:
     return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
 
 
-def _parameters(rng):
+def _parameters(rng: Rng) -> Iterator[Sample]:
     for (x,), _ in real_line(rng):
         yield (x,), {}
         yield (x,), {"beta": 0.7, "threshold": 1.5}
 
 
-def _softplus_ref(x, beta=1, threshold=20):
+def _softplus_ref(x: np.ndarray, beta: float = 1, threshold: float = 20) -> np.ndarray:
     return np.where(x * beta > threshold, x, np.log1p(np.exp(beta * x)) / beta)
 
 
-def _softplus(x: np.ndarray, beta: float, threshold: float) -> np.ndarray:
+def _softplus(x: np.ndarray, beta: Any, threshold: float) -> np.ndarray:
     scaled = x if beta == 1 else x * beta
     y = _log1p_exp(scaled)
     if beta != 1:
@@ -38,7 +42,7 @@ def _softplus(x: np.ndarray, beta: float, threshold: float) -> np.ndarray:
 
 @pointwise(ref=_softplus_ref, samples=_parameters, expose=("nn.functional",), inplace=False,
            refuse=dtype_refusals.integers)
-def softplus(input: Array, beta=1, threshold=20) -> Array:
+def softplus(input: Array, beta: Number | Tensor = 1, threshold: float = 20) -> Array:
     """log(1 + exp(beta * input)) / beta; the input itself where beta * input > threshold.
 
     >>> torch.nn.functional.softplus(torch.tensor([0., 30.]))
@@ -48,39 +52,39 @@ def softplus(input: Array, beta=1, threshold=20) -> Array:
 
 
 @softplus.vjp
-def _(g, input, beta, threshold):
+def _(g: Tensor, input: Tensor, beta: Number | Tensor, threshold: float) -> Tensor:
     return softplus_backward(g, input, beta, threshold)
 
 
-def _softplus_slope_ref(g, x, beta, threshold):
+def _softplus_slope_ref(g: np.ndarray, x: np.ndarray, beta: float, threshold: float) -> np.ndarray:
     return np.where(x * beta > threshold, g, g / (1 + np.exp(-beta * x)))
 
 
 def _softplus_slope(
-    grad: np.ndarray, x: np.ndarray, beta: float, threshold: float
+    grad: np.ndarray, x: np.ndarray, beta: Any, threshold: float
 ) -> np.ndarray:
     scaled = x if beta == 1 else x * beta
     return choose(scaled > threshold, grad, grad / (1 + np.exp(-scaled)))
 
 
-def _slope_samples(rng):
+def _slope_samples(rng: Rng) -> Iterator[Sample]:
     for args, _ in pairs_nonzero(rng):
         yield args, {"beta": 0.7, "threshold": 0.5}
 
 
 @pointwise(ref=_softplus_slope_ref, samples=_slope_samples, expose=(), inplace=False)
-def softplus_backward(grad: Array, input: Array, beta, threshold) -> Array:
+def softplus_backward(grad: Array, input: Array, beta: Number | Tensor, threshold: float) -> Array:
     """The cotangent of softplus's input."""
     return blockwise(lambda g, x: _softplus_slope(g, x, beta, threshold), grad, input)
 
 
 @softplus_backward.vjp("grad")
-def _(g, input, beta, threshold):
+def _(g: Tensor, input: Tensor, beta: Number | Tensor, threshold: float) -> Tensor:
     return softplus_backward(g, input, beta, threshold)
 
 
 @softplus_backward.vjp("input")
-def _(g, grad, input, beta, threshold):
+def _(g: Tensor, grad: Tensor, input: Tensor, beta: Number | Tensor, threshold: float) -> Tensor:
     s = (input * beta).sigmoid()
     return g * grad * beta * s * (1 - s) * (input * beta <= threshold)
 
@@ -102,12 +106,12 @@ def logsigmoid(input: Array) -> Array:
 
 
 @logsigmoid.vjp
-def _(g, input):
+def _(g: Tensor, input: Tensor) -> Tensor:
     return g * (-input).sigmoid()
 
 
 @composite(expose=("nn.functional",), explains=True)
-def softsign(input):
+def softsign(input: Tensor) -> Tensor:
     """input / (1 + |input|).
 
     >>> torch.nn.functional.softsign(torch.tensor([1., -3.]))
@@ -117,7 +121,7 @@ def softsign(input):
 
 
 @composite(expose=("nn.functional",), explains=True)
-def tanhshrink(input):
+def tanhshrink(input: Tensor) -> Tensor:
     """input - tanh(input).
 
     >>> torch.nn.functional.tanhshrink(torch.tensor([0., 1.]))

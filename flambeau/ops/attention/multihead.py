@@ -23,12 +23,16 @@ from ..activation.softmax import softmax
 
 @composite(expose=("nn.functional",), explains=True)
 def multi_head_attention_forward(
-    query, key, value, embed_dim_to_check, num_heads, in_proj_weight, in_proj_bias, bias_k, bias_v,
-    add_zero_attn, dropout_p, out_proj_weight, out_proj_bias, training=True, key_padding_mask=None,
-    need_weights=True, attn_mask=None, use_separate_proj_weight=False, q_proj_weight=None,
-    k_proj_weight=None, v_proj_weight=None, static_k=None, static_v=None,
-    average_attn_weights=True, is_causal=False,
-):
+    query: Tensor, key: Tensor, value: Tensor, embed_dim_to_check: int, num_heads: int,
+    in_proj_weight: Tensor | None, in_proj_bias: Tensor | None, bias_k: Tensor | None,
+    bias_v: Tensor | None, add_zero_attn: bool, dropout_p: float, out_proj_weight: Tensor,
+    out_proj_bias: Tensor | None, training: bool = True, key_padding_mask: Tensor | None = None,
+    need_weights: bool = True, attn_mask: Tensor | None = None,
+    use_separate_proj_weight: bool = False, q_proj_weight: Tensor | None = None,
+    k_proj_weight: Tensor | None = None, v_proj_weight: Tensor | None = None,
+    static_k: Tensor | None = None, static_v: Tensor | None = None,
+    average_attn_weights: bool = True, is_causal: bool = False
+) -> Any:
     """(attention's output, its weights or None), for nn.MultiheadAttention, which says the shapes.
 
     query (l, n, e), key (s, n, k), value (s, n, v), or all without n; AssertionError and

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +29,7 @@ from ..creation.dropout import dropout
 from ..core.promotion import compute_dtype
 from ..core.output_layout import Layout, lay_out_again
 from ..core.registry import Array, composite, opaque
-from ..core.sample_inputs import Rng
+from ..core.sample_inputs import Rng, Sample
 from ..activation.softmax import softmax, softmax_backward
 
 # Scores worked on at a time, and how many probabilities are kept for backward.
@@ -37,7 +38,7 @@ _KEPT = 1 << 26
 _PROBABILITIES, _LOG_SUMS, _NOTHING = range(3)
 
 
-def _samples(rng: Rng):
+def _samples(rng: Rng) -> Iterator[Sample]:
     for batch, n, s in (((2, 2), 3, 4), ((2,), 4, 3), ((), 3, 3)):
         q, k = rng.normal(size=(*batch, n, 3)), rng.normal(size=(*batch, s, 3))
         yield (q, k, rng.normal(size=(*batch, s, 2)), None, 0.7, n != s, _PROBABILITIES), {}
@@ -46,7 +47,10 @@ def _samples(rng: Rng):
         yield (q, k, rng.normal(size=(*batch, s, 2)), allowed, 0.7, False, _PROBABILITIES), {}
 
 
-def _reference(q, k, v, mask, scale, is_causal, keep):
+def _reference(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None, scale: float,
+    is_causal: bool, keep: int
+) -> tuple[np.ndarray, np.ndarray]:
     scores = np.einsum("...ld,...sd->...ls", q, k) * scale
     if mask is not None:
         scores = np.where(mask, scores, -np.inf)
@@ -123,7 +127,8 @@ def _softmax(scores: Array, masked: bool) -> Array:
         name="_attention", node="ScaledDotProductFlashAttentionForCpuBackward0", expose=(),
         constant_outputs=(1,), ref=_reference, samples=_samples)
 def attention(
-    query: Array, key: Array, value: Array, mask: Array | None, scale, is_causal, keep
+    query: Array, key: Array, value: Array, mask: Array | None, scale: float, is_causal: bool,
+    keep: float
 ) -> tuple[Array, Array | None]:
     """(attention's output, what `keep` says to keep for backward).
 
@@ -169,14 +174,20 @@ def _positions_outside(y: Array) -> Array:
 
 
 @attention.vjp
-def _(gs, ys, query, key, value, mask, scale, is_causal, keep):
+def _(
+    gs: tuple[Tensor, None], ys: tuple[Tensor, ...], query: Tensor, key: Tensor, value: Tensor,
+    mask: Tensor | None, scale: float, is_causal: bool, keep: float
+) -> tuple[Tensor | None, ...]:
     if MODE.grad:
         return (*_differentiable_adjoint(gs[0], query, key, value, mask, scale, is_causal), None)
     return (*adjoint(gs[0], query, key, value, mask, ys[0], ys[1], scale, is_causal, keep), None)
 
 
 @attention.jvp
-def _(query_t, key_t, value_t, mask_t, query, key, value, mask, scale, is_causal):
+def _(
+    query_t: Tensor | None, key_t: Tensor | None, value_t: Tensor | None, mask_t: Tensor | None,
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, is_causal: bool
+) -> tuple[Tensor | None, ...]:
     p = _probabilities(query, key, mask, scale, is_causal)
     scores_t = sum_terms(
         unless_missing(lambda t: (t @ key.transpose(-1, -2)) * scale, query_t),
@@ -190,7 +201,7 @@ def _(query_t, key_t, value_t, mask_t, query, key, value, mask, scale, is_causal
         name="_attention_backward", expose=(), differentiable=False, ref=None, samples=None)
 def adjoint(
     g: Array, query: Array, key: Array, value: Array, mask: Array | None, y: Array, saved: Array,
-    scale, is_causal, keep,
+    scale: float, is_causal: bool, keep: float
 ) -> tuple[Array, Array, Array]:
     """The cotangents of query, key and value."""
     kind, inside = query.dtype, compute_dtype(query.dtype)
@@ -253,9 +264,9 @@ def _probabilities(
 
 @composite(expose=("nn.functional",))
 def scaled_dot_product_attention(
-    query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None,
-    enable_gqa=False,
-):
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Any = None, dropout_p: float = 0.0,
+    is_causal: bool = False, *, scale: Any = None, enable_gqa: bool = False
+) -> Tensor:
     """softmax(query @ key.T * scale + attn_mask) @ value.
 
     query (..., heads, l, d), key (..., heads, s, d), value (..., heads, s, e): result
@@ -293,7 +304,7 @@ def _record(x: Tensor) -> bool:
     return MODE.grad and x._tracked and requires(x)
 
 
-def _repeat(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+def _repeat(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
     """Key and value with their heads repeated to the number of the query's."""
     heads = query.size(-3)
     if key.size(-3) == 0 or value.size(-3) == 0 or heads % key.size(-3) or heads % value.size(-3):

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, Protocol, TypeVar, overload
 
 import numpy as np
 
@@ -63,6 +63,8 @@ class Operator:
     plans: dict[int, Plan]  # by the inputs that require grad
     joint: Callable | None = None  # the vjp of all inputs at once
     jvp: Callable | None = None
+    twin: Any  # the in-place form, where there is one
+    source: Any  # of the function that was written out for it
 
     def __init__(self, name: str, kind: Kind, body: Callable, options: dict[str, Any]) -> None:
         self.name, self.kind, self.body = name, kind, body
@@ -147,7 +149,7 @@ class Operator:
             for i in wanted:
                 vjp = self.vjps.get(self.names[i], _missing(self, self.names[i]))
                 entries.append((vjp, self._indices(vjp, sources)))
-        actual = Plan(self.node_type, sources, entries, wanted, self.joint is not None)
+        actual: Plan = Plan(self.node_type, sources, entries, wanted, self.joint is not None)
         actual.frees = any((ATTRIBUTE, i) in sources for i in self.position_attributes)
         self.plans[mask] = actual
         return actual
@@ -257,11 +259,30 @@ def _camel(name: str) -> str:
 
 # --------------------------------------------------------------------------- declarations
 
+Rule = TypeVar("Rule", bound=Callable)
 
-def declare(kind: Kind, **options: Any) -> Callable[[Callable], Any]:
+
+class Declared(Protocol):
+    """The function that a declaration makes of a body; `@function.vjp` keeps the rule's types."""
+
+    operator: Operator
+    __name__: str
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+    @overload
+    def vjp(self, target: str) -> Callable[[Rule], Rule]: ...
+
+    @overload
+    def vjp(self, target: Rule) -> Rule: ...
+
+    def jvp(self, rule: Rule) -> Rule: ...
+
+
+def declare(kind: Kind, **options: Any) -> Callable[[Callable], Declared]:
     """A decorator that registers a body and returns the function users call."""
 
-    def decorate(body: Callable) -> Any:
+    def decorate(body: Callable) -> Declared:
         from .dispatch import build
 
         name = options.get("name", body.__name__)
@@ -269,32 +290,34 @@ def declare(kind: Kind, **options: Any) -> Callable[[Callable], Any]:
         if name in OPERATORS:
             raise TypeError(f"operator {name} declared twice")
         operator = OPERATORS[name] = Operator(name, kind, body, rest)
-        function = operator.function = build(operator)
+        function: Any = build(operator)
+        operator.function = function
         function.operator = operator
         if kind is not Kind.COMPOSITE:
             function.vjp, function.jvp = operator.declare_vjp, operator.declare_jvp
         publish(function, (name, *operator.aliases), operator.expose)
-        return function
+        declared: Declared = function
+        return declared
 
     return decorate
 
 
-def pointwise(**options: Any) -> Callable[[Callable], Any]:
+def pointwise(**options: Any) -> Callable[[Callable], Declared]:
     """Declares an operator on elements, with broadcasting and promotion."""
     return declare(Kind.POINTWISE, **options)
 
 
-def view(**options: Any) -> Callable[[Callable], Any]:
+def view(**options: Any) -> Callable[[Callable], Declared]:
     """Declares an operator whose body returns windows on its input's memory."""
     return declare(Kind.VIEW, **options)
 
 
-def opaque(**options: Any) -> Callable[[Callable], Any]:
+def opaque(**options: Any) -> Callable[[Callable], Declared]:
     """Declares an operator with its own shape rule: the body returns new arrays."""
     return declare(Kind.OPAQUE, **options)
 
 
-def composite(**options: Any) -> Callable[[Callable], Any]:
+def composite(**options: Any) -> Callable[[Callable], Declared]:
     """Declares an operator made of others: its body takes and gives tensors."""
     return declare(Kind.COMPOSITE, **options)
 

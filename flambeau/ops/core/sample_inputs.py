@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.random import Generator as Rng
+    from numpy.random import Generator
+
+    Rng = Generator
 else:
     Rng = None  # only annotations name it: numpy.random is slow to import
 

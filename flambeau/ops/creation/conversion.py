@@ -26,7 +26,7 @@ from ..core.registry import Array, opaque
 
 @opaque(linear_in="input", layout=Layout.FREE,
         name="_to_copy", node="ToCopyBackward0", expose=(), samples=None, holomorphic=False)
-def _to_copy(input: Array, dtype, memory_format) -> Array:
+def _to_copy(input: Array, dtype: Dtype | None, memory_format: Any) -> Array:
     """A copy in another dtype or memory format."""
     return cast(input, dtype, memory_format)
 
@@ -81,7 +81,7 @@ _BY_INT32 = frozenset(map(np.dtype, ("int8", "int16", "uint16", "int32")))
 
 
 @_to_copy.vjp
-def _(g, input_dtype):
+def _(g: Tensor, input_dtype: Any) -> Tensor:
     if g.dtype.is_complex and not input_dtype.is_complex:
         g = g.real
     return g.to(input_dtype)

@@ -11,6 +11,7 @@ from ...tensor.layout import (
     channels_last_form, contiguous_format, copy_in_format, empty_preserving, is_channels_last,
     is_plain, preserve_format,
 )
+from ...autograd.inplace import bump
 from ...tensor.meta import MetaArray
 from ...tensor.overlap import check_no_internal_overlap, check_no_overlap
 from ...tensor.tensor import Tensor
@@ -18,7 +19,6 @@ from .conversion import cast
 from ..native.transpose import in_order
 from .creation import public
 from ..core.errors import broadcast_mismatch
-from ..core.inplace import bump
 from .fill import fill_
 from ..core.output_layout import Layout
 from ..core.registry import Array, opaque
@@ -27,7 +27,7 @@ from ..core.sample_inputs import real_line
 
 
 @opaque(linear_in="input", layout=Layout.FREE, ref=lambda x: x + 0, samples=real_line)
-def clone(input: Array, *, memory_format=preserve_format) -> Array:
+def clone(input: Array, *, memory_format: Any = preserve_format) -> Array:
     """A copy, through which gradients flow.
 
     `detach().clone()` copies without the history.
@@ -53,7 +53,7 @@ def clone(input: Array, *, memory_format=preserve_format) -> Array:
 
 
 @clone.vjp
-def _(g):
+def _(g: Tensor) -> Tensor:
     return g
 
 

@@ -117,7 +117,7 @@ def _into(
     warning. RuntimeError if `dtype` was asked for and `out` has another.
     """
     if out._array.strides is None:  # sparse
-        return out.sparse_resize_and_clear_(array.shape, array.ndim, 0)  # type: ignore[no-any-return]
+        return out.sparse_resize_and_clear_(array.shape, array.ndim, 0)
     if dtype is not None and numpy_dtype(dtype) != out._array.dtype:
         raise RuntimeError(
             f"dtype {legacy_name(as_dtype(dtype))} does not match dtype of out parameter "

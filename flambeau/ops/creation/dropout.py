@@ -123,7 +123,7 @@ _publish_pair("feature_alpha_dropout", _alpha_dropped, True,
 @opaque(layout=Layout.FREE, name="native_dropout", expose=("torch",), constant_outputs=(1,),
         ref=lambda x, p, train: (x, np.ones(x.shape, bool)),
         samples=lambda rng: iter([((rng.normal(size=(3, 4)), 0.5, False), {})]))
-def native_dropout(input: Array, p, train) -> tuple[Array, Array]:
+def native_dropout(input: Array, p: float, train: bool | None) -> tuple[Array, Array]:
     """(the input after dropout, the mask of what was kept).
 
     >>> y, kept = torch.native_dropout(torch.ones(100), 0.5, True)
@@ -139,14 +139,16 @@ def native_dropout(input: Array, p, train) -> tuple[Array, Array]:
 
 
 @native_dropout.vjp
-def _(gs, ys, p, train):
+def _(gs: tuple[Tensor, None], ys: tuple[Tensor, ...], p: float, train: bool | None) -> Tensor:
     if not train or p == 0:
         return gs[0]
     return gs[0] * ys[1] * (0 if p == 1 else 1 / (1 - p))
 
 
 @native_dropout.jvp
-def _(input_t, ys, p, train):
+def _(
+    input_t: Tensor, ys: tuple[Tensor, ...], p: float, train: bool | None
+) -> tuple[Tensor | None, ...]:
     if not train or p == 0:
         return input_t, None
     return input_t * ys[1] * (0 if p == 1 else 1 / (1 - p)), None
@@ -280,7 +282,7 @@ for _function in (dropout, alpha_dropout, feature_alpha_dropout, dropout1d, drop
 
 
 @composite(expose=("aten",), explains=True)
-def native_dropout_backward(grad_output, mask, scale):
+def native_dropout_backward(grad_output: Tensor, mask: Tensor, scale: float) -> Tensor:
     """The cotangent of native_dropout's input: what the mask let pass, scaled.
 
     >>> mask = torch.tensor([True, False])

@@ -21,7 +21,7 @@ from .creation import public, shape_of
 from ..indexing.index import overwrite
 from ..core.scalar_conversion import convert_scalar
 from ..core.number_cache import ORDINARY
-from ..core.registry import composite
+from ..core.registry import Number, composite
 from ..native.row_copies import MANY
 from ..native.row_copies import fill as fill_array
 
@@ -78,7 +78,7 @@ def zero_(input: Tensor) -> Tensor:
 
 
 @composite(expose=("torch", "Tensor"))
-def fill(input, value):
+def fill(input: Tensor, value: Tensor | Number) -> Tensor:
     """A tensor of the shape and dtype of `input`, filled with one value.
 
     Args:

@@ -41,7 +41,7 @@ def _gamma_quantile(input: Array, drawn: Array) -> Array:
 
 
 @_gamma_quantile.vjp("input")
-def _(g, input, drawn):
+def _(g: Tensor, input: Tensor, drawn: Tensor) -> Tensor:
     return g * _standard_gamma_grad(input, drawn)
 
 
@@ -53,7 +53,7 @@ def _dirichlet_quantile(input: Array, drawn: Array) -> Array:
 
 
 @_dirichlet_quantile.vjp("input")
-def _(g, input, drawn):
+def _(g: Tensor, input: Tensor, drawn: Tensor) -> Tensor:
     total = input.sum(-1, keepdim=True).expand_as(input)
     slope = _dirichlet_grad(drawn, input, total)
     return slope * (g - (drawn * g).sum(-1, keepdim=True))

@@ -26,7 +26,7 @@ class _Leaves(list):
 
 def array_of(data: Any, dtype: Dtype | None) -> np.ndarray:
     """An array of the dtype asked for, or of that which the numbers suggest."""
-    flat = _Leaves()
+    flat: Any = _Leaves()
     try:
         shape = _measure(data, flat)
     except RecursionError:

@@ -354,12 +354,12 @@ def _without_gradient(input: Array, value: Array) -> Array:
 
 
 @_without_gradient.vjp("input")
-def _(g, input_shape):
+def _(g: Tensor, input_shape: tuple[int, ...]) -> Tensor:
     return g.new_zeros(input_shape)
 
 
 @_without_gradient.vjp("value")
-def _(g):
+def _(g: Tensor) -> Tensor:
     return g
 
 

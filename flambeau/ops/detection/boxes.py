@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from ...tensor.meta import MetaArray
 from ..core.registry import Array, opaque
-from ..core.sample_inputs import Rng
+from ..core.sample_inputs import Rng, Sample
 from .arguments import check_dtype
 
 _PAIRS = 1 << 18  # pairs of boxes compared at once, so that they stay in the cache
 _BEST = 256  # boxes that are compared with all others first
 
 
-def _boxes(rng: Rng):
+def _boxes(rng: Rng) -> Iterator[Sample]:
     for count in (0, 1, 40):
         corners = rng.uniform(0, 20, (count, 2))
         boxes = np.concatenate([corners, corners + rng.uniform(1, 12, (count, 2))], 1)
         yield (boxes, rng.normal(size=count), 0.3), {}
 
 
-def _one_by_one(dets, scores, iou_threshold):
+def _one_by_one(dets: np.ndarray, scores: np.ndarray, iou_threshold: float) -> np.ndarray:
     """The definition: the best box left is kept, and what it overlaps too much is dropped."""
     left, chosen = list(np.argsort(-scores, kind="stable")), []
     while left:
@@ -30,7 +32,7 @@ def _one_by_one(dets, scores, iou_threshold):
     return np.array(chosen, np.int64)
 
 
-def _overlap(a, b):
+def _overlap(a: np.ndarray, b: np.ndarray) -> float:
     width = min(a[2], b[2]) - max(a[0], b[0])
     height = min(a[3], b[3]) - max(a[1], b[1])
     common = max(width, 0) * max(height, 0)
@@ -68,7 +70,7 @@ def _from_best(scores: Array) -> Array:
     return np.roll(order, np.count_nonzero(np.isnan(scores)))
 
 
-def _choose(ranked: Array, limit: np.generic) -> Array:
+def _choose(ranked: Array, limit: np.floating) -> Array:
     """The ranks of the boxes (4, n) that are kept.
 
     Where many boxes are about the same thing, the best ones drop most of the others, which are then
@@ -91,7 +93,7 @@ def _choose(ranked: Array, limit: np.generic) -> Array:
     return np.concatenate(chosen)
 
 
-def _keep_unsuppressed(ranked: Array, limit: np.generic) -> Array:
+def _keep_unsuppressed(ranked: Array, limit: np.floating) -> Array:
     """Which boxes are kept, from all pairs that overlap too much."""
     suppressed = bytearray(ranked.shape[1])
     if suppressed:
@@ -121,7 +123,7 @@ def _check(dets: Array, scores: Array) -> None:
     check_dtype("nms_kernel", dets, half=False)
 
 
-def _overlapping(ranked: Array, limit: np.generic) -> tuple[Array, Array]:
+def _overlapping(ranked: Array, limit: np.floating) -> tuple[Array, Array]:
     """The pairs of ranks (better, worse) whose overlap exceeds the limit, by the better one.
 
     Boxes are sorted by their left edge, so that each needs comparing only with those that begin
@@ -147,7 +149,7 @@ def _overlapping(ranked: Array, limit: np.generic) -> tuple[Array, Array]:
     return better[by_better], worse[by_better]
 
 
-def _below(threshold: float, kind: np.dtype) -> np.generic:
+def _below(threshold: float, kind: np.dtype) -> np.floating:
     """The largest number of the dtype that does not exceed the threshold: what overlaps, which are
     of the dtype, exceed if and only if they exceed the threshold."""
     limit = kind.type(threshold)
@@ -155,7 +157,7 @@ def _below(threshold: float, kind: np.dtype) -> np.generic:
 
 
 def _compare(
-    boxes: Array, first: int, last: int, end: int, limit: np.generic
+    boxes: Array, first: int, last: int, end: int, limit: np.floating
 ) -> tuple[Array, Array]:
     """Pairs over the limit of a box in first..last with a later one before `end`."""
     i, j = np.nonzero(_exceeding(boxes[:, first:last, None], boxes[:, None, first:end], limit))
@@ -163,7 +165,7 @@ def _compare(
     return i[later] + first, j[later] + first
 
 
-def _exceeding(a: Array, b: Array, limit: np.generic) -> Array:
+def _exceeding(a: Array, b: Array, limit: np.floating) -> Array:
     """Whether the overlap of each pair of boxes exceeds the limit; a (4, n, 1), b (4, 1, m)."""
     (x1, y1, x2, y2), (u1, v1, u2, v2) = a, b
     zero = a.dtype.type(0)

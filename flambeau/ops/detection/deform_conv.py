@@ -6,21 +6,23 @@ offsets, tap, channel), so that the channels that share an offset are one row of
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
+from ...tensor.tensor import Tensor
 from ...tensor.meta import MetaArray, meta_array
 from ..native.transpose import put_in_order
 from ..core.promotion import compute_dtype
 from ..core.registry import Array, opaque
-from ..core.sample_inputs import Rng
+from ..core.sample_inputs import Rng, Sample
 from .arguments import check_dtype
 from .roi_align import SymInt
 from .sampling import Taps, spread, sum_taps, weights_adjoint
 
 
-def _samples(rng: Rng):
+def _samples(rng: Rng) -> Iterator[Sample]:
     for groups, offset_groups, stride, pad, dilation, masked in (
         (1, 1, 1, 1, 1, True), (2, 1, 2, 1, 1, False), (1, 2, 1, 2, 2, True), (2, 2, 1, 0, 1, True)
     ):
@@ -34,7 +36,7 @@ def _samples(rng: Rng):
         ), {}
 
 
-def _pixel(plane, y, x):
+def _pixel(plane: np.ndarray, y: float, x: float) -> float:
     """The definition: bilinear between four pixels, of which those outside count as 0."""
     total, top, left = 0.0, int(np.floor(y)), int(np.floor(x))
     for row, by in ((top, 1 - (y - top)), (top + 1, y - top)):
@@ -45,8 +47,10 @@ def _pixel(plane, y, x):
 
 
 def _reference(
-    input, weight, offset, mask, bias, sy, sx, py, px, dy, dx, groups, offset_groups, masked
-):
+    input: np.ndarray, weight: np.ndarray, offset: np.ndarray, mask: np.ndarray, bias: np.ndarray,
+    sy: int, sx: int, py: int, px: int, dy: int, dx: int, groups: int, offset_groups: int,
+    masked: bool
+) -> np.ndarray:
     (n, channels, _, _), (result, each, kh, kw) = input.shape, weight.shape
     y = np.zeros((n, result, *offset.shape[2:]))
     for b, m, i, j in np.ndindex(*y.shape):
@@ -90,9 +94,9 @@ def _sampling(offset: Array, mask: Array, kernel: tuple[int, int], sizes: tuple[
     for axis, count in enumerate((high, wide)):
         at = (np.arange(count) * call.stride[axis] - call.pad[axis]).astype(kind)
         step = (np.arange(kernel[axis]) * call.dilation[axis]).astype(kind)
-        shape = (count if axis == 0 else 1, count if axis else 1, 1)
+        extents = (count if axis == 0 else 1, count if axis else 1, 1)
         by = (kernel[0] if axis == 0 else 1, kernel[1] if axis else 1)
-        starts.append(at.reshape(*shape, 1, 1) + step.reshape(1, 1, 1, *by))
+        starts.append(at.reshape(*extents, 1, 1) + step.reshape(1, 1, 1, *by))
     # In the offsets' dtype: in half precision, where a tap lies depends on it.
     y, x = ((moved[..., axis] + starts[axis]).reshape(-1).astype(mask.dtype) for axis in range(2))
     places, shares, slopes = _corners(y, x, sizes)
@@ -202,8 +206,11 @@ def _columns(x: Array, w: Array, offset: Array, mask: Array, call: _Call) -> Arr
 
 
 @deform_conv2d.vjp
-def _(g, input, weight, offset, mask, bias, stride_h, stride_w, pad_h, pad_w, dilation_h,
-      dilation_w, groups, offset_groups, use_mask):
+def _(
+    g: Tensor, input: Tensor, weight: Tensor, offset: Tensor, mask: Tensor, bias: Tensor,
+    stride_h: SymInt, stride_w: SymInt, pad_h: SymInt, pad_w: SymInt, dilation_h: SymInt,
+    dilation_w: SymInt, groups: SymInt, offset_groups: SymInt, use_mask: bool
+) -> tuple[Tensor | None, ...]:
     result = deform_conv2d_backward(
         g, input, weight, offset, mask, bias, stride_h, stride_w, pad_h, pad_w, dilation_h,
         dilation_w, groups, offset_groups, use_mask,
@@ -262,7 +269,7 @@ def _places_adjoint(
 
 
 @deform_conv2d_backward.vjp
-def _(gs):
+def _(gs: Tensor) -> Tensor:
     raise RuntimeError("double backwards on deform_conv2d not supported")
 
 

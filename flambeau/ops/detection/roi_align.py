@@ -3,13 +3,17 @@ has channels of its own."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 
+from ...tensor.tensor import Tensor
 from ...tensor.meta import MetaArray, meta_array
 from ..native.transpose import put_in_order
 from ..core.promotion import compute_dtype
 from ..core.registry import Array, opaque
-from ..core.sample_inputs import Rng
+from ..core.sample_inputs import Rng, Sample
 from .arguments import check_regions, images_of, place_channels
 from .region_taps import Grid, region_taps
 from .sampling import spread, sum_taps
@@ -17,25 +21,25 @@ from .sampling import spread, sum_taps
 SymInt = int  # a size, as operators' schemas say it
 
 
-def _regions(rng: Rng, count: int):
+def _regions(rng: Rng, count: int) -> np.ndarray:
     images = rng.integers(0, 2, (count, 1))
     corners = rng.uniform(-1, 6, (count, 2))
     return np.concatenate([images, corners, corners + rng.uniform(0.5, 7, (count, 2))], 1)
 
 
-def _align_samples(rng: Rng):
+def _align_samples(rng: Rng) -> Iterator[Sample]:
     for ratio, aligned in ((2, False), (0, True), (-1, False)):
         rois = _regions(rng, 3)
         yield (rng.normal(size=(2, 3, 6, 7)), rois, 0.7, 2, 3, ratio, aligned), {}
     yield (rng.normal(size=(1, 2, 4, 4)), np.zeros((0, 5)), 1.0, 2, 2, 2, True), {}
 
 
-def _place_samples(rng: Rng):
+def _place_samples(rng: Rng) -> Iterator[Sample]:
     for ratio in (2, 0):
         yield (rng.normal(size=(2, 12, 6, 7)), _regions(rng, 3), 0.7, 2, 3, ratio), {}
 
 
-def bilinear(plane, y, x):
+def bilinear(plane: Any, y: float, x: float) -> float:
     """The definition, at one point: nothing outside, the edge up to one pixel beyond it."""
     high, wide = plane.shape
     if not (-1 <= y <= high and -1 <= x <= wide):
@@ -48,7 +52,10 @@ def bilinear(plane, y, x):
             + dy * ((1 - dx) * plane[low, left] + dx * plane[low, right]))
 
 
-def _bin(plane, roi, scale, bins, at, ratio, shift, least):
+def _bin(
+    plane: np.ndarray, roi: np.ndarray, scale: float, bins: tuple[int, ...], at: tuple[int, ...],
+    ratio: int, shift: float, least: float
+) -> float:
     """The definition of one bin: the mean over its grid of points."""
     x1, y1, x2, y2 = roi[1:] * scale - shift
     lengths = max(y2 - y1, least), max(x2 - x1, least)
@@ -59,10 +66,13 @@ def _bin(plane, roi, scale, bins, at, ratio, shift, least):
                           in zip((y1, x1), lengths, bins, at, place, points, strict=True)))
         for place in np.ndindex(*points)
     ]
-    return np.mean(sums)
+    return float(np.mean(sums))
 
 
-def _align_reference(input, rois, scale, high, wide, ratio, aligned):
+def _align_reference(
+    input: np.ndarray, rois: np.ndarray, scale: float, high: int, wide: int, ratio: int,
+    aligned: bool
+) -> np.ndarray:
     y = np.zeros((len(rois), input.shape[1], high, wide))
     for k, c, i, j in np.ndindex(*y.shape):
         plane = input[int(rois[k, 0]), c]
@@ -71,7 +81,9 @@ def _align_reference(input, rois, scale, high, wide, ratio, aligned):
     return y
 
 
-def _reference_with_places(input, rois, scale, high, wide, ratio):
+def _reference_with_places(
+    input: np.ndarray, rois: np.ndarray, scale: float, high: int, wide: int, ratio: int
+) -> np.ndarray:
     y = np.zeros((len(rois), input.shape[1] // (high * wide), high, wide))
     for k, c, i, j in np.ndindex(*y.shape):
         plane = input[int(rois[k, 0]), (c * high + i) * wide + j]
@@ -145,7 +157,10 @@ def roi_align(
 
 
 @roi_align.vjp
-def _(g, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio, aligned, input_shape):
+def _(
+    g: Tensor, rois: Tensor, spatial_scale: float, pooled_height: SymInt, pooled_width: SymInt,
+    sampling_ratio: int, aligned: bool, input_shape: tuple[int, ...]
+) -> tuple[Tensor | None, ...]:
     return roi_align_backward(g, rois, spatial_scale, pooled_height, pooled_width, *input_shape,
                               sampling_ratio, aligned), None
 
@@ -166,7 +181,10 @@ def roi_align_backward(
 
 
 @roi_align_backward.vjp
-def _(g, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio, aligned):
+def _(
+    g: Tensor, rois: Tensor, spatial_scale: float, pooled_height: SymInt, pooled_width: SymInt,
+    sampling_ratio: int, aligned: bool
+) -> tuple[Tensor | None, ...]:
     return roi_align(g, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio,
                      aligned), None
 
@@ -215,7 +233,10 @@ def channel_mapping(shape: tuple[int, ...]) -> Array:
 
 
 @ps_roi_align.vjp
-def _(gs, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio, ys, input_shape):
+def _(
+    gs: tuple[Tensor, None], rois: Tensor, spatial_scale: float, pooled_height: SymInt,
+    pooled_width: SymInt, sampling_ratio: int, ys: tuple[Tensor, ...], input_shape: tuple[int, ...]
+) -> tuple[Tensor | None, ...]:
     return ps_roi_align_backward(gs[0], rois, ys[1], spatial_scale, pooled_height, pooled_width,
                                  sampling_ratio, *input_shape), None
 
@@ -236,6 +257,9 @@ def ps_roi_align_backward(
 
 
 @ps_roi_align_backward.vjp
-def _(g, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio):
+def _(
+    g: Tensor, rois: Tensor, spatial_scale: float, pooled_height: SymInt, pooled_width: SymInt,
+    sampling_ratio: int
+) -> tuple[Tensor | None, ...]:
     y, _ = ps_roi_align(g, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio)
     return y, None, None

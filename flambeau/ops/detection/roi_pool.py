@@ -3,14 +3,17 @@ each bin has channels of its own their means."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
+from ...tensor.tensor import Tensor
 from ...tensor.meta import MetaArray, meta_array
 from ..native.transpose import put_in_order
 from ..indexing.embedding_bag import _MAX, reduced_bags
 from ..core.promotion import compute_dtype
 from ..core.registry import Array, opaque
-from ..core.sample_inputs import Rng
+from ..core.sample_inputs import Rng, Sample
 from .arguments import check_regions, images_of, place_channels
 from .roi_align import SymInt, _regions, channel_mapping
 from .sampling import Taps, spread, sum_taps
@@ -19,22 +22,24 @@ _INT32 = np.dtype(np.int32)
 _BLOCK = 1 << 22  # elements of pixels gathered at once
 
 
-def _samples(rng: Rng):
+def _samples(rng: Rng) -> Iterator[Sample]:
     yield (rng.normal(size=(2, 3, 6, 7)), _regions(rng, 4), 0.7, 2, 3), {}
     yield (rng.normal(size=(1, 2, 4, 4)), np.zeros((0, 5)), 1.0, 2, 2), {}
 
 
-def _place_samples(rng: Rng):
+def _place_samples(rng: Rng) -> Iterator[Sample]:
     corners = rng.uniform(0, 3, (4, 2))  # not in the last row or column: see the adjoint
     rois = np.concatenate([rng.integers(0, 2, (4, 1)), corners, corners + 4], 1)
     yield (rng.normal(size=(2, 12, 6, 7)), rois, 0.7, 2, 3), {}
 
 
-def _nearest(x):
+def _nearest(x: float) -> int:
     return int(np.floor(abs(x) + 0.5) * np.sign(x))
 
 
-def _window(low, high, bins, i, size, inclusive):
+def _window(
+    low: float, high: float, bins: int, i: int, size: int, inclusive: int
+) -> slice:
     """The definition: the pixels of bin i of a region from `low` to `high`, both rounded."""
     low, high = _nearest(low), _nearest(high)
     length = max(high - low + inclusive, 1)
@@ -44,7 +49,9 @@ def _window(low, high, bins, i, size, inclusive):
     return slice(min(max(first, 0), limit), min(max(last, 0), limit))
 
 
-def _pool_reference(input, rois, scale, high, wide):
+def _pool_reference(
+    input: np.ndarray, rois: np.ndarray, scale: float, high: int, wide: int
+) -> np.ndarray:
     y = np.zeros((len(rois), input.shape[1], high, wide))
     for k, i, j in np.ndindex(len(rois), high, wide):
         image, x1, y1, x2, y2 = rois[k]
@@ -55,7 +62,9 @@ def _pool_reference(input, rois, scale, high, wide):
     return y
 
 
-def _reference_with_places(input, rois, scale, high, wide):
+def _reference_with_places(
+    input: np.ndarray, rois: np.ndarray, scale: float, high: int, wide: int
+) -> np.ndarray:
     y = np.zeros((len(rois), input.shape[1] // (high * wide), high, wide))
     for k, i, j in np.ndindex(len(rois), high, wide):
         image, x1, y1, x2, y2 = rois[k]
@@ -159,7 +168,10 @@ def _maxima(table: Array, pixels: Array, bounds: Array, planes: Array) -> tuple[
 
 
 @roi_pool.vjp
-def _(gs, rois, ys, spatial_scale, pooled_height, pooled_width, input_shape):
+def _(
+    gs: tuple[Tensor, None], rois: Tensor, ys: tuple[Tensor, ...], spatial_scale: float,
+    pooled_height: SymInt, pooled_width: SymInt, input_shape: tuple[int, ...]
+) -> tuple[Tensor | None, ...]:
     return roi_pool_backward(gs[0], rois, ys[1], spatial_scale, pooled_height, pooled_width,
                              *input_shape), None
 
@@ -191,7 +203,7 @@ def _flat_places(rois: Array, argmax: Array, shape: tuple[int, ...]) -> tuple[Ar
 
 
 @roi_pool_backward.vjp
-def _(g, rois, argmax):
+def _(g: Tensor, rois: Tensor, argmax: Tensor) -> tuple[Tensor | None, ...]:
     return _taken(g, rois, argmax), None, None
 
 
@@ -248,7 +260,10 @@ def ps_roi_pool(
 
 
 @ps_roi_pool.vjp
-def _(gs, rois, ys, spatial_scale, pooled_height, pooled_width, input_shape):
+def _(
+    gs: tuple[Tensor, None], rois: Tensor, ys: tuple[Tensor, ...], spatial_scale: float,
+    pooled_height: SymInt, pooled_width: SymInt, input_shape: tuple[int, ...]
+) -> tuple[Tensor | None, ...]:
     return ps_roi_pool_backward(gs[0], rois, ys[1], spatial_scale, pooled_height, pooled_width,
                                 *input_shape), None
 
@@ -278,5 +293,7 @@ def ps_roi_pool_backward(
 
 
 @ps_roi_pool_backward.vjp
-def _(g, rois, spatial_scale, pooled_height, pooled_width):
+def _(
+    g: Tensor, rois: Tensor, spatial_scale: float, pooled_height: SymInt, pooled_width: SymInt
+) -> tuple[Tensor | None, ...]:
     return ps_roi_pool(g, rois, spatial_scale, pooled_height, pooled_width)[0], None, None

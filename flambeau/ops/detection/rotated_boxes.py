@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from ...tensor.meta import MetaArray, meta_array
 from ..core.registry import Array, opaque
-from ..core.sample_inputs import Rng
+from ..core.sample_inputs import Rng, Sample
 from .arguments import check_dtype
 
 _PAIRS = 1 << 14  # pairs of boxes worked on at once
 _CORNERS = ((-1, -1), (1, -1), (1, 1), (-1, 1))
 
 
-def _samples(rng: Rng):
-    def boxes(count):
+def _samples(rng: Rng) -> Iterator[Sample]:
+    def boxes(count: int) -> np.ndarray:
         return np.concatenate([rng.uniform(0, 6, (count, 2)), rng.uniform(2, 6, (count, 2)),
                                rng.uniform(-180, 180, (count, 1))], 1)
 
@@ -22,7 +24,7 @@ def _samples(rng: Rng):
     yield (boxes(0), boxes(3)), {}
 
 
-def _reference(boxes1, boxes2):
+def _reference(boxes1: np.ndarray, boxes2: np.ndarray) -> np.ndarray:
     """By the corners of the common polygon: corners of a box that lie in the other one, and points
     where sides cross, in the order of their angles."""
     y = np.zeros((len(boxes1), len(boxes2)), np.float32)
@@ -43,7 +45,7 @@ def _reference(boxes1, boxes2):
     return y
 
 
-def _inside(point, box):
+def _inside(point: np.ndarray, box: np.ndarray) -> bool:
     z = complex(*(point - box[:2])) * np.exp(1j * np.radians(box[4]))
     return abs(z.real) <= box[2] / 2 and abs(z.imag) <= box[3] / 2
 

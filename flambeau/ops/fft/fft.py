@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,12 +17,14 @@ from ..core.axes import canonical_dim
 from ..creation.creation import _into, numpy_dtype, place
 from ..core.output_layout import Layout, lay_out_again
 from ..core.registry import Array, composite, opaque, publish
-from ..core.sample_inputs import Rng
+from ..core.sample_inputs import Rng, Sample
 from ..core.threads import get_num_threads
 
 # How a transform of n points is scaled, whichever its direction: SciPy's names depend on it.
 NONE, ROOT, FULL = 0, 1, 2  # by 1, 1 / sqrt(n), 1 / n
-_SCIPY_NORMS = {True: ("backward", "ortho", "forward"), False: ("forward", "ortho", "backward")}
+_SCIPY_NORMS: dict[bool, tuple[Literal["backward", "ortho", "forward"], ...]] = {
+    True: ("backward", "ortho", "forward"), False: ("forward", "ortho", "backward"),
+}
 
 
 _SHARED = 1 << 15  # elements from which threads share a transform
@@ -43,13 +45,13 @@ def scaling(norm: str | None, forward: bool) -> int:
     raise RuntimeError(f'Invalid normalization mode: "{norm}"')
 
 
-def _complex_samples(rng: Rng):
+def _complex_samples(rng: Rng) -> Iterator[Sample]:
     yield (rng.normal(size=(3, 4)) + 1j * rng.normal(size=(3, 4)), (1,), NONE, True), {}
     yield (rng.normal(size=(3, 4)) + 1j * rng.normal(size=(3, 4)), (0, 1), ROOT, False), {}
     yield (rng.normal(size=5), (0,), FULL, True), {}
 
 
-def _reference(x, axes, scale, forward):
+def _reference(x: np.ndarray, axes: tuple[int, ...], scale: int, forward: bool) -> np.ndarray:
     return (np.fft.fftn if forward else np.fft.ifftn)(
         x, axes=axes, norm=_SCIPY_NORMS[forward][scale]
     )
@@ -58,7 +60,7 @@ def _reference(x, axes, scale, forward):
 @opaque(linear_in="input", layout=Layout.FREE,
         name="_fft_c2c", node="FftC2CBackward0", expose=(), samples=_complex_samples,
         ref=_reference)
-def complex_transform(input: Array, dim, scale, forward) -> Array:
+def complex_transform(input: Array, dim: Sequence[int], scale: int, forward: bool) -> Array:
     """The transform of complex (or real) numbers over the axes `dim`."""
     import scipy.fft
 
@@ -92,17 +94,17 @@ def _signals_innermost(y: Array, input: Array, dim: Sequence[int]) -> Array:
 
 
 @complex_transform.vjp
-def _(g, dim, scale, forward):
+def _(g: Tensor, dim: Sequence[int], scale: int, forward: bool) -> Tensor:
     return complex_transform(g, dim, scale, forward)  # its matrix is symmetric
 
 
-def _real_samples(rng: Rng):
+def _real_samples(rng: Rng) -> Iterator[Sample]:
     for n in (4, 5):
         yield (rng.normal(size=(2, n)), (1,), NONE, True), {}
     yield (rng.normal(size=(3, 4)), (0, 1), ROOT, False), {}
 
 
-def _real_reference(x, axes, scale, forward):
+def _real_reference(x: np.ndarray, axes: tuple[int, ...], scale: int, forward: bool) -> np.ndarray:
     y = _reference(x, axes, scale, forward)
     return np.take(y, np.arange(x.shape[axes[-1]] // 2 + 1), axes[-1])
 
@@ -110,7 +112,7 @@ def _real_reference(x, axes, scale, forward):
 @opaque(linear_in="input", layout=Layout.FREE,
         name="_fft_r2c", node="FftR2CBackward0", expose=(), samples=_real_samples,
         holomorphic=False, ref=_real_reference)
-def real_transform(input: Array, dim, scale, forward) -> Array:
+def real_transform(input: Array, dim: Sequence[int], scale: int, forward: bool) -> Array:
     """The transform of real numbers; the last axis of `dim` keeps its first n // 2 + 1 terms."""
     import scipy.fft
 
@@ -124,12 +126,14 @@ def real_transform(input: Array, dim, scale, forward) -> Array:
 
 
 @real_transform.vjp
-def _(g, input_shape, dim, scale, forward):
+def _(
+    g: Tensor, input_shape: tuple[int, ...], dim: Sequence[int], scale: int, forward: bool
+) -> Tensor:
     whole = resize(g, dim[-1:], (input_shape[dim[-1]],))
     return complex_transform(whole, dim, scale, not forward).real
 
 
-def _half_samples(rng: Rng):
+def _half_samples(rng: Rng) -> Iterator[Sample]:
     for n in (4, 5):
         yield (rng.normal(size=(2, 3)) + 1j * rng.normal(size=(2, 3)), (1,), FULL, False, n), {}
 
@@ -137,7 +141,9 @@ def _half_samples(rng: Rng):
 @opaque(linear_in="input", layout=Layout.FREE,
         name="_fft_c2r", node="FftC2RBackward0", expose=(), samples=_half_samples,
         holomorphic=False, ref=lambda x, dim, scale, forward, n: np.fft.irfft(x, n))
-def half_transform(input: Array, dim, scale, forward, length) -> Array:
+def half_transform(
+    input: Array, dim: Sequence[int], scale: int, forward: bool, length: int
+) -> Array:
     """The real transform of numbers of which the first half, length // 2 + 1 terms, is given."""
     import scipy.fft
 
@@ -152,7 +158,7 @@ def half_transform(input: Array, dim, scale, forward, length) -> Array:
 
 
 @half_transform.vjp
-def _(g, dim, scale, forward, length):
+def _(g: Tensor, dim: Sequence[int], scale: int, forward: bool, length: int) -> Tensor:
     y = real_transform(g, dim, scale, not forward)
     twice = length - y.shape[dim[-1]]
     if twice <= 0:
@@ -166,7 +172,7 @@ def _(g, dim, scale, forward, length):
 
 @opaque(linear_in="input",
         layout=Layout.FREE, name="_fft_resized", expose=(), samples=None, ref=None)
-def _resized(input: Array, dim, lengths) -> Array:
+def _resized(input: Array, dim: Sequence[int], lengths: Any) -> Array:
     """Axes cut to lengths, or filled up to them with zeros."""
     shape, window = list(input.shape), [slice(None)] * input.ndim
     for d, n in zip(dim, lengths, strict=True):
@@ -178,7 +184,7 @@ def _resized(input: Array, dim, lengths) -> Array:
 
 
 @_resized.vjp
-def _(g, input_shape, dim):
+def _(g: Tensor, input_shape: tuple[int, ...], dim: Sequence[int]) -> Tensor:
     return _resized(g, dim, tuple(input_shape[d] for d in dim))
 
 
@@ -251,21 +257,25 @@ def _fill(x: Tensor, axes: Sequence[int], lengths: Sequence[int | None]) -> list
 # ---------------------------------------------------------------------------- transforms
 
 
-def _transform(x: Tensor, axes: tuple, lengths: list, norm: Any, forward: bool, out: Any):
+def _transform(x: Tensor, axes: tuple, lengths: list, norm: Any, forward: bool, out: Any) -> Tensor:
     wanted = _fill(x, axes, lengths)
     _check_lengths(wanted)
     scale = scaling(norm, forward)
     return complex_transform(resize(x, axes, wanted), axes, scale, forward, out=out)
 
 
-def _real_transformed(x: Tensor, axes: tuple, lengths: list, norm: Any, forward: bool, out: Any):
+def _real_transformed(
+    x: Tensor, axes: tuple, lengths: list, norm: Any, forward: bool, out: Any
+) -> Tensor:
     wanted = _fill(x, axes, lengths)
     _check_lengths(wanted)
     scale = scaling(norm, forward)
     return real_transform(resize(x, axes, wanted), axes, scale, forward, out=out)
 
 
-def _half_transformed(x: Tensor, axes: tuple, lengths: list, norm: Any, forward: bool, out: Any):
+def _half_transformed(
+    x: Tensor, axes: tuple, lengths: list, norm: Any, forward: bool, out: Any
+) -> Tensor:
     wanted = _fill(x, axes, lengths)
     last = lengths[-1]
     length = 2 * (x._array.shape[axes[-1]] - 1) if last is None else last
@@ -299,18 +309,26 @@ _KINDS: dict[str, tuple[Callable, bool, bool, str, tuple[str, str]]] = {
 def _declare(
     name: str, compute: Callable, forward: bool, real: bool, doc: str, example: tuple[str, str]
 ) -> None:
-    def along_axis(input, n=None, dim=-1, norm=None, *, out=None):
+    def along_axis(
+        input: Tensor, n: Any = None, dim: int = -1, norm: Any = None, *, out: Any = None
+    ) -> Tensor:
         x = _floating(input, name, real)
         return compute(x, (_one_dim(x, dim),), [n], norm, forward, out)
 
-    def many(input, s=None, dim=None, norm=None, *, out=None):
+    def many(
+        input: Tensor, s: Any = None, dim: Sequence[int] | None = None, norm: Any = None, *,
+        out: Any = None
+    ) -> Tensor:
         x = _floating(input, name + "n", real)
         axes, lengths = _many_dims(x, s, dim)
         if not axes and compute is not _transform:
             raise RuntimeError(f"{name}n must transform at least one axis")
         return compute(x, axes, lengths, norm, forward, out)
 
-    def two(input, s=None, dim=(-2, -1), norm=None, *, out=None):
+    def two(
+        input: Tensor, s: Any = None, dim: Sequence[int] = (-2, -1), norm: Any = None, *,
+        out: Any = None
+    ) -> Tensor:
         return many(input, s, dim, norm, out=out)
 
     for function, ending, where in ((along_axis, "", "along an axis"), (two, "2", "over two axes"),
@@ -378,7 +396,7 @@ def _shifts(x: Tensor, dim: Any, sign: int) -> Tensor:
 
 
 @composite(expose=("fft",), explains=True)
-def fftshift(input, dim=None):
+def fftshift(input: Tensor, dim: Any = None) -> Tensor:
     """The terms of a transform in the order of their frequencies, zero in the middle.
 
     >>> torch.fft.fftshift(torch.arange(4))
@@ -388,7 +406,7 @@ def fftshift(input, dim=None):
 
 
 @composite(expose=("fft",), explains=True)
-def ifftshift(input, dim=None):
+def ifftshift(input: Tensor, dim: Any = None) -> Tensor:
     """The inverse of fftshift.
 
     >>> torch.fft.ifftshift(torch.arange(4))

@@ -69,9 +69,12 @@ def _warn_of_no_window(advice: str, applied: str = "applied,") -> None:
 
 
 @composite()
-def stft(input, n_fft, hop_length=None, win_length=None, window=None, center=True,
-         pad_mode="reflect", normalized=False, onesided=None, return_complex=None,
-         align_to_window=None):
+def stft(
+    input: Tensor, n_fft: int, hop_length: Any = None, win_length: Any = None,
+    window: Tensor | None = None, center: bool = True, pad_mode: str = "reflect",
+    normalized: bool = False, onesided: Any = None, return_complex: bool | None = None,
+    align_to_window: Any = None
+) -> Tensor:
     """Transforms of a signal's frames of n_fft samples, hop_length apart, each times a window.
 
     input (time) or (batch, time): result (batch, frequency, frame), complex with return_complex.
@@ -128,8 +131,11 @@ def _spectra(frames: Tensor, is_complex: bool, onesided: Any, scale: int) -> Ten
 
 
 @composite(explains=True)
-def istft(input, n_fft, hop_length=None, win_length=None, window=None, center=True,
-          normalized=False, onesided=None, length=None, return_complex=False):
+def istft(
+    input: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None,
+    window: Tensor | None = None, center: bool = True, normalized: bool = False,
+    onesided: bool | None = None, length: int | None = None, return_complex: bool = False
+) -> Tensor:
     """The signal of which stft made the frames' transforms `input`.
 
     input (frequency, frame) or (batch, frequency, frame), complex: result (batch, time).

@@ -5,6 +5,9 @@ torch.embedding takes the table first, nn.functional.embedding the indices.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 
 from ...native.foundation.user_frames import noted
@@ -12,17 +15,17 @@ from ...autograd.inplace import bump
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name
 from ...tensor.untracked_read import peek
-from ...tensor.tensor import wrap
+from ...tensor.tensor import Tensor, wrap
 from .index import add_rows
 from ..core.promotion import compute_dtype
 from ..core.output_layout import Layout
 from ..core.registry import PUBLIC, Array, composite, opaque, publish
-from ..core.sample_inputs import Rng
+from ..core.sample_inputs import Rng, Sample
 from ..native.row_copies import zeros
 from ..native.embedding import LARGE, take_rows
 
 
-def _samples(rng: Rng):
+def _samples(rng: Rng) -> Iterator[Sample]:
     yield (rng.normal(size=(5, 3)), rng.integers(0, 5, (2, 4))), {}
     yield (rng.normal(size=(5, 3)), rng.integers(0, 5, 6), 2), {}
     yield (rng.normal(size=(5, 3)), np.asarray(4)), {}
@@ -55,7 +58,9 @@ def check_indices(indices: Array, rows: int, name: str) -> None:
 @opaque(linear_in="weight", layout=Layout.FREE,
         name="_embedding", node="EmbeddingBackward0", expose=(), samples=_samples,
         ref=lambda weight, indices, padding_idx=-1: weight[indices])
-def rows_of(weight: Array, indices: Array, padding_idx=-1, scale_grad_by_freq=False) -> Array:
+def rows_of(
+    weight: Array, indices: Array, padding_idx: int = -1, scale_grad_by_freq: bool = False
+) -> Array:
     """The rows of `weight` at `indices`."""
     if weight.ndim != 2:
         raise RuntimeError(f"'weight' must be 2-D, but it is {weight.ndim}-D (embedding)")
@@ -66,11 +71,16 @@ def rows_of(weight: Array, indices: Array, padding_idx=-1, scale_grad_by_freq=Fa
 
 
 @rows_of.vjp("weight")
-def _(g, indices, weight_shape, padding_idx, scale_grad_by_freq):
+def _(
+    g: Tensor, indices: Tensor, weight_shape: tuple[int, ...], padding_idx: int,
+    scale_grad_by_freq: bool
+) -> Tensor:
     return embedding_dense_backward(g, indices, weight_shape[0], padding_idx, scale_grad_by_freq)
 
 
-def _sum_of_rows(g, indices, rows, padding_idx, by_frequency):
+def _sum_of_rows(
+    g: np.ndarray, indices: np.ndarray, rows: int, padding_idx: int, by_frequency: bool
+) -> np.ndarray:
     result, counts = np.zeros((rows, g.shape[-1])), np.zeros(rows)
     for i, part in zip(indices.reshape(-1), g.reshape(-1, g.shape[-1]), strict=True):
         result[i] += part * (i != padding_idx)
@@ -78,7 +88,7 @@ def _sum_of_rows(g, indices, rows, padding_idx, by_frequency):
     return result / np.maximum(counts, 1)[:, None] if by_frequency else result
 
 
-def _gradient_samples(rng: Rng):
+def _gradient_samples(rng: Rng) -> Iterator[Sample]:
     yield (rng.normal(size=(2, 4, 3)), rng.integers(0, 5, (2, 4)), 5, -1, False), {}
     yield (rng.normal(size=(6, 3)), rng.integers(0, 4, 6), 4, 1, True), {}
 
@@ -86,7 +96,7 @@ def _gradient_samples(rng: Rng):
 @opaque(linear_in="grad_output",
         layout=Layout.FREE, expose=("torch",), ref=_sum_of_rows, samples=_gradient_samples)
 def embedding_dense_backward(
-    grad_output: Array, indices: Array, num_weights, padding_idx, scale_grad_by_freq
+    grad_output: Array, indices: Array, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
 ) -> Array:
     """The table's gradient: rows of `grad_output` added up by index, none at `padding_idx`.
 
@@ -111,7 +121,7 @@ def embedding_dense_backward(
 
 
 @embedding_dense_backward.vjp("grad_output")
-def _(g, indices, padding_idx, scale_grad_by_freq):
+def _(g: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool) -> Tensor:
     y = rows_of(g, indices)
     flat = indices._array
     if scale_grad_by_freq and flat.size:
@@ -125,14 +135,17 @@ def _(g, indices, padding_idx, scale_grad_by_freq):
 @opaque(linear_in="weight",
         layout=Layout.FREE, name="_embedding_sparse", node="EmbeddingBackward0", expose=())
 def rows_of_sparsely(
-    weight: Array, indices: Array, padding_idx=-1, scale_grad_by_freq=False
+    weight: Array, indices: Array, padding_idx: Any = -1, scale_grad_by_freq: bool = False
 ) -> Array:
     """The rows of `weight` at `indices`; the gradient of `weight` is sparse."""
     return rows_of.operator.body(weight, indices)
 
 
 @rows_of_sparsely.vjp("weight")
-def _(g, indices, weight_shape, padding_idx, scale_grad_by_freq):
+def _(
+    g: Tensor, indices: Tensor, weight_shape: tuple[int, ...], padding_idx: Any,
+    scale_grad_by_freq: bool
+) -> Tensor:
     if scale_grad_by_freq:
         raise RuntimeError(
             "embedding_backward: scale_grad_by_freq not supported with sparse gradients")
@@ -142,7 +155,10 @@ def _(g, indices, weight_shape, padding_idx, scale_grad_by_freq):
 
 
 @composite(name="torch.embedding", expose=())
-def _embedding(weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=False):
+def _embedding(
+    weight: Tensor, indices: Tensor, padding_idx: int | None = -1, scale_grad_by_freq: bool = False,
+    sparse: bool = False
+) -> Tensor:
     """The rows of `weight` (rows, width) at `indices`: (*indices.shape, width).
 
     IndexError for an index outside the table.
@@ -160,7 +176,7 @@ publish(_embedding, ("embedding",), ("torch",))
 
 
 @composite(expose=("torch",), explains=True)
-def embedding_renorm_(input, indices, max_norm, norm_type):
+def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
     """Scales the rows at `indices` whose norm exceeds `max_norm` down to it, in place.
 
     >>> table = torch.tensor([[3., 4.], [0.3, 0.4]])
@@ -183,9 +199,9 @@ def embedding_renorm_(input, indices, max_norm, norm_type):
 
 @composite(expose=("nn.functional",))
 def embedding(
-    input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False,
-    sparse=False,
-):
+    input: Tensor, weight: Tensor, padding_idx: int | None = None, max_norm: float | None = None,
+    norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False
+) -> Tensor:
     """The rows of `weight` (rows, width) at the indices `input`: (*input.shape, width).
 
     The row `padding_idx` gets no gradient; rows longer than `max_norm` are shortened in place
@@ -214,7 +230,7 @@ def embedding(
 
 
 @composite(expose=("nn.functional",), explains=True)
-def one_hot(tensor, num_classes=-1):
+def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """int64 vectors with a 1 at each class index: (*tensor.shape, num_classes).
 
     Without num_classes it is the largest index plus one. RuntimeError for indices outside.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -14,21 +16,24 @@ from .embedding import rows_of as embedding_rows
 from ..core.promotion import compute_dtype
 from ..core.output_layout import Layout
 from ..core.registry import PUBLIC, Array, composite, opaque, publish
-from ..core.sample_inputs import Rng
+from ..core.sample_inputs import Rng, Sample
 from ..native.embedding import bags_most, bags_summed
 
 _SUM, _MEAN, _MAX = range(3)
 _MODES = {"sum": _SUM, "mean": _MEAN, "max": _MAX}
 
 
-def _samples(rng: Rng):
+def _samples(rng: Rng) -> Iterator[Sample]:
     for mode in (_SUM, _MEAN, _MAX):
         yield (rng.normal(size=(6, 3)), np.array([1, 2, 4, 5, 4]), np.array([0, 2, 2]), mode), {}
     each = rng.normal(size=5)
     yield (rng.normal(size=(6, 3)), np.array([1, 2, 4, 5, 4]), np.array([0, 3]), _SUM, each), {}
 
 
-def _reference(weight, indices, offsets, mode, each=None):
+def _reference(
+    weight: np.ndarray, indices: np.ndarray, offsets: np.ndarray, mode: int,
+    each: np.ndarray | None = None
+) -> np.ndarray:
     bounds = [*offsets, len(indices)]
     rows = weight[indices] if each is None else weight[indices] * each[:, None]
     reduce = (np.sum, np.mean, np.max)[mode]
@@ -69,8 +74,8 @@ def _check_bags(weight: Array, indices: Array, offsets: Array, each: Array | Non
         name="_embedding_bag_rows", node="EmbeddingBagBackward0", expose=(), samples=_samples,
         ref=_reference, constant_outputs=(1,))
 def reduced_bags(
-    weight: Array, indices: Array, offsets: Array, mode, each: Array | None = None,
-    scale_grad_by_freq=False, padding_idx=-1, sparse=False,
+    weight: Array, indices: Array, offsets: Array, mode: int, each: Array | None = None,
+    scale_grad_by_freq: bool = False, padding_idx: int = -1, sparse: bool = False
 ) -> tuple[Array, Array]:
     """(the bags' rows reduced, the index of each maximum: -1 for empty bags and other modes)."""
     _check_bags(weight, indices, offsets, each)
@@ -139,7 +144,11 @@ def _maxima_by_turns(
 
 
 @reduced_bags.vjp("weight")
-def _(gs, ys, indices, offsets, mode, each, weight_shape, scale_grad_by_freq, padding_idx, sparse):
+def _(
+    gs: tuple[Tensor, None], ys: tuple[Tensor, ...], indices: Tensor, offsets: Tensor, mode: int,
+    each: Tensor | None, weight_shape: tuple[int, ...], scale_grad_by_freq: bool, padding_idx: int,
+    sparse: bool
+) -> Tensor:
     if mode == _MAX:
         return _max_adjoint(gs[0], ys[1], weight_shape[0])
     spread = _spread(gs[0], indices, offsets, mode, padding_idx)
@@ -156,7 +165,10 @@ def _(gs, ys, indices, offsets, mode, each, weight_shape, scale_grad_by_freq, pa
 
 
 @reduced_bags.vjp("each")
-def _(gs, weight, indices, offsets, mode, padding_idx):
+def _(
+    gs: tuple[Tensor, None], weight: Tensor, indices: Tensor, offsets: Tensor, mode: int,
+    padding_idx: int
+) -> Tensor:
     spread = _spread(gs[0], indices, offsets, mode, padding_idx)
     y = (spread * embedding_rows(weight, indices)).sum(1)
     if padding_idx >= 0:
@@ -165,7 +177,7 @@ def _(gs, weight, indices, offsets, mode, padding_idx):
 
 
 @opaque(linear_in="g", layout=Layout.FREE, name="_embedding_bag_spread", expose=())
-def _spread(g: Array, indices: Array, offsets: Array, mode, padding_idx) -> Array:
+def _spread(g: Array, indices: Array, offsets: Array, mode: int, padding_idx: int) -> Array:
     """Each index's part of its bag's cotangent."""
     bags = bags_of(indices.size, offsets)
     y = g.take(bags, 0)
@@ -177,12 +189,17 @@ def _spread(g: Array, indices: Array, offsets: Array, mode, padding_idx) -> Arra
 
 
 @_spread.vjp("g")
-def _(gg, indices, offsets, mode, padding_idx, g_shape):
+def _(
+    gg: Tensor, indices: Tensor, offsets: Tensor, mode: int, padding_idx: int,
+    g_shape: tuple[int, ...]
+) -> Tensor:
     return _gathered(gg, indices, offsets, mode, padding_idx, g_shape[0])
 
 
 @opaque(linear_in="g", layout=Layout.FREE, name="_embedding_bag_gather", expose=())
-def _gathered(g: Array, indices: Array, offsets: Array, mode, padding_idx, count) -> Array:
+def _gathered(
+    g: Array, indices: Array, offsets: Array, mode: Any, padding_idx: Any, count: Any
+) -> Array:
     """The transpose of `_spread`: what each index has, added up over its bag."""
     bags = bags_of(indices.size, offsets)
     result = np.zeros((count, g.shape[1]), compute_dtype(g.dtype))
@@ -195,12 +212,12 @@ def _gathered(g: Array, indices: Array, offsets: Array, mode, padding_idx, count
 
 
 @_gathered.vjp("g")
-def _(gg, indices, offsets, mode, padding_idx):
+def _(gg: Tensor, indices: Tensor, offsets: Tensor, mode: Any, padding_idx: Any) -> Tensor:
     return _spread(gg, indices, offsets, mode, padding_idx)
 
 
 @opaque(linear_in="g", layout=Layout.FREE, name="_embedding_bag_max_rows", expose=())
-def _max_adjoint(g: Array, which: Array, rows) -> Array:
+def _max_adjoint(g: Array, which: Array, rows: float) -> Array:
     """The cotangent of each bag's maximum at the row that had it."""
     result = np.zeros((rows, g.shape[1]), compute_dtype(g.dtype))
     bag, column = np.nonzero(which >= 0)
@@ -209,15 +226,16 @@ def _max_adjoint(g: Array, which: Array, rows) -> Array:
 
 
 @_max_adjoint.vjp("g")
-def _(gg, which):
+def _(gg: Tensor, which: Tensor) -> Tensor:
     return gg.gather(0, which.clamp(min=0)).masked_fill(which < 0, 0)
 
 
 @composite(name="torch.embedding_bag", expose=(), explains=True)
 def _native(
-    weight, indices, offsets, scale_grad_by_freq=False, mode=0, sparse=False,
-    per_sample_weights=None, include_last_offset=False, padding_idx=None,
-):
+    weight: Tensor, indices: Tensor, offsets: Tensor | None, scale_grad_by_freq: bool = False,
+    mode: int | str = 0, sparse: bool = False, per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False, padding_idx: int | None = None
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """(bags reduced, the bag of each index, bag sizes, indices of maxima).
 
     mode: 0 sum, 1 mean, 2 max.
@@ -238,8 +256,9 @@ def _native(
 
 
 def _reduce(
-    weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool, mode: int,
-    sparse: bool, each: Tensor | None, include_last_offset: bool, padding_idx: int | None,
+    weight: Tensor, indices: Tensor, offsets: Tensor | None, scale_grad_by_freq: bool,
+    mode: int | str, sparse: bool, each: Tensor | None, include_last_offset: bool,
+    padding_idx: int | None
 ) -> tuple[Tensor, Tensor, Tensor, int]:
     """(bags reduced, indices of maxima, where bags start, the index that counts nothing or -1)."""
     if include_last_offset:
@@ -265,9 +284,11 @@ publish(_native, ("embedding_bag",), ("torch",))
 
 @composite(expose=("nn.functional",), explains=True)
 def embedding_bag(
-    input, weight, offsets=None, max_norm=None, norm_type=2, scale_grad_by_freq=False, mode="mean",
-    sparse=False, per_sample_weights=None, include_last_offset=False, padding_idx=None,
-):
+    input: Tensor, weight: Tensor, offsets: Tensor | None = None, max_norm: float | None = None,
+    norm_type: float = 2, scale_grad_by_freq: bool = False, mode: int | str = "mean",
+    sparse: bool = False, per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False, padding_idx: int | None = None
+) -> Any:
     """The sum, mean or max of the rows of `weight` in each bag of indices.
 
     input (bags, n), or (n,) with `offsets` saying where each bag starts: result (bags, width).
@@ -303,7 +324,7 @@ def embedding_bag(
 
 
 def _check_bag_arguments(
-    input: Tensor, weight: Tensor, offsets: Tensor | None, mode: str, by_frequency: bool,
+    input: Tensor, weight: Tensor, offsets: Tensor | None, mode: int | str, by_frequency: bool,
     sparse: bool, each: Tensor | None,
 ) -> None:
     if each is not None and each.shape != input.shape:

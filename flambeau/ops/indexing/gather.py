@@ -4,6 +4,7 @@ positions in a flattened tensor."""
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from ...tensor.promotion import legacy_name
 from ...tensor.overlap import check_operands
 from ...tensor.shape_only import shape_only
 from ...tensor.tensor import Tensor, wrap
+from ..core.sample_inputs import Rng, Sample
 from ..native import gather_scatter
 from ..core.axes import canonical_dim
 from ..creation.creation import public
@@ -24,7 +26,7 @@ from ..pointwise.selection import where
 from ..core.inplace import assign, overwrite
 from ..core.out import write_result
 from ..core.output_layout import Layout
-from ..core.registry import Array, composite, opaque
+from ..core.registry import Array, Number, composite, opaque
 
 LARGE = gather_scatter.LARGE
 _INT64, _UINT64 = np.dtype(np.int64), np.dtype(np.uint64)
@@ -93,14 +95,14 @@ def _fits(name: str, index: Array, shape: tuple, dim: int, skip: bool, what: str
             )
 
 
-def _rows(rng):
+def _rows(rng: Rng) -> Iterator[Sample]:
     yield (rng.normal(size=(3, 4)), 1, rng.integers(0, 4, (3, 2))), {}
     yield (rng.normal(size=(3, 4)), 0, rng.integers(0, 3, (2, 4))), {}
 
 
 @opaque(linear_in="input",
         ref=lambda x, dim, index: np.take_along_axis(x, index, dim), samples=_rows)
-def gather(input: Array, dim, index: Array, *, sparse_grad=False) -> Array:
+def gather(input: Array, dim: int, index: Array, *, sparse_grad: bool = False) -> Array:
     """input[index[i][j]][j] for dim 0, input[i][index[i][j]] for dim 1, and so on.
 
     `index` has as many axes as `input`, of any lengths that it reaches; the result has its shape.
@@ -130,12 +132,12 @@ def gather(input: Array, dim, index: Array, *, sparse_grad=False) -> Array:
 
 
 @gather.vjp("input")
-def _(g, input_shape, dim, index):
+def _(g: Tensor, input_shape: tuple[int, ...], dim: int, index: Tensor) -> Tensor:
     return _scattered(g, dim, index, input_shape)
 
 
 @opaque(linear_in="g", layout=Layout.FREE, name="_scattered", expose=(), ref=None, samples=None)
-def _scattered(g: Array, dim, index: Array, shape) -> Array:
+def _scattered(g: Array, dim: int, index: Array, shape: Any) -> Array:
     """Zeros of a shape, with `g` added up at the indices along an axis."""
     if shape and index.ndim and index.size \
             and (y := gather_scatter.add_at(shape, dim % len(shape), index, g)) is not None:
@@ -151,7 +153,7 @@ def _scattered(g: Array, dim, index: Array, shape) -> Array:
 
 
 @_scattered.vjp("g")
-def _(g, dim, index):
+def _(g: Tensor, dim: int, index: Tensor) -> Tensor:
     return gather(g, dim, index)
 
 
@@ -203,12 +205,12 @@ def _write_at(result: Array, at: int, index: Array, value: Array, ufunc: Any) ->
         ufunc.at(result, where, value)
 
 
-def _scatters(rng):
+def _scatters(rng: Rng) -> Iterator[Sample]:
     index = np.array([[0, 2], [1, 0], [2, 1]])
     yield (rng.normal(size=(3, 4)), 1, index, rng.normal(size=(3, 2))), {}
 
 
-def _scatter_ref(x, dim, index, src):
+def _scatter_ref(x: np.ndarray, dim: int, index: np.ndarray, src: np.ndarray) -> np.ndarray:
     y = x.copy()
     np.put_along_axis(y, index, src, dim)
     return y
@@ -216,7 +218,7 @@ def _scatter_ref(x, dim, index, src):
 
 @opaque(linear_in="input + src",
         name="_scatter", node="ScatterBackward0", expose=(), ref=_scatter_ref, samples=_scatters)
-def _scatter(input: Array, dim, index: Array, src: Array) -> Array:
+def _scatter(input: Array, dim: int, index: Array, src: Array) -> Array:
     """A copy with `src` written at the indices along an axis."""
     at = _check_scatter("scatter", input, dim, index, src if src.ndim or not index.ndim else None)
     result = input.copy()
@@ -227,12 +229,12 @@ def _scatter(input: Array, dim, index: Array, src: Array) -> Array:
 
 
 @_scatter.vjp("input")
-def _(g, dim, index):
+def _(g: Tensor, dim: int, index: Tensor) -> Tensor:
     return _scatter(g, dim, index, wrap(np.zeros((), g._array.dtype)))
 
 
 @_scatter.vjp("src")
-def _(g, dim, index, src_shape):
+def _(g: Tensor, dim: int, index: Tensor, src_shape: tuple[int, ...]) -> Tensor:
     result = gather(g, dim, index)
     if src_shape == result._array.shape:
         return result
@@ -241,7 +243,7 @@ def _(g, dim, index, src_shape):
     return _embed(result, src_shape)
 
 
-def _embed(g, shape):
+def _embed(g: Any, shape: Any) -> Any:
     """A cotangent of the first places of a larger source."""
     from ..view.slices import _placed
 
@@ -250,7 +252,7 @@ def _embed(g, shape):
 
 @opaque(linear_in="input + src",
         name="_scatter_add", node="ScatterAddBackward0", expose=(), ref=None, samples=_scatters)
-def _scatter_add(input: Array, dim, index: Array, src: Array) -> Array:
+def _scatter_add(input: Array, dim: int, index: Array, src: Array) -> Array:
     """A copy with `src` added up at the indices along an axis."""
     at = _check_scatter("scatter_add", input, dim, index, src)
     result = input.copy()
@@ -260,18 +262,20 @@ def _scatter_add(input: Array, dim, index: Array, src: Array) -> Array:
 
 
 @_scatter_add.vjp("input")
-def _(g):
+def _(g: Tensor) -> Tensor:
     return g
 
 
 @_scatter_add.vjp("src")
-def _(g, dim, index, src_shape):
+def _(g: Tensor, dim: int, index: Tensor, src_shape: tuple[int, ...]) -> Tensor:
     result = gather(g, dim, index)
     return result if result._array.shape == src_shape else _embed(result, src_shape)
 
 
 @composite()
-def scatter_add(input, dim, index, src, *, out=None):
+def scatter_add(
+    input: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Tensor | None = None
+) -> Tensor:
     """A copy with `src` added up at the indices along an axis.
 
     >>> torch.scatter_add(torch.zeros(3), 0, torch.tensor([0, 2, 2]), torch.tensor([1., 2., 3.]))
@@ -287,7 +291,10 @@ def _scalar_source(input: Tensor, index: Tensor, value: Any) -> Tensor:
 
 
 @composite(explains=True)
-def scatter(input, dim, index, src=None, *, value=None, reduce=None, out=None):
+def scatter(
+    input: Tensor, dim: int, index: Tensor, src: Tensor | None = None, *,
+    value: Number | None = None, reduce: str | None = None, out: Tensor | None = None
+) -> Tensor:
     """A copy with `src` (a tensor or a number) written, or combined, at the indices of an axis.
 
     Args:
@@ -317,7 +324,9 @@ def scatter(input, dim, index, src=None, *, value=None, reduce=None, out=None):
 
 
 @opaque(name="_scatter_reduce", node="ScatterReduceBackward0", expose=(), ref=None, samples=None)
-def _scatter_reduce(input: Array, dim, index: Array, src: Array, reduce, include_self) -> Array:
+def _scatter_reduce(
+    input: Array, dim: int, index: Array, src: Array, reduce: str, include_self: bool
+) -> Array:
     """A copy with `src` combined at the indices along an axis."""
     at = _check_scatter("scatter_reduce", input, dim, index, src)
     result = input.copy()
@@ -357,7 +366,10 @@ def _scatter_mean(result: Array, at: int, index: Array, value: Array, include_se
 
 
 @_scatter_reduce.vjp
-def _(g, input, index, src, ys, dim, reduce, include_self, needs):
+def _(
+    g: Tensor, input: Tensor, index: Tensor, src: Tensor, ys: tuple[Tensor, ...], dim: int,
+    reduce: str, include_self: bool, needs: tuple[bool, ...]
+) -> tuple[Tensor | None, ...]:
     y = ys
     if reduce == "sum":
         return (_keep(g, dim, index, include_self), None, gather(g, dim, index))
@@ -381,14 +393,16 @@ def _(g, input, index, src, ys, dim, reduce, include_self, needs):
             gather(share, dim, index) * from_src)
 
 
-def _keep(g, dim, index, include_self):
+def _keep(g: Any, dim: Any, index: Any, include_self: Any) -> Any:
     """The part of a cotangent that goes to `input`: not where it was replaced."""
     if include_self:
         return g
     return _scatter(g, dim, index, wrap(np.zeros((), g._array.dtype)))
 
 
-def _product_gradients(g, input, dim, index, src, include_self):
+def _product_gradients(
+    g: Any, input: Any, dim: Any, index: Any, src: Any, include_self: Any
+) -> Any:
     retained = input if include_self else _scatter(input, dim, index, wrap(
         np.ones((), input._array.dtype)))
     # Products without a factor are quotients, or the product with that factor left out where it is
@@ -411,7 +425,10 @@ def _product_gradients(g, input, dim, index, src, include_self):
 
 
 @composite()
-def scatter_reduce(input, dim, index, src, reduce, *, include_self=True, out=None):
+def scatter_reduce(
+    input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True,
+    out: Tensor | None = None
+) -> Tensor:
     """A copy with `src` combined by 'sum', 'prod', 'mean', 'amax' or 'amin' at indices.
 
     >>> index, src = torch.tensor([0, 0, 1]), torch.tensor([1., 5., 2.])
@@ -470,11 +487,13 @@ def take(input: Array, index: Array) -> Array:
 
 
 @take.vjp("input")
-def _(g, input_shape, index):
+def _(g: Tensor, input_shape: tuple[int, ...], index: Tensor) -> Tensor:
     return g.new_zeros(input_shape).put(index, g, True)
 
 
-def _put_reference(x, index, source, accumulate=False):
+def _put_reference(
+    x: np.ndarray, index: np.ndarray, source: np.ndarray, accumulate: bool = False
+) -> np.ndarray:
     flat = x.flatten()
     for place, value in zip(index.flat, source.flat, strict=True):
         flat[place] = value + (flat[place] if accumulate else 0)
@@ -485,7 +504,7 @@ def _put_reference(x, index, source, accumulate=False):
         layout=Layout.PRESERVE, node="PutBackward0", ref=_put_reference, samples=lambda rng: iter(
     [((rng.normal(size=(3, 4)), np.array([0, 7, 11]), rng.normal(size=3)), {}),
      ((rng.normal(size=(3, 4)), np.array([2, 2]), rng.normal(size=2), True), {})]))
-def put(input: Array, index: Array, source: Array, accumulate=False) -> Array:
+def put(input: Array, index: Array, source: Array, accumulate: bool = False) -> Array:
     """A copy with `source` written, or added, at flat positions.
 
     Args:
@@ -521,17 +540,19 @@ def put(input: Array, index: Array, source: Array, accumulate=False) -> Array:
 
 
 @put.vjp("input")
-def _(g, index, accumulate):
+def _(g: Tensor, index: Tensor, accumulate: bool) -> Tensor:
     return g if accumulate else g.put(index, g.new_zeros(index.shape))
 
 
 @put.vjp("source")
-def _(g, index, source_shape):
+def _(g: Tensor, index: Tensor, source_shape: tuple[int, ...]) -> Tensor:
     return g.take(index).reshape(source_shape)
 
 
 @composite(explains=True)
-def take_along_dim(input, indices, dim=None, *, out=None):
+def take_along_dim(
+    input: Tensor, indices: Tensor, dim: int | None = None, *, out: Tensor | None = None
+) -> Tensor:
     """The elements at the indices along an axis, other axes broadcast.
 
     Args:

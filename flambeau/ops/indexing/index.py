@@ -344,13 +344,13 @@ def gather_at(input: Array, where: Positions) -> Array:
 
 
 @gather_at.vjp
-def _(g, input_shape, where):
+def _(g: Tensor, input_shape: tuple[int, ...], where: Positions) -> Tensor:
     check_versions(where, "IndexBackward0")
     return scatter_at(g, input_shape, where)
 
 
 @opaque(linear_in="g", layout=Layout.FREE, name="index_adjoint", expose=(), ref=None, samples=None)
-def scatter_at(g: Array, shape, where: Positions) -> Array:
+def scatter_at(g: Array, shape: Any, where: Positions) -> Array:
     """Zeros of a shape, with `g` added up at the positions."""
     result = zeros(shape, g.dtype)
     if any(isinstance(w, np.ndarray) and w.dtype != np.bool_ for w in where):
@@ -376,7 +376,7 @@ def add_rows(target: np.ndarray, where: tuple, g: np.ndarray) -> None:
 
 
 @scatter_at.vjp
-def _(g, where):
+def _(g: Tensor, where: Positions) -> Tensor:
     return gather_at(g, where)
 
 
@@ -391,12 +391,12 @@ def _overwrite(input: Array, src: Array) -> Array:
 
 
 @_overwrite.vjp("input")
-def _(g):
+def _(g: Tensor) -> Tensor:
     return wrap(np.zeros((), g._array.dtype)).expand(g._array.shape)  # zero where g is nan, too
 
 
 @_overwrite.vjp("src")
-def _(g, src_shape, src_dtype):
+def _(g: Tensor, src_shape: tuple[int, ...], src_dtype: Any) -> Tensor:
     if g.dtype.is_complex and not src_dtype.is_complex:
         g = g.real
     return g.sum_to_size(src_shape).to(src_dtype)
@@ -412,7 +412,7 @@ def overwrite(self: Tensor, src: Tensor, name: str) -> Tensor:
 
 @opaque(linear_in="input + values", layout=Layout.FREE,
         name="_index_put", node="IndexPutBackward0", expose=(), ref=None, samples=None)
-def _index_put(input: Array, values: Array, where: Positions, accumulate) -> Array:
+def _index_put(input: Array, values: Array, where: Positions, accumulate: bool) -> Array:
     """A copy of `input` with `values` written, or added, at positions."""
     result = input.copy()
     if accumulate:
@@ -423,7 +423,7 @@ def _index_put(input: Array, values: Array, where: Positions, accumulate) -> Arr
 
 
 @_index_put.vjp("input")
-def _(g, where, accumulate):
+def _(g: Tensor, where: Positions, accumulate: bool) -> Tensor:
     check_versions(where, "IndexPutBackward0")
     if accumulate:
         return g
@@ -431,7 +431,7 @@ def _(g, where, accumulate):
 
 
 @_index_put.vjp("values")
-def _(g, values_shape, values_dtype, where):
+def _(g: Tensor, values_shape: tuple[int, ...], values_dtype: Any, where: Positions) -> Tensor:
     check_versions(where, "IndexPutBackward0")
     return gather_at(g, where).sum_to_size(values_shape).to(values_dtype)
 

@@ -3,22 +3,24 @@ index_add, index_copy, index_fill and index_reduce."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name
-from ...tensor.tensor import wrap
+from ...tensor.tensor import Tensor, wrap
+from ..core.sample_inputs import Rng, Sample
 from ..native import gather_scatter
 from ..core.axes import canonical_dim
 from ..core.out import write_result
 from .gather import _scatter_reduce, all_below, publish_in_place
 from ..core.output_layout import Layout
-from ..core.registry import Array, composite, opaque
+from ..core.registry import Array, Number, composite, opaque
 
 
-def _select(rng):
+def _select(rng: Rng) -> Iterator[Sample]:
     yield (rng.normal(size=(3, 4)), 1, np.array([3, 0, 0])), {}
     yield (rng.normal(size=(3, 4)), 0, np.array([2])), {}
 
@@ -41,7 +43,7 @@ def _vector(index: Array, name: str) -> Array:
 
 
 @opaque(linear_in="input", ref=lambda x, dim, index: np.take(x, index, dim), samples=_select)
-def index_select(input: Array, dim, index: Array) -> Array:
+def index_select(input: Array, dim: int, index: Array) -> Array:
     """The slices at some indices of an axis.
 
     Raises IndexError for an index outside the axis.
@@ -69,7 +71,7 @@ def index_select(input: Array, dim, index: Array) -> Array:
 
 
 @index_select.vjp("input")
-def _(g, input_shape, dim, index):
+def _(g: Tensor, input_shape: tuple[int, ...], dim: int, index: Tensor) -> Tensor:
     return g.new_zeros(input_shape).index_add(dim, index, g)
 
 
@@ -121,7 +123,7 @@ def _spread(index: Array, at: int, source: Array) -> Array:
         name="_index_add", node="IndexAddBackward0", expose=(), ref=None,
         samples=lambda rng: iter([((rng.normal(size=(3, 4)), 1, np.array([3, 0, 0]),
                                     rng.normal(size=(3, 3)), 2.0), {})]))
-def _index_add(input: Array, dim, index: Array, source: Array, alpha) -> Array:
+def _index_add(input: Array, dim: int, index: Array, source: Array, alpha: Number) -> Array:
     """A copy with alpha * source added to slices."""
     at = canonical_dim(dim, input.ndim)
     index = _vector(index, "index_add_")
@@ -151,17 +153,20 @@ def _index_add(input: Array, dim, index: Array, source: Array, alpha) -> Array:
 
 
 @_index_add.vjp("input")
-def _(g):
+def _(g: Tensor) -> Tensor:
     return g
 
 
 @_index_add.vjp("source")
-def _(g, dim, index, source_shape, alpha):
+def _(g: Tensor, dim: int, index: Tensor, source_shape: tuple[int, ...], alpha: Number) -> Tensor:
     return (g.index_select(dim, index) * alpha).reshape(source_shape)
 
 
 @composite()
-def index_add(input, dim, index, source, *, alpha=1, out=None):
+def index_add(
+    input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1,
+    out: Tensor | None = None
+) -> Tensor:
     """A copy with alpha * source added to the slices at some indices of an axis.
 
     >>> torch.index_add(torch.zeros(3), 0, torch.tensor([0, 2, 2]), torch.tensor([1., 2., 3.]))
@@ -171,7 +176,7 @@ def index_add(input, dim, index, source, *, alpha=1, out=None):
     return y if out is None else write_result("index_add", y, out)
 
 
-def _copy_slices(x, dim, index, source):
+def _copy_slices(x: np.ndarray, dim: int, index: np.ndarray, source: np.ndarray) -> np.ndarray:
     y = np.moveaxis(x.copy(), dim, 0)
     for place, row in zip(index, np.moveaxis(source, dim, 0), strict=True):
         y[place] = row
@@ -181,7 +186,7 @@ def _copy_slices(x, dim, index, source):
 @opaque(linear_in="input + source",
         node="IndexCopyBackward0", ref=_copy_slices, samples=lambda rng: iter(
     [((rng.normal(size=(3, 4)), 1, np.array([3, 0]), rng.normal(size=(3, 2))), {})]))
-def index_copy(input: Array, dim, index: Array, source: Array) -> Array:
+def index_copy(input: Array, dim: int, index: Array, source: Array) -> Array:
     """A copy with the slices at some indices of an axis replaced.
 
     >>> torch.index_copy(torch.zeros(3), 0, torch.tensor([2, 0]), torch.tensor([1., 2.]))
@@ -203,19 +208,19 @@ def index_copy(input: Array, dim, index: Array, source: Array) -> Array:
 
 
 @index_copy.vjp("input")
-def _(g, dim, index):
+def _(g: Tensor, dim: int, index: Tensor) -> Tensor:
     return g.index_fill(dim, index, 0)
 
 
 @index_copy.vjp("source")
-def _(g, dim, index, source_shape):
+def _(g: Tensor, dim: int, index: Tensor, source_shape: tuple[int, ...]) -> Tensor:
     return g.index_select(dim, index).reshape(source_shape)
 
 
 @opaque(linear_in="input + value", layout=Layout.PRESERVE,
         name="_index_fill", node="IndexFillBackward0", expose=(), samples=lambda rng: iter(
     [((rng.normal(size=(3, 4)), 1, np.array([3, 0]), rng.normal(size=())), {})]))
-def _index_fill(input: Array, dim, index: Array, value: Array) -> Array:
+def _index_fill(input: Array, dim: int, index: Array, value: Array) -> Array:
     """A copy with a value in the slices at some indices of an axis."""
     at = canonical_dim(dim, input.ndim)
     index = _vector(index, "index_fill_")
@@ -231,19 +236,19 @@ def _index_fill(input: Array, dim, index: Array, value: Array) -> Array:
 
 
 @_index_fill.vjp("input")
-def _(g, dim, index):
+def _(g: Tensor, dim: int, index: Tensor) -> Tensor:
     return _index_fill(g, dim, index, wrap(np.zeros((), g._array.dtype)))
 
 
 @_index_fill.vjp("value")
-def _(g, dim, index):
+def _(g: Tensor, dim: int, index: Tensor) -> Tensor:
     once = wrap(np.unique(index._array % max(g._array.shape[dim], 1) if g._array.ndim else
                           index._array))
     return g.index_select(dim, once).sum()
 
 
 @composite(explains=True)
-def index_fill(input, dim, index, value):
+def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) -> Tensor:
     """A copy with one value in the slices at some indices of an axis.
 
     >>> torch.index_fill(torch.zeros(3), 0, torch.tensor([0, 2]), 7.)
@@ -255,7 +260,10 @@ def index_fill(input, dim, index, value):
 
 
 @composite()
-def index_reduce(input, dim, index, source, reduce, *, include_self=True, out=None):
+def index_reduce(
+    input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *,
+    include_self: bool = True, out: Tensor | None = None
+) -> Tensor:
     """A copy with slices combined by 'prod', 'mean', 'amax' or 'amin' at indices of an axis.
 
     >>> x, index = torch.ones(3), torch.tensor([0, 2, 2])

@@ -12,6 +12,7 @@ from ...tensor.dtypes import FLOATS, INTEGER
 from ...tensor.overlap import check_operands
 from ...tensor.shape_only import shape_only
 from ...tensor.tensor import Tensor, wrap
+from ..core.registry import Number
 from ..creation.creation import public
 from ..core.scalar_conversion import convert_scalar
 from ..core.inplace import assign
@@ -84,17 +85,17 @@ def _unless(x: Any, mask: Any, value: Any) -> Any:
 
 
 @_masked_fill.vjp("input")
-def _(g, mask):
+def _(g: Tensor, mask: Tensor) -> Tensor:
     return _masked_fill(g, mask, wrap(np.zeros((), g._array.dtype)))
 
 
 @_masked_fill.vjp("value")
-def _(g, mask):
+def _(g: Tensor, mask: Tensor) -> Tensor:
     return select(mask, g, 0)
 
 
 @composite()
-def masked_fill(input, mask, value):
+def masked_fill(input: Tensor, mask: Tensor, value: Tensor | Number) -> Tensor:
     """The tensor with `value` where the mask holds.
 
     The mask is broadcast. Gradients flow to what was kept, and to a 0-dim tensor `value`.
@@ -127,12 +128,12 @@ def _masked_select(input: Array, mask: Array) -> Array:
 
 
 @_masked_select.vjp("input")
-def _(g, mask, input_shape):
+def _(g: Tensor, mask: Tensor, input_shape: tuple[int, ...]) -> Tensor:
     return _masked_spread(g, mask, input_shape)
 
 
 @opaque(linear_in="g", layout=Layout.FREE, name="_masked_spread", expose=(), ref=None, samples=None)
-def _masked_spread(g: Array, mask: Array, shape) -> Array:
+def _masked_spread(g: Array, mask: Array, shape: Any) -> Array:
     """Zeros with `g` where the mask holds."""
     result = np.zeros(shape, g.dtype)
     result[mask] = g
@@ -140,13 +141,13 @@ def _masked_spread(g: Array, mask: Array, shape) -> Array:
 
 
 @_masked_spread.vjp("g")
-def _(g, mask):
+def _(g: Tensor, mask: Tensor) -> Tensor:
     return _masked_select(g, mask)
 
 
 @shape_depends_on_values
 @composite()
-def masked_select(input, mask, *, out=None):
+def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The elements where the mask holds, in one axis.
 
     >>> x = torch.tensor([[1, 2], [3, 4]])
@@ -175,12 +176,12 @@ def _masked_scatter(input: Array, mask: Array, source: Array) -> Array:
 
 
 @_masked_scatter.vjp("input")
-def _(g, mask):
+def _(g: Tensor, mask: Tensor) -> Tensor:
     return _masked_fill(g, mask, wrap(np.zeros((), g._array.dtype)))
 
 
 @_masked_scatter.vjp("source")
-def _(g, mask, source_shape):
+def _(g: Tensor, mask: Tensor, source_shape: tuple[int, ...]) -> Tensor:
     result = _masked_select(g, mask)
     count = int(np.prod(source_shape, dtype=np.int64))
     rest = count - result._array.size
@@ -190,7 +191,7 @@ def _(g, mask, source_shape):
 
 
 @composite(explains=True)
-def masked_scatter(input, mask, source):
+def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """The tensor with elements of `source`, in order, where the mask holds.
 
     >>> mask = torch.tensor([True, False, True])

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ...tensor.tensor import Tensor
-from ..core.registry import composite
+from ..core.registry import Number, composite
 
 
 def _within(input: Tensor, indices: Any) -> tuple:
@@ -18,7 +19,9 @@ def _within(input: Tensor, indices: Any) -> tuple:
 
 
 @composite(expose=("torch",), explains=True)
-def _unsafe_masked_index(input, mask, indices, fill):
+def _unsafe_masked_index(
+    input: Tensor, mask: Tensor, indices: Sequence[Tensor], fill: Number
+) -> Tensor:
     """input[indices] where the mask holds, `fill` elsewhere.
 
     >>> x, mask = torch.tensor([1., 2.]), torch.tensor([True, False])
@@ -31,7 +34,9 @@ def _unsafe_masked_index(input, mask, indices, fill):
 
 
 @composite(expose=("torch",), explains=True)
-def _unsafe_masked_index_put_accumulate(input, mask, indices, values):
+def _unsafe_masked_index_put_accumulate(
+    input: Tensor, mask: Tensor, indices: Sequence[Tensor], values: Tensor
+) -> Tensor:
     """A copy of the input with values added at the indices where the mask holds.
 
     >>> x, mask = torch.tensor([1., 2.]), torch.tensor([True, False])

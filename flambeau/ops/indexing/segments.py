@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from ..core.promotion import compute_dtype
-from ...tensor.tensor import wrap
+from ...tensor.tensor import Tensor, wrap
 from ..core.axes import canonical_dim
-from ..core.registry import Array, composite, opaque
+from ..core.registry import Array, Number, composite, opaque
 
 # What an empty segment gives where there is no initial value.
 _NEUTRAL = {"max": -math.inf, "min": math.inf, "sum": 0.0, "prod": 1.0, "mean": 0.0}
@@ -21,8 +21,10 @@ _UFUNCS = {"max": np.maximum, "min": np.minimum, "sum": np.add, "mean": np.add,
 
 @composite(expose=("torch",), aliases=("_segment_reduce",))
 def segment_reduce(
-    data, reduce, *, lengths=None, indices=None, offsets=None, axis=0, unsafe=False, initial=None
-):
+    data: Tensor, reduce: str, *, lengths: Tensor | None = None, indices: Tensor | None = None,
+    offsets: Tensor | None = None, axis: int = 0, unsafe: bool = False,
+    initial: Number | None = None
+) -> Tensor:
     """The "sum", "mean", "max", "min" or "prod" of pieces of an axis, by lengths or by offsets.
 
     `lengths` (*batch, n) and `offsets` (*batch, n + 1) have the axes of `data` up to `axis`.
@@ -68,7 +70,7 @@ def _rows(data: Array, bounds: Array) -> Iterator[tuple[tuple[int, ...], Array]]
 
 
 @opaque(expose=(), second_order=False)
-def _segment_reduce(data: Array, bounds: Array, reduce, start, empty) -> Array:
+def _segment_reduce(data: Array, bounds: Array, reduce: str, start: float, empty: float) -> Array:
     """The reductions of data[..., bounds[i]:bounds[i + 1]], which begin with `start`.
 
     `empty` is what a segment without elements gives.
@@ -91,7 +93,7 @@ def _segment_reduce(data: Array, bounds: Array, reduce, start, empty) -> Array:
 
 
 @_segment_reduce.vjp("data")
-def _(g, y, data, bounds, reduce, start):
+def _(g: Tensor, y: Tensor, data: Tensor, bounds: Tensor, reduce: str, start: float) -> Tensor:
     inside = compute_dtype(data._array.dtype)
     x, cotangent, result = (t._array.astype(inside) for t in (data, g, y))
     new = np.zeros(x.shape, inside)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 
+from ...tensor.tensor import Tensor
 from .matrix_checks import (
     check_floats, check_kernel, check_matrix, check_square, each_matrix, kind_name, lapack,
     linalg_function, mH, no_info, refuse, well_conditioned,
@@ -12,6 +16,7 @@ from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 from ..core.return_types import return_type
 from .solves import solve_triangular, triangular_solved
+from ..core.sample_inputs import Rng, Sample
 from ..view.triangles import diag_embed, tril, triu
 
 
@@ -37,7 +42,7 @@ def _factor(A: Array) -> tuple[Array, Array]:
         constant_outputs=(1,), result_type=return_type("linalg_cholesky_ex", "L", "info"),
         ref=lambda A: (np.linalg.cholesky(A), np.zeros(A.shape[:-2], np.int32)), samples=None)
 def _cholesky_ex(
-    A: Array, upper=False, check_errors=True, name="linalg.cholesky"
+    A: Array, upper: bool = False, check_errors: bool = True, name: str = "linalg.cholesky"
 ) -> tuple[Array, Array]:
     """L with A = L L^H, or its conjugate transpose."""
     check_floats(A, "linalg.cholesky")
@@ -50,7 +55,7 @@ def _cholesky_ex(
 
 
 @_cholesky_ex.vjp
-def _(gs, ys, upper):
+def _(gs: Tensor, ys: tuple[Tensor, ...], upper: bool) -> Tensor:
     if gs[0] is None:
         return None
     L, g = (mH(ys[0]), mH(gs[0])) if upper else (ys[0], gs[0])
@@ -61,7 +66,9 @@ def _(gs, ys, upper):
 
 
 @linalg_function()
-def cholesky_ex(A, *, upper=False, check_errors=False, out=None):
+def cholesky_ex(
+    A: Tensor, *, upper: bool = False, check_errors: bool = False, out: Any = None
+) -> Any:
     """L with A = L L^H, and info: 0, or the order of the first minor that is not positive.
 
     >>> L, info = torch.linalg.cholesky_ex(torch.tensor([[1., 2.], [2., 1.]]))
@@ -71,14 +78,14 @@ def cholesky_ex(A, *, upper=False, check_errors=False, out=None):
     return _cholesky_ex(A, upper, check_errors, "linalg.cholesky_ex", out=out)
 
 
-def _result(y, out):
+def _result(y: Tensor, out: Tensor | None) -> Tensor:
     from ..core.out import write_out
 
     return y if out is None else write_out(_cholesky_ex.operator, y, out)
 
 
 @linalg_function()
-def cholesky(A, *, upper=False, out=None):
+def cholesky(A: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Tensor:
     """L with A = L L^H, or U with A = U^H U; LinAlgError for an A that is not positive-definite.
 
     >>> torch.linalg.cholesky(torch.tensor([[4., 2.], [2., 5.]]))
@@ -89,7 +96,7 @@ def cholesky(A, *, upper=False, out=None):
 
 
 @composite(name="cholesky")
-def cholesky_legacy(input, upper=False, *, out=None):
+def cholesky_legacy(input: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
     """L with input = L L^H: the older name of linalg.cholesky.
 
     >>> torch.cholesky(torch.tensor([[4., 2.], [2., 5.]]))
@@ -117,14 +124,14 @@ def _check_factor(B: Array, L: Array) -> None:
         )
 
 
-def _factor_samples(rng):
+def _factor_samples(rng: Rng) -> Iterator[Sample]:
     for a, b in (((3, 3), (3, 2)), ((2, 2, 2), (2, 2, 1))):
         yield (rng.normal(size=b), np.tril(well_conditioned(rng, *a))), {}
 
 
 @opaque(layout=Layout.COLUMNS, name="cholesky_solve", samples=_factor_samples, holomorphic=False,
         ref=lambda B, L: np.linalg.solve(L @ np.swapaxes(L, -1, -2), B))
-def cholesky_solve(input: Array, L: Array, upper=False) -> Array:
+def cholesky_solve(input: Array, L: Array, upper: bool = False) -> Array:
     """The X of A X = input, for A given by its Cholesky factor L.
 
     Args:
@@ -142,7 +149,10 @@ def cholesky_solve(input: Array, L: Array, upper=False) -> Array:
 
 
 @cholesky_solve.vjp
-def _(g, y, L, input_shape, upper, needs):
+def _(
+    g: Tensor, y: Tensor, L: Tensor, input_shape: tuple[int, ...], upper: bool,
+    needs: tuple[bool, ...]
+) -> tuple[Tensor | None, ...]:
     gB = cholesky_solve(g, L, upper)
     gL = None
     if needs[1]:
@@ -153,14 +163,14 @@ def _(g, y, L, input_shape, upper, needs):
     return (gB.sum_to_size(input_shape) if needs[0] else None), gL
 
 
-def _factors(rng):
+def _factors(rng: Rng) -> Iterator[Sample]:
     for shape in ((3, 3), (2, 2, 2)):
         yield (np.tril(well_conditioned(rng, *shape)),), {}
 
 
 @opaque(layout=Layout.COLUMNS, name="cholesky_inverse", samples=_factors, holomorphic=False,
         ref=lambda L: np.linalg.inv(L @ np.swapaxes(L, -1, -2)))
-def cholesky_inverse(L: Array, upper=False) -> Array:
+def cholesky_inverse(L: Array, upper: bool = False) -> Array:
     """The inverse of A, given by its Cholesky factor L.
 
     >>> torch.cholesky_inverse(torch.tensor([[2.]]))
@@ -176,6 +186,6 @@ def cholesky_inverse(L: Array, upper=False) -> Array:
 
 
 @cholesky_inverse.vjp
-def _(g, y, L, upper):
+def _(g: Tensor, y: Tensor, L: Tensor, upper: bool) -> Tensor:
     both = y @ (g + mH(g)) @ y
     return -triu(L @ both) if upper else -tril(both @ L)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 
 from ...tensor.tensor import Tensor
@@ -14,6 +17,7 @@ from ..core.output_layout import Layout
 from ..core.registry import Array, opaque
 from ..core.return_types import return_type
 from .solves import solve_matrix
+from ..core.sample_inputs import Rng, Sample
 from ..view.triangles import diag_embed
 
 
@@ -31,7 +35,7 @@ def _check_triangle(UPLO: str) -> str:
     return UPLO.upper()
 
 
-def _symmetric_samples(rng):
+def _symmetric_samples(rng: Rng) -> Iterator[Sample]:
     for shape in ((3, 3), (2, 2, 2)):
         yield (positive_definite(rng, *shape),), {}
 
@@ -51,7 +55,7 @@ def _all_nan(A: Array) -> tuple[Array, Array]:
         name="_linalg_eigh", node="LinalgEighBackward0", expose=(), holomorphic=False,
         result_type=return_type("linalg_eigh", "eigenvalues", "eigenvectors"),
         ref=lambda A: np.linalg.eigh(A), samples=None)
-def _eigh(A: Array, UPLO="L") -> tuple[Array, Array]:
+def _eigh(A: Array, UPLO: str = "L") -> tuple[Array, Array]:
     """Eigenvalues in ascending order and orthonormal eigenvectors."""
     part = _check_symmetric(A, UPLO)
     if not A.size:
@@ -66,7 +70,7 @@ def _eigh(A: Array, UPLO="L") -> tuple[Array, Array]:
 
 
 @_eigh.vjp
-def _(gs, ys):
+def _(gs: Tensor, ys: tuple[Tensor, ...]) -> Tensor:
     (gL, gV), (L, V) = gs, ys
     if gV is None:
         return None if gL is None else (V * to_dtype_of(gL, V).unsqueeze(-2)) @ mH(V)
@@ -78,7 +82,7 @@ def _(gs, ys):
 
 
 @linalg_function()
-def eigh(A, UPLO="L", *, out=None):
+def eigh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Any:
     """Eigenvalues, ascending, and eigenvectors of symmetric or Hermitian matrices.
 
     Only the triangle UPLO, 'L' or 'U', is read.
@@ -91,7 +95,7 @@ def eigh(A, UPLO="L", *, out=None):
 
 @opaque(name="_linalg_eigvalsh", expose=(), differentiable=False, samples=_symmetric_samples,
         ref=lambda A: np.linalg.eigvalsh(A))
-def _eigvalsh(A: Array, UPLO="L") -> Array:
+def _eigvalsh(A: Array, UPLO: str = "L") -> Array:
     """The eigenvalues alone."""
     part = _check_symmetric(A, UPLO)
     if not A.size:
@@ -103,7 +107,7 @@ def _eigvalsh(A: Array, UPLO="L") -> Array:
 
 
 @linalg_function()
-def eigvalsh(A, UPLO="L", *, out=None):
+def eigvalsh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Tensor:
     """Eigenvalues, ascending, of symmetric or Hermitian matrices.
 
     >>> torch.linalg.eigvalsh(torch.tensor([[2., 0.], [0., 1.]]))
@@ -146,7 +150,7 @@ def _eig(A: Array) -> tuple[Array, Array]:
 
 
 @_eig.vjp
-def _(gs, ys):
+def _(gs: tuple[Tensor, Tensor], ys: tuple[Tensor, ...]) -> Tensor:
     (gL, gV), (L, V) = gs, ys
     if gV is None:
         return None if gL is None else solve_matrix(mH(V), gL.unsqueeze(-1) * mH(V))
@@ -161,7 +165,7 @@ def _(gs, ys):
 
 
 @linalg_function()
-def eig(A, *, out=None):
+def eig(A: Tensor, *, out: Any = None) -> Any:
     """Eigenvalues and eigenvectors of square matrices, complex.
 
     >>> torch.linalg.eig(torch.tensor([[0., -1.], [1., 0.]])).eigenvalues
@@ -181,7 +185,7 @@ def _eigvals(A: Array) -> Array:
 
 
 @linalg_function()
-def eigvals(A, *, out=None):
+def eigvals(A: Tensor, *, out: Any = None) -> Tensor:
     """Eigenvalues of square matrices, complex.
 
     >>> torch.linalg.eigvals(torch.tensor([[0., -1.], [1., 0.]]))

@@ -304,7 +304,7 @@ def _from_lists(args: tuple) -> tuple[str, list[Tensor]]:
 
 
 @composite(expose=("torch",))
-def einsum(*args):
+def einsum(*args: Any) -> Tensor:
     """Sums of products named by subscripts: "ij,jk->ik" is a matrix product.
 
     Also `einsum(x, [0, 1], y, [1, 2], [0, 2])`. `...` stands for the axes not named.

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from ...tensor.dtypes import dtype as Dtype
+from ...tensor.tensor import Tensor
 from ..core.registry import composite
 from ..view.join import cat, stack
 
 
 @composite(expose=("nn.functional",), aliases=("_grouped_mm",), explains=True)
-def grouped_mm(mat_a, mat_b, *, offs=None, bias=None, out_dtype=None):
+def grouped_mm(
+    mat_a: Tensor, mat_b: Tensor, *, offs: Tensor | None = None, bias: Tensor | None = None,
+    out_dtype: Dtype | None = None
+) -> Tensor:
     """Products of groups of rows, or of columns: the experts of a mixture, each with its part.
 
     (m, k) and (g, k, n) with `offs` (g,), int32: the rows up to offs[i] with the i-th matrix, (m,
@@ -38,7 +43,7 @@ def grouped_mm(mat_a, mat_b, *, offs=None, bias=None, out_dtype=None):
     return result if out_dtype is None else result.to(out_dtype)
 
 
-def _of_groups(mat_a, mat_b, ranks, bounds):
+def _of_groups(mat_a: Tensor, mat_b: Tensor, ranks: tuple[int, ...], bounds: list[int]) -> Tensor:
     parts = list(zip(bounds, bounds[1:], strict=False))
     if ranks == (2, 3):
         products = [mat_a[a:b] @ mat_b[i] for i, (a, b) in enumerate(parts)]

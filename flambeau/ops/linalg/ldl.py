@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from ...tensor.tensor import Tensor
 from ..core.out import write_out
 from .matrix_checks import (
     check_floats, check_kernel, check_matrix, check_square, each_matrix, kind_name, lapack,
@@ -17,7 +20,9 @@ from ..core.return_types import return_type
 @opaque(layout=Layout.COLUMNS,
         name="_ldl_factor_ex", expose=(), differentiable=False, ref=None, samples=None,
         result_type=return_type("linalg_ldl_factor_ex", "LD", "pivots", "info"))
-def _ldl_factor_ex(A: Array, hermitian, check_errors=False, name="torch.linalg.ldl_factor_ex"):
+def _ldl_factor_ex(
+    A: Array, hermitian: bool, check_errors: bool = False, name: str = "torch.linalg.ldl_factor_ex"
+) -> tuple[Array, Array, Array]:
     """L and D in one array, LAPACK's pivots, and where D is singular."""
     check_floats(A, "torch.linalg.ldl_factor_ex")
     check_square(A, "torch.linalg.ldl_factor_ex")
@@ -34,7 +39,9 @@ def _ldl_factor_ex(A: Array, hermitian, check_errors=False, name="torch.linalg.l
 
 
 @linalg_function()
-def ldl_factor_ex(A, *, hermitian=False, check_errors=False, out=None):
+def ldl_factor_ex(
+    A: Tensor, *, hermitian: bool = False, check_errors: bool = False, out: Any = None
+) -> Any:
     """L and D of A = L D L^T (L^H if hermitian) in one array, pivots, and info.
 
     >>> LD, pivots, info = torch.linalg.ldl_factor_ex(torch.tensor([[2., 1.], [1., 3.]]))
@@ -45,7 +52,7 @@ def ldl_factor_ex(A, *, hermitian=False, check_errors=False, out=None):
 
 
 @linalg_function()
-def ldl_factor(A, *, hermitian=False, out=None):
+def ldl_factor(A: Tensor, *, hermitian: bool = False, out: Any = None) -> Any:
     """L and D of A = L D L^T (L^H if hermitian) in one array, and LAPACK's pivots.
 
     >>> torch.linalg.ldl_factor(torch.tensor([[2., 1.], [1., 3.]])).LD
@@ -77,7 +84,7 @@ def _check_solve(LD: Array, pivots: Array, B: Array) -> None:
 
 @opaque(layout=Layout.COLUMNS,
         name="_ldl_solve", expose=(), differentiable=False, ref=None, samples=None)
-def _ldl_solve(LD: Array, pivots: Array, B: Array, hermitian) -> Array:
+def _ldl_solve(LD: Array, pivots: Array, B: Array, hermitian: bool) -> Array:
     """The X of A X = B for a factored A."""
     _check_solve(LD, pivots, B)
     batch = np.broadcast_shapes(LD.shape[:-2], B.shape[:-2])
@@ -94,7 +101,9 @@ def _ldl_solve(LD: Array, pivots: Array, B: Array, hermitian) -> Array:
 
 
 @linalg_function()
-def ldl_solve(LD, pivots, B, *, hermitian=False, out=None):
+def ldl_solve(
+    LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False, out: Any = None
+) -> Tensor:
     """The X of A X = B for the A that ldl_factor took apart.
 
     >>> LD, pivots = torch.linalg.ldl_factor(torch.tensor([[2., 0.], [0., 4.]]))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
+from ...tensor.tensor import Tensor
 from ...tensor.dtypes import FLOAT32, FLOAT64, FROM_NUMPY
 from ...native.foundation.user_frames import noted
 from ...tensor.promotion import legacy_name
@@ -11,19 +14,19 @@ from .matmul import product
 from ..native.matmul import WORTH, large_product
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
-from ..core.sample_inputs import Rng
+from ..core.sample_inputs import Rng, Sample
 
 _BLAS = (FLOAT32, FLOAT64)
 
 
-def _samples(rng: Rng):
+def _samples(rng: Rng) -> Iterator[Sample]:
     for left, right in (((3, 4), (5, 4)), ((4,), (5, 4)), ((2, 3, 4), (5, 4)), ((3, 4), (4,))):
         yield (rng.normal(size=left), rng.normal(size=right)), {}
     yield (rng.normal(size=(3, 4)), rng.normal(size=(2, 4)), rng.normal(size=2)), {}
     yield (rng.normal(size=(2, 2, 3)), rng.normal(size=(2, 3)), rng.normal(size=2)), {}
 
 
-def _reference(input, weight, bias=None):
+def _reference(input: np.ndarray, weight: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
     y = np.einsum("...i,ji->...j" if weight.ndim == 2 else "...i,i->...", input, weight)
     return y if bias is None else y + bias
 
@@ -130,19 +133,19 @@ def _check(input: Array, weight: Array, bias: Array | None) -> None:
 
 
 @linear.vjp("input")
-def _(g, weight):
+def _(g: Tensor, weight: Tensor) -> Tensor:
     return g @ weight if weight._array.ndim == 2 else g.unsqueeze(-1) * weight
 
 
 @linear.vjp("weight")
-def _(g, input, weight_shape):
+def _(g: Tensor, input: Tensor, weight_shape: tuple[int, ...]) -> Tensor:
     if len(weight_shape) == 1:
         return (g.unsqueeze(-1) * input).sum_to_size(weight_shape)
     return rows_product(g, input)
 
 
 @linear.vjp("bias")
-def _(g, bias_shape):
+def _(g: Tensor, bias_shape: tuple[int, ...]) -> Tensor:
     if len(bias_shape) == 1 and g._array.ndim == 2 and g._array.shape[1] == bias_shape[0]:
         return g.sum(0)
     return g.sum_to_size(bias_shape)
@@ -168,17 +171,17 @@ def rows_product(input: Array, other: Array) -> Array:
 
 
 @rows_product.vjp("input")
-def _(g, other):
+def _(g: Tensor, other: Tensor) -> Tensor:
     return linear(other, g)
 
 
 @rows_product.vjp("other")
-def _(g, input):
+def _(g: Tensor, input: Tensor) -> Tensor:
     return input @ g
 
 
 @composite(expose=("torch", "nn.functional"))
-def bilinear(input1, input2, weight, bias=None):
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input1 @ weight[k] @ input2 for each k, plus bias[k].
 
     input1 (..., n), input2 (..., m), weight (out, n, m), bias (out,): result (..., out).

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...tensor.tensor import Tensor
 from .eigen import eigh
 from .matmul import matmul
@@ -27,7 +29,7 @@ def _basis(A: Tensor, q: int, niter: int) -> Tensor:
 
 
 @composite(expose=("torch",), explains=True)
-def svd_lowrank(A, q=6, niter=2, M=None):
+def svd_lowrank(A: Tensor, q: int = 6, niter: int = 2, M: Any = None) -> Any:
     """U, S and V with A - M near U diag(S) V^H, of q singular values.
 
     >>> [x.shape for x in torch.svd_lowrank(torch.ones(5, 4), q=2)]
@@ -44,7 +46,7 @@ def svd_lowrank(A, q=6, niter=2, M=None):
 
 
 @composite(expose=("torch",), explains=True)
-def pca_lowrank(A, q=None, center=True, niter=2):
+def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int = 2) -> Any:
     """U, S and V of the rows of A less their mean: V holds the q principal directions.
 
     >>> _ = torch.manual_seed(0)
@@ -67,9 +69,12 @@ def pca_lowrank(A, q=None, center=True, niter=2):
 
 
 @composite(expose=("torch",), explains=True)
-def lobpcg(A, k=None, B=None, X=None, n=None, iK=None, niter=None, tol=None, largest=None,
-           method=None, tracker=None, ortho_iparams=None, ortho_fparams=None,
-           ortho_bparams=None):
+def lobpcg(
+    A: Tensor, k: int | None = None, B: Any = None, X: Any = None, n: Any = None, iK: Any = None,
+    niter: Any = None, tol: Any = None, largest: Any = None, method: Any = None,
+    tracker: Any = None, ortho_iparams: Any = None, ortho_fparams: Any = None,
+    ortho_bparams: Any = None
+) -> Any:
     """The k largest (or smallest) eigenvalues of symmetric A X = E B X, and their vectors.
 
     Found among all of them, which are computed whole: n, iK, niter and tol change nothing.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -108,7 +109,7 @@ def _cat(parts: list[Tensor], dim: int) -> Tensor:
 # ----------------------------------------------------------------------------------- factors
 
 
-def _reference(A):
+def _reference(A: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     import scipy.linalg
 
     return tuple(scipy.linalg.lu(A))
@@ -116,7 +117,7 @@ def _reference(A):
 
 @linalg_operator(result_type=return_type("linalg_lu", "P", "L", "U"), constant_outputs=(0,),
                  samples=rectangular_samples, ref=_reference)
-def lu(A: Array, *, pivot=True) -> tuple[Array, Array, Array]:
+def lu(A: Array, *, pivot: bool = True) -> tuple[Array, Array, Array]:
     """P, L and U with A = P L U: a permutation, a lower and an upper triangle.
 
     >>> torch.linalg.lu(torch.tensor([[1., 2.], [2., 4.]])).U
@@ -138,7 +139,7 @@ def _triangles(LU: Array) -> tuple[Array, Array]:
 
 
 @lu.vjp
-def _(gs, ys):
+def _(gs: tuple[None, Tensor, Tensor], ys: tuple[Tensor, ...]) -> Tensor:
     return None if gs[1] is None and gs[2] is None else lu_cotangent(gs[1], gs[2], *ys)
 
 
@@ -146,7 +147,10 @@ def _(gs, ys):
         name="_lu_factor_ex", node="LinalgLuFactorExBackward0", expose=(), holomorphic=False,
         result_type=return_type("linalg_lu_factor_ex", "LU", "pivots", "info"),
         constant_outputs=(1, 2), samples=square_samples, ref=None)
-def _lu_factor_ex(A: Array, pivot=True, check_errors=False, name="torch.linalg.lu_factor_ex"):
+def _lu_factor_ex(
+    A: Array, pivot: bool = True, check_errors: bool = False,
+    name: str = "torch.linalg.lu_factor_ex"
+) -> tuple[Array, Array, Array]:
     """L and U in one array, row exchanges, and the places of zero pivots."""
     _check_rank(A, "torch.lu_factor")
     _needs_pivots(pivot)
@@ -157,7 +161,7 @@ def _lu_factor_ex(A: Array, pivot=True, check_errors=False, name="torch.linalg.l
 
 
 @_lu_factor_ex.vjp
-def _(gs, ys):
+def _(gs: tuple[Tensor, None, None], ys: tuple[Tensor, ...]) -> Tensor:
     if gs[0] is None:
         return None
     k = min(gs[0].shape[-2:])
@@ -166,7 +170,9 @@ def _(gs, ys):
 
 
 @linalg_function()
-def lu_factor_ex(A, *, pivot=True, check_errors=False, out=None):
+def lu_factor_ex(
+    A: Tensor, *, pivot: bool = True, check_errors: bool = False, out: Any = None
+) -> Any:
     """L and U in one array, row exchanges, and info: the places of zero pivots.
 
     >>> LU, pivots, info = torch.linalg.lu_factor_ex(torch.tensor([[1., 2.], [2., 4.]]))
@@ -177,7 +183,7 @@ def lu_factor_ex(A, *, pivot=True, check_errors=False, out=None):
 
 
 @linalg_function()
-def lu_factor(A, *, pivot=True, out=None):
+def lu_factor(A: Tensor, *, pivot: bool = True, out: Any = None) -> Any:
     """L and U in one array, and the row exchanges, from 1; RuntimeError for a zero pivot.
 
     >>> torch.linalg.lu_factor(torch.tensor([[1., 2.], [2., 6.]])).LU
@@ -191,7 +197,9 @@ def lu_factor(A, *, pivot=True, out=None):
 
 
 @composite(name="lu")
-def lu_legacy(A, pivot=True, get_infos=False, out=None):
+def lu_legacy(
+    A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None
+) -> tuple[Tensor, ...]:
     """L and U in one array, the row exchanges and, with get_infos, the places of zero pivots.
 
     >>> packed, pivots = torch.lu(torch.tensor([[1., 2.], [3., 4.]]))
@@ -204,7 +212,10 @@ def lu_legacy(A, pivot=True, get_infos=False, out=None):
 
 
 @composite(expose=("torch",), explains=True)
-def lu_unpack(LU_data, LU_pivots, unpack_data=True, unpack_pivots=True, *, out=None):
+def lu_unpack(
+    LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True, *,
+    out: Tensor | Sequence[Tensor] | None = None
+) -> Any:
     """P, L and U of what lu_factor gave; empty tensors for those not asked for.
 
     >>> torch.lu_unpack(*torch.linalg.lu_factor(torch.tensor([[1., 2.], [2., 6.]]))).P
@@ -260,7 +271,10 @@ def _check_solve(LU: Array, pivots: Array, B: Array, left: bool) -> None:
 
 
 @linalg_function()
-def lu_solve(LU, pivots, B, *, left=True, adjoint=False, out=None):
+def lu_solve(
+    LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False,
+    out: Tensor | None = None
+) -> Tensor:
     """The X of A X = B (X A = B without `left`) for the A, or A^H, that lu_factor took apart.
 
     Args:
@@ -288,7 +302,9 @@ def _lu_solved(LU: Tensor, pivots: Tensor, B: Tensor, adjoint: bool) -> Tensor:
 
 
 @composite(name="lu_solve")
-def lu_solve_legacy(input, LU_data, LU_pivots, *, out=None):
+def lu_solve_legacy(
+    input: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor | None = None
+) -> Tensor:
     """The X of A X = input: the older form of linalg.lu_solve.
 
     >>> A = torch.tensor([[1., 2.], [3., 4.]])
@@ -329,7 +345,7 @@ def det(A: Array) -> Array:
 
 
 @det.vjp
-def _(g, A, y):
+def _(g: Tensor, A: Tensor, y: Tensor) -> Tensor:
     inverse, info = inv_ex(A)
     if not info.any() and y._array.all():
         return (g * y.conj()).unsqueeze(-1).unsqueeze(-1) * mH(inverse)
@@ -358,7 +374,7 @@ def slogdet(A: Array) -> tuple[Array, Array]:
 
 
 @slogdet.vjp
-def _(gs, ys, A):
+def _(gs: tuple[Tensor, Tensor], ys: tuple[Tensor, ...], A: Tensor) -> Tensor:
     turn, size = gs
     sign = ys[0]
     scale = None if size is None else to_dtype_of(size, A)
@@ -371,7 +387,7 @@ def _(gs, ys, A):
 
 
 @composite(name="det")
-def det_legacy(input):
+def det_legacy(input: Tensor) -> Tensor:
     """Determinants of square matrices.
 
     Differentiable where the matrix is invertible.
@@ -386,7 +402,7 @@ def det_legacy(input):
 
 
 @composite(name="slogdet")
-def slogdet_legacy(input, *, out=None):
+def slogdet_legacy(input: Tensor, *, out: Tensor | Sequence[Tensor] | None = None) -> Any:
     """Signs of determinants and logarithms of their magnitudes.
 
     >>> torch.slogdet(torch.tensor([[1., 2.], [3., 4.]]))
@@ -399,7 +415,7 @@ def slogdet_legacy(input, *, out=None):
 
 
 @composite(explains=True)
-def logdet(input):
+def logdet(input: Tensor) -> Tensor:
     """Logarithms of determinants; nan for negative ones.
 
     Args:

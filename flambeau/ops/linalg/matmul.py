@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from ...autograd.tape import record_binary
-from ...tensor.dtypes import FLOATS, FROM_NUMPY, HALF
+from ...tensor.dtypes import FLOATS, FROM_NUMPY, HALF, dtype as Dtype
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
 from ..core.autocast import AUTOCAST
 from ..core.errors import not_a_tensor
+from ..core.sample_inputs import Rng, Sample
 from ..native.matmul import WORTH, large_product
 from ..core.registry import Array, composite, opaque
 from ..native.rows import LARGE, sum_of, times_vector
@@ -90,7 +93,7 @@ def _times(a: Array) -> str:
     return f"{rows}x{a.shape[-1]}"
 
 
-def _batches(rng):
+def _batches(rng: Rng) -> Iterator[Sample]:
     for a, b in (((3, 4), (4, 5)), ((4,), (4,)), ((4,), (4, 5)), ((3, 4), (4,)),
                  ((2, 3, 4), (4, 5)), ((2, 1, 3, 4), (5, 4, 2)), ((2, 3, 4), (4,))):
         yield (rng.normal(size=a), rng.normal(size=b)), {}
@@ -126,7 +129,7 @@ def matmul(input: Array, other: Array) -> Array:
 
 
 @matmul.vjp("input")
-def _(g, other, input_shape):
+def _(g: Tensor, other: Tensor, input_shape: tuple[int, ...]) -> Tensor:
     if len(input_shape) == 1:
         if other.dim() == 1:
             return g * other
@@ -138,7 +141,7 @@ def _(g, other, input_shape):
 
 
 @matmul.vjp("other")
-def _(g, input, other_shape):
+def _(g: Tensor, input: Tensor, other_shape: tuple[int, ...]) -> Tensor:
     if len(other_shape) == 1:
         if input.dim() == 1:
             return g * input
@@ -160,7 +163,9 @@ def _ranks(name: str, x: Tensor, rank: int, argument: str) -> None:
 
 
 @composite()
-def mm(input, mat2, *, out_dtype=None, out=None):
+def mm(
+    input: Tensor, mat2: Tensor, *, out_dtype: Dtype | None = None, out: Tensor | None = None
+) -> Tensor:
     """Product of two matrices.
 
     (n, m) and (m, p) give (n, p). RuntimeError where they do not fit; `matmul` broadcasts.
@@ -182,7 +187,9 @@ def mm(input, mat2, *, out_dtype=None, out=None):
 
 
 @composite()
-def bmm(input, mat2, *, out_dtype=None, out=None):
+def bmm(
+    input: Tensor, mat2: Tensor, *, out_dtype: Dtype | None = None, out: Tensor | None = None
+) -> Tensor:
     """Products of two batches of matrices.
 
     (b, n, m) and (b, m, p) give (b, n, p); nothing is broadcast. RuntimeError where they do not
@@ -210,7 +217,7 @@ def bmm(input, mat2, *, out_dtype=None, out=None):
 
 
 @composite()
-def mv(input, vec, *, out=None):
+def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
     """A matrix times a vector.
 
     Args:
@@ -227,7 +234,7 @@ def mv(input, vec, *, out=None):
 
 
 @composite()
-def dot(input, tensor, *, out=None):
+def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The sum of the products of two vectors' elements.
 
     Raises RuntimeError unless both are vectors of one length and dtype.
@@ -279,7 +286,7 @@ Tensor.__matmul__, Tensor.__rmatmul__ = _matmul_operator, _reflect_matmul
 
 
 @composite(expose=("torch",), explains=True)
-def _int_mm(input, mat2, *, out=None):
+def _int_mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Product of two int8 or uint8 matrices, in int32.
 
     >>> torch._int_mm(torch.full((1, 2), 100, dtype=torch.int8), torch.ones(2, 1, dtype=torch.int8))

@@ -10,7 +10,7 @@ import numpy as np
 from ...tensor.dtypes import FROM_NUMPY, HALF
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
-from ..core.registry import PUBLIC, Array, composite, opaque, publish
+from ..core.registry import PUBLIC, Array, Declared, composite, opaque, publish
 from ..core.sample_inputs import Rng, Sample
 
 
@@ -34,7 +34,7 @@ def _title(name: str) -> str:
     return "Linalg" + "".join(part.capitalize() for part in name.split("_")) + "Backward0"
 
 
-def linalg_operator(**options: Any) -> Callable[[Callable], Any]:
+def linalg_operator(**options: Any) -> Callable[[Callable], Declared]:
     """Declares an operator that users find as torch.linalg.NAME.
 
     Vjps are written with the conjugates spelled out (`mH`), whatever the number of outputs.
@@ -50,7 +50,7 @@ def linalg_operator(**options: Any) -> Callable[[Callable], Any]:
     return decorate
 
 
-def linalg_function(*also: str) -> Callable[[Callable], Any]:
+def linalg_function(*also: str) -> Callable[[Callable], Declared]:
     """Declares a function made of operators, torch.linalg.NAME; `also` are names in torch."""
 
     def decorate(body: Callable) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,14 +20,14 @@ from .solves import inv, inv_ex, solve
 from .svd import svdvals
 
 
-def _out(y: Tensor, out: Tensor | None) -> Tensor:
+def _out(y: Tensor | None, out: Tensor | None) -> Tensor:
     return y if out is None else write_out(_matrix_exp.operator, y, out)
 
 
 # ------------------------------------------------------------------------------- exponential
 
 
-def _series(A):
+def _series(A: np.ndarray) -> np.ndarray:
     y, term = np.eye(A.shape[-1]) + A * 0, np.eye(A.shape[-1]) + A * 0
     for i in range(1, 60):
         term = term @ A / i
@@ -90,7 +91,7 @@ def _matrix_exp(A: Array) -> Array:
 
 
 @_matrix_exp.vjp
-def _(g, A):
+def _(g: Tensor, A: Tensor) -> Tensor:
     # exp([[X, G], [0, X]]) has the derivative along G in its upper right corner.
     n = A.shape[-1]
     X = mH(A)
@@ -100,7 +101,7 @@ def _(g, A):
 
 
 @linalg_function("matrix_exp")
-def matrix_exp(A):
+def matrix_exp(A: Tensor) -> Tensor:
     """The exponential of square matrices, I + A + A A / 2 + ...
 
     Args:
@@ -117,7 +118,7 @@ def matrix_exp(A):
 
 
 @linalg_function("matrix_power")
-def matrix_power(A, n, *, out=None):
+def matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
     """A multiplied by itself n times; of the inverse where n is negative.
 
     Args:
@@ -186,7 +187,7 @@ def _check_chain(tensors: list[Tensor]) -> None:
 
 
 @linalg_function()
-def multi_dot(tensors, *, out=None):
+def multi_dot(tensors: Sequence[Tensor], *, out: Any = None) -> Tensor:
     """The product of many matrices, in the order that costs least.
 
     Args:
@@ -212,7 +213,7 @@ def multi_dot(tensors, *, out=None):
 
 
 @composite(expose=("torch",), explains=True)
-def chain_matmul(*matrices, out=None):
+def chain_matmul(*matrices: Any, out: Any = None) -> Tensor:
     """The product of many matrices: the older name of linalg.multi_dot.
 
     >>> torch.chain_matmul(torch.ones(2, 3), torch.ones(3, 4), torch.ones(4, 1)).flatten()
@@ -232,7 +233,7 @@ _NAMES = ("fro", "nuc")
 
 
 @linalg_function()
-def cond(A, p=None, *, out=None):
+def cond(A: Tensor, p: Any = None, *, out: Any = None) -> Tensor:
     """The condition number: the norm of A times that of its inverse, the ratio of singular values.
 
     >>> torch.linalg.cond(torch.tensor([[2., 0.], [0., 4.]]))
@@ -267,7 +268,7 @@ def _product(lengths: Any) -> int:
 
 
 @linalg_function()
-def tensorinv(A, ind=2, *, out=None):
+def tensorinv(A: Tensor, ind: float = 2, *, out: Any = None) -> Tensor:
     """The inverse of A seen as a matrix, its first `ind` axes being the rows.
 
     Args:
@@ -287,7 +288,7 @@ def tensorinv(A, ind=2, *, out=None):
 
 
 @linalg_function()
-def tensorsolve(A, B, dims=None, *, out=None):
+def tensorsolve(A: Tensor, B: Tensor, dims: Any = None, *, out: Any = None) -> Tensor:
     """The X with tensordot(A, X, X.ndim) = B; the axes `dims` of A are put last.
 
     Args:
@@ -313,7 +314,7 @@ def tensorsolve(A, B, dims=None, *, out=None):
 
 
 @linalg_function()
-def vander(x, N=None):
+def vander(x: Tensor, N: int | None = None) -> Tensor:
     """The powers 0 to N - 1 of each element, along a new last axis.
 
     >>> torch.linalg.vander(torch.tensor([2, 3]), N=3)
@@ -332,7 +333,7 @@ def vander(x, N=None):
 
 
 @composite(name="vander", expose=("torch",), explains=True)
-def vander_legacy(x, N=None, increasing=False):
+def vander_legacy(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     """The powers N - 1 to 0 of a vector's elements, or 0 to N - 1 with `increasing`.
 
     >>> torch.vander(torch.tensor([1, 2, 3]))
@@ -354,7 +355,7 @@ def vander_legacy(x, N=None, increasing=False):
 
 
 @linalg_function()
-def diagonal(A, *, offset=0, dim1=-2, dim2=-1):
+def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """The diagonal of matrices, as a view.
 
     >>> torch.linalg.diagonal(torch.tensor([[[1, 2], [3, 4]], [[5, 6], [7, 8]]]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from .matrix_checks import (
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 from ..core.return_types import return_type
+from ..core.sample_inputs import Rng, Sample
 
 # ------------------------------------------------------------------------------ pseudo-inverses
 
@@ -49,7 +51,9 @@ def _check_pinv(A: Array) -> None:
 
 @opaque(name="_linalg_pinv", node="LinalgPinvBackward0", expose=(), holomorphic=False,
         samples=rectangular_samples, ref=lambda A: np.linalg.pinv(A))
-def _pinv(A: Array, atol=None, rtol=None, hermitian=False) -> Array:
+def _pinv(
+    A: Array, atol: float | None = None, rtol: float | None = None, hermitian: bool = False
+) -> Array:
     """The pseudo-inverses of matrices."""
     _check_pinv(A)
     m, n = A.shape[-2:]
@@ -65,7 +69,7 @@ def _pinv(A: Array, atol=None, rtol=None, hermitian=False) -> Array:
 
 
 @_pinv.vjp
-def _(g, A, y):
+def _(g: Tensor, A: Tensor, y: Tensor) -> Tensor:
     return pinv_cotangent(g, y, A)
 
 
@@ -86,7 +90,10 @@ def _number(x: Any) -> Any:
 
 
 @linalg_function()
-def pinv(A, rcond=None, hermitian=False, *, atol=None, rtol=None, out=None):
+def pinv(
+    A: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None,
+    out: Any = None
+) -> Tensor:
     """The pseudo-inverse, singular values up to max(atol, rtol * largest) counting as zero.
 
     >>> torch.linalg.pinv(torch.tensor([[2.], [0.]]))
@@ -98,7 +105,7 @@ def pinv(A, rcond=None, hermitian=False, *, atol=None, rtol=None, out=None):
 
 
 @composite()
-def pinverse(input, rcond=1e-15):
+def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
     """The pseudo-inverse, singular values up to rcond times the largest counting as zero.
 
     >>> torch.pinverse(torch.tensor([[2., 0.], [0., 0.]]))
@@ -110,7 +117,7 @@ def pinverse(input, rcond=1e-15):
 
 @opaque(name="_matrix_rank", expose=(), differentiable=False, samples=rectangular_samples,
         ref=lambda A: np.linalg.matrix_rank(A))
-def _matrix_rank(A: Array, atol=None, rtol=None, hermitian=False) -> Array:
+def _matrix_rank(A: Array, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Array:
     """How many singular values do not count as zero."""
     check_matrix(A, "torch.linalg.matrix_rank", "input")
     if A.dtype.kind not in "fc" or A.real.dtype.itemsize < 4:
@@ -123,7 +130,10 @@ def _matrix_rank(A: Array, atol=None, rtol=None, hermitian=False) -> Array:
 
 
 @linalg_function()
-def matrix_rank(A, tol=None, hermitian=False, *, atol=None, rtol=None, out=None):
+def matrix_rank(
+    A: Tensor, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None,
+    out: Any = None
+) -> Tensor:
     """How many singular values are above max(atol, rtol * largest).
 
     >>> torch.linalg.matrix_rank(torch.ones(2, 2))
@@ -164,7 +174,7 @@ def _check_least_squares(a: Array, b: Array, driver: str) -> bool:
     return vector
 
 
-def _problems(rng):
+def _problems(rng: Rng) -> Iterator[Sample]:
     for a, b in (((4, 3), (4, 2)), ((2, 3, 2), (2, 3, 1)), ((2, 3), (2, 1))):
         yield (well_conditioned(rng, *a), rng.normal(size=b), None, "gelsd"), {}
 
@@ -172,7 +182,7 @@ def _problems(rng):
 @opaque(layout=Layout.COLUMNS,
         name="_linalg_lstsq", node="LinalgLstsqBackward0", expose=(), holomorphic=False,
         constant_outputs=(1, 2), samples=_problems, ref=None)
-def _lstsq(A: Array, B: Array, rcond, driver) -> tuple[Array, Array, Array]:
+def _lstsq(A: Array, B: Array, rcond: Any, driver: str) -> tuple[Array, Array, Array]:
     """Least-squares solutions of smallest norm, ranks and singular values, matrix by matrix."""
     import scipy.linalg
 
@@ -196,7 +206,7 @@ def _lstsq(A: Array, B: Array, rcond, driver) -> tuple[Array, Array, Array]:
 
 
 @_lstsq.vjp
-def _(gs, A, B):
+def _(gs: tuple[Tensor, None, None], A: Tensor, B: Tensor) -> tuple[Tensor | None, ...]:
     if gs[0] is None:
         return None, None
     inverse = _pinv(A)
@@ -205,7 +215,7 @@ def _(gs, A, B):
 
 
 @linalg_function()
-def lstsq(A, B, rcond=None, *, driver=None):
+def lstsq(A: Tensor, B: Tensor, rcond: Any = None, *, driver: Any = None) -> Any:
     """The X that makes |A X - B| least, with residuals, ranks and singular values where computed.
 
     >>> torch.linalg.lstsq(torch.tensor([[1.], [0.]]), torch.tensor([[2.], [3.]])).solution

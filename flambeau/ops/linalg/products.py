@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,8 @@ from .matmul import dot, matmul, product
 from .matrix_checks import kind_name, linalg_function
 from ..core.legacy_argument_order import in_order
 from ..core.output_layout import Layout
-from ..core.registry import Array, composite, opaque
-from ..core.sample_inputs import Rng
+from ..core.registry import Array, Number, composite, opaque
+from ..core.sample_inputs import Rng, Sample
 
 
 def _fits(input: Array, shape: Sequence[int]) -> None:
@@ -69,7 +69,7 @@ def _same_kinds(input: Array, *others: tuple[Array, str]) -> None:
                                f"{kind_name(input)} and {kind_name(other)}")
 
 
-def _matrix_sums(rng: Rng):
+def _matrix_sums(rng: Rng) -> Iterator[Sample]:
     for shape in ((2, 4), (4,), (2, 1), ()):
         yield (rng.normal(size=shape), rng.normal(size=(2, 3)), rng.normal(size=(3, 4))), {}
     yield (rng.normal(size=(2, 4)), rng.normal(size=(2, 3)), rng.normal(size=(3, 4))), {
@@ -79,7 +79,7 @@ def _matrix_sums(rng: Rng):
 @opaque(layout=Layout.FREE,
         samples=_matrix_sums, inplace=True, ref=lambda x, a, b, beta=1, alpha=1: beta * x
         + alpha * np.einsum("ij,jk", a, b))
-def addmm(input: Array, mat1: Array, mat2: Array, *, beta=1, alpha=1) -> Array:
+def addmm(input: Array, mat1: Array, mat2: Array, *, beta: Number = 1, alpha: Number = 1) -> Array:
     """beta * input + alpha * (mat1 @ mat2).
 
     >>> torch.addmm(torch.ones(1, 1), torch.ones(1, 2), torch.ones(2, 1))
@@ -117,33 +117,36 @@ def _push_sum(
 
 
 @addmm.jvp
-def _(input_t, mat1_t, mat2_t, y, mat1, mat2, beta, alpha):
+def _(
+    input_t: Tensor | None, mat1_t: Tensor | None, mat2_t: Tensor | None, y: Tensor, mat1: Tensor,
+    mat2: Tensor, beta: Number, alpha: Number
+) -> Tensor | None:
     return _push_sum(addmm, input_t, [(mat1_t, mat2), (mat1, mat2_t)], (beta, alpha), y.shape)
 
 
 @addmm.vjp("input")
-def _(g, input_shape, beta):
+def _(g: Tensor, input_shape: tuple[int, ...], beta: Number) -> Tensor:
     return _scale(g, beta).sum_to_size(input_shape)
 
 
 @addmm.vjp("mat1")
-def _(g, mat2, alpha):
+def _(g: Tensor, mat2: Tensor, alpha: Number) -> Tensor:
     return _scale(matmul(g, mat2.t()), alpha)
 
 
 @addmm.vjp("mat2")
-def _(g, mat1, alpha):
+def _(g: Tensor, mat1: Tensor, alpha: Number) -> Tensor:
     return _scale(matmul(mat1.t(), g), alpha)
 
 
-def _vector_sums(rng: Rng):
+def _vector_sums(rng: Rng) -> Iterator[Sample]:
     for shape in ((2,), (1,), ()):
         yield (rng.normal(size=shape), rng.normal(size=(2, 3)), rng.normal(size=3)), {"alpha": 2.0}
 
 
 @opaque(layout=Layout.FREE, samples=_vector_sums, inplace=True,
         ref=lambda x, a, b, beta=1, alpha=1: beta * x + alpha * np.einsum("ij,j", a, b))
-def addmv(input: Array, mat: Array, vec: Array, *, beta=1, alpha=1) -> Array:
+def addmv(input: Array, mat: Array, vec: Array, *, beta: Number = 1, alpha: Number = 1) -> Array:
     """beta * input + alpha * (mat @ vec).
 
     >>> torch.addmv(torch.ones(1), torch.ones(1, 2), torch.ones(2))
@@ -162,26 +165,29 @@ def addmv(input: Array, mat: Array, vec: Array, *, beta=1, alpha=1) -> Array:
 
 
 @addmv.jvp
-def _(input_t, mat_t, vec_t, y, mat, vec, beta, alpha):
+def _(
+    input_t: Tensor | None, mat_t: Tensor | None, vec_t: Tensor | None, y: Tensor, mat: Tensor,
+    vec: Tensor, beta: Number, alpha: Number
+) -> Tensor | None:
     return _push_sum(addmv, input_t, [(mat_t, vec), (mat, vec_t)], (beta, alpha), y.shape)
 
 
 @addmv.vjp("input")
-def _(g, input_shape, beta):
+def _(g: Tensor, input_shape: tuple[int, ...], beta: Number) -> Tensor:
     return _scale(g, beta).sum_to_size(input_shape)
 
 
 @addmv.vjp("mat")
-def _(g, vec, alpha):
+def _(g: Tensor, vec: Tensor, alpha: Number) -> Tensor:
     return _scale(g.unsqueeze(-1) * vec, alpha)
 
 
 @addmv.vjp("vec")
-def _(g, mat, alpha):
+def _(g: Tensor, mat: Tensor, alpha: Number) -> Tensor:
     return _scale(matmul(mat.t(), g), alpha)
 
 
-def _batch_sums(rng: Rng):
+def _batch_sums(rng: Rng) -> Iterator[Sample]:
     for shape in ((2, 2, 4), (2, 4), (4,)):
         yield (rng.normal(size=shape), rng.normal(size=(2, 2, 3)), rng.normal(size=(2, 3, 4))), {
             "beta": 2.0}
@@ -189,7 +195,9 @@ def _batch_sums(rng: Rng):
 
 @opaque(layout=Layout.FREE, samples=_batch_sums, inplace=True,
         ref=lambda x, a, b, beta=1, alpha=1: beta * x + alpha * np.einsum("bij,bjk->bik", a, b))
-def baddbmm(input: Array, batch1: Array, batch2: Array, *, beta=1, alpha=1) -> Array:
+def baddbmm(
+    input: Array, batch1: Array, batch2: Array, *, beta: Number = 1, alpha: Number = 1
+) -> Array:
     """beta * input + alpha * bmm(batch1, batch2).
 
     `batch1` (b, n, m) and `batch2` (b, m, p) give (b, n, p), to which `input` is broadcast. With
@@ -220,28 +228,34 @@ def _check_batches(batch1: Array, batch2: Array) -> None:
 
 
 @baddbmm.jvp
-def _(input_t, batch1_t, batch2_t, y, batch1, batch2, beta, alpha):
+def _(
+    input_t: Tensor | None, batch1_t: Tensor | None, batch2_t: Tensor | None, y: Tensor,
+    batch1: Tensor, batch2: Tensor, beta: Number, alpha: Number
+) -> Tensor | None:
     pairs = [(batch1_t, batch2), (batch1, batch2_t)]
     return _push_sum(baddbmm, input_t, pairs, (beta, alpha), y.shape)
 
 
 @baddbmm.vjp("input")
-def _(g, input_shape, beta):
+def _(g: Tensor, input_shape: tuple[int, ...], beta: Number) -> Tensor:
     return _scale(g, beta).sum_to_size(input_shape)
 
 
 @baddbmm.vjp("batch1")
-def _(g, batch2, alpha):
+def _(g: Tensor, batch2: Tensor, alpha: Number) -> Tensor:
     return _scale(matmul(g, batch2.transpose(1, 2)), alpha)
 
 
 @baddbmm.vjp("batch2")
-def _(g, batch1, alpha):
+def _(g: Tensor, batch1: Tensor, alpha: Number) -> Tensor:
     return _scale(matmul(batch1.transpose(1, 2), g), alpha)
 
 
 @composite()
-def addbmm(input, batch1, batch2, *old, beta=1, alpha=1, out=None):
+def addbmm(
+    input: Tensor, batch1: Tensor, batch2: Tensor, *old: Any, beta: Number = 1, alpha: Number = 1,
+    out: Tensor | None = None
+) -> Tensor:
     """beta * input + alpha * the sum of bmm(batch1, batch2) over the batch.
 
     `batch1` (b, n, m) and `batch2` (b, m, p), `input` broadcastable to the result (n, p).
@@ -272,7 +286,9 @@ def addbmm(input, batch1, batch2, *old, beta=1, alpha=1, out=None):
 
 
 @composite(expose=("Tensor",))
-def addbmm_(self, batch1, batch2, *old, beta=1, alpha=1):
+def addbmm_(
+    self: Tensor, batch1: Tensor, batch2: Tensor, *old: Any, beta: Number = 1, alpha: Number = 1
+) -> Tensor:
     """`addbmm` in place."""
     if old:
         named = {"beta": beta, "alpha": alpha}
@@ -281,7 +297,10 @@ def addbmm_(self, batch1, batch2, *old, beta=1, alpha=1):
 
 
 @composite(explains=True)
-def addr(input, vec1, vec2, *old, beta=1, alpha=1, out=None):
+def addr(
+    input: Tensor, vec1: Tensor, vec2: Tensor, *old: Any, beta: Number = 1, alpha: Number = 1,
+    out: Tensor | None = None
+) -> Tensor:
     """beta * input + alpha * outer(vec1, vec2).
 
     >>> torch.addr(torch.zeros(1, 2), torch.ones(1), torch.ones(2))
@@ -309,7 +328,9 @@ def addr(input, vec1, vec2, *old, beta=1, alpha=1, out=None):
 
 
 @composite(expose=("Tensor",))
-def addr_(self, vec1, vec2, *old, beta=1, alpha=1):
+def addr_(
+    self: Tensor, vec1: Tensor, vec2: Tensor, *old: Any, beta: Number = 1, alpha: Number = 1
+) -> Tensor:
     """`addr` in place."""
     if old:
         named = {"beta": beta, "alpha": alpha}
@@ -321,7 +342,7 @@ def addr_(self, vec1, vec2, *old, beta=1, alpha=1):
 
 
 @composite(aliases=("ger",))
-def outer(input, vec2, *, out=None):
+def outer(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The products of each element of one vector with each of another.
 
     Args:
@@ -342,7 +363,7 @@ def outer(input, vec2, *, out=None):
 
 
 @composite(explains=True)
-def inner(input, other, *, out=None):
+def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Sums of products over the last axes of both; of a number, the product.
 
     Args:
@@ -363,7 +384,7 @@ def inner(input, other, *, out=None):
 
 
 @composite()
-def vdot(input, other, *, out=None):
+def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The sum of products of two vectors, the first conjugated.
 
     Args:
@@ -377,7 +398,7 @@ def vdot(input, other, *, out=None):
 
 
 @linalg_function()
-def vecdot(x, y, *, dim=-1, out=None):
+def vecdot(x: Tensor, y: Tensor, *, dim: Any = -1, out: Any = None) -> Tensor:
     """Sums of products along an axis, the first tensor conjugated.
 
     >>> torch.linalg.vecdot(torch.tensor([1., 2.]), torch.tensor([3., 4.]))
@@ -414,7 +435,7 @@ def _axes_to_contract(a: Tensor, b: Tensor, dims: Any) -> tuple[list[int], list[
 
 
 @composite(expose=("torch",), explains=True)
-def tensordot(a, b, dims=2, out=None):
+def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Any = None) -> Tensor:
     """Sums of products over `dims`: the last n axes of a and first n of b, or two lists of axes.
 
     Args:
@@ -448,7 +469,7 @@ def tensordot(a, b, dims=2, out=None):
 
 
 @composite(explains=True)
-def kron(input, other, *, out=None):
+def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The Kronecker product: each element of input times the whole of other, side by side.
 
     Args:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import Any
+
 import numpy as np
 
 from ...tensor.tensor import Tensor, wrap
@@ -14,6 +17,7 @@ from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 from ..core.return_types import return_type
 from .solves import solve_triangular
+from ..core.sample_inputs import Rng, Sample
 from ..view.triangles import diag_embed, tril, triu
 
 
@@ -29,7 +33,7 @@ def _check_mode(mode: str) -> None:
         name="_linalg_qr", node="LinalgQrBackward0", expose=(), holomorphic=False,
         result_type=return_type("linalg_qr", "Q", "R"), samples=rectangular_samples,
         ref=lambda A: tuple(np.linalg.qr(A)))
-def _qr(A: Array, mode="reduced") -> tuple[Array, Array]:
+def _qr(A: Array, mode: str = "reduced") -> tuple[np.ndarray, ...]:
     """Q and R with A = Q R."""
     check_floats(A, "linalg.qr")
     check_matrix(A, "linalg.qr")
@@ -79,7 +83,7 @@ def qr_cotangent(gQ: Tensor | None, gR: Tensor | None, Q: Tensor, R: Tensor) -> 
 
 
 @_qr.vjp
-def _(gs, ys, mode):
+def _(gs: tuple[Tensor, Tensor], ys: tuple[Tensor, ...], mode: str) -> Tensor | None:
     Q, R = ys
     if mode == "r":
         raise RuntimeError("The derivative of linalg.qr depends on Q, which is not computed when "
@@ -92,7 +96,7 @@ def _(gs, ys, mode):
 
 
 @linalg_function()
-def qr(A, mode="reduced", *, out=None):
+def qr(A: Tensor, mode: str = "reduced", *, out: Tensor | Sequence[Tensor] | None = None) -> Any:
     """Q and R with A = Q R, Q with orthonormal columns; only R with mode 'r'.
 
     >>> torch.linalg.qr(torch.tensor([[3., 1.], [4., 2.]])).R
@@ -103,7 +107,9 @@ def qr(A, mode="reduced", *, out=None):
 
 
 @composite(name="qr")
-def qr_legacy(input, some=True, *, out=None):
+def qr_legacy(
+    input: Tensor, some: bool = True, *, out: Tensor | Sequence[Tensor] | None = None
+) -> Any:
     """Q and R with input = Q R: the older form of linalg.qr.
 
     >>> Q, R = torch.qr(torch.tensor([[3., 1.], [4., 2.]]))
@@ -117,7 +123,7 @@ def qr_legacy(input, some=True, *, out=None):
 # -------------------------------------------------------------------------------- reflections
 
 
-def _raw_reference(x):
+def _raw_reference(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     import scipy.linalg
 
     raw = [scipy.linalg.qr(a, mode="raw") for a in x.reshape(-1, *x.shape[-2:])]
@@ -186,7 +192,7 @@ def apply_reflectors(A: Tensor, tau: Tensor, target: Tensor, adjoint: bool) -> T
     return target
 
 
-def _reflections(rng):
+def _reflections(rng: Rng) -> Iterator[Sample]:
     for shape in ((4, 3), (2, 3, 2)):
         A = well_conditioned(rng, *shape)
         yield (A, rng.normal(size=(*shape[:-2], shape[-1]))), {}
@@ -205,7 +211,7 @@ def _householder_product(A: Array, tau: Array) -> Array:
 
 
 @linalg_function("orgqr")
-def householder_product(A, tau, *, out=None):
+def householder_product(A: Tensor, tau: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The first columns of H_1 ... H_k, with H_i = I - tau_i v_i v_i^H and v_i under A's diagonal.
 
     >>> torch.linalg.householder_product(torch.tensor([[1.], [1.]]), torch.tensor([1.]))
@@ -264,7 +270,10 @@ def _check_target(A: Array, tau: Array, other: Array, left: bool) -> None:
 
 
 @composite()
-def ormqr(input, tau, other, left=True, transpose=False, *, out=None):
+def ormqr(
+    input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False, *,
+    out: Tensor | None = None
+) -> Tensor:
     """Q other (other Q without `left`, Q^H with `transpose`) for the Q of reflections.
 
     >>> a, tau = torch.geqrf(torch.tensor([[3., 1.], [4., 2.]]))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import Any
+
 import numpy as np
 
 from ...tensor.tensor import Tensor
@@ -12,6 +15,7 @@ from .matrix_checks import (
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 from ..core.return_types import return_type
+from ..core.sample_inputs import Rng, Sample
 from ..view.triangles import tril, triu
 
 # ------------------------------------------------------------------------------------ inverses
@@ -31,7 +35,9 @@ def _singular_places(A: Array) -> Array:
         samples=square_samples, constant_outputs=(1,),
         result_type=return_type("linalg_inv_ex", "inverse", "info"),
         ref=lambda A: (np.linalg.inv(A), np.zeros(A.shape[:-2], np.int32)))
-def _inv_ex(A: Array, name="linalg.inv_ex", check_errors=True) -> tuple[Array, Array]:
+def _inv_ex(
+    A: Array, name: str = "linalg.inv_ex", check_errors: bool = True
+) -> tuple[Array, Array]:
     """Inverses, and where matrices were singular."""
     check_floats(A, "linalg.inv")
     check_square(A, "linalg.inv")
@@ -54,13 +60,13 @@ def _singular(place: int) -> str:
 
 
 @_inv_ex.vjp
-def _(gs, ys):
+def _(gs: tuple[Tensor, None], ys: tuple[Tensor, ...]) -> Tensor:
     inverse = mH(ys[0])
     return None if gs[0] is None else -(inverse @ gs[0] @ inverse)
 
 
 @linalg_function()
-def inv_ex(A, *, check_errors=False, out=None):
+def inv_ex(A: Tensor, *, check_errors: bool = False, out: Any = None) -> Any:
     """Inverses, and info: 0, or the place of the zero pivot of a singular matrix.
 
     >>> torch.linalg.inv_ex(torch.tensor([[2.]])).inverse
@@ -70,7 +76,7 @@ def inv_ex(A, *, check_errors=False, out=None):
 
 
 @linalg_function("inverse")
-def inv(A, *, out=None):
+def inv(A: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Inverses of square matrices; LinAlgError for a singular one.
 
     >>> torch.linalg.inv(torch.tensor([[2., 0.], [0., 4.]]))
@@ -113,12 +119,12 @@ def check_equation(A: Array, B: Array, name: str, left: bool, matrix: tuple[int,
         )
 
 
-def _equations(rng):
+def _equations(rng: Rng) -> Iterator[Sample]:
     for a, b in (((3, 3), (3, 2)), ((2, 2, 2), (2, 2)), ((3, 3), (3,)), ((2, 3, 3), (1, 3, 2))):
         yield (well_conditioned(rng, *a), rng.normal(size=b)), {}
 
 
-def _solve_reference(A, B, left=True):
+def _solve_reference(A: np.ndarray, B: np.ndarray, left: bool = True) -> np.ndarray:
     vector = is_vector(A.shape, B.shape)
     y = np.matmul(np.linalg.inv(A), B[..., None] if vector else B)
     return y[..., 0] if vector else y
@@ -130,7 +136,7 @@ def _solve_reference(A, B, left=True):
         samples=_equations,
         ref=lambda A, B: (_solve_reference(A, B), np.zeros(A.shape[:-2], np.int32)))
 def _solve(
-    A: Array, B: Array, left=True, check_errors=True, name="linalg.solve"
+    A: Array, B: Array, left: bool = True, check_errors: bool = True, name: str = "linalg.solve"
 ) -> tuple[Array, Array]:
     """The X of A X = B, or of X A = B."""
     check_floats(A, "linalg.solve")
@@ -169,7 +175,10 @@ def _solve_system(A: Array, B: Array, left: bool) -> tuple[Array, Array]:
 
 
 @_solve.vjp
-def _(gs, ys, A, B_shape, left, needs):
+def _(
+    gs: tuple[Tensor, None], ys: tuple[Tensor, ...], A: Tensor, B_shape: tuple[int, ...],
+    left: bool, needs: tuple[bool, ...]
+) -> tuple[Tensor | None, ...]:
     g, X = gs[0], ys[0]
     if g is None:
         return None, None
@@ -192,7 +201,9 @@ def solve_matrix(A: Tensor, B: Tensor, left: bool = True) -> Tensor:
 
 
 @linalg_function()
-def solve_ex(A, B, *, left=True, check_errors=False, out=None):
+def solve_ex(
+    A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False, out: Any = None
+) -> Any:
     """The X of A X = B, and info: 0, or the place of the zero pivot of a singular matrix.
 
     >>> x, info = torch.linalg.solve_ex(torch.eye(2) * 2, torch.tensor([4., 6.]))
@@ -203,7 +214,7 @@ def solve_ex(A, B, *, left=True, check_errors=False, out=None):
 
 
 @linalg_function()
-def solve(A, B, *, left=True, out=None):
+def solve(A: Tensor, B: Tensor, *, left: bool = True, out: Any = None) -> Tensor:
     """The X of A X = B, or of X A = B without `left`; LinAlgError for a singular A.
 
     >>> torch.linalg.solve(torch.tensor([[2., 0.], [0., 4.]]), torch.tensor([2., 2.]))
@@ -216,7 +227,7 @@ def solve(A, B, *, left=True, out=None):
 # ---------------------------------------------------------------------------------- triangular
 
 
-def _triangular_samples(rng):
+def _triangular_samples(rng: Rng) -> Iterator[Sample]:
     for a, b in (((3, 3), (3, 2)), ((2, 2, 2), (2, 2, 1))):
         yield (well_conditioned(rng, *a), rng.normal(size=b)), {"upper": True}
         yield (well_conditioned(rng, *a), rng.normal(size=b)), {"upper": False}
@@ -242,7 +253,9 @@ def triangular_solved(A: Array, B: Array, upper: bool, unit: bool = False, trans
         name="_linalg_solve_triangular", node="LinalgSolveTriangularBackward0", expose=(),
         samples=_triangular_samples, ref=lambda A, B, upper: np.linalg.solve(
             np.triu(A) if upper else np.tril(A), B), holomorphic=False)
-def _solve_triangular(A: Array, B: Array, upper, left=True, unitriangular=False) -> Array:
+def _solve_triangular(
+    A: Array, B: Array, upper: bool, left: bool = True, unitriangular: bool = False
+) -> Array:
     """The X of A X = B for triangular A."""
     name = "linalg.solve_triangular"
     check_square(A, name)
@@ -269,7 +282,10 @@ def _check_triangular(A: Array, B: Array, upper: bool, unit: bool) -> Array:
 
 
 @_solve_triangular.vjp
-def _(g, A, B_shape, y, upper, left, unitriangular, needs):
+def _(
+    g: Tensor, A: Tensor, B_shape: tuple[int, ...], y: Tensor, upper: bool, left: bool,
+    unitriangular: bool, needs: tuple[bool, ...]
+) -> tuple[Tensor | None, ...]:
     gB = _solve_triangular(mH(A), g, not upper, left, unitriangular)
     gA = None
     if needs[0]:
@@ -280,7 +296,10 @@ def _(g, A, B_shape, y, upper, left, unitriangular, needs):
 
 
 @linalg_function()
-def solve_triangular(A, B, *, upper, left=True, unitriangular=False, out=None):
+def solve_triangular(
+    A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False,
+    out: Any = None
+) -> Tensor:
     """The X of A X = B, or of X A = B without `left`, for triangular A.
 
     Args:
@@ -296,7 +315,10 @@ def solve_triangular(A, B, *, upper, left=True, unitriangular=False, out=None):
 
 
 @composite(explains=True)
-def triangular_solve(input, A, upper=True, transpose=False, unitriangular=False, *, out=None):
+def triangular_solve(
+    input: Tensor, A: Tensor, upper: bool = True, transpose: bool = False,
+    unitriangular: bool = False, *, out: Tensor | Sequence[Tensor] | None = None
+) -> Any:
     """The X of A X = input for triangular A, and A: the older form of linalg.solve_triangular.
 
     Args:

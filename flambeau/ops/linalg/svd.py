@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from ...tensor.tensor import Tensor
@@ -57,13 +60,13 @@ def _of_nothing(A: Array, full_matrices: bool, vectors: bool) -> tuple:
         name="_linalg_svd", node="LinalgSvdBackward0", expose=(), holomorphic=False,
         samples=rectangular_samples, result_type=return_type("linalg_svd", "U", "S", "Vh"),
         ref=lambda A: np.linalg.svd(A, full_matrices=False))
-def _svd(A: Array, full_matrices=False) -> tuple[Array, Array, Array]:
+def _svd(A: Array, full_matrices: bool = False) -> tuple[Array, Array, Array]:
     """U, S and Vh with A = U diag(S) Vh."""
     return _decompose(A, full_matrices, True)
 
 
 @_svd.vjp
-def _(gs, ys):
+def _(gs: tuple[Tensor, Tensor, Tensor], ys: tuple[Tensor, ...]) -> Tensor | None:
     U, S, Vh = ys
     k = S.shape[-1]
     gU, gS, gVh = gs
@@ -76,7 +79,9 @@ def _of_values(gS: Tensor, U: Tensor, Vh: Tensor) -> Tensor:
     return (U * to_dtype_of(gS, U).unsqueeze(-2)) @ Vh
 
 
-def svd_cotangent(gU, gS, gVh, U, S, Vh) -> Tensor | None:
+def svd_cotangent(
+    gU: Tensor, gS: Tensor, gVh: Tensor, U: Tensor, S: Tensor, Vh: Tensor
+) -> Tensor | None:
     """The cotangent of A = U diag(S) Vh, of thin U and Vh."""
     if gU is None and gVh is None:
         return None if gS is None else _of_values(gS, U, Vh)
@@ -114,14 +119,17 @@ def _svdvals(A: Array) -> Array:
     return _decompose(A, False, False)[1]
 
 
-def _refuse_driver(driver) -> None:
+def _refuse_driver(driver: None) -> None:
     if driver is not None:
         raise RuntimeError("torch.linalg.svd: keyword argument `driver=` is only supported on CUDA "
                            "inputs with cuSOLVER backend.")
 
 
 @linalg_function()
-def svd(A, full_matrices=True, *, driver=None, out=None):
+def svd(
+    A: Tensor, full_matrices: bool = True, *, driver: Any = None,
+    out: Tensor | Sequence[Tensor] | None = None
+) -> Any:
     """U, S and Vh with A = U diag(S) Vh, the singular values in descending order.
 
     >>> torch.linalg.svd(torch.tensor([[3., 0.], [0., 4.]])).S
@@ -132,7 +140,7 @@ def svd(A, full_matrices=True, *, driver=None, out=None):
 
 
 @linalg_function()
-def svdvals(A, *, driver=None, out=None):
+def svdvals(A: Tensor, *, driver: Any = None, out: Any = None) -> Tensor:
     """The singular values in descending order.
 
     >>> torch.linalg.svdvals(torch.tensor([[3., 0.], [0., 4.]]))
@@ -149,7 +157,10 @@ _LEGACY = return_type("svd", "U", "S", "V")
 
 
 @composite(name="svd", explains=True)
-def svd_legacy(input, some=True, compute_uv=True, *, out=None):
+def svd_legacy(
+    input: Tensor, some: bool = True, compute_uv: bool = True, *,
+    out: Tensor | Sequence[Tensor] | None = None
+) -> Any:
     """U, S and V with input = U diag(S) V^H; zeros for U and V without `compute_uv`.
 
     >>> U, S, V = torch.svd(torch.tensor([[3., 0.], [0., -4.]]))

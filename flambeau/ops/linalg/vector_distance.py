@@ -31,7 +31,7 @@ def _kept_above(x: Tensor, least: float) -> Tensor:
 
 
 @composite(expose=("torch", "nn.functional"), explains=True)
-def cosine_similarity(x1, x2, dim=1, eps=1e-8):
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """Cosine of the angle between vectors along `dim`; norms are kept above `eps`.
 
     >>> torch.cosine_similarity(torch.tensor([[1., 0.]]), torch.tensor([[2., 0.]]))
@@ -48,7 +48,9 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-8):
 
 
 @composite(expose=("torch", "nn.functional"), explains=True)
-def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
+def pairwise_distance(
+    x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
+) -> Tensor:
     """Norm of x1 - x2 + eps along the last axis.
 
     >>> torch.pairwise_distance(torch.tensor([[0., 0.]]), torch.tensor([[3., 4.]]), eps=0)
@@ -60,7 +62,7 @@ def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
 
 @composite(expose=("torch", "nn.functional"), explains=True)
 @shape_only
-def pdist(input, p=2.0):
+def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """Distances between all pairs of a matrix's rows, those of the first row first.
 
     Args:
@@ -82,7 +84,9 @@ def pdist(input, p=2.0):
 
 
 @composite(expose=("nn.functional",), explains=True)
-def normalize(input, p=2.0, dim=1, eps=1e-12, out: Any = None):
+def normalize(
+    input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Any = None
+) -> Tensor:
     """input divided by its norm along `dim`, which is kept above `eps`.
 
     >>> torch.nn.functional.normalize(torch.tensor([[3., 4.]]))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
+from ...tensor.tensor import Tensor
 from ...native.foundation.user_frames import warn
 from ...tensor.dtypes import FROM_NUMPY, HALF
 from ..core.axes import canonical_dim
@@ -15,14 +17,14 @@ from .matrix_checks import kind_name, mT
 from .matmul import matmul
 from ..reduction.vector_norms import _vector_norm
 from ..core.output_layout import Layout
-from ..core.registry import Array, composite, opaque, publish
-from ..core.sample_inputs import Rng
+from ..core.registry import Array, Number, composite, opaque, publish
+from ..core.sample_inputs import Rng, Sample
 from ..pointwise.selection import select
 
 # ------------------------------------------------------------------------------------ cross
 
 
-def _triples(rng: Rng):
+def _triples(rng: Rng) -> Iterator[Sample]:
     yield (rng.normal(size=(2, 3)), rng.normal(size=(2, 3))), {}
     yield (rng.normal(size=(3, 2)), rng.normal(size=(3, 1))), {"dim": 0}
 
@@ -31,7 +33,7 @@ def _triples(rng: Rng):
         layout=Layout.FREE, name="linalg_cross", expose=(), samples=_triples,
         ref=lambda x, y, dim=-1: np.moveaxis(np.cross(np.moveaxis(x, dim, -1), np.moveaxis(
             np.broadcast_to(y, x.shape), dim, -1)), -1, dim))
-def linalg_cross(input: Array, other: Array, *, dim=-1) -> Array:
+def linalg_cross(input: Array, other: Array, *, dim: int | None = -1) -> Array:
     """The cross products of vectors of length 3 along an axis.
 
     >>> torch.linalg.cross(torch.tensor([1., 0., 0.]), torch.tensor([0., 1., 0.]))
@@ -54,12 +56,12 @@ def linalg_cross(input: Array, other: Array, *, dim=-1) -> Array:
 
 
 @linalg_cross.vjp("input")
-def _(g, other, input_shape, dim):
+def _(g: Tensor, other: Tensor, input_shape: tuple[int, ...], dim: int | None) -> Tensor:
     return linalg_cross(other.expand(g.shape), g, dim=dim).sum_to_size(input_shape)
 
 
 @linalg_cross.vjp("other")
-def _(g, input, other_shape, dim):
+def _(g: Tensor, input: Tensor, other_shape: tuple[int, ...], dim: int | None) -> Tensor:
     return linalg_cross(g, input.expand(g.shape), dim=dim).sum_to_size(other_shape)
 
 
@@ -67,7 +69,9 @@ publish(linalg_cross, ("cross",), ("linalg",))
 
 
 @composite(explains=True)
-def cross(input, other, dim=None, *, out=None):
+def cross(
+    input: Tensor, other: Tensor, dim: int | None = None, *, out: Tensor | None = None
+) -> Tensor:
     """The cross products along `dim`, by default the first axis of length 3.
 
     >>> torch.cross(torch.tensor([1., 0., 0.]), torch.tensor([0., 1., 0.]), dim=0)
@@ -129,7 +133,7 @@ def _by_differences(x: Array, y: Array, p: float) -> Array:
     return result
 
 
-def _sets(rng: Rng):
+def _sets(rng: Rng) -> Iterator[Sample]:
     for p in (2.0, 1.0, 3.0, math.inf):
         yield (rng.normal(size=(3, 2)), rng.normal(size=(4, 2)), p, 0), {}
     yield (rng.normal(size=(2, 3, 2)), rng.normal(size=(2, 4, 2)), 2.0, 1), {}
@@ -138,7 +142,7 @@ def _sets(rng: Rng):
 @opaque(name="_cdist", node="CdistBackward0", expose=(), samples=_sets,
         ref=lambda x, y, p, mode: np.linalg.norm(
             x[..., :, None, :] - y[..., None, :, :], p, -1))
-def _cdist(x1: Array, x2: Array, p, mode) -> Array:
+def _cdist(x1: Array, x2: Array, p: float, mode: int) -> Array:
     """The distances between each row of x1 and each of x2, batches of one shape."""
     inside = np.float32 if FROM_NUMPY[x1.dtype] in HALF else x1.dtype
     x, y = x1.astype(inside, copy=False), x2.astype(inside, copy=False)
@@ -151,7 +155,7 @@ def _cdist(x1: Array, x2: Array, p, mode) -> Array:
 
 
 @_cdist.vjp
-def _(g, x1, x2, y, p):
+def _(g: Tensor, x1: Tensor, x2: Tensor, y: Tensor, p: float) -> tuple[Tensor | None, ...]:
     if p == 0:
         return x1 * 0, x2 * 0
     if p == 2:
@@ -189,7 +193,10 @@ def _check_sets(x: Array, y: Array, p: float) -> None:
 
 
 @composite(expose=("torch",))
-def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
+def cdist(
+    x1: Tensor, x2: Tensor, p: float = 2.0,
+    compute_mode: str = "use_mm_for_euclid_dist_if_necessary"
+) -> Tensor:
     """The p-norm distances between each row of x1 and each row of x2, by batches.
 
     x1 (..., m, d), x2 (..., n, d): result (..., m, n).
@@ -213,7 +220,9 @@ def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
 
 
 @composite(explains=True)
-def renorm(input, p, dim, maxnorm, *, out=None):
+def renorm(
+    input: Tensor, p: Number, dim: int, maxnorm: Number, *, out: Tensor | None = None
+) -> Tensor:
     """The slices along `dim`, those whose p-norm is above maxnorm scaled down to it.
 
     Args:
@@ -239,7 +248,7 @@ def renorm(input, p, dim, maxnorm, *, out=None):
 
 
 @composite(expose=("Tensor",), explains=True)
-def renorm_(self, p, dim, maxnorm):
+def renorm_(self: Tensor, p: Number, dim: int, maxnorm: Number) -> Tensor:
     """Scales slices down to a norm of maxnorm, in place.
 
     >>> torch.tensor([[3., 4.], [0.3, 0.4]]).renorm_(2, 0, 1.)

@@ -52,7 +52,9 @@ def _shape_advice(input: Tensor, target: Tensor) -> str | None:
     return None
 
 
-def _bce_reference(x, t, weight, reduction):
+def _bce_reference(
+    x: np.ndarray, t: np.ndarray, weight: np.ndarray | None, reduction: int
+) -> np.ndarray:
     y = -(t * np.log(x) + (1 - t) * np.log(1 - x)) * (1 if weight is None else weight)
     return (y, y.mean(), y.sum())[reduction]
 
@@ -60,7 +62,7 @@ def _bce_reference(x, t, weight, reduction):
 @opaque(layout=Layout.ITERATOR,
         name="_binary_cross_entropy", node="BinaryCrossEntropyBackward0", expose=(),
         ref=_bce_reference, samples=_probabilities)
-def _bce(input: Array, target: Array, weight: Array | None, reduction) -> Array:
+def _bce(input: Array, target: Array, weight: Array | None, reduction: int) -> Array:
     """-(target log(input) + (1 - target) log(1 - input)), logarithms kept above -100."""
     if not FROM_NUMPY[input.dtype].is_floating_point:
         kind = legacy_name(FROM_NUMPY[input.dtype])
@@ -80,22 +82,24 @@ def _bce(input: Array, target: Array, weight: Array | None, reduction) -> Array:
 
 
 @_bce.vjp("input")
-def _(g, input, target, weight, reduction):
+def _(g: Tensor, input: Tensor, target: Tensor, weight: Tensor | None, reduction: int) -> Tensor:
     slope = (input - target) / (input * (1 - input)).clamp_min(1e-12)
     slope = slope if weight is None else slope * weight
     return slope * share(g, reduction, input._array.size)
 
 
 @_bce.vjp("target")
-def _(g, input, weight, reduction):
+def _(g: Tensor, input: Tensor, weight: Tensor | None, reduction: int) -> Tensor:
     slope = (1 - input).log() - input.log()
     slope = slope if weight is None else slope * weight
     return slope * share(g, reduction, input._array.size)
 
 
 @composite(expose=("nn.functional",))
-def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=None,
-                         reduction="mean"):
+def binary_cross_entropy(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
+    reduce: bool | None = None, reduction: str = "mean"
+) -> Tensor:
     """Cross entropy of probabilities and targets in [0, 1]; RuntimeError outside of it.
 
     Args:
@@ -122,7 +126,10 @@ def _logits(rng: Rng) -> Iterator[Sample]:
     yield (rng.normal(size=(3, 4)), rng.random((3, 4)), rng.random(4), rng.random(4), MEAN), {}
 
 
-def _logits_reference(x, t, weight, pos_weight, reduction):
+def _logits_reference(
+    x: np.ndarray, t: np.ndarray, weight: np.ndarray | None, pos_weight: np.ndarray | None,
+    reduction: int
+) -> np.ndarray:
     p = 1 / (1 + np.exp(-x))
     y = -((1 if pos_weight is None else pos_weight) * t * np.log(p) + (1 - t) * np.log(1 - p))
     y = y * (1 if weight is None else weight)
@@ -141,7 +148,7 @@ def _logit_entropy(x: Array, t: Array) -> Array:
         name="_binary_cross_entropy_with_logits", node="BinaryCrossEntropyWithLogitsBackward0",
         expose=(), ref=_logits_reference, samples=_logits)
 def _bce_logits(
-    input: Array, target: Array, weight: Array | None, pos_weight: Array | None, reduction
+    input: Array, target: Array, weight: Array | None, pos_weight: Array | None, reduction: int
 ) -> Array:
     """Binary cross entropy of sigmoid(input), without overflow.    Args:
         input: Logits.
@@ -172,7 +179,10 @@ def _bce_logits(
 
 
 @_bce_logits.vjp("input")
-def _(g, input, target, weight, pos_weight, reduction):
+def _(
+    g: Tensor, input: Tensor, target: Tensor, weight: Tensor | None, pos_weight: Tensor | None,
+    reduction: int
+) -> Tensor:
     if pos_weight is None:
         slope = input.sigmoid() - target
     else:
@@ -183,7 +193,9 @@ def _(g, input, target, weight, pos_weight, reduction):
 
 
 @_bce_logits.vjp("target")
-def _(g, input, weight, pos_weight, reduction):
+def _(
+    g: Tensor, input: Tensor, weight: Tensor | None, pos_weight: Tensor | None, reduction: int
+) -> Tensor:
     slope = -input
     if pos_weight is not None:
         slope = slope + (pos_weight - 1) * _softplus(-input)
@@ -192,13 +204,19 @@ def _(g, input, weight, pos_weight, reduction):
 
 
 @_bce_logits.vjp("weight")
-def _(g, input, target, pos_weight, weight_shape, reduction):
+def _(
+    g: Tensor, input: Tensor, target: Tensor, pos_weight: Tensor | None,
+    weight_shape: tuple[int, ...], reduction: int
+) -> Tensor:
     losses = _bce_logits(input, target, None, pos_weight, NONE)
     return (losses * share(g, reduction, input._array.size)).sum_to_size(weight_shape)
 
 
 @_bce_logits.vjp("pos_weight")
-def _(g, input, target, weight, pos_weight_shape, reduction):
+def _(
+    g: Tensor, input: Tensor, target: Tensor, weight: Tensor | None,
+    pos_weight_shape: tuple[int, ...], reduction: int
+) -> Tensor:
     slope = target * _softplus(-input)
     slope = slope if weight is None else slope * weight
     return (slope * share(g, reduction, input._array.size)).sum_to_size(pos_weight_shape)
@@ -210,8 +228,9 @@ def _softplus(x: Tensor) -> Tensor:
 
 @composite(expose=("nn.functional",))
 def binary_cross_entropy_with_logits(
-    input, target, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None
-):
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
+    reduce: bool | None = None, reduction: int | str = "mean", pos_weight: Tensor | None = None
+) -> Tensor:
     """Binary cross entropy of sigmoid(input) and targets in [0, 1], safe for any logits.
 
     Args:
@@ -230,7 +249,10 @@ def binary_cross_entropy_with_logits(
     return _bce_logits(input, target, weight, pos_weight, number)
 
 
-def _torch_bce_logits(input, target, weight=None, pos_weight=None, reduction=NONE):
+def _torch_bce_logits(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, pos_weight: Tensor | None = None,
+    reduction: int | str = NONE
+) -> Tensor:
     """Binary cross entropy of sigmoid(input), with the reduction as a number.
 
     The number is 0 for "none", 1 for "mean", 2 for "sum".

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -71,7 +72,10 @@ def _classes(shape: tuple[int, ...]) -> int:
     return shape[0] if len(shape) == 1 else shape[1]
 
 
-def _likelihood(x: Array, target, weight, reduction, ignore_index, kind: np.dtype) -> Array:
+def _likelihood(
+    x: Array, target: np.ndarray, weight: np.ndarray | None, reduction: int, ignore_index: float,
+    kind: np.dtype
+) -> Array:
     """Minus the rows' entries at their targets, weighted and reduced."""
     t, retained = _locate(target, _classes(x.shape), ignore_index)
     picked, factors = _pick(x, t), _factors(t, retained, weight)
@@ -89,7 +93,10 @@ def _likelihood(x: Array, target, weight, reduction, ignore_index, kind: np.dtyp
     return np.asarray(y, kind)
 
 
-def _coefficients(g: Array, target, weight, reduction, ignore_index, classes, kind) -> tuple:
+def _coefficients(
+    g: Array, target: np.ndarray, weight: np.ndarray | None, reduction: int, ignore_index: float,
+    classes: int, kind: np.dtype
+) -> tuple:
     """Indices, and each row's cotangent: an array like the target, or one number for all."""
     t, retained = _locate(target, classes, ignore_index)
     factors = _factors(t, retained, weight)
@@ -107,7 +114,9 @@ def _likelihoods(rng: Rng) -> Iterator[Sample]:
     yield (rng.normal(size=4), np.asarray(2), None, 1, -100), {}
 
 
-def _nll_reference(x, target, weight, reduction, ignore_index):
+def _nll_reference(
+    x: np.ndarray, target: np.ndarray, weight: None, reduction: int, ignore_index: int
+) -> np.ndarray:
     rows = np.moveaxis(x, 1, -1).reshape(-1, x.shape[1]) if x.ndim > 1 else x[None]
     retained = target.reshape(-1) != ignore_index
     y = np.array([-r[t] if k else 0 for r, t, k in zip(rows, target.reshape(-1), retained)])  # noqa: B905
@@ -116,23 +125,28 @@ def _nll_reference(x, target, weight, reduction, ignore_index):
     return y.sum() / retained.sum() if reduction == 1 else y.sum()
 
 
-def _cross_reference(x, *rest):
+def _cross_reference(x: np.ndarray, *rest: Any) -> tuple[np.ndarray, np.ndarray]:
     axis = 1 if x.ndim > 1 else 0
     y = x - np.log(np.exp(x).sum(axis, keepdims=True))
     return _nll_reference(y, *rest), y
 
 
-def _likelihood_operator(name: str, node: str):
+def _likelihood_operator(name: str, node: str) -> Any:
     @opaque(linear_in="input", name=name, node=node, expose=(), ref=_nll_reference,
             samples=_likelihoods, labels="target")
-    def body(input: Array, target: Array, weight: Array | None, reduction, ignore_index) -> Array:
+    def body(
+        input: Array, target: Array, weight: Array | None, reduction: int, ignore_index: float
+    ) -> Array:
         """Minus the input's entries at the targets, weighted and reduced."""
         inside = compute_dtype(input.dtype)
         x = input.astype(inside, copy=False)
         return _likelihood(x, target, weight, reduction, ignore_index, input.dtype)
 
     @body.vjp("input")
-    def _(g, input_shape, target, weight, reduction, ignore_index):
+    def _(
+        g: Tensor, input_shape: tuple[int, ...], target: Tensor, weight: Tensor | None,
+        reduction: int, ignore_index: float
+    ) -> Tensor:
         return _placed(g, target, weight, input_shape, reduction, ignore_index)
 
     return body
@@ -144,7 +158,9 @@ _nll_loss2d = _likelihood_operator("_nll_loss2d", "NllLoss2DBackward0")
 
 @opaque(linear_in="g",
         layout=Layout.FREE, name="_nll_loss_backward", expose=(), ref=None, samples=None)
-def _placed(g: Array, target: Array, weight: Array | None, shape, reduction, ignore_index) -> Array:
+def _placed(
+    g: Array, target: Array, weight: Array | None, shape: Any, reduction: int, ignore_index: float
+) -> Array:
     """The cotangents of rows, negated, at their targets; zeros elsewhere."""
     t, c = _coefficients(g, target, weight, reduction, ignore_index, _classes(shape), g.dtype)
     result = np.zeros(shape, g.dtype)
@@ -158,13 +174,15 @@ def _placed(g: Array, target: Array, weight: Array | None, shape, reduction, ign
 
 
 @_placed.vjp("g")
-def _(g, target, weight, reduction, ignore_index):
+def _(
+    g: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: float
+) -> Tensor:
     operator = _nll_loss if g.dim() < 3 else _nll_loss2d
     return operator(g, target, weight, reduction, ignore_index)
 
 
 def _small(
-    x: Array, target: Array, reduction: int, ignore_index: int
+    x: Array, target: Array, reduction: int, ignore_index: float
 ) -> tuple[Array, Array] | None:
     """(loss, log probabilities) of few rows in machine code; None for targets that are no class,
     and where a class is ignored."""
@@ -181,13 +199,13 @@ def _small(
     return (loss, y) if number == number else None
 
 
-def _fuse(name: str, node: str):
+def _fuse(name: str, node: str) -> Any:
     """log_softmax and the likelihood in one operator: (loss, log probabilities)."""
 
     @opaque(name=name, node=node, expose=(), ref=_cross_reference, samples=_likelihoods,
             labels="target")
     def body(
-        input: Array, target: Array, weight: Array | None, reduction, ignore_index
+        input: Array, target: Array, weight: Array | None, reduction: int, ignore_index: float
     ) -> tuple[Array, Array]:
         """Cross entropy with classes by index, and the log probabilities."""
         if 1 < input.size <= MOST and weight is None and reduction != NONE:
@@ -198,7 +216,10 @@ def _fuse(name: str, node: str):
         return _likelihood(y, target, weight, reduction, ignore_index, input.dtype), y
 
     @body.vjp("input")
-    def _(gs, ys, target, weight, reduction, ignore_index):
+    def _(
+        gs: tuple[Tensor, Tensor], ys: tuple[Tensor, ...], target: Tensor, weight: Tensor | None,
+        reduction: int, ignore_index: float
+    ) -> Tensor:
         loss, logs = gs
         match = None
         if loss is not None:
@@ -209,7 +230,10 @@ def _fuse(name: str, node: str):
         return match
 
     @body.jvp
-    def _(input_t, ys, target, weight, reduction, ignore_index):
+    def _(
+        input_t: Tensor | None, ys: tuple[Tensor, ...], target: Tensor, weight: Tensor | None,
+        reduction: Any, ignore_index: Any
+    ) -> tuple[Tensor | None, ...]:
         likelihood = _nll_loss if input_t.dim() < 3 else _nll_loss2d
         dim = 0 if input_t.dim() == 1 else 1
         logs_t = input_t - (input_t * ys[1].exp()).sum(dim, True)
@@ -228,7 +252,8 @@ def _share_out(logs: Array, share: Array) -> Array:
 
 @opaque(layout=Layout.FREE, name="_cross_entropy_backward", expose=(), ref=None, samples=None)
 def _slope(
-    share: Array, logs: Array, target: Array, weight: Array | None, reduction, ignore_index
+    share: Array, logs: Array, target: Array, weight: Array | None, reduction: int,
+    ignore_index: float
 ) -> Array:
     """(softmax - one-hot target) times the rows' cotangents."""
     inside = compute_dtype(logs.dtype)
@@ -259,14 +284,20 @@ def _slope(
 
 
 @_slope.vjp("share")
-def _(g, logs, target, weight, reduction, ignore_index):
+def _(
+    g: Tensor, logs: Tensor, target: Tensor, weight: Tensor | None, reduction: int,
+    ignore_index: float
+) -> Tensor:
     operator = _nll_loss if g.dim() < 3 else _nll_loss2d
     rows = (g * logs.exp()).sum(0 if g.dim() == 1 else 1, True).expand(g.shape)
     return operator(g - rows, target, weight, reduction, ignore_index)
 
 
 @_slope.vjp("logs")
-def _(g, share, logs, target, weight, reduction, ignore_index):
+def _(
+    g: Tensor, share: Tensor, logs: Tensor, target: Tensor, weight: Tensor | None, reduction: int,
+    ignore_index: float
+) -> Tensor:
     # each row's cotangent, by operators, so that compiled steps can follow
     placed = _placed(share, target, weight, logs.shape, reduction, ignore_index)
     return g * logs.exp() * -placed.sum(0 if logs.dim() == 1 else 1, True)
@@ -377,8 +408,10 @@ def _check_weight(input: Tensor, weight: Tensor) -> None:
 
 
 @composite(expose=("nn.functional",))
-def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None,
-             reduction="mean"):
+def nll_loss(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
+    ignore_index: int = -100, reduce: bool | None = None, reduction: str = "mean"
+) -> Tensor:
     """Minus the input's entries at the target classes, weighted.
 
     input (classes,), (n, classes) or (n, classes, ...) of log probabilities; target the same
@@ -398,8 +431,11 @@ def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, r
 
 
 @composite(expose=("nn.functional",))
-def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None,
-                  reduction="mean", label_smoothing=0.0):
+def cross_entropy(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
+    ignore_index: int = -100, reduce: bool | None = None, reduction: str = "mean",
+    label_smoothing: float = 0.0
+) -> Tensor:
     """Cross entropy of logits and classes, given by index or by probability.
 
     input (classes,), (n, classes) or (n, classes, ...); target the same without the classes, of
@@ -430,7 +466,9 @@ def _along_classes(weight: Tensor, ndim: int) -> Tensor:
     return weight if ndim == 1 else weight.reshape(1, -1, *(1,) * (ndim - 2))
 
 
-def _with_probabilities(input, target, weight, reduction, ignore_index, smoothing):
+def _with_probabilities(
+    input: Any, target: Any, weight: Any, reduction: Any, ignore_index: Any, smoothing: Any
+) -> Any:
     if not target.is_floating_point():
         raise noted(
             RuntimeError("Expected floating point type for target with class probabilities, got "
@@ -457,7 +495,9 @@ def _with_probabilities(input, target, weight, reduction, ignore_index, smoothin
     return -y.sum() / (input._array.size / max(n, 1)) if reduction == MEAN else -y.sum()
 
 
-def _smooth(input, target, weight, reduction, ignore_index, smoothing):
+def _smooth(
+    input: Any, target: Any, weight: Any, reduction: Any, ignore_index: Any, smoothing: Any
+) -> Any:
     target = _indices(input, target, weight, scores=True)
     ndim = input._array.ndim
     axis = 0 if ndim == 1 else 1

@@ -7,6 +7,7 @@ probabilities of the paths up to, and from, each place of it. Both run over time
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -109,7 +110,10 @@ def _ctc(log_probs: Array, targets: Array, input_lengths: Array, target_lengths:
 
 
 @_ctc.vjp("log_probs")
-def _(g, log_probs, targets, input_lengths, target_lengths, blank, zero_infinity):
+def _(
+    g: Tensor, log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor,
+    blank: int, zero_infinity: bool
+) -> Tensor:
     return _ctc_backward(g, log_probs, targets, input_lengths, target_lengths, blank, zero_infinity)
 
 
@@ -202,8 +206,11 @@ def _rows(targets: Array, lengths: Array) -> Array:
     return targets[:, :longest].astype(np.int64)
 
 
-def _ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction=NONE,
-              zero_infinity=False):
+def _ctc_loss(
+    log_probs: Tensor, targets: Tensor, input_lengths: Tensor | Sequence[int],
+    target_lengths: Tensor | Sequence[int], blank: int = 0, reduction: int | str = NONE,
+    zero_infinity: bool = False
+) -> Tensor:
     """Connectionist temporal classification, with the reduction as a number.
 
     Args:
@@ -243,8 +250,11 @@ publish(_ctc_loss, ("ctc_loss",), ("torch",))
 
 
 @composite(expose=("nn.functional",))
-def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean",
-             zero_infinity=False):
+def ctc_loss(
+    log_probs: Tensor, targets: Tensor, input_lengths: Tensor | Sequence[int],
+    target_lengths: Tensor | Sequence[int], blank: int = 0, reduction: int | str = "mean",
+    zero_infinity: bool = False
+) -> Tensor:
     """Minus the log probability of label sequences whose timing is unknown.
 
     log_probs (time, batch, classes) or (time, classes); targets (batch, labels) or all labels one

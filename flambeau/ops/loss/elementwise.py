@@ -5,7 +5,7 @@ Binary cross entropy is in binary_losses.py, cross entropy over classes in cross
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from .reduction import MEAN, NONE, SUM, reduce_tensor, reduction_number, share
 from ..native.pointwise import LARGE, large_with
 from ..core.promotion import compute_dtype
 from ..core.output_layout import Layout
-from ..core.registry import Array, composite, opaque, publish
+from ..core.registry import Array, Number, composite, opaque, publish
 from ..core.sample_inputs import Rng, Sample
 from ..native.rows import sum_of
 from ..pointwise.selection import where
@@ -62,7 +62,7 @@ def _large(formula: Any, x: Array, t: Array, reduction: int) -> Any:
 # ---------------------------------------------------------------- losses of input - target
 
 
-def _differences(parameter: float):
+def _differences(parameter: float) -> Callable[[Rng], Iterator[Sample]]:
     def samples(rng: Rng) -> Iterator[Sample]:
         for number in (NONE, MEAN, SUM):
             yield (rng.normal(size=(3, 4)) * 3, rng.normal(size=(3, 4)), number, parameter), {}
@@ -70,15 +70,15 @@ def _differences(parameter: float):
     return samples
 
 
-def _reference(formula):
-    def ref(x, t, reduction, parameter):
+def _reference(formula: Any) -> Callable[..., Any]:
+    def ref(x: np.ndarray, t: np.ndarray, reduction: int, parameter: float) -> np.ndarray:
         y = formula(x - t, parameter)
         return (y, y.mean(), y.sum())[reduction]
 
     return ref
 
 
-def _difference_loss(name: str, node: str, parameter: float, formula: Any):
+def _difference_loss(name: str, node: str, parameter: float, formula: Any) -> Callable[..., Any]:
     """Declares an operator (input, target, reduction, parameter) of the difference alone.
 
     Decorates (forward, slope): forward writes the losses over the differences; slope gives, in
@@ -88,7 +88,7 @@ def _difference_loss(name: str, node: str, parameter: float, formula: Any):
     def decorate(parts: Any) -> Any:
         forward, slope = parts()
 
-        def body(input: Array, target: Array, reduction, parameter) -> Array:
+        def body(input: Array, target: Array, reduction: int, parameter: float) -> Array:
             kind = _kind(input, target)
             if input.size > LARGE and input.__class__ is np.ndarray and input.dtype == target.dtype:
                 y = _large(lambda a, b: forward(a - b, parameter), input, target, reduction)
@@ -102,11 +102,11 @@ def _difference_loss(name: str, node: str, parameter: float, formula: Any):
                       samples=_differences(parameter))(body)
 
         @result.vjp("input")
-        def _(g, input, target, reduction, parameter):
+        def _(g: Tensor, input: Tensor, target: Tensor, reduction: str, parameter: float) -> Tensor:
             return slope(input - target, g, reduction, parameter)
 
         @result.vjp("target")
-        def _(g, input, target, reduction, parameter):
+        def _(g: Tensor, input: Tensor, target: Tensor, reduction: str, parameter: float) -> Tensor:
             return slope(target - input, g, reduction, parameter)
 
         @result.jvp
@@ -123,13 +123,13 @@ def _difference_loss(name: str, node: str, parameter: float, formula: Any):
 
 
 @_difference_loss("mse", "MseLossBackward0", 0.0, lambda d, _: d * d)
-def _mse():
+def _mse() -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Squared differences."""
 
-    def forward(d, _):
+    def forward(d: np.ndarray, _: float) -> np.ndarray:
         return np.multiply(d, d, out=d) if d.ndim else d * d
 
-    def slope(d, g, reduction, _):
+    def slope(d: Tensor, g: Tensor, reduction: int, _: float) -> Tensor:
         return d * share(g, reduction, d._array.size, 2.0)
 
     return forward, slope
@@ -137,14 +137,14 @@ def _mse():
 
 @_difference_loss("smooth_l1", "SmoothL1LossBackward0", 0.7,
                   lambda d, b: np.where(abs(d) < b, d * d / (2 * b), abs(d) - b / 2))
-def _smooth_l1():
+def _smooth_l1() -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Squares of differences below beta, absolute values above."""
 
-    def forward(d, beta):
+    def forward(d: np.ndarray, beta: float) -> np.ndarray:
         z = np.abs(d)
         return np.where(z < beta, 0.5 / beta * z * z, z - 0.5 * beta)
 
-    def slope(d, g, reduction, beta):
+    def slope(d: Tensor, g: Tensor, reduction: int, beta: float) -> Tensor:
         return (d / beta).clamp(-1, 1) * share(g, reduction, d._array.size)
 
     return forward, slope
@@ -152,14 +152,14 @@ def _smooth_l1():
 
 @_difference_loss("huber", "HuberLossBackward0", 1.3,
                   lambda d, b: np.where(abs(d) <= b, d * d / 2, b * (abs(d) - b / 2)))
-def _huber():
+def _huber() -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Half squares of differences below delta, lines above."""
 
-    def forward(d, delta):
+    def forward(d: np.ndarray, delta: float) -> np.ndarray:
         z = np.abs(d)
         return np.where(z <= delta, 0.5 * z * z, delta * (z - 0.5 * delta))
 
-    def slope(d, g, reduction, delta):
+    def slope(d: Tensor, g: Tensor, reduction: int, delta: float) -> Tensor:
         return d.clamp(-delta, delta) * share(g, reduction, d._array.size)
 
     return forward, slope
@@ -201,7 +201,10 @@ def _weigh(losses: Tensor, weight: Tensor, input: Tensor, reduction: str, mean: 
 
 
 @composite(expose=("nn.functional",))
-def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
+def mse_loss(
+    input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
+    reduction: str = "mean", weight: Tensor | None = None
+) -> Tensor:
     """Mean squared error, (input - target) ** 2.
 
     >>> torch.nn.functional.mse_loss(torch.tensor([1., 3.]), torch.tensor([0., 0.]))
@@ -215,7 +218,10 @@ def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", we
 
 
 @composite(expose=("nn.functional",))
-def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
+def l1_loss(
+    input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
+    reduction: str = "mean", weight: Tensor | None = None
+) -> Tensor:
     """Mean absolute error, |input - target|.
 
     >>> torch.nn.functional.l1_loss(torch.tensor([1., 3.]), torch.tensor([0., 0.]))
@@ -229,7 +235,10 @@ def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", wei
 
 
 @composite(expose=("nn.functional",))
-def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
+def smooth_l1_loss(
+    input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
+    reduction: str = "mean", beta: float = 1.0
+) -> Tensor:
     """Squares below `beta`, over 2 beta; absolute values less beta / 2 above.
 
     >>> x = torch.tensor([0.5, 4.])
@@ -246,7 +255,10 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
 
 
 @composite(expose=("nn.functional",))
-def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
+def huber_loss(
+    input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0,
+    weight: Tensor | None = None
+) -> Tensor:
     """Half squares below `delta`; delta times (the absolute value less delta / 2) above.
 
     >>> torch.nn.functional.huber_loss(torch.tensor([1., 4.]), torch.zeros(2), "none", delta=2.)
@@ -264,7 +276,7 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
 # ------------------------------------------------------------------------ other divergences
 
 
-def _kl_div(input: Tensor, target: Tensor, number: int, log_target: bool) -> Tensor:
+def _kl_div(input: Tensor, target: Tensor, number: int | str, log_target: bool) -> Tensor:
     if not (input.is_floating_point() and target.is_floating_point()):
         kind = "Integral" if not input.is_complex() else "Complex"
         raise RuntimeError(f"kl_div: {kind} inputs not supported.")
@@ -276,7 +288,10 @@ def _kl_div(input: Tensor, target: Tensor, number: int, log_target: bool) -> Ten
 
 
 @composite(expose=("nn.functional",))
-def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
+def kl_div(
+    input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
+    reduction: int | str = "mean", log_target: bool = False
+) -> Tensor:
     """Kullback-Leibler divergence, target * (log(target) - input); input holds logarithms.
 
     reduction="batchmean" divides the sum by the batch's size, which is the mathematical one.
@@ -303,7 +318,9 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
     return y / input.size()[0] if by_batch and input.dim() else y
 
 
-def _torch_kl_div(input, target, reduction=NONE, *, log_target=False):
+def _torch_kl_div(
+    input: Tensor, target: Tensor, reduction: int | str = NONE, *, log_target: bool = False
+) -> Tensor:
     """Kullback-Leibler divergence, with the reduction as a number.
 
     Args:
@@ -324,7 +341,9 @@ def _torch_kl_div(input, target, reduction=NONE, *, log_target=False):
 publish(_torch_kl_div, ("kl_div",), ("torch",))
 
 
-def _poisson(input, target, log_input, full, eps, reduction):
+def _poisson(
+    input: Tensor, target: Tensor, log_input: bool, full: bool, eps: Number | Tensor, reduction: int
+) -> Tensor:
     """Negative log likelihood of a Poisson distribution, with the reduction as a number.
 
     Args:
@@ -352,8 +371,11 @@ publish(_poisson, ("poisson_nll_loss",), ("torch",))
 
 
 @composite(expose=("nn.functional",))
-def poisson_nll_loss(input, target, log_input=True, full=False, size_average=None, eps=1e-8,
-                     reduce=None, reduction="mean"):
+def poisson_nll_loss(
+    input: Tensor, target: Tensor, log_input: bool = True, full: bool = False,
+    size_average: bool | None = None, eps: float = 1e-8, reduce: bool | None = None,
+    reduction: int | str = "mean"
+) -> Tensor:
     """Negative log likelihood of counts under a Poisson distribution.
 
     `full` adds Stirling's approximation of log(target!) for targets above 1.
@@ -390,7 +412,10 @@ def _variance_of(input: Tensor, var: Any) -> Tensor:
 
 
 @composite(expose=("nn.functional",), explains=True)
-def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"):
+def gaussian_nll_loss(
+    input: Tensor, target: Tensor, var: Tensor | float, full: bool | None = False,
+    eps: float | None = 1e-6, reduction: str | None = "mean"
+) -> Tensor:
     """Negative log likelihood of targets under normal distributions N(input, var).
 
     `var` as large as input, or 1 along the last axis; kept above eps, as a constant.
@@ -417,7 +442,7 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
         ref=lambda x, t, r: [f(np.log(1 + np.exp(-t * x))) for f in (np.array, np.mean, np.sum)][r],
         samples=lambda rng: iter([((rng.normal(size=(3, 4)), rng.normal(size=(3, 4)), r), {})
                                   for r in range(3)]))
-def _soft_margin(input: Array, target: Array, reduction) -> Array:
+def _soft_margin(input: Array, target: Array, reduction: int) -> Array:
     """log(1 + exp(-target * input))."""
     if not FROM_NUMPY[input.dtype].is_floating_point:
         raise RuntimeError(
@@ -430,19 +455,22 @@ def _soft_margin(input: Array, target: Array, reduction) -> Array:
 
 
 @_soft_margin.vjp("input")
-def _(g, input, target, reduction):
+def _(g: Tensor, input: Tensor, target: Tensor, reduction: int) -> Tensor:
     y = (-target * (-(target * input)).sigmoid()) * share(g, reduction, input._array.size)
     return y.sum_to_size(input.shape)
 
 
 @_soft_margin.vjp("target")
-def _(g, input, target, reduction):
+def _(g: Tensor, input: Tensor, target: Tensor, reduction: int) -> Tensor:
     y = (-input * (-(target * input)).sigmoid()) * share(g, reduction, input._array.size)
     return y.sum_to_size(target.shape)
 
 
 @composite(expose=("nn.functional",))
-def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
+def soft_margin_loss(
+    input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
+    reduction: str = "mean"
+) -> Tensor:
     """Logistic loss of scores and labels 1 or -1, log(1 + exp(-target * input)).
 
     Args:
@@ -456,8 +484,10 @@ def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="m
 
 
 @composite(expose=("nn.functional",), explains=True)
-def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, reduce=None,
-                                reduction="mean"):
+def multilabel_soft_margin_loss(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
+    reduce: bool | None = None, reduction: str = "mean"
+) -> Tensor:
     """Binary cross entropy with logits, averaged over the classes along the last axis.
 
     Args:
@@ -478,7 +508,9 @@ def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, r
     return reduce_tensor(y.sum(-1) / input.size(-1), number)
 
 
-def _hinge_embedding(input, target, margin=1.0, reduction=NONE):
+def _hinge_embedding(
+    input: Tensor, target: Tensor, margin: float = 1.0, reduction: int | str = NONE
+) -> Tensor:
     """input where the target is 1, max(0, margin - input) where it is -1; reduction a number.
 
     Args:
@@ -501,8 +533,10 @@ publish(_hinge_embedding, ("hinge_embedding_loss",), ("torch",))
 
 
 @composite(expose=("nn.functional",))
-def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=None,
-                         reduction="mean"):
+def hinge_embedding_loss(
+    input: Tensor, target: Tensor, margin: float = 1.0, size_average: bool | None = None,
+    reduce: bool | None = None, reduction: int | str = "mean"
+) -> Tensor:
     """Distances of pairs: kept small where the target is 1, above `margin` where it is -1.
 
     Args:

@@ -45,9 +45,10 @@ def _logits(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 @composite(expose=("nn.functional",), explains=True)
 def linear_cross_entropy(
-    input, linear_weight, target, *, linear_bias=None, weight=None, reduction="mean",
-    ignore_index=None, label_smoothing=0.0, options: Any = None,
-):
+    input: Tensor, linear_weight: Tensor, target: Tensor, *, linear_bias: Tensor | None = None,
+    weight: Tensor | None = None, reduction: str = "mean", ignore_index: int | None = None,
+    label_smoothing: float = 0.0, options: Any = None
+) -> Tensor:
     """cross_entropy(linear(input, linear_weight, linear_bias), target).
 
     input (in,) or (n, in), linear_weight (classes, ..., in). `options` say how PyTorch saves

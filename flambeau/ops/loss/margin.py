@@ -16,7 +16,9 @@ from ..pointwise.selection import where
 _LEAST_SQUARE = 1e-12
 
 
-def _margin_ranking(input1, input2, target, margin=0, reduction=NONE):
+def _margin_ranking(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, reduction: int | str = NONE
+) -> Tensor:
     """max(0, margin - target * (input1 - input2)), with the reduction as a number.
 
     Args:
@@ -35,8 +37,10 @@ publish(_margin_ranking, ("margin_ranking_loss",), ("torch",))
 
 
 @composite(expose=("nn.functional",))
-def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, reduce=None,
-                        reduction="mean"):
+def margin_ranking_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0,
+    size_average: bool | None = None, reduce: bool | None = None, reduction: int | str = "mean"
+) -> Tensor:
     """max(0, margin - target * (input1 - input2)): target 1 ranks input1 first, -1 input2.
 
     >>> x, y = torch.tensor([1.]), torch.tensor([3.])
@@ -52,7 +56,9 @@ def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, red
     return _margin_ranking(input1, input2, target, margin, number)
 
 
-def _cosine_embedding(input1, input2, target, margin=0.0, reduction=NONE):
+def _cosine_embedding(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int | str = NONE
+) -> Tensor:
     """1 - cos where the target is 1, max(0, cos - margin) where -1; reduction a number.
 
     Args:
@@ -82,8 +88,10 @@ publish(_cosine_embedding, ("cosine_embedding_loss",), ("torch",))
 
 
 @composite(expose=("nn.functional",))
-def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, reduce=None,
-                          reduction="mean"):
+def cosine_embedding_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0,
+    size_average: bool | None = None, reduce: bool | None = None, reduction: int | str = "mean"
+) -> Tensor:
     """1 - cosine for pairs with target 1; the cosine's excess over `margin` for those with -1.
 
     input1 and input2 (n, d) or (d,), target (n,) or ().
@@ -109,8 +117,10 @@ def _rows(input: Tensor) -> None:
 
 
 @composite(expose=("nn.functional",))
-def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=None, reduce=None,
-                      reduction="mean"):
+def multi_margin_loss(
+    input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Tensor | None = None,
+    size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
+) -> Tensor:
     """Mean over classes of max(0, margin - (score of the target) + score) ** p.
 
     input (n, classes) or (classes,), target (n,) or () of class indices.
@@ -154,7 +164,10 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
 
 
 @composite(expose=("nn.functional",))
-def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
+def multilabel_margin_loss(
+    input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
+    reduction: str = "mean"
+) -> Tensor:
     """Mean over classes of max(0, 1 - (score of a label) + score of a class that is no label).
 
     input (n, classes) or (classes,); target the same, label indices up to the first -1.
@@ -190,7 +203,7 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
 
 
 def _triplet(anchor: Tensor, positive: Tensor, negative: Tensor, distance: Callable,
-             margin: float, swap: bool, number: int) -> Tensor:
+             margin: float, swap: bool, number: int | str) -> Tensor:
     if margin <= 0:
         raise ValueError(f"margin must be greater than 0, got {margin}")
     ranks = [x.dim() for x in (anchor, positive, negative)]
@@ -206,8 +219,10 @@ def _triplet(anchor: Tensor, positive: Tensor, negative: Tensor, distance: Calla
     return reduce_tensor((margin + near - far).clamp_min(0), number)
 
 
-def _torch_triplet(anchor, positive, negative, margin=1.0, p=2.0, eps=1e-6, swap=False,
-                   reduction=NONE):
+def _torch_triplet(
+    anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2.0,
+    eps: float = 1e-6, swap: bool = False, reduction: int | str = NONE
+) -> Tensor:
     """max(0, margin + |anchor - positive| - |anchor - negative|), the reduction a number.
 
     Args:
@@ -231,8 +246,11 @@ publish(_torch_triplet, ("triplet_margin_loss",), ("torch",))
 
 
 @composite(expose=("nn.functional",))
-def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2, eps=1e-6, swap=False,
-                        size_average=None, reduce=None, reduction="mean"):
+def triplet_margin_loss(
+    anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2,
+    eps: float = 1e-6, swap: bool = False, size_average: bool | None = None,
+    reduce: bool | None = None, reduction: int | str = "mean"
+) -> Tensor:
     """max(0, margin + |anchor - positive| - |anchor - negative|), in p-norms along the last axis.
 
     `swap`: the distance of positive and negative counts where it is smaller.
@@ -247,9 +265,9 @@ def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2, eps=1e-6, s
 
 @composite(expose=("nn.functional",), explains=True)
 def triplet_margin_with_distance_loss(
-    anchor, positive, negative, *, distance_function: Any = None, margin=1.0, swap=False,
-    reduction="mean",
-):
+    anchor: Tensor, positive: Tensor, negative: Tensor, *, distance_function: Any = None,
+    margin: float = 1.0, swap: bool = False, reduction: str = "mean"
+) -> Tensor:
     """The triplet loss with any distance of two tensors.
 
     >>> anchor, near, far = torch.tensor([[0.], [1.], [1.5]]).unsqueeze(1)

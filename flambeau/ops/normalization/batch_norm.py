@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from .norm_formulas import (
 from ..core.number_cache import number
 from ..core.promotion import compute_dtype
 from ..core.output_layout import Layout
-from ..core.registry import Array, composite, opaque, publish
+from ..core.registry import Array, Number, composite, opaque, publish
 from ..core.sample_inputs import Rng, Sample
 
 
@@ -29,7 +30,7 @@ def _batch_samples(rng: Rng) -> Iterator[Sample]:
                np.zeros(3), np.zeros(3), 0.1, 1e-5), {}
 
 
-def _batch_reference(x, w, b, *rest):
+def _batch_reference(x: np.ndarray, w: np.ndarray, b: np.ndarray, *rest: Any) -> np.ndarray:
     axes = (0, *range(2, x.ndim))
     y = (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + rest[-1])
     shape = (1, -1, *(1,) * (x.ndim - 2))
@@ -73,7 +74,10 @@ def _move(running: Array, new: Array, momentum: float) -> None:
 
 
 @_batch_norm.vjp
-def _(g, input, weight, save_mean, save_rstd, eps, needs):
+def _(
+    g: Tensor, input: Tensor, weight: Tensor | None, save_mean: Tensor, save_rstd: Tensor,
+    eps: float, needs: tuple[bool, ...]
+) -> tuple[Tensor | None, ...]:
     if not MODE.grad:
         return select_needed(_batch_norm_backward(g, input, weight, save_mean, save_rstd), needs)
     dims = [0, *range(2, input.dim())]
@@ -83,15 +87,18 @@ def _(g, input, weight, save_mean, save_rstd, eps, needs):
 
 
 @_batch_norm.jvp
-def _(input_t, weight_t, bias_t, input, weight, save_mean, save_rstd, eps):
-    def push(t):
+def _(
+    input_t: Tensor | None, weight_t: Tensor | None, bias_t: Tensor | None, input: Tensor,
+    weight: Tensor | None, save_mean: Tensor, save_rstd: Tensor, eps: float
+) -> Tensor | None:
+    def push(t: Any) -> Any:
         if not MODE.grad:  # the Jacobian of a channel is symmetric
             return _batch_norm_backward(t, input, None, save_mean, save_rstd)[0]
         dims = [0, *range(2, input.dim())]
         hat, _, rstd = normalize(input, dims, eps)
         return slope(t, hat, rstd, dims)
 
-    def affine(scale, shift):
+    def affine(scale: Any, shift: Any) -> Any:
         statistics = save_mean.clone(), save_rstd.clone()
         return _batch_norm(input, scale, shift, None, None, *statistics, 0.0, eps)
 
@@ -126,7 +133,9 @@ def _running_samples(rng: Rng) -> Iterator[Sample]:
                rng.uniform(0.5, 2, 3), 1e-5), {}
 
 
-def _running_reference(x, w, b, mean, var, eps):
+def _running_reference(
+    x: np.ndarray, w: np.ndarray, b: np.ndarray, mean: np.ndarray, var: np.ndarray, eps: float
+) -> np.ndarray:
     mean, var, w, b = (v.reshape(1, -1, *(1,) * (x.ndim - 2)) for v in (mean, var, w, b))
     return (x - mean) / np.sqrt(var + eps) * w + b
 
@@ -149,30 +158,33 @@ def _batch_norm_running(
 
 
 @_batch_norm_running.vjp("input")
-def _(g, weight, running_var, eps):
+def _(g: Tensor, weight: Tensor | None, running_var: Tensor, eps: float) -> Tensor:
     scale = (running_var + eps).rsqrt()
     scale = scale if weight is None else scale * weight
     return g * channels(scale, g).to(g.dtype)
 
 
 @_batch_norm_running.vjp("weight")
-def _(g, input, running_mean, running_var, eps):
+def _(g: Tensor, input: Tensor, running_mean: Tensor, running_var: Tensor, eps: float) -> Tensor:
     dims = [0, *range(2, input.dim())]
     centred = input - channels(running_mean, input)
     return (g * centred).sum(dims) * (running_var + eps).rsqrt()
 
 
 @_batch_norm_running.vjp("bias")
-def _(g):
+def _(g: Tensor) -> Tensor:
     return g.sum([0, *range(2, g._array.ndim)])
 
 
 @_batch_norm_running.jvp
-def _(input_t, weight_t, bias_t, input, weight, running_mean, running_var, eps):
-    def push(t):
+def _(
+    input_t: Tensor | None, weight_t: Tensor | None, bias_t: Tensor | None, input: Tensor,
+    weight: Tensor | None, running_mean: Tensor, running_var: Tensor, eps: float
+) -> Tensor | None:
+    def push(t: Any) -> Any:
         return _batch_norm_running(t, None, None, running_mean * 0, running_var, eps)
 
-    def affine(scale, shift):
+    def affine(scale: Any, shift: Any) -> Any:
         return _batch_norm_running(input, scale, shift, running_mean, running_var, eps)
 
     return affine_tangent(push, affine, (input_t, weight_t, bias_t), input, weight, channels)
@@ -195,7 +207,10 @@ def _check_batch(input: Tensor, eps: float, named: dict[str, Tensor | None]) -> 
             )
 
 
-def batch(input, running_mean, running_var, weight, bias, training, momentum, eps):
+def batch(
+    input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None,
+    bias: Tensor | None, training: bool, momentum: float, eps: float
+) -> tuple[Tensor | None, ...]:
     """batch_norm, with the mean and 1 / deviation that it used in training."""
     _check_batch(input, eps, {"running_mean": running_mean, "running_var": running_var,
                               "weight": weight, "bias": bias})
@@ -215,8 +230,11 @@ def batch(input, running_mean, running_var, weight, bias, training, momentum, ep
 
 
 @composite(expose=("nn.functional",), explains=True)
-def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False,
-               momentum=0.1, eps=1e-5):
+def batch_norm(
+    input: Tensor, running_mean: Tensor | None, running_var: Tensor | None,
+    weight: Tensor | None = None, bias: Tensor | None = None, training: bool = False,
+    momentum: float = 0.1, eps: float = 1e-5
+) -> Tensor:
     """(x - mean) / sqrt(var + eps) for each channel of (n, c, ...), times weight plus bias.
 
     In training the statistics are the batch's, and the running ones move by `momentum` towards
@@ -241,8 +259,10 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
     return batch(input, running_mean, running_var, weight, bias, training, momentum, eps)[0]
 
 
-def _torch_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps,
-                      cudnn_enabled):
+def _torch_batch_norm(
+    input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None,
+    running_var: Tensor | None, training: bool, momentum: float, eps: float, cudnn_enabled: bool
+) -> Tensor:
     """batch_norm, with the parameters first.
 
     >>> x = torch.tensor([[1.], [3.]])
@@ -256,7 +276,10 @@ publish(_torch_batch_norm, ("batch_norm",), ("torch",))
 
 
 @composite(expose=("torch",), explains=True)
-def native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps):
+def native_batch_norm(
+    input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None,
+    running_var: Tensor | None, training: bool, momentum: float, eps: float
+) -> Any:
     """batch_norm, and the mean and 1 / deviation used in training (empty otherwise).
 
     >>> x = torch.tensor([[1.], [3.]])
@@ -269,7 +292,7 @@ def native_batch_norm(input, weight, bias, running_mean, running_var, training, 
     return y, mean, rstd
 
 
-def _legit(input, weight, bias, *rest):
+def _legit(input: Tensor, weight: Tensor | None, bias: Tensor | None, *rest: Any) -> Tensor:
     """native_batch_norm, with or without the two running statistics."""
     running, settings = ((None, None), rest) if len(rest) == 3 else (rest[:2], rest[2:])
     return native_batch_norm(input, weight, bias, *running, *settings)
@@ -279,7 +302,10 @@ publish(_legit, ("_native_batch_norm_legit",), ("torch",))
 
 
 @composite(expose=("aten",))
-def _batch_norm_with_update(input, weight, bias, running_mean, running_var, momentum, eps):
+def _batch_norm_with_update(
+    input: Tensor, weight: Tensor, bias: Tensor | None, running_mean: Tensor, running_var: Tensor,
+    momentum: float, eps: Number | Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """native_batch_norm in training, which moves the running statistics; and memory for backward.
 
     >>> x, mean, var = torch.ones(2, 3), torch.zeros(3), torch.ones(3)

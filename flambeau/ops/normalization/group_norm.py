@@ -29,7 +29,10 @@ def _group_samples(rng: Rng) -> Iterator[Sample]:
            np.zeros((2, 2)), 2, 1e-5), {}
 
 
-def _group_reference(x, w, b, mean, rstd, groups, eps):
+def _group_reference(
+    x: np.ndarray, w: np.ndarray, b: np.ndarray, mean: np.ndarray, rstd: np.ndarray, groups: int,
+    eps: float
+) -> np.ndarray:
     rows = x.reshape(x.shape[0], groups, -1)
     y = (rows - rows.mean(2, keepdims=True)) / np.sqrt(rows.var(2, keepdims=True) + eps)
     return y.reshape(x.shape) * w[:, None] + b[:, None]
@@ -76,7 +79,10 @@ def _few_groups(
 
 
 @_group_norm.vjp
-def _(g, input, weight, save_mean, save_rstd, groups, eps, needs):
+def _(
+    g: Tensor, input: Tensor, weight: Tensor | None, save_mean: Tensor, save_rstd: Tensor,
+    groups: int, eps: float, needs: tuple[bool, ...]
+) -> tuple[Tensor | None, ...]:
     if not MODE.grad:
         gradients = _group_norm_backward(g, input, weight, save_mean, save_rstd, groups)
         return select_needed(gradients, needs)
@@ -90,15 +96,18 @@ def _(g, input, weight, save_mean, save_rstd, groups, eps, needs):
 
 
 @_group_norm.jvp
-def _(input_t, weight_t, bias_t, input, weight, save_mean, save_rstd, groups, eps):
-    def push(t):
+def _(
+    input_t: Tensor | None, weight_t: Tensor | None, bias_t: Tensor | None, input: Tensor,
+    weight: Tensor | None, save_mean: Tensor, save_rstd: Tensor, groups: int, eps: float
+) -> Tensor | None:
+    def push(t: Any) -> Any:
         if not MODE.grad:  # the Jacobian of a group is symmetric
             return _group_norm_backward(t, input, None, save_mean, save_rstd, groups)[0]
         rows = input.reshape(input.shape[0], groups, math.prod(input.shape[1:]) // groups)
         hat, _, rstd = normalize(rows, [2], eps)
         return slope(t.reshape(rows.shape), hat, rstd, [2]).reshape(input.shape)
 
-    def affine(scale, shift):
+    def affine(scale: Any, shift: Any) -> Any:
         statistics = save_mean.clone(), save_rstd.clone()
         return _group_norm(input, scale, shift, *statistics, groups, eps)
 
@@ -146,7 +155,10 @@ def _group(input: Tensor, groups: int, weight: Any, bias: Any, eps: float) -> tu
 
 
 @composite(expose=("nn.functional",), explains=True)
-def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
+def group_norm(
+    input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None,
+    eps: float = 1e-5
+) -> Tensor:
     """(x - mean) / sqrt(var + eps) for each group of channels of each image.
 
     input (n, c, ...), weight and bias (c,); num_groups divides c.
@@ -179,7 +191,10 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
     return _group(input, num_groups, weight, bias, eps)[0]
 
 
-def _torch_group_norm(input, num_groups, weight=None, bias=None, eps=1e-5, cudnn_enabled=True):
+def _torch_group_norm(
+    input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None,
+    eps: float = 1e-5, cudnn_enabled: bool = True
+) -> Tensor:
     """(x - mean) / sqrt(var + eps) for each group of channels of each image.
 
     input (n, c, ...), `num_groups` divides c. Wu and He, 2018.
@@ -194,7 +209,10 @@ publish(_torch_group_norm, ("group_norm",), ("torch",))
 
 
 @composite(expose=("torch",), explains=True)
-def native_group_norm(input, weight, bias, N, C, HxW, group, eps):
+def native_group_norm(
+    input: Tensor, weight: Tensor | None, bias: Tensor | None, N: int, C: int, HxW: int, group: int,
+    eps: float
+) -> Any:
     """group_norm, and the mean and 1 / deviation of each group, (N, group).
 
     >>> y, mean, scale = torch.native_group_norm(torch.ones(2, 4, 3), None, None, 2, 4, 3, 2, 1e-5)
@@ -209,8 +227,11 @@ def native_group_norm(input, weight, bias, N, C, HxW, group, eps):
 
 
 @composite(expose=("nn.functional",), explains=True)
-def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=None,
-                  use_input_stats=True, momentum=0.1, eps=1e-5):
+def instance_norm(
+    input: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None,
+    weight: Tensor | None = None, bias: Tensor | None = None, use_input_stats: bool = True,
+    momentum: float = 0.1, eps: float = 1e-5
+) -> Tensor:
     """(x - mean) / sqrt(var + eps) for each channel of each image of (n, c, ...).
 
     The running statistics, where given, move by `momentum` towards the mean over the images.
@@ -238,8 +259,11 @@ def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=
     return y.reshape(shape)
 
 
-def _torch_instance_norm(input, weight, bias, running_mean, running_var, use_input_stats, momentum,
-                         eps, cudnn_enabled):
+def _torch_instance_norm(
+    input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None,
+    running_var: Tensor | None, use_input_stats: bool, momentum: float, eps: float,
+    cudnn_enabled: bool
+) -> Tensor:
     """instance_norm, with the parameters first.
 
     >>> x = torch.tensor([[[1., 3.], [10., 30.]]])

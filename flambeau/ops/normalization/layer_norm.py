@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,10 @@ def _layer_samples(rng: Rng) -> Iterator[Sample]:
                np.zeros(rows), np.zeros(rows), n, 1e-5), {}
 
 
-def _layer_reference(x, w, b, mean, rstd, n, eps):
+def _layer_reference(
+    x: np.ndarray, w: np.ndarray, b: np.ndarray, mean: np.ndarray, rstd: np.ndarray, n: int,
+    eps: float
+) -> np.ndarray:
     axes = tuple(range(x.ndim - n, x.ndim))
     y = (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + eps)
     return y * w + b
@@ -56,7 +59,10 @@ def _layer_norm(
 
 
 @_layer_norm.vjp
-def _(g, input, weight, save_mean, save_rstd, n, eps, needs):
+def _(
+    g: Tensor, input: Tensor, weight: Tensor | None, save_mean: Tensor, save_rstd: Tensor, n: int,
+    eps: float, needs: tuple[bool, ...]
+) -> tuple[Tensor | None, ...]:
     if not MODE.grad:
         result = _layer_norm_backward(g, input, weight, save_mean, save_rstd, n)
         return select_needed(result, needs)
@@ -69,15 +75,18 @@ def _(g, input, weight, save_mean, save_rstd, n, eps, needs):
 
 
 @_layer_norm.jvp
-def _(input_t, weight_t, bias_t, input, weight, save_mean, save_rstd, n, eps):
-    def push(t):
+def _(
+    input_t: Tensor | None, weight_t: Tensor | None, bias_t: Tensor | None, input: Tensor,
+    weight: Tensor | None, save_mean: Tensor, save_rstd: Tensor, n: int, eps: float
+) -> Tensor | None:
+    def push(t: Any) -> Any:
         if not MODE.grad:  # the Jacobian of the rows is symmetric
             return _layer_norm_backward(t, input, None, save_mean, save_rstd, n)[0]
         dims = list(range(-n, 0))
         hat, _, rstd = normalize(input, dims, eps)
         return slope(t, hat, rstd, dims)
 
-    def affine(scale, shift):
+    def affine(scale: Any, shift: Any) -> Any:
         statistics = save_mean.clone(), save_rstd.clone()
         return _layer_norm(input, scale, shift, *statistics, n, eps)
 
@@ -159,7 +168,10 @@ def _layer(input: Tensor, normalized: tuple, weight: Any, bias: Any, eps: float)
 
 
 @composite(expose=("nn.functional",))
-def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
+def layer_norm(
+    input: Tensor, normalized_shape: Any, weight: Tensor | None = None, bias: Tensor | None = None,
+    eps: float = 1e-5
+) -> Tensor:
     """(x - mean) / sqrt(var + eps) over the last axes, times weight plus bias.
 
     normalized_shape, weight and bias: the lengths of those axes.
@@ -170,8 +182,10 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
     return _layer(input, _shape_tuple(normalized_shape, "layer_norm"), weight, bias, eps)[0]
 
 
-def _torch_layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5,
-                      cudnn_enable=True):
+def _torch_layer_norm(
+    input: Tensor, normalized_shape: Any, weight: Tensor | None = None, bias: Tensor | None = None,
+    eps: float = 1e-5, cudnn_enable: bool = True
+) -> Tensor:
     """(x - mean) / sqrt(var + eps) over the last axes, times weight plus bias.
 
     >>> torch.layer_norm(torch.tensor([[1., 3.], [10., 30.]]), (2,))
@@ -185,7 +199,10 @@ publish(_torch_layer_norm, ("layer_norm",), ("torch",))
 
 
 @composite(expose=("torch",))
-def native_layer_norm(input, normalized_shape, weight, bias, eps):
+def native_layer_norm(
+    input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None, bias: Tensor | None,
+    eps: float
+) -> Any:
     """layer_norm, and the mean and 1 / deviation of each row.
 
     >>> y, mean, scale = torch.native_layer_norm(torch.tensor([[1., 3.]]), (2,), None, None, 0.0)
@@ -203,7 +220,9 @@ def native_layer_norm(input, normalized_shape, weight, bias, eps):
 
 
 @composite(expose=("torch", "nn.functional"))
-def rms_norm(input, normalized_shape, weight=None, eps=None):
+def rms_norm(
+    input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None
+) -> Tensor:
     """x / sqrt(mean(x ** 2) + eps) over the last axes, times weight; eps is the dtype's if None.
 
     Zhang and Sennrich, 2019.
@@ -226,7 +245,9 @@ def rms_norm(input, normalized_shape, weight=None, eps=None):
 
 
 @composite(expose=("nn.functional",), explains=True)
-def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
+def local_response_norm(
+    input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+) -> Tensor:
     """x / (k + alpha * mean of squares over `size` neighbouring channels) ** beta.
 
     input (n, c, ...). Krizhevsky et al., 2012.

@@ -53,12 +53,12 @@ def _add(input: Array | Number, other: Array | Number) -> Array:
 
 
 @_add.vjp("input")
-def _(g):
+def _(g: Tensor) -> Tensor:
     return g
 
 
 @_add.vjp("other")
-def _(g):
+def _(g: Tensor) -> Tensor:
     return g
 
 
@@ -74,12 +74,12 @@ def _sub(input: Array | Number, other: Array | Number) -> Array:
 
 
 @_sub.vjp("input")
-def _(g):
+def _(g: Tensor) -> Tensor:
     return g
 
 
 @_sub.vjp("other")
-def _(g):
+def _(g: Tensor) -> Tensor:
     return -g
 
 
@@ -94,12 +94,12 @@ def mul(input: Array | Number, other: Array | Number) -> Array:
 
 
 @mul.vjp("input")
-def _(g, other):
+def _(g: Tensor, other: Tensor | Number) -> Tensor:
     return g * other
 
 
 @mul.vjp("other")
-def _(g, input):
+def _(g: Tensor, input: Tensor | Number) -> Tensor:
     return g * input
 
 
@@ -111,12 +111,12 @@ def _div(input: Array | Number, other: Array | Number) -> Array:
 
 
 @_div.vjp("input")
-def _(g, other):
+def _(g: Tensor, other: Tensor | Number) -> Tensor:
     return g / other
 
 
 @_div.vjp("other")
-def _(g, input, other):
+def _(g: Tensor, input: Tensor | Number, other: Tensor | Number) -> Tensor:
     return -g * (input / other / other)
 
 
@@ -137,7 +137,7 @@ def neg(input: Array) -> Array:
 
 
 @neg.vjp
-def _(g):
+def _(g: Tensor) -> Tensor:
     return -g
 
 
@@ -148,18 +148,18 @@ def _with_factor(rng: Rng) -> Iterator[Sample]:
 
 @pointwise(name="_add_scaled", node="AddBackward0", ref=lambda x, y, alpha: x + alpha * y,
            samples=_with_factor, expose=())
-def _add_scaled(input: Array, other: Array, alpha) -> Array:
+def _add_scaled(input: Array, other: Array, alpha: Number | Tensor) -> Array:
     """input + alpha * other."""
     return input + other * alpha
 
 
 @_add_scaled.vjp("input")
-def _(g):
+def _(g: Tensor) -> Tensor:
     return g
 
 
 @_add_scaled.vjp("other")
-def _(g, alpha):
+def _(g: Tensor, alpha: Number | Tensor) -> Tensor:
     return g * alpha
 
 
@@ -173,7 +173,10 @@ def _scales(input: Any, other: Any, alpha: Any) -> bool:
 
 
 @composite()
-def add(input, other, *old, alpha=1, out=None):
+def add(
+    input: Tensor | Number, other: Any, *old: Any, alpha: Number | None = 1,
+    out: Tensor | None = None
+) -> Tensor:
     """Sum, input + alpha * other, with broadcasting.
 
     >>> torch.add(torch.tensor([1., 2.]), 3, alpha=2)
@@ -187,7 +190,7 @@ def add(input, other, *old, alpha=1, out=None):
 
 
 @composite(expose=("Tensor",))
-def add_(self, other, *old, alpha=1):
+def add_(self: Tensor, other: Any, *old: Any, alpha: Number | None = 1) -> Tensor:
     """`add` in place: other times `alpha` is added."""
     if not old and alpha.__class__ is int and alpha == 1:
         return _add.operator.twin(self, other)
@@ -199,7 +202,10 @@ def add_(self, other, *old, alpha=1):
 
 
 @composite(aliases=("subtract",))
-def sub(input, other, *old, alpha=1, out=None):
+def sub(
+    input: Tensor | Number, other: Any, *old: Any, alpha: Number | None = 1,
+    out: Tensor | None = None
+) -> Tensor:
     """Difference, input - alpha * other, with broadcasting.
 
     >>> torch.sub(torch.tensor([1., 2.]), 3, alpha=2)
@@ -213,7 +219,7 @@ def sub(input, other, *old, alpha=1, out=None):
 
 
 @composite(expose=("Tensor",), aliases=("subtract_",))
-def sub_(self, other, *old, alpha=1):
+def sub_(self: Tensor, other: Any, *old: Any, alpha: Number | None = 1) -> Tensor:
     """`sub` in place: other times `alpha` is subtracted."""
     if not old and alpha.__class__ is int and alpha == 1:
         return _sub.operator.twin(self, other)
@@ -240,7 +246,7 @@ def _scale(other: Any, alpha: Any, like: Any) -> Any:
 
 
 @composite(expose=("torch",))
-def rsub(input, other, *, alpha=1):
+def rsub(input: Tensor, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:
     """Difference the other way round, other - alpha * input.
 
     >>> torch.rsub(torch.tensor([1., 2.]), 5)
@@ -254,7 +260,7 @@ def rsub(input, other, *, alpha=1):
 
 
 @composite()
-def positive(input):
+def positive(input: Tensor) -> Tensor:
     """The tensor itself; RuntimeError for bools.
 
     >>> torch.positive(torch.tensor([1., -2.]))

@@ -25,7 +25,7 @@ def _value(value: Any, dtype: np.dtype) -> Any:
 
 
 @pointwise(ref=lambda x, a, b, value=1: x + value * a * b, samples=_triples)
-def addcmul(input: Array, tensor1: Array, tensor2: Array, *, value=1) -> Array:
+def addcmul(input: Array, tensor1: Array, tensor2: Array, *, value: Number = 1) -> Array:
     """input + value * tensor1 * tensor2.
 
     >>> torch.addcmul(torch.tensor([1., 2.]), torch.tensor([3., 4.]), torch.tensor([5., 6.]))
@@ -38,17 +38,17 @@ def addcmul(input: Array, tensor1: Array, tensor2: Array, *, value=1) -> Array:
 
 
 @addcmul.vjp("input")
-def _(g):
+def _(g: Tensor) -> Tensor:
     return g
 
 
 @addcmul.vjp("tensor1")
-def _(g, tensor2, value):
+def _(g: Tensor, tensor2: Tensor, value: Number) -> Tensor:
     return g * (tensor2 if value == 1 else tensor2 * value)
 
 
 @addcmul.vjp("tensor2")
-def _(g, tensor1, value):
+def _(g: Tensor, tensor1: Tensor, value: Number) -> Tensor:
     return g * (tensor1 if value == 1 else tensor1 * value)
 
 
@@ -63,7 +63,7 @@ def _refuse_integers(operator: Any, operands: tuple, common: Any) -> None:
 
 @pointwise(ref=lambda x, a, b, value=1: x + value * a / b, samples=_triples,
            refuse=_refuse_integers)
-def addcdiv(input: Array, tensor1: Array, tensor2: Array, *, value=1) -> Array:
+def addcdiv(input: Array, tensor1: Array, tensor2: Array, *, value: Number = 1) -> Array:
     """input + value * tensor1 / tensor2; RuntimeError when both are integers.
 
     >>> torch.addcdiv(torch.tensor([1., 2.]), torch.tensor([3., 4.]), torch.tensor([6., 8.]))
@@ -74,17 +74,17 @@ def addcdiv(input: Array, tensor1: Array, tensor2: Array, *, value=1) -> Array:
 
 
 @addcdiv.vjp("input")
-def _(g):
+def _(g: Tensor) -> Tensor:
     return g
 
 
 @addcdiv.vjp("tensor1")
-def _(g, tensor2, value):
+def _(g: Tensor, tensor2: Tensor, value: Number) -> Tensor:
     return g * value / tensor2
 
 
 @addcdiv.vjp("tensor2")
-def _(g, tensor1, tensor2, value):
+def _(g: Tensor, tensor1: Tensor, tensor2: Tensor, value: Number) -> Tensor:
     return -g * (value * tensor1 / (tensor2 * tensor2))
 
 
@@ -127,17 +127,17 @@ def lerp(input: Array, end: Array, weight: Array | Number) -> Array:
 
 
 @lerp.vjp("input")
-def _(g, weight):
+def _(g: Tensor, weight: Tensor | Number) -> Tensor:
     return g * (1 - weight)
 
 
 @lerp.vjp("end")
-def _(g, weight):
+def _(g: Tensor, weight: Tensor | Number) -> Tensor:
     return g * weight
 
 
 @lerp.vjp("weight")
-def _(g, input, end):
+def _(g: Tensor, input: Tensor, end: Tensor) -> Tensor:
     return g * (end - input)
 
 
@@ -161,17 +161,17 @@ def hypot(input: Array, other: Array) -> Array:
 
 
 @hypot.vjp("input")
-def _(g, input, y):
+def _(g: Tensor, input: Tensor, y: Tensor) -> Tensor:
     return g * (input / y)
 
 
 @hypot.vjp("other")
-def _(g, other, y):
+def _(g: Tensor, other: Tensor, y: Tensor) -> Tensor:
     return g * (other / y)
 
 
 @composite(explains=True)
-def dist(input, other, p=2):
+def dist(input: Tensor, other: Tensor, p: Number = 2) -> Tensor:
     """The p-norm of input - other.
 
     >>> torch.dist(torch.tensor([1., 2.]), torch.tensor([4., 6.]))

@@ -207,7 +207,9 @@ def _close(input: np.ndarray, other: np.ndarray, rtol: float, atol: float,
 
 
 @opaque(layout=Layout.ITERATOR, ref=np.isclose, samples=ties, differentiable=False)
-def isclose(input: Array, other: Array, rtol=1e-05, atol=1e-08, equal_nan=False) -> Array:
+def isclose(
+    input: Array, other: Array, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> Array:
     """Whether |input - other| <= atol + rtol * |other|, element by element.
 
     >>> torch.isclose(torch.tensor([1., 2.]), torch.tensor([1., 2.1]))
@@ -218,7 +220,9 @@ def isclose(input: Array, other: Array, rtol=1e-05, atol=1e-08, equal_nan=False)
 
 @answers_from_values
 @composite()
-def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
+def allclose(
+    input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> bool:
     """Whether all elements are close: a bool.
 
     >>> torch.allclose(torch.tensor([1., 2.]), torch.tensor([1., 2. + 1e-7]))
@@ -230,7 +234,7 @@ def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
 
 @answers_from_values
 @composite()
-def equal(input, other):
+def equal(input: Tensor, other: Tensor) -> bool:
     """Whether both have the same shape and elements: a bool.
 
     >>> torch.equal(torch.tensor([1, 2]), torch.tensor([1, 2]))
@@ -247,7 +251,10 @@ def equal(input, other):
 
 
 @composite(expose=("torch",))
-def isin(elements, test_elements, *, assume_unique=False, invert=False, out=None):
+def isin(
+    elements: Tensor, test_elements: Tensor, *, assume_unique: bool = False, invert: bool = False,
+    out: Tensor | None = None
+) -> Tensor:
     """Whether each of `elements` is among `test_elements`; either may be a number.
 
     >>> torch.isin(torch.tensor([1, 2, 3]), torch.tensor([2, 3]))

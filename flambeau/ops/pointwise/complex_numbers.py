@@ -31,30 +31,30 @@ def _lift(g: Tensor) -> Tensor:
 
 @view(name="_real", node="RealBackward0", ref=np.real, samples=complex_numbers, expose=(),
       holomorphic=False)
-def real_part(input: Array):
+def real_part(input: Array) -> Array:
     """The real parts."""
     return input.real
 
 
 @real_part.vjp
-def _(g):
+def _(g: Tensor) -> Tensor:
     return _lift(g)
 
 
 @view(name="_imag", node="ImagBackward0", ref=np.imag, samples=complex_numbers, expose=(),
       holomorphic=False)
-def imaginary_part(input: Array):
+def imaginary_part(input: Array) -> Array:
     """The imaginary parts."""
     return input.imag
 
 
 @imaginary_part.vjp
-def _(g):
+def _(g: Tensor) -> Tensor:
     return complex(zeros_like(g), g)
 
 
 @composite(expose=("torch",), explains=True)
-def real(input):
+def real(input: Tensor) -> Tensor:
     """The real parts, as a view; a real tensor itself.
 
     >>> torch.real(torch.tensor([1 + 2j]))
@@ -64,7 +64,7 @@ def real(input):
 
 
 @composite(expose=("torch",), explains=True)
-def imag(input):
+def imag(input: Tensor) -> Tensor:
     """The imaginary parts, as a view; RuntimeError for real tensors.
 
     >>> torch.imag(torch.tensor([1 + 2j]))
@@ -92,7 +92,7 @@ Tensor.imag = property(imag, _set_imag, doc="Like `imag`, a view.")
 
 @view(ref=lambda x: np.stack([x.real, x.imag], -1), samples=complex_numbers, holomorphic=False,
       expose=("torch",))
-def view_as_real(input: Array):
+def view_as_real(input: Array) -> Array:
     """Complex numbers seen as pairs of reals along a last axis.
 
     >>> torch.view_as_real(torch.tensor([1 + 2j]))
@@ -106,7 +106,7 @@ def view_as_real(input: Array):
 
 
 @view_as_real.vjp
-def _(g):
+def _(g: Tensor) -> Tensor:
     return view_as_complex(g.contiguous())
 
 
@@ -117,7 +117,7 @@ def _pairs_of_reals(rng: Rng) -> Iterator[Sample]:
 
 @view(ref=lambda x: x[..., 0] + 1j * x[..., 1], samples=_pairs_of_reals, holomorphic=False,
       expose=("torch",))
-def view_as_complex(input: Array):
+def view_as_complex(input: Array) -> Array:
     """Pairs of reals along the last axis seen as complex numbers.
 
     >>> torch.view_as_complex(torch.tensor([[1., 2.]]))
@@ -140,7 +140,7 @@ def view_as_complex(input: Array):
 
 
 @view_as_complex.vjp
-def _(g):
+def _(g: Tensor) -> Tensor:
     return view_as_real(g)
 
 
@@ -155,12 +155,12 @@ def conjugate(input: Array) -> Array:
 
 
 @conjugate.vjp
-def _(g):
+def _(g: Tensor) -> Tensor:
     return conjugate(g)
 
 
 @composite(expose=("torch",))
-def resolve_conj(input):
+def resolve_conj(input: Tensor) -> Tensor:
     """The tensor itself: conjugates are computed at once.
 
     >>> torch.resolve_conj(torch.tensor([1 + 2j]).conj())
@@ -170,7 +170,7 @@ def resolve_conj(input):
 
 
 @composite(expose=("torch",))
-def resolve_neg(input):
+def resolve_neg(input: Tensor) -> Tensor:
     """The tensor itself: negatives are computed at once.
 
     >>> torch.resolve_neg(torch.tensor([1.]))
@@ -180,7 +180,7 @@ def resolve_neg(input):
 
 
 @composite(explains=True)
-def conj(input):
+def conj(input: Tensor) -> Tensor:
     """The conjugate, computed at once; a real tensor itself.
 
     >>> torch.conj(torch.tensor([1 + 2j]))
@@ -190,7 +190,7 @@ def conj(input):
 
 
 @composite()
-def conj_physical(input, *, out=None):
+def conj_physical(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The conjugate in memory of its own; a real tensor itself.
 
     >>> torch.conj_physical(torch.tensor([1 + 2j]))
@@ -202,7 +202,7 @@ def conj_physical(input, *, out=None):
 
 
 @composite(expose=("Tensor", "torch"), explains=True)
-def conj_physical_(self):
+def conj_physical_(self: Tensor) -> Tensor:
     """`conj_physical` in place."""
     if not self.is_complex():
         return self
@@ -242,7 +242,7 @@ def angle(input: Array) -> Array:
 
 
 @angle.vjp
-def _(g, input):
+def _(g: Tensor, input: Tensor) -> Tensor:
     if not input.is_complex():
         return zeros_like(g)
     x, y = real(input), imag(input)
@@ -289,17 +289,17 @@ def complex(real: Array, imag: Array) -> Array:
 
 
 @complex.vjp("real")
-def _(g, real_shape):
+def _(g: Tensor, real_shape: tuple[int, ...]) -> Tensor:
     return real_part(g).sum_to_size(real_shape)
 
 
 @complex.vjp("imag")
-def _(g, imag_shape):
+def _(g: Tensor, imag_shape: tuple[int, ...]) -> Tensor:
     return imaginary_part(g).sum_to_size(imag_shape)
 
 
 @composite(expose=("torch",))
-def polar(abs, angle, *, out=None):
+def polar(abs: Tensor, angle: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Complex numbers of their magnitudes and angles.
 
     Args:

@@ -16,7 +16,7 @@ from ..core.registry import Array, Number, composite, pointwise
 from ..core.sample_inputs import pairs_nonzero
 
 
-def _check_divisor(divisor: np.ndarray) -> None:
+def _check_divisor(divisor: Any) -> None:
     if divisor.dtype.kind in "iu" and not np.all(divisor):
         raise RuntimeError("ZeroDivisionError: integer division by zero")
 
@@ -46,7 +46,7 @@ def div_floor(input: Array | Number, other: Array | Number) -> Array:
 
 
 @div_floor.vjp("input other")
-def _(g):
+def _(g: Tensor) -> Tensor:
     return zeros_like(g)
 
 
@@ -63,7 +63,7 @@ def div_trunc(input: Array | Number, other: Array | Number) -> Array:
 
 
 @div_trunc.vjp("input other")
-def _(g):
+def _(g: Tensor) -> Tensor:
     return zeros_like(g)
 
 
@@ -81,7 +81,10 @@ def _division(rounding_mode: str | None) -> Any:
 
 
 @composite(aliases=("divide",))
-def div(input, other, *, rounding_mode=None, out=None):
+def div(
+    input: Tensor | Number, other: Tensor | Number, *, rounding_mode: str | None = None,
+    out: Tensor | None = None
+) -> Tensor:
     """Quotient, input / other; `rounding_mode` "floor" or "trunc" rounds it.
 
     Returns:
@@ -97,13 +100,13 @@ def div(input, other, *, rounding_mode=None, out=None):
 
 
 @composite(expose=("Tensor",), aliases=("divide_",))
-def div_(self, other, *, rounding_mode=None):
+def div_(self: Tensor, other: Tensor | Number, *, rounding_mode: str | None = None) -> Tensor:
     """`div` in place."""
     return _division(rounding_mode).operator.twin(self, other)
 
 
 @composite()
-def true_divide(input, other, *, out=None):
+def true_divide(input: Tensor | Number, other: Any, *, out: Tensor | None = None) -> Tensor:
     """Quotient, input / other; integers give the default floating dtype.
 
     Returns:
@@ -117,7 +120,7 @@ def true_divide(input, other, *, out=None):
 
 
 @composite(expose=("Tensor",))
-def true_divide_(self, other):
+def true_divide_(self: Tensor | Number, other: Any) -> Tensor:
     """`true_divide` in place."""
     return _div.operator.twin(self, other)
 
@@ -141,12 +144,12 @@ def remainder(input: Array | Number, other: Array | Number) -> Array:
 
 
 @remainder.vjp("input")
-def _(g):
+def _(g: Tensor) -> Tensor:
     return g
 
 
 @remainder.vjp("other")
-def _(g, input, other):
+def _(g: Tensor, input: Tensor | Number, other: Tensor | Number) -> Tensor:
     return -g * div_floor(input, other)
 
 
@@ -163,12 +166,12 @@ def fmod(input: Array, other: Array | Number) -> Array:
 
 
 @fmod.vjp("input")
-def _(g):
+def _(g: Tensor) -> Tensor:
     return g
 
 
 @fmod.vjp("other")
-def _(g, input, other):
+def _(g: Tensor, input: Tensor, other: Tensor | Number) -> Tensor:
     return -g * div_trunc(input, other)
 
 

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from ...tensor.tensor import Tensor
 from ..core.registry import Array, Promotion, pointwise
 from ..core.sample_inputs import positive, positive_pairs, real_line
 
@@ -24,7 +25,7 @@ def exp(input: Array) -> Array:
 
 
 @exp.vjp
-def _(g, y):
+def _(g: Tensor, y: Tensor) -> Tensor:
     return g * y
 
 
@@ -40,7 +41,7 @@ def exp2(input: Array) -> Array:
 
 
 @exp2.vjp
-def _(g, y):
+def _(g: Tensor, y: Tensor) -> Tensor:
     return g * y * _LN2
 
 
@@ -56,7 +57,7 @@ def expm1(input: Array) -> Array:
 
 
 @expm1.vjp
-def _(g, y):
+def _(g: Tensor, y: Tensor) -> Tensor:
     return g * (y + 1)
 
 
@@ -72,7 +73,7 @@ def log(input: Array) -> Array:
 
 
 @log.vjp
-def _(g, input):
+def _(g: Tensor, input: Tensor) -> Tensor:
     return g / input
 
 
@@ -88,7 +89,7 @@ def log2(input: Array) -> Array:
 
 
 @log2.vjp
-def _(g, input):
+def _(g: Tensor, input: Tensor) -> Tensor:
     return g / (input * _LN2)
 
 
@@ -105,7 +106,7 @@ def log10(input: Array) -> Array:
 
 
 @log10.vjp
-def _(g, input):
+def _(g: Tensor, input: Tensor) -> Tensor:
     return g / (input * _LN10)
 
 
@@ -121,7 +122,7 @@ def log1p(input: Array) -> Array:
 
 
 @log1p.vjp
-def _(g, input):
+def _(g: Tensor, input: Tensor) -> Tensor:
     return g / (input + 1)
 
 
@@ -154,12 +155,12 @@ def logaddexp(input: Array, other: Array) -> Array:
 
 
 @logaddexp.vjp("input")
-def _(g, input, other):
+def _(g: Tensor, input: Tensor, other: Tensor) -> Tensor:
     return g / (1 + exp(other - input))
 
 
 @logaddexp.vjp("other")
-def _(g, input, other):
+def _(g: Tensor, input: Tensor, other: Tensor) -> Tensor:
     return g / (1 + exp(input - other))
 
 
@@ -179,10 +180,10 @@ def logaddexp2(input: Array, other: Array) -> Array:
 
 
 @logaddexp2.vjp("input")
-def _(g, input, other):
+def _(g: Tensor, input: Tensor, other: Tensor) -> Tensor:
     return g / (1 + exp2(other - input))
 
 
 @logaddexp2.vjp("other")
-def _(g, input, other):
+def _(g: Tensor, input: Tensor, other: Tensor) -> Tensor:
     return g / (1 + exp2(input - other))

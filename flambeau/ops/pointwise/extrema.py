@@ -15,7 +15,7 @@ from ..core.inplace import assign
 from ..core.out import write_out
 from ..native.pointwise import MIDDLE, large
 from ..activation.rectifiers import within
-from ..core.registry import Array, composite, pointwise, publish
+from ..core.registry import Array, Number, composite, pointwise, publish
 from ..core.sample_inputs import Rng, Sample, pairs
 from .selection import select
 
@@ -25,7 +25,7 @@ _clamp_real = dtype_refusals.Refusal(COMPLEX, error=lambda operator, kind: NotIm
     "clamp is not supported for complex types"))
 
 
-def _share(g, first, second):
+def _share(g: Tensor, first: Tensor, second: Tensor) -> Tensor:
     """The cotangent of the operand that won: `first > second`, half of it where they are equal."""
     return select(first == second, g * 0.5, select(first > second, g, 0))
 
@@ -42,12 +42,12 @@ def maximum(input: Array, other: Array) -> Array:
 
 
 @maximum.vjp("input")
-def _(g, input, other):
+def _(g: Tensor, input: Tensor, other: Tensor) -> Tensor:
     return _share(g, input, other)
 
 
 @maximum.vjp("other")
-def _(g, input, other):
+def _(g: Tensor, input: Tensor, other: Tensor) -> Tensor:
     return _share(g, other, input)
 
 
@@ -63,12 +63,12 @@ def minimum(input: Array, other: Array) -> Array:
 
 
 @minimum.vjp("input")
-def _(g, input, other):
+def _(g: Tensor, input: Tensor, other: Tensor) -> Tensor:
     return _share(g, other, input)
 
 
 @minimum.vjp("other")
-def _(g, input, other):
+def _(g: Tensor, input: Tensor, other: Tensor) -> Tensor:
     return _share(g, input, other)
 
 
@@ -84,12 +84,12 @@ def fmax(input: Array, other: Array) -> Array:
 
 
 @fmax.vjp("input")
-def _(g, input, other):
+def _(g: Tensor, input: Tensor, other: Tensor) -> Tensor:
     return select((input >= other) | other.isnan(), g, 0)
 
 
 @fmax.vjp("other")
-def _(g, input, other):
+def _(g: Tensor, input: Tensor, other: Tensor) -> Tensor:
     return select((input >= other) | other.isnan(), 0, g)
 
 
@@ -105,12 +105,12 @@ def fmin(input: Array, other: Array) -> Array:
 
 
 @fmin.vjp("input")
-def _(g, input, other):
+def _(g: Tensor, input: Tensor, other: Tensor) -> Tensor:
     return select((input <= other) | other.isnan(), g, 0)
 
 
 @fmin.vjp("other")
-def _(g, input, other):
+def _(g: Tensor, input: Tensor, other: Tensor) -> Tensor:
     return select((input <= other) | other.isnan(), 0, g)
 
 
@@ -135,7 +135,7 @@ def _clip(x: np.ndarray, min: Any, max: Any) -> np.ndarray:
 @pointwise(name="_clamp", node="ClampBackward1", expose=(), refuse=_clamp_real,
            ref=lambda x, min=-np.inf, max=np.inf: np.clip(x, min, max),
            samples=_numbers)
-def clamp_numbers(input: Array, min=None, max=None) -> Array:
+def clamp_numbers(input: Array, min: Any = None, max: Any = None) -> Array:
     """input clipped to [min, max]; NaN where a bound is NaN."""
     if input.dtype.kind != "f":
         min, max = (None if v is None else _bound(v, input.dtype) for v in (min, max))
@@ -168,7 +168,7 @@ def _at_most(x: Any, max: Any) -> Any:
 
 
 @clamp_numbers.vjp
-def _(g, input, min, max):
+def _(g: Tensor, input: Tensor, min: Any, max: Any) -> Tensor:
     low, high = (-np.inf if min is None else min), (np.inf if max is None else max)
     return within(g, input, low, high, closed=True)
 
@@ -181,7 +181,7 @@ def _bounds(rng: Rng) -> Iterator[Sample]:
         yield (x, None, low), {}
 
 
-def _clip_ref(x, low, high):
+def _clip_ref(x: np.ndarray, low: np.ndarray | None, high: np.ndarray | None) -> np.ndarray:
     low, high = (-np.inf if low is None else low), (np.inf if high is None else high)
     return np.where(x > high, high, np.where(x < low, low, x))
 
@@ -194,20 +194,20 @@ def clamp_tensors(input: Array, min: Array | None, max: Array | None) -> Array:
 
 
 @clamp_tensors.vjp("input")
-def _(g, input, min, max):
+def _(g: Tensor, input: Tensor, min: Tensor | None, max: Tensor | None) -> Tensor:
     if min is not None:
         g = select(input >= min, g, 0)
     return g if max is None else select(input <= max, g, 0)
 
 
 @clamp_tensors.vjp("min")
-def _(g, input, min, max):
+def _(g: Tensor, input: Tensor, min: Tensor | None, max: Tensor | None) -> Tensor:
     wins = input < min
     return select(wins if max is None else wins & (min < max), g, 0)
 
 
 @clamp_tensors.vjp("max")
-def _(g, input, min, max):
+def _(g: Tensor, input: Tensor, min: Tensor | None, max: Tensor | None) -> Tensor:
     wins = input > max
     return select(wins if min is None else wins | (max < min), g, 0)
 
@@ -247,7 +247,10 @@ def _plain(input: Tensor, min: Any, max: Any) -> bool:
 
 
 @composite()
-def clamp(input, min=None, max=None, *, out=None):
+def clamp(
+    input: Tensor, min: Tensor | Number | None = None, max: Tensor | Number | None = None, *,
+    out: Tensor | None = None
+) -> Tensor:
     """input clipped to [min, max], which are numbers or tensors; either may be left out.
 
     >>> torch.clamp(torch.tensor([-1., 0.5, 2.]), 0, 1)
@@ -262,7 +265,9 @@ def clamp(input, min=None, max=None, *, out=None):
 
 
 @composite(expose=("Tensor", "torch"))
-def clamp_(self, min=None, max=None):
+def clamp_(
+    self: Tensor, min: Tensor | Number | None = None, max: Tensor | Number | None = None
+) -> Tensor:
     """`clamp` in place."""
     if _plain(self, min, max):
         return clamp_numbers.operator.twin(self, min, max)
@@ -270,7 +275,7 @@ def clamp_(self, min=None, max=None):
 
 
 @composite()
-def clamp_min(input, min, *, out=None):
+def clamp_min(input: Tensor, min: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """The larger of input and min, a number or a tensor.
 
     >>> torch.clamp_min(torch.tensor([-1., 2.]), 0)
@@ -280,13 +285,13 @@ def clamp_min(input, min, *, out=None):
 
 
 @composite(expose=("Tensor", "torch"))
-def clamp_min_(self, min):
+def clamp_min_(self: Tensor, min: Tensor | Number) -> Tensor:
     """`clamp_min` in place."""
     return clamp_(self, min)
 
 
 @composite()
-def clamp_max(input, max, *, out=None):
+def clamp_max(input: Tensor, max: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """The smaller of input and max, a number or a tensor.
 
     >>> torch.clamp_max(torch.tensor([-1., 2.]), 0)
@@ -296,7 +301,7 @@ def clamp_max(input, max, *, out=None):
 
 
 @composite(expose=("Tensor", "torch"))
-def clamp_max_(self, max):
+def clamp_max_(self: Tensor, max: Tensor | Number) -> Tensor:
     """`clamp_max` in place."""
     return clamp_(self, None, max)
 

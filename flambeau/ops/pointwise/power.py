@@ -34,7 +34,7 @@ def sqrt(input: Array) -> Array:
 
 
 @sqrt.vjp
-def _(g, y):
+def _(g: Tensor, y: Tensor) -> Tensor:
     return g / (y + y)
 
 
@@ -49,7 +49,7 @@ def rsqrt(input: Array) -> Array:
 
 
 @rsqrt.vjp
-def _(g, y):
+def _(g: Tensor, y: Tensor) -> Tensor:
     return g * y * y * y * -0.5
 
 
@@ -67,7 +67,7 @@ def square(input: Array) -> Array:
 
 
 @square.vjp
-def _(g, input):
+def _(g: Tensor, input: Tensor) -> Tensor:
     return g * (input + input)
 
 
@@ -83,14 +83,14 @@ def reciprocal(input: Array) -> Array:
 
 
 @reciprocal.vjp
-def _(g, y):
+def _(g: Tensor, y: Tensor) -> Tensor:
     return -g * y * y
 
 
 # ------------------------------------------------------------------------------- pow
 
 
-def _power(input: np.ndarray, exponent: np.ndarray) -> np.ndarray:
+def _power(input: Any, exponent: Any) -> np.ndarray:
     if input.dtype.kind in "iu":
         return _integer_power(input, exponent)
     if input.dtype.kind == "b":
@@ -117,13 +117,13 @@ def power(input: Array | Number, exponent: Array | Number) -> Array:
 
 
 @power.vjp("input")
-def _(g, input, exponent):
+def _(g: Tensor, input: Tensor | Number, exponent: Tensor | Number) -> Tensor:
     # Where the exponent is 0 the power is 1 for whatever input, 0 included.
     return select(exponent == 0, 0, g * exponent * power(input, exponent - 1))
 
 
 @power.vjp("exponent")
-def _(g, y, input, exponent):
+def _(g: Tensor, y: Tensor, input: Tensor | Number, exponent: Tensor | Number) -> Tensor:
     if not isinstance(input, Tensor):
         input = wrap(np.asarray(input, y._array.dtype))
     if y.is_complex() and not input.is_complex():
@@ -165,7 +165,7 @@ def _numbers(rng: Rng) -> Iterator[Sample]:
 
 @pointwise(name="_pow_number", node="PowBackward0", ref=np.power, expose=(), inplace=False,
            samples=_numbers)
-def power_number(input: Array, exponent) -> Array:
+def power_number(input: Array, exponent: float) -> Array:
     """input**exponent for a number as the exponent."""
     if input.dtype.kind == "f":
         return blockwise(lambda x: _scalar_power(x, exponent), input)
@@ -173,7 +173,7 @@ def power_number(input: Array, exponent) -> Array:
 
 
 @power_number.vjp
-def _(g, input, exponent):
+def _(g: Tensor, input: Tensor, exponent: float) -> Tensor:
     if exponent == 0:
         return wrap(np.zeros((), g._array.dtype)).expand(g._array.shape)
     if exponent == 2:
@@ -219,7 +219,7 @@ def _check_integer_exponent(exponent: Any) -> None:
 
 
 @composite()
-def pow(input, exponent, *, out=None):
+def pow(input: Tensor, exponent: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """input**exponent; either may be a number.
 
     Args:
@@ -241,7 +241,7 @@ def _into(y: Tensor, out: Tensor) -> Tensor:
 
 
 @composite(expose=("Tensor",), explains=True)
-def pow_(self, exponent):
+def pow_(self: Tensor, exponent: Tensor | Number) -> Tensor:
     """`pow` in place."""
     return overwrite(self, "pow_", _castable, exponent)
 
@@ -272,7 +272,7 @@ Tensor.__pow__, Tensor.__rpow__, Tensor.__ipow__ = _operator, _reflect, pow_
 
 
 @composite(aliases=())
-def float_power(input, exponent, *, out=None):
+def float_power(input: Tensor, exponent: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """input**exponent computed in float64 (complex128 for complex numbers).
 
     Args:
@@ -303,7 +303,7 @@ def _wide(operands: tuple) -> types.dtype:
 
 
 @composite(expose=("Tensor",))
-def float_power_(self, exponent):
+def float_power_(self: Tensor, exponent: Tensor | Number) -> Tensor:
     """Raises to a power in place; the tensor must be float64 (complex128).
 
     >>> torch.tensor([2.], dtype=torch.float64).float_power_(3)

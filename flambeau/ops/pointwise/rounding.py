@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from ...tensor import dtypes as types
-from ...tensor.dtypes import BOOL, COMPLEX, FROM_NUMPY, HALF
+from ...tensor.dtypes import BOOL, COMPLEX, FROM_NUMPY, HALF, dtype as Dtype
 from ...tensor.promotion import legacy_name, result_dtype
 from ...tensor.tensor import Tensor
 from ..core import dtype_refusals
@@ -34,7 +35,7 @@ def between_integers(rng: Rng) -> Iterator[Sample]:
         yield (rng.integers(-3, 3, shape) + rng.uniform(0.1, 0.4, shape),), {}
 
 
-def _refuse_rounding(operator, kind) -> NotImplementedError:
+def _refuse_rounding(operator: Any, kind: Dtype) -> NotImplementedError:
     if kind.is_complex:
         return NotImplementedError(f"{operator.name} is not supported for complex inputs")
     return dtype_refusals.as_kernel(operator.name + "_vml_cpu")(operator, kind)
@@ -84,7 +85,7 @@ def _rounding_samples(rng: Rng) -> Iterator[Sample]:
 
 @pointwise(ref=lambda x, decimals=0: np.floor(x * 10.0**decimals + 0.5) / 10.0**decimals,
            samples=_rounding_samples, refuse=_rounded, aliases=("special.round",))
-def round(input: Array, *, decimals=0) -> Array:
+def round(input: Array, *, decimals: int = 0) -> Array:
     """input rounded to `decimals` places; halves go to the even neighbour.
 
     >>> torch.round(torch.tensor([0.5, 1.5, -1.7]))
@@ -104,7 +105,7 @@ def round(input: Array, *, decimals=0) -> Array:
 for _operator in (floor, ceil, trunc, round):
 
     @_operator.vjp
-    def _(g):
+    def _(g: Tensor) -> Tensor:
         return zeros_like(g)
 
 
@@ -120,7 +121,7 @@ def frac(input: Array) -> Array:
 
 
 @frac.vjp
-def _(g):
+def _(g: Tensor) -> Tensor:
     return g
 
 
@@ -142,7 +143,7 @@ def abs(input: Array) -> Array:
 
 
 @abs.vjp
-def _(g, input):
+def _(g: Tensor, input: Tensor) -> Tensor:
     return g * sgn(input)
 
 
@@ -169,7 +170,7 @@ def sign(input: Array) -> Array:
 
 
 @sign.vjp
-def _(g):
+def _(g: Tensor) -> Tensor:
     return zeros_like(g)
 
 
@@ -184,7 +185,7 @@ def sgn(input: Array) -> Array:
 
 
 @sgn.vjp
-def _(g, input, y):
+def _(g: Tensor, input: Tensor, y: Tensor) -> Tensor:
     if not input.is_complex():
         return zeros_like(g)
     # Only what turns the number counts: the part of g along y is taken away.
@@ -220,19 +221,21 @@ def copysign(input: Array, other: Array | Number) -> Array:
 
 
 @copysign.vjp("input")
-def _(g, input, y):
+def _(g: Tensor, input: Tensor, y: Tensor) -> Tensor:
     return select(input == 0, 0, g * (input.sign() * y.sign()))
 
 
 @copysign.vjp("other")
-def _(g):
+def _(g: Tensor) -> Tensor:
     return zeros_like(g)
 
 
 # ------------------------------------------------------------------------------- parts, neighbours
 
 
-def _nan_to_num(x: np.ndarray, nan, posinf, neginf) -> np.ndarray:
+def _nan_to_num(
+    x: np.ndarray, nan: float, posinf: float | None, neginf: float | None
+) -> np.ndarray:
     import ml_dtypes
 
     limit = ml_dtypes.finfo(x.dtype)
@@ -252,7 +255,9 @@ def _replace(x: np.ndarray, nan: float, high: float, low: float) -> np.ndarray:
 
 @pointwise(ref=lambda x, nan=0.0: np.nan_to_num(x, nan=nan), samples=real_line,
            promotion=Promotion.NONE)
-def nan_to_num(input: Array, nan=0.0, posinf=None, neginf=None) -> Array:
+def nan_to_num(
+    input: Array, nan: float | None = 0.0, posinf: float | None = None, neginf: float | None = None
+) -> Array:
     """NaN replaced by `nan`, infinities by the given numbers or the dtype's largest.
 
     >>> torch.nan_to_num(torch.tensor([1., float("nan"), float("inf")]), posinf=9.)
@@ -270,7 +275,7 @@ def nan_to_num(input: Array, nan=0.0, posinf=None, neginf=None) -> Array:
 
 
 @nan_to_num.vjp
-def _(g, input):
+def _(g: Tensor, input: Tensor) -> Tensor:
     return select(input.isfinite(), g, 0)
 
 
@@ -288,12 +293,12 @@ def nextafter(input: Array, other: Array) -> Array:
 
 
 @nextafter.vjp("input")
-def _(g, input, other):
+def _(g: Tensor, input: Tensor, other: Tensor) -> Tensor:
     return select(input == other, 0, g)
 
 
 @nextafter.vjp("other")
-def _(g):
+def _(g: Tensor) -> Tensor:
     return zeros_like(g)
 
 
@@ -302,7 +307,7 @@ _Frexp = return_type("frexp", "mantissa", "exponent")
 
 @opaque(layout=Layout.ITERATOR,
         ref=np.frexp, samples=away_from_zero, result_type=_Frexp, constant_outputs=(1,))
-def frexp(input: Array) -> Array:
+def frexp(input: Array) -> tuple[np.ndarray, ...]:
     """(mantissa, exponent) with input = mantissa * 2**exponent and 0.5 <= |mantissa| < 1.
 
     >>> torch.frexp(torch.tensor([6.])).exponent
@@ -317,12 +322,12 @@ def frexp(input: Array) -> Array:
 
 
 @frexp.vjp
-def _(gs, input, ys):
+def _(gs: tuple[Tensor, None], input: Tensor, ys: tuple[Tensor, ...]) -> Tensor:
     return gs[0] / (ys[1].to(input.dtype)).exp2()
 
 
 @composite()
-def ldexp(input, other, *, out=None):
+def ldexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """input * 2**other.
 
     >>> torch.ldexp(torch.tensor([1., 3.]), torch.tensor([1, 2]))
@@ -338,7 +343,7 @@ def ldexp(input, other, *, out=None):
 
 
 @composite(expose=("Tensor", "torch"))
-def ldexp_(self, other):
+def ldexp_(self: Tensor, other: Tensor) -> Tensor:
     """`ldexp` in place."""
     from ...tensor.promotion import check_cast
 
@@ -347,7 +352,7 @@ def ldexp_(self, other):
     return assign(self, y, "ldexp_")
 
 
-def _same_dtype(operator, operands, common) -> None:
+def _same_dtype(operator: Any, operands: Any, common: Any) -> None:
     kinds = {x.dtype for x in operands if isinstance(x, Tensor)}
     if len(kinds) > 1:
         raise RuntimeError("heaviside is not yet implemented for tensors with different dtypes.")

@@ -38,12 +38,12 @@ def select(condition: Array, input: Array | Number, other: Array | Number) -> Ar
 
 
 @select.vjp("input")
-def _(g, condition):
+def _(g: Tensor, condition: Tensor) -> Tensor:
     return select(condition, g, 0)
 
 
 @select.vjp("other")
-def _(g, condition):
+def _(g: Tensor, condition: Tensor) -> Tensor:
     return select(condition, 0, g)
 
 
@@ -66,7 +66,10 @@ def _as_condition(condition: np.ndarray) -> np.ndarray:
 
 
 @composite(expose=("torch",))
-def where(condition, input=None, other=None, *, out=None, self=None):
+def where(
+    condition: Tensor, input: Tensor | None = None, other: Tensor | Number | None = None, *,
+    out: Tensor | None = None, self: Tensor | None = None
+) -> Tensor:
     """input where condition holds, else other; with a condition alone, the places where it holds.
 
     `input` and `other` broadcast and may be numbers.
@@ -86,7 +89,7 @@ def where(condition, input=None, other=None, *, out=None, self=None):
 
 
 @composite(name="Tensor.where", expose=())
-def _method(self, condition, other):
+def _method(self: Tensor, condition: Tensor, other: Tensor) -> Tensor:
     """self where condition holds, else other.
 
     >>> torch.tensor([1, 2]).where(torch.tensor([True, False]), torch.tensor(0))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ...tensor.tensor import Tensor
 from ..core import dtype_refusals
 from ..core.cache_blocking import blockwise
 from ..core.registry import Array, Promotion, pointwise
@@ -31,7 +32,7 @@ def sin(input: Array) -> Array:
 
 
 @sin.vjp
-def _(g, input):
+def _(g: Tensor, input: Tensor) -> Tensor:
     return g * cos(input)
 
 
@@ -47,7 +48,7 @@ def cos(input: Array) -> Array:
 
 
 @cos.vjp
-def _(g, input):
+def _(g: Tensor, input: Tensor) -> Tensor:
     return -g * sin(input)
 
 
@@ -63,7 +64,7 @@ def tan(input: Array) -> Array:
 
 
 @tan.vjp
-def _(g, y):
+def _(g: Tensor, y: Tensor) -> Tensor:
     return g * (1 + y * y)
 
 
@@ -79,7 +80,7 @@ def asin(input: Array) -> Array:
 
 
 @asin.vjp
-def _(g, input):
+def _(g: Tensor, input: Tensor) -> Tensor:
     return g * (1 - input * input).rsqrt()
 
 
@@ -95,7 +96,7 @@ def acos(input: Array) -> Array:
 
 
 @acos.vjp
-def _(g, input):
+def _(g: Tensor, input: Tensor) -> Tensor:
     return -g * (1 - input * input).rsqrt()
 
 
@@ -111,7 +112,7 @@ def atan(input: Array) -> Array:
 
 
 @atan.vjp
-def _(g, input):
+def _(g: Tensor, input: Tensor) -> Tensor:
     return g / (1 + input * input)
 
 
@@ -127,7 +128,7 @@ def sinh(input: Array) -> Array:
 
 
 @sinh.vjp
-def _(g, input):
+def _(g: Tensor, input: Tensor) -> Tensor:
     return g * cosh(input)
 
 
@@ -143,7 +144,7 @@ def cosh(input: Array) -> Array:
 
 
 @cosh.vjp
-def _(g, input):
+def _(g: Tensor, input: Tensor) -> Tensor:
     return g * sinh(input)
 
 
@@ -159,7 +160,7 @@ def asinh(input: Array) -> Array:
 
 
 @asinh.vjp
-def _(g, input):
+def _(g: Tensor, input: Tensor) -> Tensor:
     return g * (input * input + 1).rsqrt()
 
 
@@ -175,7 +176,7 @@ def acosh(input: Array) -> Array:
 
 
 @acosh.vjp
-def _(g, input):
+def _(g: Tensor, input: Tensor) -> Tensor:
     return g * (input - 1).rsqrt() * (input + 1).rsqrt()
 
 
@@ -191,7 +192,7 @@ def atanh(input: Array) -> Array:
 
 
 @atanh.vjp
-def _(g, input):
+def _(g: Tensor, input: Tensor) -> Tensor:
     return g / (1 - input * input)
 
 
@@ -208,7 +209,7 @@ def tanh(input: Array) -> Array:
 
 
 @tanh.vjp
-def _(g, y):
+def _(g: Tensor, y: Tensor) -> Tensor:
     return tanh_backward(g, y)
 
 
@@ -225,12 +226,12 @@ def tanh_backward(grad: Array, output: Array) -> Array:
 
 
 @tanh_backward.vjp("grad")
-def _(g, output):
+def _(g: Tensor, output: Tensor) -> Tensor:
     return tanh_backward(g, output)
 
 
 @tanh_backward.vjp("output")
-def _(g, grad, output):
+def _(g: Tensor, grad: Tensor, output: Tensor) -> Tensor:
     return g * grad * output * -2
 
 
@@ -250,12 +251,12 @@ def atan2(input: Array, other: Array) -> Array:
 
 
 @atan2.vjp("input")
-def _(g, input, other):
+def _(g: Tensor, input: Tensor, other: Tensor) -> Tensor:
     return g * other / (input * input + other * other)
 
 
 @atan2.vjp("other")
-def _(g, input, other):
+def _(g: Tensor, input: Tensor, other: Tensor) -> Tensor:
     return -g * input / (input * input + other * other)
 
 
@@ -273,7 +274,7 @@ def sinc(input: Array) -> Array:
 
 
 @sinc.vjp
-def _(g, input, y):
+def _(g: Tensor, input: Tensor, y: Tensor) -> Tensor:
     from .selection import select
 
     zero = input == 0
@@ -293,7 +294,7 @@ def deg2rad(input: Array) -> Array:
 
 
 @deg2rad.vjp
-def _(g):
+def _(g: Tensor) -> Tensor:
     return deg2rad(g)
 
 
@@ -309,5 +310,5 @@ def rad2deg(input: Array) -> Array:
 
 
 @rad2deg.vjp
-def _(g):
+def _(g: Tensor) -> Tensor:
     return rad2deg(g)

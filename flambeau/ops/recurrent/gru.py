@@ -7,10 +7,12 @@ the part from x overlap in one array of n r z n'.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from ...tensor.tensor import Tensor
 from ...autograd.forward_ad import push_through
 from ...autograd.mode import MODE
 from ...autograd.tape import requires
@@ -25,17 +27,20 @@ from .time_steps import (
 from .native import prepare, present, sums_of_inputs
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
-from ..core.sample_inputs import Rng
+from ..core.sample_inputs import Rng, Sample
 
 
-def _samples(rng: Rng):
+def _samples(rng: Rng) -> Iterator[Sample]:
     for sizes, reverse in (((2, 2, 2), False), ((3, 2, 1), True)):
         yield (rng.normal(size=(sum(sizes), 4)), rng.normal(size=(sizes[0], 3)),
                rng.normal(size=(9, 4)), rng.normal(size=(9, 3)), rng.normal(size=9),
                rng.normal(size=9), sizes, reverse), {}
 
 
-def _reference(x, h, w_ih, w_hh, b_ih, b_hh, sizes, reverse):
+def _reference(
+    x: np.ndarray, h: np.ndarray, w_ih: np.ndarray, w_hh: np.ndarray, b_ih: np.ndarray,
+    b_hh: np.ndarray, sizes: tuple[int, ...], reverse: bool
+) -> tuple[np.ndarray, np.ndarray]:
     y, h = np.empty((len(x), h.shape[1])), h.copy()
     starts = np.cumsum([0, *sizes])
     for t in reversed(range(len(sizes))) if reverse else range(len(sizes)):
@@ -68,7 +73,7 @@ def _zero_new_gate(bias: Array | None) -> Array | None:
         ref=_reference, samples=_samples)
 def gru_layer(
     x: Array, h: Array, w_ih: Array, w_hh: Array, b_ih: Array | None = None,
-    b_hh: Array | None = None, sizes=(), reverse=False, keep=True,
+    b_hh: Array | None = None, sizes: Any = (), reverse: bool = False, keep: bool = True
 ) -> tuple[Array, ...]:
     """(h of every row, last h, and for backward: the gates, W_hn h + b_hn).
 
@@ -132,14 +137,22 @@ def _in_one_kernel(
 
 
 @gru_layer.jvp
-def _(x_t, h_t, w_ih_t, w_hh_t, b_ih_t, b_hh_t, ys, x, h, w_ih, w_hh, b_ih, b_hh, sizes, reverse):
+def _(
+    x_t: Tensor | None, h_t: Tensor | None, w_ih_t: Tensor | None, w_hh_t: Tensor | None,
+    b_ih_t: Tensor | None, b_hh_t: Tensor | None, ys: tuple[Tensor, ...], x: Tensor, h: Tensor,
+    w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None, b_hh: Tensor | None, sizes: Any, reverse: bool
+) -> tuple[Tensor | None, ...]:
     return push_through(
         lambda *own: _in_operators(*own, sizes, reverse), (x, h, w_ih, w_hh, b_ih, b_hh),
         (x_t, h_t, w_ih_t, w_hh_t, b_ih_t, b_hh_t), len(ys))
 
 
 @gru_layer.vjp
-def _(gs, ys, x, h, w_ih, w_hh, b_ih, b_hh, sizes, reverse, needs):
+def _(
+    gs: tuple[Tensor, Tensor, None, None], ys: tuple[Tensor, ...], x: Tensor, h: Tensor,
+    w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None, b_hh: Tensor | None, sizes: Any, reverse: bool,
+    needs: tuple[bool, ...]
+) -> tuple[Tensor | None, ...]:
     if MODE.grad:
         return differentiable_adjoint(lambda *own: _in_operators(*own, sizes, reverse),
                                       (x, h, w_ih, w_hh, b_ih, b_hh), gs[:2], needs)
@@ -173,7 +186,7 @@ def _factors(gates: Array, inner: Array, before: Array) -> Array:
         name="_gru_adjoint", expose=(), differentiable=False, ref=None, samples=None)
 def gru_adjoint(
     g_y: Array | None, g_h: Array | None, x: Array, h: Array, w_ih: Array, w_hh: Array, y: Array,
-    gates: Array, inner: Array, sizes, reverse, needs,
+    gates: Array, inner: Array, sizes: Any, reverse: bool, needs: Any
 ) -> tuple[Array | None, ...]:
     """The cotangents of x, h, w_ih, w_hh, b_ih and b_hh."""
     kind, inside = x.dtype, gates.dtype
@@ -224,10 +237,12 @@ def _new_last(w: Array) -> Array:
     return np.concatenate((w[width:], w[:width]))
 
 
-def _in_operators(x, h, w_ih, w_hh, b_ih, b_hh, sizes, reverse) -> tuple:
+def _in_operators(
+    x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, sizes: Any, reverse: Any
+) -> tuple:
     """The layer's first two results in recorded operators."""
 
-    def step(part, states):
+    def step(part: Any, states: Any) -> Any:
         (h,) = states
         xr, xz, xn = part.chunk(3, 1)
         hr, hz, hn = linear(h, w_hh, b_hh).chunk(3, 1)
@@ -237,7 +252,9 @@ def _in_operators(x, h, w_ih, w_hh, b_ih, b_hh, sizes, reverse) -> tuple:
     return unroll(linear(x, w_ih, b_ih), (h,), sizes, reverse, step)
 
 
-def _layer(x, states, weights, sizes, reverse) -> tuple[Any, ...]:
+def _layer(
+    x: Tensor, states: tuple[Tensor], weights: list[Tensor], sizes: tuple[int, ...], reverse: bool
+) -> tuple[Any, ...]:
     """One direction of one layer."""
     keep = MODE.grad and any(v._tracked and requires(v) for v in (x, *states, *weights))
     w_ih, w_hh, b_ih, b_hh = (*weights, None, None)[:4]
@@ -249,7 +266,7 @@ _NAMES = ("input", "hx", "params", "has_biases", "num_layers", "dropout", "train
 
 
 @composite(expose=("torch",))
-def gru(*args, **kwargs):
+def gru(*args: Any, **kwargs: Any) -> Any:
     """(output, h) of a GRU.
 
     gru(input, h, params, has_biases, num_layers, dropout, train, bidirectional, batch_first), or
@@ -272,7 +289,10 @@ def gru(*args, **kwargs):
 
 
 @composite(expose=("torch",), explains=True)
-def gru_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
+def gru_cell(
+    input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None,
+    b_hh: Tensor | None = None
+) -> Any:
     """h after one step of a GRU: input (batch, features), hx (batch, hidden).
 
     >>> h = torch.ones(2, 8)

@@ -5,10 +5,12 @@ Gates lie in the order i f g o. sigmoid(x) = (tanh(x / 2) + 1) / 2, so that one 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from ...tensor.tensor import Tensor
 from ...autograd.forward_ad import push_through
 from ...autograd.mode import MODE
 from ...autograd.tape import requires
@@ -22,12 +24,12 @@ from .time_steps import (
 from .native import prepare, present, sums_of_inputs
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
-from ..core.sample_inputs import Rng
+from ..core.sample_inputs import Rng, Sample
 
 _BLOCK = 1 << 14  # gates worked on at a time, so that they stay in the cache
 
 
-def _samples(rng: Rng):
+def _samples(rng: Rng) -> Iterator[Sample]:
     for projected in (False, True):
         for sizes, reverse in (((2, 2, 2), False), ((3, 2, 1), True)):
             rows, width = sum(sizes), 2 if projected else 3
@@ -37,7 +39,11 @@ def _samples(rng: Rng):
                    rng.normal(size=(2, 3)) if projected else None, sizes, reverse), {}
 
 
-def _reference(x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr, sizes, reverse):
+def _reference(
+    x: np.ndarray, h: np.ndarray, c: np.ndarray, w_ih: np.ndarray, w_hh: np.ndarray,
+    b_ih: np.ndarray, b_hh: np.ndarray, w_hr: np.ndarray | None, sizes: tuple[int, ...],
+    reverse: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     y, h, c = np.empty((len(x), h.shape[1])), h.copy(), c.copy()
     starts = np.cumsum([0, *sizes])
     for t in reversed(range(len(sizes))) if reverse else range(len(sizes)):
@@ -62,7 +68,8 @@ def _halves(width: int, kind: np.dtype) -> tuple[np.ndarray, np.ndarray]:
         ref=_reference, samples=_samples)
 def lstm_layer(
     x: Array, h: Array, c: Array, w_ih: Array, w_hh: Array, b_ih: Array | None = None,
-    b_hh: Array | None = None, w_hr: Array | None = None, sizes=(), reverse=False, keep=True,
+    b_hh: Array | None = None, w_hr: Array | None = None, sizes: Any = (), reverse: bool = False,
+    keep: bool = True
 ) -> tuple[Array, ...]:
     """(h of every row, last h, last c, and for backward: gates, c, h before projection).
 
@@ -127,15 +134,23 @@ def _cast(kind: np.dtype, *arrays: Array | None) -> list[Any]:
 
 
 @lstm_layer.jvp
-def _(x_t, h_t, c_t, w_ih_t, w_hh_t, b_ih_t, b_hh_t, w_hr_t,
-      ys, x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr, sizes, reverse):
+def _(
+    x_t: Tensor | None, h_t: Tensor | None, c_t: Tensor | None, w_ih_t: Tensor | None,
+    w_hh_t: Tensor | None, b_ih_t: Tensor | None, b_hh_t: Tensor | None, w_hr_t: Tensor | None,
+    ys: tuple[Tensor, ...], x: Tensor, h: Tensor, c: Tensor, w_ih: Tensor, w_hh: Tensor,
+    b_ih: Tensor | None, b_hh: Tensor | None, w_hr: Tensor | None, sizes: Any, reverse: bool
+) -> tuple[Tensor | None, ...]:
     return push_through(
         lambda *own: _in_operators(*own, sizes, reverse), (x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr),
         (x_t, h_t, c_t, w_ih_t, w_hh_t, b_ih_t, b_hh_t, w_hr_t), len(ys))
 
 
 @lstm_layer.vjp
-def _(gs, ys, x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr, sizes, reverse, needs):
+def _(
+    gs: tuple[Tensor | None, ...], ys: tuple[Tensor, ...], x: Tensor, h: Tensor, c: Tensor,
+    w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None, b_hh: Tensor | None, w_hr: Tensor | None,
+    sizes: Any, reverse: bool, needs: tuple[bool, ...]
+) -> tuple[Tensor | None, ...]:
     inputs = (x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr)
     if MODE.grad:
         return differentiable_adjoint(
@@ -176,7 +191,7 @@ def _factors(gates: Array, before: Array, tanhs: Array) -> tuple[Array, Array]:
 def lstm_adjoint(
     g_y: Array | None, g_h: Array | None, g_c: Array | None, x: Array, h: Array, c: Array,
     w_ih: Array, w_hh: Array, w_hr: Array | None, y: Array, gates: Array, cells: Array,
-    whole: Array | None, sizes, reverse, needs,
+    whole: Array | None, sizes: Any, reverse: bool, needs: Any
 ) -> tuple[Array | None, ...]:
     """The cotangents of x, h, c, w_ih, w_hh, a bias and w_hr."""
     kind, inside = x.dtype, gates.dtype
@@ -234,10 +249,13 @@ def _gradients(
     return tuple(None if v is None else v.astype(kind, copy=False) for v in gradients)
 
 
-def _in_operators(x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr, sizes, reverse):
+def _in_operators(
+    x: Any, h: Any, c: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, w_hr: Any, sizes: Any,
+    reverse: Any
+) -> Any:
     """The layer's first three results in recorded operators."""
 
-    def step(part, states):
+    def step(part: Any, states: Any) -> Any:
         h, c = states
         i, f, g, o = (part + linear(h, w_hh, b_hh)).chunk(4, 1)
         c = f.sigmoid() * c + i.sigmoid() * g.tanh()
@@ -247,7 +265,10 @@ def _in_operators(x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr, sizes, reverse):
     return unroll(linear(x, w_ih, b_ih), (h, c), sizes, reverse, step)
 
 
-def _layer(x, states, weights, sizes, reverse):
+def _layer(
+    x: Tensor, states: tuple[Tensor, Tensor], weights: list[Tensor], sizes: tuple[int, ...],
+    reverse: bool
+) -> tuple[Tensor, Tensor, Tensor]:
     """One direction of one layer, from its weights in PyTorch's order."""
     w_ih, w_hh, *rest = weights
     b_ih, b_hh = (rest[0], rest[1]) if len(rest) > 1 else (None, None)
@@ -263,7 +284,7 @@ _NAMES = ("input", "hx", "params", "has_biases", "num_layers", "dropout", "train
 
 
 @composite(expose=("torch",))
-def lstm(*args, **kwargs):
+def lstm(*args: Any, **kwargs: Any) -> Any:
     """(output, h, c) of an LSTM.
 
     lstm(input, (h, c), params, has_biases, num_layers, dropout, train, bidirectional, batch_first),
@@ -290,7 +311,10 @@ def lstm(*args, **kwargs):
 
 
 @composite(expose=("torch",))
-def lstm_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
+def lstm_cell(
+    input: Tensor, hx: Sequence[Tensor], w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None,
+    b_hh: Tensor | None = None
+) -> Any:
     """(h, c) after one step of an LSTM.
 
     input (batch, features), hx a pair (h, c), each (batch, hidden). RuntimeError where shapes do

@@ -72,7 +72,7 @@ def product_of_rows(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def differentiable_adjoint(
     forward: Callable[..., tuple], inputs: Sequence[Tensor | None], gs: Sequence[Tensor | None],
-    needs: Sequence[bool],
+    needs: tuple[bool, ...],
 ) -> tuple[Tensor | None, ...]:
     """The cotangents of `inputs` as recorded values, for second derivatives."""
     own = [None if x is None else x.view_as(x) for x in inputs]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
 
-def along_axis(g, where, shape, dim, keepdim):
+from ...tensor.tensor import Tensor
+
+
+def along_axis(g: Tensor, where: Tensor, shape: tuple[int, ...], dim: int, keepdim: bool) -> Tensor:
     """A cotangent put back at the indices that an operator chose along an axis."""
     if not shape:
         return g
@@ -12,18 +16,23 @@ def along_axis(g, where, shape, dim, keepdim):
     return g.new_zeros(shape).scatter(dim, where, g)
 
 
-def chosen_along(t, where, dim, keepdim):
+def chosen_along(t: Any, where: Any, dim: Any, keepdim: Any) -> Any:
     """The tangent's elements at the indices that an operator chose along an axis."""
     if not t.dim():
         return t
     return t.gather(dim, where) if keepdim else t.gather(dim, where.unsqueeze(dim)).squeeze(dim)
 
 
-def put_back(gs, ys, input_shape, dim, keepdim):
+def put_back(
+    gs: tuple[Tensor, None], ys: tuple[Tensor, ...], input_shape: tuple[int, ...], dim: int,
+    keepdim: bool
+) -> Tensor:
     """The vjp of an operator with `keepdim` that gives (values, indices)."""
     return along_axis(gs[0], ys[1], input_shape, dim, keepdim)
 
 
-def choose(input_t, ys, dim, keepdim):
+def choose(
+    input_t: Tensor, ys: tuple[Tensor, ...], dim: int, keepdim: bool
+) -> tuple[Tensor | None, ...]:
     """Its jvp."""
     return chosen_along(input_t, ys[1], dim, keepdim), None

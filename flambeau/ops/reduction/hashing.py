@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ...tensor.dtypes import FROM_NUMPY
@@ -14,7 +16,9 @@ from .reduce import axes_of, needs_elements
         ref=lambda x, dim=None: np.bitwise_xor.reduce(x.astype(np.int64).view(np.uint64), dim),
         samples=lambda rng: iter([((rng.integers(-9, 9, (3, 4)),), {}),
                                   ((rng.integers(-9, 9, (3, 4)),), {"dim": 1})]))
-def hash_tensor(input: Array, dim=(), *, keepdim=False, mode=0) -> Array:
+def hash_tensor(
+    input: Array, dim: int | Sequence[int] = (), *, keepdim: bool = False, mode: int = 0
+) -> Array:
     """The exclusive or of all elements over the axes `dim`, each taken as 64 bits.
 
     >>> torch.hash_tensor(torch.tensor([1, 2, 7]))

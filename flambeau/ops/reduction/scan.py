@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from ...autograd.mode import is_grad_enabled
+from ...tensor.dtypes import dtype as Dtype
 from ...tensor.tensor import Tensor
 from ..core.axes import canonical_dim
 from ..core.out import write_result
 from ..view.join import cat
 from .reduce import inside_dtype, round_to, sum_dtype
-from ..core.registry import Array, composite, opaque
+from ..core.registry import Array, Number, composite, opaque
 from ..core.return_types import return_type
 from ..native.rows import MIDDLE
 from ..native import scan
@@ -21,7 +22,7 @@ from ..core.sample_inputs import scans
 
 
 @opaque(linear_in="input", ref=lambda x, dim: np.cumsum(x, dim), samples=scans, inplace=True)
-def cumsum(input: Array, dim, *, dtype=None) -> Array:
+def cumsum(input: Array, dim: int, *, dtype: Dtype | None = None) -> Array:
     """Sums of the elements so far along an axis.
 
     >>> torch.tensor([1, 2, 3]).cumsum(0)
@@ -39,12 +40,12 @@ def cumsum(input: Array, dim, *, dtype=None) -> Array:
 
 
 @cumsum.vjp
-def _(g, dim):
+def _(g: Tensor, dim: int) -> Tensor:
     return g.flip(dim).cumsum(dim).flip(dim) if g.dim() else g
 
 
 @opaque(ref=lambda x, dim: np.cumprod(x, dim), samples=scans, inplace=True)
-def cumprod(input: Array, dim, *, dtype=None) -> Array:
+def cumprod(input: Array, dim: int, *, dtype: Dtype | None = None) -> Array:
     """Products of the elements so far along an axis.
 
     >>> torch.cumprod(torch.tensor([1, 2, 3, 4]), dim=0)
@@ -61,7 +62,7 @@ def cumprod(input: Array, dim, *, dtype=None) -> Array:
 
 
 @cumprod.vjp
-def _(g, input, dim, dtype):
+def _(g: Tensor, input: Tensor, dim: int, dtype: Dtype | None) -> Tensor:
     if not input.dim() or not input.numel():
         return g
     x = input if dtype is None else input.to(dtype)
@@ -82,7 +83,7 @@ def _(g, input, dim, dtype):
 def _running(name: str, ufunc: np.ufunc) -> Any:
     result = return_type(name, "values", "indices")
 
-    def body(input: Array, dim) -> tuple[Array, Array]:
+    def body(input: Array, dim: int) -> tuple[np.ndarray, ...]:
         at = canonical_dim(dim, input.ndim)
         if not input.ndim:
             return input.copy(), np.zeros((), np.int64)
@@ -106,13 +107,15 @@ def _running(name: str, ufunc: np.ufunc) -> Any:
                   ref=lambda x, dim: ufunc.accumulate(x, dim))(body)
 
     @new.vjp
-    def _(gs, ys, input_shape, dim):
+    def _(
+        gs: tuple[Tensor, None], ys: tuple[Tensor, ...], input_shape: tuple[int, ...], dim: int
+    ) -> Tensor:
         if not input_shape:
             return gs[0]
         return gs[0].new_zeros(input_shape).scatter_add(dim, ys[1], gs[0])
 
     @new.jvp
-    def _(input_t, ys, dim):
+    def _(input_t: Tensor, ys: tuple[Tensor, ...], dim: int) -> tuple[Tensor | None, ...]:
         return (input_t.gather(dim, ys[1]) if input_t.dim() else input_t), None
 
     return new
@@ -121,12 +124,12 @@ def _running(name: str, ufunc: np.ufunc) -> Any:
 cummax, cummin = _running("cummax", np.maximum), _running("cummin", np.minimum)
 
 
-def _logcumsumexp_ref(x, dim):
+def _logcumsumexp_ref(x: np.ndarray, dim: int) -> np.ndarray:
     return np.log(np.cumsum(np.exp(x), dim))
 
 
 @opaque(ref=_logcumsumexp_ref, samples=scans)
-def logcumsumexp(input: Array, dim) -> Array:
+def logcumsumexp(input: Array, dim: int) -> Array:
     """log of the sums of exp of the elements so far along an axis.
 
     >>> torch.logcumsumexp(torch.tensor([1000., 1000.]), 0)
@@ -164,7 +167,7 @@ def _complex_logcumsumexp(input: Array, at: int) -> Array:
 
 
 @logcumsumexp.vjp
-def _(g, input, y, dim):
+def _(g: Tensor, input: Tensor, y: Tensor, dim: int) -> Tensor:
     if not input.dim():
         return g
     if g.is_complex() or is_grad_enabled():  # plain, so that it differentiates again
@@ -191,7 +194,10 @@ def _check_side(input: Tensor, side: Tensor, at: int) -> None:
 
 
 @composite(explains=True)
-def diff(input, n=1, dim=-1, prepend=None, append=None, *, out=None):
+def diff(
+    input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None,
+    append: Tensor | None = None, *, out: Tensor | None = None
+) -> Tensor:
     """Differences of neighbours along an axis, n times.
 
     >>> torch.diff(torch.tensor([1, 4, 9, 16]))
@@ -239,7 +245,9 @@ def _trapezoids(y: Tensor, x: Any, dx: Any, dim: int) -> tuple[Tensor, int]:
 
 
 @composite(aliases=("trapz",), expose=("torch",), explains=True)
-def trapezoid(y, x=None, *, dx=None, dim=-1):
+def trapezoid(
+    y: Tensor, x: Tensor | None = None, *, dx: Number | None = None, dim: int = -1
+) -> Tensor:
     """The integral by trapezoids along an axis, over points `x` or steps of `dx`.
 
     >>> torch.trapezoid(torch.tensor([0., 2., 4.]))
@@ -252,7 +260,9 @@ def trapezoid(y, x=None, *, dx=None, dim=-1):
 
 
 @composite(expose=("torch",), explains=True)
-def cumulative_trapezoid(y, x=None, *, dx=None, dim=-1):
+def cumulative_trapezoid(
+    y: Tensor, x: Tensor | None = None, *, dx: Number | None = None, dim: int = -1
+) -> Tensor:
     """The integrals so far, by trapezoids, along an axis.
 
     >>> torch.cumulative_trapezoid(torch.tensor([0., 2., 4.]))

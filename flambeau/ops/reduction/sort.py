@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from ...tensor.tensor import Tensor, wrap
 from . import sort_kernels
 from ..core.axes import canonical_dim
 from ..core.out import write_result
+from ..core.sample_inputs import Rng, Sample
 from ..creation.creation import public
 from .chosen_elements import along_axis, choose, chosen_along, put_back
 from ..core.output_layout import Layout
@@ -60,7 +61,7 @@ def _rows_of(x: Array) -> Array:
     return x.reshape(-1, x.shape[-1])
 
 
-def _rows(rng):
+def _rows(rng: Rng) -> Iterator[Sample]:
     yield (rng.normal(size=(3, 4)),), {}
     yield (rng.normal(size=(3, 4)), 0, True), {}
 
@@ -70,7 +71,9 @@ def _rows(rng):
     "sort", "values", "indices"), constant_outputs=(1,), samples=_rows,
     ref=lambda x, dim=-1, descending=False: np.sort(x, dim) if not descending
     else -np.sort(-x, dim))
-def _sort(input: Array, dim=-1, descending=False, stable=False) -> tuple[Array, Array]:
+def _sort(
+    input: Array, dim: int = -1, descending: bool = False, stable: bool | None = False
+) -> tuple[Array, Array]:
     """Sorted values along an axis, and where they were."""
     _refuse_complex(input, "sort")
     at = canonical_dim(dim, input.ndim)
@@ -81,17 +84,22 @@ def _sort(input: Array, dim=-1, descending=False, stable=False) -> tuple[Array, 
 
 
 @_sort.vjp
-def _(gs, ys, input_shape, dim):
+def _(
+    gs: tuple[Tensor, None], ys: tuple[Tensor, ...], input_shape: tuple[int, ...], dim: int
+) -> Tensor:
     return along_axis(gs[0], ys[1], input_shape, dim, True)
 
 
 @_sort.jvp
-def _(input_t, ys, dim):
+def _(input_t: Tensor, ys: tuple[Tensor, ...], dim: int) -> tuple[Tensor | None, ...]:
     return chosen_along(input_t, ys[1], dim, True), None
 
 
 @composite(numpy_names=True)
-def sort(input, dim=-1, descending=False, stable=False, *, out=None):
+def sort(
+    input: Tensor, dim: int = -1, descending: bool = False, stable: bool | None = False, *,
+    out: Tensor | Sequence[Tensor] | None = None
+) -> Any:
     """The values sorted along an axis, and their indices.
 
     >>> torch.tensor([3, 1, 2]).sort().indices
@@ -103,7 +111,10 @@ def sort(input, dim=-1, descending=False, stable=False, *, out=None):
 
 
 @composite(numpy_names=True)
-def argsort(input, dim=-1, descending=False, stable=False, *, out=None):
+def argsort(
+    input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *,
+    out: Tensor | None = None
+) -> Tensor:
     """The indices that sort along an axis.
 
     Equal elements keep their order if `stable`; `descending` puts the largest first.
@@ -116,7 +127,7 @@ def argsort(input, dim=-1, descending=False, stable=False, *, out=None):
 
 
 @composite()
-def msort(input, *, out=None):
+def msort(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The values sorted along the first axis.
 
     >>> torch.msort(torch.tensor([[3, 1], [2, 4]]))
@@ -132,7 +143,9 @@ def msort(input, *, out=None):
         ref=lambda x, k, dim=-1: -np.sort(-x, dim).take(np.arange(k), dim),
         samples=lambda rng: iter([((rng.normal(size=(3, 5)), 2), {}),
                                   ((rng.normal(size=(5, 3)), 3, 0), {})]))
-def topk(input: Array, k, dim=-1, largest=True, sorted=True) -> tuple[Array, Array]:
+def topk(
+    input: Array, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> tuple[Array, Array]:
     """The k largest (or smallest) values along an axis, in order, and their indices.
 
     >>> torch.topk(torch.tensor([30, 10, 20]), 2)
@@ -155,12 +168,14 @@ def topk(input: Array, k, dim=-1, largest=True, sorted=True) -> tuple[Array, Arr
 
 
 @topk.vjp
-def _(gs, ys, input_shape, dim):
+def _(
+    gs: tuple[Tensor, None], ys: tuple[Tensor, ...], input_shape: tuple[int, ...], dim: int
+) -> Tensor:
     return along_axis(gs[0], ys[1], input_shape, dim, True)
 
 
 @topk.jvp
-def _(input_t, ys, dim):
+def _(input_t: Tensor, ys: tuple[Tensor, ...], dim: int) -> tuple[Tensor | None, ...]:
     return chosen_along(input_t, ys[1], dim, True), None
 
 
@@ -178,7 +193,7 @@ def _of_few(input: Array, rank: int, keepdim: bool) -> tuple[Array, Array] | Non
 @opaque(result_type=return_type("kthvalue", "values", "indices"), constant_outputs=(1,),
         ref=lambda x, k, dim=-1, keepdim=False: np.sort(x, dim).take(k - 1, dim),
         samples=lambda rng: iter([((rng.normal(size=(3, 5)), 2), {})]))
-def kthvalue(input: Array, k, dim=-1, keepdim=False) -> tuple[Array, Array]:
+def kthvalue(input: Array, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Array, Array]:
     """The k-th smallest value along an axis, counted from 1, and its index.
 
     Args:
@@ -250,7 +265,7 @@ def _median_of_all(name: str, along: Any) -> Any:
         return np.asarray(along.operator.body(input.reshape(-1), 0)[0])
 
     @whole.vjp
-    def _(g, input, y):
+    def _(g: Tensor, input: Tensor, y: Tensor) -> Tensor:
         """The cotangent, divided evenly among the elements that are equal to the median."""
         at = input == y
         at = at | (input.isnan() & y.isnan()) if input.is_floating_point() else at
@@ -265,7 +280,7 @@ def _median(name: str, ignore_nan: bool) -> Any:
             result_type=return_type(name, "values", "indices"), constant_outputs=(1,),
             ref=lambda x, dim: np.sort(x, dim).take((x.shape[dim] - 1) // 2, dim),
             samples=lambda rng: iter([((rng.normal(size=(3, 5)), 1), {})]))
-    def along(input: Array, dim, keepdim=False) -> tuple[Array, Array]:
+    def along(input: Array, dim: int, keepdim: bool = False) -> tuple[Array, Array]:
         """The lower median along an axis, and its index."""
         _refuse_complex(input, name)
         at = canonical_dim(dim, input.ndim)
@@ -284,7 +299,10 @@ def _median(name: str, ignore_nan: bool) -> Any:
 
     whole = _median_of_all(name, along)
 
-    def function(input, dim=None, keepdim=False, *, out=None, axis=None):
+    def function(
+        input: Tensor, dim: int | None = None, keepdim: bool = False, *,
+        out: Tensor | Sequence[Tensor] | None = None, axis: Any = None
+    ) -> Tensor:
         dim = axis if dim is None else dim
         if dim is not None:
             return along(input, dim, keepdim, out=out)
@@ -311,7 +329,7 @@ median, nanmedian = _median("median", False), _median("nanmedian", True)
             lambda row: max(sorted(set(row.tolist())), key=row.tolist().count), dim, x),
         samples=lambda rng: iter([((np.array([[1, 2, 2], [3, 1, 3], [4, 0, 0]]),), {}),
                                   ((np.array([[1.0, 2, 4], [1.5, 3, 5]]), 0), {})]))
-def mode(input: Array, dim=-1, keepdim=False) -> tuple[Array, Array]:
+def mode(input: Array, dim: int = -1, keepdim: bool = False) -> tuple[Array, Array]:
     """The most frequent value along an axis (the smallest of several), and where it is last.
 
     >>> torch.mode(torch.tensor([3, 1, 3, 2]))
@@ -337,7 +355,10 @@ mode.jvp(choose)
 
 
 def _quantile(name: str, ignore_nan: bool) -> Any:
-    def function(input, q, dim=None, keepdim=False, *, interpolation="linear", out=None):
+    def function(
+        input: Tensor, q: Tensor | float, dim: int | None = None, keepdim: bool = False, *,
+        interpolation: str = "linear", out: Tensor | None = None
+    ) -> Tensor:
         if interpolation not in ("linear", "lower", "higher", "midpoint", "nearest"):
             raise RuntimeError(
                 f"{name}() interpolation must be one of linear, lower, higher, midpoint or "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from ..view.join import cat
 from ..linalg.matmul import matmul
 from ..core.registry import Array, Number, composite, opaque
 from ..core.return_types import return_type
-from ..core.sample_inputs import Rng
+from ..core.sample_inputs import Rng, Sample
 from ..view.triangles import diag
 
 
@@ -48,7 +48,10 @@ def _check_weights(weights: Tensor, count: int, label: str, integral: bool) -> N
 
 
 @composite(explains=True)
-def cov(input, *, correction=1, fweights=None, aweights=None):
+def cov(
+    input: Tensor, *, correction: int = 1, fweights: Tensor | None = None,
+    aweights: Tensor | None = None
+) -> Tensor:
     """The covariances of variables, the rows of input, observed in its columns.
 
     Args:
@@ -93,7 +96,7 @@ def cov(input, *, correction=1, fweights=None, aweights=None):
 
 
 @composite(explains=True)
-def corrcoef(input):
+def corrcoef(input: Tensor) -> Tensor:
     """The correlations of variables, the rows of input, observed in its columns.
 
     Args:
@@ -167,7 +170,7 @@ def _count(points: Array, edges: list[Array], weight: Array | None, density: boo
     return result
 
 
-def _histograms(rng: Rng):
+def _histograms(rng: Rng) -> Iterator[Sample]:
     yield (rng.normal(size=(3, 4)), 4), {}
     yield (rng.normal(size=20), np.array([-1.0, 0.0, 0.5, 2.0])), {}
     yield (rng.normal(size=20), 3), {"range": (-1.0, 1.0), "density": True}
@@ -176,8 +179,10 @@ def _histograms(rng: Rng):
 @opaque(differentiable=False, samples=_histograms, result_type=return_type(
     "histogram", "hist", "bin_edges"), ref=lambda x, bins, range=None, density=False: np.histogram(
         x, bins, range, density))
-def histogram(input: Array, bins: Array | Number, *, range=None, weight: Array | None = None,
-              density=False) -> tuple[Array, Array]:
+def histogram(
+    input: Array, bins: Array | Number, *, range: Any = None, weight: Array | None = None,
+    density: bool = False
+) -> tuple[Array, Array]:
     """How many elements fall into each bin, and the bins' edges.
 
     >>> torch.histogram(torch.tensor([1., 2., 1.]), bins=2, range=(0., 2.)).hist
@@ -206,7 +211,10 @@ def _check_weight(input: Array, weight: Array | None) -> None:
 
 
 @composite(expose=("torch",), explains=True)
-def histogramdd(input, bins, range=None, weight=None, density=False, *, out=None):
+def histogramdd(
+    input: Tensor, bins: Any, range: Any = None, weight: Tensor | None = None,
+    density: bool = False, *, out: Any = None
+) -> Any:
     """How many points, the rows of input, fall into each cell of a grid, and the grid's edges.
 
     Args:
@@ -298,7 +306,10 @@ def _spacings(spacing: Any, axes: Sequence[int]) -> list[Any]:
 
 
 @composite(expose=("torch",), explains=True)
-def gradient(input, *, spacing=None, dim=None, edge_order=1):
+def gradient(
+    input: Tensor, *, spacing: Any = None, dim: int | Sequence[int] | None = None,
+    edge_order: int = 1
+) -> Any:
     """Estimates of the derivative along each axis: a tuple of tensors like input.
 
     >>> torch.gradient(torch.tensor([1., 4., 9.]))

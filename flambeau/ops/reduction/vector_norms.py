@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from ...tensor.dtypes import FROM_NUMPY, HALF
+from ...tensor.dtypes import FROM_NUMPY, HALF, dtype as Dtype
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
 from ..core.axes import canonical_dim, canonical_dims
@@ -112,7 +112,9 @@ def _large(x: Array, order: float, axes: tuple[int, ...] | None, keepdim: bool) 
 @opaque(name="_vector_norm", node="LinalgVectorNormBackward0", expose=(), holomorphic=False,
         samples=_vectors, ref=lambda x, ord=2, dim=None, keepdim=False: np.linalg.vector_norm(
             x, axis=dim, keepdims=keepdim, ord=ord))
-def _vector_norm(input: Array, ord=2, dim=None, keepdim=False, dtype=None) -> Array:
+def _vector_norm(
+    input: Array, ord: float = 2, dim: Any = None, keepdim: bool = False, dtype: Dtype | None = None
+) -> Array:
     """The norm of the elements along `dim`, (sum |x|^ord)^(1/ord)."""
     check_floating(input, "linalg.vector_norm")
     check_norm_dtype(input, dtype, "linalg.vector_norm")
@@ -129,7 +131,7 @@ def _vector_norm(input: Array, ord=2, dim=None, keepdim=False, dtype=None) -> Ar
 
 
 @_vector_norm.vjp
-def _(g, input, y, ord, dim, keepdim):
+def _(g: Tensor, input: Tensor, y: Tensor, ord: float, dim: Any, keepdim: bool) -> Tensor:
     if ord == 0:
         return input * 0
     g, y = (spread(t, input.shape, dim, keepdim) for t in (g, y))
@@ -158,7 +160,10 @@ def _result(y: Tensor, out: Tensor | None) -> Tensor:
 
 
 @composite(expose=("linalg",), numpy_names=True)
-def vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None, out=None):
+def vector_norm(
+    x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *,
+    dtype: Dtype | None = None, out: Any = None
+) -> Tensor:
     """The norm of the elements along `dim`, or of all of them: (sum |x|^ord)^(1/ord).
 
     `ord` may be 0 (how many are not zero), inf (the largest magnitude) and -inf (the smallest).
@@ -221,7 +226,10 @@ def _by_sums(A: Tensor, ord: Any, axes: tuple[int, int], keepdim: bool) -> Tenso
 
 
 @composite(expose=("linalg",), numpy_names=True)
-def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None, out=None):
+def matrix_norm(
+    A: Tensor, ord: float | str = "fro", dim: int | Sequence[int] = (-2, -1), keepdim: bool = False,
+    *, dtype: Dtype | None = None, out: Any = None
+) -> Tensor:
     """The norm of matrices: 'fro', 'nuc', inf, -inf, 1, -1, 2 or -2.
 
     Args:
@@ -247,7 +255,10 @@ def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None, out=No
 
 
 @composite(expose=(), numpy_names=True)
-def linalg_norm(A, ord=None, dim=None, keepdim=False, *, out=None, dtype=None):
+def linalg_norm(
+    A: Tensor, ord: float | str | None = None, dim: int | None = None, keepdim: bool = False, *,
+    out: Any = None, dtype: Dtype | None = None
+) -> Tensor:
     """A vector norm, or a matrix norm where `ord` and the number of axes ask for one.
 
     >>> x = torch.tensor([[3., 0.], [0., 4.]])
@@ -274,7 +285,10 @@ publish(linalg_norm, ("norm",), ("linalg",))
 
 
 @composite()
-def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
+def norm(
+    input: Tensor, p: float | str = "fro", dim: Any = None, keepdim: bool = False, out: Any = None,
+    dtype: Dtype | None = None
+) -> Any:
     """The norm along `dim`, or of all elements: 'fro' (2), 'nuc', or any number as in vector_norm.
 
     >>> torch.tensor([3., 4.]).norm()
@@ -290,7 +304,10 @@ def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
 
 
 @composite(expose=("torch",))
-def nuclear_norm(input, dim=None, keepdim=False, *, out=None):
+def nuclear_norm(
+    input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *,
+    out: Tensor | None = None
+) -> Tensor:
     """The sum of a matrix's singular values.
 
     >>> torch.nuclear_norm(torch.diag(torch.tensor([3., -4.])))
@@ -300,7 +317,9 @@ def nuclear_norm(input, dim=None, keepdim=False, *, out=None):
 
 
 @composite(expose=("torch",), explains=True)
-def frobenius_norm(input, dim, keepdim=False, *, out=None):
+def frobenius_norm(
+    input: Tensor, dim: int | Sequence[int], keepdim: bool = False, *, out: Tensor | None = None
+) -> Tensor:
     """The square root of the sum of squares along `dim`.
 
     >>> torch.frobenius_norm(torch.tensor([[3., 4.], [6., 8.]]), dim=1)
@@ -310,7 +329,7 @@ def frobenius_norm(input, dim, keepdim=False, *, out=None):
 
 
 @composite(expose=("torch",), explains=True)
-def norm_except_dim(v, pow=2, dim=0):
+def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
     """The norms of the slices along `dim`, of one element otherwise; of the whole for -1.
 
     Args:

@@ -113,7 +113,7 @@ def _check_same_size(name: str, a: Any, b: Any) -> None:
 
 
 @sparse_operator(node="AddBackward0")
-def _add(input: Array, other: Array, alpha) -> Array:
+def _add(input: Array, other: Array, alpha: Number | None) -> Array:
     a: Any = input
     b: Any = other
     if isinstance(a, np.ndarray):
@@ -136,28 +136,28 @@ def _add(input: Array, other: Array, alpha) -> Array:
     return _merge(a, formats.to_coo(b))  # type: ignore[return-value]
 
 
-@_add.vjp("input")  # type: ignore[attr-defined]
-def _(g):
+@_add.vjp("input")
+def _(g: Any) -> Any:
     return g
 
 
-@_add.vjp("other")  # type: ignore[attr-defined]
-def _(g, alpha):
+@_add.vjp("other")
+def _(g: Any, alpha: Any) -> Any:
     return g if alpha == 1 else g * alpha
 
 
 @sparse_operator(node="SubBackward0")
-def _sub(input: Array, other: Array, alpha) -> Array:
-    return _add.operator.body(input, other, -alpha)  # type: ignore[attr-defined,no-any-return]
+def _sub(input: Array, other: Array, alpha: Number | None) -> Array:
+    return _add.operator.body(input, other, -alpha)  # type: ignore[]
 
 
-@_sub.vjp("input")  # type: ignore[attr-defined]
-def _(g):
+@_sub.vjp("input")
+def _(g: Any) -> Any:
     return g
 
 
-@_sub.vjp("other")  # type: ignore[attr-defined]
-def _(g, alpha):
+@_sub.vjp("other")
+def _(g: Any, alpha: Any) -> Any:
     return -g if alpha == 1 else g * -alpha
 
 
@@ -166,7 +166,7 @@ def _sum_of(name: str, operator: Any, input: Any, other: Any, alpha: Any, out: A
     if sparse_first and not isinstance(other, SparseTensor):
         if not _is_number(other) and input.layout is not other.layout \
                 and isinstance(input._array, CompressedArray):
-            return getattr(input.to_dense(), name)(other, alpha=alpha)  # type: ignore[no-any-return]
+            return getattr(input.to_dense(), name)(other, alpha=alpha)
         raise RuntimeError(
             "add(sparse, dense) is not supported. Use add(dense, sparse) instead.")
     if _is_number(input):
@@ -175,7 +175,7 @@ def _sum_of(name: str, operator: Any, input: Any, other: Any, alpha: Any, out: A
     if input.is_sparse and other.layout is not input.layout:
         other = other.to_sparse_coo()
     input, other = _common(input, other)
-    return operator(input, other, alpha, out=out)  # type: ignore[no-any-return]
+    return operator(input, other, alpha, out=out)
 
 
 @implements("add", "__add__")
@@ -254,41 +254,41 @@ def _mul(input: Array | Number, other: Array | Number) -> Array:
     if isinstance(a, CompressedArray) and isinstance(b, CompressedArray) and form is b.layout \
             and a.values.shape == b.values.shape and np.array_equal(a.compressed, b.compressed) \
             and np.array_equal(a.plain, b.plain):
-        return a.like(a.values * b.values)
+        return a.like(a.values * b.values)  # type: ignore[return-value]
     compressed = a if isinstance(a, CompressedArray) else b
     if compressed.batch_dim:
         dense = formats.to_dense(a) * formats.to_dense(b)
         return formats.dense_to_compressed(dense, form, block, compressed.dense_dim)  # type: ignore[return-value]
     result = _intersect(formats.to_coo(a), formats.to_coo(b))
-    return formats.to_layout(result, form, block)  # type: ignore[no-any-return]
+    return formats.to_layout(result, form, block)
 
 
-@_mul.vjp("input")  # type: ignore[attr-defined]
-def _(g, other, input_shape):
+@_mul.vjp("input")
+def _(g: Any, other: Any, input_shape: Any) -> Any:
     return _mul_gradient(g, other, input_shape)
 
 
-@_mul.vjp("other")  # type: ignore[attr-defined]
-def _(g, input, other_shape):
+@_mul.vjp("other")
+def _(g: Any, input: Any, other_shape: Any) -> Any:
     return _mul_gradient(g, input, other_shape)
 
 
 def _mul_gradient(g: Tensor, factor: Any, shape: tuple[int, ...]) -> Tensor:
     result = mul(g, factor) if is_sparse_array(g._array) else g * factor
-    return result.sum() if shape == () else result  # type: ignore[no-any-return]
+    return result.sum() if shape == () else result
 
 
 @implements("mul", "multiply", "__mul__", "__rmul__")
 def mul(input: Any, other: Any, *, out: Any = None) -> Tensor:
     """input * other, stored where a sparse factor is."""
     if not isinstance(input, SparseTensor) and not isinstance(other, SparseTensor):
-        return input * other  # type: ignore[no-any-return]
+        return input * other
     input, other = _common(input, other)
-    return _mul(input, other, out=out)  # type: ignore[no-any-return]
+    return _mul(input, other, out=out)
 
 
 @sparse_operator(node="DivBackward0")
-def _div(input: Array, other: Array | Number, rounding_mode) -> Array:
+def _div(input: Array, other: Array | Number, rounding_mode: str | None) -> Array:
     a: Any = input
     number = _scalar(other)
     if rounding_mode is not None and isinstance(a, CooArray):
@@ -297,16 +297,16 @@ def _div(input: Array, other: Array | Number, rounding_mode) -> Array:
         wrap(np.asarray(number)) if isinstance(number, np.ndarray) else number,
         rounding_mode=rounding_mode,
     )
-    return a.like(wrapped._array)  # type: ignore[no-any-return]
+    return a.like(wrapped._array)
 
 
-@_div.vjp("input")  # type: ignore[attr-defined]
-def _(g, other, rounding_mode):
+@_div.vjp("input")
+def _(g: Any, other: Any, rounding_mode: Any) -> Any:
     return g * 0 if rounding_mode is not None else g / other
 
 
-@_div.vjp("other")  # type: ignore[attr-defined]
-def _(g, input, other):
+@_div.vjp("other")
+def _(g: Any, input: Any, other: Any) -> Any:
     return -(g * ((input / other) / other)).sum()
 
 
@@ -324,7 +324,7 @@ def div(input: Any, other: Any, *, rounding_mode: Any = None, out: Any = None) -
                f"a scalar or zero-dim dense tensor divisor (got shape {list(other.shape)} for "
                "divisor)")
         )
-    return _div(input, other, rounding_mode, out=out)  # type: ignore[no-any-return]
+    return _div(input, other, rounding_mode, out=out)
 
 
 @implements("floor_divide", "__floordiv__")
@@ -359,7 +359,7 @@ def _dense_in_place(name: str) -> None:
 
     def twin(self: Tensor, other: Any, **named: Any) -> Tensor:
         if isinstance(self, SparseTensor):
-            return sparse_twin(self, other, **named)  # type: ignore[no-any-return]
+            return sparse_twin(self, other, **named)
         if name in ("add", "sub"):
             from ..core.inplace import overwrite
 
@@ -368,7 +368,7 @@ def _dense_in_place(name: str) -> None:
                 return _add_in_place(self, other, alpha if name == "add" else -alpha)
             return overwrite(self, name + "_", function, other, **named)
         product = function(self, other).to_dense()
-        return self.copy_(product)  # type: ignore[no-any-return]
+        return self.copy_(product)
 
     twin.__name__ = name + "_"
     implements(name + "_", f"__i{name}__")(twin)
@@ -376,4 +376,4 @@ def _dense_in_place(name: str) -> None:
 
 for _name in ("add", "sub", "mul"):
     _dense_in_place(_name)
-implements("__itruediv__")(SparseTensor.div_)  # type: ignore[attr-defined]
+implements("__itruediv__")(SparseTensor.div_)

@@ -21,7 +21,7 @@ from .invariants import CHECKS, check_compressed, check_coo
 def as_values(values: Any, dtype: Any) -> Tensor:
     """The values as a tensor, of another dtype where one is given."""
     if not isinstance(values, Tensor):
-        return PUBLIC["torch"]["tensor"](values, dtype=dtype)  # type: ignore[no-any-return]
+        return PUBLIC["torch"]["tensor"](values, dtype=dtype)
     return values if dtype is None else values.to(as_dtype(dtype))
 
 
@@ -34,25 +34,25 @@ def as_indices(indices: Any, keep_int32: bool = False) -> np.ndarray:
 
 
 @sparse_operator(node="SparseCooTensorWithDimsAndTensorsBackward0")
-def _coo_of_values(values: Array, indices, shape, coalesced) -> Array:
+def _coo_of_values(values: Array, indices: Any, shape: Any, coalesced: bool) -> Array:
     return CooArray(indices, values, shape, coalesced)  # type: ignore[return-value]
 
 
-@_coo_of_values.vjp("values")  # type: ignore[attr-defined]
-def _(g, indices):
+@_coo_of_values.vjp("values")
+def _(g: Any, indices: Any) -> Any:
     return _values_at(g, indices)
 
 
 @sparse_operator(node="IndexBackward0")
-def _values_at(input: Array, indices) -> Array:
+def _values_at(input: Array, indices: Any) -> Array:
     """The slices of a dense or sparse array at the places of other indices, zero where none is."""
     from .masking import values_at
 
     return values_at(input, indices)
 
 
-@_values_at.vjp("input")  # type: ignore[attr-defined]
-def _(g, indices, input_shape):
+@_values_at.vjp("input")
+def _(g: Any, indices: Any, input_shape: Any) -> Any:
     return _coo_of_values(g, indices, input_shape, False)
 
 
@@ -83,7 +83,7 @@ def sparse_coo_tensor(
     result = _coo_of_values(source, indices, shape, bool(is_coalesced))
     if isinstance(args[1], Tensor) and requires_grad and result._node is not None:
         result = result.detach()
-    return result.requires_grad_() if requires_grad else result  # type: ignore[no-any-return]
+    return result.requires_grad_() if requires_grad else result
 
 
 def _empty_coo(args: Sequence[Any], size: Any, dtype: Any, requires_grad: bool) -> Tensor:
@@ -92,7 +92,7 @@ def _empty_coo(args: Sequence[Any], size: Any, dtype: Any, requires_grad: bool) 
         raise RuntimeError("indices must be sparse_dim x nnz, but got: []")
     kind = PUBLIC["torch"]["zeros"](0, dtype=dtype)._array.dtype
     result = wrap_sparse(empty_coo(tuple(map(int, shape)), kind))
-    return result.requires_grad_() if requires_grad else result  # type: ignore[no-any-return]
+    return result.requires_grad_() if requires_grad else result
 
 
 def empty_coo(shape: tuple[int, ...], kind: np.dtype, sparse_dim: int | None = None) -> CooArray:
@@ -152,7 +152,7 @@ def rows_at(g: Tensor, indices: np.ndarray, rows: int, padding_idx: int) -> Tens
         retained = np.flatnonzero(flat != padding_idx)
         flat, g = flat[retained], g[wrap(retained)]
     places = flat.astype(np.int64)[None]
-    return _coo_of_values(g, places, (rows, g.shape[-1]), False)  # type: ignore[no-any-return]
+    return _coo_of_values(g, places, (rows, g.shape[-1]), False)
 
 
 def validate(kind: str, *args: Any, layout: Any = None, is_coalesced: Any = None,
@@ -173,12 +173,16 @@ def validate(kind: str, *args: Any, layout: Any = None, is_coalesced: Any = None
 
 
 @sparse_operator(node="SparseCompressedTensorBackward0")
-def _compressed_of_values(values: Array, form, compressed, plain, shape) -> Array:
+def _compressed_of_values(
+    values: Array, form: Any, compressed: Any, plain: Any, shape: Any
+) -> Array:
     return CompressedArray(form, compressed, plain, values, shape)  # type: ignore[return-value]
 
 
-@_compressed_of_values.vjp("values")  # type: ignore[attr-defined]
-def _(g, form, compressed, plain, shape, values_shape, values_dtype):
+@_compressed_of_values.vjp("values")
+def _(
+    g: Any, form: Any, compressed: Any, plain: Any, shape: Any, values_shape: Any, values_dtype: Any
+) -> Any:
     from .masking import masked_values
 
     pattern = np.zeros(values_shape, values_dtype.numpy)
@@ -209,7 +213,7 @@ def sparse_compressed_tensor(
     result = _compressed_of_values(values, form, compressed, plain, shape)
     if requires_grad and result._node is not None:
         result = result.detach()
-    return result.requires_grad_() if requires_grad else result  # type: ignore[no-any-return]
+    return result.requires_grad_() if requires_grad else result
 
 
 def _infer_compressed_shape(
@@ -288,6 +292,6 @@ def spdiags(
             "Only output layouts (Sparse, SparseCsr, SparseCsc) are supported, got "
             f"{layout_name(layout)}"
         )
-    return result.to_sparse(layout=layout)  # type: ignore[no-any-return]
+    return result.to_sparse(layout=layout)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tensor.dtypes import as_dtype
+from ...tensor.dtypes import as_dtype, dtype as Dtype
 from ...tensor.layout import layout, sparse_coo, strided
 from ...tensor.sparse import (
     COMPRESSED, CompressedArray, CooArray, SparseTensor, layout_name,
@@ -38,8 +38,8 @@ def _coalesce(input: Array) -> Array:
     return formats.coalesce(input)  # type: ignore[arg-type,return-value]
 
 
-@_coalesce.vjp  # type: ignore[attr-defined]
-def _(g):
+@_coalesce.vjp
+def _(g: Any) -> Any:
     return g
 
 
@@ -89,16 +89,16 @@ def values(self: Tensor) -> Tensor:
     if isinstance(array, CooArray) and not array.coalesced:
         raise RuntimeError(
             "Cannot get values on an uncoalesced tensor, please call .coalesce() first")
-    return _values_of(self)  # type: ignore[no-any-return]
+    return _values_of(self)
 
 
 @sparse_operator(node="ValuesBackward0")
 def _values_of(input: Array) -> Array:
-    return input.values  # type: ignore[attr-defined,no-any-return]
+    return input.values  # type: ignore[attr-defined]
 
 
-@_values_of.vjp("input")  # type: ignore[attr-defined]
-def _(g, input):
+@_values_of.vjp("input")
+def _(g: Any, input: Any) -> Any:
     return with_values(input, g)
 
 
@@ -107,8 +107,8 @@ def with_values(x: Tensor, values: Tensor) -> Tensor:
     a: Any = x._array
     if isinstance(a, CooArray):
         shape = a.shape[: a.sparse_dim] + tuple(values.shape[1:])
-        return _coo_of_values(values, a.indices, shape, a.coalesced)  # type: ignore[no-any-return]
-    return _compressed_of_values(  # type: ignore[no-any-return]
+        return _coo_of_values(values, a.indices, shape, a.coalesced)
+    return _compressed_of_values(
         values, a.layout, a.compressed, a.plain, a.shape)
 
 
@@ -161,13 +161,13 @@ _part("row_indices", "plain", False)
 
 
 @sparse_operator(node="ToDenseBackward0")
-def _to_dense(input: Array, dtype, masked_grad) -> Array:
+def _to_dense(input: Array, dtype: np.dtype | None, masked_grad: bool | None) -> Array:
     array = formats.to_dense(input)  # type: ignore[arg-type]
     return array if dtype is None else array.astype(dtype)
 
 
-@_to_dense.vjp("input")  # type: ignore[attr-defined]
-def _(g, input, masked_grad):
+@_to_dense.vjp("input")
+def _(g: Any, input: Any, masked_grad: Any) -> Any:
     array = input._array
     if masked_grad is not False:
         pattern = formats.coalesce(array) if isinstance(array, CooArray) else array
@@ -180,7 +180,7 @@ def _(g, input, masked_grad):
 def to_dense(self: Tensor, dtype: Any = None, *, masked_grad: Any = None) -> Tensor:
     """The dense tensor."""
     kind = None if dtype is None else as_dtype(dtype).numpy
-    return _to_dense(self, kind, masked_grad)  # type: ignore[no-any-return]
+    return _to_dense(self, kind, masked_grad)
 
 
 _NODES = {"sparse_coo": "ToSparseBackward1", "sparse_csr": "ToSparseCsrBackward0",
@@ -190,13 +190,13 @@ _NODES = {"sparse_coo": "ToSparseBackward1", "sparse_csr": "ToSparseCsrBackward0
 
 def _converter(form: layout) -> Any:
     @sparse_operator(node=_NODES[form.name])
-    def to_layout(input: Array, sparse_dim, block, dense_dim) -> Array:
+    def to_layout(input: Array, sparse_dim: Any, block: Any, dense_dim: Any) -> Array:
         if sparse_dim is not None and isinstance(input, np.ndarray):
             return formats.dense_to_coo(input, sparse_dim)  # type: ignore[return-value]
-        return formats.to_layout(input, form, block, dense_dim)  # type: ignore[no-any-return]
+        return formats.to_layout(input, form, block, dense_dim)
 
-    @to_layout.vjp("input")  # type: ignore[attr-defined]
-    def _(g, input):
+    @to_layout.vjp("input")
+    def _(g: Any, input: Any) -> Any:
         source = input._array
         if isinstance(source, np.ndarray):
             return g.to_dense()
@@ -216,12 +216,12 @@ def convert(
 ) -> Tensor:
     """A tensor in another layout, with its history."""
     if form is strided:
-        return x.to_dense()  # type: ignore[no-any-return]
+        return x.to_dense()
     array: Any = x._array
     if getattr(array, "layout", None) is form and (block is None or not array.blocked
                                                     or array.block == tuple(block)):
         return x
-    return _CONVERTERS[form](x, sparse_dim, block, dense_dim)  # type: ignore[no-any-return]
+    return _CONVERTERS[form](x, sparse_dim, block, dense_dim)
 
 
 def to_sparse(
@@ -263,13 +263,13 @@ for _name, _function in TO_LAYOUT.items():
 
 
 @sparse_operator("clone", node="CloneBackward0")
-def clone(input: Array, *, memory_format=None) -> Array:
+def clone(input: Array, *, memory_format: Any = None) -> Array:
     """A copy of indices and values."""
-    return _copy(input, input.values.copy())  # type: ignore[attr-defined,no-any-return]
+    return _copy(input, input.values.copy())  # type: ignore[attr-defined]
 
 
-@clone.vjp("input")  # type: ignore[attr-defined]
-def _(g):
+@clone.vjp("input")
+def _(g: Any) -> Any:
     return g
 
 
@@ -281,12 +281,12 @@ def _copy(a: Any, new_values: np.ndarray) -> Any:
 
 
 @sparse_operator(node="ToCopyBackward0")
-def _to_copy(input: Array, dtype) -> Array:
-    return _copy(input, input.values.astype(dtype))  # type: ignore[attr-defined,no-any-return]
+def _to_copy(input: Array, dtype: Dtype | None) -> Array:
+    return _copy(input, input.values.astype(dtype))  # type: ignore[attr-defined]
 
 
-@_to_copy.vjp("input")  # type: ignore[attr-defined]
-def _(g, input_dtype):
+@_to_copy.vjp("input")
+def _(g: Any, input_dtype: Any) -> Any:
     return (g.real if g.is_complex() and not input_dtype.is_complex else g).to(input_dtype)
 
 
@@ -301,7 +301,7 @@ def to(self: Tensor, *args: Any, copy: bool = False, **named: Any) -> Tensor:
         raise NotImplementedError("sparse tensors on the meta device are not implemented")
     if result is probe:
         return self
-    return _to_copy(self, result._array.dtype)  # type: ignore[no-any-return]
+    return _to_copy(self, result._array.dtype)
 
 
 def _conversion(name: str) -> None:

@@ -21,7 +21,7 @@ from ...tensor.sparse import Created, SparseArray, SparseTensor, layout_name, wr
 from ...tensor.tensor import Tensor
 from ..core.errors import Overriding
 from ..core.inplace import adopt
-from ..core.registry import OPERATORS, PUBLIC, Kind, Operator
+from ..core.registry import OPERATORS, PUBLIC, Declared, Kind, Operator
 from ..interception.torch_function import _disabled_torch_function_impl
 from ..interception.window_stubs import STUBS
 from ..interception.window_stubs import Kind as StubKind
@@ -57,14 +57,16 @@ def _method(function: Callable, name: str) -> Callable:
     return result
 
 
-def sparse_operator(*names: str, like: str | None = None, node: str | None = None) -> Callable:
+def sparse_operator(
+    *names: str, like: str | None = None, node: str | None = None
+) -> Callable[[Callable], Declared]:
     """Declares an operator on sparse arrays: a body on arrays, dense and sparse, and its vjps.
 
     `names`: the public names that it implements. `like`: the dense operator whose vjps and node it
     has, where they hold for sparse cotangents as well.
     """
 
-    def decorate(body: Callable) -> Callable:
+    def decorate(body: Callable) -> Any:
         options: dict[str, Any] = {} if node is None else {"node": node}
         operator = Operator(body.__name__, Kind.OPAQUE, body, options)
         if like is not None:
@@ -110,7 +112,7 @@ def _function(operator: Operator) -> Any:
         named = {p.name: a for p, a in zip(parameters, arrays, strict=True)
                  if p.kind is p.KEYWORD_ONLY}
         y = body(*arrays[: len(arrays) - len(named)], **named)
-        result = tuple(map(wrap_any, y)) if y.__class__ is tuple else wrap_any(y)
+        result: Any = tuple(map(wrap_any, y)) if y.__class__ is tuple else wrap_any(y)
         if MODE.grad and operator.differentiable:
             record(operator, result, tuple(values))
         return result if out is None else write_over(out, result)
@@ -227,8 +229,8 @@ _NO_METHODS = frozenset("cat concat concatenate stack hspmm".split())
 
 def _wear_stubs() -> None:
     """Has composites, and functions that do not fail on a sparse array, look for sparse tensors."""
-    Overriding.ask = _ask  # type: ignore[method-assign]
-    Overriding.into = _into  # type: ignore[method-assign]
+    Overriding.ask = _ask
+    Overriding.into = _into
     kind, seen = StubKind("sparse", is_sparse_call), set()
     for name, handler in SPARSE.items():
         for space in (PUBLIC["torch"], PUBLIC["nn.functional"], vars(Tensor)):

@@ -38,7 +38,7 @@ def sparse_coo_tensor(*args: Any, **named: Any) -> Tensor:
            values=tensor([3., 4.]),
            size=(2, 3), nnz=2, layout=torch.sparse_coo)
     """
-    return _home("construction", "sparse_coo_tensor")(*args, **named)  # type: ignore[no-any-return]
+    return _home("construction", "sparse_coo_tensor")(*args, **named)
 
 
 def sparse_compressed_tensor(*args: Any, **named: Any) -> Tensor:
@@ -54,12 +54,12 @@ def sparse_compressed_tensor(*args: Any, **named: Any) -> Tensor:
     tensor([[0., 0., 3.],
             [4., 0., 0.]])
     """
-    return _home("construction", "sparse_compressed_tensor")(*args, **named)  # type: ignore[no-any-return]
+    return _home("construction", "sparse_compressed_tensor")(*args, **named)
 
 
 def _constructor(name: str, what: str, arguments: str, values: str) -> Any:
     def function(*args: Any, **named: Any) -> Tensor:
-        return _home("construction", name)(*args, **named)  # type: ignore[no-any-return]
+        return _home("construction", name)(*args, **named)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"""A matrix of {what}: where each begins, the places in it, and the values.
@@ -98,13 +98,13 @@ def to_sparse(
            values=tensor([5.]),
            size=(2,), nnz=1, layout=torch.sparse_coo)
     """
-    return _home("conversion", "to_sparse")(  # type: ignore[no-any-return]
+    return _home("conversion", "to_sparse")(
         self, sparse_dim, layout=layout, blocksize=blocksize, dense_dim=dense_dim)
 
 
 def _conversion(form: str, size: str) -> None:
     def method(self: Tensor, *args: Any, **named: Any) -> Tensor:
-        return _home("conversion", "TO_LAYOUT")[f"to_{form}"](self, *args, **named)  # type: ignore[no-any-return]
+        return _home("conversion", "TO_LAYOUT")[f"to_{form}"](self, *args, **named)
 
     method.__name__ = method.__qualname__ = f"to_{form}"
     method.__doc__ = f"""The tensor in {form} layout.
@@ -127,7 +127,7 @@ def sparse_mask(self: Tensor, mask: Tensor) -> Tensor:
     >>> torch.tensor([[1., 2.], [3., 4.]]).sparse_mask(torch.eye(2).to_sparse()).values()
     tensor([1., 4.])
     """
-    return _home("masking", "sparse_mask")(self, mask)  # type: ignore[no-any-return]
+    return _home("masking", "sparse_mask")(self, mask)
 
 
 def _part_of_sparse(name: str, layout: str) -> None:
@@ -154,7 +154,7 @@ def values(self: Tensor) -> Tensor:
 
 def _product(name: str, doc: str) -> None:
     def function(*args: Any, **named: Any) -> Tensor:
-        return _home("products", name)(*args, **named)  # type: ignore[no-any-return]
+        return _home("products", name)(*args, **named)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
@@ -187,17 +187,17 @@ for _name, _same in (("dsmm", "mm"), ("spmm", "mm"), ("saddmm", "sspaddmm")):
 
 def empty_of_layout(*args: Any) -> Tensor:
     """A sparse tensor of a shape, dtype and layout without values."""
-    return _home("construction", "empty_of_layout")(*args)  # type: ignore[no-any-return]
+    return _home("construction", "empty_of_layout")(*args)
 
 
 def rows_at(*args: Any) -> Tensor:
     """The sparse gradient of a table whose rows were looked up."""
-    return _home("construction", "rows_at")(*args)  # type: ignore[no-any-return]
+    return _home("construction", "rows_at")(*args)
 
 
 def _indices_converter(name: str) -> None:
     def function(*args: Any, **named: Any) -> Tensor:
-        return _home("formats", name)(*args, **named)  # type: ignore[no-any-return]
+        return _home("formats", name)(*args, **named)
 
     function.__name__ = function.__qualname__ = "_" + name
     function.__doc__ = "Row indices of coordinates from compressed ones, or the other way round."
@@ -223,7 +223,7 @@ for _form in ("coo", "csr", "csc", "bsr", "bsc", "compressed"):
 publish(empty_of_layout, ("empty_of_layout",), ("sparse",))
 def masked_reduction(*args: Any) -> Tensor:
     """A reduction of torch.masked on a sparse tensor."""
-    return _home("masked_reductions", "masked_reduction")(*args)  # type: ignore[no-any-return]
+    return _home("masked_reductions", "masked_reduction")(*args)
 
 
 publish(masked_reduction, ("masked_reduction",), ("sparse",))

@@ -208,7 +208,7 @@ def convert_indices_from_csr_to_coo(
 def _each_matrix(a: CompressedArray, form: layout, block: Any) -> CompressedArray:
     """A batch of compressed matrices in another compressed layout, one by one."""
     batch, rest = a.shape[: a.batch_dim], a.shape[a.batch_dim :]
-    values = a.values.reshape(-1, *a.values.shape[a.batch_dim :]) if 0 not in batch else []
+    values: Any = a.values.reshape(-1, *a.values.shape[a.batch_dim :]) if 0 not in batch else []
     parts = [
         compress(compressed_to_coo(CompressedArray(a.layout, starts, plain, v, rest)), form, block,
                  a.plain.dtype)

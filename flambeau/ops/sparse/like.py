@@ -18,7 +18,7 @@ from .dispatch import implements, refuse
 
 
 def _kind(input: Tensor, dtype: Any) -> np.dtype:
-    return input._array.dtype if dtype is None else as_dtype(dtype).numpy  # type: ignore[no-any-return]
+    return input._array.dtype if dtype is None else as_dtype(dtype).numpy
 
 
 @implements("zeros_like")
@@ -37,7 +37,7 @@ def zeros_like(
         result = wrap(np.zeros(a.shape, kind))
     else:
         result = _drop_values(a, form, kind)
-    return result.requires_grad_() if requires_grad else result  # type: ignore[no-any-return]
+    return result.requires_grad_() if requires_grad else result
 
 
 def _drop_values(a: Any, form: layout, kind: np.dtype) -> Tensor:
@@ -82,7 +82,7 @@ def empty_like(
             np.zeros(a.values.shape, _kind(input, dtype)), a.shape))
     else:
         result = zeros_like(input, dtype=dtype, layout=form)
-    return result.requires_grad_() if requires_grad else result  # type: ignore[no-any-return]
+    return result.requires_grad_() if requires_grad else result
 
 
 def _fill_like(name: str, fill: str, arguments: tuple[Any, ...] = ()) -> None:
@@ -92,7 +92,7 @@ def _fill_like(name: str, fill: str, arguments: tuple[Any, ...] = ()) -> None:
         if "fill_value" in named:
             args = (named.pop("fill_value"),)
         result = getattr(empty_like(input, **named), fill)(*(args or arguments), **supplied)
-        return result.requires_grad_() if requires_grad else result  # type: ignore[no-any-return]
+        return result.requires_grad_() if requires_grad else result
 
     function.__name__ = name
     function.__doc__ = f"As `empty_like`, then `{fill}`."

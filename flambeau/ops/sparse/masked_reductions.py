@@ -45,7 +45,7 @@ def _pattern(input: Tensor, mask: Tensor) -> Tensor:
         return mask
     array: Any = input._array
     block = array.block if isinstance(array, CompressedArray) and array.blocked else None
-    return mask.to_sparse(layout=input.layout, blocksize=block)  # type: ignore[no-any-return]
+    return mask.to_sparse(layout=input.layout, blocksize=block)
 
 
 def _sum(x: Tensor, axes: tuple[int, ...], keepdim: bool) -> Tensor:
@@ -55,7 +55,7 @@ def _sum(x: Tensor, axes: tuple[int, ...], keepdim: bool) -> Tensor:
     if isinstance(result, SparseTensor):
         return result
     if keepdim:
-        return result.to_sparse(x.sparse_dim())  # type: ignore[no-any-return]
+        return result.to_sparse(x.sparse_dim())
     dense: Any = result._array
     return wrap_sparse(CooArray(np.empty((0, 1), np.int64), dense[None], dense.shape, True))
 

@@ -78,13 +78,13 @@ def _places(pattern: CompressedArray) -> tuple[list[np.ndarray], list[np.ndarray
 
 
 @sparse_operator()
-def masked_values(input: Array, pattern) -> Array:
+def masked_values(input: Array, pattern: Any) -> Array:
     """The values that `input` has at the places of a compressed pattern."""
     return _values_of_compressed(input, pattern)
 
 
-@masked_values.vjp("input")  # type: ignore[attr-defined]
-def _(g, pattern):
+@masked_values.vjp("input")
+def _(g: Any, pattern: Any) -> Any:
     from .construction import _compressed_of_values
 
     return _compressed_of_values(
@@ -93,12 +93,12 @@ def _(g, pattern):
 
 
 @sparse_operator(node="SparseMaskBackward0")
-def _masked(input: Array, pattern) -> Array:
+def _masked(input: Array, pattern: Any) -> Array:
     return apply_mask(input, pattern)
 
 
-@_masked.vjp("input")  # type: ignore[attr-defined]
-def _(g, pattern, input):
+@_masked.vjp("input")
+def _(g: Any, pattern: Any, input: Any) -> Any:
     g = _masked(g, formats.coalesce(pattern) if isinstance(pattern, CooArray) else pattern)
     return g if input.layout is not strided else g.to_dense()
 
@@ -115,4 +115,4 @@ def sparse_mask(self: Tensor, mask: Tensor) -> Tensor:
             "sparse_mask(): operands have incompatible sizes; self has size "
             f"{list(self.shape)} but mask has size {list(mask.shape)}"
         )
-    return _masked(self, pattern)  # type: ignore[no-any-return]
+    return _masked(self, pattern)

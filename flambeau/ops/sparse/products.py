@@ -9,7 +9,7 @@ import numpy as np
 from ...tensor.layout import sparse_coo, sparse_csr, strided
 from ...tensor.sparse import CompressedArray, CooArray, SparseTensor, layout_name, wrap_sparse
 from ...tensor.tensor import Tensor, wrap
-from ..core.registry import Array
+from ..core.registry import Array, Number
 from . import formats
 from .dispatch import implements, in_place, is_sparse_array, refuse, sparse_operator
 from .masking import _masked
@@ -110,31 +110,31 @@ def _scalar_name(x: Tensor) -> str:
 
 @sparse_operator(node="MmBackward0")
 def _mm(input: Array, mat2: Array) -> Array:
-    return product(input, mat2)  # type: ignore[no-any-return]
+    return product(input, mat2)
 
 
-@_mm.vjp("input")  # type: ignore[attr-defined]
-def _(g, mat2):
+@_mm.vjp("input")
+def _(g: Any, mat2: Any) -> Any:
     return g @ mat2.transpose(-1, -2)
 
 
-@_mm.vjp("mat2")  # type: ignore[attr-defined]
-def _(g, input):
+@_mm.vjp("mat2")
+def _(g: Any, input: Any) -> Any:
     return input.transpose(-1, -2) @ g
 
 
 @sparse_operator(node="SparseSparseMatmulBackward0")
 def _sparse_sparse(input: Array, mat2: Array) -> Array:
-    return product(input, mat2)  # type: ignore[no-any-return]
+    return product(input, mat2)
 
 
-@_sparse_sparse.vjp("input")  # type: ignore[attr-defined]
-def _(g, input, mat2):
+@_sparse_sparse.vjp("input")
+def _(g: Any, input: Any, mat2: Any) -> Any:
     return _gradient_at(g @ mat2.t(), input)
 
 
-@_sparse_sparse.vjp("mat2")  # type: ignore[attr-defined]
-def _(g, input, mat2):
+@_sparse_sparse.vjp("mat2")
+def _(g: Any, input: Any, mat2: Any) -> Any:
     return _gradient_at(input.t() @ g, mat2)
 
 
@@ -144,28 +144,28 @@ def _gradient_at(g: Tensor, x: Tensor) -> Tensor:
     if not is_sparse_array(pattern):
         return g
     pattern = formats.coalesce(pattern) if isinstance(pattern, CooArray) else pattern
-    return _masked(g, pattern)  # type: ignore[no-any-return]
+    return _masked(g, pattern)
 
 
 @implements("mm")
 def mm(input: Tensor, mat2: Tensor, *, out_dtype: Any = None, out: Any = None) -> Tensor:
     """The product of two matrices: sparse when both are."""
     _check_product("addmm", input, mat2)
-    return _mm(input, mat2, out=out)  # type: ignore[no-any-return]
+    return _mm(input, mat2, out=out)
 
 
 @sparse_operator(node="MvBackward0")
 def _mv(input: Array, vec: Array) -> Array:
-    return product(input, vec)  # type: ignore[no-any-return]
+    return product(input, vec)
 
 
-@_mv.vjp("input")  # type: ignore[attr-defined]
-def _(g, vec):
+@_mv.vjp("input")
+def _(g: Any, vec: Any) -> Any:
     return g.ger(vec)
 
 
-@_mv.vjp("vec")  # type: ignore[attr-defined]
-def _(g, input):
+@_mv.vjp("vec")
+def _(g: Any, input: Any) -> Any:
     return input.t().mv(g)
 
 
@@ -180,7 +180,7 @@ def mv(input: Tensor, vec: Tensor, *, out: Any = None) -> Tensor:
         raise RuntimeError(
             f"size mismatch, got input ({rows}), mat ({rows}x{columns}), vec ({vec.shape[0]})")
     vec = vec.to_dense() if isinstance(vec, SparseTensor) else vec
-    return _mv(input, vec, out=out)  # type: ignore[no-any-return]
+    return _mv(input, vec, out=out)
 
 
 @implements("bmm")
@@ -191,7 +191,7 @@ def bmm(input: Tensor, mat2: Tensor, *, out_dtype: Any = None, out: Any = None) 
     if input.shape[0] != mat2.shape[0] or input.shape[2] != mat2.shape[1]:
         raise RuntimeError("bmm_sparse: 'self' and 'mat2' do not match: "
                            f"{list(input.shape)} and {list(mat2.shape)}")
-    return _mm(input, mat2, out=out)  # type: ignore[no-any-return]
+    return _mm(input, mat2, out=out)
 
 
 @implements("matmul", "__matmul__")
@@ -199,31 +199,31 @@ def matmul(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
     """The product by the operands' ranks: of vectors, matrices and batches."""
     ranks = input.dim(), other.dim()
     if ranks == (2, 2):
-        return mm(input, other, out=out)  # type: ignore[no-any-return]
+        return mm(input, other, out=out)
     if ranks == (2, 1):
-        return mv(input, other, out=out)  # type: ignore[no-any-return]
+        return mv(input, other, out=out)
     if ranks == (1, 2):
-        return mv(other.transpose(0, 1), input, out=out)  # type: ignore[no-any-return]
+        return mv(other.transpose(0, 1), input, out=out)
     if ranks == (3, 3):
-        return bmm(input, other, out=out)  # type: ignore[no-any-return]
+        return bmm(input, other, out=out)
     if ranks == (1, 1):
         refuse("dot", (input, other))
     if isinstance(input._array, CompressedArray) or isinstance(other._array, CompressedArray):
-        return _mm(input, other, out=out)  # type: ignore[no-any-return]
-    return refuse("as_strided", (input, other))  # type: ignore[no-any-return]
+        return _mm(input, other, out=out)
+    return refuse("as_strided", (input, other))
 
 
 @implements("linear")
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input @ weight.T + bias, for a sparse weight."""
     result = matmul(input, weight.t())
-    return result if bias is None else result + bias  # type: ignore[no-any-return]
+    return result if bias is None else result + bias
 
 
 @implements("__rmatmul__")
 def rmatmul(self: Tensor, other: Tensor) -> Tensor:
     """other @ self."""
-    return matmul(other, self)  # type: ignore[no-any-return]
+    return matmul(other, self)
 
 
 # ------------------------------------------------------------------------------ addmm
@@ -242,22 +242,26 @@ def _addmm(input: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Any:
 
 
 @sparse_operator(node="AddmmBackward0")
-def _addmm_dense(input: Array, mat1: Array, mat2: Array, beta, alpha) -> Array:
-    return _addmm(input, mat1, mat2, beta, alpha)  # type: ignore[no-any-return]
+def _addmm_dense(
+    input: Array, mat1: Array, mat2: Array, beta: Number | Tensor, alpha: Number | Tensor
+) -> Array:
+    return _addmm(input, mat1, mat2, beta, alpha)
 
 
-@_addmm_dense.vjp("mat1")  # type: ignore[attr-defined]
-def _(g, mat2, alpha):
+@_addmm_dense.vjp("mat1")
+def _(g: Any, mat2: Any, alpha: Any) -> Any:
     return _times(g @ mat2.t(), alpha)
 
 
 @sparse_operator(node="SparseAddmmBackward0")
-def _sparse_addmm(input: Array, mat1: Array, mat2: Array, beta, alpha) -> Array:
-    return _addmm(input, mat1, mat2, beta, alpha)  # type: ignore[no-any-return]
+def _sparse_addmm(
+    input: Array, mat1: Array, mat2: Array, beta: Number | Tensor, alpha: Number | Tensor
+) -> Array:
+    return _addmm(input, mat1, mat2, beta, alpha)
 
 
-@_sparse_addmm.vjp("mat1")  # type: ignore[attr-defined]
-def _(g, mat1, mat2, alpha):
+@_sparse_addmm.vjp("mat1")
+def _(g: Any, mat1: Any, mat2: Any, alpha: Any) -> Any:
     return _gradient_at(_times(g @ mat2.t(), alpha), mat1)
 
 
@@ -267,12 +271,12 @@ def _times(x: Tensor, number: Any) -> Tensor:
 
 for _operator in (_addmm_dense, _sparse_addmm):
 
-    @_operator.vjp("input")  # type: ignore[attr-defined]
-    def _(g, beta, input_shape):
+    @_operator.vjp("input")
+    def _(g: Any, beta: Any, input_shape: Any) -> Any:
         return _times(g, beta).sum_to_size(input_shape)
 
-    @_operator.vjp("mat2")  # type: ignore[attr-defined]
-    def _(g, mat1, alpha):
+    @_operator.vjp("mat2")
+    def _(g: Any, mat1: Any, alpha: Any) -> Any:
         return _times(mat1.t() @ g, alpha)
 
 
@@ -284,14 +288,14 @@ def addmm(
     _check_product("addmm", mat1, mat2)
     if isinstance(input, SparseTensor):
         if isinstance(mat1, SparseTensor) and isinstance(mat2, SparseTensor):
-            return input * beta + mm(mat1, mat2) * alpha  # type: ignore[no-any-return]
+            return input * beta + mm(mat1, mat2) * alpha
         if isinstance(input._array, CooArray):
             raise RuntimeError("addmm: Expected self to be a dense tensor, but got a sparse one")
         input = input.to_dense()
     if isinstance(mat1, SparseTensor) and isinstance(mat2, SparseTensor):
         result = input * beta + (mm(mat1, mat2) * alpha).to_dense()
-        return result if out is None else out.copy_(result)  # type: ignore[no-any-return]
-    return _addmm_dense(input, mat1, mat2, beta, alpha, out=out)  # type: ignore[no-any-return]
+        return result if out is None else out.copy_(result)
+    return _addmm_dense(input, mat1, mat2, beta, alpha, out=out)
 
 
 in_place("addmm")
@@ -302,7 +306,7 @@ def sparse_addmm(
 ) -> Tensor:
     """torch.sparse.addmm: addmm whose gradient of a sparse `mat1` has its places."""
     _check_product("addmm", mat1, mat2)
-    return _sparse_addmm(mat, mat1, mat2, beta, alpha)  # type: ignore[no-any-return]
+    return _sparse_addmm(mat, mat1, mat2, beta, alpha)
 
 
 def sparse_mm(mat1: Tensor, mat2: Tensor, reduce: str | None = None) -> Tensor:
@@ -313,13 +317,13 @@ def sparse_mm(mat1: Tensor, mat2: Tensor, reduce: str | None = None) -> Tensor:
         return reduce_product(mat1, mat2, reduce)
     if isinstance(mat1, SparseTensor) and isinstance(mat2, SparseTensor):
         _check_product("mm", mat1, mat2)
-        return _sparse_sparse(mat1, mat2)  # type: ignore[no-any-return]
+        return _sparse_sparse(mat1, mat2)
     if not isinstance(mat1, SparseTensor):
         turned = sparse_mm(mat2.transpose(0, 1), mat1.transpose(0, 1))
-        return turned.transpose(0, 1)  # type: ignore[no-any-return]
+        return turned.transpose(0, 1)
     _check_product("addmm", mat1, mat2)
     zero = wrap(np.zeros((mat1.shape[0], mat2.shape[1]), mat1._array.dtype))
-    return _sparse_addmm(zero, mat1, mat2, 0, 1)  # type: ignore[no-any-return]
+    return _sparse_addmm(zero, mat1, mat2, 0, 1)
 
 
 # ------------------------------------------------------------------------------ sparse result
@@ -341,7 +345,7 @@ def sspaddmm(
     full = product(a, mat2._array)
     result = wrap_sparse(_as_coo(full, np.unique(a.indices[0])))
     result = input * beta + result * alpha
-    return result if out is None else out.copy_(result)  # type: ignore[no-any-return]
+    return result if out is None else out.copy_(result)
 
 
 @implements("smm")
@@ -350,7 +354,7 @@ def smm(input: Tensor, mat: Tensor) -> Tensor:
     from .construction import empty_coo
 
     zero = wrap_sparse(empty_coo((input.shape[0], mat.shape[1]), input._array.dtype))
-    return sspaddmm(zero, input, mat)  # type: ignore[no-any-return]
+    return sspaddmm(zero, input, mat)
 
 
 @implements("hspmm")
@@ -361,20 +365,22 @@ def hspmm(mat1: Tensor, mat2: Tensor, *, out: Any = None) -> Tensor:
     rows = np.unique(a.indices[0])
     full = product(a, mat2._array)
     result = wrap_sparse(CooArray(rows[None], full[rows], full.shape))
-    return result if out is None else out.copy_(result)  # type: ignore[no-any-return]
+    return result if out is None else out.copy_(result)
 
 
 @sparse_operator(node="SparseSampledAddmmBackward0")
-def _sampled(input: Array, mat1: Array, mat2: Array, beta, alpha) -> Array:
+def _sampled(
+    input: Array, mat1: Array, mat2: Array, beta: Number | Tensor, alpha: Number | Tensor
+) -> Array:
     from .masking import apply_mask
 
     a: Any = input
     at = apply_mask(mat1 @ mat2, a)
-    return a.like((a.values * beta + at.values * alpha).astype(a.dtype))  # type: ignore[no-any-return]
+    return a.like((a.values * beta + at.values * alpha).astype(a.dtype))
 
 
-@_sampled.vjp  # type: ignore[attr-defined]
-def _(g, input, mat1, mat2, beta, alpha):
+@_sampled.vjp
+def _(g: Any, input: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Any:
     return (_times(g, beta), _times(g @ mat2.transpose(-1, -2), alpha),
             _times(mat1.transpose(-1, -2) @ g, alpha))
 
@@ -395,5 +401,5 @@ def sampled_addmm(
         raise RuntimeError("self.shape[-2] must match mat1.shape[-2]"
                            if input.shape[-2] != mat1.shape[-2]
                            else "self.shape[-1] must match mat2.shape[-1]")
-    return _sampled(input, mat1, mat2, beta, alpha, out=out)  # type: ignore[no-any-return]
+    return _sampled(input, mat1, mat2, beta, alpha, out=out)
 

@@ -54,8 +54,8 @@ def _sum_all(input: Array) -> Array:
     return np.asarray(wrap(input.values).sum()._array)  # type: ignore[attr-defined]
 
 
-@_sum_all.vjp("input")  # type: ignore[attr-defined]
-def _(g, input_shape):
+@_sum_all.vjp("input")
+def _(g: Any, input_shape: Any) -> Any:
     return g.expand(input_shape)
 
 
@@ -81,17 +81,17 @@ def _sum_axes(a: Any, axes: tuple[int, ...], keepdim: bool) -> Any:
 
 
 @sparse_operator(node="SparseSumBackward0")
-def _sum_over(input: Array, axes, keepdim) -> Array:
-    return _sum_axes(input, axes, keepdim)  # type: ignore[no-any-return]
+def _sum_over(input: Array, axes: Any, keepdim: bool) -> Array:
+    return _sum_axes(input, axes, keepdim)
 
 
-@_sum_over.vjp("input")  # type: ignore[attr-defined]
-def _(g, input, axes, keepdim):
+@_sum_over.vjp("input")
+def _(g: Any, input: Any, axes: Any, keepdim: Any) -> Any:
     return _spread(g, input, axes, keepdim)
 
 
 @sparse_operator(node="SparseSumBackwardBackward0")
-def _spread(g: Array, input: Array, axes, keepdim) -> Array:
+def _spread(g: Array, input: Array, axes: Any, keepdim: bool) -> Array:
     """The gradient of a sum at the places of its operand."""
     a: Any = input
     dense = g if isinstance(g, np.ndarray) else None
@@ -100,12 +100,12 @@ def _spread(g: Array, input: Array, axes, keepdim) -> Array:
     if dense is None and not keepdim:
         g = CooArray(
             g.indices,
-            g.values.reshape(  # type: ignore[attr-defined,assignment]
+            g.values.reshape(
                 -1, *shape[a.sparse_dim :]
             ),
             tuple(a.shape[k] for k in retained) + shape[a.sparse_dim :],
             g.coalesced,
-        )  # type: ignore[attr-defined]
+        )
     elif not keepdim:
         g = g.reshape(tuple(a.shape[k] for k in retained) + shape[a.sparse_dim :])
     where = a.indices[retained]
@@ -118,8 +118,8 @@ def _spread(g: Array, input: Array, axes, keepdim) -> Array:
                     a.coalesced)  # type: ignore[return-value]
 
 
-@_spread.vjp("g")  # type: ignore[attr-defined]
-def _(g, axes, keepdim):
+@_spread.vjp("g")
+def _(g: Any, axes: Any, keepdim: Any) -> Any:
     return _sum_over(g, axes, keepdim)
 
 
@@ -132,14 +132,14 @@ def sum_(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
     if isinstance(x._array, CompressedArray):
         return _sum_compressed(x, None if every else dim, keepdim)
     if every:
-        return _sum_all(x)  # type: ignore[no-any-return]
+        return _sum_all(x)
     result: Tensor = _sum_over(coalesce(x), _axes(dim, x.dim()), keepdim)
     return result
 
 
 def _sum_compressed(x: Tensor, dim: Any, keepdim: bool) -> Tensor:
     if dim is None:
-        return _sum_all(x)  # type: ignore[no-any-return]
+        return _sum_all(x)
     if not keepdim:
         raise RuntimeError("reduction operations on CSR tensors with keepdim=False is unsupported")
     a: Any = x._array
@@ -155,18 +155,18 @@ def _sum_compressed(x: Tensor, dim: Any, keepdim: bool) -> Tensor:
 def sparse_sum(input: Tensor, dim: Any = None, dtype: Any = None) -> Tensor:
     """torch.sparse.sum: its gradient has the places of `input`."""
     if not isinstance(input, SparseTensor):
-        return input.sum() if dim is None else input.sum(dim)  # type: ignore[no-any-return]
+        return input.sum() if dim is None else input.sum(dim)
     x = input if dtype is None else input.to(as_dtype(dtype))
     if dim is None:
         if isinstance(x._array, CompressedArray):
-            return _sum_all(x)  # type: ignore[no-any-return]
-        return values(coalesce(x)).sum()  # type: ignore[no-any-return]
+            return _sum_all(x)
+        return values(coalesce(x)).sum()
     if isinstance(x._array, CompressedArray):
         return _sum_compressed(x, dim, True)
     if not isinstance(dim, int) and not len(dim):
         raise RuntimeError(
             "Trying to sum over an empty list of dimensions, which is not supported")
-    return _sum_over(coalesce(x), _axes(dim, x.dim()), False)  # type: ignore[no-any-return]
+    return _sum_over(coalesce(x), _axes(dim, x.dim()), False)
 
 
 @implements("any")
@@ -174,7 +174,7 @@ def any_(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = No
     """Whether any stored value is true."""
     if dim is not None:
         refuse("any.out", (input,))
-    return coalesce(input)._values().any() if input.is_sparse else input.values().any()  # type: ignore[no-any-return]
+    return coalesce(input)._values().any() if input.is_sparse else input.values().any()
 
 
 @implements("norm")
@@ -191,7 +191,7 @@ def norm(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, 
         raise RuntimeError("norm_sparse currently does not support 'dtype' argument")
     order = 2.0 if p == "fro" or p is None else p
     stored = values(coalesce(input)) if input.is_sparse else values(input)
-    return stored.reshape(-1).norm(order)  # type: ignore[no-any-return]
+    return stored.reshape(-1).norm(order)
 
 
 # ------------------------------------------------------------------------------ softmax
@@ -232,14 +232,14 @@ def _normalize(a: Any, dim: int, log: bool) -> Any:
 def _declare(name: str, log: bool) -> Callable:
     node = "SparseLogSoftmaxBackward0" if log else "SparseSoftmaxBackward0"
 
-    def body(input: Array, dim) -> Array:
-        return _normalize(input, dim, log)  # type: ignore[no-any-return]
+    def body(input: Array, dim: Any) -> Array:
+        return _normalize(input, dim, log)
 
     body.__name__ = name
     operator = sparse_operator(node=node)(body)
 
-    @operator.vjp("input")  # type: ignore[attr-defined]
-    def _(g, y, dim):
+    @operator.vjp("input")
+    def _(g: Any, y: Any, dim: Any) -> Any:
         return _softmax_gradient(g, y, dim, log)
 
     return operator
@@ -272,7 +272,7 @@ _softmax, _log_softmax = _declare("softmax", False), _declare("log_softmax", Tru
 
 def _check(name: str, operator: Any, input: Tensor, dim: int, dtype: Any) -> Tensor:
     if not isinstance(input, SparseTensor):
-        return getattr(input, name)(dim, dtype=dtype)  # type: ignore[no-any-return]
+        return getattr(input, name)(dim, dtype=dtype)
     x = input if dtype is None else input.to(as_dtype(dtype))
     if x._array.dtype.kind not in "fV":
         raise NotImplementedError(
@@ -283,7 +283,7 @@ def _check(name: str, operator: Any, input: Tensor, dim: int, dtype: Any) -> Ten
             f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got "
             f"{dim})"
         )
-    return operator(x, dim % rank)  # type: ignore[no-any-return]
+    return operator(x, dim % rank)
 
 
 _TYPES = {"int64": "Long", "int32": "Int", "int16": "Short", "int8": "Char", "uint8": "Byte",

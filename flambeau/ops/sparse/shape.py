@@ -78,12 +78,12 @@ def _permute_compressed(a: CompressedArray, order: tuple[int, ...]) -> Compresse
 
 
 @sparse_operator(node="TransposeBackward0")
-def _transpose(input: Array, dim0, dim1) -> Array:
-    return _swap(input, dim0, dim1)  # type: ignore[no-any-return]
+def _transpose(input: Array, dim0: int, dim1: int) -> Array:
+    return _swap(input, dim0, dim1)
 
 
-@_transpose.vjp("input")  # type: ignore[attr-defined]
-def _(g, dim0, dim1):
+@_transpose.vjp("input")
+def _(g: Any, dim0: Any, dim1: Any) -> Any:
     return g.transpose(dim0, dim1)
 
 
@@ -92,18 +92,18 @@ def _t(input: Array) -> Array:
     return input if input.ndim < 2 else _swap(input, 0, 1)
 
 
-@_t.vjp("input")  # type: ignore[attr-defined]
-def _(g):
+@_t.vjp("input")
+def _(g: Any) -> Any:
     return g.t()
 
 
 @sparse_operator(node="PermuteBackward0")
-def _permute(input: Array, order) -> Array:
-    return _permute_axes(input, order)  # type: ignore[no-any-return]
+def _permute(input: Array, order: Any) -> Array:
+    return _permute_axes(input, order)
 
 
-@_permute.vjp("input")  # type: ignore[attr-defined]
-def _(g, order):
+@_permute.vjp("input")
+def _(g: Any, order: Any) -> Any:
     return g.permute(tuple(np.argsort(order).tolist()))
 
 
@@ -111,7 +111,7 @@ def _(g, order):
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Two axes exchanged, both sparse or both dense."""
     rank = input.dim()
-    return _transpose(input, _axis(dim0, rank), _axis(dim1, rank))  # type: ignore[no-any-return]
+    return _transpose(input, _axis(dim0, rank), _axis(dim1, rank))
 
 
 @implements("t")
@@ -121,7 +121,7 @@ def t(input: Tensor) -> Tensor:
         raise RuntimeError(
             "t() expects a tensor with <= 2 sparse and 0 dense dimensions, but got "
             f"{input.sparse_dim()} sparse and {input.dense_dim()} dense dimensions")
-    return _t(input)  # type: ignore[no-any-return]
+    return _t(input)
 
 
 @implements("permute")
@@ -138,7 +138,7 @@ def permute(input: Tensor, *axes_: Any, dims: Any = None) -> Tensor:
     axes = tuple(_axis(dim, input.dim()) for dim in order)
     if len(set(axes)) != len(axes):
         raise RuntimeError("permute(): duplicate dims are not allowed.")
-    return _permute(input, axes)  # type: ignore[no-any-return]
+    return _permute(input, axes)
 
 
 _methods: Any = SparseTensor
@@ -170,17 +170,17 @@ def _narrow_axis(a: Any, dim: int, start: int, length: int) -> Any:
 
 
 @sparse_operator(node="NarrowCopyBackward0")
-def _narrow(input: Array, dim, start, length) -> Array:
-    return _narrow_axis(input, dim, start, length)  # type: ignore[no-any-return]
+def _narrow(input: Array, dim: int, start: int, length: int) -> Array:
+    return _narrow_axis(input, dim, start, length)
 
 
-@_narrow.vjp("input")  # type: ignore[attr-defined]
-def _(g, dim, start, input_shape):
+@_narrow.vjp("input")
+def _(g: Any, dim: Any, start: Any, input_shape: Any) -> Any:
     return _shifted(g, dim, start, input_shape)
 
 
 @sparse_operator(node="NarrowCopyBackwardBackward0")
-def _shifted(input: Array, dim, start, shape) -> Array:
+def _shifted(input: Array, dim: Any, start: Any, shape: Any) -> Array:
     """A part of an axis put back in its place."""
     a: Any = input
     if isinstance(a, np.ndarray):
@@ -206,7 +206,7 @@ def narrow_copy(input: Tensor, dim: int, start: Any, length: int, *, out: Any = 
     start = start + n if start < 0 else start
     if start + length > n:
         raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({n}).")
-    return _narrow(input, axis, start, length)  # type: ignore[no-any-return]
+    return _narrow(input, axis, start, length)
 
 
 def _select_entry(a: Any, dim: int, index: int) -> Any:
@@ -244,12 +244,12 @@ def _select_compressed(a: CompressedArray, dim: int, index: int) -> Any:
 
 
 @sparse_operator(node="SelectBackward0")
-def _select(input: Array, dim, index) -> Array:
-    return _select_entry(input, dim, index)  # type: ignore[no-any-return]
+def _select(input: Array, dim: int, index: int) -> Array:
+    return _select_entry(input, dim, index)
 
 
-@_select.vjp("input")  # type: ignore[attr-defined]
-def _(g, input, dim, index):
+@_select.vjp("input")
+def _(g: Any, input: Any, dim: Any, index: Any) -> Any:
     return _shifted(g.unsqueeze(dim), dim, index, tuple(input.shape))
 
 
@@ -264,7 +264,7 @@ def select(input: Tensor, dim: int, index: Any) -> Tensor:
     if not -n <= index < n:
         raise IndexError(f"select(): index {index} out of range for tensor of size "
                          f"{list(input.shape)} at dimension {axis}")
-    return _select(input, axis, index % n)  # type: ignore[no-any-return]
+    return _select(input, axis, index % n)
 
 
 @implements("unbind")
@@ -331,17 +331,17 @@ def _index(a: Any, dim: int, index: np.ndarray) -> Any:
 
 
 @sparse_operator(node="IndexSelectBackward0")
-def _index_select(input: Array, dim, index) -> Array:
-    return _index(input, dim, index)  # type: ignore[no-any-return]
+def _index_select(input: Array, dim: int, index: np.ndarray) -> Array:
+    return _index(input, dim, index)
 
 
-@_index_select.vjp("input")  # type: ignore[attr-defined]
-def _(g, dim, index, input_shape):
+@_index_select.vjp("input")
+def _(g: Any, dim: Any, index: Any, input_shape: Any) -> Any:
     return _index_added(g, dim, index, input_shape)
 
 
 @sparse_operator(node="IndexAddBackward0")
-def _index_added(input: Array, dim, index, shape) -> Array:
+def _index_added(input: Array, dim: Any, index: np.ndarray, shape: Any) -> Array:
     """The slices put back where they were taken from, added up."""
     a: Any = input
     if isinstance(a, CooArray) and dim < a.sparse_dim:
@@ -369,14 +369,14 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Any = None) -> 
         raise IndexError(f"index_select(): index contains {wrong} that is out of range for tensor "
                          f"of size {list(input.shape)} at dimension {axis}")
     result = np.where(array < 0, array + n, array)
-    return _index_select(input, axis, result, out=out)  # type: ignore[no-any-return]
+    return _index_select(input, axis, result, out=out)
 
 
 # ------------------------------------------------------------------------------ new axes, joins
 
 
 @sparse_operator(node="UnsqueezeBackward0")
-def _unsqueeze(input: Array, dim) -> Array:
+def _unsqueeze(input: Array, dim: int) -> Array:
     a: Any = input
     shape = (*a.shape[:dim], 1, *a.shape[dim:])
     if dim <= a.sparse_dim:
@@ -386,8 +386,8 @@ def _unsqueeze(input: Array, dim) -> Array:
     return CooArray(a.indices.copy(), np.expand_dims(a.values, at), shape, a.coalesced)  # type: ignore[return-value]
 
 
-@_unsqueeze.vjp("input")  # type: ignore[attr-defined]
-def _(g, dim):
+@_unsqueeze.vjp("input")
+def _(g: Any, dim: Any) -> Any:
     return g.select(dim, 0)
 
 
@@ -396,7 +396,7 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """A new axis of length 1 at `dim`."""
     if isinstance(input._array, CompressedArray):
         refuse("unsqueeze", (input,))
-    return _unsqueeze(input, _axis(dim, input.dim() + 1))  # type: ignore[no-any-return]
+    return _unsqueeze(input, _axis(dim, input.dim() + 1))
 
 
 def _refuse(name: str, text: str) -> None:
@@ -440,12 +440,12 @@ def _join_dense(arrays: Sequence[Any], dim: int, shape: tuple[int, ...]) -> CooA
 
 
 @sparse_operator(node="CatBackward0")
-def _cat(tensors: Sequence[Array], dim) -> Array:
-    return _join(tensors, dim)  # type: ignore[no-any-return]
+def _cat(tensors: Sequence[Array], dim: int) -> Array:
+    return _join(tensors, dim)
 
 
-@_cat.vjp("tensors")  # type: ignore[attr-defined]
-def _(g, tensors_shape, dim):
+@_cat.vjp("tensors")
+def _(g: Any, tensors_shape: Any, dim: Any) -> Any:
     result, start = [], 0
     for shape in tensors_shape:
         result.append(g.narrow(dim, start, shape[dim]))
@@ -476,13 +476,13 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Any = None) -> Tensor:
             raise RuntimeError(
                 f"All tensors must have the same shape: {list(first.shape)} (except in the "
                 f"concatenating dimension), but found shape: {list(x.shape)}")
-    return _cat(list(tensors), axis, out=out)  # type: ignore[no-any-return]
+    return _cat(list(tensors), axis, out=out)
 
 
 @implements("stack")
 def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Any = None) -> Tensor:
     """Sparse tensors along a new axis."""
-    return cat([unsqueeze(x, dim) for x in tensors], dim, out=out)  # type: ignore[no-any-return]
+    return cat([unsqueeze(x, dim) for x in tensors], dim, out=out)
 
 
 # ------------------------------------------------------------------------------ in place
@@ -491,13 +491,13 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Any = None) -> Tensor
 @implements("equal")
 def equal(input: Tensor, other: Tensor) -> bool:
     """NotImplementedError, as in PyTorch."""
-    return refuse("equal", (input, other))  # type: ignore[no-any-return]
+    return refuse("equal", (input, other))
 
 
 @implements("zero_")
 def zero_(self: Tensor) -> Tensor:
     """Forgets all values."""
-    from ..core.inplace import bump
+    from ...autograd.inplace import bump
     from .like import zeros_like
 
     a: Any = self._array
@@ -536,7 +536,7 @@ def sparse_resize_(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> 
 def resize_as_(self: Tensor, other: Tensor, **named: Any) -> Tensor:
     """The shape of another sparse tensor, without values."""
     a: Any = other._array
-    return sparse_resize_(self, a.shape, a.sparse_dim, a.ndim - a.sparse_dim)  # type: ignore[no-any-return]
+    return sparse_resize_(self, a.shape, a.sparse_dim, a.ndim - a.sparse_dim)
 
 
 def sparse_resize_and_clear_(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> Tensor:

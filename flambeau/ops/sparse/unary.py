@@ -28,7 +28,7 @@ def _declare(name: str, *aliases: str, dense: str | None = None, coalesces: bool
     dense_operator = OPERATORS[dense or name]
 
     def body(input: Array) -> Array:
-        return on_values(input, dense_operator.function, coalesces)  # type: ignore[no-any-return]
+        return on_values(input, dense_operator.function, coalesces)
 
     body.__name__ = name
     function = sparse_operator(name, *aliases, node=dense_operator.node_type.__name__)(body)
@@ -37,8 +37,8 @@ def _declare(name: str, *aliases: str, dense: str | None = None, coalesces: bool
         function.operator.differentiable = False
         return
 
-    @function.vjp("input")  # type: ignore[untyped-decorator]
-    def _(g, input):
+    @function.vjp("input")
+    def _(g: Any, input: Any) -> Any:
         return _gradient(g, input, dense_operator.function)
 
 
@@ -53,7 +53,7 @@ def _gradient(g: Tensor, input: Tensor, function: Any) -> Tensor:
         x.requires_grad_()
         y = function(x)
     result = grad(y, x, wrap(g._array.values))[0]  # type: ignore[attr-defined]
-    return wrap_sparse(g._array.like(result._array))  # type: ignore[attr-defined]
+    return wrap_sparse(g._array.like(result._array))  # type: ignore[attr-defined, union-attr]
 
 
 def on_values(a: Any, function: Any, coalesces: bool = True) -> Any:
@@ -72,39 +72,41 @@ _declare("neg", "negative", "__neg__", coalesces=False)
 @sparse_operator("relu", node="ReluBackward0")
 def relu(input: Array) -> Array:
     """The values, negative ones replaced by zero."""
-    return on_values(input, lambda values: values.relu())  # type: ignore[no-any-return]
+    return on_values(input, lambda values: values.relu())
 
 
-@relu.vjp("input")  # type: ignore[attr-defined]
-def _(g, input):
+@relu.vjp("input")
+def _(g: Any, input: Any) -> Any:
     return mul(g, on_values_of(input, "relu").sign())
 
 
 @sparse_operator("round", node="RoundBackward0")
-def round_(input: Array, *, decimals=0) -> Array:
+def round_(input: Array, *, decimals: int = 0) -> Array:
     """The nearest integers, or numbers of so many decimals."""
-    return on_values(input, lambda values: values.round(decimals=decimals))  # type: ignore[no-any-return]
+    return on_values(input, lambda values: values.round(decimals=decimals))
 
 
-@round_.vjp("input")  # type: ignore[attr-defined]
-def _(g):
+@round_.vjp("input")
+def _(g: Any) -> Any:
     return g * 0
 
 
 @sparse_operator("nan_to_num")
-def nan_to_num(input: Array, nan=0.0, posinf=None, neginf=None) -> Array:
+def nan_to_num(
+    input: Array, nan: float | None = 0.0, posinf: float | None = None, neginf: float | None = None
+) -> Array:
     """The values with NaN and infinities replaced."""
     replace = wrap(input.values).nan_to_num  # type: ignore[attr-defined]
-    return on_values(input, lambda _: replace(nan, posinf, neginf), False)  # type: ignore[no-any-return]
+    return on_values(input, lambda _: replace(nan, posinf, neginf), False)
 
 
 @sparse_operator(node="PowBackward0")
 def _pow(input: Array, exponent: Array | Number) -> Array:
-    return on_values(input, lambda values: values.pow(exponent))  # type: ignore[no-any-return]
+    return on_values(input, lambda values: values.pow(exponent))
 
 
-@_pow.vjp("input")  # type: ignore[attr-defined]
-def _(g, input, exponent):
+@_pow.vjp("input")
+def _(g: Any, input: Any, exponent: Any) -> Any:
     return g * 0 if exponent == 0 else mul(g, pow_(input, exponent - 1) * exponent)
 
 
@@ -121,13 +123,13 @@ def pow_(input: Tensor, exponent: Any, *, out: Any = None) -> Tensor:
     if exponent == 0:
         raise RuntimeError("pow(): sparse tensors do not support 0 as exponent, whose result is "
                            "dense")
-    return _pow(input, exponent, out=out)  # type: ignore[no-any-return]
+    return _pow(input, exponent, out=out)
 
 
 @implements("square")
 def square(input: Tensor, *, out: Any = None) -> Tensor:
     """The squares."""
-    return pow_(input, 2, out=out)  # type: ignore[no-any-return]
+    return pow_(input, 2, out=out)
 
 
 # ------------------------------------------------------------------------------ complex numbers
@@ -137,7 +139,7 @@ def _linear(name: str, *aliases: str) -> Any:
     """An operator that is linear over the reals, so that it need not coalesce."""
 
     def body(input: Array) -> Array:
-        return on_values(  # type: ignore[no-any-return]
+        return on_values(
             input, lambda x: getattr(wrap(x._array), name)() if name == "conj" else
             (x.real if name == "real" else x.imag).clone(), False)
 
@@ -151,17 +153,17 @@ _conj, _real, _imag = map(_linear, ("conj", "real", "imag"))
 
 
 @_conj.vjp("input")  # type: ignore[untyped-decorator]
-def _(g):
+def _(g: Any) -> Any:
     return g.conj()
 
 
 @_real.vjp("input")  # type: ignore[untyped-decorator]
-def _(g, input_dtype):
+def _(g: Any, input_dtype: Any) -> Any:
     return g.to(input_dtype)
 
 
 @_imag.vjp("input")  # type: ignore[untyped-decorator]
-def _(g, input_dtype):
+def _(g: Any, input_dtype: Any) -> Any:
     return g.to(input_dtype) * 1j
 
 
@@ -170,7 +172,7 @@ def conj(input: Tensor, *, out: Any = None) -> Tensor:
     """The complex conjugate; the tensor itself where it is real."""
     if not input.is_complex():
         return input if out is None else write_over(out, input)
-    return _conj(input, out=out)  # type: ignore[no-any-return]
+    return _conj(input, out=out)
 
 
 def _part(function: Any) -> property:

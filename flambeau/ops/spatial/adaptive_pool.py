@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import product
 from math import prod
@@ -104,7 +104,7 @@ def _average(x: Array, output: tuple[int, ...]) -> Array:
     return result.astype(x.dtype, copy=False)
 
 
-def _samples(n: int):
+def _samples(n: int) -> Callable[[Rng], Iterator[Sample]]:
     def samples(rng: Rng) -> Iterator[Sample]:
         for size, out in ((4, 2), (5, 3)):
             x = rng.permutation(2 * size**n).reshape(1, 2, *(size,) * n) / 7.0
@@ -113,8 +113,8 @@ def _samples(n: int):
     return samples
 
 
-def _reference(pick):
-    def ref(x, output):
+def _reference(pick: Any) -> Callable[..., Any]:
+    def ref(x: np.ndarray, output: tuple[int, ...]) -> np.ndarray:
         n = len(output)
         result = np.empty((*x.shape[:-n], *output))
         cells = [_bounds(k, m) for k, m in zip(x.shape[-n:], output, strict=True)]
@@ -133,20 +133,20 @@ def _declare_average(n: int) -> Any:
             layout=Layout.CHANNELS_LAST if n < 3 else Layout.CONTIGUOUS,
             name=f"_adaptive_avg_pool{n}d", node=node, expose=(), ref=_reference(np.mean),
             samples=_samples(n))
-    def pool(input: Array, output) -> Array:
+    def pool(input: Array, output: Any) -> Array:
         """Averages over evenly spread windows."""
         if input.__class__ is MetaArray:
             return meta_array((*input.shape[:-n], *output), input.dtype)
         return _average(input, output)
 
     @pool.vjp("input")
-    def _(g, input_shape, output):
+    def _(g: Tensor, input_shape: tuple[int, ...], output: Any) -> Tensor:
         _check_cotangent("avg", g)
         return adjoint(g, input_shape[-n:], output)
 
     @opaque(linear_in="g", layout=Layout.FREE,
             name=f"_adaptive_avg_pool{n}d_backward", expose=(), ref=None, samples=None)
-    def adjoint(g: Array, spatial, output) -> Array:
+    def adjoint(g: Array, spatial: Any, output: Any) -> Array:
         """The cotangent of the input."""
         native = _spread(g, tuple(spatial), tuple(output))
         if native is not None:
@@ -156,7 +156,7 @@ def _declare_average(n: int) -> Any:
         return _along_axes(g.astype(inside, copy=False), matrices).astype(g.dtype, copy=False)
 
     @adjoint.vjp("g")
-    def _(g, output):
+    def _(g: Tensor, output: Any) -> Tensor:
         return pool(g, output)
 
     return pool
@@ -166,7 +166,7 @@ def _declare_average(n: int) -> Any:
 
 
 @opaque(linear_in="g", layout=Layout.FREE, name="_added_at", expose=(), ref=None, samples=None)
-def added_at(g: Array, places: Array, spatial) -> Array:
+def added_at(g: Array, places: Array, spatial: Any) -> Array:
     """g added up at flat indices of images of the shape `spatial`."""
     n, size = len(spatial), int(np.prod(spatial))
     images = int(np.prod(g.shape[:-n]))
@@ -183,12 +183,12 @@ def added_at(g: Array, places: Array, spatial) -> Array:
 
 
 @added_at.vjp("g")
-def _(g, places, spatial):
+def _(g: Tensor, places: Tensor, spatial: Any) -> Tensor:
     return taken_at(g, places, len(spatial))
 
 
 @opaque(linear_in="input", layout=Layout.FREE, name="_taken_at", expose=(), ref=None, samples=None)
-def taken_at(input: Array, places: Array, n) -> Array:
+def taken_at(input: Array, places: Array, n: int) -> Array:
     """The elements at flat indices of images, which are the last n axes."""
     if not places.size:
         return np.zeros(places.shape, input.dtype)
@@ -201,7 +201,7 @@ def taken_at(input: Array, places: Array, n) -> Array:
 
 
 @taken_at.vjp("input")
-def _(g, input_shape, places, n):
+def _(g: Tensor, input_shape: tuple[int, ...], places: Tensor, n: int) -> Tensor:
     return added_at(g, places, input_shape[-n:])
 
 
@@ -231,12 +231,12 @@ def _declare_largest(n: int) -> Any:
     @opaque(layout=Layout.CHANNELS_LAST if n < 3 else Layout.CONTIGUOUS,
             name=f"_adaptive_max_pool{n}d", node=node, expose=(), constant_outputs=(1,),
             ref=_reference(np.max), samples=_samples(n))
-    def pool(input: Array, output) -> tuple[Array, Array]:
+    def pool(input: Array, output: Any) -> tuple[Array, Array]:
         """Maxima of evenly spread windows, and their flat indices."""
         return _largest(input, output)
 
     @pool.vjp("input")
-    def _(gs, ys, input_shape):
+    def _(gs: tuple[Tensor, None], ys: tuple[Tensor, ...], input_shape: tuple[int, ...]) -> Tensor:
         _check_cotangent("max", gs[0])
         return added_at(gs[0], ys[1], input_shape[-n:])
 
@@ -361,17 +361,21 @@ def _functions(n: int) -> None:
     average, largest = _declare_average(n), _declare_largest(n)
     average_name, largest_name = f"adaptive_avg_pool{n}d", f"adaptive_max_pool{n}d"
 
-    def avg_pool(input, output_size):
+    def avg_pool(input: Tensor, output_size: int | Sequence[int | None] | None) -> Tensor:
         output = _output(average_name, n, input, output_size)
         if n > 1 and set(output) == {1}:
             return _mean(input, n)
         return average(input, output)
 
-    def max_pool(input, output_size, return_indices=False):
+    def max_pool(
+        input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: bool = False
+    ) -> Any:
         result = largest(input, _output(largest_name, n, input, output_size))
         return result if return_indices else result[0]
 
-    def with_indices(input, output_size, return_indices=False):
+    def with_indices(
+        input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: bool = False
+    ) -> Any:
         return largest(input, _output(largest_name, n, input, output_size))
 
     _describe(n, average_name, largest_name, avg_pool, max_pool, with_indices)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...tensor.tensor import Tensor
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.promotion import legacy_name
@@ -158,7 +159,7 @@ def _average(input: Array, average: Average) -> Array:
     return y.astype(input.dtype, copy=False)
 
 
-def _samples(n: int):
+def _samples(n: int) -> Callable[[Rng], Iterator[Sample]]:
     def samples(rng: Rng) -> Iterator[Sample]:
         zeros, ones = (0,) * n, (1,) * n
         window = Window((2,) * n, (2,) * n, ((0, 0),) * n, ones)
@@ -169,7 +170,7 @@ def _samples(n: int):
     return samples
 
 
-def _reference(x, average):
+def _reference(x: np.ndarray, average: Any) -> np.ndarray:
     n, window = len(average.pads), average.window
     result = []
     for values in (x, np.ones(x.shape)):
@@ -197,12 +198,12 @@ def _declare(n: int) -> Any:
         return _average(input, average)
 
     @pool.vjp("input")
-    def _(g, input_shape, average):
+    def _(g: Tensor, input_shape: tuple[int, ...], average: Average) -> Tensor:
         return adjoint(g, input_shape[-n:], average)
 
     @opaque(linear_in="g", layout=Layout.FREE, name=f"_avg_pool{n}d_backward", expose=(),
             ref=None, samples=None)
-    def adjoint(g: Array, spatial, average: Average) -> Array:
+    def adjoint(g: Array, spatial: Any, average: Average) -> Array:
         """The cotangent of the input."""
         inside, divisors = compute_dtype(g.dtype), average.divisors(spatial)
         native = _spread_natively(g, tuple(spatial), average, divisors)
@@ -212,7 +213,7 @@ def _declare(n: int) -> Any:
         return _spread(shares, average.window, spatial).astype(g.dtype, copy=False)
 
     @adjoint.vjp("g")
-    def _(g, average):
+    def _(g: Tensor, average: Average) -> Tensor:
         return pool(g, average)
 
     return pool
@@ -233,7 +234,10 @@ def _pool(n: int, input: Any, kernel: Any, stride: Any, padding: Any, ceil_mode:
 
 
 @composite(expose=("torch", "nn.functional"), explains=True)
-def avg_pool1d(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True):
+def avg_pool1d(
+    input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0, ceil_mode: bool = False, count_include_pad: bool = True
+) -> Tensor:
     """Mean of each window of an input (batch, c, length) or (c, length).
 
     >>> torch.avg_pool1d(torch.tensor([[1., 3., 5., 7.]]), 2)
@@ -243,8 +247,10 @@ def avg_pool1d(input, kernel_size, stride=None, padding=0, ceil_mode=False, coun
 
 
 @composite(expose=("nn.functional",), explains=True)
-def avg_pool2d(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True,
-               divisor_override=None):
+def avg_pool2d(
+    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+    count_include_pad: bool = True, divisor_override: Any = None
+) -> Tensor:
     """Mean of each window of an input (batch, c, h, w) or (c, h, w).
 
     The stride is the kernel's size where none is given. `count_include_pad` counts padding as
@@ -259,8 +265,10 @@ def avg_pool2d(input, kernel_size, stride=None, padding=0, ceil_mode=False, coun
 
 
 @composite(expose=("nn.functional",))
-def avg_pool3d(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True,
-               divisor_override=None):
+def avg_pool3d(
+    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+    count_include_pad: bool = True, divisor_override: Any = None
+) -> Tensor:
     """Mean of each window of an input (batch, c, d, h, w) or (c, d, h, w).
 
     >>> torch.nn.functional.avg_pool3d(torch.arange(8.).reshape(1, 2, 2, 2), 2)
@@ -271,7 +279,10 @@ def avg_pool3d(input, kernel_size, stride=None, padding=0, ceil_mode=False, coun
 
 
 def _lp_pool(n: int) -> None:
-    def pool(input, norm_type, kernel_size, stride=None, ceil_mode=False):
+    def pool(
+        input: Tensor, norm_type: float, kernel_size: Any,
+        stride: int | Sequence[int] | None = None, ceil_mode: bool = False
+    ) -> Tensor:
         if norm_type in (math.inf, -math.inf):  # the extremes of the absolute values
             sign = 1 if norm_type > 0 else -1
             largest = PUBLIC["nn.functional"][f"max_pool{n}d"]

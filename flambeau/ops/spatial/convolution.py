@@ -37,7 +37,10 @@ def _compute(kernel: Any, arrays: Sequence[Array | None], *rest: Any) -> Array:
 # ---------------------------------------------------------------------------- the operators
 
 
-def _window(kernel=(2, 3), stride=(1, 1), padding=((0, 0), (0, 0)), dilation=(1, 1)) -> Window:
+def _window(
+    kernel: Any = (2, 3), stride: Any = (1, 1), padding: Any = ((0, 0), (0, 0)),
+    dilation: Any = (1, 1)
+) -> Window:
     return Window(kernel, stride, padding, dilation)
 
 
@@ -53,7 +56,9 @@ def _images(rng: Rng) -> Iterator[Sample]:
         yield (x, w, rng.normal(size=4), window, groups), {}
 
 
-def _reference(x, w, bias, window, groups):
+def _reference(
+    x: np.ndarray, w: np.ndarray, bias: np.ndarray, window: Any, groups: int
+) -> np.ndarray:
     x = np.pad(x, [(0, 0), (0, 0), *window.padding])
     each, out = x.shape[1] // groups, w.shape[0] // groups
     span = [d * (k - 1) + 1 for k, d in zip(window.kernel, window.dilation, strict=True)]
@@ -84,17 +89,19 @@ def convolution_op(
 
 
 @convolution_op.vjp("input")
-def _(g, weight, input_shape, window, groups):
+def _(
+    g: Tensor, weight: Tensor, input_shape: tuple[int, ...], window: Window, groups: int
+) -> Tensor:
     return transposed_op(g, weight, None, input_shape[2:], window, groups)
 
 
 @convolution_op.vjp("weight")
-def _(g, input, window, groups):
+def _(g: Tensor, input: Tensor, window: Window, groups: int) -> Tensor:
     return weight_op(input, g, window, groups)
 
 
 @convolution_op.vjp("bias")
-def _(g):
+def _(g: Tensor) -> Tensor:
     return _sum_to_channels(g)
 
 
@@ -109,7 +116,10 @@ def _transpose_images(rng: Rng) -> Iterator[Sample]:
         yield (x, w, rng.normal(size=4), (5, 5), window, groups), {}
 
 
-def _reference_of_transposed(x, w, bias, spatial, window, groups):
+def _reference_of_transposed(
+    x: np.ndarray, w: np.ndarray, bias: np.ndarray, spatial: tuple[int, ...], window: Any,
+    groups: int
+) -> np.ndarray:
     lengths = [n + lo + hi for n, (lo, hi) in zip(spatial, window.padding, strict=True)]
     each, out = w.shape[0] // groups, w.shape[1]
     y = np.zeros((len(x), groups * out, *lengths))
@@ -127,7 +137,7 @@ def _reference_of_transposed(x, w, bias, spatial, window, groups):
         name="_transposed_convolution", node="ConvolutionBackward0", expose=(),
         ref=_reference_of_transposed, samples=_transpose_images)
 def transposed_op(
-    input: Array, weight: Array, bias: Array | None, spatial, window: Window, groups: int
+    input: Array, weight: Array, bias: Array | None, spatial: Any, window: Window, groups: int
 ) -> Array:
     """The cotangent of a convolution's input, whose spatial axes had the lengths `spatial`."""
     if input.__class__ is MetaArray:
@@ -139,7 +149,9 @@ def transposed_op(
 
 
 @transposed_op.vjp("input")
-def _(g, weight, input_shape, window, groups):
+def _(
+    g: Tensor, weight: Tensor, input_shape: tuple[int, ...], window: Window, groups: int
+) -> Tensor:
     y = convolution_op(g, weight, None, window, groups)
     for axis, n in enumerate(input_shape[2:], 2):
         if y._array.shape[axis] != n:  # output_padding beyond the stride: windows never used
@@ -148,16 +160,16 @@ def _(g, weight, input_shape, window, groups):
 
 
 @transposed_op.vjp("weight")
-def _(g, input, window, groups):
+def _(g: Tensor, input: Tensor, window: Window, groups: int) -> Tensor:
     return weight_op(g, input, window, groups)
 
 
 @transposed_op.vjp("bias")
-def _(g):
+def _(g: Tensor) -> Tensor:
     return _sum_to_channels(g)
 
 
-def _weight_reference(x, g, window, groups):
+def _weight_reference(x: np.ndarray, g: np.ndarray, window: Any, groups: int) -> np.ndarray:
     x = np.pad(x, [(0, 0), (0, 0), *window.padding])
     each, out = x.shape[1] // groups, g.shape[1] // groups
     result = np.zeros((g.shape[1], each, *window.kernel))
@@ -187,12 +199,16 @@ def weight_op(input: Array, output: Array, window: Window, groups: int) -> Array
 
 
 @weight_op.vjp("input")
-def _(g, output, input_shape, window, groups):
+def _(
+    g: Tensor, output: Tensor, input_shape: tuple[int, ...], window: Window, groups: int
+) -> Tensor:
     return transposed_op(output, g, None, input_shape[2:], window, groups)
 
 
 @weight_op.vjp("output")
-def _(g, input, output_shape, window, groups):
+def _(
+    g: Tensor, input: Tensor, output_shape: tuple[int, ...], window: Window, groups: int
+) -> Tensor:
     y = convolution_op(input, g, None, window, groups)
     for axis, n in enumerate(output_shape[2:], 2):
         if y._array.shape[axis] != n:
@@ -413,7 +429,10 @@ _SPACES = ("torch", "nn.functional")
 
 
 @composite(expose=_SPACES)
-def conv1d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
+def conv1d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1,
+    padding: Any = 0, dilation: int | Sequence[int] = 1, groups: int = 1
+) -> Tensor:
     """Convolution over one axis.
 
     input (n, c, length) or (c, length), weight (o, c / groups, kernel), bias (o,).
@@ -425,7 +444,10 @@ def conv1d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
 
 
 @composite(expose=_SPACES)
-def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
+def conv2d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1,
+    padding: Any = 0, dilation: int | Sequence[int] = 1, groups: int = 1
+) -> Tensor:
     """Convolution over two axes.
 
     input (n, c, h, w) or (c, h, w), weight (o, c / groups, kh, kw), bias (o,); padding a number,
@@ -439,7 +461,10 @@ def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
 
 
 @composite(expose=_SPACES)
-def conv3d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
+def conv3d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1,
+    padding: Any = 0, dilation: int | Sequence[int] = 1, groups: int = 1
+) -> Tensor:
     """Convolution over three axes.
 
     input (n, c, d, h, w) or (c, d, h, w), weight (o, c / groups, kd, kh, kw), bias (o,).
@@ -451,8 +476,11 @@ def conv3d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
 
 
 @composite(expose=_SPACES)
-def conv_transpose1d(input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1,
-                     dilation=1):
+def conv_transpose1d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0, output_padding: int | Sequence[int] = 0, groups: int = 1,
+    dilation: int | Sequence[int] = 1
+) -> Tensor:
     """Transposed convolution over one axis: weight (c, o / groups, kernel).
 
     Args:
@@ -467,8 +495,11 @@ def conv_transpose1d(input, weight, bias=None, stride=1, padding=0, output_paddi
 
 
 @composite(expose=_SPACES)
-def conv_transpose2d(input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1,
-                     dilation=1):
+def conv_transpose2d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0, output_padding: int | Sequence[int] = 0, groups: int = 1,
+    dilation: int | Sequence[int] = 1
+) -> Tensor:
     """Transposed convolution over two axes: input (n, c, h, w), weight (c, o / groups, kh, kw).
 
     Args:
@@ -483,8 +514,11 @@ def conv_transpose2d(input, weight, bias=None, stride=1, padding=0, output_paddi
 
 
 @composite(expose=_SPACES)
-def conv_transpose3d(input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1,
-                     dilation=1):
+def conv_transpose3d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0, output_padding: int | Sequence[int] = 0, groups: int = 1,
+    dilation: int | Sequence[int] = 1
+) -> Tensor:
     """Transposed convolution over three axes: weight (c, o / groups, kd, kh, kw).
 
     Args:
@@ -499,7 +533,11 @@ def conv_transpose3d(input, weight, bias=None, stride=1, padding=0, output_paddi
 
 
 @composite(expose=("torch",))
-def convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
+def convolution(
+    input: Tensor, weight: Tensor, bias: Tensor | None, stride: Sequence[int],
+    padding: Sequence[int], dilation: Sequence[int], transposed: bool,
+    output_padding: Sequence[int], groups: int
+) -> Tensor:
     """Convolution or its transpose over as many axes as the weight has beyond two.
 
     >>> x, weight = torch.ones(1, 2, 5), torch.ones(3, 2, 2)
@@ -514,7 +552,7 @@ def convolution(input, weight, bias, stride, padding, dilation, transposed, outp
 
 
 @composite(expose=_SPACES)
-def conv_tbc(input, weight, bias, pad=0):
+def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
     """Convolution over time: input (time, batch, c), weight (kernel, c, o), bias (o,).
 
     Args:

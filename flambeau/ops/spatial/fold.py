@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...tensor.tensor import Tensor
 from .conv_reference import Window, pad
 from ..creation.creation import public
 from ..core.output_layout import Layout
@@ -34,7 +35,7 @@ def _samples(rng: Rng) -> Iterator[Sample]:
     yield (rng.normal(size=(1, 2, 5, 5)), Window((2, 3), (2, 1), ((1, 1), (1, 1)), (2, 1))), {}
 
 
-def _reference(x, window):
+def _reference(x: np.ndarray, window: Any) -> np.ndarray:
     x = np.pad(x, [(0, 0), (0, 0), *window.padding])
     h, w = window.output([n - lo - hi for n, (lo, hi) in zip(x.shape[2:], window.padding)])  # noqa: B905
     (sh, sw), (dh, dw) = window.stride, window.dilation
@@ -57,13 +58,13 @@ def im2col(input: Array, window: Window) -> Array:
 
 
 @im2col.vjp("input")
-def _(g, input_shape, window):
+def _(g: Tensor, input_shape: tuple[int, ...], window: Window) -> Tensor:
     return col2im(g, input_shape[2:], window)
 
 
 @opaque(linear_in="input", layout=Layout.FREE,
         name="_col2im", node="Col2ImBackward0", expose=(), ref=None, samples=None)
-def col2im(input: Array, spatial, window: Window) -> Array:
+def col2im(input: Array, spatial: Any, window: Window) -> Array:
     """Columns (n, c * kh * kw, positions) added up where their windows lie."""
     h, w = window.output(spatial)
     (top, bottom), (left, right) = window.padding
@@ -79,7 +80,7 @@ def col2im(input: Array, spatial, window: Window) -> Array:
 
 
 @col2im.vjp("input")
-def _(g, window):
+def _(g: Tensor, window: Window) -> Tensor:
     return im2col(g, window)
 
 
@@ -89,7 +90,9 @@ def _words(window: Window) -> str:
 
 
 @public(spaces=("nn.functional",))  # Tensor.unfold is another operator
-def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
+def unfold(
+    input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+) -> Tensor:
     """Windows of images as columns: (n, c, h, w) becomes (n, c * kh * kw, positions).
 
     >>> torch.nn.functional.unfold(torch.arange(4.).reshape(1, 1, 2, 2), (1, 2))
@@ -115,7 +118,10 @@ def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
 
 
 @composite(expose=("nn.functional",))
-def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
+def fold(
+    input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
+    stride: Any = 1
+) -> Tensor:
     """Columns summed back into images: (n, c * kh * kw, positions) becomes (n, c, h, w).
 
     Args:

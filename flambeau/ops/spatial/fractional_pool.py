@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from ...tensor.tensor import Tensor
 from .adaptive_pool import added_at
 from .pool_window import each
+from ..core.sample_inputs import Rng, Sample
 from ..creation.random import rand
 from ..core.registry import Array, opaque, publish
 
@@ -51,8 +53,8 @@ def _choose(x: Array, samples: Array, pool: tuple, output: tuple) -> tuple[Array
     return y, places
 
 
-def _samples(n: int):
-    def samples(rng):
+def _samples(n: int) -> Callable[[Rng], Iterator[Sample]]:
+    def samples(rng: Rng) -> Iterator[Sample]:
         x = rng.permutation(2 * 5**n).reshape(1, 2, *(5,) * n) / 7.0
         yield (x, rng.random((1, 2, n)), (2,) * n, (3,) * n), {}
 
@@ -62,12 +64,12 @@ def _samples(n: int):
 def _declare(n: int) -> Any:
     @opaque(name=f"_fractional_max_pool{n}d", node=f"FractionalMaxPool{n}DBackward0", expose=(),
             constant_outputs=(1,), ref=None, samples=_samples(n))
-    def pool(input: Array, random: Array, kernel, output) -> tuple[Array, Array]:
+    def pool(input: Array, random: Array, kernel: Any, output: Any) -> tuple[Array, Array]:
         """Maxima of windows that `random` places, and their flat indices."""
         return _choose(input, random, kernel, output)
 
     @pool.vjp("input")
-    def _(gs, ys, input_shape):
+    def _(gs: tuple[Tensor, None], ys: tuple[Tensor, ...], input_shape: tuple[int, ...]) -> Tensor:
         return added_at(gs[0], ys[1], input_shape[-n:])
 
     return pool
@@ -149,8 +151,11 @@ def _functions(n: int) -> None:
     name = f"fractional_max_pool{n}d"
     operator = _declare(n)
 
-    def with_indices(input, kernel_size, output_size=None, output_ratio=None,
-                     return_indices=False, _random_samples=None):
+    def with_indices(
+        input: Tensor, kernel_size: Sequence[int], output_size: Sequence[int] | None = None,
+        output_ratio: Any = None, return_indices: bool = False,
+        _random_samples: Tensor | None = None
+    ) -> Any:
         kernel, output = _sizes(n, input, kernel_size, output_size, output_ratio)
         x = input if input.dim() == n + 2 else input.unsqueeze(0)
         random = _random_samples
@@ -162,8 +167,11 @@ def _functions(n: int) -> None:
         y, places = operator(x, random, kernel, output)
         return (y, places) if x is input else (y.squeeze(0), places.squeeze(0))
 
-    def pool(input, kernel_size, output_size=None, output_ratio=None, return_indices=False,
-             _random_samples=None):
+    def pool(
+        input: Tensor, kernel_size: int | Sequence[int],
+        output_size: int | Sequence[int] | None = None, output_ratio: Any = None,
+        return_indices: bool = False, _random_samples: Tensor | None = None
+    ) -> Any:
         result = with_indices(input, kernel_size, output_size, output_ratio, return_indices,
                              _random_samples)
         return result if return_indices else result[0]

@@ -7,8 +7,9 @@ One operator samples, two give its gradients; second derivatives go by way of re
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator, Sequence
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from ..core.promotion import compute_dtype
 from ..recurrent.time_steps import differentiable_adjoint
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
-from ..core.sample_inputs import Rng
+from ..core.sample_inputs import Rng, Sample
 
 _MODES = {"bilinear": 0, "nearest": 1, "bicubic": 2}
 _PADDINGS = {"zeros": 0, "border": 1, "reflection": 2}
@@ -95,7 +96,7 @@ def _find(flat: Array, taps: _Taps, k: int) -> Array:
     return np.where(taps.inside[k][:, None], values, 0)
 
 
-def _grids(rng: Rng):
+def _grids(rng: Rng) -> Iterator[Sample]:
     for mode, padding, align in itertools.product(range(3), range(3), (False, True)):
         points = rng.uniform(-1.4, 1.4, (2, 2, 3, 2))
         yield (rng.normal(size=(2, 2, 3, 4)), points, mode, padding, align), {}
@@ -103,13 +104,15 @@ def _grids(rng: Rng):
     yield (rng.normal(size=(1, 2, 3, 2, 4)), points, BILINEAR, BORDER, False), {}
 
 
-def _reference(input, grid, mode, padding, align):
+def _reference(
+    input: np.ndarray, grid: np.ndarray, mode: int, padding: int, align: bool
+) -> np.ndarray:
     return by_parts(wrap(input), wrap(grid), mode, padding, align)._array
 
 
 @opaque(name="_grid_sampler", node="GridSamplerBackward0", expose=(), samples=_grids,
         ref=_reference)
-def _sampler(input: Array, grid: Array, mode, padding, align) -> Array:
+def _sampler(input: Array, grid: Array, mode: int, padding: Any, align: bool) -> Array:
     """input (n, c, *sizes) at the points of grid (n, *points, axes): (n, c, *points)."""
     n, c, points = *input.shape[:2], grid.shape[1:-1]
     if input.__class__ is MetaArray or grid.__class__ is MetaArray:
@@ -126,13 +129,19 @@ def _sampler(input: Array, grid: Array, mode, padding, align) -> Array:
 
 
 @_sampler.jvp
-def _(input_t, grid_t, input, grid, mode, padding, align):
+def _(
+    input_t: Tensor | None, grid_t: Tensor | None, input: Tensor, grid: Tensor, mode: int,
+    padding: Any, align: bool
+) -> Tensor | None:
     return push_through(lambda x, points: (by_parts(x, points, mode, padding, align),),
                         (input, grid), (input_t, grid_t), 1)[0]
 
 
 @_sampler.vjp
-def _(g, input, grid, mode, padding, align, needs):
+def _(
+    g: Tensor, input: Tensor, grid: Tensor, mode: int, padding: Any, align: bool,
+    needs: tuple[bool, ...]
+) -> tuple[Tensor | None, ...]:
     if MODE.grad:
         return differentiable_adjoint(
             lambda x, points: (by_parts(x, points, mode, padding, align),), (input, grid), (g,),
@@ -145,7 +154,9 @@ def _(g, input, grid, mode, padding, align, needs):
 @opaque(layout=Layout.FREE,
         name="_grid_sampler_image_backward", expose=(), differentiable=False, ref=None,
         samples=None)
-def _image_adjoint(g: Array, input: Array, grid: Array, mode, padding, align) -> Array:
+def _image_adjoint(
+    g: Array, input: Array, grid: Array, mode: int, padding: Any, align: bool
+) -> Array:
     """The cotangent of the image: points added up in their pixels."""
     if g.__class__ is MetaArray or input.__class__ is MetaArray:
         return meta_array(input.shape, input.dtype)
@@ -166,7 +177,9 @@ def _image_adjoint(g: Array, input: Array, grid: Array, mode, padding, align) ->
 @opaque(layout=Layout.FREE,
         name="_grid_sampler_points_backward", expose=(), differentiable=False, ref=None,
         samples=None)
-def _points_adjoint(g: Array, input: Array, grid: Array, mode, padding, align) -> Array:
+def _points_adjoint(
+    g: Array, input: Array, grid: Array, mode: int, padding: Any, align: bool
+) -> Array:
     """The cotangent of the grid."""
     if g.__class__ is MetaArray or grid.__class__ is MetaArray:
         return meta_array(grid.shape, grid.dtype)
@@ -185,7 +198,9 @@ def _points_adjoint(g: Array, input: Array, grid: Array, mode, padding, align) -
 
 
 @composite(expose=("torch",))
-def grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners):
+def grid_sampler(
+    input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Tensor:
     """grid_sample with its modes as numbers, in the order in which it lists them.
 
     Args:
@@ -248,7 +263,10 @@ def _align(align: bool | None) -> bool:
 
 
 @composite(expose=("nn.functional",))
-def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corners=None):
+def grid_sample(
+    input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros",
+    align_corners: bool | None = None
+) -> Tensor:
     """input (n, c, [d,] h, w) at the points of grid (n, [d',] h', w', 2 or 3).
 
     A point is (x, y[, z]) with -1 and 1 at the borders: of the pixels, or with `align_corners` of
@@ -291,7 +309,7 @@ def _axis(n: int, align: bool) -> np.ndarray:
 
 
 @composite(expose=("torch",))
-def affine_grid_generator(theta, size, align_corners):
+def affine_grid_generator(theta: Tensor, size: Sequence[int], align_corners: bool) -> Tensor:
     """affine_grid without its checks.
 
     >>> torch.affine_grid_generator(torch.eye(2, 3)[None], [1, 1, 1, 2], False)
@@ -315,7 +333,7 @@ def affine_grid_generator(theta, size, align_corners):
 
 
 @composite(expose=("nn.functional",), explains=True)
-def affine_grid(theta, size, align_corners=None):
+def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
     """The points that affine maps `theta` (n, 2, 3) send the pixels of images of `size` to.
 
     size (n, c, h, w): grid (n, h, w, 2) for grid_sample; theta (n, 3, 4) and (n, c, d, h, w) give

@@ -6,6 +6,8 @@ Coordinates are computed in operators and pixels gathered by one of their own.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +17,7 @@ from ..core.promotion import compute_dtype
 from ..core.output_layout import Layout
 from ..core.registry import Array, opaque
 from .resample_native import pixels_taken
-from ..core.sample_inputs import Rng
+from ..core.sample_inputs import Rng, Sample
 
 BILINEAR, NEAREST, BICUBIC = range(3)
 ZEROS, BORDER, REFLECTION = range(3)
@@ -24,7 +26,7 @@ ZEROS, BORDER, REFLECTION = range(3)
 # -------------------------------------------------------------------------------------- pixels
 
 
-def _samples(rng: Rng):
+def _samples(rng: Rng) -> Iterator[Sample]:
     yield (rng.normal(size=(2, 3, 4)), rng.integers(0, 4, (2, 5))), {}
 
 
@@ -38,13 +40,13 @@ def pixels(input: Array, places: Array) -> Array:
 
 
 @pixels.vjp("input")
-def _(g, input_shape, places):
+def _(g: Tensor, input_shape: tuple[int, ...], places: Tensor) -> Tensor:
     return _pixels_adjoint(g, input_shape, places)
 
 
 @opaque(linear_in="g",
         layout=Layout.FREE, name="_pixels_adjoint", expose=(), ref=None, samples=None)
-def _pixels_adjoint(g: Array, shape, places: Array) -> Array:
+def _pixels_adjoint(g: Array, shape: Any, places: Array) -> Array:
     """The cotangent of `pixels`: points added up in their pixels."""
     n, c, size = shape
     result = np.empty(shape, compute_dtype(g.dtype))
@@ -55,7 +57,7 @@ def _pixels_adjoint(g: Array, shape, places: Array) -> Array:
 
 
 @_pixels_adjoint.vjp("g")
-def _(g, places):
+def _(g: Tensor, places: Tensor) -> Tensor:
     return pixels(g, places)
 
 
@@ -113,7 +115,7 @@ class _Image:
         self.sizes, self.points = sizes, points
         self.shape = (n, c, *points)
 
-    def at(self, coordinates: list[np.ndarray]) -> tuple[Tensor, np.ndarray]:
+    def at(self, coordinates: list[np.ndarray]) -> tuple[Tensor, ...]:
         """(the pixels (n, c, *points), which of them lie inside (n, *points))."""
         inside, places = True, 0
         for x, size in zip(coordinates, self.sizes, strict=True):
@@ -129,7 +131,7 @@ def _whole(x: np.ndarray) -> np.ndarray:
     return np.clip(np.where(np.isnan(wide), -1e9, wide), -1e9, 1e9).astype(np.int64)
 
 
-def _weigh(image: _Image, coordinates: list[np.ndarray], weight: Tensor) -> Tensor:
+def _weigh(image: _Image, coordinates: list[np.ndarray], weight: Tensor | None) -> Tensor:
     """Pixels times their weights, nothing outside."""
     result, inside = image.at(coordinates)
     if not inside.all():
@@ -137,7 +139,7 @@ def _weigh(image: _Image, coordinates: list[np.ndarray], weight: Tensor) -> Tens
     return result * weight.unsqueeze(1)
 
 
-def _linear(image: _Image, xs: list[Tensor]) -> Tensor:
+def _linear(image: _Image, xs: list[Tensor]) -> Tensor | None:
     """The mean of the 2 ** axes pixels around each point, by nearness."""
     floors = [np.floor(x._array) for x in xs]
     beyond = [x - wrap(f) for x, f in zip(xs, floors, strict=True)]
@@ -153,7 +155,7 @@ def _linear(image: _Image, xs: list[Tensor]) -> Tensor:
     return y
 
 
-def _cubic(image: _Image, xs: list[Tensor], padding: int, align: bool) -> Tensor:
+def _cubic(image: _Image, xs: list[Tensor], padding: int, align: bool) -> Tensor | None:
     """The cubic convolution of the 16 pixels around each point; each is padded by itself."""
     floors = [np.floor(x._array) for x in xs]
     weights = [cubic_weights(x - wrap(f)) for x, f in zip(xs, floors, strict=True)]

@@ -6,7 +6,7 @@ of the input it is made of, and their weights.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ from ..core.promotion import compute_dtype
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 from .resample_native import along_axis
-from ..core.sample_inputs import Rng
+from ..core.sample_inputs import Rng, Sample
 
 ARRAYS_COME_FROM_SHAPES = True  # those handed to operators here: tensor/shape_only.py
 
@@ -221,14 +221,14 @@ def _spread_axis(g: Array, n: int, taps: Taps) -> Array:
     return result
 
 
-def _samples(rng: Rng):
+def _samples(rng: Rng) -> Iterator[Sample]:
     for mode in ("linear", "nearest", "bicubic"):
         taps = tuple(_taps(axis, n, out, mode, False, None, False, np.float64)
                      for axis, n, out in ((1, 3, 5), (2, 4, 3)))
         yield (rng.normal(size=(2, 3, 4)), taps), {}
 
 
-def _reference(x, taps):
+def _reference(x: np.ndarray, taps: tuple[Taps, ...]) -> np.ndarray:
     for axis, places, weights in taps:
         matrix = np.zeros((places.shape[1], x.shape[axis]))
         for k, where in enumerate(places):
@@ -240,7 +240,7 @@ def _reference(x, taps):
 
 @opaque(linear_in="input", layout=Layout.CHANNELS_LAST,
         name="_resampled", node="UpsampleBackward0", expose=(), ref=_reference, samples=_samples)
-def resampled(input: Array, taps) -> Array:
+def resampled(input: Array, taps: Any) -> Array:
     """The tensor resampled along axes, one after the other."""
     if input.__class__ is MetaArray:
         shape = list(input.shape)
@@ -262,13 +262,13 @@ def resampled(input: Array, taps) -> Array:
 
 
 @resampled.vjp
-def _(g, input_shape, taps):
+def _(g: Tensor, input_shape: tuple[int, ...], taps: Any) -> Tensor:
     return _resampled_adjoint(g, input_shape, taps)
 
 
 @opaque(linear_in="g",
         layout=Layout.FREE, name="_resampled_adjoint", expose=(), ref=None, samples=None)
-def _resampled_adjoint(g: Array, shape, taps) -> Array:
+def _resampled_adjoint(g: Array, shape: Any, taps: Any) -> Array:
     """The cotangent of `resampled`."""
     if g.__class__ is MetaArray:
         return meta_array(shape, g.dtype)
@@ -279,7 +279,7 @@ def _resampled_adjoint(g: Array, shape, taps) -> Array:
 
 
 @_resampled_adjoint.vjp
-def _(g, taps):
+def _(g: Tensor, taps: Any) -> Tensor:
     return resampled(g, taps)
 
 
@@ -291,9 +291,10 @@ _MODES = "nearest | linear | bilinear | bicubic | trilinear | lanczos | area | n
 
 @composite(expose=("nn.functional",), explains=True)
 def interpolate(
-    input, size=None, scale_factor=None, mode="nearest", align_corners=None,
-    recompute_scale_factor=None, antialias=False,
-):
+    input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
+    align_corners: bool | None = None, recompute_scale_factor: bool | None = None,
+    antialias: bool = False
+) -> Tensor:
     """The input (n, c, [d, [h,]] w) at another `size`, or `scale_factor` times as large.
 
     mode: "nearest" (as OpenCV), "nearest-exact" (as PIL), "linear" for 3D, "bilinear", "bicubic"
@@ -420,7 +421,10 @@ def _warn_old(name: str) -> None:
 
 
 @composite(expose=("nn.functional",))
-def upsample(input, size=None, scale_factor=None, mode="nearest", align_corners=None):
+def upsample(
+    input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
+    align_corners: Any = None
+) -> Tensor:
     """The old name of `interpolate`.
 
     >>> torch.nn.functional.upsample(torch.tensor([[[1., 2.]]]), scale_factor=2)
@@ -431,7 +435,7 @@ def upsample(input, size=None, scale_factor=None, mode="nearest", align_corners=
 
 
 @composite(expose=("nn.functional",))
-def upsample_nearest(input, size=None, scale_factor=None):
+def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
     """`interpolate` with mode "nearest".
 
     >>> torch.nn.functional.upsample_nearest(torch.tensor([[[1., 2.]]]), scale_factor=2)
@@ -442,7 +446,7 @@ def upsample_nearest(input, size=None, scale_factor=None):
 
 
 @composite(expose=("nn.functional",))
-def upsample_bilinear(input, size=None, scale_factor=None):
+def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
     """`interpolate` with mode "bilinear" and aligned corners.
 
     >>> torch.nn.functional.upsample_bilinear(torch.tensor([[[[1., 2.]]]]), size=(1, 3))
@@ -454,8 +458,9 @@ def upsample_bilinear(input, size=None, scale_factor=None):
 
 @composite(expose=("aten",))
 def _upsample_bilinear2d_aa(
-    input, output_size, align_corners, scales_h=None, scales_w=None, *, scale_factors=None
-):
+    input: Tensor, output_size: Any, align_corners: bool, scales_h: Any = None,
+    scales_w: Any = None, *, scale_factors: Any = None
+) -> Tensor:
     """Images at another size, filtered before they are sampled less.
 
     >>> torch.ops.aten._upsample_bilinear2d_aa(torch.ones(1, 1, 4, 4), (2, 2), False).shape

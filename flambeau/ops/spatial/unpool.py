@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
+from ..core.sample_inputs import Rng, Sample
 from ..native import gather_scatter
 from .adaptive_pool import taken_at
 from .pool_window import each
@@ -18,15 +19,15 @@ from ..core.output_layout import Layout
 from ..core.registry import Array, opaque, publish
 
 
-def _samples(n: int):
-    def samples(rng):
+def _samples(n: int) -> Callable[[Rng], Iterator[Sample]]:
+    def samples(rng: Rng) -> Iterator[Sample]:
         places = np.stack([rng.permutation(4**n)[: 2**n].reshape((2,) * n) for _ in range(2)])
         yield (rng.normal(size=(1, 2, *(2,) * n)), places[None], (4,) * n), {}
 
     return samples
 
 
-def _reference(x, places, spatial):
+def _reference(x: np.ndarray, places: np.ndarray, spatial: tuple[int, ...]) -> np.ndarray:
     result = np.zeros((*x.shape[: -len(spatial)], *spatial))
     flat = result.reshape(*x.shape[: -len(spatial)], -1)
     for at in np.ndindex(*x.shape):
@@ -38,7 +39,7 @@ def _declare(n: int) -> Any:
     @opaque(linear_in="input", layout=Layout.CHANNELS_LAST if n < 3 else Layout.CONTIGUOUS,
             name=f"_max_unpool{n}d", expose=(), ref=_reference, samples=_samples(n),
             node="SqueezeBackward1" if n == 1 else f"MaxUnpool{n}DBackward0")
-    def unpool(input: Array, indices: Array, spatial) -> Array:
+    def unpool(input: Array, indices: Array, spatial: Any) -> Array:
         """The elements at flat indices of images, zeros elsewhere."""
         size = int(np.prod(spatial))
         # As an unsigned number a negative one is large.
@@ -57,7 +58,7 @@ def _declare(n: int) -> Any:
         return result.reshape(*lead, *spatial)
 
     @unpool.vjp("input")
-    def _(g, indices):
+    def _(g: Tensor, indices: Tensor) -> Tensor:
         return taken_at(g, indices, n)
 
     return unpool
@@ -117,7 +118,11 @@ def _check(n: int, input: Tensor, indices: Tensor, spatial: Sequence[int]) -> No
 def _functions(n: int) -> None:
     operator = _declare(n)
 
-    def unpool(input, indices, kernel_size, stride=None, padding=0, output_size=None):
+    def unpool(
+        input: Tensor, indices: Tensor, kernel_size: Sequence[int],
+        stride: Sequence[int] | None = None, padding: Sequence[int] = 0,
+        output_size: Sequence[int] | None = None
+    ) -> Tensor:
         spatial = _output(n, input, kernel_size, stride, padding, output_size)
         _check(n, input, indices, spatial)
         return operator(input, indices, spatial)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ...tensor.tensor import Tensor
 from ..core import dtype_refusals
 from ..core.registry import Array, Promotion, pointwise
 from ..core.sample_inputs import positive, real_line
@@ -41,7 +42,7 @@ def i0(input: Array) -> Array:
 
 
 @i0.vjp
-def _(g, input):
+def _(g: Tensor, input: Tensor) -> Tensor:
     return g * i1(input)
 
 
@@ -58,7 +59,7 @@ def i1(input: Array) -> Array:
 
 
 @i1.vjp
-def _(g, input, y):
+def _(g: Tensor, input: Tensor, y: Tensor) -> Tensor:
     zero = input == 0
     return g * select(zero, 0.5, i0(input) - y / select(zero, 1, input))
 
@@ -76,7 +77,7 @@ def i0e(input: Array) -> Array:
 
 
 @i0e.vjp
-def _(g, input, y):
+def _(g: Tensor, input: Tensor, y: Tensor) -> Tensor:
     return g * (i1e(input) - input.sgn() * y)
 
 
@@ -94,7 +95,7 @@ def i1e(input: Array) -> Array:
 
 
 @i1e.vjp
-def _(g, input, y):
+def _(g: Tensor, input: Tensor, y: Tensor) -> Tensor:
     zero = input == 0
     slope = i0e(input) - y * (input.sgn() + 1 / select(zero, 1, input))
     return g * select(zero, 0.5, slope)
@@ -255,7 +256,7 @@ def spherical_bessel_j0(input: Array) -> Array:
 
 def _airy_ref(x: np.ndarray) -> np.ndarray:
     """The two power series of the Airy equation, good for moderate arguments."""
-    f = h = 0.0
+    f = h = np.zeros_like(x)
     first, second = np.ones_like(x), np.asarray(x, float)
     for k in range(40):
         f, h = f + first, h + second

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ...tensor.tensor import Tensor
 from ..core import dtype_refusals
 from ..core.registry import Array, Number, Promotion, pointwise
 from ..core.sample_inputs import Rng, Sample, positive, positive_pairs
@@ -25,12 +26,12 @@ def xlogy(input: Array | Number, other: Array | Number) -> Array:
 
 
 @xlogy.vjp("input")
-def _(g, input, other):
+def _(g: Tensor, input: Tensor | Number, other: Tensor | Number) -> Tensor:
     return select((input == 0) & (other <= 0), 0, xlogy(g, other))
 
 
 @xlogy.vjp("other")
-def _(g, input, other):
+def _(g: Tensor, input: Tensor | Number, other: Tensor | Number) -> Tensor:
     return g * input / other
 
 
@@ -47,12 +48,12 @@ def xlog1py(input: Array | Number, other: Array | Number) -> Array:
 
 
 @xlog1py.vjp("input")
-def _(g, input, other):
+def _(g: Tensor, input: Tensor | Number, other: Tensor | Number) -> Tensor:
     return select((input == 0) & (other <= -1), 0, xlog1py(g, other))
 
 
 @xlog1py.vjp("other")
-def _(g, input, other):
+def _(g: Tensor, input: Tensor | Number, other: Tensor | Number) -> Tensor:
     return g * input / (other + 1)
 
 
@@ -71,7 +72,7 @@ def entr(input: Array) -> Array:
 
 
 @entr.vjp
-def _(g, input):
+def _(g: Tensor, input: Tensor) -> Tensor:
     return g * (-input.log() - 1)
 
 
@@ -88,7 +89,7 @@ def _logit_ref(p: np.ndarray, eps: float | None = None) -> np.ndarray:
 
 @pointwise(ref=_logit_ref, samples=_odds, promotion=Promotion.FLOATING, aliases=("special.logit",),
            refuse=dtype_refusals.complex_numbers)
-def logit(input: Array, eps=None) -> Array:
+def logit(input: Array, eps: float | None = None) -> Array:
     """Logarithm of the odds, log(input / (1 - input)); input is first clipped to [eps, 1 - eps].
 
     >>> torch.logit(torch.tensor([0.5, 0.9]))
@@ -102,7 +103,7 @@ def logit(input: Array, eps=None) -> Array:
 
 
 @logit.vjp
-def _(g, input, eps):
+def _(g: Tensor, input: Tensor, eps: float | None) -> Tensor:
     slope = g / (input * (1 - input))
     if eps is None:
         return select((input < 0) | (input > 1), float("nan"), slope)

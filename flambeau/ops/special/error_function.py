@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ...tensor.tensor import Tensor
 from ...tensor.dtypes import FLOAT32, FLOAT64
 from ..core import dtype_refusals
 from ..core.cache_blocking import blockwise
@@ -57,7 +58,7 @@ def erf_of(x: np.ndarray) -> np.ndarray:
     return erf(x)
 
 
-def gauss(x):
+def gauss(x: Tensor) -> Tensor:
     """exp(-x^2) of a tensor."""
     return (-x * x).exp()
 
@@ -74,7 +75,7 @@ def erf(input: Array) -> Array:
 
 
 @erf.vjp
-def _(g, input):
+def _(g: Tensor, input: Tensor) -> Tensor:
     return g * gauss(input) * _TWO_OVER_ROOT_PI
 
 
@@ -95,7 +96,7 @@ def erfc(input: Array) -> Array:
 
 
 @erfc.vjp
-def _(g, input):
+def _(g: Tensor, input: Tensor) -> Tensor:
     return g * gauss(input) * -_TWO_OVER_ROOT_PI
 
 
@@ -153,7 +154,7 @@ def erfinv(input: Array) -> Array:
 
 
 @erfinv.vjp
-def _(g, input, y):
+def _(g: Tensor, input: Tensor, y: Tensor) -> Tensor:
     return g * (y * y).exp() / _TWO_OVER_ROOT_PI
 
 
@@ -177,7 +178,7 @@ def erfcx(input: Array) -> Array:
 
 
 @erfcx.vjp
-def _(g, input, y):
+def _(g: Tensor, input: Tensor, y: Tensor) -> Tensor:
     return g * (input * y * 2 - _TWO_OVER_ROOT_PI)
 
 
@@ -200,7 +201,7 @@ def ndtr(input: Array) -> Array:
 
 
 @ndtr.vjp
-def _(g, input):
+def _(g: Tensor, input: Tensor) -> Tensor:
     return g * (input * input * -0.5).exp() / _ROOT_TWO_PI
 
 
@@ -224,7 +225,7 @@ def ndtri(input: Array) -> Array:
 
 
 @ndtri.vjp
-def _(g, y):
+def _(g: Tensor, y: Tensor) -> Tensor:
     return g * (y * y * 0.5).exp() * _ROOT_TWO_PI
 
 
@@ -242,6 +243,6 @@ def log_ndtr(input: Array) -> Array:
 
 
 @log_ndtr.vjp
-def _(g, input):
+def _(g: Tensor, input: Tensor) -> Tensor:
     # density / area, both scaled by exp(input^2 / 2)
     return g * (2 / _ROOT_TWO_PI) / erfcx(input * -_ROOT_HALF)

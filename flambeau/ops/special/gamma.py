@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
+from ...tensor.tensor import Tensor
 from ..core import dtype_refusals
 from ..pointwise.arithmetic import add
 from ..core.registry import Array, Number, Promotion, composite, pointwise, publish
@@ -28,7 +30,7 @@ def lgamma(input: Array) -> Array:
 
 
 @lgamma.vjp
-def _(g, input):
+def _(g: Tensor, input: Tensor) -> Tensor:
     return g * digamma(input)
 
 
@@ -54,7 +56,7 @@ def digamma(input: Array) -> Array:
 
 
 @digamma.vjp
-def _(g, input):
+def _(g: Tensor, input: Tensor) -> Tensor:
     return g * derivative(input, 1)
 
 
@@ -73,7 +75,7 @@ def _polygamma_ref(x: np.ndarray, n: int) -> np.ndarray:
 
 @pointwise(name="_polygamma", node="PolygammaBackward0", ref=_polygamma_ref, samples=_orders,
            promotion=Promotion.FLOATING, expose=(), refuse=dtype_refusals.complex_numbers)
-def derivative(input: Array, n) -> Array:
+def derivative(input: Array, n: int) -> Array:
     """The n-th derivative of digamma."""
     if n < 0:
         raise RuntimeError("polygamma(n, x) does not support negative n.")
@@ -84,12 +86,12 @@ def derivative(input: Array, n) -> Array:
 
 
 @derivative.vjp
-def _(g, input, n):
+def _(g: Tensor, input: Tensor, n: int) -> Tensor:
     return g * derivative(input, n + 1)
 
 
 @composite(expose=("torch",))
-def polygamma(n, input, *, out=None):
+def polygamma(n: int, input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The n-th derivative of digamma at input; RuntimeError for negative n.
 
     >>> torch.polygamma(1, torch.tensor([1.]))
@@ -99,7 +101,7 @@ def polygamma(n, input, *, out=None):
 
 
 @composite(name="Tensor.polygamma", expose=())
-def _polygamma_method(self, n):
+def _polygamma_method(self: Tensor, n: int) -> Tensor:
     """The n-th derivative of digamma at each element.
 
     >>> torch.tensor([1.]).polygamma(1)
@@ -109,7 +111,7 @@ def _polygamma_method(self, n):
 
 
 @composite(name="polygamma_", expose=("Tensor",))
-def _polygamma_in_place(self, n):
+def _polygamma_in_place(self: Tensor, n: int) -> Tensor:
     """`polygamma` in place: self.polygamma_(n)."""
     return derivative.operator.twin(self, n)
 
@@ -119,7 +121,7 @@ publish(polygamma, ("polygamma",), ("special",))
 
 
 @composite(aliases=("special.multigammaln",), explains=True)
-def mvlgamma(input, p, *, out=None):
+def mvlgamma(input: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:
     """Logarithm of the multivariate gamma function of dimension p; RuntimeError below (p - 1)/2.
 
     Args:
@@ -139,7 +141,7 @@ def mvlgamma(input, p, *, out=None):
 
 
 @composite(expose=("Tensor",), explains=True)
-def mvlgamma_(self, p):
+def mvlgamma_(self: Tensor, p: int) -> Tensor:
     """`mvlgamma` in place."""
     from ..core.inplace import overwrite
 
@@ -156,7 +158,7 @@ def _igamma_ref(a: np.ndarray, x: np.ndarray) -> np.ndarray:
     return x**a * np.exp(-x) * terms
 
 
-def _refuse(operator, operands, common) -> None:
+def _refuse(operator: Any, operands: Any, common: Any) -> None:
     if not common.is_floating_point:
         raise dtype_refusals.not_implemented(operator, common)
 
@@ -183,17 +185,17 @@ def igammac(input: Array, other: Array) -> Array:
     return special("gammaincc")(input, other)
 
 
-def _density(input, other):
+def _density(input: Any, other: Any) -> Any:
     return ((input - 1) * other.log() - other - lgamma(input)).exp()
 
 
 @igamma.vjp("other")
-def _(g, input, other):
+def _(g: Tensor, input: Tensor, other: Tensor) -> Tensor:
     return g * _density(input, other)
 
 
 @igammac.vjp("other")
-def _(g, input, other):
+def _(g: Tensor, input: Tensor, other: Tensor) -> Tensor:
     return -g * _density(input, other)
 
 
@@ -225,5 +227,5 @@ def zeta(input: Array | Number, other: Array | Number) -> Array:
 
 
 @zeta.vjp("other")
-def _(g, input, other):
+def _(g: Tensor, input: Tensor | Number, other: Tensor | Number) -> Tensor:
     return -g * input * zeta(input + 1, other)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -18,7 +19,7 @@ def _degrees(rng: Rng) -> Iterator[Sample]:
         yield (rng.uniform(0.05, 0.95, left), rng.integers(0, 6, right) * 1.0), {}
 
 
-def _polynomial(x: np.ndarray, n: np.ndarray, first: Callable, step: Step) -> np.ndarray:
+def _polynomial(x: Any, n: Any, first: Callable, step: Step) -> np.ndarray:
     """P_n(x), with P_0 = 1, P_1 = first(x), P_(k+1) = step(k, x, P_k, P_(k-1)); 0 for n < 0."""
     degree = np.trunc(n)
     x, degree = np.broadcast_arrays(x, degree)

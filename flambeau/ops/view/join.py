@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from ..core.out import write_result
 from ..core.errors import RefusedValue
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
+from ..core.sample_inputs import Rng, Sample
 from ..native import row_copies
 from ..native.row_copies import join_rows, large_copy
 
@@ -49,7 +50,7 @@ def _few(function: Any, arrays: Sequence[Array], dim: int) -> Array | None:
         ref=lambda xs, dim=0: np.concatenate(xs, dim), aliases=("concat", "concatenate"),
         samples=lambda rng: iter([(([rng.normal(size=(2, 3)), rng.normal(size=(1, 3))],), {}),
                                   (([rng.normal(size=(2, 3))] * 2, 1), {})]), expose=("torch",))
-def cat(tensors: Sequence[Array], dim=0) -> Array:
+def cat(tensors: Sequence[Array], dim: int = 0) -> Array:
     """Tensors put one after another along an axis.
 
     >>> torch.cat([torch.tensor([1, 2]), torch.tensor([3])])
@@ -87,7 +88,7 @@ def cat(tensors: Sequence[Array], dim=0) -> Array:
 
 
 @cat.vjp("tensors")
-def _(g, tensors_shape, dim):
+def _(g: Tensor, tensors_shape: tuple[int, ...], dim: int) -> tuple[Tensor | None, ...]:
     at = dim % g.dim()
     result, start = [], 0
     for shape in tensors_shape:
@@ -102,7 +103,7 @@ def _(g, tensors_shape, dim):
 @opaque(linear_in="tensors", ref=lambda xs, dim=0: np.stack(xs, dim), expose=("torch",),
         samples=lambda rng: iter([(([rng.normal(size=(2, 3))] * 3, 1), {}),
                                   (([rng.normal(size=())] * 2,), {})]))
-def stack(tensors: Sequence[Array], dim=0) -> Array:
+def stack(tensors: Sequence[Array], dim: int = 0) -> Array:
     """Tensors of one shape put side by side along a new axis.
 
     Args:
@@ -135,18 +136,18 @@ Stack.of = stack
 
 
 @stack.vjp("tensors")
-def _(g, dim):
+def _(g: Tensor, dim: int) -> tuple[Tensor | None, ...]:
     return g.unbind(dim)
 
 
 # ------------------------------------------------------------------------- other ways to join
 
 
-def _at_least(x, rank: int):
+def _at_least(x: Tensor, rank: int) -> Tensor:
     return x.reshape((1,) * (rank - x._array.ndim) + x._array.shape) if x._array.ndim < rank else x
 
 
-def _each(function, tensors: tuple):
+def _each(function: Callable[..., Any], tensors: tuple) -> tuple[Tensor | None, ...]:
     if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
         return tuple(function(x) for x in tensors[0])
     if len(tensors) == 1:
@@ -155,7 +156,7 @@ def _each(function, tensors: tuple):
 
 
 @composite(expose=("torch",), explains=True)
-def atleast_1d(*tensors):
+def atleast_1d(*tensors: Tensor | Sequence[Tensor]) -> Any:
     """0-dim tensors with one axis; others as they are.
 
     Args:
@@ -168,7 +169,7 @@ def atleast_1d(*tensors):
 
 
 @composite(expose=("torch",), explains=True)
-def atleast_2d(*tensors):
+def atleast_2d(*tensors: Tensor | Sequence[Tensor]) -> Any:
     """Tensors with at least two axes, new ones in front.
 
     Args:
@@ -180,13 +181,13 @@ def atleast_2d(*tensors):
     return _each(lambda x: _at_least(x, 2), tensors)
 
 
-def _volume(x):
+def _volume(x: Tensor) -> Tensor:
     n = x._array.ndim
     return x.unsqueeze(-1) if n == 2 else x.reshape(1, -1, 1) if n < 2 else x
 
 
 @composite(expose=("torch",), explains=True)
-def atleast_3d(*tensors):
+def atleast_3d(*tensors: Tensor | Sequence[Tensor]) -> Any:
     """Tensors with at least three axes, as NumPy puts them.
 
     Args:
@@ -198,8 +199,8 @@ def atleast_3d(*tensors):
     return _each(_volume, tensors)
 
 
-def _stacked(name: str, doc: str, prepare, dim_of):
-    def function(tensors, *, out=None):
+def _stacked(name: str, doc: str, prepare: Any, dim_of: Any) -> Any:
+    def function(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
         if not len(tensors):
             raise RuntimeError(f"{name} expects a non-empty TensorList")
         parts = [prepare(x) for x in tensors]
@@ -240,7 +241,7 @@ column_stack = _stacked(
 
 
 @composite(expose=("torch",), explains=True)
-def block_diag(*tensors):
+def block_diag(*tensors: Tensor | Sequence[Tensor]) -> Tensor:
     """Matrices along a diagonal of zeros.
 
     Args:
@@ -270,7 +271,7 @@ def block_diag(*tensors):
 
 
 @composite(expose=("torch",), explains=True)
-def cartesian_prod(*tensors):
+def cartesian_prod(*tensors: Tensor | Sequence[Tensor]) -> Tensor:
     """All the combinations of vectors' elements, a row each.
 
     Args:
@@ -294,7 +295,9 @@ def cartesian_prod(*tensors):
 
 
 @composite(expose=("torch",), explains=True)
-def meshgrid(*tensors, indexing=None):
+def meshgrid(
+    *tensors: Tensor | Sequence[Tensor], indexing: str | None = None
+) -> tuple[Tensor, ...]:
     """Grids of coordinates from vectors.
 
     `indexing` "ij": the first vector runs along the first axis; "xy": along the second.
@@ -340,7 +343,7 @@ def meshgrid(*tensors, indexing=None):
 
 
 @composite(expose=("torch",), explains=True)
-def combinations(input, r=2, with_replacement=False):
+def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
     """All the combinations of r elements of a vector, a row each.
 
     Args:
@@ -367,7 +370,7 @@ def combinations(input, r=2, with_replacement=False):
 
 
 @composite(expose=("torch",), explains=True)
-def broadcast_tensors(*tensors):
+def broadcast_tensors(*tensors: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Tensors expanded to their common shape.
 
     Args:
@@ -383,7 +386,7 @@ def broadcast_tensors(*tensors):
 
 
 @composite(expose=("torch",))
-def broadcast_shapes(*shapes):
+def broadcast_shapes(*shapes: Any) -> Size:
     """The common shape of tensors of these shapes.
 
     Raises RuntimeError where lengths differ and neither is 1.
@@ -404,14 +407,14 @@ def broadcast_shapes(*shapes):
 # ----------------------------------------------------------------------- repeating, turning
 
 
-def _flips(rng):
+def _flips(rng: Rng) -> Iterator[Sample]:
     yield (rng.normal(size=(3, 4)), 0), {}
     yield (rng.normal(size=(2, 3, 4)), 0, 2), {}
 
 
 @opaque(linear_in="input",
         layout=Layout.PRESERVE, ref=lambda x, *dims: np.flip(x, dims), samples=_flips)
-def flip(input: Array, *dims) -> Array:
+def flip(input: Array, *dims: Any) -> Array:
     """Axes in reverse.
 
     >>> torch.tensor([1, 2, 3]).flip(0)
@@ -423,12 +426,12 @@ def flip(input: Array, *dims) -> Array:
 
 
 @flip.vjp
-def _(g, dims):
+def _(g: Tensor, dims: Sequence[int]) -> Tensor:
     return g.flip(dims)
 
 
 @composite(explains=True)
-def fliplr(input):
+def fliplr(input: Tensor) -> Tensor:
     """The second axis in reverse.
 
     >>> torch.fliplr(torch.tensor([[1, 2], [3, 4]]))
@@ -441,7 +444,7 @@ def fliplr(input):
 
 
 @composite(explains=True)
-def flipud(input):
+def flipud(input: Tensor) -> Tensor:
     """The first axis in reverse.
 
     >>> torch.flipud(torch.tensor([[1, 2], [3, 4]]))
@@ -457,7 +460,9 @@ def flipud(input):
         ref=lambda x, shifts, dims=None: np.roll(x, shifts, dims),
         samples=lambda rng: iter([((rng.normal(size=(3, 4)), 1), {}),
                                   ((rng.normal(size=(3, 4)), (1, -2), (0, 1)), {})]))
-def roll(input: Array, shifts, dims=None) -> Array:
+def roll(
+    input: Array, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None
+) -> Array:
     """Elements moved along axes, those pushed out coming in on the other side.
 
     Args:
@@ -492,13 +497,13 @@ def roll(input: Array, shifts, dims=None) -> Array:
 
 
 @roll.vjp
-def _(g, shifts, dims):
+def _(g: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] | None) -> Tensor:
     back = -shifts if isinstance(shifts, int) else tuple(-s for s in shifts)
     return g.roll(back, dims)
 
 
 @composite(explains=True)
-def rot90(input, k=1, dims=(0, 1)):
+def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     """A plane of two axes turned by k quarters.
 
     Args:
@@ -531,7 +536,7 @@ def rot90(input, k=1, dims=(0, 1)):
 @opaque(linear_in="input", expose=("Tensor",), ref=lambda x, *sizes: np.tile(x, sizes),
         samples=lambda rng: iter([((rng.normal(size=(3, 4)), 2, 1), {}),
                                   ((rng.normal(size=3), 2, 2), {})]))
-def repeat(input: Array, *repeats) -> Array:
+def repeat(input: Array, *repeats: Any) -> Array:
     """The tensor laid side by side along each axis, copied.
 
     Args:
@@ -552,7 +557,7 @@ def repeat(input: Array, *repeats) -> Array:
 
 
 @repeat.vjp
-def _(g, input_shape, repeats):
+def _(g: Tensor, input_shape: tuple[int, ...], repeats: Sequence[int]) -> Tensor:
     new = len(repeats) - len(input_shape)
     shape = (1,) * new + tuple(input_shape)
     parts: list[int] = []
@@ -565,7 +570,7 @@ def _(g, input_shape, repeats):
 
 
 @composite(explains=True)
-def tile(input, *dims_, dims=None):
+def tile(input: Tensor, *dims_: Any, dims: Sequence[int] | None = None) -> Tensor:
     """The tensor laid side by side, as NumPy's tile.
 
     Args:
@@ -583,7 +588,10 @@ def tile(input, *dims_, dims=None):
 
 
 @composite(numpy_names=True)
-def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
+def repeat_interleave(
+    input: Tensor, repeats: Tensor | int | None = None, dim: int | None = None, *,
+    output_size: int | None = None
+) -> Tensor:
     """Each element, or slice of an axis, repeated in place.
 
     Args:
@@ -623,7 +631,9 @@ def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
 
 
 @composite(expose=("torch",))
-def _chunk_cat(tensors, dim, num_chunks, *, out=None):
+def _chunk_cat(
+    tensors: Sequence[Tensor], dim: int, num_chunks: int, *, out: Tensor | None = None
+) -> Tensor:
     """Tensors cut into `num_chunks` pieces along an axis, and joined piece by piece.
 
     The last piece is filled up with zeros. A piece is flattened from the axis on.

@@ -16,7 +16,7 @@ from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
 from ..core.promotion import compute_dtype
 from ..core.output_layout import Layout
-from ..core.registry import Array, composite, opaque
+from ..core.registry import Array, Number, composite, opaque
 from ..native.row_copies import fill
 from ..core.sample_inputs import matrices
 
@@ -54,7 +54,7 @@ def _empty(input: Array, shape: tuple[int, ...]) -> Array:
         ref=lambda x, pad, value=0: np.pad(x, [(pad[2], pad[3]), (pad[0], pad[1])],
                                            constant_values=value),
         samples=matrices(((2, 3), (1, 2, 0, 1), 0.5), ((2, 3), (0, 0, 1, 0))))
-def constant_pad_nd(input: Array, pad, value=0) -> Array:
+def constant_pad_nd(input: Array, pad: Sequence[int], value: Number = 0) -> Array:
     """The tensor with `value` around it.
 
     >>> torch.constant_pad_nd(torch.ones(2), (1, 0))
@@ -92,7 +92,7 @@ def constant_pad_nd(input: Array, pad, value=0) -> Array:
 
 
 @constant_pad_nd.vjp
-def _(g, pad):
+def _(g: Tensor, pad: Sequence[int]) -> Tensor:
     return constant_pad_nd(g, [-n for n in pad], 0)
 
 
@@ -155,7 +155,7 @@ def _contract(g: Array, n: int, axis: int, before: int, after: int, mode: str) -
             "reflect": "reflect", "replicate": "edge", "circular": "wrap"}[mode]),
         samples=lambda rng: iter([((rng.normal(size=(2, 4, 3)), (1, 2, 3, 1), mode), {})
                                   for mode in _MODES]))
-def _padded(input: Array, pad, mode) -> Array:
+def _padded(input: Array, pad: Any, mode: str) -> Array:
     """The tensor with its borders mirrored ("reflect"), repeated ("replicate") or wrapped."""
     if input.__class__ is MetaArray:
         return meta_array(_shape_after_padding(input.shape, _pairs(pad, input.ndim)), input.dtype)
@@ -167,13 +167,13 @@ def _padded(input: Array, pad, mode) -> Array:
 
 
 @_padded.vjp
-def _(g, input_shape, pad, mode):
+def _(g: Tensor, input_shape: tuple[int, ...], pad: Any, mode: str) -> Tensor:
     return _padded_adjoint(g, input_shape, pad, mode)
 
 
 @opaque(linear_in="g",
         layout=Layout.FREE, name="_padded_adjoint", expose=(), ref=None, samples=None)
-def _padded_adjoint(g: Array, shape, pad, mode) -> Array:
+def _padded_adjoint(g: Array, shape: Any, pad: Any, mode: str) -> Array:
     """The cotangent of `_padded`."""
     y = g.astype(compute_dtype(g.dtype), copy=False)
     for axis, (before, after) in reversed(list(enumerate(_pairs(pad, g.ndim)))):
@@ -183,7 +183,7 @@ def _padded_adjoint(g: Array, shape, pad, mode) -> Array:
 
 
 @_padded_adjoint.vjp
-def _(g, pad, mode):
+def _(g: Tensor, pad: Any, mode: str) -> Tensor:
     return _padded(g, pad, mode)
 
 
@@ -191,7 +191,7 @@ def _(g, pad, mode):
 
 
 @composite(expose=("nn.functional",))
-def pad(input, pad, mode="constant", value=None):
+def pad(input: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> Tensor:
     """The tensor with (before, after) elements more on each axis, listed from the last axis.
 
     `mode`: "constant" (with `value`, 0 by default), "reflect" (mirrored without the border),

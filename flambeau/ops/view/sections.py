@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...tensor.dtypes import dtype as Dtype
 from ...tensor.tensor import Tensor
 from ..core.axes import canonical_dim
 from ..creation.creation import public
@@ -17,7 +18,7 @@ from .slices import basic_index
 
 @view(ref=lambda x, dim=0: tuple(np.moveaxis(x, dim, 0)),
       samples=matrices(((3, 4),), ((3, 4), 1)))
-def unbind(input: Array, dim=0) -> tuple[Array, ...]:
+def unbind(input: Array, dim: int = 0) -> tuple[Array, ...]:
     """The slices along an axis, as a tuple.
 
     >>> torch.unbind(torch.tensor([[1, 2], [3, 4]]))
@@ -31,14 +32,14 @@ def unbind(input: Array, dim=0) -> tuple[Array, ...]:
 
 
 @unbind.vjp
-def _(gs, input_shape, dim, input_dtype):
+def _(gs: tuple[Tensor, ...], input_shape: tuple[int, ...], dim: int, input_dtype: Dtype) -> Tensor:
     return _join(gs, input_shape, dim, input_dtype, None)
 
 
 @view(name="_split_sizes", node="SplitWithSizesBackward0", expose=(),
       ref=lambda x, sizes, dim: tuple(np.split(x, np.cumsum(sizes)[:-1], dim)),
       samples=lambda rng: iter([((rng.normal(size=(3, 5)), (2, 3), 1), {})]))
-def split_sizes(input: Array, sizes, dim) -> tuple[Array, ...]:
+def split_sizes(input: Array, sizes: Any, dim: int) -> tuple[Array, ...]:
     """Consecutive pieces of an axis, of the lengths given."""
     head, at, result = (slice(None),) * dim, 0, []
     for n in sizes:
@@ -48,7 +49,10 @@ def split_sizes(input: Array, sizes, dim) -> tuple[Array, ...]:
 
 
 @split_sizes.vjp
-def _(gs, input_shape, sizes, dim, input_dtype):
+def _(
+    gs: tuple[Tensor, Tensor], input_shape: tuple[int, ...], sizes: Any, dim: int,
+    input_dtype: Dtype
+) -> Tensor:
     return _join(gs, input_shape, dim, input_dtype, sizes)
 
 
@@ -69,7 +73,7 @@ def _join(gs: Sequence[Any], shape: tuple, dim: int, dtype: Any, sizes: Any) -> 
 
 
 @composite(expose=("torch",))
-def split(tensor, split_size_or_sections, dim=0):
+def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of an axis: of one length (the last may be shorter), or of the lengths listed.
 
     >>> torch.split(torch.arange(5), 2)
@@ -95,7 +99,7 @@ def split(tensor, split_size_or_sections, dim=0):
     return split_sizes(tensor, tuple(min(size, n - i * size) for i in range(count)), at)
 
 
-def _split(self, split_size, dim=0):
+def _split(self: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, Tensor, Tensor]:
     """Pieces of an axis: of one length (the last may be shorter), or of the lengths listed.
 
     >>> torch.arange(5).split(split_size=2)
@@ -109,7 +113,7 @@ publish(_split, ("split",), ("Tensor",))  # the method has another name for its 
 
 
 @composite()
-def split_with_sizes(input, split_sizes, dim=0):
+def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of an axis, of the lengths listed.
 
     >>> torch.split_with_sizes(torch.arange(5), [1, 4])
@@ -119,7 +123,7 @@ def split_with_sizes(input, split_sizes, dim=0):
 
 
 @composite(numpy_names=True)
-def chunk(input, chunks, dim=0):
+def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """At most `chunks` pieces of an axis, of one length but for the last.
 
     Views of the tensor. There may be fewer than `chunks`.
@@ -153,7 +157,10 @@ def _places(name: str, *choices: Any) -> Any:
 
 
 @composite(explains=True)
-def tensor_split(input, indices_or_sections=None, dim=0, *, indices=None, sections=None):
+def tensor_split(
+    input: Tensor, indices_or_sections: Any = None, dim: int = 0, *,
+    indices: Sequence[int] | None = None, sections: int | None = None
+) -> tuple[Tensor, ...]:
     """Pieces of an axis: a number of nearly equal ones, or those between indices.
 
     The number may be called `sections`, the indices `indices`.
@@ -186,7 +193,10 @@ def tensor_split(input, indices_or_sections=None, dim=0, *, indices=None, sectio
 
 
 def _split_along(name: str, axis_of: Any, least: int, words: str) -> Any:
-    def function(input, indices_or_sections=None, *, indices=None, sections=None):
+    def function(
+        input: Tensor, indices_or_sections: Any = None, *, indices: Sequence[int] | None = None,
+        sections: int | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         indices_or_sections = _places(name, indices_or_sections, indices, sections)
         if not isinstance(indices_or_sections, (int, tuple, list)):
             raise TypeError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...tensor.tensor import Tensor
 from ..creation.copies import in_suggested_format
 from ..core.registry import composite
 
@@ -19,7 +20,7 @@ def _spatial(name: str, shape: tuple[int, ...], factor: int, word: str) -> None:
 
 
 @composite(expose=_BOTH, explains=True)
-def pixel_shuffle(input, upscale_factor):
+def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """(..., c r r, h, w) as (..., c, h r, w r), r being upscale_factor.
 
     RuntimeError unless r squared divides the channels. Shi et al., 2016.
@@ -43,7 +44,7 @@ def pixel_shuffle(input, upscale_factor):
 
 
 @composite(expose=_BOTH, explains=True)
-def pixel_unshuffle(input, downscale_factor):
+def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """(..., c, h r, w r) as (..., c r r, h, w): what pixel_shuffle does, undone.
 
     >>> torch.pixel_unshuffle(torch.zeros(1, 2, 6, 6), 2).shape
@@ -65,7 +66,7 @@ def pixel_unshuffle(input, downscale_factor):
 
 
 @composite(expose=_BOTH, aliases=("native_channel_shuffle",), explains=True)
-def channel_shuffle(input, groups):
+def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """Channels (n, c, ...) taken in turn from each of `groups` groups.
 
     >>> torch.channel_shuffle(torch.arange(4).view(1, 4, 1), 2).flatten()

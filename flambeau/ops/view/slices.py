@@ -3,6 +3,9 @@ reverses, which put a cotangent into zeros."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 
 import numpy as np
 
@@ -15,7 +18,7 @@ from ..core.sample_inputs import matrices
 
 @view(ref=lambda x, dim, index: np.take(x, index, dim),
       samples=matrices(((3, 4), 0, 1), ((3, 4), -1, -2)))
-def select(input: Array, dim, index) -> Array:
+def select(input: Array, dim: int, index: int) -> Array:
     """The slice at one index of an axis, which disappears.
 
     >>> torch.select(torch.tensor([[1, 2], [3, 4]]), 1, 0)
@@ -35,24 +38,24 @@ def select(input: Array, dim, index) -> Array:
 
 
 @select.vjp
-def _(g, input_shape, dim, index):
+def _(g: Tensor, input_shape: tuple[int, ...], dim: int, index: int) -> Tensor:
     return _placed(g, input_shape, (slice(None),) * (dim % len(input_shape)) + (index,))
 
 
 @view(name="_slice", node="SliceBackward0", expose=(), ref=lambda x, index: x[index],
       samples=lambda rng: iter([((rng.normal(size=(4, 5)), (slice(1, 3), None, Ellipsis, 2)), {})]))
-def basic_index(input: Array, index) -> Array:
+def basic_index(input: Array, index: Tensor) -> Array:
     """A window by integers, slices, None and an ellipsis."""
     return input[index]
 
 
 @basic_index.vjp
-def _(g, input_shape, index):
+def _(g: Tensor, input_shape: tuple[int, ...], index: Tensor) -> Tensor:
     return _placed(g, input_shape, index)
 
 
 @opaque(linear_in="g", layout=Layout.FREE, name="_placed", expose=(), ref=None, samples=None)
-def _placed(g: Array, shape, index) -> Array:
+def _placed(g: Array, shape: Any, index: Tensor) -> Array:
     """Zeros of a shape, with `g` in the window that a basic index gives."""
     result = np.zeros(shape, g.dtype)
     result[index] = g
@@ -60,12 +63,12 @@ def _placed(g: Array, shape, index) -> Array:
 
 
 @_placed.vjp
-def _(g, index):
+def _(g: Tensor, index: Tensor) -> Tensor:
     return basic_index(g, index)
 
 
 @composite()
-def narrow(input, dim, start, length):
+def narrow(input: Tensor, dim: int, start: Tensor | int, length: int) -> Tensor:
     """`length` indices of an axis, from `start`.
 
     A view. RuntimeError where the axis is shorter.
@@ -97,7 +100,7 @@ def narrow(input, dim, start, length):
 
 @view(ref=lambda x, offset=0, dim1=0, dim2=1: np.diagonal(x, offset, dim1, dim2),
       samples=matrices(((3, 4),), ((3, 4), 1), ((2, 3, 4), -1, 1, 2)))
-def diagonal(input: Array, offset=0, dim1=0, dim2=1) -> Array:
+def diagonal(input: Array, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Array:
     """The elements where two axes have one index, as the last axis.
 
     The view shares memory: writing to it writes to the matrix.
@@ -114,17 +117,19 @@ def diagonal(input: Array, offset=0, dim1=0, dim2=1) -> Array:
 
 
 @diagonal.vjp
-def _(g, input_shape, offset, dim1, dim2):
+def _(g: Tensor, input_shape: tuple[int, ...], offset: int, dim1: int, dim2: int) -> Tensor:
     return _on_diagonal(g, input_shape, offset, dim1, dim2)
 
 
 @opaque(linear_in="g", layout=Layout.FREE, name="_on_diagonal", expose=(), ref=None, samples=None)
-def _on_diagonal(g: Array, shape, offset, dim1, dim2) -> Array:
+def _on_diagonal(g: Array, shape: Any, offset: int, dim1: int, dim2: int) -> Array:
     """Zeros of a shape, with `g` on a diagonal."""
     return on_diagonal(g, shape, offset, dim1, dim2)
 
 
-def on_diagonal(values: np.ndarray, shape, offset: int, dim1: int, dim2: int) -> np.ndarray:
+def on_diagonal(
+    values: np.ndarray, shape: Sequence[int], offset: int, dim1: int, dim2: int
+) -> np.ndarray:
     """Zeros of a shape with values on a diagonal, through NumPy's window, which is read-only."""
     result = np.zeros(shape, values.dtype)
     target = result.diagonal(offset, dim1, dim2)
@@ -134,6 +139,6 @@ def on_diagonal(values: np.ndarray, shape, offset: int, dim1: int, dim2: int) ->
 
 
 @_on_diagonal.vjp
-def _(g, offset, dim1, dim2):
+def _(g: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
     return g.diagonal(offset, dim1, dim2)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from ...tensor.tensor import Tensor
 from ...tensor.storage import offset_of, storage_of, window
 from ..core.axes import canonical_dim
 from ..core.output_layout import Layout
@@ -16,7 +18,7 @@ from ..core.sample_inputs import matrices
 @view(expose=("Tensor",), samples=matrices(((5,), 0, 3, 1), ((3, 7), -1, 3, 2)),
       ref=lambda x, axis, size, step: np.lib.stride_tricks.sliding_window_view(
           x, size, axis)[..., ::step, :])
-def unfold(input: Array, dimension, size, step) -> Array:
+def unfold(input: Array, dimension: int, size: int, step: int) -> Array:
     """Windows of `size` along an axis, every `step`, as a new last axis.
 
     Args:
@@ -43,12 +45,12 @@ def unfold(input: Array, dimension, size, step) -> Array:
 
 
 @unfold.vjp
-def _(g, input_shape, dimension, size, step):
+def _(g: Tensor, input_shape: tuple[int, ...], dimension: int, size: int, step: int) -> Tensor:
     return _folded(g, input_shape, dimension, size, step)
 
 
 @opaque(linear_in="g", layout=Layout.FREE, name="_folded", expose=(), ref=None, samples=None)
-def _folded(g: Array, shape, dimension, size, step) -> Array:
+def _folded(g: Array, shape: Any, dimension: float, size: Any, step: float) -> Array:
     """The windows of `unfold` added back where they came from."""
     if not shape:
         return g.reshape(()) if g.size else np.zeros((), g.dtype)
@@ -62,23 +64,30 @@ def _folded(g: Array, shape, dimension, size, step) -> Array:
 
 
 @_folded.vjp
-def _(g, dimension, size, step):
+def _(g: Tensor, dimension: float, size: Any, step: float) -> Tensor:
     return g.unfold(dimension, size, step)
 
 
 @view(name="_as_strided", node="AsStridedBackward0", expose=(), ref=None, samples=None)
-def _as_strided(input: Array, size, stride, offset, geometry) -> Array:
+def _as_strided(
+    input: Array, size: Sequence[int], stride: Sequence[int], offset: int, geometry: Any
+) -> Array:
     """A window on the tensor's storage; `geometry` is the input's own (strides, offset)."""
     return window(storage_of(input), input.dtype, offset, size, stride)
 
 
 @_as_strided.vjp
-def _(g, input_shape, size, stride, offset, geometry):
+def _(
+    g: Tensor, input_shape: tuple[int, ...], size: Sequence[int], stride: Sequence[int],
+    offset: int, geometry: Any
+) -> Tensor:
     return _strided_adjoint(g, input_shape, *geometry, size, stride, offset)
 
 
 @composite()
-def as_strided(input, size, stride, storage_offset=None):
+def as_strided(
+    input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+) -> Tensor:
     """A window on the tensor's storage with any shape, strides and offset, in elements.
 
     Args:
@@ -104,7 +113,9 @@ def as_strided(input, size, stride, storage_offset=None):
 
 @opaque(linear_in="g",
         layout=Layout.FREE, name="_strided_adjoint", expose=(), ref=None, samples=None)
-def _strided_adjoint(g: Array, shape, strides, start, size, stride, offset) -> Array:
+def _strided_adjoint(
+    g: Array, shape: Any, strides: Any, start: Any, size: Any, stride: Any, offset: Any
+) -> Array:
     """The cotangent of `as_strided`: windows added up where they overlap, read by the input."""
     spans = [
         1 + sum((n - 1) * s for n, s in zip(*pair, strict=True))
@@ -128,5 +139,5 @@ def _places(shape: Sequence[int], strides: Sequence[int], offset: int) -> np.nda
 
 
 @_strided_adjoint.vjp
-def _(g, size, stride, start, offset):
+def _(g: Tensor, size: Any, stride: Any, start: Any, offset: Any) -> Tensor:
     return as_strided(g.contiguous(), size, stride, offset - start)

@@ -17,7 +17,7 @@ from ..creation.creation import place, public
 from ..core.inplace import assign
 from ..core.out import write_result
 from ..reduction.reduce import round_to, sum_dtype
-from ..core.registry import Array, composite, opaque
+from ..core.registry import Array, Number, composite, opaque
 from ..core.sample_inputs import matrices
 from .slices import _on_diagonal, on_diagonal
 
@@ -25,7 +25,7 @@ from .slices import _on_diagonal, on_diagonal
 def _triangle(name: str, lower: bool) -> Any:
     words = "below" if lower else "above"
 
-    def body(input: Array, diagonal=0) -> Array:
+    def body(input: Array, diagonal: int = 0) -> Array:
         if input.ndim < 2:
             raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
         rows, columns = input.shape[-2:]
@@ -47,7 +47,7 @@ def _triangle(name: str, lower: bool) -> Any:
     result = opaque(linear_in="input", ref=getattr(np, name), samples=samples)(body)
 
     @result.vjp
-    def _(g, diagonal):
+    def _(g: Tensor, diagonal: int) -> Tensor:
         return result(g, diagonal)
 
     return result
@@ -57,7 +57,7 @@ tril, triu = _triangle("tril", True), _triangle("triu", False)
 
 
 @composite(expose=("Tensor",))
-def tril_(self, diagonal=0):
+def tril_(self: Tensor, diagonal: int = 0) -> Tensor:
     """Sets what is above a diagonal to zero, in place.
 
     >>> torch.ones(2, 2).tril_()
@@ -68,7 +68,7 @@ def tril_(self, diagonal=0):
 
 
 @composite(expose=("Tensor",))
-def triu_(self, diagonal=0):
+def triu_(self: Tensor, diagonal: int = 0) -> Tensor:
     """Sets what is below a diagonal to zero, in place.
 
     >>> torch.ones(2, 2).triu_()
@@ -115,7 +115,7 @@ _triangle_indices("triu_indices", False)
 
 @opaque(linear_in="input", name="diag_embed", ref=lambda x, offset=0: np.diag(x, offset),
         samples=matrices(((3,),), ((3,), 1), ((3,), -2)))
-def diag_embed(input: Array, offset=0, dim1=-2, dim2=-1) -> Array:
+def diag_embed(input: Array, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Array:
     """Matrices of zeros with the last axis of `input` on a diagonal.
 
     >>> torch.diag_embed(torch.tensor([1, 2]))
@@ -134,12 +134,12 @@ def diag_embed(input: Array, offset=0, dim1=-2, dim2=-1) -> Array:
 
 
 @diag_embed.vjp
-def _(g, offset, dim1, dim2):
+def _(g: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
     return g.diagonal(offset, dim1, dim2)
 
 
 @composite(explains=True)
-def diag(input, diagonal=0, *, out=None):
+def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
     """A matrix with a vector on its diagonal, or the diagonal of a matrix.
 
     >>> torch.diag(torch.tensor([[1, 2], [3, 4]]))
@@ -155,7 +155,7 @@ def diag(input, diagonal=0, *, out=None):
 
 
 @composite(explains=True)
-def diagflat(input, offset=0):
+def diagflat(input: Tensor, offset: int = 0) -> Tensor:
     """A matrix with all the elements on its diagonal.
 
     >>> torch.diagflat(torch.tensor([1, 2]), offset=1)
@@ -183,12 +183,12 @@ def trace(input: Array) -> Array:
 
 
 @trace.vjp
-def _(g, input_shape):
+def _(g: Tensor, input_shape: tuple[int, ...]) -> Tensor:
     return _on_diagonal(g.expand(min(input_shape)), input_shape, 0, 0, 1)
 
 
 @composite(expose=("Tensor",), explains=True)
-def fill_diagonal_(self, fill_value, wrap=False):
+def fill_diagonal_(self: Tensor, fill_value: Number, wrap: bool = False) -> Tensor:
     """Sets the elements whose indices are all equal, in place; once more under it with `wrap`.
 
     >>> torch.zeros(2, 2).fill_diagonal_(1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from ...tensor.tensor import Tensor
 from ..core.registry import composite
@@ -11,7 +12,7 @@ from .sections import chunk, split, split_with_sizes
 
 
 @composite(expose=("torch",))
-def unravel_index(indices, shape):
+def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, Tensor]:
     """For each flat index the index along each axis of `shape`, a tensor an axis.
 
     >>> torch.unravel_index(torch.tensor([3, 5]), (2, 3))
@@ -41,7 +42,7 @@ def unravel_index(indices, shape):
 
 
 @composite()
-def unsafe_chunk(input, chunks, dim=0):
+def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of an axis, as chunk gives them.
 
     >>> torch.unsafe_chunk(torch.arange(3), 2)
@@ -51,7 +52,7 @@ def unsafe_chunk(input, chunks, dim=0):
 
 
 @composite()
-def unsafe_split(tensor, split_size, dim=0):
+def unsafe_split(tensor: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of an axis, as split gives them.
 
     >>> torch.unsafe_split(torch.arange(3), 2)
@@ -61,7 +62,9 @@ def unsafe_split(tensor, split_size, dim=0):
 
 
 @composite()
-def unsafe_split_with_sizes(input, split_sizes, dim=0):
+def unsafe_split_with_sizes(
+    input: Tensor, split_sizes: Sequence[int], dim: int = 0
+) -> tuple[Tensor, ...]:
     """Pieces of an axis, as split_with_sizes gives them.
 
     >>> torch.unsafe_split_with_sizes(torch.arange(3), [1, 2])

@@ -73,7 +73,7 @@ def view_as_shape(array: np.ndarray, shape: Sequence[int]) -> np.ndarray | None:
 
 @view(name="_view", node="ViewBackward0", expose=(), ref=lambda x, size: x.reshape(size),
       samples=matrices(((6, 2), (3, -1))))
-def _view(input: Array, size) -> Array:
+def _view(input: Array, size: Sequence[int]) -> Array:
     """The same elements in another shape; RuntimeError when that needs a copy."""
     result = view_as_shape(input, infer_shape(size, input.size))
     if result is None:
@@ -85,7 +85,7 @@ def _view(input: Array, size) -> Array:
 
 
 @_view.vjp
-def _(g, input_shape):
+def _(g: Tensor, input_shape: tuple[int, ...]) -> Tensor:
     return reshape(g, input_shape)
 
 
@@ -128,7 +128,7 @@ def view_method(self: Tensor, *shape: Any, size: Any = None, dtype: Dtype | None
 @view(name="_view_dtype", node="ViewBackward1", expose=(), differentiable=False,
       ref=lambda x, dtype: x.view(dtype.numpy),
       samples=lambda rng: iter([((rng.normal(size=(2, 4)), None), {})][:0]))
-def _view_dtype(input: Array, dtype) -> Array:
+def _view_dtype(input: Array, dtype: Dtype | None) -> Array:
     """The same bytes read as another dtype."""
     kind = dtype.numpy
     if kind.itemsize == input.itemsize:
@@ -159,7 +159,7 @@ def _check_divisible(input: Array, steps: Sequence[int], ratio: int, names: str)
 
 
 @composite()
-def reshape(input, *shape_, shape=None):
+def reshape(input: Tensor, *shape_: Any, shape: Sequence[int] | None = None) -> Tensor:
     """The same elements in another shape: a view where it can be, else a copy.
 
     >>> torch.arange(4).reshape(2, 2)
@@ -182,7 +182,7 @@ def reshape(input, *shape_, shape=None):
 
 
 @composite(expose=("Tensor",))
-def view_as(self, other):
+def view_as(self: Tensor, other: Tensor) -> Tensor:
     """This tensor in the shape of `other`.
 
     >>> torch.arange(4).view_as(torch.zeros(2, 2))
@@ -197,7 +197,7 @@ def view_as(self, other):
 
 
 @composite(expose=("Tensor",))
-def reshape_as(self, other):
+def reshape_as(self: Tensor, other: Tensor) -> Tensor:
     """This tensor reshaped as `other`.
 
     >>> torch.arange(4).reshape_as(torch.zeros(2, 2))
@@ -212,7 +212,7 @@ def reshape_as(self, other):
 
 
 @composite()
-def flatten(input, start_dim=0, end_dim=-1):
+def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """The axes from start_dim to end_dim as one.
 
     >>> torch.zeros(2, 3, 4).flatten(1).shape
@@ -236,7 +236,7 @@ def flatten(input, start_dim=0, end_dim=-1):
 
 
 @composite(explains=True)
-def ravel(input):
+def ravel(input: Tensor) -> Tensor:
     """All the elements in one axis.
 
     >>> torch.ravel(torch.tensor([[1, 2], [3, 4]]))
@@ -246,7 +246,7 @@ def ravel(input):
 
 
 @composite(explains=True)
-def unflatten(input, dim, sizes):
+def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     """One axis as several.
 
     Args:
@@ -276,7 +276,7 @@ def unflatten(input, dim, sizes):
 @view(ref=lambda x, dim0, dim1: np.swapaxes(x, dim0, dim1),
       samples=matrices(((3, 4), 0, 1), ((2, 3, 4), -1, 0)),
       aliases=("swapaxes", "swapdims"))
-def transpose(input: Array, dim0, dim1) -> Array:
+def transpose(input: Array, dim0: int, dim1: int) -> Array:
     """Two axes exchanged.
 
     A view of the same memory.
@@ -294,7 +294,7 @@ def transpose(input: Array, dim0, dim1) -> Array:
 
 
 @transpose.vjp
-def _(g, dim0, dim1):
+def _(g: Tensor, dim0: int, dim1: int) -> Tensor:
     return g.transpose(dim0, dim1)
 
 
@@ -315,13 +315,13 @@ def t(input: Array) -> Array:
 
 
 @t.vjp
-def _(g):
+def _(g: Tensor) -> Tensor:
     return g.t()
 
 
 @view(ref=lambda x, *dims: x.transpose(dims),
       samples=matrices(((3, 4), 1, 0), ((2, 3, 4), 2, 0, 1)))
-def permute(input: Array, *dims) -> Array:
+def permute(input: Array, *dims: Any) -> Array:
     """The axes in another order.
 
     >>> torch.zeros(2, 3, 5).permute(2, 0, 1).shape
@@ -340,7 +340,7 @@ def permute(input: Array, *dims) -> Array:
 
 
 @permute.vjp
-def _(g, dims):
+def _(g: Tensor, dims: Sequence[int]) -> Tensor:
     n = len(dims)
     inverse = [0] * n
     for i, d in enumerate(dims):
@@ -349,7 +349,7 @@ def _(g, dims):
 
 
 @composite(aliases=("moveaxis",), explains=True)
-def movedim(input, source, destination):
+def movedim(input: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
     """The axes `source` at the places `destination`; the others keep their order.
 
     >>> torch.movedim(torch.zeros(2, 3, 4), 0, -1).shape
@@ -375,18 +375,18 @@ def movedim(input, source, destination):
 
 @view(name="squeeze_dims", node="SqueezeBackward1", expose=(),
       ref=lambda x, dims: np.squeeze(x, dims), samples=matrices(((3, 1, 4, 1), (1, 3))))
-def _squeeze(input: Array, dims) -> Array:
+def _squeeze(input: Array, dims: int | Sequence[int]) -> Array:
     """The given axes of length 1 left out."""
     return input.squeeze(dims)
 
 
 @_squeeze.vjp
-def _(g, input_shape):
+def _(g: Tensor, input_shape: tuple[int, ...]) -> Tensor:
     return reshape(g, input_shape)
 
 
 @composite(numpy_names=True)
-def squeeze(input, dim=None):
+def squeeze(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     """Axes of length 1 left out: all of them, or those of `dim` that have it.
 
     A view of the same memory.
@@ -403,7 +403,7 @@ def squeeze(input, dim=None):
 
 
 @view(ref=np.expand_dims, samples=matrices(((3, 4), 1), ((3,), -1), ((), 0)))
-def unsqueeze(input: Array, dim) -> Array:
+def unsqueeze(input: Array, dim: int) -> Array:
     """A new axis of length 1 at `dim`.
 
     Args:
@@ -427,13 +427,13 @@ def _stride_before(input: Array, at: int) -> int:
 
 
 @unsqueeze.vjp
-def _(g, dim):
+def _(g: Tensor, dim: int) -> Tensor:
     return g.squeeze(dim)
 
 
 @view(ref=lambda x, *size: np.broadcast_to(x, size),
       samples=matrices(((3, 1), 3, 4), ((4,), 2, 3, 4)))
-def expand(input: Array, *size, implicit=False) -> Array:
+def expand(input: Array, *size: Any, implicit: bool = False) -> Array:
     """Axes of length 1 repeated, and new ones put in front, without a copy.
 
     >>> torch.tensor([[1], [2]]).expand(2, 3)
@@ -490,12 +490,12 @@ def _set_strides(array: np.ndarray, shape: Sequence[int], strides: Sequence[int]
 
 
 @expand.vjp
-def _(g, input_shape):
+def _(g: Tensor, input_shape: tuple[int, ...]) -> Tensor:
     return g.sum_to_size(input_shape)
 
 
 @composite(expose=("Tensor",))
-def expand_as(self, other):
+def expand_as(self: Tensor, other: Tensor) -> Tensor:
     """This tensor expanded to the shape of `other`.
 
     >>> torch.tensor([[1], [2]]).expand_as(torch.zeros(2, 3))
@@ -510,7 +510,7 @@ def expand_as(self, other):
 
 
 @composite()
-def broadcast_to(input, size):
+def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
     """The tensor expanded to a shape.
 
     >>> torch.broadcast_to(torch.tensor([1, 2]), (2, 2))
@@ -563,7 +563,7 @@ def _hermitian(self: Tensor) -> Tensor:
 
 
 @composite(explains=True)
-def adjoint(input):
+def adjoint(input: Tensor) -> Tensor:
     """The last two axes exchanged, conjugated.
 
     >>> torch.adjoint(torch.tensor([[1 + 2j, 3j]]))

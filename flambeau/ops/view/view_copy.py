@@ -3,7 +3,7 @@ of a tensor in which the window that a view shows is overwritten."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...tensor.layout import contiguous_format
@@ -117,7 +117,7 @@ def _scatter(input: Tensor, src: Tensor, window: Callable[[Tensor], Tensor]) -> 
 
 
 @composite(explains=True)
-def select_scatter(input, src, dim, index):
+def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """A copy of the tensor with `src` at one index of an axis.
 
     >>> torch.select_scatter(torch.zeros(2, 2), torch.ones(2), 0, 1)
@@ -128,7 +128,10 @@ def select_scatter(input, src, dim, index):
 
 
 @composite(explains=True)
-def slice_scatter(input, src, dim=0, start=None, end=None, step=1):
+def slice_scatter(
+    input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None,
+    step: int = 1
+) -> Tensor:
     """A copy of the tensor with `src` at a slice of an axis.
 
     >>> torch.slice_scatter(torch.zeros(4), torch.ones(2), start=1, end=3)
@@ -138,7 +141,9 @@ def slice_scatter(input, src, dim=0, start=None, end=None, step=1):
 
 
 @composite(explains=True)
-def diagonal_scatter(input, src, offset=0, dim1=0, dim2=1):
+def diagonal_scatter(
+    input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Tensor:
     """A copy of the tensor with `src` on a diagonal.
 
     >>> torch.diagonal_scatter(torch.zeros(2, 2), torch.tensor([1., 2.]))
@@ -149,7 +154,10 @@ def diagonal_scatter(input, src, offset=0, dim1=0, dim2=1):
 
 
 @composite(explains=True)
-def as_strided_scatter(input, src, size, stride, storage_offset=None):
+def as_strided_scatter(
+    input: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int],
+    storage_offset: int | None = None
+) -> Tensor:
     """A copy of the tensor with `src` in a window of its memory.
 
     >>> torch.as_strided_scatter(torch.zeros(2, 2), torch.ones(2), (2,), (3,))
