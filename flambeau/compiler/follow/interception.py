@@ -48,7 +48,7 @@ from .listing import LISTING, NOTHING
 from .optimizer_update import GroupUpdate
 from .replay import python_operators
 from .session import NO, Session
-from .varying_number import is_plain_number_alone, with_tensor
+from .varying_number import is_listed_but_for_number, with_tensor
 
 # Methods that show values, or memory, to Python.
 _READS = (
@@ -558,13 +558,11 @@ def _checked(function: Any, name: str) -> Hook:
             return session.barrier(hook, args, kwargs)
         key = hook, _plain(args, kwargs)
         while session.following is not None or session.advance():
-            following = session.following
-            assert following is not None
+            following: Any = session.following
             known = following.segment.calls.get(following.pos, ())
             if key in known:
                 return hook.original(*args, **kwargs)
-            varies = any(other is hook and is_plain_number_alone(function, plain, key[1])
-                         for other, plain in known)
+            varies = is_listed_but_for_number(hook, known, key[1])
             session.mismatch()
             if varies and session.following is None and with_tensor(args) is not None:
                 session.exit.varies = hook

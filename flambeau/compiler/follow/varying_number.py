@@ -7,13 +7,14 @@ goes on with the number as memory from outside: one more program, once.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
 
 import numpy as np
 
 from ...nn.parameter import Parameter
 from ...ops.core.registry import PUBLIC, Operator
 from ...tensor.tensor import Tensor, wrap
+from .hooks import Hook
 
 # Rounded once, so that a number and a tensor without dimensions give the same bits.
 _EXACT = frozenset((np.add, np.subtract, np.multiply, np.divide))
@@ -33,11 +34,17 @@ def is_number_alone(operator: Operator, expected: tuple, found: tuple) -> bool:
     return len(differ) == 1 and differ[0][0].__class__ in (int, float)
 
 
-def is_plain_number_alone(function: Any, expected: tuple, found: tuple) -> bool:
-    """The same for the plain arguments of a composite function, called without keywords."""
-    return (function in EXACT_COMPOSITES and len(expected) == len(found) == 2
-            and found[1].__class__ in (int, float) and expected[1].__class__ in (int, float)
-            and expected[0] is found[0])
+def is_listed_but_for_number(hook: Hook, listed: Iterable[tuple[Hook, tuple]], found: tuple
+                             ) -> bool:
+    """Whether a composite function, called without keywords, was listed with another number and
+    otherwise the same plain arguments, `found`."""
+    if hook.function not in EXACT_COMPOSITES or len(found) != 2:
+        return False
+    return any(
+        other is hook and len(expected) == 2 and expected[0] is found[0]
+        and expected[1].__class__ in (int, float) and found[1].__class__ in (int, float)
+        for other, expected in listed
+    )
 
 
 def with_tensor(args: tuple) -> tuple | None:
