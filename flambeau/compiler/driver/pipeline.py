@@ -166,18 +166,13 @@ def _without_garbage_collection() -> Iterator[None]:
     """Compile without cyclic garbage collection.
 
     Nearly everything that a compiler allocates lives until its end, so collections find nothing and
-    take long. Objects that existed before are frozen, unless the program froze some
-    itself.
+    take long.
     """
-    was_enabled, frozen_before = gc.isenabled(), gc.get_freeze_count()
+    was_enabled = gc.isenabled()
     gc.disable()
-    if not frozen_before:
-        gc.freeze()
     try:
         yield
     finally:
-        if not frozen_before:
-            gc.unfreeze()
         if was_enabled:
             gc.enable()
 
