@@ -10,7 +10,7 @@ from ...ops.core import inplace as in_place
 from ...ops.core.registry import OPERATORS, PUBLIC, Kind, Operator
 from ...ops.interception import window_stubs, torch_dispatch, torch_function
 from ...ops.interception.code_patching import (
-    Swap, clone, own_function, restore_stubs, swap_of,
+    LateSwap, Swap, clone, own_function, restore_stubs, swap_of,
 )
 from ...tensor.tensor import Tensor
 from .recorder import Recorder
@@ -61,6 +61,7 @@ _WITHOUT_KERNELS = {**vars(in_place), "_by_kernel": lambda *_: False}
 
 
 _swaps: list[Any] = []  # of the capture that is on; what Ctrl-C left of an earlier one
+_known_swaps: dict[int, Swap] = {}  # by id of their functions: of earlier captures, to use again
 
 
 def swap_all(recorder: Recorder) -> None:
@@ -74,12 +75,23 @@ def swap_all(recorder: Recorder) -> None:
     _swaps.append(window_stubs.STUBS)
     window_stubs.STUBS.suspend()
     for function, record, _ in _functions(recorder):
-        swap = swap_of(function, record)
+        swap = _swap(function, record)
         swap.check = torch_function.check_for(function, recorder.problem) \
             or _wrappers(function, recorder.problem) \
             or _sparse(function, recorder.problem)
         _swaps.append(swap)
         swap.start()
+
+
+def _swap(function: Any, record: Callable) -> Swap:
+    """The swap of the last capture again, unless the function was written since."""
+    swap = _known_swaps.get(id(function))
+    if swap is None or swap.function is not function or swap.code is not function.__code__ \
+            or isinstance(swap, LateSwap) and swap.written is not None:
+        swap = _known_swaps[id(function)] = swap_of(function, record)
+    else:
+        swap.rebind(record)
+    return swap
 
 
 def _wrappers(function: Any, problem: Callable[[str], None]) -> Callable | None:
@@ -118,12 +130,20 @@ def restore_all() -> None:
     while _swaps:
         try:
             while _swaps:
-                _swaps[-1].restore()
+                last = _swaps[-1]
+                last.restore()
+                if isinstance(last, Swap):  # it outlives the recorder, which holds memory
+                    last.rebind(_record_nothing)
+                    last.check = None
                 _swaps.pop()
         except KeyboardInterrupt as error:
             late = error
     if late is not None:
         raise late
+
+
+def _record_nothing(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    return original(*args, **kwargs)
 
 
 def swaps_of(operators: Iterable[Operator], recorder: Callable) -> list[Swap]:

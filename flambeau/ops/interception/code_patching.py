@@ -204,6 +204,11 @@ class Swap:
         """Whether the swap is between `start` and `restore`."""
         return self in _layers.get(self.function, ())
 
+    def rebind(self, recorder: Recorder) -> None:
+        """Has calls go to another recorder, between `restore` and the next `start`."""
+        self.recorder = recorder
+        self.wrap(self.original)
+
     def wrap(self, original: types.FunctionType) -> None:
         """Has the recorder called with `original`, what lies below this swap."""
         self.original = original
@@ -253,12 +258,13 @@ class LateSwap(Swap):
 
     def __init__(self, function: Any, recorder: Callable, operator: Operator) -> None:
         self.operator, self.written = operator, None
+        super().__init__(function, recorder)
 
-        def record(below: Any, args: tuple, kwargs: dict) -> Any:
-            original = self.call if below.__code__ is _unwritten.__code__ else below
-            return recorder(original, args, kwargs)
-
-        super().__init__(function, record)
+    def wrap(self, original: types.FunctionType) -> None:
+        """Has the recorder called with what writes the function, while it is not written."""
+        self.original = original
+        below = self.call if original.__code__ is _unwritten.__code__ else original
+        self.record = functools.partial(self.recorder, below)
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the operator's own function, writing it first."""
