@@ -4,42 +4,40 @@ from __future__ import annotations
 
 import builtins
 import math
-from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import Any
 
 import numpy as np
 
 from ...tensor import dtypes as types
-from ...tensor.dtypes import FLOATS, FROM_NUMPY, HALF, dtype as Dtype
+from ...tensor.dtypes import FLOATS, FROM_NUMPY, HALF
 from ...tensor.tensor import Tensor, wrap
 from ..core.axes import canonical_dim, canonical_dims, means_all_axes
 from ..view.join import cat
 from ..core.number_cache import number
 from ..core.out import write_result
 from ..native.pointwise import large
-from ..core.registry import Array, Number, composite, opaque
+from ..core.registry import Array, composite, opaque
 from ..core.return_types import return_type
 from ..native.rows import LARGE, SOME, position, reduce_axes
 from ..core.sample_inputs import reductions
 from .chosen_elements import choose, put_back
 
 
-def sum_dtype(input: Array, dtype: None) -> np.dtype:
+def sum_dtype(input: Array, dtype) -> np.dtype:
     """The dtype of a sum: the one asked for, int64 for integers, else the input's."""
     if dtype is not None:
         return dtype.numpy
     return types.int64.numpy if input.dtype.kind in "biu" else input.dtype
 
 
-def axes_of(dim: Sequence[int] | int | None, ndim: int) -> tuple[int, ...] | None:
+def axes_of(dim, ndim: int) -> tuple[int, ...] | None:
     """NumPy's axis for a `dim`: None for all axes."""
     if dim is None or means_all_axes(dim):
         return None
     return canonical_dims(dim, ndim)
 
 
-def _large(ufunc: Any, input: Array, dim: Any, keepdim: Any, dtype: Any = None) -> Array | None:
+def _large(ufunc, input: Array, dim, keepdim, dtype=None) -> Array | None:
     """A large array reduced in machine code, or None; float32 for half precision."""
     if dtype is not None:
         return None
@@ -48,10 +46,7 @@ def _large(ufunc: Any, input: Array, dim: Any, keepdim: Any, dtype: Any = None) 
 
 @opaque(linear_in="input", ref=lambda x, dim=None, keepdim=False: x.sum(dim, keepdims=keepdim),
         samples=reductions)
-def sum(
-    input: Array, dim: int | Sequence[int] | None = None, keepdim: bool = False, *,
-    dtype: Dtype | None = None
-) -> Array:
+def sum(input: Array, dim=None, keepdim=False, *, dtype=None) -> Array:
     """Sum over the axes `dim`, all of them by default.
 
     >>> torch.tensor([[1., 2.], [3., 4.]]).sum(0)
@@ -68,15 +63,11 @@ def sum(
 
 
 @sum.vjp
-def _(
-    g: Tensor, input_shape: tuple[int, ...], dim: int | Sequence[int] | None, keepdim: bool
-) -> Tensor:
+def _(g, input_shape, dim, keepdim):
     return spread(g, input_shape, dim, keepdim)
 
 
-def spread(
-    g: Tensor, shape: tuple[int, ...], dim: int | tuple[int, ...] | None, keepdim: bool
-) -> Tensor:
+def spread(g, shape, dim, keepdim):
     """A reduction's cotangent at the shape of its input, as a view."""
     if g.__class__ is Tensor and not g._tracked and not g._array.ndim:
         # Not to be differentiated, nor to be seen by a class: no operator is needed.
@@ -88,7 +79,7 @@ def spread(
 
 
 @composite(explains=True)
-def sum_to_size(input: Tensor, *size: Any) -> Tensor:
+def sum_to_size(input, *size):
     """The tensor summed over the axes along which `size` was expanded to its shape.
 
     >>> torch.ones(2, 3).sum_to_size(1, 3)
@@ -115,7 +106,7 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:
     return y.reshape(size) if new else y
 
 
-def _floating(input: Array, dtype: Any, name: str) -> np.dtype:
+def _floating(input: Array, dtype, name: str) -> np.dtype:
     """The dtype of a mean-like result; RuntimeError for integers that nobody asked to convert."""
     kind = FROM_NUMPY[input.dtype] if dtype is None else dtype
     if not (kind.is_floating_point or kind.is_complex):
@@ -127,7 +118,7 @@ def _floating(input: Array, dtype: Any, name: str) -> np.dtype:
     return input.dtype if dtype is None else dtype.numpy
 
 
-def _legacy(kind: Any) -> str:
+def _legacy(kind) -> str:
     from ...tensor.promotion import legacy_name
 
     return legacy_name(kind)
@@ -138,13 +129,13 @@ def inside_dtype(kind: np.dtype) -> np.dtype:
     return types.float32.numpy if FROM_NUMPY[kind] in HALF else kind
 
 
-def round_to(y: np.ndarray, kind: np.dtype) -> Array:
+def round_to(y, kind: np.dtype) -> Array:
     """A result in its own dtype."""
     y = np.asarray(y)
     return y if y.dtype == kind else y.astype(kind)
 
 
-def count_along(shape: tuple[int, ...], dim: int | tuple[int, ...] | None) -> int:
+def count_along(shape, dim) -> int:
     """How many elements are reduced to one."""
     n = 1
     for i in canonical_dims(dim, len(shape)) if not means_all_axes(dim) else range(len(shape)):
@@ -154,10 +145,7 @@ def count_along(shape: tuple[int, ...], dim: int | tuple[int, ...] | None) -> in
 
 @opaque(linear_in="input", ref=lambda x, dim=None, keepdim=False: np.mean(x, dim, keepdims=keepdim),
         samples=reductions, node="MeanBackward0")
-def mean(
-    input: Array, dim: int | Sequence[int] | None = None, keepdim: bool = False, *,
-    dtype: Dtype | None = None
-) -> Array:
+def mean(input: Array, dim=None, keepdim=False, *, dtype=None) -> Array:
     """Mean over the axes `dim`, all of them by default.
 
     >>> torch.tensor([1., 2., 6.]).mean()
@@ -180,18 +168,13 @@ def mean(
 
 
 @mean.vjp
-def _(
-    g: Tensor, input_shape: tuple[int, ...], dim: int | Sequence[int] | None, keepdim: bool
-) -> Tensor:
+def _(g, input_shape, dim, keepdim):
     return spread(g / count_along(input_shape, dim), input_shape, dim, keepdim)
 
 
 @opaque(name="_nansum", expose=(), node="NansumBackward0", samples=reductions,
         ref=lambda x, dim=None, keepdim=False: np.nansum(x, dim, keepdims=keepdim))
-def _nansum(
-    input: Array, dim: int | Sequence[int] | None = None, keepdim: bool = False,
-    dtype: Dtype | None = None
-) -> Array:
+def _nansum(input: Array, dim=None, keepdim=False, dtype=None) -> Array:
     """Sum, NaN counting as zero."""
     kind, axes = sum_dtype(input, dtype), axes_of(dim, input.ndim)
     if input.size > LARGE and kind == input.dtype \
@@ -203,15 +186,12 @@ def _nansum(
 
 
 @_nansum.vjp
-def _(g: Tensor, input: Tensor, dim: int | Sequence[int] | None, keepdim: bool) -> Tensor:
+def _(g, input, dim, keepdim):
     return spread(g, input.shape, dim, keepdim) * input.isnan().logical_not()
 
 
 @composite(numpy_names=True)
-def nansum(
-    input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *,
-    dtype: Dtype | None = None, out: Tensor | None = None
-) -> Tensor:
+def nansum(input, dim=None, keepdim=False, *, dtype=None, out=None):
     """Sum over the axes `dim`, NaN counting as zero.
 
     >>> torch.nansum(torch.tensor([1., float("nan"), 3.]))
@@ -225,10 +205,7 @@ def nansum(
 
 
 @composite(numpy_names=True)
-def nanmean(
-    input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *,
-    dtype: Dtype | None = None, out: Tensor | None = None
-) -> Tensor:
+def nanmean(input, dim=None, keepdim=False, *, dtype=None, out=None):
     """Mean over the axes `dim` of what is not NaN.
 
     >>> torch.nanmean(torch.tensor([1., float("nan"), 3.]))
@@ -248,7 +225,7 @@ def nanmean(
 # ----------------------------------------------------------------------------- extremes
 
 
-def needs_elements(input: Array, dim: Any, name: str) -> None:
+def needs_elements(input: Array, dim, name: str) -> None:
     axes = canonical_dims(dim, input.ndim) if dim is not None and dim != () else ()
     for axis in axes:
         if input.ndim and input.shape[axis] == 0:
@@ -260,9 +237,7 @@ def needs_elements(input: Array, dim: Any, name: str) -> None:
                            "== 0. Specify the reduction dim with the 'dim' argument.")
 
 
-def _share_of_extremes(
-    g: Tensor, input: Tensor, y: Tensor, dim: int | tuple[int, ...] | None, keepdim: bool
-) -> Tensor:
+def _share_of_extremes(g, input, y, dim, keepdim):
     """The cotangent, divided evenly among the elements that are equal to the extreme."""
     shape = input.shape
     at = input == spread(y, shape, dim, keepdim)
@@ -272,8 +247,8 @@ def _share_of_extremes(
     return spread(g, shape, dim, keepdim) * share / count
 
 
-def _extreme(name: str, ufunc: np.ufunc, doc: str) -> Any:
-    def body(input: Array, dim: int | tuple[int, ...] = (), keepdim: bool = False) -> Array:
+def _extreme(name: str, ufunc: np.ufunc, doc: str):
+    def body(input: Array, dim=(), keepdim=False) -> Array:
         if not input.size:
             needs_elements(input, dim, name)
         if input.size > LARGE and (y := _large(ufunc, input, dim, keepdim)) is not None:
@@ -285,7 +260,7 @@ def _extreme(name: str, ufunc: np.ufunc, doc: str) -> Any:
         x, None if dim == () else dim, keepdims=keepdim), samples=reductions)(body)
 
     @result.vjp
-    def _(g: Tensor, input: Tensor, y: Tensor, dim: int | Sequence[int], keepdim: bool) -> Tensor:
+    def _(g, input, y, dim, keepdim):
         return _share_of_extremes(g, input, y, dim, keepdim)
 
     return result
@@ -303,7 +278,7 @@ amin = _extreme("amin", np.minimum, """Smallest elements over the axes `dim`; ti
     """)
 
 
-def _all_extreme(name: str, ufunc: np.ufunc) -> Any:
+def _all_extreme(name: str, ufunc: np.ufunc):
     largest = ufunc is np.maximum
 
     def body(input: Array) -> Array:
@@ -325,7 +300,7 @@ def _all_extreme(name: str, ufunc: np.ufunc) -> Any:
                   samples=lambda rng: iter([((rng.normal(size=(3, 4)),), {})]))(body)
 
     @result.vjp
-    def _(g: Tensor, input: Tensor, y: Tensor) -> Tensor:
+    def _(g, input, y):
         return _share_of_extremes(g, input, y, None, False)
 
     return result
@@ -334,7 +309,7 @@ def _all_extreme(name: str, ufunc: np.ufunc) -> Any:
 max_all, min_all = _all_extreme("max", np.maximum), _all_extreme("min", np.minimum)
 
 
-def _first(input: Array, dim: int | None, largest: bool) -> Array:
+def _first(input: Array, dim, largest: bool) -> Array:
     """The index of the first extreme along an axis; NaN counts as extreme."""
     if input.dtype.kind == "c":
         raise RuntimeError("argmax/argmin are not implemented for complex dtypes")
@@ -363,10 +338,10 @@ def _choose(x: Array, where: Array, at: int) -> Array:
     return x.take(places.reshape(where.shape))
 
 
-def _extreme_along(name: str, largest: bool) -> Any:
+def _extreme_along(name: str, largest: bool):
     result = return_type(name, "values", "indices")
 
-    def body(input: Array, dim: int, keepdim: bool = False) -> tuple[Array, Array]:
+    def body(input: Array, dim, keepdim=False) -> tuple[Array, Array]:
         if not input.ndim:
             canonical_dims(dim, 0)
             return input.copy(), np.zeros((), np.int64)
@@ -393,11 +368,8 @@ def _extreme_along(name: str, largest: bool) -> Any:
 max_along, min_along = _extreme_along("max", True), _extreme_along("min", False)
 
 
-def _overload(name: str, whole: Any, along: Any, elementwise: str, doc: str) -> Any:
-    def function(
-        input: Tensor, dim: int | None = None, keepdim: bool = False, *,
-        other: Tensor | None = None, out: Tensor | Sequence[Tensor] | None = None, **named: Any
-    ) -> Any:
+def _overload(name: str, whole, along, elementwise: str, doc: str):
+    def function(input, dim=None, keepdim=False, *, other=None, out=None, **named):
         if "axis" in named:
             dim = named.pop("axis")
         if "keepdims" in named:
@@ -439,8 +411,8 @@ min = _overload("min", min_all, min_along, "minimum", """The smallest element, o
     """)
 
 
-def _arg(name: str, largest: bool) -> Any:
-    def body(input: Array, dim: int | None = None, keepdim: bool = False) -> Array:
+def _arg(name: str, largest: bool):
+    def body(input: Array, dim=None, keepdim=False) -> Array:
         if dim is None:
             if not input.size:
                 raise IndexError(
@@ -476,10 +448,7 @@ _aminmax = return_type("aminmax", "min", "max")
 
 
 @composite(explains=True)
-def aminmax(
-    input: Tensor, *, dim: int | None = None, keepdim: bool = False,
-    out: Tensor | Sequence[Tensor] | None = None
-) -> Any:
+def aminmax(input, *, dim=None, keepdim=False, out=None):
     """The smallest and the largest element, of all or along an axis.
 
     >>> torch.aminmax(torch.tensor([[3, 1], [5, 2]]), dim=1)
@@ -504,8 +473,8 @@ def aminmax(
 # ------------------------------------------------------------------------------- logical
 
 
-def _logical(name: str, ufunc: np.ufunc) -> Any:
-    def body(input: Array, dim: int | None = None, keepdim: bool = False) -> Array:
+def _logical(name: str, ufunc: np.ufunc):
+    def body(input: Array, dim=None, keepdim=False) -> Array:
         if dim is None and not keepdim and input.dtype.kind == "b" and input.size \
                 and input.__class__ is Array:
             first = input.argmax() if ufunc is np.logical_or else input.argmin()
@@ -533,7 +502,7 @@ any, all = _logical("any", np.logical_or), _logical("all", np.logical_and)
 @opaque(differentiable=False, ref=lambda x, dim=None: np.count_nonzero(x, dim),
         samples=lambda rng: iter([((rng.integers(0, 2, (3, 4)),), {}),
                                   ((rng.integers(0, 2, (3, 4)),), {"dim": 1})]))
-def count_nonzero(input: Array, dim: int | Sequence[int] | None = None) -> Array:
+def count_nonzero(input: Array, dim=None) -> Array:
     """How many elements are not zero.
 
     >>> torch.count_nonzero(torch.tensor([[0, 1], [2, 3]]), dim=0)
@@ -554,9 +523,7 @@ def _not_zero(x: Array) -> Array:
 @opaque(ref=lambda x, dim=None, keepdim=False: np.prod(x, dim, keepdims=keepdim),
         samples=lambda rng: iter([((rng.normal(size=(3, 4)),), {}),
                                   ((rng.normal(size=(3, 4)), 1), {})]))
-def prod(
-    input: Array, dim: int | None = None, keepdim: bool = False, *, dtype: Dtype | None = None
-) -> Array:
+def prod(input: Array, dim=None, keepdim=False, *, dtype=None) -> Array:
     """Product of the elements, of all or along an axis.
 
     >>> torch.prod(torch.tensor([[1, 2], [3, 4]]), dim=1)
@@ -571,7 +538,7 @@ def prod(
 
 
 @prod.vjp
-def _(g: Tensor, input: Tensor, dim: int | None, keepdim: bool) -> Tensor:
+def _(g, input, dim, keepdim):
     if dim is None:
         return (g * others(input.reshape(-1), 0)).reshape(input.shape)
     return spread(g, input.shape, dim, keepdim) * (
@@ -579,7 +546,7 @@ def _(g: Tensor, input: Tensor, dim: int | None, keepdim: bool) -> Tensor:
     )
 
 
-def others(x: Tensor, dim: int) -> Tensor:
+def others(x, dim):
     """The product of the other elements along an axis, zeros or not."""
     ones = x.narrow(dim, 0, 1) * 0 + 1
     n = x.shape[dim]
@@ -591,7 +558,7 @@ def others(x: Tensor, dim: int) -> Tensor:
 # ------------------------------------------------------------------------------ variances
 
 
-def _correction(unbiased: None, correction: int | None) -> float:
+def _correction(unbiased, correction) -> float:
     if correction is not None:
         return correction
     return 1 if unbiased is None or unbiased else 0
@@ -602,9 +569,7 @@ def _correction(unbiased: None, correction: int | None) -> float:
             x, None if dim is None else dim, keepdims=keepdim, ddof=correction),
         samples=lambda rng: iter([((rng.normal(size=(3, 4)), None, False, 1), {}),
                                   ((rng.normal(size=(3, 4)), 1, True, 0), {})]))
-def _var(
-    input: Array, dim: int | Sequence[int] | None, keepdim: bool, correction: Number | None
-) -> Array:
+def _var(input: Array, dim, keepdim, correction) -> Array:
     """Variance with `correction` taken off the count."""
     kind = _floating(input, None, "var")
     axes = axes_of(dim, input.ndim)
@@ -644,19 +609,14 @@ _QUIET = nullcontext()  # nothing is divided by zero
 
 
 @_var.vjp
-def _(
-    g: Tensor, input: Tensor, dim: int | Sequence[int] | None, keepdim: bool,
-    correction: Number | None
-) -> Tensor:
+def _(g, input, dim, keepdim, correction):
     n = count_along(input.shape, dim)
     axes = None if means_all_axes(dim) else dim
     scale = 2 / (n - correction) if n > correction else math.nan
     return spread(g, input.shape, dim, keepdim) * ((input - input.mean(axes, True)) * scale)
 
 
-def _var_arguments(
-    name: str, dim: int | None, unbiased: bool | None, correction: int | None
-) -> tuple[Tensor | None, ...]:
+def _var_arguments(name, dim, unbiased, correction):
     if isinstance(dim, bool):
         if unbiased is not None and not isinstance(unbiased, bool):
             raise TypeError(f"{name}() received an invalid combination of arguments")
@@ -665,10 +625,7 @@ def _var_arguments(
 
 
 @composite(numpy_names=True)
-def var(
-    input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | None = None,
-    keepdim: bool = False, *, correction: Number | None = None, out: Tensor | None = None
-) -> Tensor:
+def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None, out=None):
     """Variance over the axes `dim`; the count less `correction` (1) divides.
 
     >>> torch.var(torch.tensor([1., 3.])), torch.var(torch.tensor([1., 3.]), correction=0)
@@ -679,10 +636,7 @@ def var(
 
 
 @composite(numpy_names=True)
-def std(
-    input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | None = None,
-    keepdim: bool = False, *, correction: Number | None = None, out: Tensor | None = None
-) -> Tensor:
+def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None, out=None):
     """Standard deviation over the axes `dim`; the count less `correction` (1) divides.
 
     >>> torch.std(torch.tensor([1., 3.])), torch.std(torch.tensor([1., 3.]), correction=0)
@@ -698,19 +652,14 @@ def std(
             x, None if dim is None else dim, keepdims=keepdim, ddof=correction),
         samples=lambda rng: iter([((rng.normal(size=(3, 4)), None, False, 1), {}),
                                   ((rng.normal(size=(3, 4)), 1, True, 0), {})]))
-def _std(
-    input: Array, dim: int | Sequence[int] | None, keepdim: bool, correction: Number | None
-) -> Array:
+def _std(input: Array, dim, keepdim, correction) -> Array:
     """Square root of the variance."""
     y = _var.operator.body(input, dim, keepdim, correction)
     return np.asarray(np.sqrt(y)).astype(y.dtype, copy=False)  # never below zero
 
 
 @_std.vjp
-def _(
-    g: Tensor, input: Tensor, y: Tensor, dim: int | Sequence[int] | None, keepdim: bool,
-    correction: Number | None
-) -> Tensor:
+def _(g, input, y, dim, keepdim, correction):
     n = count_along(input.shape, dim)
     axes = None if means_all_axes(dim) else dim
     scale = 1 / (n - correction) if n > correction else math.nan
@@ -719,10 +668,7 @@ def _(
 
 
 @composite(expose=("torch",), numpy_names=True)
-def var_mean(
-    input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | None = None,
-    keepdim: bool = False, *, correction: Number | None = None
-) -> Any:
+def var_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     """Variance and mean over the axes `dim`.
 
     >>> torch.var_mean(torch.tensor([[1., 3.], [2., 2.]]), dim=1)
@@ -733,10 +679,7 @@ def var_mean(
 
 
 @composite(expose=("torch",), numpy_names=True)
-def std_mean(
-    input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | None = None,
-    keepdim: bool = False, *, correction: Number | None = None
-) -> Any:
+def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     """Standard deviation and mean over the axes `dim`.
 
     >>> torch.std_mean(torch.tensor([[1., 3.], [2., 2.]]), dim=1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -198,7 +198,7 @@ def _selections(x: Array, y: Array, window: Window) -> Iterator[tuple[tuple[int,
         yield at, hit
 
 
-def _window_samples(n: int) -> Callable[[Rng], Iterator[Sample]]:
+def _window_samples(n: int):
     def samples(rng: Rng) -> Iterator[Sample]:
         zeros = ((0, 0),) * n
         yield (rng.permutation(2 * 4**n).reshape(1, 2, *(4,) * n) / 7.0,
@@ -209,7 +209,7 @@ def _window_samples(n: int) -> Callable[[Rng], Iterator[Sample]]:
     return samples
 
 
-def _reference(x: np.ndarray, window: Any) -> np.ndarray:
+def _reference(x, window):
     n = len(window.kernel)
     x = np.pad(x, [(0, 0)] * (x.ndim - n) + list(window.padding), constant_values=-np.inf)
     axes = tuple(range(x.ndim - n, x.ndim))
@@ -243,12 +243,12 @@ def _placed(g: Array, input: Array, tops: Array, window: Window) -> Array:
 
 
 @_placed.vjp("g")
-def _(g: Tensor, input: Tensor, tops: Tensor, window: Window) -> Tensor:
+def _(g, input, tops, window):
     return _picked(g, input, tops, window)
 
 
 @_placed.vjp("input tops")
-def _(g: Tensor) -> Tensor:
+def _(g):
     return None  # which element is the largest does not change
 
 
@@ -266,12 +266,12 @@ def _picked(u: Array, input: Array, tops: Array, window: Window) -> Array:
 
 
 @_picked.vjp("u")
-def _(g: Tensor, input: Tensor, tops: Tensor, window: Window) -> Tensor:
+def _(g, input, tops, window):
     return _placed(g, input, tops, window)
 
 
 @_picked.vjp("input tops")
-def _(g: Tensor) -> Tensor:
+def _(g):
     return None
 
 
@@ -295,11 +295,11 @@ def _declare(n: int) -> tuple[Any, Any]:
         return _maxima(input, window)
 
     @values.vjp("input")
-    def _(g: Tensor, y: Tensor, input: Tensor, window: Window) -> Tensor:
+    def _(g, y, input, window):
         return _placed(g, input, y, window)
 
     @values.jvp
-    def _(input_t: Tensor, input: Tensor, window: Window) -> Tensor:
+    def _(input_t, input, window):
         return _taken(input_t, both(input.detach(), window)[1], n)
 
     @opaque(layout=Layout.CHANNELS_LAST if n < 3 else Layout.VOLUME,
@@ -311,11 +311,11 @@ def _declare(n: int) -> tuple[Any, Any]:
         return _maxima_and_places(input, window)
 
     @both.vjp("input")
-    def _(gs: tuple[Tensor, None], ys: tuple[Tensor, ...], input: Tensor, window: Window) -> Tensor:
+    def _(gs, ys, input, window):
         return _placed(gs[0], input, ys[0], window)
 
     @both.jvp
-    def _(input_t: Tensor, ys: tuple[Tensor, ...]) -> tuple[Tensor | None, ...]:
+    def _(input_t, ys):
         return _taken(input_t, ys[1], n), None
 
     return values, both
@@ -363,27 +363,17 @@ def _functions(n: int) -> None:
         return pooling_window(name, n, shape, key_of(kernel), key_of(stride),
                               key_of(padding), key_of(dilation), bool(ceil_mode))
 
-    def with_indices(
-        input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None,
-        padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1,
-        ceil_mode: bool = False, return_indices: bool = False
-    ) -> Any:
+    def with_indices(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False,
+                     return_indices=False):
         window = find_maxima(input, kernel_size, stride, padding, dilation, ceil_mode)
         return both(input, window)
 
-    def pool(
-        input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None,
-        padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1,
-        ceil_mode: bool = False, return_indices: bool = False
-    ) -> Any:
+    def pool(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False,
+             return_indices=False):
         window = find_maxima(input, kernel_size, stride, padding, dilation, ceil_mode)
         return both(input, window) if return_indices else values(input, window)
 
-    def torch_pool(
-        input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None,
-        padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1,
-        ceil_mode: bool = False
-    ) -> Tensor:
+    def torch_pool(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False):
         return values(input, find_maxima(input, kernel_size, stride, padding, dilation, ceil_mode))
 
     _describe(n, name, pool, torch_pool, with_indices)
@@ -402,9 +392,8 @@ for _n in (1, 2, 3):
 
 @composite(expose=("aten",), explains=True)
 def max_pool2d_with_indices_backward(
-    grad_output: Tensor, input: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
-    ceil_mode: bool, indices: Tensor
-) -> Tensor:
+    grad_output, input, kernel_size, stride, padding, dilation, ceil_mode, indices
+):
     """The cotangent of max_pool2d's input: each window's goes to the place of its maximum.
 
     >>> x = torch.tensor([[[1., 3.], [2., 0.]]])
