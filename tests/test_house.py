@@ -30,7 +30,6 @@ HIGHEST_FOLDER = 10  # rooms that import one another in a chain
 # A class or a folder that has come down is taken off the list.
 LONG_CLASSES = {
     "flambeau/compiler/capture/recorder.py:Recorder": 290,
-    "flambeau/compiler/follow/session.py:Session": 360,
     "flambeau/compiler/proof/facts.py:Facts": 260,
     "flambeau/compiler/proof/watcher.py:Watcher": 320,
     "flambeau/compiler/runtime/executable.py:Step": 290,

@@ -1,6 +1,6 @@
 """torch.masked: reductions that count only the elements where a mask is True, and MaskedTensor."""
 
-from .maskedtensor import MaskedTensor, as_masked_tensor, is_masked_tensor, masked_tensor
+from .tensor_with_mask import MaskedTensor, as_masked_tensor, is_masked_tensor, masked_tensor
 from .reductions import (
     _canonical_dim, _input_mask, _output_mask, _reduction_identity, _where, amax, amin, argmax,
     argmin, cumprod, cumsum, log_softmax, logaddexp, logsumexp, mean, median, norm, normalize,

@@ -26,7 +26,6 @@ from .trial import Trial
 MAX_PROGRAMS = 48  # of one function
 WATCHED_FROM_PROGRAMS = 12  # from here on, calls must follow known paths
 WATCHED_CALLS = 16  # half of which have to
-IDLE_CALLS = 32  # after which a path that none of them took gives its memory back
 
 _RUNNING = threading.Lock()  # functions have stubs for all threads: one followed call at a time
 
@@ -83,8 +82,7 @@ class FollowedFunction:
         session.finish()
         if self.built >= WATCHED_FROM_PROGRAMS:
             self._watch(session)
-        if self.calls % IDLE_CALLS == 0:
-            self._drop_idle_memory()
+        self._drop_idle_memory()
         return result
 
     def _try(self, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -127,11 +125,13 @@ class FollowedFunction:
         """Whether a program is being compiled."""
         return any(exit.pending for exit in self._exits())
 
-    def _drop_idle_memory(self) -> None:
-        """Give back the memory of paths that calls do not take any more."""
+    def _drop_idle_memory(self, idle_calls: int = 32) -> None:
+        """Every so many calls, give back the memory of paths that none of them took."""
+        if self.calls % idle_calls:
+            return
         for exit in self._exits():
             for segment in exit.segments:
-                if segment.last_call <= self.calls - IDLE_CALLS:
+                if segment.last_call <= self.calls - idle_calls:
                     segment.recycled.drop()
 
     def _exits(self) -> Iterator[Exit]:

@@ -43,6 +43,7 @@ from ..capture.recorder import _OF_OPERATORS, Recorder, module_recorder
 from ..trace.operands import bind, tensors_in, unbind
 from ..trace.trace import CALL
 from .backward_pass import BackwardPass
+from .event_listing import list_copy_of, list_draw, list_root, list_write
 from .hooks import ACTIVE, Hook
 from .listing import LISTING, NOTHING
 from .optimizer_update import GroupUpdate
@@ -277,7 +278,7 @@ def _write(original: Callable, target: Any, y: Any, name: Any) -> None:
         original(target, y, name)
         NOW.write(array, y)
         return
-    session.write(array, y)
+    list_write(session, array, y)
 
 
 def _copy(original: Callable, target: Any, source: Any) -> None:
@@ -287,14 +288,14 @@ def _copy(original: Callable, target: Any, source: Any) -> None:
         original(target, source)
         NOW.write(a, b)
         return
-    ACTIVE.session.write(a, b)
+    list_write(ACTIVE.session, a, b)
 
 
 def _before_write(original: Callable, x: Any, keep: Any) -> Any:
     result = original(x, False)
     if keep:
         result._array = np.empty_like(x._array)
-        ACTIVE.session.write(result._array, x._array)
+        list_write(ACTIVE.session, result._array, x._array)
     return result
 
 
@@ -311,7 +312,7 @@ def _fill(original: Callable, input: Any, value: Any) -> Any:
         inplace.check_writable(input, "fill_") or source.requires_grad)
     ):
         return original(input, source)
-    session.write(input._array, source._array)
+    list_write(session, input._array, source._array)
     inplace.bump(input)
     return input
 
@@ -410,7 +411,7 @@ def _gradients() -> Iterator[Hook]:
 
 def _owned(original: Callable, leaf: Any, g: Any) -> Any:
     session = ACTIVE.session
-    result = session.copy_of(leaf, g)
+    result = list_copy_of(session, leaf, g)
     if result is None:
         result = original(leaf, g)
         NOW.write(result._array, g._array)
@@ -420,7 +421,7 @@ def _owned(original: Callable, leaf: Any, g: Any) -> Any:
 def _engine_run(original: Callable, roots: Any, *args: Any, **kwargs: Any) -> Any:
     session = ACTIVE.session
     for _, g in roots:
-        session.root(g._array, original)
+        list_root(session, g._array, original)
     following = session.following
     if following is not None and args in _PLAIN_PASS and not kwargs and len(roots) == 1:
         known = following.segment.backwards.get(following.pos)
@@ -497,7 +498,7 @@ def _draw_hook(function: Any) -> Hook:
             return hook.original(*args, **kwargs)
         if any(isinstance(x, np.ndarray) for x in (*args[1:], *kwargs.values())):
             return session.barrier(hook, args, kwargs)
-        return session.draw(hook.original, args, kwargs)
+        return list_draw(session, hook.original, args, kwargs)
 
     def record(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
         arrays = any(isinstance(x, np.ndarray) for x in (*args[1:], *kwargs.values()))

@@ -13,6 +13,7 @@ import numpy as np
 
 from ...tensor.tensor import Tensor
 from ..trace.trace import UPDATE
+from .event_listing import list_constant, list_empty, list_update, list_write
 from .hooks import ACTIVE
 
 
@@ -63,22 +64,22 @@ class Listing:
 
     def write(self, target: np.ndarray, source: np.ndarray, **_: Any) -> None:
         """Lists that `source` is written over `target`."""
-        ACTIVE.session.write(target, source)
+        list_write(ACTIVE.session, target, source)
 
     def constant(self, array: np.ndarray, function: Any = None) -> None:
         """Lists numbers made from nothing."""
-        ACTIVE.session.constant(array, function)
+        list_constant(ACTIVE.session, array, function)
 
     def empty(self, array: np.ndarray, function: Any = None) -> None:
         """Lists memory that was reserved."""
-        ACTIVE.session.empty(array, function)
+        list_empty(ACTIVE.session, array, function)
 
     def add(self, kind: str, **parts: Any) -> None:
         """Lists an optimizer's update; other events were computed by a barrier."""
         if kind != UPDATE:
             return
-        ACTIVE.session.update(parts["args"], parts["kwargs"], self.scalars.pop(0),
-                              parts["function"])
+        list_update(ACTIVE.session, parts["args"], parts["kwargs"], self.scalars.pop(0),
+                    parts["function"])
 
 
 class _NoTrace:

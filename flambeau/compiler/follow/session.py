@@ -9,17 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 
-from ...autograd.mode import no_grad
 from ...ops.core.registry import Kind, Operator
 from ...ops.interception.code_patching import is_anything_swapped
 from ...tensor.ambient import AMBIENT
-from ...tensor.exposed_memory import is_exposed
 from ...tensor.storage import owner_of
-from ...tensor.tensor import Tensor, wrap
+from ...tensor.tensor import Tensor
 from ..trace.ambient_modes import read_ambient_modes
-from ..trace.trace import CONSTANT, DRAW, EMPTY, UPDATE, WRITE, same_bits
 from .following import Following
 from .foreign_tensors import needs_dispatch
 from .hooks import ACTIVE, RECORDING, Hook
@@ -267,8 +263,6 @@ class Session:
                 return NO
         return result
 
-    # ------------------------------------------------------------------------- other events
-
     def match(self, kind: str, test: Callable[[Following, Entry], bool]) -> Following | None:
         """Goes past the next event, if the test holds for it. None where nothing is followed any
         more, with everything computed."""
@@ -285,129 +279,3 @@ class Session:
                 return following
             self.mismatch()
         return None
-
-    def write(self, target: np.ndarray, source: np.ndarray) -> None:
-        """Lists that `source` is written over `target`."""
-
-        def test(following: Following, entry: Entry) -> bool:
-            into, what = entry.event.args
-            fresh = into.storage in entry.made
-            begun = (following.begins(entry, into, target) if fresh
-                     else following.same_window(into, target))
-            return begun and following.same_window(what, source)
-
-        if is_exposed(owner_of(target)):
-            self.flush()
-        elif self.match(WRITE, test) is not None:
-            return
-        np.copyto(target, source, casting="unsafe")
-        recorder = self.next_recorder()
-        if recorder is not None:
-            recorder.write(target, source)
-
-    def constant(self, array: np.ndarray, function: Any = None) -> None:
-        """Lists numbers made from nothing, which are there."""
-
-        def test(following: Following, entry: Entry) -> bool:
-            result = entry.event.array
-            return result is not None and following.begins(entry, entry.event.results[0], array) \
-                and same_bits(np.asarray(result), array)
-
-        if self.following is None and self.exit.varies == CONSTANT and self.recorder is None:
-            return
-        following = self.following
-        other = following is not None and following.next.kind == CONSTANT \
-            and following.next.event.array is not None \
-            and np.shape(following.next.event.array) == array.shape
-        if self.match(CONSTANT, test) is None:
-            if other and self.recorder is None and not self.retired:
-                self.exit.varies, self.tried = CONSTANT, 0
-                return
-            recorder = self.next_recorder()
-            if recorder is not None:
-                recorder.constant(array, function)
-
-    def empty(self, array: np.ndarray, function: Any = None) -> None:
-        """Lists memory that was reserved."""
-        if self.match(EMPTY, lambda f, e: f.begins(e, e.event.results[0], array)) is None:
-            recorder = self.next_recorder()
-            if recorder is not None:
-                recorder.empty(array, function)
-
-    def root(self, array: np.ndarray, function: Any) -> None:
-        """A cotangent from which a backward pass begins, as a constant if the list has one."""
-        following = self.following
-        if following is not None and following.next.kind == CONSTANT and array.base is None \
-                and id(array) not in following.bound:
-            self.constant(array, function)
-
-    def copy_of(self, leaf: Tensor, g: Tensor) -> Tensor | None:
-        """A cotangent as a leaf's own grad, without values; None where the list has another."""
-
-        def test(following: Following, entry: Entry) -> bool:
-            into, what = entry.event.args
-            return (into.storage in entry.made and into.strides == leaf._array.strides
-                    and following.same_window(what, g._array))
-
-        following = self.match(WRITE, test)
-        if following is None:
-            return None
-        entry = following.segment.entries[following.pos - 1]
-        owner, into = following.make(entry), entry.event.args[0]
-        assert owner is not None
-        part = into.shape != owner.shape or into.dtype != owner.dtype
-        return following.tensor(into, part, None)
-
-    def draw(self, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """Draws random numbers, now, for the program to read."""
-        array, *rest = args
-
-        def test(following: Following, entry: Entry) -> bool:
-            event = entry.event
-            if event.function.__name__ != original.__name__:
-                return False
-            into = event.args[0]
-            fresh = into.storage in entry.made
-            begun = (following.begins(entry, into, array) if fresh
-                     else following.same_window(into, array))
-            return begun and following.all_same(event.args[1:], rest) and following.same(
-                event.kwargs, kwargs)
-
-        following = self.match(DRAW, test)
-        with self.silence():
-            if following is not None:
-                following.segment.entries[following.pos - 1].buffer.fill()
-                return array
-            original(*args, **kwargs)
-        recorder = self.next_recorder()
-        if recorder is not None:
-            into = recorder.trace.value_of(array, fresh=True)
-            recorder.add(DRAW, function=original, args=(into, *rest), kwargs=kwargs,
-                         array=array.copy())
-        return array
-
-    def update(self, rows: tuple, where: dict[str, Any], scalars: Any, formula: Callable) -> None:
-        """Lists an optimizer's update. `rows`: (parameter, grad, states) for each."""
-
-        def test(following: Following, entry: Entry) -> bool:
-            event = entry.event
-            return event.kwargs == where and following.all_same(event.args, rows)
-
-        following = self.match(UPDATE, test)
-        if following is not None:
-            following.updates[following.pos - 1] = scalars
-            if following.shows_writes:
-                self.flush()
-            return
-        recorder = self.next_recorder()
-        if recorder is not None:
-            refs = tuple([(recorder.refer(p), recorder.refer(g), tuple(map(recorder.refer, s)))
-                          for p, g, s in rows])
-            recorder.add(UPDATE, function=formula, args=refs, kwargs=where,
-                         array=np.array(scalars, np.float64))
-        with self.silence(), no_grad():
-            for param, grad, states in rows:
-                tensors = [wrap(t._array) for t in (param, grad, *states)]
-                where["optimiser"]._flambeau_run_formula(
-                    where["flags"], scalars, *tensors[:2], tensors[2:]
-                )

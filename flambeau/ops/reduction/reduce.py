@@ -546,7 +546,7 @@ def _(g, input, dim, keepdim):
     )
 
 
-def others(x, dim):
+def others(x: Tensor, dim: int) -> Tensor:
     """The product of the other elements along an axis, zeros or not."""
     ones = x.narrow(dim, 0, 1) * 0 + 1
     n = x.shape[dim]

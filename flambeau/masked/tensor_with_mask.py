@@ -41,7 +41,11 @@ REDUCTIONS = frozenset("sum mean amin amax argmin argmax prod all norm var std".
 
 
 def is_masked_tensor(obj: Any, /) -> bool:
-    """Whether it is a MaskedTensor."""
+    """Whether it is a MaskedTensor.
+
+    >>> torch.masked.is_masked_tensor(torch.ones(2))
+    False
+    """
     return isinstance(obj, MaskedTensor)
 
 
@@ -50,6 +54,10 @@ class MaskedTensor(Tensor):
 
     The data and the mask have one shape; the mask is bool. Made by `masked_tensor` (a leaf) and
     `as_masked_tensor` (which keeps the data's history).
+
+    >>> x = torch.masked.masked_tensor(torch.tensor([1., 2.]), torch.tensor([False, True]))
+    >>> (x + 1).to_tensor(0.)
+    tensor([0., 3.])
     """
 
     _masked_data: Tensor

@@ -1,0 +1,156 @@
+"""Events that are no operators: writes, constants, memory, random draws and updates. Each goes past
+the list's next event, or is recorded where nothing is followed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...autograd.mode import no_grad
+from ...tensor.exposed_memory import is_exposed
+from ...tensor.storage import owner_of
+from ...tensor.tensor import Tensor, wrap
+from ..trace.trace import CONSTANT, DRAW, EMPTY, UPDATE, WRITE, same_bits
+from .following import Following
+from .segment import Entry
+
+if TYPE_CHECKING:
+    from .session import Session
+
+
+def list_write(session: Session, target: np.ndarray, source: np.ndarray) -> None:
+    """Lists that `source` is written over `target`."""
+
+    def test(following: Following, entry: Entry) -> bool:
+        into, what = entry.event.args
+        fresh = into.storage in entry.made
+        begun = (following.begins(entry, into, target) if fresh
+                 else following.same_window(into, target))
+        return begun and following.same_window(what, source)
+
+    if is_exposed(owner_of(target)):
+        session.flush()
+    elif session.match(WRITE, test) is not None:
+        return
+    np.copyto(target, source, casting="unsafe")
+    recorder = session.next_recorder()
+    if recorder is not None:
+        recorder.write(target, source)
+
+
+def list_constant(session: Session, array: np.ndarray, function: Any = None) -> None:
+    """Lists numbers made from nothing, which are there."""
+
+    def test(following: Following, entry: Entry) -> bool:
+        result = entry.event.array
+        return result is not None and following.begins(entry, entry.event.results[0], array) \
+            and same_bits(np.asarray(result), array)
+
+    if session.following is None and session.exit.varies == CONSTANT and session.recorder is None:
+        return
+    following = session.following
+    other = following is not None and following.next.kind == CONSTANT \
+        and following.next.event.array is not None \
+        and np.shape(following.next.event.array) == array.shape
+    if session.match(CONSTANT, test) is None:
+        if other and session.recorder is None and not session.retired:
+            session.exit.varies, session.tried = CONSTANT, 0
+            return
+        recorder = session.next_recorder()
+        if recorder is not None:
+            recorder.constant(array, function)
+
+
+def list_empty(session: Session, array: np.ndarray, function: Any = None) -> None:
+    """Lists memory that was reserved."""
+    if session.match(EMPTY, lambda f, e: f.begins(e, e.event.results[0], array)) is None:
+        recorder = session.next_recorder()
+        if recorder is not None:
+            recorder.empty(array, function)
+
+
+def list_root(session: Session, array: np.ndarray, function: Any) -> None:
+    """A cotangent from which a backward pass begins, as a constant if the list has one."""
+    following = session.following
+    if following is not None and following.next.kind == CONSTANT and array.base is None \
+            and id(array) not in following.bound:
+        list_constant(session, array, function)
+
+
+def list_copy_of(session: Session, leaf: Tensor, g: Tensor) -> Tensor | None:
+    """A cotangent as a leaf's own grad, without values; None where the list has another."""
+
+    def test(following: Following, entry: Entry) -> bool:
+        into, what = entry.event.args
+        return (into.storage in entry.made and into.strides == leaf._array.strides
+                and following.same_window(what, g._array))
+
+    following = session.match(WRITE, test)
+    if following is None:
+        return None
+    entry = following.segment.entries[following.pos - 1]
+    owner, into = following.make(entry), entry.event.args[0]
+    assert owner is not None
+    part = into.shape != owner.shape or into.dtype != owner.dtype
+    return following.tensor(into, part, None)
+
+
+def list_draw(session: Session, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """Draws random numbers, now, for the program to read."""
+    array, *rest = args
+
+    def test(following: Following, entry: Entry) -> bool:
+        event = entry.event
+        if event.function.__name__ != original.__name__:
+            return False
+        into = event.args[0]
+        fresh = into.storage in entry.made
+        begun = (following.begins(entry, into, array) if fresh
+                 else following.same_window(into, array))
+        return begun and following.all_same(event.args[1:], rest) and following.same(
+            event.kwargs, kwargs)
+
+    following = session.match(DRAW, test)
+    with session.silence():
+        if following is not None:
+            following.segment.entries[following.pos - 1].buffer.fill()
+            return array
+        original(*args, **kwargs)
+    recorder = session.next_recorder()
+    if recorder is not None:
+        into = recorder.trace.value_of(array, fresh=True)
+        recorder.add(DRAW, function=original, args=(into, *rest), kwargs=kwargs,
+                     array=array.copy())
+    return array
+
+
+def list_update(
+    session: Session, rows: tuple, where: dict[str, Any], scalars: Any, formula: Callable
+) -> None:
+    """Lists an optimizer's update. `rows`: (parameter, grad, states) for each."""
+
+    def test(following: Following, entry: Entry) -> bool:
+        event = entry.event
+        return event.kwargs == where and following.all_same(event.args, rows)
+
+    following = session.match(UPDATE, test)
+    if following is not None:
+        following.updates[following.pos - 1] = scalars
+        if following.shows_writes:
+            session.flush()
+        return
+    recorder = session.next_recorder()
+    if recorder is not None:
+        refs = tuple([(recorder.refer(p), recorder.refer(g), tuple(map(recorder.refer, s)))
+                      for p, g, s in rows])
+        recorder.add(UPDATE, function=formula, args=refs, kwargs=where,
+                     array=np.array(scalars, np.float64))
+    with session.silence(), no_grad():
+        for param, grad, states in rows:
+            tensors = [wrap(t._array) for t in (param, grad, *states)]
+            where["optimiser"]._flambeau_run_formula(
+                where["flags"], scalars, *tensors[:2], tensors[2:]
+            )
