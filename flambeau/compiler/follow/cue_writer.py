@@ -303,21 +303,22 @@ def _operator(cue: Cue, following: Following, at: int, layout: list[Any], args: 
     compare = _comparisons(writer, layout, entry.event.args, bound)
     names = _named(writer, layout)
     body = writer.memory(entry)
-    arrays = _arrays(writer, following, entry, result, body)
+    several = entry.results is not None and entry.many
+    results = tuple(result) if several else result  # a named tuple's class says nothing here
+    arrays = _arrays(writer, following, entry, results, body)
     if arrays is None:
         every = "(" + "".join(f"{n}, " for n in names) + ")"
         body = [f"made = f.produce({entry_name}, {every})", "ACTIVE.cue = CUE.next", "return made"]
         cue.take = writer.compile(unpack, compare, body)
         return
-    results = []
+    variables = []
     for k, array in enumerate(arrays):
-        results.append(f"r{k}")
+        variables.append(f"r{k}")
         body += [f"r{k} = None"] if array is None else writer.tensor(f"r{k}", array)
-    several = entry.results is not None and entry.many
-    body.append("made = (" + "".join(f"{r}, " for r in results) + ")" if several else "made = r0")
+    body.append("made = (" + "".join(f"{r}, " for r in variables) + ")" if several else "made = r0")
     body += [
         f"f.pos = {at + 1}", f"f.next = {writer.constant(following.next)}",
-        *writer.history(tuple(result) if several else result, results, names, bound),
+        *writer.history(results, variables, names, bound),
         "ACTIVE.cue = CUE.next",
         f"return {writer.constant(hook.operator.result_type)}(*made)"
         if hook.operator.result_type is not None else "return made",

@@ -93,3 +93,18 @@ def test_paths_that_calls_left_give_their_memory_back() -> None:
     first, second = sorted(followed._fallback.followed.root.segments, key=lambda s: s.last_call)
     assert all(array is None for array in first.recycled.arrays)
     assert any(array is not None for array in second.recycled.arrays)
+
+
+def test_results_that_are_named_tuples_are_followed() -> None:
+    """Several results of an operator, some of them windows of larger memory."""
+    def step(a: torch.Tensor) -> torch.Tensor:
+        values, places = (a * 2).max(1)
+        print(end="")
+        inverse = torch.linalg.inv_ex(a + 4 * torch.eye(3)).inverse
+        return values.sum() + inverse.sum() + torch.topk(a, 2).values.sum() * places.sum()
+
+    fast = torch.compile(step, options={"mode": "now", "follow": True})
+    for seed in range(12):
+        torch.manual_seed(seed)
+        a = torch.rand(3, 3)
+        assert torch.allclose(fast(a), step(a))
