@@ -53,6 +53,7 @@ class _Machine:
         self.indices: dict[Index, int] = {}
         self.accumulators: dict[Accumulator, Any] = {}
         self.memo: dict[Expression, Any] = {}
+        self.orders: dict[Expression, list[Expression]] = {}
 
     # ------------------------------------------------------------------ statements
 
@@ -166,9 +167,22 @@ class _Machine:
 
     def value(self, expression: Expression) -> Any:
         """A NumPy scalar. Shared expressions are computed once for each statement."""
-        for each in postorder([expression], self.memo):
-            self.memo[each] = self.compute(each)
-        return self.memo[expression]
+        memo = self.memo
+        if expression not in memo:
+            for each in self.order(expression):
+                if each not in memo:
+                    memo[each] = self.compute(each)
+        return memo[expression]
+
+    def order(self, expression: Expression) -> list[Expression]:
+        """All that an expression is made of, operands first; walked once for all iterations."""
+        order = self.orders.get(expression)
+        if order is None:
+            done: dict[Expression, None] = {}
+            for each in postorder([expression], done):
+                done[each] = None
+            order = self.orders[expression] = list(done)
+        return order
 
     def compute(self, expression: Expression) -> Any:
         kind = numpy_dtype(expression.type)

@@ -24,6 +24,7 @@ CASES = {
     "strides apart": ((3, 2, (13, 11), 1, (5, 4)), {"stride": (3, 1), "padding": (2, 0)}),
     "long strides": ((2, 2, (17, 23), 3, (3, 3)), {"stride": (4, 5), "padding": (2, 0)}),
     "dilated": ((1, 3, (12, 35), 1, (3, 2)), {"padding": (2, 1), "dilation": (2, 3)}),
+    "dilated, few": ((1, 2, (5, 6), 1, (3, 2)), {"padding": (2, 1), "dilation": (2, 3)}),
     "dilated and strided": ((2, 2, (15, 16), 1, (3, 3)), {"dilation": (3, 2), "stride": (2, 3)}),
     "beyond the stride": ((1, 2, (6, 9), 1, (1, 2)), {"stride": (3, 3), "padding": (0, 0)}),
     "beyond the image": ((2, 2, (4, 5), 1, (7, 7)), {"padding": (3, 3)}),
@@ -33,7 +34,7 @@ CASES = {
     "long lines": ((1, 3, (1, 7001), 1, (1, 9)), {"padding": (0, 4)}),
     "long lines, strided": ((1, 2, (1, 7001), 2, (1, 9)), {"padding": (0, 4), "stride": (1, 2)}),
 }
-SMALL = ["one of all", "dilated", "beyond the stride", "wide padding"]
+SMALL = ["one of all", "dilated, few", "beyond the stride", "wide padding"]
 
 
 def geometry(case: str, type: Type) -> conv_static.Geometry:
