@@ -303,9 +303,7 @@ def _operator(cue: Cue, following: Following, at: int, layout: list[Any], args: 
     compare = _comparisons(writer, layout, entry.event.args, bound)
     names = _named(writer, layout)
     body = writer.memory(entry)
-    several = entry.results is not None and entry.many
-    results = tuple(result) if several else result  # a named tuple's class says nothing here
-    arrays = _arrays(writer, following, entry, results, body)
+    arrays = _arrays(writer, following, entry, result, body)
     if arrays is None:
         every = "(" + "".join(f"{n}, " for n in names) + ")"
         body = [f"made = f.produce({entry_name}, {every})", "ACTIVE.cue = CUE.next", "return made"]
@@ -315,10 +313,11 @@ def _operator(cue: Cue, following: Following, at: int, layout: list[Any], args: 
     for k, array in enumerate(arrays):
         variables.append(f"r{k}")
         body += [f"r{k} = None"] if array is None else writer.tensor(f"r{k}", array)
+    several = entry.results is not None and entry.many
     body.append("made = (" + "".join(f"{r}, " for r in variables) + ")" if several else "made = r0")
     body += [
         f"f.pos = {at + 1}", f"f.next = {writer.constant(following.next)}",
-        *writer.history(results, variables, names, bound),
+        *writer.history(result, variables, names, bound),
         "ACTIVE.cue = CUE.next",
         f"return {writer.constant(hook.operator.result_type)}(*made)"
         if hook.operator.result_type is not None else "return made",
@@ -375,7 +374,7 @@ def _window_on(owner: np.ndarray, value: Value) -> np.ndarray:
 
 
 def _every(result: Any) -> Any:
-    return result if result.__class__ in (tuple, list) else (result,)
+    return result if isinstance(result, (tuple, list)) else (result,)
 
 
 def _node_of(result: Any) -> Any:
