@@ -41,7 +41,7 @@ def measure(way: str, name: str) -> float:
     optimizer = torch.optim.Adam(module.parameters(), lr=1e-3)
     module.train()
 
-    def skipped(x: Any, y: Any) -> Any:
+    def take_step(x: Any, y: Any) -> Any:
         optimizer.zero_grad()
         value = loss_of(module, x, y)
         value.backward()
@@ -50,11 +50,11 @@ def measure(way: str, name: str) -> float:
 
     count = itertools.count()
 
-    def followed(x: Any, y: Any) -> Any:
+    def take_followed_step(x: Any, y: Any) -> Any:
         next(count)
-        return skipped(x, y)
+        return take_step(x, y)
 
-    function = followed if way == "followed" else skipped
+    function = take_followed_step if way == "followed" else take_step
     step = torch.compile(function, options={"mode": "now", "follow": True})
     result: float = time_of(lambda: step(*batch), "steps", wait_for_turn)
     if ("is followed" in step.explain()) != (way == "followed"):

@@ -59,12 +59,12 @@ def seconds_of(call: Callable[[], Any]) -> float:
     """Median seconds of one call."""
     for _ in range(16):
         call()
-    taken, until = [], time.perf_counter() + SECONDS
-    while time.perf_counter() < until or len(taken) < 5:
+    times_s, until = [], time.perf_counter() + SECONDS
+    while time.perf_counter() < until or len(times_s) < 5:
         began = time.perf_counter()
         call()
-        taken.append(time.perf_counter() - began)
-    return statistics.median(taken)
+        times_s.append(time.perf_counter() - began)
+    return statistics.median(times_s)
 
 
 def measure(only: str, threads: int) -> None:
@@ -93,20 +93,21 @@ def run(library: str, arguments: list[str], threads: int) -> str:
     return subprocess.run(command, env=env, check=True, text=True, stdout=subprocess.PIPE).stdout
 
 
-def compare(given: argparse.Namespace) -> None:
+def compare(options: argparse.Namespace) -> None:
     """Prints a row for each case: milliseconds of both libraries, and the ratio."""
-    arguments = ["--measure", "--only", given.only, "--threads", str(given.threads)]
+    arguments = ["--measure", "--only", options.only, "--threads", str(options.threads)]
     rounds: dict[str, list[dict[str, list[float]]]] = {"flambeau": [], "torch": []}
-    for _ in range(given.rounds):
+    for _ in range(options.rounds):
         for library, results in rounds.items():
-            results.append(json.loads(run(library, arguments, given.threads).splitlines()[-1]))
-    print(f"ms on {given.threads} thread(s), float32 and int8; medians of {given.rounds} rounds")
+            results.append(json.loads(run(library, arguments, options.threads).splitlines()[-1]))
+    print(f"ms on {options.threads} thread(s), float32 and int8; "
+          f"medians of {options.rounds} rounds")
     for name in rounds["torch"][0]:
-        ours, theirs = ([statistics.median(r[name][i] for r in results) * 1e3 for i in (0, 1)]
+        own, pytorch = ([statistics.median(r[name][i] for r in results) * 1e3 for i in (0, 1)]
                         for results in rounds.values())
-        print(f"{name:30} flambeau {ours[0]:8.3f} {ours[1]:8.3f}  PyTorch {theirs[0]:8.3f} "
-              f"{theirs[1]:8.3f}  flambeau/PyTorch {ours[0] / theirs[0]:5.2f} "
-              f"{ours[1] / theirs[1]:5.2f}")
+        print(f"{name:30} flambeau {own[0]:8.3f} {own[1]:8.3f}  PyTorch {pytorch[0]:8.3f} "
+              f"{pytorch[1]:8.3f}  flambeau/PyTorch {own[0] / pytorch[0]:5.2f} "
+              f"{own[1] / pytorch[1]:5.2f}")
 
 
 # ------------------------------------------------------------------------------------ accuracy
@@ -168,16 +169,16 @@ def main() -> None:
     parser.add_argument("--only", default="")
     parser.add_argument("--accuracy", action="store_true")
     parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.measure:
-        measure(given.only, given.threads)
-    elif not given.accuracy:
-        compare(given)
+    options = parser.parse_args()
+    if options.measure:
+        measure(options.only, options.threads)
+    elif not options.accuracy:
+        compare(options)
     elif "torch" in sys.modules and sys.modules["torch"].__name__ == "flambeau":
         mnist()
         gpt()
     else:
-        print(run("flambeau", ["--accuracy"], given.threads), end="")
+        print(run("flambeau", ["--accuracy"], options.threads), end="")
 
 
 if __name__ == "__main__":

@@ -180,18 +180,18 @@ def run_node_hooks(node: Node, when: str, grads: Any, cotangents: Any = None) ->
     for hook in tuple(known.values()):
         if when == "pre":
             supplied = grads if grads.__class__ is tuple else (grads,)
-            new = _counted(hook, hook(supplied), len(supplied))
+            new = _check_count(hook, hook(supplied), len(supplied))
             if new is not None:
                 grads = tuple(new) if grads.__class__ is tuple else new[0]
         else:
             supplied = cotangents if cotangents.__class__ is tuple else (cotangents,)
-            new = _counted(hook, hook(tuple(grads), supplied), len(grads))
+            new = _check_count(hook, hook(tuple(grads), supplied), len(grads))
             if new is not None:
                 grads = list(new)
     return grads
 
 
-def _counted(hook: Callable, new: Any, expected: int) -> tuple | list | None:
+def _check_count(hook: Callable, new: Any, expected: int) -> tuple | list | None:
     """What a node's hook gave: as many gradients as it was shown, or None."""
     if new is None:
         return None

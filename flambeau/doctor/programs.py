@@ -40,7 +40,7 @@ def run(program: str, name: str) -> dict[str, Any]:
     return space
 
 
-def edited(program: str, lines: dict[str, str]) -> str:
+def edit(program: str, lines: dict[str, str]) -> str:
     """A program with some lines replaced: each is named by its text without indentation, and must
     stand in the program; an empty replacement takes the line away, several lines add to it."""
     result, missing = [], dict(lines)

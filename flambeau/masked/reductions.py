@@ -40,7 +40,7 @@ _NEUTRAL: dict[str, Callable[[Dtype], Any]] = {
 }
 
 
-def _filled(operation: str, input: Tensor, mask: Tensor | None) -> Tensor:
+def _fill(operation: str, input: Tensor, mask: Tensor | None) -> Tensor:
     """The input with the operation's neutral element where the mask is False."""
     if mask is None:
         return input
@@ -94,7 +94,7 @@ def sum(
     kind = _summed_dtype(input, dtype)
     if input._array.strides is None:
         return _sparse("sum", input, dim, keepdim, kind, mask)
-    return ops.sum(_filled("sum", input, mask), _axes(dim, input), bool(keepdim), dtype=kind)
+    return ops.sum(_fill("sum", input, mask), _axes(dim, input), bool(keepdim), dtype=kind)
 
 
 def prod(
@@ -109,7 +109,7 @@ def prod(
     """
     if input._array.strides is None:
         return _sparse("prod", input, dim, keepdim, _summed_dtype(input, dtype), mask)
-    y = _filled("prod", input, mask).to(_summed_dtype(input, dtype))
+    y = _fill("prod", input, mask).to(_summed_dtype(input, dtype))
     for axis in sorted(_axes(dim, input), reverse=True):
         y = y.prod(axis, bool(keepdim))
     return y
@@ -125,7 +125,7 @@ def cumsum(
     tensor([1., 1., 5.])
     """
     kind = input.dtype if dtype is None else dtype
-    return ops.cumsum(_filled("sum", input, mask), dim, dtype=kind).to(kind)
+    return ops.cumsum(_fill("sum", input, mask), dim, dtype=kind).to(kind)
 
 
 def cumprod(
@@ -138,7 +138,7 @@ def cumprod(
     tensor([1., 1., 4.])
     """
     kind = input.dtype if dtype is None else dtype
-    return ops.cumprod(_filled("prod", input, mask), dim, dtype=kind).to(kind)
+    return ops.cumprod(_fill("prod", input, mask), dim, dtype=kind).to(kind)
 
 
 def _extreme(name: str, doc: str) -> Callable[..., Tensor]:
@@ -148,7 +148,7 @@ def _extreme(name: str, doc: str) -> Callable[..., Tensor]:
     ) -> Tensor:
         if input._array.strides is None:
             return _sparse(name, input, dim, keepdim, dtype or input.dtype, mask)
-        y = getattr(ops, name)(_filled(name, input, mask), _axes(dim, input), bool(keepdim))
+        y = getattr(ops, name)(_fill(name, input, mask), _axes(dim, input), bool(keepdim))
         return y if dtype is None else y.to(dtype)
 
     function.__name__ = function.__qualname__ = name
@@ -170,7 +170,7 @@ def _place(name: str, doc: str) -> Callable[..., Tensor]:
         input: Tensor, dim: int | None = None, *, keepdim: bool = False,
         dtype: Dtype | None = None, mask: Tensor | None = None,
     ) -> Tensor:
-        y = getattr(ops, name)(_filled(name, input, mask), dim, bool(keepdim))
+        y = getattr(ops, name)(_fill(name, input, mask), dim, bool(keepdim))
         return y.to(input.dtype if dtype is None else dtype)
 
     function.__name__ = function.__qualname__ = name
@@ -243,7 +243,7 @@ def median(
     kind = input.dtype if dtype is None else dtype
     floating = input.dtype.is_floating_point
     source = input if floating else input.to(types.float32)
-    y = ops.nanmedian(_filled("median", source, mask), dim, keepdim).values
+    y = ops.nanmedian(_fill("median", source, mask), dim, keepdim).values
     if floating:
         return y
     if bool(y.isnan().any()):
@@ -262,7 +262,7 @@ def logsumexp(
     >>> torch.masked.logsumexp(x, 0, mask=mask)
     tensor(0.6931)
     """
-    y = ops.logsumexp(_filled("logsumexp", input, mask), _axes(dim, input), bool(keepdim))
+    y = ops.logsumexp(_fill("logsumexp", input, mask), _axes(dim, input), bool(keepdim))
     return y.to(input.dtype if dtype is None else dtype)
 
 
@@ -276,8 +276,8 @@ def logaddexp(
     >>> torch.masked.logaddexp(x, x, input_mask=mask, other_mask=mask)[0]
     tensor(0.6931)
     """
-    y = ops.logaddexp(_filled("logsumexp", input, input_mask),
-                      _filled("logsumexp", other, other_mask))
+    y = ops.logaddexp(_fill("logsumexp", input, input_mask),
+                      _fill("logsumexp", other, other_mask))
     return y.to(input.dtype if dtype is None else dtype)
 
 
@@ -293,7 +293,7 @@ def norm(
     """
     kind = input.dtype if dtype is None else dtype
     order = 2.0 if ord is None else ord
-    x = _filled("least norm" if order == -math.inf else "norm", input, mask)
+    x = _fill("least norm" if order == -math.inf else "norm", input, mask)
     vector_norm = PUBLIC["linalg"]["vector_norm"]
     return vector_norm(x, order, _axes(dim, input), bool(keepdim), dtype=kind)
 
@@ -356,7 +356,7 @@ def softmax(
     >>> torch.masked.softmax(x, 0, mask=mask)[[0, 2]]
     tensor([0.5000, 0.5000])
     """
-    return _filled("amax", input, mask).softmax(dim, dtype=dtype or input.dtype)
+    return _fill("amax", input, mask).softmax(dim, dtype=dtype or input.dtype)
 
 
 def log_softmax(
@@ -368,7 +368,7 @@ def log_softmax(
     >>> torch.masked.log_softmax(x, 0, mask=mask)[[0, 2]]
     tensor([-0.6931, -0.6931])
     """
-    return _filled("amax", input, mask).log_softmax(dim, dtype=dtype or input.dtype)
+    return _fill("amax", input, mask).log_softmax(dim, dtype=dtype or input.dtype)
 
 
 def softmin(
@@ -380,7 +380,7 @@ def softmin(
     >>> torch.masked.softmin(x, 0, mask=mask)[[0, 2]]
     tensor([0.5000, 0.5000])
     """
-    return (-_filled("amin", input, mask)).softmax(dim, dtype=dtype or input.dtype)
+    return (-_fill("amin", input, mask)).softmax(dim, dtype=dtype or input.dtype)
 
 
 def normalize(
@@ -394,7 +394,7 @@ def normalize(
     tensor([0.6000, 0.8000])
     """
     size = norm(input, ord, dim, keepdim=True, dtype=dtype, mask=mask)
-    return _filled("sum", input, mask) / ops.maximum(size, size.new_full((), eps))
+    return _fill("sum", input, mask) / ops.maximum(size, size.new_full((), eps))
 
 
 __all__ = [

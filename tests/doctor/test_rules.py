@@ -58,7 +58,7 @@ def test_the_handbook_is_fresh() -> None:
 
 def test_edited() -> None:
     program = "\nfor i in x:\n    step()\n    zero()\n"
-    assert programs.edited(program, {"step()": "zero()\nstep()", "zero()": ""}) == (
+    assert programs.edit(program, {"step()": "zero()\nstep()", "zero()": ""}) == (
         "\nfor i in x:\n    zero()\n    step()\n")
     with pytest.raises(ValueError, match="not in the program: 'stop"):
-        programs.edited(program, {"stop()": ""})
+        programs.edit(program, {"stop()": ""})

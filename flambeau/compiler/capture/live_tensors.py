@@ -48,17 +48,18 @@ def live_tensors() -> list[Any]:
     kinds = {cls for cls in _classes(Tensor) if not issubclass(cls, _WITHOUT_MEMORY)}
     referrers = gc.get_referrers(*kinds, _FROZEN)
     if any(o is _FROZEN.sentinel for o in referrers):
-        tensors, frozen = _of(kinds, referrers), _FROZEN.live()
+        tensors, frozen = _select(kinds, referrers), _FROZEN.live()
         return list({id(t): t for t in (*tensors, *frozen)}.values()) if frozen else tensors
     gc.unfreeze()
-    tensors = _of(kinds, gc.get_referrers(*kinds))
+    tensors = _select(kinds, gc.get_referrers(*kinds))
     gc.freeze()
     _FROZEN.tensors = [weakref.ref(tensor) for tensor in tensors]
     _FROZEN.start_watching()
     return tensors
 
 
-def _of(kinds: set[type], objects: list[Any]) -> list[Any]:
+def _select(kinds: set[type], objects: list[Any]) -> list[Any]:
+    """The tensors among objects."""
     return [o for o in objects if type(o) in kinds and hasattr(o, "_array")]
 
 

@@ -25,24 +25,24 @@ EXACT_COMPOSITES = frozenset(
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
-def is_number_alone(operator: Operator, expected: tuple, found: tuple) -> bool:
+def is_number_alone(operator: Operator, expected: tuple, actual: tuple) -> bool:
     """Whether an operator's operands differ from the listed ones in one number only."""
-    if operator.ufunc not in _EXACT or len(expected) != len(found):
+    if operator.ufunc not in _EXACT or len(expected) != len(actual):
         return False
-    differ = [(a, b) for a, b in zip(expected, found, strict=True)
+    differ = [(a, b) for a, b in zip(expected, actual, strict=True)
               if b.__class__ in (int, float) and (a.__class__ is not b.__class__ or a != b)]
     return len(differ) == 1 and differ[0][0].__class__ in (int, float)
 
 
-def is_listed_but_for_number(hook: Hook, listed: Iterable[tuple[Hook, tuple]], found: tuple
+def is_listed_but_for_number(hook: Hook, listed: Iterable[tuple[Hook, tuple]], actual: tuple
                              ) -> bool:
     """Whether a composite function, called without keywords, was listed with another number and
-    otherwise the same plain arguments, `found`."""
-    if hook.function not in EXACT_COMPOSITES or len(found) != 2:
+    otherwise the same plain arguments, `actual`."""
+    if hook.function not in EXACT_COMPOSITES or len(actual) != 2:
         return False
     return any(
-        other is hook and len(expected) == 2 and expected[0] is found[0]
-        and expected[1].__class__ in (int, float) and found[1].__class__ in (int, float)
+        other is hook and len(expected) == 2 and expected[0] is actual[0]
+        and expected[1].__class__ in (int, float) and actual[1].__class__ in (int, float)
         for other, expected in listed
     )
 

@@ -9,7 +9,7 @@ from ....tensor.tensor import Tensor
 from ...events import ModuleCall
 from ...finding import Level, Place
 from ...places import Spot, place_of
-from ...programs import edited
+from ...programs import edit
 from ...source import statements_at
 from ..rule import Rule
 
@@ -42,7 +42,7 @@ for epoch in range(3):
         F.cross_entropy(net(xb), yb).backward()
         optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "xb += 0.1 * torch.randn(16, 8)  # <-": "xb = xb + 0.1 * torch.randn(16, 8)",
     })
     healthy = ("""

@@ -11,7 +11,7 @@ import numpy as np
 from ...events import ModuleCall
 from ...finding import Level
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 _TIMES = 5
@@ -58,7 +58,7 @@ for _ in range(2):
         loss.backward()
         optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "noise = torch.randn(16, 4)  # <-": "",
         "mu, logvar = encoder(xb).chunk(2, dim=1)":
             "mu, logvar = encoder(xb).chunk(2, dim=1)\nnoise = torch.randn(16, 4)",

@@ -7,7 +7,7 @@ from typing import Any
 from ...events import Update
 from ...finding import Level
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 
@@ -33,7 +33,7 @@ for _ in range(8):
     F.mse_loss(net(xb), tb).backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "for _ in range(8):":
             "for _ in range(2):\n"
             "    for xb, tb in loader:\n"

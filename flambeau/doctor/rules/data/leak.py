@@ -8,7 +8,7 @@ import numpy as np
 
 from ...events import Backward, ModuleCall
 from ...finding import Level
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 _ROWS = 4096  # that are remembered of a model
@@ -53,7 +53,7 @@ net.eval()
 with torch.no_grad():
     accuracy = (net(test).argmax(1) == y[28:]).float().mean()  # <-
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "train, test = x[:48], x[28:]": "train, test = x[:48], x[48:]",
         "accuracy = (net(test).argmax(1) == y[28:]).float().mean()  # <-":
             "accuracy = (net(test).argmax(1) == y[48:]).float().mean()",

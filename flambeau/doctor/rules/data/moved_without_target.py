@@ -8,7 +8,7 @@ import numpy as np
 
 from ...finding import Level
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 _SAMPLES = 6
@@ -43,7 +43,7 @@ class Shapes(torch.utils.data.Dataset):
 for image, mask in DataLoader(Shapes(), batch_size=4):
     pass
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "image = image.flip(-1 if i % 4 else 0)  # <-": "image, mask = image.flip(0), mask.flip(0)",
     })
     healthy = ("""

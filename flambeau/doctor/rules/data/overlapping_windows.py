@@ -9,7 +9,7 @@ import numpy as np
 from ...events import ModuleCall
 from ...finding import Level
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 _LENGTH = 3  # values that are looked for together
@@ -47,7 +47,7 @@ net.eval()
 with torch.no_grad():
     error = F.mse_loss(net(test[:, :8]), test[:, 8:])
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "windows = series.unfold(0, 9, 1)":
             "train, test = series[:100].unfold(0, 9, 1), series[100:].unfold(0, 9, 1)",
         "order = torch.randperm(len(windows))  # <-": "",

@@ -9,7 +9,7 @@ import numpy as np
 from ....tensor.tensor import Tensor
 from ...events import ModuleCall
 from ...finding import Level
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 _CALLS = 3
@@ -38,7 +38,7 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "optimizer = optim.SGD(net.parameters(), lr=1e-5)":
             "optimizer = optim.SGD(net.parameters(), lr=1e-2)",
         "loss = F.cross_entropy(net(images.float()), y)  # <-":

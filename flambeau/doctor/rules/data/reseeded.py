@@ -7,7 +7,7 @@ from typing import Any
 from ...events import Update
 from ...finding import Level
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 
@@ -34,7 +34,7 @@ for _ in range(8):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "optimizer = optim.SGD(net.parameters(), lr=0.1)":
             "optimizer = optim.SGD(net.parameters(), lr=0.1)\ntorch.manual_seed(0)",
         "torch.manual_seed(0)  # <-": "",

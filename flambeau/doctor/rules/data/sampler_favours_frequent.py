@@ -8,7 +8,7 @@ import numpy as np
 
 from ...finding import Level
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 _GROUPS = 64  # more different weights than this are not those of classes
@@ -39,19 +39,19 @@ for xb, yb in loader:
     F.cross_entropy(net(xb), yb).backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "sampler = torch.utils.data.WeightedRandomSampler(counts[labels], 64)":
             "sampler = torch.utils.data.WeightedRandomSampler(1 / counts[labels], 64)",
         "loader = DataLoader(TensorDataset(x, labels), batch_size=16, sampler=sampler)  # <-":
             "loader = DataLoader(TensorDataset(x, labels), batch_size=16, sampler=sampler)",
     })
-    healthy = (edited(broken, {
+    healthy = (edit(broken, {
         # Hard samples come more often, each by its own loss.
         "sampler = torch.utils.data.WeightedRandomSampler(counts[labels], 64)":
             "sampler = torch.utils.data.WeightedRandomSampler(x.abs().sum(1), 64)",
         "loader = DataLoader(TensorDataset(x, labels), batch_size=16, sampler=sampler)  # <-":
             "loader = DataLoader(TensorDataset(x, labels), batch_size=16, sampler=sampler)",
-    }), edited(broken, {
+    }), edit(broken, {
         # The square root of the inverse: between the natural shares and equal ones.
         "sampler = torch.utils.data.WeightedRandomSampler(counts[labels], 64)":
             "sampler = torch.utils.data.WeightedRandomSampler(counts[labels] ** -0.5, 64)",

@@ -10,7 +10,7 @@ from ....tensor.tensor import Tensor
 from ...events import Backward, LossCall, ModuleCall
 from ...finding import Level
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 
@@ -49,7 +49,7 @@ for _ in range(3):
         loss.backward()
         optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "xs = x[torch.randperm(64)]": "order = torch.randperm(64)\nxs, ys = x[order], y[order]",
         "ys = y[torch.randperm(64)]  # <-": "",
     })

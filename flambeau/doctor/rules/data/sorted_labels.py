@@ -10,7 +10,7 @@ from ....tensor.tensor import Tensor
 from ...events import Backward, LossCall
 from ...finding import Level
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 _BATCHES = 8
@@ -41,7 +41,7 @@ for xb, yb in loader:
     F.cross_entropy(net(xb), yb).backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "loader = DataLoader(data, batch_size=8)  # <-":
             "loader = DataLoader(data, batch_size=8, shuffle=True)",
     })

@@ -9,7 +9,7 @@ import numpy as np
 from ...events import Backward, LossCall, ModuleCall
 from ...finding import Level
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 _BATCHES = 3
@@ -42,7 +42,7 @@ for rows in table.split(16):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "net = nn.Sequential(nn.Linear(9, 8), nn.ReLU(), nn.Linear(8, 1))":
             "net = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1))",
         "loss = F.mse_loss(net(rows), rows[:, -1:])  # <-":

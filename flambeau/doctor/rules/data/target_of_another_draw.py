@@ -9,7 +9,7 @@ import numpy as np
 from ...events import Backward, LossCall, ModuleCall
 from ...finding import Level
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 _TIMES = 6
@@ -41,7 +41,7 @@ for _ in range(9):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "noisy = 0.8 * x + 0.6 * torch.randn_like(x)":
             "noise = torch.randn_like(x)\nnoisy = 0.8 * x + 0.6 * noise",
         "loss = F.mse_loss(net(noisy), torch.randn_like(x))  # <-":

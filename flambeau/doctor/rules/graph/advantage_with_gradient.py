@@ -9,7 +9,7 @@ from ...events import Backward
 from ...finding import Level
 from ...graph import Graph, node_of, operator_name, spot_of
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 _THROUGH = ("neg", "squeeze_dims", "squeeze", "_view", "reshape", "sum", "unsqueeze", "expand")
@@ -41,7 +41,7 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "chosen, advantage = actions.sample(), (t - values).squeeze(1)":
             "chosen, advantage = actions.sample(), (t - values).squeeze(1).detach()\n"
             "loss = -(actions.log_prob(chosen) * advantage).mean()",

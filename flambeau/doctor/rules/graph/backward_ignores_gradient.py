@@ -10,7 +10,7 @@ from ....autograd.function import BackwardFunction
 from ...events import Backward
 from ...finding import Level, Place
 from ...graph import spot_of
-from ...programs import edited
+from ...programs import edit
 from ...source import function_body
 from ..rule import Rule
 
@@ -48,7 +48,7 @@ for _ in range(3):
     F.mse_loss(Cube.apply(net(x)), t).backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "return 3 * x**2  # <-": "return grad * 3 * x**2",
     })
     healthy = ("""

@@ -8,7 +8,7 @@ from ....nn.parameter import Parameter
 from ...events import Backward, ModuleCall
 from ...finding import Level
 from ...graph import RESHAPES, Graph, node_of, operator_name, spot_of
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 _COMPARED = frozenset(("_mse_loss", "_smooth_l1_loss", "_huber_loss", "_l1_loss", "_sub"))
@@ -41,7 +41,7 @@ for _ in range(3):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "target = reward + 0.9 * q(following).max(1).values  # <-":
             "target = reward + 0.9 * q(following).max(1).values.detach()",
     })

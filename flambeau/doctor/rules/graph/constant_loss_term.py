@@ -10,7 +10,7 @@ from ....native.foundation.user_frames import user_frame
 from ....tensor.tensor import Tensor
 from ...events import Backward
 from ...finding import Level, Place
-from ...programs import edited
+from ...programs import edit
 from ...source import function_body
 from ..rule import Rule
 
@@ -41,7 +41,7 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "penalty = sum(p.data.pow(2).sum() for p in net.parameters())  # <-":
             "penalty = sum(p.pow(2).sum() for p in net.parameters())",
     })

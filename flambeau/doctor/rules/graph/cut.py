@@ -10,7 +10,7 @@ from ...events import ModuleCall, Update
 from ...finding import Level
 from ...graph import node_of, reached
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 _STEPS = 3
@@ -52,7 +52,7 @@ for _ in range(5):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "code = encoder(x).detach()  # <-": "code = encoder(x)",
     })
     healthy = ("""

@@ -10,7 +10,7 @@ from ...events import Backward
 from ...finding import Level
 from ...graph import saved_arrays
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 _LARGEST = 1 << 16  # numbers that are copied to compare
@@ -37,7 +37,7 @@ for _ in range(3):
     h.data.clamp_(max=1.0)  # <-
     (h * h).mean().backward()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "h = torch.exp(x * weight)": "h = torch.exp(x * weight).clamp(max=1.0)",
         "h.data.clamp_(max=1.0)  # <-": "",
     })

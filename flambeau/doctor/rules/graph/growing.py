@@ -8,7 +8,7 @@ from ...events import Backward
 from ...finding import Level
 from ...graph import spot_of
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 _TIMES = 4
@@ -37,7 +37,7 @@ for _ in range(8):
     optimizer.zero_grad()
     loss.backward(retain_graph=True)  # <-
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "state = cell(x, state)": "state = cell(x, state.detach())",
         "loss.backward(retain_graph=True)  # <-": "loss.backward()",
     })

@@ -13,7 +13,7 @@ from ...finding import Level, Place
 from ...graph import node_of
 from ....native.foundation.user_frames import user_frame
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ...source import function_body
 from ..rule import Rule
 
@@ -72,7 +72,7 @@ for _ in range(16):
     optimizer.step()
     total += loss  # <-
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "total += loss  # <-": "total += loss.item()",
     })
     healthy = ("""

@@ -9,7 +9,7 @@ import numpy as np
 from ...events import Backward, ModuleCall
 from ...finding import Level
 from ...graph import array_of, operator_name, saved, spot_of
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 _STEPS = 8
@@ -41,7 +41,7 @@ for _ in range(10):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "optimizer = optim.Adam(policy.parameters(), lr=0.01)":
             "optimizer = optim.Adam(policy.parameters(), lr=0.01)\n"
             "with torch.no_grad():\n"

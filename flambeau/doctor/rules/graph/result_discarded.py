@@ -9,7 +9,7 @@ from ....native.foundation.user_frames import user_frame
 from ....tensor.tensor import Tensor
 from ...events import Backward
 from ...finding import Level, Place
-from ...programs import edited
+from ...programs import edit
 from ...source import function_body
 from ..rule import Rule
 
@@ -45,7 +45,7 @@ for _ in range(3):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "pixels.div(255)  # <-": "pixels = pixels.div(255)",
     })
     healthy = ("""

@@ -8,7 +8,7 @@ from ....tensor.tensor import Tensor
 from ...events import Backward, ModuleCall
 from ...finding import Level
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 _TIMES = 2
@@ -41,7 +41,7 @@ for _ in range(5):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "code = q.sample()  # <-": "code = q.rsample()",
     })
     healthy = ("""

@@ -10,7 +10,7 @@ from ...events import Backward, LossCall
 from ...finding import Level
 from ...graph import Graph, producer, spot_of
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 _TIMES = 3
@@ -44,7 +44,7 @@ for optimizer, net in ((optim.Adam(teacher.parameters()), teacher),
         loss.backward()
         optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "wanted = F.softmax(teacher(x), dim=1)  # <-":
             "wanted = F.softmax(teacher(x), dim=1).detach()",
         "(optim.Adam([*teacher.parameters(), *student.parameters()]), student)):":

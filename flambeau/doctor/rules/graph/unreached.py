@@ -7,7 +7,7 @@ from typing import Any
 from ...events import ModuleCall, Update
 from ...finding import Level
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 _STEPS = 5
@@ -47,7 +47,7 @@ for _ in range(8):
     F.cross_entropy(net(x), y).backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "h = torch.relu(self.body(x))  # <-": "h = torch.relu(self.body(x))\nreturn x + h",
         "return x + x": "",
     })

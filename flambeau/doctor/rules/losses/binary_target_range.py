@@ -5,7 +5,7 @@ from __future__ import annotations
 from ....tensor.tensor import Tensor
 from ...events import LossCall
 from ...finding import Level
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 
@@ -30,7 +30,7 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "loss = F.binary_cross_entropy_with_logits(net(x), t.sign())  # <-":
             "loss = F.binary_cross_entropy_with_logits(net(x), (t.sign() + 1) / 2)",
     })

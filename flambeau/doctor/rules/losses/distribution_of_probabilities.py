@@ -8,7 +8,7 @@ from ....tensor.tensor import Tensor
 from ...finding import Level
 from ...graph import operator_name, producer
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 from .softmax_before_cross_entropy import are_probabilities
 
@@ -37,7 +37,7 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "actions = Categorical(logits=policy(x))  # <-": "actions = Categorical(probs=policy(x))",
     })
     healthy = ("""

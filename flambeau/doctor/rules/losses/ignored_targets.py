@@ -7,7 +7,7 @@ import numpy as np
 from ....tensor.tensor import Tensor
 from ...events import LossCall
 from ...finding import Level
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 
@@ -30,7 +30,7 @@ for _ in range(2):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "labels = torch.full((64,), -100)":
             "labels = torch.where(torch.arange(64) % 4 == 0, y, -100)",
         "loss = F.cross_entropy(net(x), labels)  # <-": "loss = F.cross_entropy(net(x), labels)",

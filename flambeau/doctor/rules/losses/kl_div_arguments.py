@@ -8,7 +8,7 @@ from ....tensor.tensor import Tensor
 from ...events import LossCall
 from ...finding import Level
 from ...graph import operator_name
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 from .softmax_before_cross_entropy import are_probabilities
 
@@ -35,7 +35,7 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         'loss = F.kl_div(F.softmax(student(x), dim=1), target, reduction="batchmean")  # <-':
             'loss = F.kl_div(F.log_softmax(student(x), dim=1), target, reduction="batchmean")',
     })

@@ -10,7 +10,7 @@ import numpy as np
 from ...events import LossCall
 from ...finding import Level
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 _PIXELS = 1 << 20  # of the largest map looked at
@@ -42,7 +42,7 @@ for _ in range(3):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         'small = F.interpolate(masks.float(), size=(6, 6), mode="bilinear")  # <-':
             'small = F.interpolate(masks.float(), size=(6, 6), mode="nearest")',
     })

@@ -6,7 +6,7 @@ from ....nn.parameter import Parameter
 from ....tensor.tensor import Tensor
 from ...events import Backward
 from ...finding import Level
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 
@@ -31,7 +31,7 @@ for _ in range(3):
     loss.backward()  # <-
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "loss = torch.tensor(F.mse_loss(net(x), t).item(), requires_grad=True)":
             "loss = F.mse_loss(net(x), t)",
         "loss.backward()  # <-": "loss.backward()",

@@ -9,7 +9,7 @@ from ...events import Backward
 from ...finding import Level
 from ...graph import node_of, operator_name, spot_of
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 
@@ -40,7 +40,7 @@ for _ in range(3):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "std = logvar.exp()  # <-": "std = (0.5 * logvar).exp()",
     })
     healthy = ("""

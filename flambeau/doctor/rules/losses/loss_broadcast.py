@@ -9,7 +9,7 @@ from ...events import LossCall
 from ...finding import Level
 from ...graph import node_of, operator_name
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 _ELEMENTWISE = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "poisson_nll_loss",
@@ -49,7 +49,7 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "loss = ((net(x) - target) ** 2).mean()  # <-":
             "loss = ((net(x).squeeze(1) - target) ** 2).mean()",
     })

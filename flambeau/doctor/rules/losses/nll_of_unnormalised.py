@@ -7,7 +7,7 @@ import numpy as np
 from ...events import LossCall
 from ...finding import Level
 from ...graph import operator_name
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 from .softmax_before_cross_entropy import are_probabilities
 
@@ -35,7 +35,7 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "loss = F.nll_loss(net(x), y)  # <-": "loss = F.nll_loss(F.log_softmax(net(x), dim=1), y)",
     })
     healthy = ("""

@@ -10,7 +10,7 @@ from ...events import Backward, ModuleCall
 from ...finding import Level
 from ...graph import Graph, node_of, operator_name, spot_of
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 
@@ -37,7 +37,7 @@ for _ in range(3):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "z = F.normalize(net(x), dim=0)  # <-": "z = F.normalize(net(x), dim=1)",
     })
     healthy = ("""

@@ -8,7 +8,7 @@ from ....tensor.tensor import Tensor
 from ...events import LossCall
 from ...finding import Level
 from ...graph import operator_name
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 _RANGES = {"relu_only": (0.0, math.inf), "relu": (0.0, math.inf), "sigmoid": (0.0, 1.0),
@@ -44,7 +44,7 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "net = nn.Sequential(":
             "net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))",
         "nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1),": "",

@@ -10,7 +10,7 @@ from ...events import LossCall
 from ...finding import Level
 from ...graph import RESHAPES, node_of, operator_name, saved_arrays
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 _TIMES = 3
@@ -44,7 +44,7 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "similarity = z @ z.T / 0.1":
             "similarity = (z @ z.T / 0.1).masked_fill(torch.eye(128, dtype=torch.bool), "
             'float("-inf"))\n'

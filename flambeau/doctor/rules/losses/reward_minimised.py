@@ -10,7 +10,7 @@ from ...events import Backward
 from ...finding import Level
 from ...graph import RESHAPES, node_of, operator_name, spot_of
 from ...places import Spot, place_of
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 from .term_of_wrong_sign import signed_terms
 
@@ -43,7 +43,7 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "loss = (choice.log_prob(action) * (reward - reward.mean())).mean()  # <-":
             "loss = -(choice.log_prob(action) * (reward - reward.mean())).mean()",
     })

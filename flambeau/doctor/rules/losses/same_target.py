@@ -10,7 +10,7 @@ from ...events import LossCall
 from ...finding import Level
 from ...graph import node_of, operator_name
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 _CALLS = 12
@@ -45,7 +45,7 @@ for _ in range(14):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "loss = F.cross_entropy(similarity / 0.1, torch.zeros(64, dtype=torch.long))  # <-":
             "loss = F.cross_entropy(similarity / 0.1, torch.arange(64))",
     })

@@ -7,7 +7,7 @@ import numpy as np
 from ....tensor.tensor import Tensor
 from ...events import LossCall
 from ...finding import Level
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 
@@ -33,7 +33,7 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "loss = F.cross_entropy(net(x), labels)  # <-":
             "loss = F.binary_cross_entropy_with_logits(net(x), labels)",
     })

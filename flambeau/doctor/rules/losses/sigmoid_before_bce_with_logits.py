@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...events import LossCall
 from ...finding import Level
 from ...graph import operator_name
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 
@@ -35,7 +35,7 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "p = torch.sigmoid(net(x))  # <-":
             "loss = F.binary_cross_entropy_with_logits(net(x), target)",
         "loss = F.binary_cross_entropy_with_logits(p, target)": "",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...events import LossCall
 from ...finding import Level
 from ...graph import array_of, operator_name, saved
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 
@@ -27,7 +27,7 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "loss = F.cross_entropy(net(x), (t > 0).float())  # <-":
             "loss = F.binary_cross_entropy_with_logits(net(x), (t > 0).float())",
     })

@@ -8,7 +8,7 @@ from ....tensor.tensor import Tensor
 from ...events import Backward, LossCall
 from ...finding import Level
 from ...graph import array_of, operator_name, saved
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 
@@ -46,7 +46,7 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "log_p = F.log_softmax(net(x), dim=0)  # <-": "log_p = F.log_softmax(net(x), dim=1)",
     })
     healthy = ("""

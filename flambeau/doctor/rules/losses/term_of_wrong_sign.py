@@ -12,7 +12,7 @@ from ...events import Backward
 from ...finding import Level
 from ...graph import RESHAPES, node_of, operator_name, saved, saved_arrays, spot_of
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 _SUMS = RESHAPES | {"mean", "sum", "_add", "_div", "stack", "cat"}
@@ -81,7 +81,7 @@ for _ in range(3):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "kl = 0.5 * (1 + logvar - mu.pow(2) - logvar.exp()).sum(1).mean()  # <-":
             "kl = -0.5 * (1 + logvar - mu.pow(2) - logvar.exp()).sum(1).mean()",
     })

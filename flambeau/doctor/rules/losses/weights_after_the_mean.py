@@ -9,7 +9,7 @@ from ...events import Backward, LossCall
 from ...finding import Level
 from ...graph import node_of
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 
@@ -36,7 +36,7 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "loss = (F.cross_entropy(net(x), y) * weight).mean()  # <-":
             'loss = (F.cross_entropy(net(x), y, reduction="none") * weight).mean()',
     })

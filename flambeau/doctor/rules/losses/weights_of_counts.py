@@ -8,7 +8,7 @@ import numpy as np
 
 from ...events import LossCall
 from ...finding import Level
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 _TARGETS = 192  # to be seen before shares are believed
@@ -40,7 +40,7 @@ for _ in range(5):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "criterion = nn.CrossEntropyLoss(weight=counts / counts.sum())":
             "criterion = nn.CrossEntropyLoss(weight=counts.sum() / counts)",
         "loss = criterion(net(x), labels)  # <-": "loss = criterion(net(x), labels)",

@@ -7,7 +7,7 @@ import numpy as np
 from ....tensor.tensor import Tensor
 from ...events import LossCall
 from ...finding import Level
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 _SIGNED = ("soft_margin_loss", "hinge_embedding_loss", "cosine_embedding_loss",
@@ -32,7 +32,7 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "loss = F.soft_margin_loss(net(x), (t > 0).float())  # <-":
             "loss = F.soft_margin_loss(net(x), 2 * (t > 0).float() - 1)",
     })

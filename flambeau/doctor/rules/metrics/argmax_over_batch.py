@@ -8,7 +8,7 @@ from ....tensor.tensor import Tensor
 from ...events import LossCall, ModuleCall
 from ...finding import Level
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 _CALLS = 3
@@ -42,7 +42,7 @@ with torch.no_grad():
         best = net(xb).argmax(dim=0)  # <-
         right += sum(int(a) == int(b) for a, b in zip(best, yb))
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "best = net(xb).argmax(dim=0)  # <-": "best = net(xb).argmax(dim=1)",
     })
     healthy = ("""

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...finding import Level
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..losses.loss_broadcast import column_and_row
 from ..rule import Rule
 
@@ -32,7 +32,7 @@ with torch.no_grad():
     prediction = (torch.sigmoid(net(x)) > 0.5).long()
     accuracy = (prediction == labels).sum() / 64  # <-
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "accuracy = (prediction == labels).sum() / 64  # <-":
             "accuracy = (prediction.squeeze(1) == labels).sum() / 64",
     })

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...finding import Level
 from ...places import Spot, place_of
-from ...programs import edited
+from ...programs import edit
 from ...source import function_body, loops_around
 from ..rule import Rule
 
@@ -37,15 +37,15 @@ with torch.no_grad():
         total += len(yb)
 accuracy = correct / total
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "correct = (net(xb).argmax(1) == yb).sum().item()  # <-":
             "correct += (net(xb).argmax(1) == yb).sum().item()",
     })
-    healthy = (edited(broken, {
+    healthy = (edit(broken, {
         # The accuracy of each batch is used at once.
         "correct = (net(xb).argmax(1) == yb).sum().item()  # <-":
             "correct = (net(xb).argmax(1) == yb).sum().item()\nprint(correct / len(yb))",
-    }), edited(broken, {
+    }), edit(broken, {
         # The last batch alone is looked at.
         "correct = (net(xb).argmax(1) == yb).sum().item()  # <-":
             "correct = (net(xb).argmax(1) == yb).sum().item()",

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...events import Backward
 from ...finding import Level, Place
-from ...programs import edited
+from ...programs import edit
 from ...source import tree_of
 from ..rule import Rule
 
@@ -45,7 +45,7 @@ for _ in range(4):
         best = value
         state = copy.deepcopy(net.state_dict())
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "best = 0.0": 'best = float("inf")',
         "if value > best:  # <-": "if value < best:",
     })

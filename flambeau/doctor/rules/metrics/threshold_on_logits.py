@@ -9,7 +9,7 @@ from ....tensor.tensor import Tensor
 from ...events import LossCall, ModuleCall
 from ...finding import Level
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 
@@ -39,7 +39,7 @@ for _ in range(4):
     optimizer.step()
     accuracy = ((output > 0.5) == labels).float().mean()  # <-
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "accuracy = ((output > 0.5) == labels).float().mean()  # <-":
             "accuracy = ((output > 0) == labels).float().mean()",
     })

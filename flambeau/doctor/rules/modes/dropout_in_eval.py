@@ -9,7 +9,7 @@ import numpy as np
 from ....tensor.tensor import Tensor
 from ...finding import Level
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 
@@ -45,7 +45,7 @@ net.eval()
 with torch.no_grad():
     a, b = net(x[:32]), net(x[32:])
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "return self.head(F.dropout(torch.relu(self.body(x)), 0.5))  # <-":
             "return self.head(F.dropout(torch.relu(self.body(x)), 0.5, self.training))",
     })

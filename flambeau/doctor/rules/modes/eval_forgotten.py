@@ -13,7 +13,7 @@ from ...events import Backward, LossCall, ModuleCall
 from ...finding import Level
 from ...graph import node_of
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 
@@ -88,7 +88,7 @@ for epoch in range(3):
         for xb in torch.randn(32, 8).split(16):
             prediction = net(xb).argmax(1)  # <-
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "for epoch in range(3):": "for epoch in range(3):\n    net.train()",
         "optimizer.step()": "optimizer.step()\nnet.eval()",
         "prediction = net(xb).argmax(1)  # <-": "prediction = net(xb).argmax(1)",

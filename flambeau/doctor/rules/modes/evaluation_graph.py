@@ -8,7 +8,7 @@ from typing import Any
 from ...events import Backward, ModuleCall
 from ...finding import Level
 from ...graph import node_of
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 _KEPT = 8
@@ -33,7 +33,7 @@ outputs = []
 for xb in x.split(4):
     outputs.append(net(xb))  # <-
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "for xb in x.split(4):":
             "with torch.no_grad():\n    for xb in x.split(4):\n        outputs.append(net(xb))",
         "outputs.append(net(xb))  # <-": "",

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...events import ModuleCall, Update
 from ...finding import Level
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 _STEPS = 3
@@ -37,7 +37,7 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "loss = F.cross_entropy(net(x), y)  # <-": "body.eval()\nloss = F.cross_entropy(net(x), y)",
     })
     healthy = ("""

@@ -10,7 +10,7 @@ import numpy as np
 from ...events import ModuleCall, Update
 from ...finding import Level
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 from ..state.average_forgets import averaging_line
 
@@ -43,7 +43,7 @@ for _ in range(9):
 with torch.no_grad():
     error = F.mse_loss(average(x), t)
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "mean.lerp_(new.detach(), 0.1)  # <-": "mean.lerp_(new.detach(), 0.1)",
         "with torch.no_grad():": "for mean, new in zip(average.buffers(), net.buffers()):\n"
                                  "    mean.copy_(new)\nwith torch.no_grad():",

@@ -8,7 +8,7 @@ from ....nn.module import Module
 from ...events import Backward, ModuleCall, Update
 from ...finding import Level
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 
@@ -47,7 +47,7 @@ for epoch in range(3):
     with torch.no_grad():
         accuracy = (net(x).argmax(1) == y).float().mean()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "for epoch in range(3):": "for epoch in range(3):\n    net.train()",
         "net.eval()  # <-": "net.eval()",
     })

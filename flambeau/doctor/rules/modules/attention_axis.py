@@ -8,7 +8,7 @@ from ....nn.parameter import Parameter
 from ...events import Backward
 from ...finding import Level
 from ...graph import RESHAPES, array_of, node_of, operator_name, saved, spot_of
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 _MASKED = RESHAPES | {"_div", "mul", "_masked_fill", "_where", "_leaky_relu", "tanh", "_sub", "neg",
@@ -42,7 +42,7 @@ for _ in range(3):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "weights = F.softmax(scores, dim=1)  # <-": "weights = F.softmax(scores, dim=-1)",
     })
     healthy = ("""

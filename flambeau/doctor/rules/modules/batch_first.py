@@ -7,7 +7,7 @@ from typing import Any
 from ....tensor.tensor import Tensor
 from ...events import Backward, LossCall, ModuleCall
 from ...finding import Level
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 _RECURRENT = ("RNN", "LSTM", "GRU", "MultiheadAttention", "TransformerEncoderLayer",
@@ -39,7 +39,7 @@ for _ in range(3):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "rnn, head = nn.GRU(3, 8), nn.Linear(8, 3)  # <-":
             "rnn, head = nn.GRU(3, 8, batch_first=True), nn.Linear(8, 3)",
     })

@@ -11,7 +11,7 @@ from ...events import Backward
 from ...finding import Level
 from ...graph import array_of, module_of, operator_name, saved
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 _STEPS = 12
@@ -54,7 +54,7 @@ for _ in range(16):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "net = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 1))  # <-":
             "net = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 1))",
         "nn.init.constant_(net[0].bias, -9.0)": "",

@@ -10,7 +10,7 @@ from ....tensor.tensor import Tensor
 from ...events import Backward, ModuleCall
 from ...finding import Level, Place
 from ...places import place_of
-from ...programs import edited
+from ...programs import edit
 from ...source import tree_of
 from ..rule import Rule
 
@@ -76,7 +76,7 @@ for _ in range(3):
     F.cross_entropy(net(x), y).backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "self.layers = [nn.Linear(8, 8), nn.Linear(8, 8)]  # <-":
             "self.layers = nn.ModuleList([nn.Linear(8, 8), nn.Linear(8, 8)])",
     })

@@ -7,7 +7,7 @@ from typing import Any
 from ...events import Backward
 from ...finding import Level
 from ...graph import RESHAPES, module_of, node_of, operator_name, spot_of
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 
@@ -34,7 +34,7 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "net = nn.Sequential(nn.Linear(8, 32), nn.Linear(32, 3))  # <-":
             "net = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 3))",
     })

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...finding import Level
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 
@@ -35,7 +35,7 @@ for _ in range(4):
     F.cross_entropy(net(x), y).backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "self.body = nn.Linear(8, 16)": "self.body, self.head = nn.Linear(8, 16), nn.Linear(16, 3)",
         "return nn.Linear(16, 3)(torch.relu(self.body(x)))  # <-":
             "return self.head(torch.relu(self.body(x)))",

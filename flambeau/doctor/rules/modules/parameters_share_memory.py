@@ -7,7 +7,7 @@ from typing import Any
 from ...events import Update
 from ...finding import Level
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 
@@ -34,7 +34,7 @@ for _ in range(3):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "second.weight = nn.Parameter(first.weight)  # <-":
             "second.weight = first.weight\n"
             "optimizer = optim.Adam(nn.ModuleList([first, second]).parameters())",

@@ -8,7 +8,7 @@ from typing import Any
 from ...events import ModuleCall
 from ...finding import Level
 from ...places import place_of
-from ...programs import edited
+from ...programs import edit
 from ...source import statements_at
 from ..rule import Rule
 
@@ -44,7 +44,7 @@ for _ in range(2):
     F.cross_entropy(net(x), y).backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "net = nn.Sequential(nn.Linear(8, 8), *[nn.Linear(8, 8)] * 3, nn.Linear(8, 3))  # <-":
             "net = nn.Sequential(*[nn.Linear(8, 8) for _ in range(4)], nn.Linear(8, 3))",
     })

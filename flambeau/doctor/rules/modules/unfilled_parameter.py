@@ -9,7 +9,7 @@ import numpy as np
 from ...events import Update
 from ...finding import Level
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 
@@ -35,7 +35,7 @@ for _ in range(3):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "weight = nn.Parameter(torch.empty(8, 3))  # <-":
             "weight = nn.Parameter(torch.empty(8, 3))\nnn.init.xavier_uniform_(weight)",
     })

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...events import Update
 from ...finding import Level, Place
-from ...programs import edited
+from ...programs import edit
 from ...source import tree_of
 from ..rule import Rule
 
@@ -57,7 +57,7 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "nn.init.constant_(layer.weight, 0.1)  # <-": "nn.init.xavier_uniform_(layer.weight)",
     })
     healthy = ("""

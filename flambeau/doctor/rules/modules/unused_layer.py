@@ -6,7 +6,7 @@ from typing import Any
 
 from ...events import ModuleCall, Update
 from ...finding import Level
-from ...programs import edited
+from ...programs import edit
 from ...source import function_body
 from ..rule import Rule
 
@@ -48,7 +48,7 @@ for _ in range(9):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "self.second = nn.Linear(8, 8)  # <-": "self.second = nn.Linear(8, 8)",
         "return self.head(torch.relu(h))": "return self.head(torch.relu(self.second(h)))",
     })

@@ -7,7 +7,7 @@ from typing import Any
 from ....tensor.tensor import Tensor
 from ...finding import Level
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 
@@ -29,7 +29,7 @@ images = torch.rand(8, 12, 10, 3)
 net = nn.Conv2d(3, 4, 3)
 out = net(images.view(8, 3, 12, 10))  # <-
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "out = net(images.view(8, 3, 12, 10))  # <-": "out = net(images.permute(0, 3, 1, 2))",
     })
     healthy = ("""

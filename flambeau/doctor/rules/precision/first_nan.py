@@ -14,7 +14,7 @@ from ...graph import (
     Graph, module_of, node_of, operator_name, saved, saved_arrays, spot_of,
 )
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 # Where the input lies for which an operator has no finite value: the share of its numbers that do.
@@ -116,7 +116,7 @@ for _ in range(3):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "loss = -torch.log(net(x)).mean()  # <-": "loss = -F.logsigmoid(net(x)).mean()",
     })
     healthy = ("""

@@ -7,7 +7,7 @@ from typing import Any
 from ...events import Update
 from ...finding import Level
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 
@@ -37,7 +37,7 @@ for _ in range(3):
     scaler.step(optimizer)
     scaler.update()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "nn.utils.clip_grad_norm_(net.parameters(), 1.0)  # <-":
             "scaler.unscale_(optimizer)\nnn.utils.clip_grad_norm_(net.parameters(), 1.0)",
     })

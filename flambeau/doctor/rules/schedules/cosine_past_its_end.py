@@ -6,7 +6,7 @@ from typing import Any
 
 from ...finding import Level
 from ...places import Spot, place_of
-from ...programs import edited
+from ...programs import edit
 from ...source import loops_around
 from ..rule import Rule
 
@@ -35,7 +35,7 @@ for epoch in range(epochs):
         optimizer.step()
         scheduler.step()  # <-
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "scheduler = optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=epochs)":
             "scheduler = optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=8 * epochs)",
         "scheduler.step()  # <-": "scheduler.step()",

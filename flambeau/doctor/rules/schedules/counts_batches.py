@@ -7,7 +7,7 @@ from typing import Any
 from ...events import Update
 from ...finding import Level
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 _HORIZONS = ("total_steps", "T_max", "total_iters")
@@ -38,15 +38,15 @@ for epoch in range(epochs):
         optimizer.step()
     scheduler.step()  # <-
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "optimizer.step()": "optimizer.step()\nscheduler.step()", "scheduler.step()  # <-": "",
     })
-    healthy = (edited(broken, {
+    healthy = (edit(broken, {
         # Ended early: the schedule was for ten epochs.
         "scheduler = optim.lr_scheduler.OneCycleLR(optimizer, 0.1, epochs=epochs, "
         "steps_per_epoch=8)": "scheduler = optim.lr_scheduler.CosineAnnealingLR(optimizer, 10)",
         "scheduler.step()  # <-": "scheduler.step()",
-    }), edited(broken, {
+    }), edit(broken, {
         # One epoch of one batch each.
         "for xb, yb in zip(x.split(8), y.split(8)):": "for xb, yb in [(x, y)] * 8:",
         "optimizer.step()": "optimizer.step()\nscheduler.step()", "scheduler.step()  # <-": "",

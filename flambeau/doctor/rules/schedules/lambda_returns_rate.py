@@ -6,7 +6,7 @@ from typing import Any
 
 from ...finding import Level
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 _STEPS = 8
@@ -35,7 +35,7 @@ for _ in range(16):
     optimizer.step()
     rate.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "rate = optim.lr_scheduler.LambdaLR(optimizer, lambda k: 0.01 * min(1.0, (k + 1) / 4))"
         "  # <-": "rate = optim.lr_scheduler.LambdaLR(optimizer, lambda k: min(1.0, (k + 1) / 4))",
     })

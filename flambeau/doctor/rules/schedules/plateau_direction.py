@@ -8,7 +8,7 @@ from typing import Any
 
 from ...finding import Level
 from ...places import Spot, place_of
-from ...programs import edited
+from ...programs import edit
 from ...source import statements_at
 from ..rule import Rule
 
@@ -44,7 +44,7 @@ for _ in range(8):
     accuracy = (logits.argmax(1) == labels).float().mean()
     scheduler.step(accuracy)  # <-
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "scheduler = optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=1)":
             'scheduler = optim.lr_scheduler.ReduceLROnPlateau(optimizer, mode="max", patience=1)',
         "scheduler.step(accuracy)  # <-": "scheduler.step(accuracy)",

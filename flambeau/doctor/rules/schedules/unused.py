@@ -7,7 +7,7 @@ from typing import Any
 from ...events import Update
 from ...finding import Level
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 
@@ -37,7 +37,7 @@ for epoch in range(12):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "scheduler = optim.lr_scheduler.StepLR(optimizer, step_size=3)  # <-":
             "scheduler = optim.lr_scheduler.StepLR(optimizer, step_size=3)",
         "optimizer.step()": "optimizer.step()\nscheduler.step()",

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from ...events import Backward, LossCall, Tokens
 from ...finding import Level
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 from .tokens import pairing, sees_the_future
 
@@ -42,7 +42,7 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "parts = nn.ModuleList([embedding, layer, head])":
             "parts = nn.ModuleList([embedding, layer, head])\n"
             "mask = nn.Transformer.generate_square_subsequent_mask(8)",

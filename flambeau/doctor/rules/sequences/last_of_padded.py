@@ -11,7 +11,7 @@ from ....tensor.tensor import Tensor
 from ...events import ModuleCall
 from ...finding import Level
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 _TIMES = 3
@@ -44,7 +44,7 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "loss = F.cross_entropy(head(out[:, -1]), y)  # <-":
             "loss = F.cross_entropy(head(out[torch.arange(64), lengths - 1]), y)",
     })

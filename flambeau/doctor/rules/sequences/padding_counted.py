@@ -8,7 +8,7 @@ import numpy as np
 
 from ...events import Backward, LossCall, Tokens
 from ...finding import Level
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 _SHARE = 0.05
@@ -40,7 +40,7 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "loss = F.cross_entropy(logits.transpose(1, 2), tokens[:, 1:])  # <-":
             "loss = F.cross_entropy(logits.transpose(1, 2), tokens[:, 1:], ignore_index=0)",
     })

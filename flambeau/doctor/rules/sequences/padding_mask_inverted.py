@@ -11,7 +11,7 @@ from ...events import Backward, Tokens
 from ...finding import Level
 from ...graph import array_of, operator_name, saved, spot_of
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 _LARGEST = 1 << 22  # numbers of the attention weights looked at
@@ -46,7 +46,7 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "out, _weights = attention(rows, rows, rows, key_padding_mask=tokens != 0)  # <-":
             "out, _weights = attention(rows, rows, rows, key_padding_mask=tokens == 0)",
     })

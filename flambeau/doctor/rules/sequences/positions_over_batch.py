@@ -7,7 +7,7 @@ from typing import Any
 from ...events import Backward, LossCall
 from ...finding import Level
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 
@@ -39,7 +39,7 @@ for tb, yb in zip(tokens.split(16), y.split(16)):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "e = e + pe[: e.size(0)]  # <-": "e = e + pe[: e.size(1)].transpose(0, 1)",
     })
     healthy = ("""

@@ -9,7 +9,7 @@ import numpy as np
 from ....tensor.tensor import Tensor
 from ...events import ModuleCall
 from ...finding import Level
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 _LAYERS = ("RNN", "LSTM", "GRU")
@@ -41,7 +41,7 @@ for xb, yb in loader:
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "rnn, head, state = nn.GRU(4, 8, batch_first=True), nn.Linear(8, 3), None":
             "rnn, head = nn.GRU(4, 8, batch_first=True), nn.Linear(8, 3)",
         "out, state = rnn(xb, state)  # <-": "out, state = rnn(xb)",

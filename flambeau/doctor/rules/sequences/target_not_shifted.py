@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...events import LossCall, Tokens
 from ...finding import Level
-from ...programs import edited
+from ...programs import edit
 from .future_visible import FutureVisible
 
 
@@ -31,7 +31,7 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "logits = head(rnn(embedding(tokens))[0])":
             "logits = head(rnn(embedding(tokens[:, :-1]))[0])\n"
             "loss = F.cross_entropy(logits.reshape(-1, 12), tokens[:, 1:].reshape(-1))",

@@ -13,7 +13,7 @@ from ....native.foundation.user_frames import is_internal, user_frame
 from ...events import Update
 from ...finding import Level, Place
 from ...places import Spot, place_of
-from ...programs import edited
+from ...programs import edit
 from ...source import tree_of
 from ..rule import Rule
 
@@ -54,7 +54,7 @@ for _ in range(9):
     for mean, new in zip(average.parameters(), net.parameters()):
         mean.mul_(0.01).add_(new.detach(), alpha=0.99)  # <-
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "mean.mul_(0.01).add_(new.detach(), alpha=0.99)  # <-":
             "mean.mul_(0.99).add_(new.detach(), alpha=0.01)",
     })

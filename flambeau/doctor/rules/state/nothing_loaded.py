@@ -7,7 +7,7 @@ from typing import Any
 
 from ...finding import Level
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 
@@ -39,7 +39,7 @@ net = nn.Linear(8, 1)
 state = {"module." + name: value.clone() for name, value in net.state_dict().items()}
 net.load_state_dict(state, strict=False)  # <-
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "net.load_state_dict(state, strict=False)  # <-":
             'net.load_state_dict({name.removeprefix("module."): value for name, value in '
             "state.items()})",

@@ -7,7 +7,7 @@ from typing import Any
 from ...events import Backward, Update
 from ...finding import Level
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 
@@ -35,7 +35,7 @@ for epoch in range(4):
             optimizer.step()  # <-
             optimizer.zero_grad()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "if (i + 1) % 4 == 0:": "if (i + 1) % 4 == 0 or i == 9:",
         "optimizer.step()  # <-": "optimizer.step()",
     })

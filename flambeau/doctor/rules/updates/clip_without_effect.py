@@ -7,7 +7,7 @@ from typing import Any
 from ...events import Backward, Update, is_zero
 from ...finding import Level
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 
@@ -30,7 +30,7 @@ for _ in range(5):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "nn.utils.clip_grad_norm_(net.parameters(), 1.0)  # <-": "",
         "loss.backward()": "loss.backward()\nnn.utils.clip_grad_norm_(net.parameters(), 1.0)",
     })

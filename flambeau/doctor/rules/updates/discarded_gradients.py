@@ -7,7 +7,7 @@ from typing import Any
 from ...events import Backward, Update
 from ...finding import Level
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 from .step_without_gradients import has_gradient
 
@@ -35,7 +35,7 @@ for step in range(20):
     if step % 4 == 3:
         optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "optimizer.zero_grad()  # <-": "",
         "optimizer.step()": "optimizer.step()\noptimizer.zero_grad()",
     })

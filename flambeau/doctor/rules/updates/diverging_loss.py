@@ -10,7 +10,7 @@ import numpy as np
 from ...events import Backward, Update
 from ...finding import Level
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 _GROWTH = 100.0
@@ -41,7 +41,7 @@ for _ in range(12):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "optimizer = optim.SGD(net.parameters(), lr=5.0)  # <-":
             "optimizer = optim.SGD(net.parameters(), lr=0.05)",
     })
@@ -81,7 +81,7 @@ for _ in range(12):
             self.start.clear()
         values.append(value)
         if len(values) > _IN_A_ROW and values[-1] > _GROWTH * values[0] > 0 \
-                and math.isfinite(value) and self.last is not None and self._moved():
+                and math.isfinite(value) and self.last is not None and self._has_moved():
             group = self.last.param_groups[0]
             self.report("the loss grows at every step", self.session.optimizers.get(self.last),
                         backward.spot, lr=float(group.get("lr", 0)), loss=values[-4:])
@@ -91,7 +91,7 @@ for _ in range(12):
         if not self.start:
             self.start = {id(p): _numbers(p) for p in update.params[:8] if p._array.ndim > 1}
 
-    def _moved(self) -> bool:
+    def _has_moved(self) -> bool:
         """Whether any of the weights is noticeably another."""
         params = [p for group in self.last.param_groups for p in group["params"]]
         pairs = [(_numbers(p), self.start[id(p)]) for p in params if id(p) in self.start]

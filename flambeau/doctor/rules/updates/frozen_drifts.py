@@ -8,7 +8,7 @@ import numpy as np
 
 from ...events import Update
 from ...finding import Level
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 
@@ -35,7 +35,7 @@ for step in range(8):
     loss.backward()
     optimizer.step()  # <-
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "optimizer.zero_grad(set_to_none=False)": "optimizer.zero_grad()",
         "optimizer.step()  # <-": "optimizer.step()",
     })

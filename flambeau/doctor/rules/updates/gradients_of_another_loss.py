@@ -10,7 +10,7 @@ from ...events import Backward, Update
 from ...finding import Level
 from ...graph import node_of, spot_of
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 from .no_zero_grad import smallest
 
@@ -47,11 +47,11 @@ for _ in range(6):
     second.step()
     second.zero_grad()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "loss = judge(maker(x)).mean() - judge(x).mean()  # <-":
             "loss = judge(maker(x).detach()).mean() - judge(x).mean()",
     })
-    healthy = (edited(broken, {
+    healthy = (edit(broken, {
         # What the judge's loss left is cleared in time.
         "loss = judge(maker(x)).mean() - judge(x).mean()  # <-":
             "loss = judge(maker(x)).mean() - judge(x).mean()",

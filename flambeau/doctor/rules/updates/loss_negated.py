@@ -8,7 +8,7 @@ from ....autograd.node import Node
 from ...events import Backward, Update
 from ...finding import Level
 from ...graph import node_of, operator_name, spot_of
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 _LOSSES = (
@@ -41,7 +41,7 @@ for _ in range(14):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "loss = -F.cross_entropy(net(x), y)  # <-": "loss = F.cross_entropy(net(x), y)",
     })
     healthy = ("""

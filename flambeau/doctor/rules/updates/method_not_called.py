@@ -9,7 +9,7 @@ from typing import Any
 from ...events import Backward, Update
 from ...finding import Level, Place
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ...source import tree_of
 from ..rule import Rule
 
@@ -65,7 +65,7 @@ for _ in range(2):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "optimizer.zero_grad  # <-": "optimizer.zero_grad()",
     })
     healthy = ("""

@@ -8,7 +8,7 @@ from typing import Any
 from ...events import ModuleCall
 from ...finding import Level, Place
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ...source import tree_of
 from ..rule import Rule
 
@@ -51,7 +51,7 @@ for _ in range(2):
     F.cross_entropy(net(x), y).backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "parameter.require_grad = False  # <-": "parameter.requires_grad = False",
     })
     healthy = ("""

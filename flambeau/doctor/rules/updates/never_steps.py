@@ -7,7 +7,7 @@ from typing import Any
 from ...events import Backward, Update
 from ...finding import Level
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 from .step_without_gradients import has_gradient
 
@@ -35,7 +35,7 @@ for _ in range(12):
     optimizer.zero_grad()
     loss.backward()  # <-
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "loss.backward()  # <-": "loss.backward()\noptimizer.step()",
     })
     healthy = ("""

@@ -11,7 +11,7 @@ from ....tensor.tensor import Tensor
 from ...events import Backward, Update
 from ...finding import Level
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 SAMPLED = 4  # parameters looked at of each optimizer: the smallest ones
@@ -57,7 +57,7 @@ for _ in range(5):
     loss.backward()  # <-
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "loss.backward()  # <-": "optimizer.zero_grad()\nloss.backward()",
     })
     healthy = ("""

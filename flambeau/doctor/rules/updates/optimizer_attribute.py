@@ -6,7 +6,7 @@ from typing import Any
 
 from ...events import Update
 from ...finding import Level, Place
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 from .misspelt_flag import assigned
 
@@ -32,7 +32,7 @@ for epoch in range(4):
     F.cross_entropy(net(x), y).backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "optimizer.lr = 0.1 * 0.5**epoch  # <-":
             'for group in optimizer.param_groups:\n    group["lr"] = 0.1 * 0.5**epoch',
     })

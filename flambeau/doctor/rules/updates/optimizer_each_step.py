@@ -7,7 +7,7 @@ from typing import Any
 from ...events import Update
 from ...finding import Level
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 
@@ -34,7 +34,7 @@ for _ in range(8):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "net = nn.Linear(8, 1)":
             "net = nn.Linear(8, 1)\noptimizer = optim.Adam(net.parameters(), lr=0.01)",
         "optimizer = optim.Adam(net.parameters(), lr=0.01)  # <-": "",

@@ -8,7 +8,7 @@ from ....nn.parameter import Parameter
 from ...events import Backward, Update, is_zero
 from ...finding import Level
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 _STEPS = 3
@@ -38,7 +38,7 @@ for _ in range(5):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "optimizer = optim.SGD(net.parameters(), lr=0.01)  # <-": "",
         "net[2] = nn.Linear(16, 3)":
             "net[2] = nn.Linear(16, 3)\noptimizer = optim.SGD(net.parameters(), lr=0.01)",

@@ -8,7 +8,7 @@ from ....nn.parameter import Parameter
 from ...events import Backward, ModuleCall, Update
 from ...finding import Level
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 _STEPS = 5
@@ -37,7 +37,7 @@ for _ in range(8):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "optimizer = optim.SGD(encoder.parameters(), lr=0.01)  # <-":
             "optimizer = optim.SGD([*encoder.parameters(), *decoder.parameters()], lr=0.01)",
     })

@@ -9,7 +9,7 @@ import numpy as np
 from ...events import Update, is_zero
 from ...finding import Level, Place
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 _STEPS = 8
@@ -40,7 +40,7 @@ for _ in range(9):
     optimizer.step()
     scheduler.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "warm = lambda step: min(1, step // 100)  # <-":
             "warm = lambda step: min(1.0, (step + 1) / 100)",
     })

@@ -7,7 +7,7 @@ from typing import Any
 from ...events import Backward, ModuleCall, Update, is_zero
 from ...finding import Level
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 
@@ -38,7 +38,7 @@ for _ in range(5):
     optimizer.zero_grad()  # <-
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "loss = F.mse_loss(net(x), t)": "loss = F.mse_loss(net(x), t)\noptimizer.zero_grad()",
         "optimizer.zero_grad()  # <-": "",
     })

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...events import Update, is_zero
 from ...finding import Level
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 _STEPS = 5
@@ -39,7 +39,7 @@ for _ in range(7):
     F.softplus(-critic(fake)).mean().backward()
     second.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "second = optim.Adam([*generator.parameters(), *critic.parameters()])  # <-":
             "second = optim.Adam(generator.parameters())",
     })

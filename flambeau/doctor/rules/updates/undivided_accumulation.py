@@ -9,7 +9,7 @@ from ...events import Backward, LossCall, Update
 from ...finding import Level
 from ...graph import node_of
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..rule import Rule
 
 _UPDATES = 3
@@ -41,7 +41,7 @@ for epoch in range(2):
             optimizer.step()
             optimizer.zero_grad()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "loss = F.cross_entropy(net(xb), yb)":
             "loss = F.cross_entropy(net(xb), yb) / 4\nloss.backward()",
         "loss.backward()  # <-": "",

@@ -8,7 +8,7 @@ from ...events import Backward, Update, is_zero
 from ...finding import Level, Place
 from ...graph import array_of, operator_name, saved, spot_of
 from ...places import Spot
-from ...programs import edited
+from ...programs import edit
 from ..modules.units_alike import constant_fill
 from ..rule import Rule
 
@@ -43,7 +43,7 @@ for _ in range(8):
     loss.backward()
     optimizer.step()
 """
-    fixed = edited(broken, {
+    fixed = edit(broken, {
         "nn.init.zeros_(layer.weight)  # <-": "nn.init.xavier_uniform_(layer.weight)",
     })
     healthy = ("""
