@@ -10,7 +10,7 @@ from ...ops.core import inplace as in_place
 from ...ops.core.registry import OPERATORS, PUBLIC, Kind, Operator
 from ...ops.interception import window_stubs, torch_dispatch, torch_function
 from ...ops.interception.code_patching import (
-    LateSwap, Swap, clone, own_function, restore_stubs, swap_of,
+    Swap, clone, own_function, restore_stubs, swap_of,
 )
 from ...tensor.tensor import Tensor
 from .recorder import Recorder
@@ -87,7 +87,7 @@ def _swap(function: Any, record: Callable) -> Swap:
     """The swap of the last capture again, unless the function was written since."""
     swap = _known_swaps.get(id(function))
     if swap is None or swap.function is not function or swap.code is not function.__code__ \
-            or isinstance(swap, LateSwap) and swap.written is not None:
+            or swap.written is not None:
         swap = _known_swaps[id(function)] = swap_of(function, record)
     else:
         swap.rebind(record)

@@ -168,13 +168,14 @@ class Swap:
     """
 
     __slots__ = ("check", "code", "defaults", "function", "is_by_kind", "kwdefaults", "original",
-                 "record", "recorder")
+                 "record", "recorder", "written")
 
     def __init__(self, function: types.FunctionType, recorder: Recorder) -> None:
         if STUBS:
             end_followed_call()
             restore_stub(function)
         self.is_by_kind = False
+        self.written: Any = None  # the operator's function, if a call through this swap wrote it
         self.function, self.recorder = function, recorder
         self.check: Callable[[tuple, dict], Callable | None] | None = None
         self.keep()
@@ -212,7 +213,20 @@ class Swap:
     def wrap(self, original: types.FunctionType) -> None:
         """Has the recorder called with `original`, what lies below this swap."""
         self.original = original
-        self.record: Callable = functools.partial(self.recorder, original)
+        is_written = original.__code__ is not _unwritten.__code__
+        self.record: Callable = functools.partial(
+            self.recorder, original if is_written else self._call_unwritten)
+
+    def _call_unwritten(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls an operator's own function, writing it first; writing it at its own place would
+        replace the stubs."""
+        if self.written is None:
+            operator: Operator = self.function.operator  # type: ignore[attr-defined]
+            operator.source, self.written = write_function(operator)
+            self.function.__globals__.update(self.written.__globals__)
+            self.code, self.defaults = self.written.__code__, self.written.__defaults__
+            self.kwdefaults = self.written.__kwdefaults__
+        return self.written(*args, **kwargs)
 
     def _wear(self) -> None:
         function = self.function
@@ -251,37 +265,9 @@ class Swap:
             _layers.pop(function, None)
 
 
-class LateSwap(Swap):
-    """An operator whose function is not written yet: it is when somebody calls it."""
-
-    __slots__ = ("operator", "written")
-
-    def __init__(self, function: Any, recorder: Callable, operator: Operator) -> None:
-        self.operator, self.written = operator, None
-        super().__init__(function, recorder)
-
-    def wrap(self, original: types.FunctionType) -> None:
-        """Has the recorder called with what writes the function, while it is not written."""
-        self.original = original
-        below = self.call if original.__code__ is _unwritten.__code__ else original
-        self.record = functools.partial(self.recorder, below)
-
-    def call(self, *args: Any, **kwargs: Any) -> Any:
-        """Calls the operator's own function, writing it first."""
-        if self.written is None:
-            self.operator.source, self.written = write_function(self.operator)
-            self.function.__globals__.update(self.written.__globals__)
-            self.code, self.defaults = self.written.__code__, self.written.__defaults__
-            self.kwdefaults = self.written.__kwdefaults__
-        return self.written(*args, **kwargs)
-
-
 def swap_of(function: Any, recorder: Callable, is_by_kind: bool = False) -> Swap:
-    """The swap of a public function, whose code may have to be written yet."""
+    """The swap of a public function."""
     restore_stub(function)
-    if function.__code__ is _unwritten.__code__:
-        swap: Swap = LateSwap(function, recorder, function.operator)
-    else:
-        swap = Swap(function, recorder)
+    swap = Swap(function, recorder)
     swap.is_by_kind = is_by_kind
     return swap

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import subprocess
+import sys
 
 import pytest
 
@@ -75,3 +77,37 @@ def test_signature_and_docstring_show_through_stubs(function, order):
         for step in "FAB":
             act[step]()
     assert function.__code__ is own and inspect.signature(function) == signature
+
+
+PROGRAM = """
+import flambeau as torch
+from flambeau.ops.core.dispatch import _stub as unwritten
+from flambeau.ops.interception.code_patching import swap_of
+
+calls = []
+
+def record(original, args, kwargs):
+    calls.append("trace")
+    return original(*args, **kwargs)
+
+assert torch.trace.__code__ is unwritten.__code__
+below = swap_of(torch.trace, record)
+below.start()
+above = swap_of(torch.trace, record)
+above.start()
+below.restore()
+x = torch.eye(3)
+assert [torch.trace(x).item() for _ in range(3)] == [3, 3, 3]
+assert len(calls) == 3
+above.restore()
+assert torch.trace(x).item() == 3
+assert len(calls) == 3
+"""
+
+
+def test_writing_a_function_leaves_the_stubs_above_it() -> None:
+    """An operator's function is written at its first call, which may come when a swap that saw it
+    unwritten has gone from under another. In a process where nothing called it before."""
+    command = [sys.executable, "-c", PROGRAM]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
