@@ -13,6 +13,8 @@ from flambeau.compiler.follow.hooks import Hook
 from flambeau.ops.interception import code_patching
 from flambeau.ops.interception.code_patching import is_anything_swapped, swap_of
 
+pytestmark = pytest.mark.usefixtures("plain_functions_of_a_module")
+
 
 @pytest.mark.parametrize("function", [torch.Tensor.add_, torch.lerp], ids=["add_", "lerp"])
 @pytest.mark.parametrize("order", ["abAab", "abBba", "abABab", "bBabAa"])
@@ -27,8 +29,7 @@ def test_each_swap_that_is_on_is_called(function, order):
 
         return record
 
-    if is_anything_swapped():
-        pytest.skip("something else wears stubs in this process")
+    assert not is_anything_swapped()
     swaps = {name: swap_of(function, recorder(name)) for name in "ab"}
     on: list[str] = []
     arguments = [torch.ones(2), torch.ones(2), *([0.5] if function is torch.lerp else [])]
@@ -57,9 +58,7 @@ def test_signature_and_docstring_show_through_stubs(function, order):
     def record(original, args, kwargs):
         return original(*args, **kwargs)
 
-    code_patching.restore_stubs()
-    if function in code_patching._layers:
-        pytest.skip("something else wears stubs in this process")
+    assert not is_anything_swapped()
     signature, own = inspect.signature(function), code_patching.own_code(function)
     source = inspect.getsource(function)
     stubs = {name: swap_of(function, record) for name in "ab"}
