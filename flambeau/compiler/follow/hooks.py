@@ -16,9 +16,8 @@ from typing import Any
 
 from ...native.foundation.generated_code import define
 from ...ops.core.dispatch import _stub as _unwritten
-from ...ops.core.dispatch import write_function
 from ...ops.interception.code_patching import (
-    ENDS, FOLLOWING_STUB_FILE, STUBS, clone, hide_original, show_original,
+    ENDS, FOLLOWING_STUB_FILE, STUBS, clone, hide_original, show_original, write_aside,
 )
 
 
@@ -152,9 +151,7 @@ class _Late:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         hook = self.hook
         if self.written is None:
-            hook.operator.source, self.written = write_function(hook.operator)
-            result: Any = self.written
-            hook.function.__globals__.update(result.__globals__)
+            result = self.written = write_aside(hook.function)
             hook.code, hook.defaults = result.__code__, result.__defaults__
             hook.kwdefaults, hook.original = result.__kwdefaults__, result
         return self.written(*args, **kwargs)

@@ -141,6 +141,15 @@ def own_function(function: types.FunctionType) -> types.FunctionType:
 Stubs.take_off = staticmethod(own_function)
 
 
+def write_aside(function: types.FunctionType) -> types.FunctionType:
+    """Writes the function of an operator, which shares its globals. At its own place it would
+    replace the stubs."""
+    operator: Operator = function.operator  # type: ignore[attr-defined]
+    operator.source, written = write_function(operator)
+    function.__globals__.update(written.__globals__)
+    return written
+
+
 def show_original(function: types.FunctionType, original: Callable) -> None:
     """Has `inspect` see the original's signature and source behind a stub.
 
@@ -218,12 +227,9 @@ class Swap:
             self.recorder, original if is_written else self._call_unwritten)
 
     def _call_unwritten(self, *args: Any, **kwargs: Any) -> Any:
-        """Calls an operator's own function, writing it first; writing it at its own place would
-        replace the stubs."""
+        """Calls an operator's own function, writing it first."""
         if self.written is None:
-            operator: Operator = self.function.operator  # type: ignore[attr-defined]
-            operator.source, self.written = write_function(operator)
-            self.function.__globals__.update(self.written.__globals__)
+            self.written = write_aside(self.function)
             self.code, self.defaults = self.written.__code__, self.written.__defaults__
             self.kwdefaults = self.written.__kwdefaults__
         return self.written(*args, **kwargs)
