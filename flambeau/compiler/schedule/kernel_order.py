@@ -1,19 +1,21 @@
 """Kernel order: list scheduling that keeps little memory alive and reads data while it is cached.
 
 Among the groups that are ready, the one that frees most memory relative to what it allocates runs
-next; ties go to the group that reads the most recent write.
+next; ties go to the group that reads the most recent write. Where a program talks to other
+processes, what the next collective sends comes before everything else, so that it travels while the
+rest is computed.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ..fusion.fusion_group import FusionGroup
 from ..fusion.placement import Allocation, Home
-from ..ir.exchange import EXCHANGE_TURN
+from ..ir.exchange import EARLY, EXCHANGE_TURN
 
-# The turn (calls that start a collective first, calls that wait for one last), -bytes freed, -time
+# The turn (what the next collective needs first, calls that wait for one last), -bytes freed, -time
 # of the last write that it reads, position.
 QueueEntry = tuple[int, int, int, int]
 
@@ -26,6 +28,7 @@ class KernelOrder:
     ) -> None:
         self.groups = groups
         self.memories = [self._arena_bytes(touched(group)) for group in groups]
+        self.turns = _exchange_turns(groups)
         self.untouched_by: dict[int, set[int]] = {}  # groups, by memory
         for position, memories in enumerate(self.memories):
             for key in memories:
@@ -74,9 +77,7 @@ class KernelOrder:
                 freed -= size
             if len(self.untouched_by[key]) == 1:
                 freed += size
-        special = self.groups[position].special
-        turn = 0 if special is None else special.attributes.get(EXCHANGE_TURN, 0)
-        entry = self.entry[position] = (turn, -freed, -time, position)
+        entry = self.entry[position] = (self.turns[position], -freed, -time, position)
         heapq.heappush(self.heap, entry)
 
     def _mark_run(self, position: int, time: int) -> None:
@@ -91,8 +92,31 @@ class KernelOrder:
                         self._push(other)
 
 
+def _exchange_turns(groups: Sequence[FusionGroup]) -> list[int]:
+    """For each group its turn: negative for all that a start of a collective needs, by start."""
+    turns = [0 if group.special is None else group.special.attributes.get(EXCHANGE_TURN, 0)
+             for group in groups]
+    starts = [position for position, turn in enumerate(turns) if turn == EARLY]
+    for index, start in enumerate(starts):
+        pending = [start]
+        while pending:
+            position = pending.pop()
+            if turns[position] < 0 and position != start:
+                continue  # an earlier start needs it
+            turns[position] = index - len(starts)
+            pending += _set_bits(groups[position].before)
+    return turns
+
+
+def _set_bits(mask: int) -> Iterator[int]:
+    while mask:
+        lowest = mask & -mask
+        yield lowest.bit_length() - 1
+        mask ^= lowest
+
+
 def order_kernels(
     groups: Sequence[FusionGroup], touched: Callable[[FusionGroup], Iterable[Allocation]]
 ) -> list[FusionGroup]:
-    """Groups in the order in which they run; see Order."""
+    """Groups in the order in which they run; see KernelOrder."""
     return KernelOrder(groups, touched).run()

@@ -10,7 +10,7 @@ import pytest
 
 from flambeau.compiler.driver.pipeline import build
 from flambeau.compiler.ir.exchange import Exchange, exchanged, exchanges_of, offline
-from flambeau.compiler.ir.graph import Graph, Node, Op, Source, apply, constant, matmul
+from flambeau.compiler.ir.graph import Graph, Node, Op, Source, apply, constant, matmul, reshape
 from flambeau.native.loop_ir.ir import Scalar, Type
 
 EXTENT = 64
@@ -95,3 +95,22 @@ def test_offline_gives_what_was_recorded_and_measurements_communicate_nothing() 
     doubler.exchange.recorded = None
     step.timed([], rounds=2)
     assert log == []
+
+
+def test_what_an_exchange_sends_is_computed_before_what_it_does_not_need() -> None:
+    """The sent product allocates much: by memory alone it would come last."""
+    doubler = Doubler([], "a")
+    x, v = np.full((EXTENT, EXTENT), 0.01, np.float32), np.ones((EXTENT, 1), np.float32)
+    sources = [Source("state", a.shape, Type.F32, lambda a=a: a) for a in (x, v)]
+    x_in, v_in = (Node(Op.INPUT, (), s.shape, s.type, {"slot": k}) for k, s in enumerate(sources))
+    sent = reshape(matmul(x_in, x_in), (EXTENT * EXTENT,))
+    _, (result,) = exchanged(doubler.exchange, [sent], None, "")
+    row = v_in
+    for _ in range(3):
+        row = matmul(x_in, row)
+    step = build(Graph(sources, [x_in, v_in], [row, result], []))
+    names = [task.name for task in step.tasks]
+    start = next(i for i, name in enumerate(names) if name.startswith("call_start"))
+    assert sum("matmul" in name for name in names[:start]) == 1, names
+    (_, got) = step.run([])
+    np.testing.assert_allclose(got, 2 * 64 * 1e-4, rtol=1e-5)
