@@ -7,68 +7,25 @@ quickselect with a median of three. Keys are integers, lowest first; each has it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
 
 from ..loop_ir.ir import (
-    Affine, Apply, Buffer, Constant, If, Index, Kernel, Load, Loop, LoopKind, Scalar, Size,
-    Statement, Store, Type, While,
+    Affine, Apply, Buffer, Constant, Index, Kernel, Load, Loop, LoopKind, Scalar, Size,
+    Store, Type,
 )
 from .expression_builder import Value
+from .statement_program import StatementProgram, Variable
 
 MAX_INSERTION_SORT_LENGTH = 16  # elements that insertion sorts
 _STACK_ENTRIES = 192  # ranges still to be sorted: more than 2 * log2 of any length
 
 
-class _Variable:
-    """A mutable integer of a kernel."""
-
-    def __init__(self, code: _RowProgram, name: str, type: Type = Type.I64) -> None:
-        self.code, self.buffer = code, Buffer(type, name, 1)
-
-    @property
-    def now(self) -> Value:
-        return Value(Load(self.buffer, Affine(0)))
-
-    def put(self, value: Value | int) -> None:
-        """Gives it another value."""
-        whole = Value(Constant(self.buffer.type, value)) if isinstance(value, int) else value
-        self.code.write(Store(self.buffer, Affine(0), whole.expression))
-
-
-class _RowProgram:
+class _RowProgram(StatementProgram):
     """Emits the statements that work on one row: `keys` and `numbers` (I64), of `n` elements."""
 
     def __init__(self, type: Type) -> None:
+        super().__init__()
         self.keys, self.numbers = Buffer(type, "keys"), Buffer(Type.I64, "numbers")
         self.row, self.rows, self.n = Index("row"), Size("rows"), Size("n")
-        self.body: list[Statement] = []
-
-    # Statements.
-
-    def write(self, statement: Statement) -> None:
-        self.body.append(statement)
-
-    @contextmanager
-    def _inside(self, make_statement: Callable[[list[Statement]], Statement]) -> Iterator[None]:
-        before, self.body = self.body, []
-        yield
-        inner, self.body = self.body, before
-        self.write(make_statement(inner))
-
-    def while_(self, condition: Value) -> AbstractContextManager[None]:
-        """With statement: a While."""
-        return self._inside(lambda body: While(condition.expression, body))
-
-    def where(self, condition: Value) -> AbstractContextManager[None]:
-        """With statement: an If."""
-        return self._inside(lambda body: If(condition.expression, body))
-
-    def integer(self, name: str, value: Value | int) -> _Variable:
-        """A variable that starts at a value."""
-        variable = _Variable(self, name)
-        variable.put(value)
-        return variable
 
     def kernel(self, name: str, others: list[Buffer], sizes: list[Size]) -> Kernel:
         """The kernel of what was written: for each row."""
@@ -89,7 +46,7 @@ class _RowProgram:
 
     def keep(self, at: Value) -> _Element:
         """A copy of an element."""
-        element = _Element(_Variable(self, "key", self.keys.type), _Variable(self, "number"))
+        element = _Element(Variable(self, "key", self.keys.type), Variable(self, "number"))
         element.key.put(self.key(at))
         element.number.put(self.number(at))
         return element
@@ -125,7 +82,7 @@ class _RowProgram:
             self.put(j.now, current.key.now, current.number.now)
             i.put(i.now + 1)
 
-    def partition(self, first: Value, last: Value) -> _Variable:
+    def partition(self, first: Value, last: Value) -> Variable:
         """Splits a range by the median of three of its elements; where its second part begins."""
         a, c, end = first + 1, halve(last - first) + first, last - 1
         low, mid, high = self.key(a), self.key(c), self.key(end)
@@ -135,7 +92,7 @@ class _RowProgram:
         )
         which = self.integer("median", median)
         self.swap(first, which.now)
-        pivot = _Variable(self, "pivot", self.keys.type)
+        pivot = Variable(self, "pivot", self.keys.type)
         pivot.put(self.key(first))
         i, j, apart = (self.integer(n, v) for n, v in (("i", first + 1), ("j", last), ("apart", 1)))
         with self.while_(apart.now > 0):
@@ -214,7 +171,7 @@ class _RowProgram:
 class _Element:
     """A copy of an element."""
 
-    def __init__(self, key: _Variable, number: _Variable) -> None:
+    def __init__(self, key: Variable, number: Variable) -> None:
         self.key, self.number = key, number
 
 
@@ -230,7 +187,7 @@ def introsort(type: Type) -> Kernel:
     count, depth = Value(Load(settings, Affine(0))), Value(Load(settings, Affine(1)))
     stacks = [Buffer(Type.I64, name, _STACK_ENTRIES) for name in ("first", "last", "left")]
     top = code.integer("top", 0)
-    first, last, left = (_Variable(code, name) for name in ("first", "last", "left"))
+    first, last, left = (Variable(code, name) for name in ("first", "last", "left"))
 
     def push(*values: Value) -> None:
         for stack, value in zip(stacks, values, strict=True):
@@ -299,7 +256,7 @@ def least(type: Type) -> Kernel:
     code.heap(zero, count)
     with code.while_(i.now < Value(Load(settings, Affine(0)))):
         with code.where(there(i.now) < code.key(zero)):
-            element = _Element(_Variable(code, "key", type), _Variable(code, "number"))
+            element = _Element(Variable(code, "key", type), Variable(code, "number"))
             element.key.put(there(i.now))
             element.number.put(i.now)
             code.sift(zero, zero, count, element)
@@ -326,7 +283,7 @@ def quickselect(type: Type) -> Kernel:
         ordered(start + 1, high.now)
         ordered(start, high.now)
         ordered(start + 1, start)
-        pivot = _Variable(code, "pivot", type)
+        pivot = Variable(code, "pivot", type)
         pivot.put(code.key(start))
         i, j, apart = (code.integer(n, v) for n, v in
                        (("i", start + 1), ("j", high.now), ("apart", 1)))

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,13 +20,13 @@ if TYPE_CHECKING:
 LARGE = 1 << 13  # elements or words up to which array code is as fast, or compiling does not pay
 OFTEN = 256  # draws of fewer, after which their kernel pays all the same
 FEW = 512  # numbers up to which C's functions are called one by one from Python
-_BLOCK, _GROUP = 624, 8  # as in native/kernels/random.py
+_BLOCK, _GROUP = 624, 8  # as in native/kernels/random/
 _ready: dict[tuple, int] = {}  # addresses by the name and the dtype
 _draws: dict[tuple, int] = {}  # how often few numbers were drawn, by the same
 
 
 def native(name: str, dtype: np.dtype | None = None) -> int | None:
-    """The address of a kernel: a function of native/kernels/random.py, `normal` or one of C's."""
+    """The address of a kernel: a function of native/kernels/random/, or one of C's."""
     key = (name, dtype)
     known = _ready.get(key)
     if known is not None:
@@ -38,7 +39,7 @@ def native(name: str, dtype: np.dtype | None = None) -> int | None:
 
 
 def _built(name: str, dtype: np.dtype | None) -> Kernel:
-    from ...native.kernels import libm, mersenne_twister, normal
+    from ...native.kernels.random import libm, mersenne_twister, normal, rejection
     from ...native.loop_ir.ir import Type
 
     makers: dict[str, Callable[..., Kernel]] = {
@@ -46,7 +47,7 @@ def _built(name: str, dtype: np.dtype | None) -> Kernel:
         "uniform": mersenne_twister.uniform,
         "bernoulli": mersenne_twister.bernoulli, "integers": mersenne_twister.integers,
         "shuffle": mersenne_twister.shuffle,
-        "normal": normal.normal, **libm.FUNCTIONS,
+        "normal": normal.normal, "gamma": rejection.gamma, **libm.FUNCTIONS,
     }
     if dtype is None:
         return makers[name]()
@@ -85,6 +86,16 @@ def converter(
         FastCalls.alone(known, words, *numbers, elements, elements.size // block)
 
     return convert
+
+
+def sequential(
+    name: str, dtype: np.dtype, count: int
+) -> Callable[..., None] | None:
+    """A kernel that draws so many elements one after another, called with its arrays; or None."""
+    known = _ready.get((name, dtype))
+    if known is None and (count >= FEW or _often((name, dtype))):
+        known = native(name, dtype)
+    return None if known is None else partial(FastCalls.alone, known)
 
 
 def _often(key: tuple) -> bool:

@@ -1,7 +1,7 @@
 """Poisson, binomial, gamma and Dirichlet numbers: each element draws until it accepts.
 
-How many words an element spends depends on the words, so the elements go one after another in a
-Python loop (about a microsecond a draw).
+How many words an element spends depends on the words, so the elements go one after another: in a
+Python loop (about a microsecond a draw), many gamma numbers in a kernel.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from types import TracebackType
 
 import numpy as np
 
+from . import native
 from .generator import Generator, default_generator
 from .distributions import BFLOAT16, require, unit64
 
@@ -218,11 +219,47 @@ def standard_gamma(shapes: np.ndarray, generator: Generator | None = None) -> np
     """Gamma numbers of unit scale with these shape parameters, float32 or float64."""
     dtype = shapes.dtype
     require(dtype, dtype.kind == "f" and dtype.itemsize > 2, "gamma_cpu")
+    kernel = native.sequential("gamma", dtype, shapes.size)
+    if kernel is not None:
+        return _gammas_by_kernel(kernel, shapes, generator)
     rounded = float if dtype == np.float64 else _to_single
     tiny = float(np.finfo(dtype).tiny)
     with _Draws(generator) as draws:
         drawn = [max(tiny, rounded(_gamma(a, rounded, draws))) for a in shapes.ravel().tolist()]
     return np.array(drawn, np.float64).astype(dtype).reshape(shapes.shape)
+
+
+def _gammas_by_kernel(
+    kernel: Callable[..., None], shapes: np.ndarray, generator: Generator | None
+) -> np.ndarray:
+    """Calls the kernel with more and more uniform numbers, until it has drawn all."""
+    source = default_generator if generator is None else generator
+    ordered = np.ascontiguousarray(shapes)
+    drawn = np.empty(ordered.shape, ordered.dtype)
+    with source.lock:
+        waits = source.next_normal is not None
+        place = np.array([0, 0, waits, 0, ordered.size], np.int64)
+        waiting = np.array([source.next_normal or 0.0])
+        uniforms = np.empty(0)
+        while place[1] < ordered.size:
+            # What is left was too little for one element, which so spends all of it and more; each
+            # of the others spends one, and every second one a pair.
+            rest = uniforms[place[0] :]
+            spending = int(np.count_nonzero(ordered.reshape(-1)[place[1] :]))
+            surely = max(2 * spending - 1 - rest.size, 1) if spending else 0
+            new = _uniforms_to_block_end(source, surely)
+            uniforms = np.concatenate((rest, new))
+            place[0], place[3] = 0, uniforms.size
+            kernel(place, waiting, uniforms, ordered, drawn)
+        source.give_back(2 * int(uniforms.size - place[0]))
+        source.next_normal = float(waiting[0]) if place[2] else None
+    return drawn
+
+
+def _uniforms_to_block_end(source: Generator, count: int) -> np.ndarray:
+    """So many uniform numbers, and what else the block of the last one holds."""
+    words = source.words(2 * count)
+    return unit64(np.concatenate((words, source.words(source.spare_words() // 2 * 2))))
 
 
 def _gamma(alpha: float, rounded: Callable[[float], float], draws: _Draws) -> float:

@@ -11,6 +11,7 @@ import pytest
 from flambeau.native.runtime.background_jit import KernelPolicy
 from flambeau.tensor.random import distributions, integers, native, normal
 from flambeau.tensor.random.generator import Generator
+from flambeau.tensor.random.rejection_sampling import standard_gamma
 
 SIZES = [0, 1, 2, 623, 624, 625, 1248, 1249, 4992, 5617, 70_001, 131_072]
 FLOATS = ["float32", "float64", "float16", "bfloat16"]
@@ -34,6 +35,13 @@ DRAWS: dict[str, tuple[list[str], Callable]] = {
 def put(array: np.ndarray, values: np.ndarray) -> None:
     """An array's elements, row by row."""
     array[...] = values.reshape(array.shape)
+
+
+def gamma_shapes(array: np.ndarray) -> np.ndarray:
+    """Shape parameters on both sides of 1, and what takes no word or never ends well."""
+    shapes = np.random.default_rng(array.size).random(array.size).astype(array.dtype) * 3
+    shapes[::7], shapes[3::11], shapes[5::101] = 0, 1000, np.nan
+    return shapes
 
 
 def numpy_type(name: str) -> np.dtype:
@@ -62,6 +70,25 @@ def test_machine_code_gives_the_bits_of_array_code(
     for (n, spent), one in zip(cases, expected, strict=True):
         assert drawn(fill, np.empty(n, kind), spent) == one, (n, spent)
     assert drawn(fill, np.empty((70, 90), kind).T[:, ::2], 3) == turned
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_gamma_numbers_by_machine_code_are_those_of_the_loop(
+    dtype: str, by_arrays: Callable, by_kernels: Callable
+) -> None:
+    cases = [(n, spent) for n in (0, 1, 2, 207, 1249, 5617) for spent in (0, 3, 621, 624)]
+
+    def fill(array: np.ndarray, source: Generator) -> None:
+        normal.fill_normal(np.empty(3), source)  # leaves a normal number for the next draw
+        shapes = gamma_shapes(array)
+        put(array, standard_gamma(shapes, source) + standard_gamma(shapes, source))
+
+    by_arrays()
+    expected = [drawn(fill, np.empty(n, dtype), spent) for n, spent in cases]
+    by_kernels()
+    assert native.sequential("gamma", np.dtype(dtype), 1) is not None
+    for (n, spent), numbers in zip(cases, expected, strict=True):
+        assert drawn(fill, np.empty(n, dtype), spent) == numbers, (n, spent)
 
 
 def test_the_twister_goes_on_from_what_machine_code_left(by_kernels: Callable) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from ..loop_ir.ir import (
+from ...loop_ir.ir import (
     Affine, Apply, Buffer, Index, Kernel, Load, Loop, LoopKind, Scalar, Size, Store, Type,
 )
 

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..loop_ir import cephes_coefficients
-from ..loop_ir.ir import (
+from ...loop_ir import cephes_coefficients
+from ...loop_ir.ir import (
     Affine, Apply, Buffer, Index, Kernel, Load, Loop, LoopKind, Scalar, Size, Statement, Store,
     Type,
 )
 from .mersenne_twister import unit_of
-from .expression_builder import Value, apply, compare, compute_type, where
+from ..expression_builder import Value, apply, compare, compute_type, where
 
 BLOCK, HALF_BLOCK = 16, 8
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..loop_ir.ir import (
+from ...loop_ir.ir import (
     Affine, Apply, Buffer, Constant, Expression, Index, IndexValue, Kernel, Load, Loop, LoopKind,
     Scalar, Size, Statement, Store, Type,
 )
-from .expression_builder import Value, apply, compare, compute_type, where
+from ..expression_builder import Value, apply, compare, compute_type, where
 
 STATE_WORDS, MIDDLE_WORD = 624, 397  # words of a state, and how far ahead the word is that joins in
 _MATRIX = 0x9908B0DF

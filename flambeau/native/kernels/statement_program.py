@@ -1,0 +1,64 @@
+"""Kernels written step by step: variables, conditions and loops that depend on data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+from ..loop_ir.ir import (
+    Affine, Buffer, Constant, If, Load, Statement, Store, Type, While,
+)
+from .expression_builder import Value
+
+
+class Variable:
+    """A mutable number of a kernel."""
+
+    def __init__(self, code: StatementProgram, name: str, type: Type = Type.I64) -> None:
+        self.code, self.buffer = code, Buffer(type, name, 1)
+
+    @property
+    def now(self) -> Value:
+        return Value(Load(self.buffer, Affine(0)))
+
+    def put(self, value: Value | float) -> None:
+        """Gives it another value."""
+        whole = value if isinstance(value, Value) else Value(Constant(self.buffer.type, value))
+        self.code.write(Store(self.buffer, Affine(0), whole.expression))
+
+
+class StatementProgram:
+    """Emits statements in the order in which its methods are called."""
+
+    def __init__(self) -> None:
+        self.body: list[Statement] = []
+
+    def write(self, statement: Statement) -> None:
+        self.body.append(statement)
+
+    @contextmanager
+    def _inside(self, make_statement: Callable[[list[Statement]], Statement]) -> Iterator[None]:
+        before, self.body = self.body, []
+        yield
+        inner, self.body = self.body, before
+        self.write(make_statement(inner))
+
+    def while_(self, condition: Value) -> AbstractContextManager[None]:
+        """With statement: a While."""
+        return self._inside(lambda body: While(condition.expression, body))
+
+    def where(self, condition: Value) -> AbstractContextManager[None]:
+        """With statement: an If."""
+        return self._inside(lambda body: If(condition.expression, body))
+
+    def integer(self, name: str, value: Value | int) -> Variable:
+        """An I64 that starts at a value."""
+        variable = Variable(self, name)
+        variable.put(value)
+        return variable
+
+    def real(self, name: str, value: Value | float) -> Variable:
+        """An F64 that starts at a value."""
+        variable = Variable(self, name, Type.F64)
+        variable.put(value)
+        return variable
