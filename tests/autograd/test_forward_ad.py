@@ -229,3 +229,23 @@ def test_a_function_that_runs_without_tangents():
         assert forward_ad.unpack_dual(square(x)).tangent is None
         assert forward_ad._is_fwd_grad_enabled()
         assert forward_ad.unpack_dual(x * x).tangent.tolist() == [2]
+
+
+DRAWS = {
+    "cauchy_": lambda x: x.clone().cauchy_(),
+    "uniform_": lambda x: x.clone().uniform_(1, 2),
+    "bernoulli_": lambda x: x.clone().bernoulli_(x),
+    "a part": lambda x: x.clone()[1:].normal_(),
+    "bernoulli": torch.bernoulli,
+    "poisson": torch.poisson,
+    "normal": lambda x: torch.normal(x, torch.ones(3)),
+}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_draws_do_not_follow_their_parameters(name):
+    with forward_ad.dual_level():
+        x = forward_ad.make_dual(torch.full((3,), 0.5), torch.ones(3))
+        y = DRAWS[name](x)
+        assert not forward_ad.unpack_dual(y).tangent.any()
+        assert forward_ad.unpack_dual(x).tangent.all()

@@ -22,7 +22,7 @@ from ...tensor.meta import MetaArray, meta_array
 from ...tensor.tensor import Tensor, creation, wrap
 from ...tensor.uninitialized import fill_new, fills, new_memory
 from ..core.scalar_conversion import convert_scalar, fits
-from ..core.errors import not_a_tensor
+from ..core.errors import explaining, not_a_tensor
 from ..core.number_cache import number
 from ..core.registry import PUBLIC, publish
 from ..native.row_copies import fill
@@ -33,14 +33,20 @@ _CPU = devices.CPU
 _new = object.__new__
 
 
-def public(*names: str, spaces: Sequence[str] = ("torch",)) -> Callable:
+def public(
+    *names: str, spaces: Sequence[str] = ("torch",), explains: bool | str = False
+) -> Callable:
     """Publishes a function that is no operator: it has no tensor inputs or no derivative.
 
-    `names` are what it is called; its own name where there are none.
+    `names` are what it is called; its own name where there are none. `explains`: a number in a
+    tensor's place raises PyTorch's TypeError, which names the function so.
     """
 
     def decorate(function: Callable) -> Callable:
-        publish(function, names or (function.__name__,), spaces)
+        shown = names or (function.__name__,)
+        if explains:
+            function = explaining(shown[0] if explains is True else explains, function)
+        publish(function, shown, spaces)
         return function
 
     return decorate

@@ -163,7 +163,7 @@ def _empty_like(name: str, fill: Callable, doc: str) -> Callable:
     >>> y.shape, y.dtype
     (torch.Size([2, 3]), torch.float64)
     """
-    return public(name)(function)
+    return public(name, explains=True)(function)
 
 
 rand_like = _empty_like(
@@ -220,7 +220,7 @@ def randint(
     return place(array, device, requires_grad)
 
 
-@public()
+@public(explains=True)
 def randint_like(input: Tensor, *args: Any, dtype: Dtype | None = None, layout: Any = None,
                  device: Any = None, requires_grad: bool = False, memory_format: Any = None,
                  generator: Generator | None = None, **named: Any) -> Tensor:
@@ -308,7 +308,7 @@ def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *,
 # ------------------------------------------------------------------- drawn from a tensor's values
 
 
-@public(spaces=("torch", "Tensor"))
+@public(spaces=("torch", "Tensor"), explains=True)
 def bernoulli(
     input: Tensor, p: float | None = None, *, generator: Generator | None = None,
     out: Tensor | None = None,
@@ -363,7 +363,7 @@ def _(g: Tensor) -> Tensor:
     return g
 
 
-@public(spaces=("torch", "Tensor"))
+@public(spaces=("torch", "Tensor"), explains=True)
 def multinomial(
     input: Tensor, num_samples: int, replacement: bool = False, *,
     generator: Generator | None = None, out: Tensor | None = None,
@@ -387,7 +387,7 @@ def multinomial(
     return wrap(array)
 
 
-@public()
+@public(explains=True)
 def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     """Poisson numbers with the rates of `input`.
 
@@ -401,7 +401,7 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     return _without_gradient(input, result) if MODE.grad and input.requires_grad else result
 
 
-@public()
+@public(explains=True)
 def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
     """Successes in `count` trials of probability `prob`.
 
@@ -412,6 +412,9 @@ def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) ->
 
 
 # -------------------------------------------------------------------------------- in place
+
+
+IN_PLACE_DRAWS: list[Callable[..., Tensor]] = []
 
 
 def _fill(
@@ -451,7 +454,7 @@ def _fill(
         args: {settings}, by position.
         named: {settings}, by name.
     """
-    public(name, spaces=("Tensor",))(method)
+    IN_PLACE_DRAWS.append(public(name, spaces=("Tensor",))(method))
 
 
 def _uniform(x: Tensor, generator: Any, values: tuple) -> None:

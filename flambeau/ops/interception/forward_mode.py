@@ -24,6 +24,7 @@ from ...tensor.tensor import Tensor
 from ..core.dispatch import pointwise_call
 from ..core.inplace import assign
 from ..core.registry import OPERATORS, PUBLIC, Kind, Operator
+from ..creation.random import IN_PLACE_DRAWS
 from ..indexing import index
 from . import tangent_rules
 from .code_patching import LINGERING, Swap, swap_of
@@ -90,6 +91,8 @@ def _targets() -> list[tuple[Any, Callable]]:
                 result[function] = SHORT_CUTS[name]
     for name in ("copy_", "fill_", "zero_"):
         result[PUBLIC["Tensor"].get(name) or getattr(Tensor, name)] = _WRITES[name]
+    result |= dict.fromkeys(IN_PLACE_DRAWS, _draw_in_place)
+    result |= {PUBLIC["torch"][name]: _draw for name in ("normal", "bernoulli", "poisson")}
     result[Tensor.__setitem__] = _set_item
     result[index.put_at], result[assign], result[before_write] = _put_at, _assign, _before_write
     return list(result.items())
@@ -356,6 +359,27 @@ def _fill(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
 
 
 _WRITES = {"copy_": _copy, "fill_": _fill, "zero_": _fill}
+
+
+def _draw(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """Drawn numbers do not follow their parameters: the tangent is zero."""
+    level = _level((*args, *kwargs.values()))
+    if level is None or not LEVELS.enabled:
+        return original(*args, **kwargs)
+    strip = functools.partial(primal_at, level=level)
+    named = {key: _map(strip, value) for key, value in kwargs.items()}
+    y = _draw(original, tuple([_map(strip, a) for a in args]), named)
+    return _as_dual(y, y.new_zeros(y.shape), level)
+
+
+def _draw_in_place(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    level = _level((*args, *kwargs.values()))
+    if level is None or not LEVELS.enabled:
+        return original(*args, **kwargs)
+    strip = functools.partial(primal_at, level=level)
+    primals = [_map(strip, a) for a in args]
+    _draw_in_place(original, tuple(primals), {k: _map(strip, v) for k, v in kwargs.items()})
+    return _write_tangent(args[0], primals[0], None, level)
 
 
 def _set_item(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
