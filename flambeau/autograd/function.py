@@ -81,6 +81,7 @@ class BackwardFunction(Node):
     """The node of a user's Function; `context` is what its methods see."""
 
     operator = None
+    is_custom = True
     context: FunctionCtx
     _function: type[Function]
     _inputs: tuple[tuple[tuple[int, ...], np.dtype] | None, ...]
@@ -368,8 +369,10 @@ def _output(node: Any, y: Any, index: int | None, constant: set, dirty: set, sup
         bump(y)
         rebase(y, target)
         return y
-    if id(y) in supplied:  # an input handed back: a tensor of its own on the same memory
+    if id(y) in supplied:  # an input handed back: a view of it
+        base = y if y._base is None else y._base
         y = y._alias()
+        y._base, y._stamp = base, base._node
     y._node = target
     y._requires_grad = y._tracked = True
     return y

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -41,6 +41,8 @@ def check_writable(x: Tensor, operator: str = "") -> bool:
         )
     base = x._base
     if base is not None:
+        if x._node.shown().is_custom:
+            _refuse_view(x._node)
         if base._node is None and base._requires_grad:
             raise noted(
                 RuntimeError("a view of a leaf Variable that requires grad is being used in an "
@@ -50,13 +52,29 @@ def check_writable(x: Tensor, operator: str = "") -> bool:
         node = x._node
         if node.__class__ is Output and node.node.operator is not None \
                 and node.node.operator.kind.name == "VIEW":
-            raise RuntimeError(
-                f"Output {x._node.output_number()} of {x._node.shown().name()} is a view and is "
-                "being modified inplace. This view is the output of a function that returns "
-                "multiple views. Such functions do not allow the output views to be modified "
-                "inplace. You should replace the inplace operation by an out-of-place one."
-            )
+            _refuse_view(node)
     return True
+
+
+def _refuse_view(node: Any) -> NoReturn:
+    """Raises for a view whose history a write would lose: one of several outputs, or a user's."""
+    if node.__class__ is Output:
+        why = (
+            "This view is the output of a function that returns multiple views. Such functions do "
+            "not allow the output views to be modified inplace. You should replace the inplace "
+            "operation by an out-of-place one."
+        )
+    else:
+        why = (
+            "This view was created inside a custom Function (or because an input was returned "
+            "as-is) and the autograd logic to handle view+inplace would override the custom "
+            "backward associated with the custom Function, leading to incorrect gradients. This "
+            "behavior is forbidden. You can fix this by cloning the output of the custom Function."
+        )
+    name = node.shown().name().rstrip("0").removesuffix("Backward")
+    raise RuntimeError(
+        f"Output {node.output_number()} of {name} is a view and is being modified inplace. {why}"
+    )
 
 
 def bump(x: Tensor) -> None:

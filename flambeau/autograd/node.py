@@ -95,6 +95,7 @@ class Node:
         "versions",
     )
     operator: Any = None
+    is_custom = False  # of a user's Function
     outputs = 1
     edges: Sequence[Any]
     saved: Any

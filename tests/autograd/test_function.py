@@ -419,3 +419,25 @@ def test_functions_of_first_versions(torch):
         resize.apply(x, (7,))
     with pytest.raises(RuntimeError, match="Boom!"):
         torch._C._functions.DelayedError("Boom!", 1)(x * 2).sum().backward()
+
+
+def test_an_input_handed_back_is_a_view_that_may_not_be_written(torch):
+    class Identity(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, *tensors):
+            return tensors if len(tensors) > 1 else tensors[0]
+
+        @staticmethod
+        def backward(ctx, *grads):
+            return tuple(g * 2 for g in grads)
+
+    x = leaf(torch, 1.0) * 1
+    for b in Identity.apply(x, leaf(torch, 2.0)):
+        with pytest.raises(RuntimeError, match="of Identity is a view .* returns multiple views"):
+            b.mul_(2)
+    a = Identity.apply(x)
+    assert a._base is x
+    with pytest.raises(RuntimeError, match="Output 0 of Identity .* created inside a custom"):
+        a.mul_(2)
+    (g,) = torch.autograd.grad(a[0] * a.sum(), x)
+    assert g.tolist() == [4.0]

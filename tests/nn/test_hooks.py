@@ -106,6 +106,20 @@ def test_full_backward_hooks(torch, square):
     assert x.grad.tolist() == [12.0]
 
 
+def test_full_backward_hooks_refuse_writes_to_outputs_and_inputs(torch, nn):
+    scale = nn.Linear(2, 2)
+    scale.register_full_backward_hook(lambda m, gx, gy: None)
+    y = scale(torch.ones(1, 2, requires_grad=True))
+    with pytest.raises(RuntimeError, match="Output 0 of BackwardHookFunction is a view"):
+        y.add_(1)
+    inplace = nn.ReLU(inplace=True)
+    inplace.register_full_backward_hook(lambda m, gx, gy: None)
+    with pytest.raises(RuntimeError, match="an input was returned as-is"):
+        inplace(torch.ones(1, 2, requires_grad=True) * 1)
+    with torch.no_grad():
+        assert y.add_(1).requires_grad
+
+
 def test_full_backward_hooks_replace(torch, square):
     square.register_full_backward_pre_hook(lambda m, gy: (gy[0] * 10,))
     square.register_full_backward_hook(lambda m, gx, gy: (gx[0] + 1,))
