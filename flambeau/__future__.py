@@ -28,7 +28,8 @@ def get_overwrite_module_params_on_conversion() -> bool:
 
 
 def set_swap_module_params_on_conversion(value: bool) -> None:
-    """Remembered: a converted parameter stays the same object in flambeau anyway.
+    """Whether `load_state_dict` swaps what it loads into the parameters, which `assign` replaces
+    otherwise. Conversions leave a parameter the same object in either case.
 
     >>> torch.__future__.set_swap_module_params_on_conversion(False)
     """

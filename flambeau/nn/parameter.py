@@ -12,6 +12,7 @@ from typing import Any
 
 from .. import ops
 from ..native.foundation.user_frames import noted
+from ..ops.core.errors import RefusedValue
 from ..ops.interception.torch_function import _disabled_torch_function_impl
 from ..tensor import Tensor
 from ..tensor.layout import preserve_format
@@ -176,7 +177,7 @@ class UninitializedTensorMixin:
 
     @property
     def _array(self) -> Any:
-        raise ValueError(
+        raise RefusedValue(
             "Attempted to use an uninitialized parameter in an operator. This error happens when "
             "you are using a `LazyModule` or explicitly manipulating "
             f"`torch.nn.parameter.{type(self).__name__}` objects. When using LazyModules call "

@@ -15,9 +15,11 @@ from ..autograd import no_grad
 from ..autograd.handle import RemovableHandle
 from ..tensor import Tensor
 from ..native.foundation.user_frames import noted
+from .conversion import ConversionPolicy
 from .hooks import _add, _WrappedHook
 from .members import Members
 from .parameter import Parameter, is_lazy
+from .swap import swap_tensors
 
 _EXTRA_STATE_KEY_SUFFIX = "_extra_state"
 
@@ -315,7 +317,9 @@ def _load_one(
         )
     try:
         with no_grad():
-            if assign:
+            if ConversionPolicy.swap:
+                _swap_in(target, value, assign)
+            elif assign:
                 setattr(module, name, _assignable(target, value))
             else:
                 target.copy_(value)
@@ -326,6 +330,22 @@ def _load_one(
             f"exception occurred : {error.args}."
         )
     return None
+
+
+def _swap_in(target: Any, value: Any, assign: bool) -> None:
+    """Gives the target, which stays the same object, what `module_load` makes of a value."""
+    new = target.module_load(value, assign=assign)
+    if new is value or new is target:
+        raise RuntimeError(
+            "module_load returned one of self or other, please .detach() the result if returning "
+            "one of the inputs in module_load"
+        )
+    if isinstance(target, Parameter):
+        if isinstance(new, Parameter):
+            new.requires_grad_(target.requires_grad)
+        else:
+            new = Parameter(new, requires_grad=target.requires_grad)
+    swap_tensors(target, new)
 
 
 def _assignable(target: Tensor, value: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import warnings
 
 import pytest
 
@@ -21,3 +22,12 @@ def test_same_as_backward(torch, n):
     by_weight = getattr(module, f"conv{n}d_weight")(x, w.shape, g, **options)
     assert torch.allclose(by_input, x.grad, atol=1e-5)
     assert torch.allclose(by_weight, w.grad, atol=1e-5)
+
+
+def test_bias_beside_an_input_without_channels_gets_zeros(torch, nn):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # nothing is initialized
+        conv = nn.Conv2d(0, 4, 2, stride=2)
+    y = conv(torch.randn(2, 0, 6, 6))
+    y.backward(torch.ones_like(y))
+    assert conv.bias.grad.tolist() == [0, 0, 0, 0]

@@ -109,6 +109,9 @@ def test_uninitialized_parameter(torch, nn):
         _ = lazy.shape
     with pytest.raises((ValueError, RuntimeError), match="an uninitialized parameter"):
         lazy.view(-1)
+    for use in (lambda: lazy + lazy, lambda: torch.add(lazy, lazy), lambda: torch.empty_like(lazy)):
+        with pytest.raises(ValueError, match="uninitialized parameter"):
+            use()
     lazy.materialize((2, 3))
     assert type(lazy) is nn.Parameter
     assert lazy.shape == (2, 3)

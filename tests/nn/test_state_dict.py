@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import OrderedDict
 
 import pytest
@@ -219,3 +220,33 @@ def test_positional_arguments_are_deprecated(make):
     with pytest.warns(FutureWarning, match="Positional args are being deprecated"):
         state = make().state_dict(OrderedDict(), "p.")
     assert next(iter(state)) == "p.bias"
+
+
+def test_swap_tensors(torch, nn):
+    parameter, buffer = nn.Parameter(torch.ones(2)), torch.arange(3)
+    parameter.note = "p"
+    torch.utils.swap_tensors(parameter, buffer)
+    assert type(buffer) is nn.Parameter and buffer.requires_grad and buffer.note == "p"
+    assert type(parameter) is torch.Tensor and parameter.tolist() == [0, 1, 2]
+    assert not hasattr(parameter, "note")
+    watcher = weakref.ref(parameter)
+    with pytest.raises(RuntimeError, match="Cannot swap t1 because it has weakref"):
+        torch.utils.swap_tensors(parameter, buffer)
+    assert watcher() is parameter
+
+
+@pytest.mark.parametrize("assign", [False, True])
+def test_loading_by_swaps_keeps_the_objects(torch, nn, assign):
+    source = nn.BatchNorm1d(3).requires_grad_(False)
+    with torch.device("cpu" if not assign else "meta"):
+        target = nn.BatchNorm1d(3)
+    before = dict(target.state_dict(keep_vars=True))
+    torch.nn.init.constant_(source.weight, 5)
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        target.load_state_dict(source.state_dict(), assign=assign)
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(False)
+    for name, tensor in target.state_dict(keep_vars=True).items():
+        assert tensor is before[name], name
+    assert target.weight.tolist() == [5, 5, 5] and target.weight.requires_grad

@@ -77,7 +77,7 @@ def _module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
     >>> torch.zeros(2).module_load(torch.ones(2))
     tensor([1., 1.])
     """
-    result: Tensor = other.detach() if assign else self.detach().copy_(other)
+    result: Tensor = other.detach() if assign else self.copy_(other).detach()
     return result
 
 
