@@ -39,7 +39,7 @@ MISSING = type("Missing", (), {"__repr__": lambda self: "<required>"})()
 
 
 class RefusedValue(ValueError):
-    """A body's own ValueError: `explain` raises it as a plain one, in its own words."""
+    """A ValueError that is no word of NumPy's: `explain` raises it as a plain one, as it is."""
 
 
 def explain(operator: Operator, error: Exception, args: tuple) -> Exception:
@@ -128,27 +128,35 @@ def not_a_tensor(
 ) -> Exception:
     """PyTorch's TypeError for the argument that lacks a tensor's attribute; else the error itself.
 
-    The object that the error names tells which argument it was.
+    The object that the error names tells which argument it was, or was computed of one.
     """
     if isinstance(error.obj, Tensor):
         return error
     try:
-        bound = inspect.signature(function).bind(*args, **kwargs).arguments
+        signature = inspect.signature(function)
+        bound = signature.bind(*args, **kwargs).arguments
     except TypeError:
         return error
     kind = type(error.obj).__name__
+    computed = None
     for i, (parameter, value) in enumerate(bound.items()):
-        if value is error.obj:
+        wrong = signature.parameters[parameter].annotation == "Tensor" \
+            and not isinstance(value, Tensor)
+        if value is error.obj or wrong:
             place = "" if parameter in kwargs else f" (position {i + 1})"
             shown = "input" if i == 0 and parameter == "self" else parameter
-            return TypeError(f"{name}(): argument '{shown}'{place} must be Tensor, not {kind}")
+            explained = TypeError(f"{name}(): argument '{shown}'{place} must be Tensor, not "
+                                  f"{type(value).__name__}")
+            if value is error.obj:
+                return explained
+            computed = computed or explained
         if isinstance(value, (list, tuple)):
             for k, element in enumerate(value):
                 if element is error.obj:
                     return TypeError(
                         f"expected Tensor as element {k} in argument {i}, but got {kind}"
                     )
-    return error
+    return computed or error
 
 
 def _explain_shapes(operator: Operator, error: Exception, args: tuple) -> Exception:

@@ -21,6 +21,7 @@ from .creation import public, shape_of
 from ..indexing.index import overwrite
 from ..core.scalar_conversion import convert_scalar
 from ..core.number_cache import ORDINARY
+from ..core.errors import not_a_tensor
 from ..core.registry import Number, composite
 from ..native.row_copies import MANY
 from ..native.row_copies import fill as fill_array
@@ -33,7 +34,10 @@ def fill_(input: Tensor, value: Any) -> Tensor:
     >>> torch.zeros(2).fill_(3)
     tensor([3., 3.])
     """
-    array = input._array
+    try:
+        array = input._array
+    except AttributeError as error:
+        raise not_a_tensor(error, "fill_", fill_, (input, value)) from None
     if isinstance(value, Tensor):
         if value._array.ndim:
             raise RuntimeError(
@@ -65,9 +69,12 @@ def zero_(input: Tensor) -> Tensor:
     >>> torch.zero_(x)
     tensor([0., 0.])
     """
-    if input._tracked and MODE.grad and check_writable(input, "zero_"):
-        return fill_(input, 0)
-    array = input._array
+    try:
+        if input._tracked and MODE.grad and check_writable(input, "zero_"):
+            return fill_(input, 0)
+        array = input._array
+    except AttributeError as error:
+        raise not_a_tensor(error, "zero_", zero_, (input,)) from None
     if array.__class__ is not MetaArray:
         if array.nbytes < MANY:
             array.fill(0)
@@ -77,7 +84,7 @@ def zero_(input: Tensor) -> Tensor:
     return input
 
 
-@composite(expose=("torch", "Tensor"))
+@composite(expose=("torch", "Tensor"), explains=True)
 def fill(input: Tensor, value: Tensor | Number) -> Tensor:
     """A tensor of the shape and dtype of `input`, filled with one value.
 
@@ -124,7 +131,7 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     return self
 
 
-@public(spaces=("torch", "Tensor"))
+@public(spaces=("torch", "Tensor"), explains=True)
 def resize_as_(input: Tensor, the_template: Tensor, memory_format: Any = None) -> Tensor:
     """The shape of another tensor, in place.
 

@@ -22,7 +22,7 @@ from ...tensor.overlap import check_no_internal_overlap, check_no_overlap
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, view_of, wrap
 from ..native import pointwise
-from ..core.errors import broadcast_mismatch
+from ..core.errors import broadcast_mismatch, explaining
 from ..core.inplace import assign
 from ..core.number_cache import ORDINARY
 from ..core.output_layout import Layout, select_axes
@@ -695,5 +695,5 @@ def index_put(
     return index_put_(input.clone(), indices, values, accumulate)
 
 
-publish(index_put, ("index_put",), ("torch", "Tensor"))
+publish(explaining("index_put", index_put), ("index_put",), ("torch", "Tensor"))
 publish(index_put_, ("index_put_",), ("torch", "Tensor"))

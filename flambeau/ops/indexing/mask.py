@@ -224,7 +224,7 @@ def masked_scatter_(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 
 
 @shape_depends_on_values
-@public(spaces=("torch", "Tensor"))
+@public(spaces=("torch", "Tensor"), explains=True)
 def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False) -> Any:
     """The indices of the elements that are not zero: a matrix, or a vector for each axis.
 
@@ -245,7 +245,7 @@ def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False)
 
 
 @shape_depends_on_values
-@public(spaces=("torch", "Tensor"))
+@public(spaces=("torch", "Tensor"), explains=True)
 def argwhere(input: Tensor) -> Tensor:
     """The indices of the elements that are not zero, a row for each.
 

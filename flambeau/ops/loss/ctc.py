@@ -18,6 +18,7 @@ from ...tensor.tensor import Tensor
 from ..creation.interchange import tensor
 from .reduction import MEAN, NONE, reduction_number
 from ..core.output_layout import Layout
+from ..core.errors import explaining
 from ..core.registry import Array, composite, opaque, publish
 from ..pointwise.selection import where
 
@@ -246,7 +247,7 @@ def _ctc_loss(
     return losses.sum()
 
 
-publish(_ctc_loss, ("ctc_loss",), ("torch",))
+publish(explaining("ctc_loss", _ctc_loss), ("ctc_loss",), ("torch",))
 
 
 @composite(expose=("nn.functional",))

@@ -19,6 +19,7 @@ from .reduction import MEAN, NONE, SUM, reduce_tensor, reduction_number, share
 from ..native.pointwise import LARGE, large_with
 from ..core.promotion import compute_dtype
 from ..core.output_layout import Layout
+from ..core.errors import broadcast_mismatch, explaining
 from ..core.registry import Array, Number, composite, opaque, publish
 from ..core.sample_inputs import Rng, Sample
 from ..native.rows import sum_of
@@ -177,7 +178,6 @@ def _match(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     try:
         shape = np.broadcast_shapes(input._array.shape, target._array.shape)
     except ValueError:
-        from ..core.errors import broadcast_mismatch
 
         raise RuntimeError(
             broadcast_mismatch([input._array.shape, target._array.shape])
@@ -338,7 +338,7 @@ def _torch_kl_div(
     return _kl_div(input, target, reduction, log_target)
 
 
-publish(_torch_kl_div, ("kl_div",), ("torch",))
+publish(explaining("kl_div", _torch_kl_div), ("kl_div",), ("torch",))
 
 
 def _poisson(
@@ -367,7 +367,7 @@ def _poisson(
     return reduce_tensor(y, reduction)
 
 
-publish(_poisson, ("poisson_nll_loss",), ("torch",))
+publish(explaining("poisson_nll_loss", _poisson), ("poisson_nll_loss",), ("torch",))
 
 
 @composite(expose=("nn.functional",))
@@ -529,7 +529,7 @@ def _hinge_embedding(
     return reduce_tensor(y, reduction)
 
 
-publish(_hinge_embedding, ("hinge_embedding_loss",), ("torch",))
+publish(explaining("hinge_embedding_loss", _hinge_embedding), ("hinge_embedding_loss",), ("torch",))
 
 
 @composite(expose=("nn.functional",))

@@ -10,6 +10,7 @@ from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
 from ..linalg.vector_distance import pairwise_distance
 from .reduction import NONE, reduce_tensor, reduction_number
+from ..core.errors import explaining
 from ..core.registry import composite, publish
 from ..pointwise.selection import where
 
@@ -33,7 +34,7 @@ def _margin_ranking(
     return reduce_tensor((-target * (input1 - input2) + margin).clamp_min(0), reduction)
 
 
-publish(_margin_ranking, ("margin_ranking_loss",), ("torch",))
+publish(explaining("margin_ranking_loss", _margin_ranking), ("margin_ranking_loss",), ("torch",))
 
 
 @composite(expose=("nn.functional",))
@@ -84,7 +85,8 @@ def _cosine_embedding(
     return reduce_tensor(y, reduction)
 
 
-publish(_cosine_embedding, ("cosine_embedding_loss",), ("torch",))
+publish(explaining("cosine_embedding_loss", _cosine_embedding), ("cosine_embedding_loss",),
+        ("torch",))
 
 
 @composite(expose=("nn.functional",))
@@ -242,7 +244,7 @@ def _torch_triplet(
     return _triplet(anchor, positive, negative, distance, margin, swap, reduction)
 
 
-publish(_torch_triplet, ("triplet_margin_loss",), ("torch",))
+publish(explaining("triplet_margin_loss", _torch_triplet), ("triplet_margin_loss",), ("torch",))
 
 
 @composite(expose=("nn.functional",))

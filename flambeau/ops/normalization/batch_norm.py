@@ -20,6 +20,7 @@ from .norm_formulas import (
 from ..core.number_cache import number
 from ..core.promotion import compute_dtype
 from ..core.output_layout import Layout
+from ..core.errors import explaining
 from ..core.registry import Array, Number, composite, opaque, publish
 from ..core.sample_inputs import Rng, Sample
 
@@ -272,7 +273,7 @@ def _torch_batch_norm(
     return batch(input, running_mean, running_var, weight, bias, training, momentum, eps)[0]
 
 
-publish(_torch_batch_norm, ("batch_norm",), ("torch",))
+publish(explaining("batch_norm", _torch_batch_norm), ("batch_norm",), ("torch",))
 
 
 @composite(expose=("torch",), explains=True)

@@ -14,6 +14,7 @@ from ..core.dispatch import python_operator, reflect
 from ..core.legacy_argument_order import in_order
 from ..native.pointwise import LARGE
 from ..core.dtype_refusals import Refusal
+from ..core.errors import not_a_tensor
 from ..core.registry import Array, Number, Promotion, composite, pointwise
 from ..core.sample_inputs import Rng, Sample, pairs, pairs_nonzero, real_line
 
@@ -266,7 +267,11 @@ def positive(input: Tensor) -> Tensor:
     >>> torch.positive(torch.tensor([1., -2.]))
     tensor([ 1., -2.])
     """
-    if input.dtype is types.bool_:
+    try:
+        is_bool = input.dtype is types.bool_
+    except AttributeError as error:
+        raise not_a_tensor(error, "positive", positive, (input,)) from None
+    if is_bool:
         raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
     return input
 

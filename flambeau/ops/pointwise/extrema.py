@@ -15,6 +15,7 @@ from ..core.inplace import assign
 from ..core.out import write_out
 from ..native.pointwise import MIDDLE, large
 from ..activation.rectifiers import within
+from ..core.errors import not_a_tensor
 from ..core.registry import Array, Number, composite, pointwise, publish
 from ..core.sample_inputs import Rng, Sample, pairs
 from .selection import select
@@ -256,11 +257,14 @@ def clamp(
     >>> torch.clamp(torch.tensor([-1., 0.5, 2.]), 0, 1)
     tensor([0.0000, 0.5000, 1.0000])
     """
-    if _plain(input, min, max):
-        y = clamp_numbers(input, min, max)
-    else:
-        call, *operands = _clamp_of(input, min, max, "clamp")
-        y = call(*operands)
+    try:
+        if _plain(input, min, max):
+            y = clamp_numbers(input, min, max)
+        else:
+            call, *operands = _clamp_of(input, min, max, "clamp")
+            y = call(*operands)
+    except AttributeError as error:
+        raise not_a_tensor(error, "clamp", clamp, (input, min, max)) from None
     return y if out is None else write_out(clamp_numbers.operator, y, out)
 
 
@@ -269,9 +273,12 @@ def clamp_(
     self: Tensor, min: Tensor | Number | None = None, max: Tensor | Number | None = None
 ) -> Tensor:
     """`clamp` in place."""
-    if _plain(self, min, max):
-        return clamp_numbers.operator.twin(self, min, max)
-    return _in_place(self, *_clamp_of(self, min, max, "clamp"))
+    try:
+        if _plain(self, min, max):
+            return clamp_numbers.operator.twin(self, min, max)
+        return _in_place(self, *_clamp_of(self, min, max, "clamp"))
+    except AttributeError as error:
+        raise not_a_tensor(error, "clamp_", clamp_, (self, min, max)) from None
 
 
 @composite()

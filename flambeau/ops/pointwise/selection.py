@@ -13,6 +13,7 @@ from ...tensor.promotion import legacy_name, result_dtype
 from ...tensor.tensor import Tensor, wrap
 from ..core.scalar_conversion import convert_scalar
 from ..core.cache_blocking import SMALL, choose
+from ..core.errors import not_a_tensor
 from ..core.registry import Array, Number, Promotion, composite, pointwise
 from ..core.sample_inputs import Rng, Sample
 
@@ -84,7 +85,10 @@ def where(
     """
     input = self if input is None else input
     if input is None and other is None:
-        return condition.nonzero(as_tuple=True)
+        try:
+            return condition.nonzero(as_tuple=True)
+        except AttributeError as error:
+            raise not_a_tensor(error, "where", where, (condition,)) from None
     return select(condition, _operand(input, other), _operand(other, input), out=out)
 
 

@@ -143,7 +143,7 @@ def quantize_per_channel(
     return quantized(quantizer.quantize(values), quantizer)
 
 
-@public(spaces=("torch", "Tensor"))
+@public(spaces=("torch", "Tensor"), explains=True)
 def dequantize(input: Any) -> Any:
     """The float32 numbers of a quantized tensor; other tensors as float32. A list gives a tuple.
 
@@ -159,7 +159,7 @@ def dequantize(input: Any) -> Any:
     return wrap(_array(input, "dequantize").values())
 
 
-@public(spaces=("torch", "Tensor"))
+@public(spaces=("torch", "Tensor"), explains=True)
 def int_repr(input: Tensor) -> Tensor:
     """The integers of a quantized tensor, as a tensor of its own memory.
 
@@ -200,7 +200,7 @@ def _per_channel_of(input: Tensor, name: str) -> PerChannel:
     return quantizer
 
 
-@public(spaces=("torch", "Tensor"))
+@public(spaces=("torch", "Tensor"), explains=True)
 def q_scale(input: Tensor) -> float:
     """The scale of a tensor that is quantized as a whole.
 
@@ -210,7 +210,7 @@ def q_scale(input: Tensor) -> float:
     return _per_tensor_of(input, "q_scale").scale
 
 
-@public(spaces=("torch", "Tensor"))
+@public(spaces=("torch", "Tensor"), explains=True)
 def q_zero_point(input: Tensor) -> int:
     """The zero point of a tensor that is quantized as a whole.
 
@@ -220,7 +220,7 @@ def q_zero_point(input: Tensor) -> int:
     return _per_tensor_of(input, "q_zero_point").zero_point
 
 
-@public(spaces=("torch", "Tensor"))
+@public(spaces=("torch", "Tensor"), explains=True)
 def q_per_channel_scales(input: Tensor) -> Tensor:
     """The scales of a tensor that is quantized by channel.
 
@@ -232,7 +232,7 @@ def q_per_channel_scales(input: Tensor) -> Tensor:
     return wrap(_per_channel_of(input, "q_per_channel_scales").scales.copy())
 
 
-@public(spaces=("torch", "Tensor"))
+@public(spaces=("torch", "Tensor"), explains=True)
 def q_per_channel_zero_points(input: Tensor) -> Tensor:
     """The zero points of a tensor that is quantized by channel.
 
@@ -244,7 +244,7 @@ def q_per_channel_zero_points(input: Tensor) -> Tensor:
     return wrap(_per_channel_of(input, "q_per_channel_zero_points").zero_points.copy())
 
 
-@public(spaces=("torch", "Tensor"))
+@public(spaces=("torch", "Tensor"), explains=True)
 def q_per_channel_axis(input: Tensor) -> int:
     """Along which axis the channels of a tensor lie that is quantized by channel.
 

@@ -191,8 +191,8 @@ def _declare(name: str, relu: bool, formula: str) -> None:
     """
     for result, public in ((function, name), (cell, f"{name}_cell")):
         result.__name__ = result.__qualname__ = public
-        composite(name=public, expose=(), explains=True)(result)
-        publish(result, (public,), ("torch",))
+        explained = composite(name=public, expose=(), explains=True)(result)
+        publish(explained, (public,), ("torch",))
 
 
 _declare("rnn_tanh", False, "h = tanh(W x + U h + b)")

@@ -433,7 +433,7 @@ quantile, nanquantile = _quantile("quantile", False), _quantile("nanquantile", T
 # ---------------------------------------------------------------------- places and counting
 
 
-@public()
+@public(explains=True)
 def searchsorted(
     sorted_sequence: Tensor, input: Any, *, out_int32: bool = False, right: bool = False,
     side: str | None = None, sorter: Tensor | None = None, out: Tensor | None = None,
@@ -478,7 +478,7 @@ def searchsorted(
     return wrap(y) if out is None else write_result("searchsorted", wrap(y), out)
 
 
-@public()
+@public(explains=True)
 def bucketize(
     input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False,
     out: Tensor | None = None,
@@ -504,7 +504,7 @@ def bucketize(
 
 
 @shape_depends_on_values
-@public(spaces=("torch", "Tensor"))
+@public(spaces=("torch", "Tensor"), explains=True)
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
     """How often each non-negative integer occurs, or the sum of the weights of each.
 
@@ -529,7 +529,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     return wrap(y.astype(np.float32 if weights._array.dtype == np.float32 else np.float64))
 
 
-@public(spaces=("torch", "Tensor"))
+@public(spaces=("torch", "Tensor"), explains=True)
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *,
           out: Tensor | None = None) -> Tensor:
     """How many elements fall into each of `bins` equal intervals from min to max.

@@ -66,7 +66,7 @@ def _refuse_empty_slices(array: Array, axis: int) -> None:
 
 
 @shape_depends_on_values
-@public(spaces=("torch", "Tensor"))
+@public(spaces=("torch", "Tensor"), explains="_unique2")
 def unique(
     input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
     dim: int | None = None,
@@ -101,7 +101,7 @@ def unique(
 
 
 @shape_depends_on_values
-@public(spaces=("torch", "Tensor"))
+@public(spaces=("torch", "Tensor"), explains=True)
 def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False,
     dim: int | None = None,

@@ -67,7 +67,7 @@ def _(g: Tensor, index: Tensor) -> Tensor:
     return basic_index(g, index)
 
 
-@composite()
+@composite(explains=True)
 def narrow(input: Tensor, dim: int, start: Tensor | int, length: int) -> Tensor:
     """`length` indices of an axis, from `start`.
 

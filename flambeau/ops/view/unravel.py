@@ -41,7 +41,7 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, Tensor]:
     return tuple(result)
 
 
-@composite()
+@composite(explains=True)
 def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of an axis, as chunk gives them.
 
@@ -51,7 +51,7 @@ def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]
     return chunk(input, chunks, dim)
 
 
-@composite()
+@composite(explains=True)
 def unsafe_split(tensor: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of an axis, as split gives them.
 

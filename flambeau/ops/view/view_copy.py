@@ -9,6 +9,7 @@ from typing import Any
 from ...tensor.layout import contiguous_format
 from ...tensor.tensor import Tensor
 from ..core.axes import canonical_dim
+from ..core.errors import explaining
 from ..core.registry import PUBLIC, composite, publish
 from .sections import split, split_with_sizes, unbind
 from .slices import basic_index, diagonal, narrow, select
@@ -42,7 +43,7 @@ def _publish_copy(
 
     copy.__name__ = copy.__qualname__ = name
     copy.__doc__ = doc or f"Like `{name.removesuffix('_copy')}`, in memory of its own."
-    publish(copy, (name,), spaces)
+    publish(explaining(name, copy), (name,), spaces)
 
 
 def _slice(

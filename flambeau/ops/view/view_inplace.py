@@ -10,6 +10,7 @@ from typing import Any
 
 from ...autograd.inplace import before_write, bump, check_writable
 from ...tensor.tensor import Tensor
+from ..core.errors import explaining
 from ..core.registry import publish
 from .strided import as_strided
 from .view import squeeze, t, transpose, unsqueeze
@@ -35,4 +36,4 @@ _turn("squeeze_", squeeze)
 _turn("transpose_", transpose, ("swapaxes_", "swapdims_"))
 _turn("t_", t)
 _turn("as_strided_", as_strided)
-publish(Tensor.as_strided_, ("as_strided_",), ("torch",))
+publish(explaining("as_strided_", Tensor.as_strided_), ("as_strided_",), ("torch",))

@@ -24,6 +24,22 @@ CALLS = {
                   "zeros_like(): argument 'input' (position 1) must be Tensor, not float"),
     "a question": (lambda: torch.is_complex(1.0),
                    "is_complex(): argument 'input' (position 1) must be Tensor, not float"),
+    "a draw": (lambda: torch.poisson(1.0),
+               "poisson(): argument 'input' (position 1) must be Tensor, not float"),
+    "a copy of a view": (lambda: torch.detach_copy(1.0),
+                         "detach_copy(): argument 'input' (position 1) must be Tensor, not float"),
+    "under another name": (lambda: torch.unique(1.0),
+                           "_unique2(): argument 'input' (position 1) must be Tensor, not float"),
+    "a condition": (lambda: torch.where(1.0),
+                    "where(): argument 'condition' (position 1) must be Tensor, not float"),
+    "bounds": (lambda: torch.clamp(1.0, 0),
+               "clamp(): argument 'input' (position 1) must be Tensor, not float"),
+    "a loss of torch's own": (
+        lambda: torch.margin_ranking_loss(1.0, 2.0, 3.0),
+        "margin_ranking_loss(): argument 'input1' (position 1) must be Tensor, not float"),
+    "a step of a recurrent layer": (
+        lambda: torch.rnn_tanh_cell(1.0, MATRIX, MATRIX, MATRIX),
+        "rnn_tanh_cell(): argument 'input' (position 1) must be Tensor, not float"),
     "NumPy's names": (lambda: torch.squeeze(1.0, axis=0),
                       "squeeze(): argument 'input' (position 1) must be Tensor, not float"),
 }
