@@ -992,6 +992,7 @@ from .autograd.mode import is_inference_mode_enabled as is_inference_mode_enable
 is_storage: Any
 from ._namespace.settings import is_vulkan_available as is_vulkan_available
 from ._namespace.settings import is_warn_always_enabled as is_warn_always_enabled
+jagged: layout
 from .tensor.layout import layout as layout
 long: _dtype
 from .tensor.layout import memory_format as memory_format

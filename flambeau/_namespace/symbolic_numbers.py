@@ -1,5 +1,5 @@
-"""Symbolic numbers, of which flambeau has none: the types for `isinstance`, and `sym_max` and its
-like, which compute on plain numbers."""
+"""Symbolic numbers: ragged lengths of nested tensors are the only ones that flambeau has. The other
+types are for `isinstance`; `sym_max` and its like compute on plain numbers."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ import builtins
 import math
 from typing import Any
 
+from ..tensor.symbolic_length import SymInt
+
 __all__ = [
     "SymBool", "SymFloat", "SymInt", "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min",
     "sym_not", "sym_sqrt", "sym_sum",
 ]
-
-
-class SymInt:
-    """A symbolic integer; nothing is one."""
 
 
 class SymFloat:

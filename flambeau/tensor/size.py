@@ -6,11 +6,13 @@ import math
 from collections.abc import Iterable
 from typing import Any, SupportsIndex
 
+from . import symbolic_length
+
 
 def _length(position: int, n: Any) -> int:
-    """A length as an int; TypeError for what is no integer."""
-    if isinstance(n, int):
-        return n
+    """A length as an int, or a ragged one; TypeError for what is no integer."""
+    if isinstance(n, (int, symbolic_length.SymInt)):
+        return n  # type: ignore[return-value]
     try:
         return n.__index__()
     except (AttributeError, TypeError):

@@ -1,0 +1,1 @@
+"""Where PyTorch has the class of tensors in jagged layout."""

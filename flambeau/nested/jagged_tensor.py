@@ -1,0 +1,368 @@
+"""NestedTensor: a tensor in jagged layout, rows of different lengths packed along one axis.
+
+`_values` has all axes but the batch; `_offsets` says where each row begins along the ragged one,
+`_lengths` how long it is where rows leave holes between them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+from .. import ops
+from ..tensor.devices import device as Device
+from ..tensor.layout import contiguous_format, jagged
+from ..tensor.size import Size
+from ..tensor.symbolic_length import SymInt
+from ..tensor.tensor import Tensor
+from .ragged_tensor import SHARED, RaggedTensor, Rules
+
+_numbers = itertools.count()
+_LENGTH = "_flambeau_ragged_length"  # where a tensor of offsets has what it stands for
+
+
+def get_tensor_symint(tensor: Tensor, *, coeff: int = 1) -> SymInt:
+    """The length that offsets stand for: the same for the same tensor of offsets."""
+    length = tensor.__dict__.get(_LENGTH)
+    if length is None:
+        length = tensor.__dict__[_LENGTH] = SymInt(next(_numbers))
+    return length if coeff == 1 else length * coeff
+
+
+def share_symint(old: Tensor, new: Tensor) -> None:
+    """Has copied offsets stand for the same lengths."""
+    new.__dict__[_LENGTH] = get_tensor_symint(old)
+
+
+class NestedTensor(RaggedTensor):
+    """A nested tensor in jagged layout: `(batch, *, ...)` with one ragged axis.
+
+    >>> nt = torch.nested.nested_tensor([[1.], [2., 3.]], layout=torch.jagged)
+    >>> nt.values(), nt.offsets()
+    (tensor([1., 2., 3.]), tensor([0, 1, 3]))
+    """
+
+    RULES: ClassVar[Rules] = SHARED.copy()
+    _offsets: Tensor
+    _lengths: Tensor | None
+    _ragged_idx: int
+    _metadata_cache: dict[str, int]
+
+    @staticmethod
+    def __new__(
+        cls: Any, values: Tensor, offsets: Tensor, *, lengths: Tensor | None = None,
+        _ragged_idx: int = 1, _metadata_cache: dict[str, int] | None = None,
+        requires_grad: bool = False,
+    ) -> Any:
+        """Rows of `values` along the axis `_ragged_idx - 1`."""
+        _check_parts(values, offsets, lengths)
+        ragged = get_tensor_symint(offsets if lengths is None else lengths)
+        r = _ragged_idx - 1
+        shape = tuple(values.shape)
+        inner = (*shape[:r], ragged, *shape[r + 1:])
+        result = cls._new(values, (offsets.shape[0] - 1, *inner))
+        result._offsets, result._lengths, result._ragged_idx = offsets, lengths, _ragged_idx
+        result._metadata_cache = {} if _metadata_cache is None else _metadata_cache
+        if requires_grad:
+            values.requires_grad_()
+        return result
+
+    def _like(self, values: Tensor, ragged_idx: int | None = None) -> Any:
+        """The rows of `self` on other values; the ragged axis may be another."""
+        result = NestedTensor(
+            values, self._offsets, lengths=self._lengths, _metadata_cache=self._metadata_cache,
+            _ragged_idx=self._ragged_idx if ragged_idx is None else ragged_idx)
+        base = values._base
+        if base is not None and (base is self._values or base is self._values._base):
+            result.__dict__["_viewed"] = self if self._base is None else self._base
+        return result
+
+    def _operands(self, name: str, values: Iterable[Any]) -> list[Any]:
+        """Arguments of an elementwise function as they meet the values of `self`."""
+        return [self._operand(name, v) if isinstance(v, Tensor) else _checked(name, v)
+                for v in values]
+
+    def _operand(self, name: str, x: Tensor) -> Tensor:
+        if isinstance(x, NestedTensor):
+            if x is not self and not ragged_sizes_match(self, x._size):
+                raise _mismatch(name, self, x)
+            return x._values
+        if x.dim() > self.dim():
+            raise NotImplementedError("NYI: broadcasting NT with T with larger dim")
+        short = x
+        while short.dim() > 0 and short.shape[0] == 1:
+            short = short.squeeze(0)
+        if self.dim() >= short.dim() + 2:
+            return short
+        if x.dim() != self.dim() or x.shape[0] != self.shape[0]:
+            raise _mismatch(name, self, x)
+        from .packing import pack
+
+        return pack(self, x)
+
+    # ------------------------------------------------------------------------------ what it is
+
+    _size = property(lambda self: self._array.shape)
+    layout = property(lambda self: jagged)
+
+    @property
+    def _strides(self) -> tuple:
+        """The values' strides, after that of the batch."""
+        strides = self._values.stride()
+        return (self._size[self._ragged_idx] * strides[self._ragged_idx - 1], *strides)
+
+    def size(self, dim: int | None = None) -> Any:
+        """Its shape, or its length along `dim`."""
+        return Size(self._size) if dim is None else self._size[self.axis(dim)]
+
+    def stride(self, dim: int | None = None) -> Any:
+        """Its strides, or the one along `dim`."""
+        return self._strides if dim is None else self._strides[self.axis(dim)]
+
+    def axis(self, dim: int, extra: int = 0) -> int:
+        """The axis that `dim` means, from 0 on."""
+        rank = self.dim() + extra
+        if not -rank <= dim < rank:
+            raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, "
+                             f"{rank - 1}], but got {dim})")
+        return dim % rank
+
+    def numel(self) -> int:
+        """How many elements there are, holes left out."""
+        if self._lengths is None:
+            return self._values.numel()
+        rest = (*self._size[1:self._ragged_idx], *self._size[self._ragged_idx + 1:])
+        return int(self._lengths.sum().item()) * math.prod(rest)
+
+    nelement = numel
+
+    def is_contiguous(self, memory_format: Any = contiguous_format) -> bool:
+        """Whether the values are, and leave no holes."""
+        return self._lengths is None and self._values.is_contiguous(memory_format)
+
+    def storage_offset(self) -> int:
+        """How many elements into their storage the values start."""
+        return self._values.storage_offset()
+
+    def data_ptr(self) -> int:
+        """The address of the values."""
+        return self._values.data_ptr()
+
+    def untyped_storage(self) -> Any:
+        """The memory of the values."""
+        return self._values.untyped_storage()
+
+    # ------------------------------------------------------------------------------- its parts
+
+    def values(self) -> Tensor:
+        """The packed values, a view."""
+        return self._values.view_as(self._values)
+
+    def offsets(self) -> Tensor:
+        """Where each row begins, and where the last one ends."""
+        return self._offsets
+
+    def lengths(self) -> Tensor | None:
+        """How long each row is; None where rows leave no holes."""
+        return self._lengths
+
+    def row_lengths(self) -> Tensor:
+        """How long each row is."""
+        return self._offsets.diff() if self._lengths is None else self._lengths
+
+    def _extreme(self, name: str) -> int:
+        length = self._metadata_cache.get(name)
+        if length is None:
+            rows = self.row_lengths()
+            length = int((rows.max() if name == "max_seqlen" else rows.min()).item())
+            self._metadata_cache[name] = length
+        return length
+
+    def _get_max_seqlen(self) -> int:
+        """The longest row's length."""
+        return self._extreme("max_seqlen")
+
+    def _get_min_seqlen(self) -> int:
+        """The shortest row's length."""
+        return self._extreme("min_seqlen")
+
+    _max_seqlen = property(_get_max_seqlen)
+    _min_seqlen = property(_get_min_seqlen)
+    _maybe_max_seqlen = property(lambda self: self._metadata_cache.get("max_seqlen"))
+    _maybe_min_seqlen = property(lambda self: self._metadata_cache.get("min_seqlen"))
+
+    def __repr__(self, *, tensor_contents: str | None = None) -> str:  # type: ignore[override]
+        note = ""
+        if self.grad_fn is not None:
+            note = f", grad_fn={self.grad_fn}"
+        elif self.requires_grad:
+            note = f", requires_grad={self.requires_grad}"
+        sizes = f"({', '.join(map(str, self._size))})"
+        return (f"NestedTensor(size={sizes}, offsets={self._offsets}{note}, "
+                f"contiguous={self.is_contiguous()})")
+
+    __str__ = __repr__
+
+    def __format__(self, spec: str) -> str:
+        return object.__format__(self, spec)
+
+    def __tensor_flatten__(self) -> tuple[list[str], dict[str, Any]]:
+        """The names of the tensors inside, and what else makes the tensor."""
+        inner = ["_values", "_offsets", *([] if self._lengths is None else ["_lengths"])]
+        return inner, {"requires_grad": self.requires_grad, "ragged_idx": self._ragged_idx}
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        """For pickle: the parts, known lengths of rows being lengths of empty tensors."""
+        known = {name: ops.empty((length, 0)) for name, length in self._metadata_cache.items()}
+        return _rebuild_njt, ({
+            "values": self._values, "offsets": self._offsets, "lengths": self._lengths,
+            "_ragged_idx": self._ragged_idx, "_metadata_cache": known,
+            "requires_grad": self.requires_grad,
+        },)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        result = self._like(self._values.__deepcopy__(memo))
+        memo[id(self)] = result
+        return result
+
+
+def _rebuild_njt(parts: dict[str, Any]) -> NestedTensor:
+    """A tensor of what `__reduce_ex__` wrote."""
+    parts = dict(parts)
+    needs_grad = parts.pop("requires_grad")
+    known = parts.pop("_metadata_cache") or {}
+    lengths = {name: x.shape[0] for name, x in known.items()}
+    result = NestedTensor(**parts, _metadata_cache=lengths)
+    if needs_grad and not result.requires_grad:
+        result._values.requires_grad_()
+    return result
+
+
+# Files name it where PyTorch has it.
+_rebuild_njt.__module__ = "flambeau.nested._internal.nested_tensor"
+
+
+def ragged_sizes_match(nt: NestedTensor, size: Iterable[Any]) -> bool:
+    """Whether a size agrees with the tensor up to its ragged axis; -1 agrees with anything."""
+    end = nt._ragged_idx + 1
+    mine, others = nt._size[:end], tuple(size)[:end]
+    return len(mine) == len(others) and all(
+        a == b or (not isinstance(b, SymInt) and b == -1)
+        for a, b in zip(mine, others, strict=True))
+
+
+def _mismatch(name: str, a: NestedTensor, b: Tensor) -> RuntimeError:
+    plain = name.strip("_")
+    shapes = [tuple(x._array.shape) for x in (a, b)]
+    error = RuntimeError(f"cannot call binary pointwise function {plain}.Tensor with inputs of "
+                         f"shapes {shapes[0]} and {shapes[1]}")
+    if isinstance(b, NestedTensor):
+        error.add_note("Rows are the same only where both tensors have one and the same tensor of "
+                       "offsets: build the second with nested_tensor_from_jagged(values, "
+                       "first.offsets()).")
+    return error
+
+
+def _checked(name: str, x: Any) -> Any:
+    if isinstance(x, SymInt):
+        raise RuntimeError(f"NestedTensor {name}.Tensor: invalid argument {x}")
+    return x
+
+
+def _check_parts(values: Tensor, offsets: Tensor, lengths: Tensor | None) -> None:
+    if offsets is None or offsets.dim() != 1:
+        raise AssertionError("offsets must not be None" if offsets is None else
+                             f"offsets must be 1D, but got {offsets.dim()}D")
+    if isinstance(values, NestedTensor):
+        raise AssertionError("values must not be a NestedTensor")
+    if lengths is not None and offsets.shape[0] - 1 != lengths.shape[0]:
+        raise AssertionError(
+            "offsets and lengths batch sizes must match: offsets.shape[0] - 1 = "
+            f"{offsets.shape[0] - 1}, lengths.shape[0] = {lengths.shape[0]}")
+
+
+# ------------------------------------------------------------------------------------- building
+
+
+def view_jagged(
+    values: Tensor, offsets: Tensor, lengths: Tensor | None = None, ragged_idx: int = 1,
+    min_seqlen: int | None = None, max_seqlen: int | None = None,
+) -> NestedTensor:
+    """Rows on a view of `values`."""
+    known = {"min_seqlen": min_seqlen, "max_seqlen": max_seqlen}
+    result: NestedTensor = NestedTensor(
+        values.view_as(values), offsets, lengths=lengths, _ragged_idx=ragged_idx,
+        _metadata_cache={k: int(v) for k, v in known.items() if v is not None})
+    return result
+
+
+def jagged_from_list(
+    tensors: list[Tensor], offsets: Tensor | None, dtype: Any = None,
+    device: Device | str | None = None,
+) -> tuple[NestedTensor, Tensor]:
+    """The tensors packed along the one axis in which they differ, and the offsets."""
+    ragged = _ragged_axis(tensors)
+    values = ops.cat(tensors, dim=ragged).to(**_settings(device, dtype))
+    rows = [t.shape[ragged] for t in tensors]
+    if offsets is None:
+        offsets = ops.tensor([0, *itertools.accumulate(rows)], device=values.device)
+    result = view_jagged(values, offsets, ragged_idx=ragged + 1, min_seqlen=min(rows),
+                         max_seqlen=max(rows))
+    return result, offsets
+
+
+def _settings(device: Any, dtype: Any) -> dict[str, Any]:
+    return {k: v for k, v in (("device", device), ("dtype", dtype)) if v is not None}
+
+
+def _ragged_axis(tensors: list[Tensor]) -> int:
+    """The axis in which the tensors differ; RuntimeError where they cannot be packed."""
+    if not tensors:
+        raise RuntimeError("Cannot construct a nested tensor from an empty tensor list")
+    same = "When constructing a nested tensor, all tensors in list must "
+    if len({t.dtype for t in tensors}) != 1:
+        raise RuntimeError(same + "have the same dtype")
+    if len({str(t.device) for t in tensors}) != 1:
+        raise RuntimeError(same + "be on the same device")
+    if len({t.dim() for t in tensors}) != 1:
+        raise RuntimeError(same + "have the same dim")
+    if tensors[0].dim() == 0:
+        raise RuntimeError("Cannot construct a nested tensor from a list of zero-dim tensors")
+    ragged = [d for d in range(tensors[0].dim()) if len({t.shape[d] for t in tensors}) > 1]
+    if len(ragged) > 1:
+        raise RuntimeError(
+            "Cannot represent given tensor list as a nested tensor with the jagged layout. "
+            "Note that the jagged layout only allows for a single ragged dimension. "
+            "For example: (B, *, D_0, D_1, ..., D_N), with ragged * dim.")
+    return ragged[0] if ragged else 0
+
+
+def jagged_from_tensor_and_lengths(
+    tensor: Tensor, starts: Tensor, lengths: Tensor
+) -> tuple[NestedTensor, Tensor, Tensor | None]:
+    """From each row of a dense tensor a stretch along its second axis, without a copy."""
+    batch = tensor.shape[0]
+    if any(tuple(x.shape) not in ((), (1,), (batch,)) for x in (starts, lengths)):
+        raise RuntimeError(
+            "When constructing a jagged nested tensor using narrow(), "
+            "your start and length must be Tensors that broadcast to input.shape[0]")
+    start_of, length_of = starts.expand(batch), lengths.expand(batch)
+    if tensor.dim() < 2:
+        raise AssertionError("tensor must at least be 2D for the nested narrow op to work")
+    width = tensor.shape[1]
+    begins = start_of + width * ops.arange(batch)
+    offsets = ops.cat([begins, (begins[-1] + length_of[-1]).unsqueeze(0)])
+    values = tensor.view(-1, *tensor.shape[2:])
+    known: dict[str, Any] = {"min_seqlen": int(lengths.min().item()),
+                             "max_seqlen": int(lengths.max().item())}
+    gapless = not (
+        bool(length_of[1:-1].ne(width).any()) or bool(offsets[1:-2].diff().ne(width).any())
+        or int((offsets[0] + length_of[0]).item()) != width
+    )
+    if gapless:
+        first, last = int(offsets[0].item()), int(offsets[-1].item())
+        rows = offsets - offsets[0]
+        return view_jagged(values[first:last], rows, **known), offsets, None
+    return view_jagged(values, offsets, length_of, **known), offsets, length_of

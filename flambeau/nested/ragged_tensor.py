@@ -1,0 +1,317 @@
+"""What nested tensors of both layouts share: a dense tensor of values and its place in the graph.
+
+Autograd runs through the values: a function on a nested tensor is a function on its values, which
+records itself as ever; the result is nested anew. Each layout has a table of rules by the name of
+the public function; what has no rule and is elementwise runs on the values, and a composite runs
+as it is, so that what it calls comes here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
+
+from ..ops.core.dispatch import pointwise_call
+from ..ops.core.registry import OPERATORS, Kind
+from ..ops.interception.subclass import DisableTorchFunctionSubclass
+from ..overrides.modes import redispatch_function
+from ..tensor.opaque_window import OpaqueWindow, missing_implementation
+from ..tensor.size import Size
+from ..tensor.tensor import Tensor, _TensorType
+
+Rules = dict[str, Callable[..., Any]]
+
+# Composites, and functions that are no operators, which take every element by itself.
+ELEMENTWISE = frozenset("""
+    _to_copy add alpha_dropout bernoulli bfloat16 bool byte cdouble celu cfloat char clamp clamp_max
+    clamp_min conj conj_physical cpu div double dropout elu feature_alpha_dropout fill float
+    float_power frexp gelu half hardshrink hardsigmoid hardswish hardtanh int isclose isfinite isinf
+    isneginf isposinf isreal ldexp leaky_relu logit logsigmoid long masked_fill mish mvlgamma
+    nan_to_num pin_memory polygamma positive pow relu relu6 relu_only resolve_conj resolve_neg rrelu
+    rsub selu short sigmoid silu softplus softshrink softsign sub tanh tanhshrink threshold
+    threshold_backward to true_divide type legacy_type type_as
+""".split())
+
+
+# What functions are called inside, where that is not the public name.
+_OTHER_NAMES = {"view_method": "view", "_tensor_backward": "backward", "_to": "to"}
+
+
+class RaggedWindow(OpaqueWindow):
+    """The window of a nested tensor: its values', and a shape that no array has."""
+
+    __slots__ = ("shape", "values")
+    kind, backend = "nested", "NestedTensorCPU"
+    dtype = property(lambda self: self.values.dtype)
+    itemsize = property(lambda self: self.values.itemsize)
+    nbytes = property(lambda self: self.values.nbytes)
+    base = property(lambda self: self.values)
+
+    def __init__(self, values: Any, shape: tuple) -> None:
+        self.values, self.shape = values, shape
+
+
+class RaggedTensor(Tensor):
+    """A nested tensor on values. The layouts derive from it."""
+
+    RULES: ClassVar[Rules] = {}
+    _values: Any
+    _array: Any
+
+    @classmethod
+    def _new(cls, values: Tensor, shape: tuple) -> Any:
+        """An object on the values, which knows nothing of their rows yet."""
+        result = object.__new__(cls)
+        _TensorType.instantiated(cls)
+        result._array = RaggedWindow(values._array, shape)
+        result._values = values
+        return result
+
+    def _like(self, values: Tensor) -> Any:
+        """The rows of `self` on other values."""
+        raise NotImplementedError
+
+    def _operands(self, name: str, values: Iterable[Any]) -> list[Any]:
+        """Arguments of an elementwise function as they meet the values of `self`."""
+        raise NotImplementedError
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """The rule of the function's name, or what the kind of function allows."""
+        named = kwargs or {}
+        name = getattr(func, "__name__", "")
+        if name in ("__get__", "__set__", "__delete__"):
+            with DisableTorchFunctionSubclass():
+                return func(*args, **named)
+        name = _OTHER_NAMES.get(name, name)
+        rule = cls.RULES.get(name)
+        if rule is not None:
+            return rule(*args, **named)
+        if name.endswith("_") and not name.startswith("__") and isinstance(args[0], cls):
+            return _write(name, func, args, named)
+        if name.strip("_") in ELEMENTWISE or _is_pointwise(func):
+            return apply_elementwise(name, func, args, named)
+        if _is_operator(func):
+            raise NotImplementedError(missing_implementation(name, RaggedWindow.backend))
+        return redispatch_function(func, types, args, named)
+
+    # ------------------------------------------------------------------- its place in the graph
+
+    requires_grad = property(lambda self: self._values.requires_grad,
+                             lambda self, value: self._values.requires_grad_(value))
+    grad_fn = property(lambda self: self._values.grad_fn)
+    is_leaf = property(lambda self: self._values.is_leaf)
+    output_nr = property(lambda self: self._values.output_nr)
+    _base = property(lambda self: self.__dict__.get("_viewed", self._values._base))
+    _version = property(lambda self: self._values._version)
+    data = property(lambda self: self._like(self._values.data))
+    real = property(lambda self: self._like(self._values.real))
+    imag = property(lambda self: self._like(self._values.imag))
+
+    @property
+    def grad(self) -> Any:
+        """The gradient, nested as the tensor is."""
+        g = self._values.grad
+        return g if g is None or isinstance(g, RaggedTensor) else self._like(g)
+
+    @grad.setter
+    def grad(self, value: Any) -> None:
+        self._values.grad = value._values if isinstance(value, RaggedTensor) else value
+
+    @grad.deleter
+    def grad(self) -> None:
+        del self._values.grad
+
+    # ------------------------------------------------------------------------------ what it is
+
+    is_nested = property(lambda self: True)
+    is_cpu = property(lambda self: self._values.is_cpu)
+    is_meta = property(lambda self: self._values.is_meta)
+    device = property(lambda self: self._values.device)
+    ndim = property(lambda self: len(self._array.shape))
+    shape = property(lambda self: Size(self._array.shape))
+
+    def dim(self) -> int:
+        """How many axes it has, the batch included."""
+        return len(self._array.shape)
+
+    ndimension = dim
+
+    def __len__(self) -> int:
+        return self._array.shape[0]
+
+    def _is_view(self) -> bool:
+        """Whether its values are a view."""
+        return self._base is not None
+
+
+def _is_pointwise(func: Any) -> bool:
+    if pointwise_call(func) is not None:
+        return True
+    operator = _OPERATOR_OF.get(func)
+    return operator is not None and operator.pointwise
+
+
+def _is_operator(func: Any) -> bool:
+    operator = _OPERATOR_OF.get(func)
+    return operator is not None and operator.kind is not Kind.COMPOSITE
+
+
+_OPERATOR_OF = {operator.function: operator for operator in OPERATORS.values()}
+
+
+def first_nested(values: Iterable[Any]) -> Any:
+    """The first nested tensor among the values."""
+    return next(v for v in values if isinstance(v, RaggedTensor))
+
+
+def _call_on_values(name: str, func: Any, args: tuple, named: dict) -> tuple[Any, Any]:
+    """The nested tensor whose rows count, and the function's result on values."""
+    everything = (*args, *named.values())
+    pattern = first_nested(everything)
+    operands = pattern._operands(name, everything)
+    result = func(*operands[:len(args)], **dict(zip(named, operands[len(args):], strict=True)))
+    return pattern, result
+
+
+def apply_elementwise(name: str, func: Any, args: tuple, named: dict) -> Any:
+    """The function on the values, its results nested as the first nested argument is."""
+    pattern, result = _call_on_values(name, func, args, named)
+    if isinstance(result, tuple):
+        return tuple(pattern._like(part) for part in result)
+    return pattern._like(result) if isinstance(result, Tensor) else result
+
+
+def _write(name: str, func: Any, args: tuple, named: dict) -> Any:
+    """An in-place function, on the values of its first argument."""
+    target = args[0]
+    operands = target._operands(name, (*args, *named.values()))
+    func(*operands[:len(args)], **dict(zip(named, operands[len(args):], strict=True)))
+    return target
+
+
+# ------------------------------------------------------------------------- rules of both layouts
+
+SHARED: Rules = {}
+
+
+def shared(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Declares a rule of both layouts under the function's name."""
+    SHARED[function.__name__] = function
+    return function
+
+
+def _bare(x: Any) -> Any:
+    return x._values if isinstance(x, RaggedTensor) else x
+
+
+def _all_bare(xs: Any) -> Any:
+    return _bare(xs) if isinstance(xs, Tensor) or xs is None else tuple(map(_bare, xs))
+
+
+@shared
+def requires_grad_(self: RaggedTensor, requires_grad: bool = True) -> RaggedTensor:
+    """Has autograd record what is computed from it."""
+    self._values.requires_grad_(requires_grad)
+    return self
+
+
+@shared
+def detach(self: RaggedTensor) -> Any:
+    """The same rows, without history."""
+    return self._like(self._values.detach())
+
+
+@shared
+def detach_(self: RaggedTensor) -> RaggedTensor:
+    """Takes its history off."""
+    self._values.detach_()
+    return self
+
+
+@shared
+def retain_grad(self: RaggedTensor) -> None:
+    """Keeps the gradient of a tensor that is no leaf."""
+    self._values.retain_grad()
+
+
+@shared
+def register_hook(self: RaggedTensor, hook: Callable) -> Any:
+    """A hook on the gradient, which it sees nested."""
+    return self._values.register_hook(lambda g: _bare(hook(self._like(g))))
+
+
+@shared
+def backward(self: Any, gradient: Any = None, *args: Any, **named: Any) -> None:
+    """`Tensor.backward`, and `torch.autograd.backward` of several tensors."""
+    if isinstance(self, Tensor):
+        if gradient is None and isinstance(self, RaggedTensor) and self._values.numel() != 1:
+            raise RuntimeError("grad can be implicitly created only for scalar outputs")
+        _bare(self).backward(_bare(gradient), *args, **named)
+        return
+    from ..autograd import backward
+
+    backward(_all_bare(self), _all_bare(gradient), *args, **named)
+
+
+@shared
+def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, *args: Any, **named: Any) -> Any:
+    """`torch.autograd.grad`: gradients of nested inputs are nested."""
+    from ..autograd import grad
+
+    wanted = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+    gradients = grad(_all_bare(outputs), _all_bare(wanted), _all_bare(grad_outputs), *args, **named)
+    return tuple(x._like(g) if isinstance(x, RaggedTensor) and g is not None else g
+                 for x, g in zip(wanted, gradients, strict=True))
+
+
+@shared
+def is_same_size(input: Any, other: Any) -> bool:
+    """Whether the rows have the same lengths."""
+    return bool(input.is_nested and other.is_nested and tuple(input._array.shape)
+                == tuple(other._array.shape))
+
+
+@shared
+def equal(input: Any, other: Any) -> bool:
+    """Whether rows and elements are the same."""
+    if not (input.is_nested and other.is_nested):
+        return False
+    mine, others = input.unbind(), other.unbind()
+    return len(mine) == len(others) and all(
+        a.equal(b) for a, b in zip(mine, others, strict=True))
+
+
+@shared
+def allclose(input: Any, other: Any, *args: Any, **named: Any) -> bool:
+    """Whether the rows have the same lengths, and elements that are close."""
+    mine, others = input.unbind(), other.unbind()
+    return len(mine) == len(others) and all(
+        a.shape == b.shape and a.allclose(b, *args, **named)
+        for a, b in zip(mine, others, strict=True))
+
+
+@shared
+def item(self: RaggedTensor) -> Any:
+    """Its only element."""
+    return self._values.item()
+
+
+@shared
+def tolist(self: RaggedTensor) -> list:
+    """Its rows as nested lists."""
+    return [row.tolist() for row in self.unbind()]
+
+
+@shared
+def __iter__(self: RaggedTensor) -> Any:
+    """Its rows."""
+    return iter(self.unbind())
+
+
+@shared
+def numel(self: RaggedTensor) -> int:
+    """How many elements there are."""
+    return self.numel()

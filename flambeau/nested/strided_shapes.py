@@ -1,0 +1,363 @@
+"""Rules of the strided layout: rows, views, joins and copies."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import ops
+from ..tensor.layout import contiguous_format, contiguous_strides, preserve_format
+from ..tensor.tensor import Tensor
+from .strided_tensor import Shape, StridedNestedTensor, map_rows, strided_from_rows
+
+RULES = StridedNestedTensor.RULES
+
+
+def rule(*names: str) -> Callable[[Callable], Callable]:
+    """Declares what functions of these names do to tensors in strided layout."""
+
+    def declare(function: Callable) -> Callable:
+        RULES.update(dict.fromkeys(names or (function.__name__,), function))
+        return function
+
+    return declare
+
+
+@rule("unbind")
+def unbind(input: StridedNestedTensor, dim: int = 0) -> tuple[Tensor, ...]:
+    """The rows."""
+    if input.axis(dim) != 0:
+        raise RuntimeError("NestedTensor can only be unbound along dimension 0 got dimension "
+                           f"{dim} instead.")
+    return input.rows()
+
+
+@rule()
+def size(self: StridedNestedTensor, dim: int | None = None) -> Any:
+    """`Tensor.size`."""
+    return self.size(dim)
+
+
+@rule()
+def select(input: StridedNestedTensor, dim: int, index: int) -> Tensor:
+    """A row, or a place of each row."""
+    axis = input.axis(dim)
+    if axis == 0:
+        count = len(input._sizes)
+        if not -count <= index < count:
+            raise IndexError(f"index {index} is out of bounds for dimension 0 with size {count}")
+        return input.rows()[index]
+    inner = axis - 1
+    sizes, strides, starts = [], [], []
+    for n, s, start in zip(input._sizes, input._row_strides, input._starts, strict=True):
+        if not -n[inner] <= index < n[inner]:
+            raise IndexError(f"select(): index {index} out of range for nested tensor at "
+                             f"dimension {axis} with size {n[inner]}")
+        sizes.append((*n[:inner], *n[inner + 1:]))
+        strides.append((*s[:inner], *s[inner + 1:]))
+        starts.append(start + index % n[inner] * s[inner])
+    return input.viewed(sizes, strides, starts)
+
+
+@rule("__getitem__")
+def index(input: StridedNestedTensor, key: Any) -> Tensor:
+    """A row by its number, with any index of the row behind it."""
+    keys = key if isinstance(key, tuple) else (key,)
+    if not keys or keys == (Ellipsis,):
+        return input
+    if not isinstance(keys[0], int):
+        raise NotImplementedError("Could not run 'aten::slice.Tensor' with arguments from the "
+                                  "'NestedTensorCPU' backend.")
+    row = select(input, 0, keys[0])
+    return row[keys[1:]] if keys[1:] else row
+
+
+@rule("transpose", "swapaxes", "swapdims")
+def transpose(input: StridedNestedTensor, dim0: int, dim1: int) -> Tensor:
+    """Two axes of the rows swapped."""
+    a, b = input.axis(dim0), input.axis(dim1)
+    if a == b:
+        return input
+    if 0 in (a, b):
+        raise RuntimeError("Nested tensor dimension 0 cannot be transposed")
+
+    def swapped(lengths: Shape) -> Shape:
+        result = list(lengths)
+        result[a - 1], result[b - 1] = result[b - 1], result[a - 1]
+        return tuple(result)
+
+    return input.viewed(list(map(swapped, input._sizes)), list(map(swapped, input._row_strides)))
+
+
+@rule()
+def unsqueeze(input: StridedNestedTensor, dim: int) -> Tensor:
+    """Rows with a new axis of length 1."""
+    axis = input.axis(dim, extra=1)
+    if axis == 0:
+        raise RuntimeError("For nested tensors, unsqueezing dim 0 is not supported at the moment "
+                           "if you need this feature, please open an issue on github describing "
+                           "your use case.")
+    i = axis - 1
+    sizes = [(*n[:i], 1, *n[i:]) for n in input._sizes]
+    strides = [(*s[:i], s[i] * n[i] if i < len(n) else 1, *s[i:])
+               for n, s in zip(input._sizes, input._row_strides, strict=True)]
+    return input.viewed(sizes, strides)
+
+
+@rule()
+def squeeze(input: StridedNestedTensor, dim: Any = None) -> Tensor:
+    """Rows without an axis of length 1."""
+    if dim is None:
+        raise RuntimeError("For nested tensors, squeeze without the dim argument is not supported "
+                           "at the moment, however you can use squeeze(Tensor self, int dim) "
+                           "instead if you need this feature, please open an issue on github "
+                           "describing your use case.")
+    axis = input.axis(dim)
+    if axis == 0:
+        raise RuntimeError("For nested tensors, squeezing dim 0 is not supported at the moment if "
+                           "you need this feature, please open an issue on github describing your "
+                           "use case.")
+    if input.dim() == 2:
+        raise RuntimeError("For nested tensors, squeezing a nested tensor of singleton tensors is "
+                           "not supported at the moment, if you need this feature, please open an "
+                           "issue on github describing your use case.")
+    i = axis - 1
+    if any(n[i] != 1 for n in input._sizes):
+        return input
+    return input.viewed([(*n[:i], *n[i + 1:]) for n in input._sizes],
+                        [(*s[:i], *s[i + 1:]) for s in input._row_strides])
+
+
+def _row_size(input: StridedNestedTensor, size: tuple, name: str, row: Shape) -> Shape:
+    """What a row of this size becomes under `view` or `reshape`; -1 inherits the old length."""
+    rest, known = list(size[1:]), len(row)
+    free = [i for i, n in enumerate(rest) if n == -1]
+    behind = [i for i in free if i >= known]
+    if behind and (len(behind) > 1 or len(free) > len(behind)):
+        raise RuntimeError("only one dimension can be inferred")
+    if len(free) == 1 and behind:
+        total = math.prod(n for n in rest if n != -1)
+        rest[free[0]] = math.prod(row) // total
+    elif len(free) > 1 and len(rest) != known:
+        raise RuntimeError("only one dimension can be inferred")
+    else:
+        for i in free:
+            rest[i] = row[i]
+    if math.prod(rest) != math.prod(row):
+        raise RuntimeError(f"shape '{list(size)}' is invalid for input of size {input.numel()}")
+    return tuple(rest)
+
+
+def _check_view(input: StridedNestedTensor, size: tuple, name: str) -> None:
+    if not size:
+        raise RuntimeError("shape '[]' is invalid for a nested tensor")
+    if not input._sizes:
+        raise RuntimeError("empty nested tensor cannot be reshaped")
+    if size[0] != len(input._sizes):
+        raise RuntimeError(f"{name}: For now nested {name} cannot change or infer the implicit "
+                           "batch dimension")
+
+
+def _flat(args: tuple) -> tuple:
+    return tuple(args[0]) if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
+
+
+@rule()
+def view(input: StridedNestedTensor, *sizes: Any) -> Tensor:
+    """The rows, each of another shape, without a copy."""
+    wanted = _flat(sizes)
+    _check_view(input, wanted, "view")
+    shapes = [_row_size(input, wanted, "view", n) for n in input._sizes]
+    strides = [tuple(row.view(n).stride())
+               for row, n in zip(input.rows(), shapes, strict=True)]
+    return input.viewed(shapes, strides)
+
+
+@rule()
+def reshape(input: StridedNestedTensor, *shape: Any) -> Tensor:
+    """The rows, each of another shape, copied where they must be."""
+    wanted = _flat(shape)
+    _check_view(input, wanted, "reshape")
+    shapes = [_row_size(input, wanted, "reshape", n) for n in input._sizes]
+    if input.is_contiguous():
+        return input.viewed(shapes, [contiguous_strides(n) for n in shapes])
+    return strided_from_rows([row.reshape(n) for row, n in
+                              zip(input.rows(), shapes, strict=True)])
+
+
+@rule()
+def reshape_as(self: StridedNestedTensor, other: StridedNestedTensor) -> Tensor:
+    """The rows in the shapes of another tensor's."""
+    return strided_from_rows([a.reshape(b.shape) for a, b in
+                              zip(self.rows(), other.rows(), strict=True)])
+
+
+@rule()
+def narrow(input: StridedNestedTensor, dim: int, start: int, length: int) -> Tensor:
+    """Some of the rows."""
+    if input.axis(dim) != 0:
+        raise RuntimeError("narrow(): only dim=0 supported for nested tensors, but got dim="
+                           f"{dim}")
+    if not input.is_contiguous():
+        raise RuntimeError("narrow(): only contiguous nested tensors supported")
+    rows = slice(start, start + length)
+    return input.viewed(input._sizes[rows], input._row_strides[rows], input._starts[rows])
+
+
+def _last_axis(input: StridedNestedTensor, dim: int, text: str, name: str) -> int:
+    """The common length of the last axis, along which PyTorch splits."""
+    if input.axis(dim) != input.dim() - 1:
+        raise RuntimeError(f"{text} for nested tensors is currently only supported for the last "
+                           "dimension.")
+    if not input.is_contiguous():
+        raise RuntimeError(f"{name} expects `self` to be contiguous.")
+    length: int = input.size(-1)
+    return length
+
+
+@rule()
+def chunk(input: StridedNestedTensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """Equal parts of the last axis."""
+    length = _last_axis(input, dim, "Chunk", "chunk")
+    if chunks <= 0:
+        raise RuntimeError("chunk expects `chunks` to be greater than 0, got: " f"{chunks}")
+    if length % chunks:
+        raise RuntimeError("Chunk for nested tensors is only supported for nested tensors with "
+                           "trailing dimension divisible by chunks.")
+    return _parts(input, [length // chunks] * chunks)
+
+
+@rule("split_with_sizes", "split")
+def split_with_sizes(
+    input: StridedNestedTensor, split_sizes: Any, dim: int = 0
+) -> tuple[Tensor, ...]:
+    """Parts of the last axis."""
+    length = _last_axis(input, dim, "split_with_sizes", "split_with_sizes")
+    if isinstance(split_sizes, int):
+        split_sizes = [min(split_sizes, length - i) for i in range(0, length, split_sizes)]
+    if sum(split_sizes) != length:
+        raise RuntimeError(f"split_with_sizes expects split_sizes to sum exactly to {length} "
+                           "(input tensor's size at dimension -1), but got split_sizes="
+                           f"{list(split_sizes)}")
+    return _parts(input, split_sizes)
+
+
+def _parts(input: StridedNestedTensor, lengths: Sequence[int]) -> tuple[Tensor, ...]:
+    parts, before = [], 0
+    for length in lengths:
+        parts.append(input.viewed([(*n[:-1], length) for n in input._sizes], input._row_strides,
+                                  [start + before for start in input._starts]))
+        before += length
+    return tuple(parts)
+
+
+# ------------------------------------------------------------------------------- joins and copies
+
+
+@rule("cat", "concat", "concatenate")
+def cat(tensors: Sequence[Any], dim: int = 0) -> Tensor:
+    """The rows of all tensors, or rows joined along an axis behind the ragged one."""
+    if not all(t.is_nested for t in tensors):
+        raise RuntimeError("cat(): expected each tensor in given list to be nested")
+    if not all(t.is_contiguous() for t in tensors):
+        raise RuntimeError("cat(): only contiguous nested tensors are supported")
+    axis = tensors[0].axis(dim)
+    if axis == 0:
+        return strided_from_rows([row for t in tensors for row in t.rows()])
+    first = tensors[0]
+    for t in tensors:
+        ragged = [i for i, n in enumerate(t._array.shape) if n == -1]
+        if ragged != [1]:
+            raise RuntimeError("cat(): only nested tensors with a single ragged dim next to the "
+                               "batch dim are supported")
+        same = t.dim() == first.dim() and [
+            (*n[:axis - 1], *n[axis:]) for n in t._sizes] == [
+            (*n[:axis - 1], *n[axis:]) for n in first._sizes]
+        if not same:
+            raise RuntimeError("cat(): expected all nested tensors to have matching ragged "
+                               "structures outside of the concatenated dim")
+    return map_rows(lambda *rows: ops.cat(rows, axis - 1), *tensors)
+
+
+def _check_format(name: str, memory_format: Any) -> None:
+    if memory_format not in (None, preserve_format, contiguous_format):
+        form = {"channels_last": "ChannelsLast", "channels_last_3d": "ChannelsLast3d"}[
+            memory_format.name]
+        raise RuntimeError(f"Nested tensor {name} supports Preserve and Contiguous memory formats, "
+                           f"called {name} with memory format: {form}")
+
+
+@rule()
+def clone(input: StridedNestedTensor, *, memory_format: Any = None) -> Tensor:
+    """A copy, row-major in contiguous format."""
+    _check_format("clone", memory_format)
+    if memory_format is contiguous_format and not input.is_contiguous():
+        return strided_from_rows(input.rows())
+    return input._like(input._values.clone())
+
+
+@rule()
+def contiguous(self: StridedNestedTensor, memory_format: Any = contiguous_format) -> Tensor:
+    """The tensor itself, or a row-major copy."""
+    return self if self.is_contiguous() else strided_from_rows(self.rows())
+
+
+@rule("to", "type_as")
+def to(self: StridedNestedTensor, *args: Any, **named: Any) -> Tensor:
+    """The elements as another dtype; the tensor itself where it has it."""
+    args = tuple(a._values if isinstance(a, StridedNestedTensor) else a for a in args)
+    values = self._values.to(*args, **named)
+    return self if values is self._values else self._like(values)
+
+
+def _like_factory(name: str) -> None:
+    def make(input: StridedNestedTensor, *args: Any, **named: Any) -> Tensor:
+        form = named.pop("memory_format", None)
+        _check_format(name, form)
+        values = getattr(ops, name)(input._values, *args, **named)
+        if form is contiguous_format:
+            return StridedNestedTensor(values[:input.numel()], input._sizes)
+        return input._like(values)
+
+    rule(name)(make)
+
+
+for _name in ("empty_like", "ones_like", "zeros_like", "rand_like", "randn_like", "full_like",
+              "randint_like"):
+    _like_factory(_name)
+
+
+@rule()
+def copy_(self: StridedNestedTensor, src: Any, non_blocking: bool = False) -> Tensor:
+    """Writes the elements of another nested tensor of the same sizes."""
+    if not isinstance(src, StridedNestedTensor):
+        raise RuntimeError("Expected both self and src to be nested")
+    if self._sizes != src._sizes:
+        raise RuntimeError("copy_ only supports tensors that are the same size for Nested "
+                           "implementations")
+    for mine, others in zip(self.rows(), src.rows(), strict=True):
+        mine.copy_(others)
+    return self
+
+
+@rule()
+def fill_(self: StridedNestedTensor, value: Any) -> Tensor:
+    """Writes one number everywhere."""
+    if isinstance(value, Tensor) and value.dim() > 0:
+        raise RuntimeError("fill_ only supports 0-dimension value tensor but got tensor with "
+                           f"{value.dim()} dimensions.")
+    self._values.fill_(value)
+    return self
+
+
+@rule()
+def is_same_size(input: Any, other: Any) -> bool:
+    """Whether the rows have the same sizes."""
+    return bool(input._sizes == other._sizes)
+
+
+@rule()
+def _nested_tensor_size(self: StridedNestedTensor) -> Tensor:
+    """The sizes of the rows."""
+    return self._nested_tensor_size()

@@ -1,0 +1,63 @@
+"""SymInt: the length of a ragged axis, of which one only knows which offsets it stands for.
+
+Two are equal where they are the same multiple of the same lengths; a comparison with a number says
+only what holds of every length.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_INDETERMINATE = "ge: relation is indeterminate"
+
+
+class SymInt:
+    """The lengths `j<number>`, times `coefficient`.
+
+    >>> length = torch.nested.nested_tensor([[1], [2, 3]], layout=torch.jagged).shape[1]
+    >>> isinstance(length, torch.SymInt), length == 2, length >= 2
+    (True, False, True)
+    """
+
+    __slots__ = ("coefficient", "number")
+
+    def __init__(self, number: int, coefficient: int = 1) -> None:
+        self.number, self.coefficient = number, coefficient
+
+    def __repr__(self) -> str:
+        name = f"j{self.number}"
+        return name if self.coefficient == 1 else f"{self.coefficient}*{name}"
+
+    def __eq__(self, other: Any) -> bool:
+        return (isinstance(other, SymInt) and other.number == self.number
+                and other.coefficient == self.coefficient)
+
+    def __hash__(self) -> int:
+        return hash((self.number, self.coefficient))
+
+    def __ge__(self, other: Any) -> bool:
+        if isinstance(other, SymInt) and other.number == self.number:
+            return self.coefficient >= other.coefficient
+        if isinstance(other, int) and other <= 2:
+            return True
+        raise ValueError(_INDETERMINATE)
+
+    def __le__(self, other: Any) -> bool:
+        if isinstance(other, SymInt):
+            return other >= self
+        if other < 2:
+            return False
+        raise ValueError(_INDETERMINATE)
+
+    def __lt__(self, other: Any) -> bool:
+        return not self >= other
+
+    def __gt__(self, other: Any) -> bool:
+        return not self <= other
+
+    def __mul__(self, times: Any) -> SymInt:
+        if not isinstance(times, int):
+            raise ValueError(f"unsupported: {type(times)}")
+        return SymInt(self.number, self.coefficient * times)
+
+    __rmul__ = __mul__
