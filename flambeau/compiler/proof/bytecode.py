@@ -11,6 +11,9 @@ from typing import Any
 
 # From Python 3.12 on: LOAD_ATTR says whether it loads a method, SEND leaves its delegate.
 IS_METHOD_FLAG = KEEPS_DELEGATE = sys.version_info >= (3, 12)
+# From Python 3.14 on: a loop that ends leaves its iterator to POP_ITER, and CALL_FUNCTION_EX finds
+# NULL where there are no keyword arguments.
+KEEPS_ITERATOR = HAS_KEYWORDS_SLOT = sys.version_info >= (3, 14)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -59,10 +62,10 @@ def starts_of(by_offset: dict[int, Any], target: int) -> tuple[int, ...]:
 
 def loop_ends(by_offset: dict[int, Any], target: int) -> tuple[int, ...]:
     """The offsets at which a loop goes on when its iterator is exhausted: past END_FOR, which
-    Python has from 3.12 on, and past the POP_TOP that follows it from 3.13 on."""
+    Python has from 3.12 on, and in 3.13 past the POP_TOP that follows it."""
     offsets = sorted(by_offset)
     if by_offset[target].opname == "END_FOR":
-        skipped = 1 if sys.version_info < (3, 13) else 2
+        skipped = 2 if sys.version_info[:2] == (3, 13) else 1
         target = offsets[offsets.index(target) + skipped]
     return starts_of(by_offset, target)
 

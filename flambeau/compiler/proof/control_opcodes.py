@@ -5,7 +5,9 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from .bytecode import KEEPS_DELEGATE, loop_ends, starts_of
+from .bytecode import (
+    HAS_KEYWORDS_SLOT, KEEPS_DELEGATE, KEEPS_ITERATOR, loop_ends, starts_of,
+)
 from .calls import invoke
 from .contents import guard_content, guard_if_container
 from .declarations import in_library
@@ -68,10 +70,10 @@ def advance_iterator(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     ends = loop_ends(s.instructions, i.argval)
 
     def after(offset: int) -> None:
-        if offset in ends:
-            s.stack.pop()
-        else:
+        if offset not in ends:
             s.stack.append(item)
+        elif not KEEPS_ITERATOR:
+            s.stack.pop()
 
     s.after_jump = after
 
@@ -128,18 +130,27 @@ def raise_exception(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 def enter_context(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     p = s.stack.pop()
     kind = p.type or type(p.value)
-    enter, leave = getattr(kind, "__enter__", None), getattr(kind, "__exit__", None)
-    if not isinstance(enter, types.FunctionType) or not isinstance(leave, types.FunctionType):
-        raise NotProvedError(f"it enters a {kind.__name__}, whose code is not watched")
-    s.stack.append(Provenance(Kind.METHOD, leave, "__exit__", items=[p]))
+    methods = context_methods(facts, kind)
+    s.stack.append(Provenance(Kind.METHOD, methods["__exit__"], "__exit__", items=[p]))
     slot = Provenance(Kind.PLAIN)
     s.call = CallState(slot, runs_code=True, created=kind)
     s.stack.append(slot)
+    enter = methods["__enter__"]
     if not in_library(enter.__code__):
-        facts.guard_class(kind, "__enter__")
-        facts.guard_class(kind, "__exit__")
         s.call.code, s.call.function = enter.__code__, Provenance(Kind.OUTSIDE, enter)
         s.call.bind = lambda frame: {enter.__code__.co_varnames[0]: p}
+
+
+def context_methods(facts: Facts, kind: type) -> dict[str, types.FunctionType]:
+    """The methods by which `with` enters and leaves an object of a class, guarded."""
+    methods = {name: getattr(kind, name, None) for name in ("__enter__", "__exit__")}
+    functions = {name: m for name, m in methods.items() if isinstance(m, types.FunctionType)}
+    if len(functions) < len(methods):
+        raise NotProvedError(f"it enters a {kind.__name__}, whose code is not watched")
+    if not in_library(functions["__enter__"].__code__):
+        for name in functions:
+            facts.guard_class(kind, name)
+    return functions
 
 
 @opcode("WITH_EXCEPT_START")
@@ -171,7 +182,9 @@ def split_null(first: Provenance, second: Provenance) -> tuple[Provenance, Prove
 
 @opcode("CALL_FUNCTION_EX")
 def call_with_stars(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
-    named = s.stack.pop() if i.arg & 1 else None
+    named = s.stack.pop() if HAS_KEYWORDS_SLOT or i.arg & 1 else None
+    if named is not None and named.kind is Kind.NULL:
+        named = None
     args = s.stack.pop()
     callee, _ = split_null(*s.pop(2))
     for p in (args, named):

@@ -1,4 +1,4 @@
-"""Opcodes that Python 3.12 and 3.13 added or renamed; other tables have those of all versions."""
+"""Opcodes that Python 3.12 to 3.14 added or renamed; other tables have those of all versions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from .attributes import load_super_attribute
 from .calls import invoke
-from .control_opcodes import jump_if, jump_if_none, split_null
+from .control_opcodes import context_methods, jump_if, jump_if_none, split_null
 from .effects import store
 from .facts import Facts
 from .object_opcodes import load_entry
@@ -36,7 +36,7 @@ def load_and_clear(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     s.stack.append(s.variables.pop(i.argval, Provenance(Kind.NULL)))
 
 
-@opcode("LOAD_FAST_LOAD_FAST")
+@opcode("LOAD_FAST_LOAD_FAST", "LOAD_FAST_BORROW_LOAD_FAST_BORROW")
 def load_two(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     for name in i.argval:
         load_local(facts, frame, s, name)
@@ -65,6 +65,17 @@ def store_and_load(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     s.after_jump = resolve
 
 
+@opcode("LOAD_SMALL_INT")
+def load_small_int(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    s.stack.append(Provenance(Kind.PLAIN, i.arg))
+
+
+@opcode("LOAD_COMMON_CONSTANT")
+def load_common_constant(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    """`all`, `any`, `tuple` or an exception of Python's own, whatever the module calls so."""
+    s.stack.append(Provenance(Kind.OUTSIDE, i.argval, facts.constant(i.argval)))
+
+
 # -------------------------------------------------------------------- attributes and entries
 
 
@@ -73,6 +84,17 @@ def load_super(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     _, owner, receiver = s.pop(3)
     value = load_super_attribute(facts, super(owner.value, receiver.value), i.argval)
     s.stack += [Provenance(Kind.NULL), value] if i.arg & _METHOD else [value]
+
+
+@opcode("LOAD_SPECIAL")
+def load_special(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    """`with` looks up `__exit__`, then `__enter__`, and calls them like other methods."""
+    owner = s.stack.pop()
+    kind, name = owner.type or type(owner.value), i.argrepr
+    methods = context_methods(facts, kind)
+    if name not in methods:
+        raise NotProvedError(f"the watcher does not know the special method {name}")
+    s.stack += [Provenance(Kind.METHOD, methods[name], name, items=[owner]), Provenance(Kind.NULL)]
 
 
 @opcode("BINARY_SLICE")
@@ -136,6 +158,11 @@ def set_function_attribute(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> 
     else:
         facts.need(value)
     s.stack.append(function)
+
+
+@opcode("POP_ITER")
+def pop_iterator(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    s.stack.pop()
 
 
 @opcode("CALL_KW")

@@ -187,8 +187,11 @@ def delete(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 
 @opcode("BINARY_OP")
 def binary_operator(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
-    a, b = s.pop(2)
     symbol = i.argrepr
+    if symbol == "[]":  # from Python 3.14 on
+        load_subscript(facts, frame, s, i)
+        return
+    a, b = s.pop(2)
     if _increments(a, b, symbol):
         assert a.guard is not None or a.increment is not None
         path = a.increment.path if a.increment else a.path

@@ -17,7 +17,7 @@ from .shadow_frame import CallState, ShadowFrame
 
 
 @opcode(
-    "RESUME", "NOP", "CACHE", "MAKE_CELL", "COPY_FREE_VARS", "PRECALL", "JUMP_FORWARD",
+    "RESUME", "NOP", "NOT_TAKEN", "CACHE", "MAKE_CELL", "COPY_FREE_VARS", "PRECALL", "JUMP_FORWARD",
     "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "SETUP_ANNOTATIONS",
 )
 def leave_stack(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
@@ -69,7 +69,7 @@ def load_assertion_error(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> No
 # --------------------------------------------------------------------------------- variables
 
 
-@opcode("LOAD_FAST")
+@opcode("LOAD_FAST", "LOAD_FAST_BORROW")
 def load_variable(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     load_local(facts, frame, s, i.argval)
 

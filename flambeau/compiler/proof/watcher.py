@@ -26,7 +26,8 @@ from .provenance import UNKNOWN, Kind, NotProvedError, Provenance, Variable
 from .shadow_frame import CallState, ShadowFrame
 
 TABLES = (control_opcodes, object_opcodes, stack_opcodes, newer_opcodes)
-WATCHED_VERSIONS = ((3, 11), (3, 12), (3, 13))  # of Python, whose opcodes the handlers know
+# Of Python, whose opcodes the handlers know.
+WATCHED_VERSIONS = ((3, 11), (3, 12), (3, 13), (3, 14))
 
 
 class Watcher:
