@@ -1,38 +1,17 @@
-"""Nested tuples, lists and dictionaries of tensors: their leaves in order, and back again."""
+"""Trees of tensors as arguments and results of function transforms."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from ..tensor import Tensor
+from ..tensor.tree import leaves, map_leaves
 
 
-def leaves(nested: Any) -> list[Any]:
-    """What is at the ends, in order: `{"b": 1, "a": (2, 3)}` gives 1, 2, 3."""
-    if isinstance(nested, dict):
-        return [x for value in nested.values() for x in leaves(value)]
-    if isinstance(nested, (tuple, list)):
-        return [x for value in nested for x in leaves(value)]
-    return [nested]
-
-
-def rebuilt(nested: Any, ends: Iterator[Any]) -> Any:
+def rebuild(nested: Any, ends: Iterator[Any]) -> Any:
     """The same structure with other ends, taken from `ends` in order."""
-    if isinstance(nested, dict):
-        pairs = [(key, rebuilt(value, ends)) for key, value in nested.items()]
-        return dict(pairs) if type(nested) is dict else type(nested)(pairs)
-    if isinstance(nested, (tuple, list)):
-        result = [rebuilt(value, ends) for value in nested]
-        if hasattr(nested, "_fields"):
-            return type(nested)(*result)
-        return tuple(result) if isinstance(nested, tuple) else result
-    return next(ends)
-
-
-def mapped(function: Callable[[Any], Any], nested: Any) -> Any:
-    """The structure with `function` applied to its ends."""
-    return rebuilt(nested, iter([function(x) for x in leaves(nested)]))
+    return map_leaves(lambda _: next(ends), nested)
 
 
 def tensors_of(nested: Any, what: str) -> list[Tensor]:

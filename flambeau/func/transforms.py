@@ -18,7 +18,8 @@ from ..autograd.forward_ad import (
 )
 from ..autograd.node import Output
 from ..tensor import Tensor
-from .structure import leaves, mapped, rebuilt, tensors_of
+from ..tensor.tree import leaves, map_leaves
+from .structure import rebuild, tensors_of
 
 Argnums = int | tuple[int, ...]
 
@@ -59,7 +60,7 @@ def grad_and_value(func: Callable, argnums: Argnums = 0, has_aux: bool = False) 
             match = level.gradients([y], None)
         result = level.like_arguments(level.freed(match))
         value = level.freed([y])[0]
-        return result, ((value, mapped(level.free_one, aux)) if has_aux else value)
+        return result, ((value, map_leaves(level.free_one, aux)) if has_aux else value)
 
     return wrapper
 
@@ -95,8 +96,8 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple:
             match = level.gradients(outputs, supplied)
         return tuple(level.like_arguments(level.freed(match)))
 
-    result = rebuilt(y, iter(level.freed(outputs)))
-    return (result, pull, mapped(level.free_one, aux)) if has_aux else (result, pull)
+    result = rebuild(y, iter(level.freed(outputs)))
+    return (result, pull, map_leaves(level.free_one, aux)) if has_aux else (result, pull)
 
 
 def jvp(
@@ -111,7 +112,7 @@ def jvp(
     level = push_level()
     try:
         duals = (_dual(x, t, level) for x, t in zip(leaves(primals), leaves(tangents), strict=True))
-        y, aux = _split(func(*rebuilt(primals, duals)), has_aux, "jvp")
+        y, aux = _split(func(*rebuild(primals, duals)), has_aux, "jvp")
         outputs = tensors_of(y, "jvp(f, primals, tangents): the outputs of f")
         result = [tangent_at(t, level) for t in outputs]
         if strict and any(t is None for t in result):
@@ -121,10 +122,10 @@ def jvp(
         new = [ops.zeros_like(x) if t is None else t for x, t in zip(values, result, strict=True)]
     finally:
         pop_level(level)
-    value, product = rebuilt(y, iter(values)), rebuilt(y, iter(new))
+    value, product = rebuild(y, iter(values)), rebuild(y, iter(new))
     if not has_aux:
         return value, product
-    return value, product, mapped(lambda x: primal_at(x, level), aux)
+    return value, product, map_leaves(lambda x: primal_at(x, level), aux)
 
 
 def _dual(x: Tensor, tangent: Tensor, level: int) -> Tensor:
@@ -169,9 +170,9 @@ def linearize(func: Callable, *primals: Any) -> tuple[Any, Callable]:
             gs, ts = zip(*pairs, strict=True)
             result = autograd_grad(gs, slots, ts, retain_graph=True, allow_unused=True)
         new = [ops.zeros_like(t) if g is None else g for g, t in zip(result, outputs, strict=True)]
-        return rebuilt(y, iter(new))
+        return rebuild(y, iter(new))
 
-    return mapped(level.free_one, y), push
+    return map_leaves(level.free_one, y), push
 
 
 def jacrev(
@@ -194,8 +195,8 @@ def jacrev(
             y, aux = _split(func(*level.args, **kwargs), has_aux, "jacrev")
             outputs = tensors_of(y, "jacrev(f): the outputs of f")
             result = [level.like_arguments(level.freed(_rows(t, level))) for t in outputs]
-        matrices = rebuilt(y, iter(result))
-        return (matrices, mapped(level.free_one, aux)) if has_aux else matrices
+        matrices = rebuild(y, iter(result))
+        return (matrices, map_leaves(level.free_one, aux)) if has_aux else matrices
 
     return wrapper
 
@@ -224,7 +225,7 @@ def jacfwd(
         y, columns, aux = _columns(chosen, supplied, has_aux)
         per_output = [mapped_back(supplied, parts) for parts in columns]
         result = [new[0] if isinstance(argnums, int) else new for new in per_output]
-        matrices = rebuilt(y, iter(result))
+        matrices = rebuild(y, iter(result))
         return (matrices, aux) if has_aux else matrices
 
     return wrapper
@@ -241,7 +242,7 @@ def _columns(func: Callable, supplied: tuple, has_aux: bool) -> tuple[Any, list[
             tangents = list(zeros)
             tangents[i] = ops.zeros_like(x)
             tangents[i].view(-1)[k] = 1
-            result = jvp(func, supplied, rebuilt(supplied, iter(tangents)), has_aux=has_aux)
+            result = jvp(func, supplied, rebuild(supplied, iter(tangents)), has_aux=has_aux)
             y, aux = result[0], result[2] if has_aux else None
             parts.append(tensors_of(result[1], "jacfwd(f): the outputs of f"))
         columns.append(parts)
@@ -257,7 +258,7 @@ def _columns(func: Callable, supplied: tuple, has_aux: bool) -> tuple[Any, list[
 def mapped_back(given: tuple, parts: list[Tensor]) -> tuple:
     """Parts, one for each tensor, in the structure of the arguments."""
     ends = iter(parts)
-    return tuple(rebuilt(x, ends) for x in given)
+    return tuple(rebuild(x, ends) for x in given)
 
 
 def hessian(func: Callable, argnums: Argnums = 0) -> Callable:
@@ -303,7 +304,7 @@ class _Level:
         ends = iter(self.own)
         self.args = list(args)
         for i, x in zip(self.positions, self.given, strict=True):
-            self.args[i] = rebuilt(x, ends)
+            self.args[i] = rebuild(x, ends)
 
     def gradients(self, outputs: list[Tensor], cotangents: list[Tensor] | None) -> list[Tensor]:
         """Recorded gradients with respect to the arguments, zeros where nothing leads."""
@@ -319,7 +320,7 @@ class _Level:
     def like_arguments(self, found: list[Tensor]) -> Any:
         """Results in the structure of the arguments: one, or a tuple with one for each."""
         ends = iter(found)
-        result = tuple(rebuilt(x, ends) for x in self.given)
+        result = tuple(rebuild(x, ends) for x in self.given)
         return result[0] if isinstance(self.argnums, int) else result
 
     def freed(self, tensors: list[Tensor]) -> list[Tensor]:

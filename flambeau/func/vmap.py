@@ -13,7 +13,8 @@ from .. import ops
 from ..ops.core.axes import canonical_dim
 from ..tensor import Tensor
 from ..tensor.random.generator import default_generator
-from .structure import leaves, rebuilt, spread
+from ..tensor.tree import leaves
+from .structure import rebuild, spread
 
 
 def vmap(
@@ -38,7 +39,7 @@ def vmap(
         dims = _input_dims(in_dims, args, func)
         size = _size(dims, args, func)
         results = [
-            func(*rebuilt(args, _slices(args, dims, i)), **kwargs)
+            func(*rebuild(args, _slices(args, dims, i)), **kwargs)
             for i in _guarded(range(size), randomness)
         ]
         return _stacked(results, out_dims, func)
@@ -130,4 +131,4 @@ def _stacked(results: list[Any], out_dims: Any, func: Callable) -> Any:
             new.append(column[0])
             continue
         new.append(ops.stack(column, canonical_dim(dim, column[0].dim() + 1)))
-    return rebuilt(first, iter(new))
+    return rebuild(first, iter(new))

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from .tree import map_leaves
+
 
 class MetaArray(np.ndarray):
     """An array of one repeated zero."""
@@ -25,11 +27,12 @@ class MetaArray(np.ndarray):
                 new = ufunc(*ones, **options)
             result = _each(new, lambda y: meta_array(shape, np.asarray(y).dtype))
         else:
-            result = _meta(getattr(ufunc, method)(*plain, **options))
+            result = map_leaves(_meta, getattr(ufunc, method)(*plain, **options))
         return result if out is None else (out[0] if len(out) == 1 else out)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return _meta(func(*_plain(args), **_plain(kwargs)))
+        plain = map_leaves(_plain, (args, kwargs))
+        return map_leaves(_meta, func(*plain[0], **plain[1]))
 
 
 def meta_array(shape: Sequence[int], dtype: np.dtype) -> MetaArray:
@@ -43,13 +46,7 @@ def _one(x: Any) -> Any:
 
 
 def _plain(x: Any) -> Any:
-    if isinstance(x, MetaArray):
-        return x.view(np.ndarray)
-    if isinstance(x, (list, tuple)):
-        return type(x)(_plain(v) for v in x)
-    if isinstance(x, dict):
-        return {k: _plain(v) for k, v in x.items()}
-    return x
+    return x.view(np.ndarray) if isinstance(x, MetaArray) else x
 
 
 def _each(result: Any, change: Any) -> Any:
@@ -57,8 +54,6 @@ def _each(result: Any, change: Any) -> Any:
 
 
 def _meta(result: Any) -> Any:
-    if isinstance(result, (list, tuple)):
-        return type(result)(_meta(v) for v in result)
     if isinstance(result, (np.ndarray, np.generic)):
         return meta_array(result.shape, result.dtype)
     return result

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...tensor.tensor import Tensor
+from ...tensor.tree import leaves
 from ..trace.bindings import (
     ANY_GRAD, Bindings, RandomInput, ReturnedArgument, NewTensor, Output, ReturnedConstant, Scalar,
     State,
@@ -94,22 +95,16 @@ def _has_expected_grads(bindings: Bindings, trace: Trace) -> bool:
 
 def _contains_only_tensors(layout: Any) -> bool:
     """Whether a result consists of tensors. Numbers were handed out already."""
-    if isinstance(layout, (tuple, list, dict)):
-        parts = layout.values() if isinstance(layout, dict) else layout
-        return all(map(_contains_only_tensors, parts))
-    return isinstance(layout, (NewTensor, ReturnedArgument, ReturnedConstant))
+    tensors = (NewTensor, ReturnedArgument, ReturnedConstant)
+    return all(isinstance(leaf, tensors) for leaf in leaves(layout))
 
 
 def iterate_outputs(result: Any, layout: Any) -> Iterator[tuple[Any, NewTensor]]:
     """The tensors of a result that are outputs of the program, as (tensor, its NewTensor)."""
-    if isinstance(layout, NewTensor):
-        if isinstance(layout.memory, Output):
-            yield result, layout
-        if layout.is_view:
-            yield from iterate_outputs(result._base, layout.source)
-    elif isinstance(layout, dict):
-        for key, inner in layout.items():
-            yield from iterate_outputs(result[key], inner)
-    elif isinstance(layout, (tuple, list)):
-        for item, inner in zip(result, layout, strict=True):
-            yield from iterate_outputs(item, inner)
+    for tensor, leaf in zip(leaves(result), leaves(layout), strict=True):
+        while isinstance(leaf, NewTensor):
+            if isinstance(leaf.memory, Output):
+                yield tensor, leaf
+            if not leaf.is_view:
+                break
+            tensor, leaf = tensor._base, leaf.source

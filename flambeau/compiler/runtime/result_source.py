@@ -12,6 +12,7 @@ import numpy as np
 from ...autograd.node import Node, raise_freed
 from ...tensor.storage import VersionCounter
 from ...tensor.tensor import Tensor, view_of
+from ...tensor.tree import leaves_of
 from ..capture.host_reads import Old
 from ..trace.bindings import (
     Argument, ReturnedArgument, NewTensor, Output, HostScalar, ReturnedConstant, State,
@@ -154,13 +155,11 @@ class ResultSource:
 
 def _new_tensors(x: Any, seen: set[int]) -> Iterator[NewTensor]:
     """The new tensors in what is returned and the sources of these, as often as each is used."""
-    if isinstance(x, NewTensor):
-        yield x
-        if id(x) not in seen:
-            seen.add(id(x))
-            yield from _new_tensors(x.source, seen)
-    elif isinstance(x, (tuple, list, dict)):
-        for part in x.values() if isinstance(x, dict) else x:
-            yield from _new_tensors(part, seen)
-    elif isinstance(x, HostScalar):
-        yield from _new_tensors((x.left, x.right), seen)
+    for leaf in leaves_of((NewTensor, HostScalar), x):
+        if isinstance(leaf, HostScalar):
+            yield from _new_tensors((leaf.left, leaf.right), seen)
+            continue
+        yield leaf
+        if id(leaf) not in seen:
+            seen.add(id(leaf))
+            yield from _new_tensors(leaf.source, seen)

@@ -9,6 +9,7 @@ import numpy as np
 from ...ops.core.registry import Operator
 from ...tensor.size import Size
 from ...tensor.tensor import Tensor
+from ...tensor.tree import leaves_of
 
 _ALIASES = {"axis": "dim", "keepdims": "keepdim"}
 
@@ -73,26 +74,13 @@ def flatten(x: Any) -> list[Any]:
 
 def tensors_in(x: Any) -> list[Tensor]:
     """The tensors in nested tuples, lists and dicts."""
-    if isinstance(x, Tensor):
-        return [x]
-    if isinstance(x, (tuple, list)):
-        return [t for item in x for t in tensors_in(item)]
-    if isinstance(x, dict):
-        return tensors_in(list(x.values()))
-    return []
+    return leaves_of(Tensor, x)
 
 
 def arrays_in(x: Any) -> list[np.ndarray]:
     """The arrays of tensors, and plain arrays, in nested tuples, lists and dicts."""
-    if isinstance(x, Tensor):
-        return [x._array]
-    if isinstance(x, np.ndarray):
-        return [x]
-    if isinstance(x, (tuple, list)):
-        return [a for item in x for a in arrays_in(item)]
-    if isinstance(x, dict):
-        return arrays_in(list(x.values()))
-    return []
+    return [leaf._array if isinstance(leaf, Tensor) else leaf
+            for leaf in leaves_of((Tensor, np.ndarray), x)]
 
 
 def as_arrays(x: Any) -> Any:

@@ -17,6 +17,7 @@ import numpy as np
 from ...native.foundation.allocator import out_of_memory_error
 from ...tensor.opaque_window import OpaqueWindow
 from ...tensor.storage import _as_bytes, owner_of
+from ...tensor.tree import leaves_of, map_leaves
 from .plain_values import same_plain
 from ..ir.errors import describe_failure
 
@@ -437,27 +438,14 @@ def _is_equal(a: Any, b: Any, offset_shifts: dict[int, int]) -> bool:
 
 
 def values_in(x: Any) -> list[Value]:
-    """The Values in nested tuples, lists and dicts."""
-    if isinstance(x, Value):
-        return [x]
-    if isinstance(x, (tuple, list)):
-        return [v for item in x for v in values_in(item)]
-    if isinstance(x, dict):
-        return values_in(list(x.values()))
-    if isinstance(x, slice):
-        return values_in((x.start, x.stop, x.step))
-    return []
+    """The Values in nested tuples, lists and dicts, and in slices there."""
+    result: list[Value] = []
+    for leaf in leaves_of((Value, slice), x):
+        result += values_in((leaf.start, leaf.stop, leaf.step)) if leaf.__class__ is slice \
+            else (leaf,)
+    return result
 
 
-def map_values(x: Any, function: Any) -> Any:
+def map_values(x: Any, function: Callable[[Value], Any]) -> Any:
     """Replace each Value in a nested structure by function(value)."""
-    if isinstance(x, Value):
-        return function(x)
-    if isinstance(x, tuple):
-        result = [map_values(item, function) for item in x]
-        return type(x)(*result) if hasattr(x, "_fields") else tuple(result)
-    if isinstance(x, list):
-        return [map_values(item, function) for item in x]
-    if isinstance(x, dict):
-        return {key: map_values(part, function) for key, part in x.items()}
-    return x
+    return map_leaves(lambda leaf: function(leaf) if isinstance(leaf, Value) else leaf, x)

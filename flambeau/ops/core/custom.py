@@ -14,6 +14,7 @@ from typing import Any
 from ...autograd.function import Function
 from ...autograd.mode import MODE
 from ...tensor.tensor import Tensor
+from ...tensor.tree import leaves_of
 from .autocast import AUTOCAST, STATE
 
 # Keys under which a kernel counts as the CPU's, the most special one first.
@@ -142,7 +143,7 @@ class CustomOperator:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         args, kwargs = self._schema.bind(args, kwargs)
-        tensors = list(_tensors((*args, *kwargs.values())))
+        tensors = leaves_of(Tensor, (args, kwargs))
         if any(t.device.type == "meta" for t in tensors):
             return self._shapes(args, kwargs)
         if AUTOCAST.count and STATE.enabled and "AutocastCPU" in self.kernels:
@@ -210,14 +211,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Tensor):
         return value.detach()
     return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
-
-
-def _tensors(values: tuple) -> Iterator[Tensor]:
-    for value in values:
-        if isinstance(value, Tensor):
-            yield value
-        elif isinstance(value, (list, tuple)):
-            yield from _tensors(tuple(value))
 
 
 class CustomPacket:

@@ -8,6 +8,7 @@ from typing import Any
 from ...native.foundation.user_frames import warn
 from ... import ops
 from ...tensor.tensor import Tensor
+from ...tensor.tree import leaves_of
 from ..events.order import Band
 
 
@@ -57,7 +58,8 @@ class TerminateOnNaN:
         run.stop()
 
     def _batch(self, batch: Any) -> str:
-        bad = [tensor for tensor in _floats(batch) if not finite(tensor)]
+        bad = [tensor for tensor in leaves_of(Tensor, batch)
+               if tensor.is_floating_point() and not finite(tensor)]
         return "the batch itself has numbers that are not finite" if bad else ""
 
 
@@ -93,13 +95,3 @@ def finite(tensor: Tensor) -> bool:
 def _described(name: str, tensor: Tensor) -> str:
     count = int((~ops.isfinite(tensor.detach())).sum())
     return f"'{name}' ({count} of {tensor.numel()} numbers)"
-
-
-def _floats(thing: Any) -> list[Tensor]:
-    if isinstance(thing, Tensor):
-        return [thing] if thing.is_floating_point() else []
-    if isinstance(thing, dict):
-        thing = list(thing.values())
-    if isinstance(thing, (tuple, list)):
-        return [tensor for part in thing for tensor in _floats(part)]
-    return []

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ...tensor.tensor import Tensor
+from ...tensor.tree import map_leaves
 from .auroc import probabilities
 from .average import EpochMetric, named
 from .labels import class_axis
@@ -236,11 +237,9 @@ def _real_torch(metric: Any) -> Any:
 
 def _converted(torch: Any, value: Any) -> Any:
     """flambeau's tensors and NumPy's arrays as PyTorch's, in containers too."""
-    if isinstance(value, (Tensor, np.ndarray)):
-        array = array_of(value)
-        return torch.from_numpy(np.array(array))
-    if isinstance(value, dict):
-        return {key: _converted(torch, item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)(_converted(torch, item) for item in value)
-    return torch.tensor(value) if isinstance(value, (int, float)) else value
+    def convert(x: Any) -> Any:
+        if isinstance(x, (Tensor, np.ndarray)):
+            return torch.from_numpy(np.array(array_of(x)))
+        return torch.tensor(x) if isinstance(x, (int, float)) else x
+
+    return map_leaves(convert, value)

@@ -11,6 +11,7 @@ import numpy as np
 from ...ops.creation.interchange import from_numpy
 from ...tensor.dtypes import get_default_dtype
 from ...tensor.tensor import Tensor
+from ...tensor.tree import map_leaves
 from ...utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 from ...utils.data.iterator import _SingleProcessDataLoaderIter
 
@@ -165,23 +166,9 @@ def _shown(batch: Any) -> str:
 
 def moved(thing: Any, device: Any) -> Any:
     """Tensors inside `thing`, on a device."""
-    if isinstance(thing, Tensor):
-        return thing.to(device)
-    if isinstance(thing, (tuple, list)):
-        return type(thing)(moved(part, device) for part in thing)
-    if isinstance(thing, dict):
-        return {key: moved(part, device) for key, part in thing.items()}
-    return thing
+    return map_leaves(lambda x: x.to(device) if isinstance(x, Tensor) else x, thing)
 
 
 def detached(thing: Any) -> Any:
     """Tensors inside `thing`, cut off from the graph."""
-    if type(thing) is Tensor:
-        return thing.detach()
-    if isinstance(thing, Tensor):
-        return thing.detach()
-    if isinstance(thing, (tuple, list)):
-        return tuple(map(detached, thing))
-    if isinstance(thing, dict):
-        return {key: detached(part) for key, part in thing.items()}
-    return thing
+    return map_leaves(lambda x: x.detach() if isinstance(x, Tensor) else x, thing)

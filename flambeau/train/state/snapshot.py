@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...tensor.tensor import Tensor
+from ...tensor.tree import with_parts
 
 _PLAIN = (int, float, complex, bool, str, bytes, type(None))
 
@@ -35,15 +36,8 @@ def copied(tree: Any, seen: dict[Any, Tensor] | None = None) -> Any:
         return seen[key]
     if isinstance(tree, np.ndarray):
         return tree.copy()
-    if isinstance(tree, dict):
-        result = copy.copy(tree)  # an OrderedDict stays one, with its attributes
-        for key, value in tree.items():
-            result[key] = copied(value, seen)
-        return result
-    if isinstance(tree, (list, tuple)):
-        parts = [copied(part, seen) for part in tree]
-        if hasattr(tree, "_fields"):
-            return type(tree)(*parts)
-        return parts if type(tree) is list else type(tree)(parts)
+    if isinstance(tree, (list, tuple, dict)):
+        parts = tree.values() if isinstance(tree, dict) else tree
+        return with_parts(tree, [copied(part, seen) for part in parts])
     return copy.deepcopy(tree)
 

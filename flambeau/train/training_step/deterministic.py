@@ -17,6 +17,7 @@ from ...compiler.driver.eviction import MAX_SPECIALIZATIONS
 from ...compiler.runtime.guarded_call import MISS
 from ...nn import Module
 from ...tensor.tensor import Tensor
+from ...tensor.tree import leaves_of
 from .step_function import Step, ask_for_compiled
 from .batch_kinds import Kinds, kind_of
 from ..state.random_state import random_state, set_random_state
@@ -101,7 +102,7 @@ class Before:
         tensors = [t for m in modules for t in (*m.parameters(), *m.buffers())]
         for optimizer in optimizers:
             groups = [p for group in optimizer.param_groups for p in group["params"]]
-            tensors += [*groups, *_tensors(list(optimizer.state.values()))]
+            tensors += [*groups, *leaves_of(Tensor, list(optimizer.state.values()))]
         self.tensors = [(t, t.detach().clone()) for t in {id(t): t for t in tensors}.values()]
         self.numbers = [
             (owned, {key: value for key, value in owned.items() if _is_number(value)})
@@ -126,16 +127,6 @@ class Before:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (bool, int, float)) or value is None
-
-
-def _tensors(tree: Any) -> list[Tensor]:
-    if isinstance(tree, Tensor):
-        return [tree]
-    if isinstance(tree, dict):
-        return _tensors(list(tree.values()))
-    if isinstance(tree, (list, tuple)):
-        return [tensor for part in tree for tensor in _tensors(part)]
-    return []
 
 
 def shape_of(optimizers: tuple[Any, ...]) -> list[Any]:

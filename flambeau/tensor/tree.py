@@ -1,0 +1,65 @@
+"""Nested tuples, lists and dictionaries: their leaves in order, and a tree with other leaves.
+
+A subclass counts as what it derives from. A tree that is built again has the classes that it had,
+named tuples and ordered dictionaries too.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+Kinds = type | tuple[type, ...]
+
+
+def leaves(tree: Any) -> list[Any]:
+    """What is at the ends, in order: `{"b": 1, "a": (2, 3)}` gives 1, 2, 3."""
+    result: list[Any] = []
+    _collect(tree, object, (), result)
+    return result
+
+
+def leaves_of(kinds: Kinds, tree: Any) -> list[Any]:
+    """The leaves of a class, or of one of some classes; these may be containers themselves."""
+    result: list[Any] = []
+    _collect(tree, kinds, kinds, result)
+    return result
+
+
+def _collect(tree: Any, kinds: Kinds, closed: Kinds, result: list[Any]) -> None:
+    """Append the leaves of some kinds. Nothing of a `closed` class is looked into."""
+    if isinstance(tree, closed):
+        result.append(tree)
+    elif isinstance(tree, (tuple, list)):
+        for part in tree:
+            _collect(part, kinds, closed, result)
+    elif isinstance(tree, dict):
+        for part in tree.values():
+            _collect(part, kinds, closed, result)
+    elif isinstance(tree, kinds):
+        result.append(tree)
+
+
+def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
+    """The same tree with function(leaf) at the place of each leaf."""
+    if isinstance(tree, (tuple, list)):
+        return with_parts(tree, [map_leaves(function, part) for part in tree])
+    if isinstance(tree, dict):
+        return with_parts(tree, [map_leaves(function, part) for part in tree.values()])
+    return function(tree)
+
+
+def with_parts(container: Any, parts: Sequence[Any]) -> Any:
+    """A container of the same class, and with the same keys, that has other parts."""
+    kind = container.__class__
+    if kind is tuple or kind is list:
+        return kind(parts)
+    if not isinstance(container, dict):
+        return kind(*parts) if hasattr(container, "_fields") else kind(parts)
+    if kind is dict:
+        return dict(zip(container, parts, strict=True))
+    result = copy.copy(container)  # an OrderedDict or a defaultdict, with its attributes
+    for key, part in zip(container, parts, strict=True):
+        result[key] = part
+    return result

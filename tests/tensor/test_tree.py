@@ -1,0 +1,48 @@
+"""Trees: leaves in order, and the same tree with other leaves."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict, namedtuple
+
+import flambeau as torch
+import pytest
+from flambeau.tensor.tree import leaves, leaves_of, map_leaves, with_parts
+from flambeau.train.state.data import detached, moved
+
+Pair = namedtuple("Pair", "x y")
+
+
+def test_leaves_come_in_order() -> None:
+    assert leaves({"b": 1, "a": (2, [3, Pair(4, None)])}) == [1, 2, 3, 4, None]
+    assert leaves(()) == leaves({}) == []
+
+
+def test_leaves_of_a_class_may_be_containers() -> None:
+    tree = [1, "a", Pair(2.0, (3, True))]
+    assert leaves_of(int, tree) == [1, 3, True]
+    assert leaves_of((str, Pair), tree) == ["a", Pair(2.0, (3, True))]
+
+
+@pytest.mark.parametrize("tree", [
+    (1, 2), [1, 2], Pair(1, 2), {"b": 1, "a": 2}, OrderedDict(b=1, a=2), torch.Size([1, 2]),
+    defaultdict(list, b=1, a=2),
+], ids=lambda tree: type(tree).__name__)
+def test_a_mapped_tree_has_the_classes_that_it_had(tree) -> None:
+    mapped = map_leaves(lambda x: x + 1, tree)
+    assert type(mapped) is type(tree)
+    assert leaves(mapped) == [2, 3]
+    assert leaves(tree) == [1, 2]
+    assert with_parts(tree, [1, 2]) == tree
+
+
+def test_batches_of_named_tuples_move_and_detach() -> None:
+    batch = Pair(torch.ones(2, requires_grad=True), [torch.zeros(1), "label"])
+    x, (y, label) = moved(batch, "meta")
+    assert x.is_meta and y.is_meta and label == "label"
+    assert type(detached(batch)) is Pair and not detached(batch).x.requires_grad
+
+
+def test_meta_arrays_of_named_results() -> None:
+    """NumPy's decompositions give named tuples."""
+    values, vectors = torch.linalg.eigh(torch.empty(3, 3, device="meta"))
+    assert values.shape == (3,) and vectors.is_meta
