@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
-from ...native.kernels.recurrent_cells import CELLS, Cell
+from ...native.kernels.recurrent_cells import CELLS, Cell, walk_backward, walk_forward
 from .graph import Node, Op, Shape
 
 Array = np.ndarray
@@ -67,57 +66,36 @@ def result_shape(node: Node, over: tuple[int, int]) -> Shape:
     return (*over, parts[node.of] * width)
 
 
-def parts_of(x: Array, count: int) -> list[Array]:
-    """Equal parts of the last axis."""
-    return np.split(x, count, -1)
-
-
 def evaluate_recurrence(node: Node, *inputs: Array) -> Array:
     """What a RECURRENCE gives."""
-    v, cell = dict(zip(node.names, inputs, strict=True)), CELLS[node.cell]
-    steps, rows, width = extents(node)
-    zeros = np.zeros((rows, width), v["w"].dtype)
-    state: dict[str, Any] = {"h": v.get("h", zeros), "c": v.get("c", zeros)}
-    if "bias" in v:
-        state["bias"] = v["bias"]
-    result: dict[str, list[Array]] = {}
-    for t in range(steps)[:: -1 if node.reverse else 1]:
-        sums = {"x": parts_of(v["x"][t], cell.gates),
-                "s": parts_of(state["h"] @ v["w"].T, cell.gates)}
-        new = cell.forward({**state, **sums})
-        state["h"], state["c"] = new["y"][0], new.get("cells", [zeros])[0]
-        for name, parts in new.items():
-            result.setdefault(name, []).append(np.concatenate(parts, -1))
-    if node.of in ("h", "c"):
-        return state[node.of]
-    return np.stack(result[node.of][:: -1 if node.reverse else 1])
+    v, order = dict(zip(node.names, inputs, strict=True)), -1 if node.reverse else 1
+    constants = {"bias": v["bias"]} if "bias" in v else {}
+    results, last = walk_forward(
+        CELLS[node.cell], v["x"][::order], _states(node, v, ("h", "c")), v["w"], constants)
+    return last[node.of] if node.of in last else np.stack(results[node.of][::order])
 
 
 def evaluate_recurrence_gradient(node: Node, *inputs: Array) -> Array:
     """What a RECURRENCE_GRADIENT gives."""
     v, cell = dict(zip(node.names, inputs, strict=True)), CELLS[node.cell]
-    steps, rows, width = extents(node)
-    zeros = np.zeros((rows, width), v["w"].dtype)
-    state: dict[str, Any] = {name: v.get(name, zeros) for name in ("dh", "dc")}
-    result: dict[str, list[Array]] = {}
-    order = list(range(steps)[:: 1 if node.reverse else -1])
-    for t in order:
-        values: dict[str, Any] = {name: parts_of(v[name][t], n) for name, n in cell.keeps.items()}
-        earlier = t + (1 if node.reverse else -1)
-        if cell.before is not None:
-            last = t == order[-1]
-            values["before"] = v.get("first", zeros) if last else v["previous"][earlier]
-        dh = state["dh"] + v["gy"][t] if "gy" in v else state["dh"]
-        new = cell.backward({**values, "dh": dh, "dc": state["dc"]})
-        d = np.concatenate(new["d"], -1)
-        state["dh"] = d @ v["w"] + (new["dh"][0] if cell.partly else 0)
-        state["dc"] = new.get("dc", [zeros])[0]
-        for name in ("d", "dx"):
-            if name in new:
-                result.setdefault(name, []).append(np.concatenate(new[name], -1))
-    if node.of in ("dh", "dc"):
-        return state[node.of]
-    return np.stack(result[node.of][:: 1 if node.reverse else -1])
+    order = -1 if node.reverse else 1
+    before = None
+    if cell.before is not None:
+        first = v.get("first", np.zeros_like(v["previous"][0, :, : v["w"].shape[1]]))
+        before = [first, *v["previous"][::order][:-1]]
+    results, first_states = walk_backward(
+        cell, {name: v[name][::order] for name in cell.keeps}, before,
+        v["gy"][::order] if "gy" in v else None, _states(node, v, ("dh", "dc")), v["w"])
+    if node.of in first_states:
+        return first_states[node.of]
+    return np.stack(results[node.of][::order])
+
+
+def _states(node: Node, v: Mapping[str, Array], names: tuple[str, str]) -> dict[str, Array]:
+    """States, or their cotangents: zeros for absent ones."""
+    _, rows, width = extents(node)
+    carried = names if CELLS[node.cell].carries else names[:1]
+    return {name: v.get(name, np.zeros((rows, width), v["w"].dtype)) for name in carried}
 
 
 def has_result(cell: Cell, of: str) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 from ...ops.core.registry import Kind, Operator
 from ..ir.graph import Node
 from .operators import (
-    attention, conv, gather, loss, matmul, norm, padding, pointwise, pool, recurrent_steps, softmax,
+    attention, conv, gather, loss, matmul, norm, padding, pointwise, pool, recurrent, softmax,
     view,
 )
 from .numpy.body import run_on_symbols, unwrap
@@ -21,7 +21,7 @@ from .registry import EXPLICIT, NotLowered, Untraceable
 __all__ = ["NotLowered", "lower", "lowered_by_hand", "writes"]
 
 # The families with lowerings by hand: they register themselves.
-FAMILIES = (attention, padding, conv, pointwise, gather, loss, matmul, norm, pool, recurrent_steps,
+FAMILIES = (attention, padding, conv, pointwise, gather, loss, matmul, norm, pool, recurrent,
             softmax, view)
 
 

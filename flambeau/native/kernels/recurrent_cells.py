@@ -6,7 +6,7 @@ Sums come from the input (`x`) and from the last state (`s`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 from ..target.machine import host
 from .expression_builder import Value
 
-Values = dict[str, list[Any]]  # of a kernel's Values, symbols or arrays, whichever came in
+Values = dict[str, list[Any]]  # of a kernel's Values, symbols, arrays or tensors that came in
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,12 @@ class Cell:
 
 
 def _tanh(x: Any) -> Any:
-    return np.tanh(x)
+    return x.tanh() if hasattr(type(x), "tanh") else np.tanh(x)  # tensors record their own functions
 
 
 def _sigmoid(x: Any) -> Any:
+    if hasattr(type(x), "sigmoid"):
+        return x.sigmoid()
     if isinstance(x, Value) and host().vector_bytes < 64:  # where tanh is no table, exp is shorter
         return 1 / (np.exp(-x) + 1)
     return _tanh(x * 0.5) * 0.5 + 0.5
@@ -99,7 +101,8 @@ def _tanh_backward(v: Mapping[str, Any]) -> Values:
 
 
 def _relu_step(v: Mapping[str, Any]) -> Values:
-    return {"y": [np.maximum(v["x"][0] + v["s"][0], 0)]}
+    z = v["x"][0] + v["s"][0]
+    return {"y": [z.relu() if hasattr(type(z), "relu") else np.maximum(z, 0)]}
 
 
 def _relu_backward(v: Mapping[str, Any]) -> Values:
@@ -114,3 +117,90 @@ CELLS = {cell.name: cell for cell in (
     Cell("tanh", 1, _tanh_step, _tanh_backward, {"y": 1}),
     Cell("relu", 1, _relu_step, _relu_backward, {"y": 1}),
 )}
+
+
+# ------------------------------------ step by step: on NumPy's arrays, and on symbols in lowering
+
+
+def split_parts(x: Any, count: int) -> list[Any]:
+    """Equal parts of the last axis."""
+    width = x.shape[-1] // count
+    return [x[..., k * width : (k + 1) * width] for k in range(count)] if count > 1 else [x]
+
+
+def join_parts(parts: Sequence[Any]) -> Any:
+    """Inverse of `split_parts`."""
+    return np.concatenate(parts, -1) if len(parts) > 1 else parts[0]
+
+
+def first_rows(state: Any, n: int) -> Any:
+    """The rows of a state that a step of n rows takes further."""
+    return state if state.shape[0] == n else state[:n]
+
+
+def replace_first_rows(state: Any, new: Any) -> Any:
+    """The state with its first rows new: those behind belong to sequences without this step."""
+    n = new.shape[0]
+    return new if state.shape[0] == n else np.concatenate([new, state[n:]], 0)
+
+
+def walk_forward(
+    cell: Cell, sums: Sequence[Any], states: Mapping[str, Any], w: Any,
+    constants: Mapping[str, Any], w_hr: Any = None,
+) -> tuple[dict[str, list[Any]], dict[str, Any]]:
+    """A layer's steps: what each gives by name, as they are walked; the last states.
+
+    `sums`: the inputs' part of each step's sums. With `w_hr`, h is projected and "whole" is what
+    was projected.
+    """
+    results: dict[str, list[Any]] = {}
+    state, turned = dict(states), w.T
+    for part in sums:
+        own = {name: first_rows(x, part.shape[0]) for name, x in state.items()}
+        products = np.matmul(own["h"], turned)
+        new = dict(cell.forward({**own, **constants, "x": split_parts(part, cell.gates),
+                                 "s": split_parts(products, cell.gates)}))
+        if w_hr is not None:
+            new["whole"], new["y"] = new["y"], [np.matmul(new["y"][0], w_hr.T)]
+        state["h"] = replace_first_rows(state["h"], new["y"][0])
+        if cell.carries:
+            state["c"] = replace_first_rows(state["c"], new["cells"][0])
+        for name, parts in new.items():
+            results.setdefault(name, []).append(join_parts(parts))
+    return results, state
+
+
+def walk_backward(
+    cell: Cell, saved: Mapping[str, Sequence[Any]], before: Sequence[Any] | None,
+    gy: Sequence[Any] | None, states: Mapping[str, Any], w: Any, w_hr: Any = None,
+) -> tuple[dict[str, list[Any]], dict[str, Any]]:
+    """The cotangents of each step's sums by name, as steps were walked; those of the first states.
+
+    `saved`: by name what the cell keeps of each step; `before`: what it reads of the step before;
+    `states`: dh and dc, the cotangents of the last states. "projected" is what `w_hr` multiplies.
+    """
+    results: dict[str, list[Any]] = {}
+    state = dict(states)
+    for t in reversed(range(len(next(iter(saved.values()))))):
+        values: dict[str, Any] = {name: split_parts(saved[name][t], n)
+                                  for name, n in cell.keeps.items()}
+        rows = next(iter(values.values()))[0].shape[0]
+        own = {name: first_rows(x, rows) for name, x in state.items()}
+        if gy is not None:
+            own["dh"] = own["dh"] + gy[t]
+        if w_hr is not None:
+            results.setdefault("projected", []).insert(0, own["dh"])
+            own["dh"] = np.matmul(own["dh"], w_hr)
+        if before is not None:
+            own["before"] = before[t]
+        new = cell.backward({**values, **own})
+        d = join_parts(new["d"])
+        product = np.matmul(d, w)
+        dh = product + new["dh"][0] if cell.partly else product
+        state["dh"] = replace_first_rows(state["dh"], dh)
+        if cell.carries:
+            state["dc"] = replace_first_rows(state["dc"], new["dc"][0])
+        for name in ("d", "dx"):
+            if name in new:
+                results.setdefault(name, []).insert(0, d if name == "d" else join_parts(new[name]))
+    return results, state

@@ -9,13 +9,12 @@ import numpy as np
 
 from ...autograd.forward_ad import push_through
 from ...autograd.mode import MODE
-from ..linalg.linear import linear
 from ..linalg.matmul import product
 from .lstm import _cast
 from ..core.promotion import compute_dtype
 from .time_steps import (
-    Steps, add_biases, check_cell, differentiable_adjoint, overload, product_of_rows, run_stack,
-    total_bias, unroll,
+    Steps, add_biases, check_cell, differentiable_adjoint, overload, product_of_rows,
+    run_in_operators, run_stack, total_bias,
 )
 from .native import prepare, present, sums_of_inputs
 from ..core.output_layout import Layout
@@ -140,12 +139,7 @@ def _gradients(
 
 def _in_operators(x, h, w_ih, w_hh, b_ih, b_hh, sizes, reverse, relu) -> tuple:
     """The layer's results in recorded operators."""
-
-    def step(part, states):
-        z = part + linear(states[0], w_hh, b_hh)
-        return (z.relu() if relu else z.tanh(),)
-
-    return unroll(linear(x, w_ih, b_ih), (h,), sizes, reverse, step)
+    return run_in_operators(_cell(relu), x, (h,), w_ih, w_hh, b_ih, b_hh, sizes, reverse)
 
 
 _NAMES = ("input", "hx", "params", "has_biases", "num_layers", "dropout", "train", "bidirectional",

@@ -16,13 +16,12 @@ from ...tensor.tensor import Tensor
 from ...autograd.forward_ad import push_through
 from ...autograd.mode import MODE
 from ...autograd.tape import requires
-from ..linalg.linear import linear
 from ..linalg.matmul import product
 from .lstm import _BLOCK, _cast
 from ..core.promotion import compute_dtype
 from .time_steps import (
-    Steps, add_biases, check_cell, differentiable_adjoint, overload, product_of_rows, run_stack,
-    total_bias, unroll,
+    Steps, add_biases, check_cell, differentiable_adjoint, overload, product_of_rows,
+    run_in_operators, run_stack, total_bias,
 )
 from .native import prepare, present, sums_of_inputs
 from ..core.output_layout import Layout
@@ -241,15 +240,7 @@ def _in_operators(
     x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, sizes: Any, reverse: Any
 ) -> tuple:
     """The layer's first two results in recorded operators."""
-
-    def step(part: Any, states: Any) -> Any:
-        (h,) = states
-        xr, xz, xn = part.chunk(3, 1)
-        hr, hz, hn = linear(h, w_hh, b_hh).chunk(3, 1)
-        n = (xn + (xr + hr).sigmoid() * hn).tanh()
-        return (n + (xz + hz).sigmoid() * (h - n),)
-
-    return unroll(linear(x, w_ih, b_ih), (h,), sizes, reverse, step)
+    return run_in_operators("gru", x, (h,), w_ih, w_hh, b_ih, b_hh, sizes, reverse)
 
 
 def _layer(

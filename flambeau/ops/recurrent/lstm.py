@@ -14,12 +14,12 @@ from ...tensor.tensor import Tensor
 from ...autograd.forward_ad import push_through
 from ...autograd.mode import MODE
 from ...autograd.tape import requires
-from ..linalg.linear import linear
 from ..linalg.matmul import product
+from ..core.autocast import Policy
 from ..core.promotion import compute_dtype
 from .time_steps import (
-    Steps, add_biases, check_cell, differentiable_adjoint, overload, product_of_rows, run_stack,
-    total_bias, unroll,
+    Steps, add_biases, check_cell, differentiable_adjoint, overload, product_of_rows,
+    run_in_operators, run_stack, total_bias,
 )
 from .native import prepare, present, sums_of_inputs
 from ..core.output_layout import Layout
@@ -254,15 +254,7 @@ def _in_operators(
     reverse: Any
 ) -> Any:
     """The layer's first three results in recorded operators."""
-
-    def step(part: Any, states: Any) -> Any:
-        h, c = states
-        i, f, g, o = (part + linear(h, w_hh, b_hh)).chunk(4, 1)
-        c = f.sigmoid() * c + i.sigmoid() * g.tanh()
-        h = o.sigmoid() * c.tanh()
-        return (h if w_hr is None else linear(h, w_hr)), c
-
-    return unroll(linear(x, w_ih, b_ih), (h, c), sizes, reverse, step)
+    return run_in_operators("lstm", x, (h, c), w_ih, w_hh, b_ih, b_hh, sizes, reverse, w_hr)
 
 
 def _layer(
@@ -283,7 +275,7 @@ _NAMES = ("input", "hx", "params", "has_biases", "num_layers", "dropout", "train
           "batch_first")
 
 
-@composite(expose=("torch",))
+@composite(autocast=Policy.LOWER, expose=("torch",))
 def lstm(*args: Any, **kwargs: Any) -> Any:
     """(output, h, c) of an LSTM.
 

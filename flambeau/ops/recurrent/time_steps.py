@@ -15,6 +15,7 @@ from ...autograd.backward import grad
 from ...tensor.tensor import Tensor
 from ..creation.dropout import dropout
 from ..view.join import cat, stack
+from ..linalg.linear import linear
 from ..linalg.matmul import product
 
 
@@ -92,16 +93,24 @@ def steps_of(x: Tensor, sizes: tuple[int, ...], reverse: bool) -> Iterator[tuple
         yield t, parts[t]
 
 
-def unroll(
-    x: Tensor, states: tuple[Tensor, ...], sizes: tuple[int, ...], reverse: bool,
-    step: Callable[[Tensor, tuple[Tensor, ...]], tuple[Tensor, ...]],
+def run_in_operators(
+    cell: str, x: Tensor, states: tuple[Tensor, ...], w_ih: Tensor, w_hh: Tensor,
+    b_ih: Tensor | None, b_hh: Tensor | None, sizes: tuple[int, ...], reverse: bool,
+    w_hr: Tensor | None = None,
 ) -> tuple[Tensor, ...]:
     """(the first state of every step, the last states), step by step in recorded operators."""
+    from ...native.kernels.recurrent_cells import CELLS
+
+    gates, forward = CELLS[cell].gates, CELLS[cell].forward
     result: list[Any] = [None] * len(sizes)
-    for t, part in steps_of(x, sizes, reverse):
+    for t, part in steps_of(linear(x, w_ih, b_ih), sizes, reverse):
         n, stored = sizes[t], states[0]._array.shape[0]
-        new = step(part, tuple(s if n == stored else s[:n] for s in states))
-        result[t] = new[0]
+        own = dict(zip("hc", states if n == stored else [s[:n] for s in states], strict=False))
+        values = forward({**own, "x": part.chunk(gates, 1),
+                          "s": linear(own["h"], w_hh, b_hh).chunk(gates, 1)})
+        y = values["y"][0] if w_hr is None else linear(values["y"][0], w_hr)
+        new = (y, *values["cells"]) if "c" in own else (y,)
+        result[t] = y
         states = new if n == stored else tuple(
             cat([a, s[n:]]) for a, s in zip(new, states, strict=True)
         )

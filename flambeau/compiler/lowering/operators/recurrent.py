@@ -1,0 +1,296 @@
+"""LSTM, GRU and Elman layers over time, forward and backward, from their cells' formulas.
+
+One large product makes all the gates' parts from the inputs. The steps become one kernel where all
+have the same rows, and enough of them for the weights that each thread reads at each step; else
+each is lowered by itself. Sequences are rows: those of one time step after those of another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ....native.kernels.recurrent import fits_one_kernel
+from ....native.kernels.recurrent_cells import (
+    CELLS, Cell, first_rows, replace_first_rows, walk_backward, walk_forward,
+)
+from ....native.runtime.thread_pool import threads
+from ....ops.core.promotion import compute_dtype
+from ....ops.recurrent.time_steps import Steps
+from ...fusion.fusion_group import MOVEMENTS
+from ...ir.graph import Node, Op
+from ...ir.recurrence import recurrence, recurrence_gradient
+from ..numpy.symbolic_array import Symbol, symbol
+from ..registry import lowering
+
+Sizes = tuple[int, ...]
+Values = Mapping[str, Any]  # symbols by name; None for those that are absent
+
+_FLOATS = ("float32", "float64")
+
+
+class _Layer:
+    """One direction of a layer: its cell and its steps.
+
+    `kind`: the dtype of inputs and results; `inside`: that of the computation.
+    """
+
+    def __init__(
+        self, name: str, kind: np.dtype, width: int, sizes: Sizes, reverse: bool, w_hr: Any = None
+    ) -> None:
+        self.name, self.cell, self.steps = name, CELLS[name], Steps(sizes, reverse)
+        self.kind, self.inside = kind, compute_dtype(kind)
+        self.count, self.rows = len(self.steps.windows), self.steps.batch
+        self.reverse = self.count > 1 and self.steps.windows[0][0] != 0
+        self.is_one_kernel = w_hr is None and self._becomes_one_kernel(width)
+
+    def _becomes_one_kernel(self, width: int) -> bool:
+        if not self.steps.dense or self.count < 2 or not self.rows or not width:
+            return False
+        weight_bytes = self.cell.gates * width * width * self.inside.itemsize
+        return self.inside.name in _FLOATS and fits_one_kernel(weight_bytes, self.rows, threads())
+
+    def cast(self, values: Values) -> dict[str, Any]:
+        """Values in the dtype of the computation."""
+        return {name: None if x is None else x.astype(self.inside, copy=False)
+                for name, x in values.items()}
+
+    def round(self, *values: Any) -> tuple[Any, ...]:
+        """Values in the dtype of the results."""
+        return tuple(None if x is None else x.astype(self.kind) for x in values)
+
+    # ------------------------------------------------------------------ all steps in a kernel
+
+    def stack_steps(self, x: Any) -> Any:
+        """Rows as (steps, rows of a step, columns)."""
+        return None if x is None else x.reshape(self.count, self.rows, x.shape[-1])
+
+    def flatten_steps(self, x: Symbol) -> Symbol:
+        """Steps as rows."""
+        return x.reshape(self.count * self.rows, x.shape[-1])
+
+    def select_last(self, x: Symbol) -> Symbol:
+        """What is there after the last step."""
+        return x[0] if self.reverse else x[self.count - 1]
+
+    def node(self, make: Callable[..., Node], inputs: Values, of: str) -> Symbol:
+        """A result of a kernel of all steps."""
+        present = {name: None if _is_absent_or_zero(x) else x.node for name, x in inputs.items()}
+        return symbol(make(self.name, present, self.reverse, of))
+
+    # ----------------------------------------------------------------------- step by step
+
+    def split_steps(self, x: Any) -> Any:
+        """Rows by steps, as they are walked."""
+        return None if x is None else [x[start:end] for start, end in self.steps.windows]
+
+    def join_steps(self, parts: Sequence[Symbol]) -> Symbol:
+        """Steps as they are walked, in the order of rows."""
+        return np.concatenate(parts[::-1] if self.reverse else parts, 0)
+
+    def states_before(self, rows: Symbol, first: Symbol) -> list[Symbol]:
+        """The state before each step, as walked, from the states after all of them."""
+        state, result = first, []
+        for part in self.split_steps(rows):
+            result.append(first_rows(state, part.shape[0]))
+            state = replace_first_rows(state, part)
+        return result
+
+    # --------------------------------------------------------------------------- both ways
+
+    def forward(
+        self, sums: Symbol, states: Values, w: Symbol, bias: Any, w_hr: Any, keeps: Sequence[str]
+    ) -> tuple[dict[str, Symbol], list[Symbol]]:
+        """y and what is kept for backward, as rows by name; the last states."""
+        if not self.is_one_kernel:
+            constants = {} if bias is None else {"bias": bias}
+            steps, last = walk_forward(
+                self.cell, self.split_steps(sums), states, w, constants, w_hr)
+            joined = {name: self.join_steps(steps[name]) for name in ("y", *keeps)}
+            return joined, list(last.values())
+        inputs = {"x": self.stack_steps(sums), **states, "w": w, "bias": bias}
+        stacked = {name: self.node(recurrence, inputs, name) for name in ("y", *keeps)}
+        final = [self.select_last(stacked["y"])]
+        if self.cell.carries:
+            final.append(self.select_last(stacked["cells"]) if keeps
+                         else self.node(recurrence, inputs, "c"))
+        return {name: self.flatten_steps(x) for name, x in stacked.items()}, final
+
+    def backward(
+        self, cotangents: Values, states: Values, saved: Values, w: Symbol, w_hr: Any,
+        needs: Collection[str],
+    ) -> tuple[dict[str, Any], list[Any]]:
+        """The cotangents of the sums, as rows by name; those of the first states.
+
+        `cotangents`: gy, dh, dc. `saved`: what forward kept, and y.
+        """
+        before = self.cell.before
+        names = [name for name in ("h", "c") if name in states]
+        if not self.is_one_kernel:
+            last = {f"d{n}": np.zeros_like(states[n]) if cotangents[f"d{n}"] is None
+                    else cotangents[f"d{n}"] for n in names}
+            steps, first = walk_backward(
+                self.cell, {name: self.split_steps(saved[name]) for name in self.cell.keeps},
+                None if before is None else self.states_before(saved[before[0]], states[before[1]]),
+                self.split_steps(cotangents["gy"]), last, w, w_hr)
+            joined = {name: self.join_steps(parts) for name, parts in steps.items()}
+            return joined, [first[f"d{n}"] if n in needs else None for n in names]
+        stacked = {name: self.stack_steps(x) for name, x in saved.items()}
+        inputs = {"w": w, **{name: stacked[name] for name in self.cell.keeps},
+                  "gy": self.stack_steps(cotangents["gy"]),
+                  **{f"d{n}": cotangents[f"d{n}"] for n in names}}
+        if before:
+            inputs |= {"previous": stacked[before[0]], "first": states[before[1]]}
+        of_sums = {name: self.flatten_steps(self.node(recurrence_gradient, inputs, name))
+                   for name in ("d", "dx") if name == "d" or self.cell.apart}
+        return of_sums, [self.node(recurrence_gradient, inputs, f"d{n}") if n in needs else None
+                         for n in names]
+
+    def weight_gradient(self, d: Symbol, y: Symbol, h: Symbol) -> Symbol:
+        """The cotangent of the recurrent weights, from those of the sums."""
+        if not self.is_one_kernel:
+            return np.matmul(d.T, self.join_steps(self.states_before(y, h)))
+        n = self.rows
+        late, first = (d[:-n], d[-n:]) if self.reverse else (d[n:], d[:n])
+        gradient = np.matmul(late.T, y[n:] if self.reverse else y[:-n])
+        return gradient if _is_absent_or_zero(h) else gradient + np.matmul(first.T, h)
+
+
+def _is_absent_or_zero(x: Any) -> bool:
+    """Whether a value is absent, or zero everywhere."""
+    if x is None:
+        return True
+    node = x.node
+    while node.op in MOVEMENTS:
+        node = node.inputs[0]
+    return bool(node.op is Op.CONSTANT and node.value == 0)
+
+
+def _sum_inputs(cell: Cell, x: Symbol, w: Symbol, b_ih: Any, b_hh: Any) -> tuple[Symbol, Any]:
+    """The sums from the inputs, and the bias that comes in with each step: the GRU's new gate's."""
+    sums, of_step, biases = np.matmul(x, w.T), None, (b_ih, b_hh)
+    if cell.apart and b_hh is not None:
+        new_gate = b_hh.shape[0] // 3 * 2
+        without_new = np.ones(b_hh.shape[0], x.dtype)
+        without_new[new_gate:] = 0
+        of_step, biases = b_hh[new_gate:], (b_hh * without_new, b_ih)
+    present = [b for b in biases if b is not None]
+    return (sums + sum(present[1:], present[0]) if present else sums), of_step
+
+
+def _lower_layer(
+    layer: _Layer, x: Symbol, states: Values, weights: Values, keep: bool
+) -> tuple[Symbol, ...]:
+    """y, the last states, and what backward reads, of a layer's operator."""
+    v, states = layer.cast({"x": x, **weights}), layer.cast(states)
+    sums, bias = _sum_inputs(layer.cell, v["x"], v["w_ih"], v["b_ih"], v["b_hh"])
+    w_hr = v.get("w_hr")
+    keeps = (*layer.cell.keeps, *(() if w_hr is None else ("whole",))) if keep else ()
+    results, last = layer.forward(sums, states, v["w_hh"], bias, w_hr, keeps)
+    return (*layer.round(results["y"], *last), *(results[name] for name in keeps))
+
+
+def _lower_adjoint(
+    layer: _Layer, cotangents: Values, x: Symbol, states: Values, weights: Values, saved: Values,
+    needs: Collection[str],
+) -> dict[str, Any]:
+    """The cotangents of a layer's operands, by name: of those that are needed."""
+    v, states = layer.cast({"x": x, **weights}), layer.cast(states)
+    saved = {**saved, **layer.cast({"y": saved["y"]})}
+    w_hr = v.get("w_hr")
+    sums, of_states = layer.backward(
+        layer.cast(cotangents), states, saved, v["w_hh"], w_hr, needs)
+    from_h = sums["d"]
+    from_x = sums.get("dx", from_h)
+    gradients: dict[str, Callable[[], Any]] = {
+        "x": lambda: np.matmul(from_x, v["w_ih"]),
+        "w_ih": lambda: np.matmul(from_x.T, v["x"]),
+        "w_hh": lambda: layer.weight_gradient(from_h, saved["y"], states["h"]),
+        "b_ih": lambda: np.sum(from_x, 0), "b_hh": lambda: np.sum(from_h, 0),
+        "w_hr": lambda: np.matmul(sums["projected"].T, saved["whole"]),
+    }
+    result = {name: layer.round(make())[0] for name, make in gradients.items() if name in needs}
+    return result | dict(zip(states, layer.round(*of_states), strict=True))
+
+
+# ------------------------------------------------------------------------------ operators
+
+
+def _needed(names: str, needs: Sequence[bool]) -> set[str]:
+    return {name for name, need in zip(names.split(), needs, strict=True) if need}
+
+
+@lowering("_lstm_layer")
+def _lstm_layer(
+    x: Symbol, h: Symbol, c: Symbol, w_ih: Symbol, w_hh: Symbol, b_ih: Any = None,
+    b_hh: Any = None, w_hr: Any = None, sizes: Sizes = (), reverse: bool = False, keep: bool = True,
+) -> tuple[Symbol, ...]:
+    layer = _Layer("lstm", x.dtype, c.shape[1], sizes, reverse, w_hr)
+    weights = {"w_ih": w_ih, "w_hh": w_hh, "b_ih": b_ih, "b_hh": b_hh, "w_hr": w_hr}
+    return _lower_layer(layer, x, {"h": h, "c": c}, weights, keep)
+
+
+@lowering("_lstm_adjoint")
+def _lstm_adjoint(
+    g_y: Any, g_h: Any, g_c: Any, x: Symbol, h: Symbol, c: Symbol, w_ih: Symbol, w_hh: Symbol,
+    w_hr: Any, y: Symbol, gates: Symbol, cells: Symbol, whole: Any, sizes: Sizes, reverse: bool,
+    needs: Sequence[bool],
+) -> tuple[Any, ...]:
+    layer = _Layer("lstm", x.dtype, c.shape[1], sizes, reverse, w_hr)
+    needed = _needed("x h c w_ih w_hh b_ih b_hh w_hr", needs)
+    if needed & {"b_ih", "b_hh"}:  # both have the same
+        needed = needed - {"b_hh"} | {"b_ih"}
+    result = _lower_adjoint(
+        layer, {"gy": g_y, "dh": g_h, "dc": g_c}, x, {"h": h, "c": c},
+        {"w_ih": w_ih, "w_hh": w_hh, "w_hr": w_hr},
+        {"gates": gates, "cells": cells, "y": y, "whole": whole}, needed)
+    return tuple(map(result.get, ("x", "h", "c", "w_ih", "w_hh", "b_ih", "w_hr")))
+
+
+@lowering("_gru_layer")
+def _gru_layer(
+    x: Symbol, h: Symbol, w_ih: Symbol, w_hh: Symbol, b_ih: Any = None, b_hh: Any = None,
+    sizes: Sizes = (), reverse: bool = False, keep: bool = True,
+) -> tuple[Symbol, ...]:
+    layer = _Layer("gru", x.dtype, h.shape[1], sizes, reverse)
+    weights = {"w_ih": w_ih, "w_hh": w_hh, "b_ih": b_ih, "b_hh": b_hh}
+    return _lower_layer(layer, x, {"h": h}, weights, keep)
+
+
+@lowering("_gru_adjoint")
+def _gru_adjoint(
+    g_y: Any, g_h: Any, x: Symbol, h: Symbol, w_ih: Symbol, w_hh: Symbol, y: Symbol, gates: Symbol,
+    inner: Symbol, sizes: Sizes, reverse: bool, needs: Sequence[bool],
+) -> tuple[Any, ...]:
+    layer = _Layer("gru", x.dtype, h.shape[1], sizes, reverse)
+    names = "x h w_ih w_hh b_ih b_hh"
+    result = _lower_adjoint(
+        layer, {"gy": g_y, "dh": g_h}, x, {"h": h}, {"w_ih": w_ih, "w_hh": w_hh},
+        {"gates": gates, "inner": inner, "y": y}, _needed(names, needs))
+    return tuple(map(result.get, names.split()))
+
+
+@lowering("_rnn_layer")
+def _rnn_layer(
+    x: Symbol, h: Symbol, w_ih: Symbol, w_hh: Symbol, b_ih: Any = None, b_hh: Any = None,
+    sizes: Sizes = (), reverse: bool = False, relu: bool = False,
+) -> tuple[Symbol, ...]:
+    layer = _Layer("relu" if relu else "tanh", x.dtype, h.shape[1], sizes, reverse)
+    weights = {"w_ih": w_ih, "w_hh": w_hh, "b_ih": b_ih, "b_hh": b_hh}
+    return _lower_layer(layer, x, {"h": h}, weights, keep=False)
+
+
+@lowering("_rnn_adjoint")
+def _rnn_adjoint(
+    g_y: Any, g_h: Any, x: Symbol, h: Symbol, w_ih: Symbol, w_hh: Symbol, y: Symbol, sizes: Sizes,
+    reverse: bool, relu: bool, needs: Sequence[bool],
+) -> tuple[Any, ...]:
+    layer = _Layer("relu" if relu else "tanh", x.dtype, h.shape[1], sizes, reverse)
+    needed = _needed("x h w_ih w_hh b_ih b_hh", needs)
+    if needed & {"b_ih", "b_hh"}:  # both have the same
+        needed = needed - {"b_hh"} | {"b_ih"}
+    result = _lower_adjoint(layer, {"gy": g_y, "dh": g_h}, x, {"h": h},
+                            {"w_ih": w_ih, "w_hh": w_hh}, {"y": y}, needed)
+    return tuple(map(result.get, ("x", "h", "w_ih", "w_hh", "b_ih")))
