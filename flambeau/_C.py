@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from .autograd import forward_ad
-from .ops.core.dispatch_keys import DispatchKey, DispatchKeySet, _ExcludeDispatchKeyGuard
+from .ops.registration.dispatch_keys import DispatchKey, DispatchKeySet, _ExcludeDispatchKeyGuard
 from .ops.interception.subclass import DisableTorchFunction, DisableTorchFunctionSubclass
 from .ops.interception.subclass import EnableTorchFunction as _EnableTorchFunction
 from .ops.interception.torch_function import STATE as _STATE

@@ -17,8 +17,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from .ops.core import aten, custom
-from .ops.core.custom import CustomOperator
+from .ops.core import aten
+from .ops.registration import custom_operators as custom
+from .ops.registration.custom_operators import CustomOperator
 from .tensor.absent import lacking
 
 __all__ = [

@@ -191,7 +191,7 @@ def test_nothing_of_it_is_imported_with_flambeau() -> None:
 
 @pytest.mark.parametrize("name", ["compiled_libraries", "dispatch_keys"])
 def test_docstrings(name: str) -> None:
-    module = importlib.import_module(f"flambeau.ops.core.{name}")
+    module = importlib.import_module(f"flambeau.ops.registration.{name}")
     assert doctest.testmod(module, extraglobs={"torch": torch}).failed == 0
 
 

@@ -54,13 +54,13 @@ for _folder, _names in FAMILIES.items():
 
 def __getattr__(name: str) -> Any:
     if name in ("load_library", "loaded_libraries"):  # late: few programs load one
-        return getattr(importlib.import_module(f"{__name__}.core.compiled_libraries"), name)
+        return getattr(importlib.import_module(f"{__name__}.registration.compiled_libraries"), name)
     try:
         return PUBLIC["torch"][name]
     except KeyError:
         if name.startswith("_"):
             raise AttributeError(f"module 'flambeau.ops' has no attribute '{name}'") from None
-    from .core.custom import namespace  # late: few programs have operators of their own
+    from .registration.custom_operators import namespace  # late: few programs have their own
 
     return namespace(name)  # as in PyTorch every name is one, with nothing in it at first
 

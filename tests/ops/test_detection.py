@@ -9,8 +9,8 @@ import pytest
 
 import flambeau as torch
 from flambeau.ops import detection
-from flambeau.ops.core import custom
-from flambeau.ops.core.compiled_libraries import register
+from flambeau.ops.registration import custom_operators as custom
+from flambeau.ops.registration.compiled_libraries import register
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ import importlib
 from pathlib import Path
 from typing import Any
 
-from . import custom
-from .registry import Operator
+from . import custom_operators as custom
+from ..core.registry import Operator
 
 # (package, file) -> the family of flambeau's operators
 FAMILIES = {
@@ -65,7 +65,7 @@ def register(family: Any) -> None:
 def schema_of(operator: Operator) -> str:
     """The schema that the annotations of an operator's body say.
 
-    >>> from flambeau.ops.core.compiled_libraries import schema_of
+    >>> from flambeau.ops.registration.compiled_libraries import schema_of
     >>> from flambeau.ops.detection import nms
     >>> schema_of(nms.operator)
     'nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor'

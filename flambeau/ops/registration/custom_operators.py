@@ -15,7 +15,7 @@ from ...autograd.function import Function
 from ...autograd.mode import MODE
 from ...tensor.tensor import Tensor
 from ...tensor.tree import leaves_of
-from .autocast import AUTOCAST, STATE
+from ..core.autocast import AUTOCAST, STATE
 
 # Keys under which a kernel counts as the CPU's, the most special one first.
 CPU_KEYS = ("CPU", "CompositeExplicitAutograd", "CompositeImplicitAutograd", "")

@@ -1,7 +1,7 @@
 """The keys under which libraries register kernels, sets of them, and keys switched off for a while.
 
 flambeau has no dispatcher that goes by keys. Kernels for the CPU, Meta, Autograd and AutocastCPU
-are called (`custom.py`); those under other keys are kept, and never called.
+are called (`custom_operators.py`); those under other keys are kept, and never called.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-from .autocast import AUTOCAST, STATE
+from ..core.autocast import AUTOCAST, STATE
 
 __all__ = ["DispatchKey", "DispatchKeySet"]
 
