@@ -15,7 +15,7 @@ import numpy as np
 from ...native.foundation.source_hash import PACKAGE
 from ...autograd.node import Node
 from ...nn.module import Module
-from ...ops.core.autocast import AUTOCAST, POLICIES, STATE, cast_inputs
+from ...ops.core.autocast import AUTOCAST, STATE, cast_inputs
 from ...ops.core.out import write_out
 from ...ops.core.registry import Kind, Operator
 from ...tensor.shape_only import MODULE_MARK
@@ -203,7 +203,7 @@ class Recorder:
 
     def operator(self, operator: Operator, swapped: bool = False) -> Callable:
         """The recorder of an operator's function; `swapped`: its operands arrive reversed."""
-        policy = POLICIES.get(operator.name)
+        policy = operator.autocast
 
         def record(original: Callable, args: tuple, kwargs: dict) -> Any:
             if not self.on:

@@ -20,7 +20,7 @@ from ...autograd.mode import MODE
 from ...nn.module import Module
 from ...ops.core import inplace as in_place
 from ...ops.core import out
-from ...ops.core.autocast import AUTOCAST, POLICIES, STATE, cast_inputs
+from ...ops.core.autocast import AUTOCAST, STATE, cast_inputs
 from ...ops.core.registry import OPERATORS, PUBLIC, Kind, Operator
 from ...ops.creation import copies, interchange
 from ...ops.indexing import index
@@ -101,7 +101,7 @@ def _operators() -> Iterator[Hook]:
 
 
 def _operator(function: Any, operator: Operator, swapped: bool) -> Hook:
-    policy = POLICIES.get(operator.name)
+    policy = operator.autocast
     binder = _Binder(operator)
     count = -1 if swapped or not binder.plain else binder.positional_count
 

@@ -12,6 +12,7 @@ from ..core import dtype_refusals
 from ..core.cache_blocking import choose
 from ..core.inplace import overwrite
 from .rectifiers import leaky_relu
+from ..core.autocast import Policy
 from ..core.registry import Array, Number, composite, pointwise, publish
 from ..core.sample_inputs import pairs_nonzero
 from .sigmoids import logistic, sigmoid_backward
@@ -41,7 +42,7 @@ def _below(above: Tensor, input: Tensor, below: Tensor) -> Tensor:
     return select(input > 0, above, below)
 
 
-@composite(expose=("torch", "Tensor", "nn.functional"))
+@composite(autocast=Policy.LOWER, expose=("torch", "Tensor", "nn.functional"))
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """input where positive, else weight * input; one weight for all, or one for each channel.
 

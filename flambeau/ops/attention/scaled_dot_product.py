@@ -26,6 +26,7 @@ from .native import backward as whole_backward
 from .native import forward as whole_forward
 from .native import in_parts
 from ..creation.dropout import dropout
+from ..core.autocast import Policy
 from ..core.promotion import compute_dtype
 from ..core.output_layout import Layout, lay_out_again
 from ..core.registry import Array, composite, opaque
@@ -262,7 +263,7 @@ def _probabilities(
     return softmax(scores.masked_fill(empty, 0), -1).masked_fill(empty, 0)
 
 
-@composite(expose=("nn.functional",))
+@composite(autocast=Policy.LOWER, expose=("nn.functional",))
 def scaled_dot_product_attention(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Any = None, dropout_p: float = 0.0,
     is_causal: bool = False, *, scale: Any = None, enable_gqa: bool = False

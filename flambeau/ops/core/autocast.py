@@ -19,7 +19,7 @@ from .errors import not_a_tensor
 
 
 class Policy(Enum):
-    """What autocast does to an operator's floating inputs."""
+    """What autocast does to the floating inputs of an operator, which declares it."""
 
     LOWER = auto()  # cast to the region's dtype
     FULL = auto()  # cast to float32
@@ -43,26 +43,6 @@ class _State(threading.local):
 AUTOCAST = _Count()
 AUTOCAST.count = 0
 STATE = _State()
-
-_NAMES = {
-    Policy.LOWER: (
-        "matmul linear addmm baddbmm addbmm conv1d conv2d conv3d conv_tbc conv_transpose1d "
-        "conv_transpose2d conv_transpose3d convolution scaled_dot_product_attention prelu "
-        "linalg_vecdot lstm"
-    ),
-    Policy.FULL: (
-        "avg_pool3d binary_cross_entropy binary_cross_entropy_with_logits grid_sampler polar prod "
-        "quantile nanquantile stft cdist trace mse_loss nll_loss cross_entropy l1_loss "
-        "smooth_l1_loss huber_loss kl_div ctc_loss cosine_embedding_loss hinge_embedding_loss "
-        "poisson_nll_loss margin_ranking_loss soft_margin_loss triplet_margin_loss "
-        "multi_margin_loss multilabel_margin_loss view_as_complex linalg_inv linalg_solve "
-        "linalg_svd linalg_qr linalg_eigh linalg_cholesky linalg_pinv linalg_det inverse pinverse "
-        "cholesky cholesky_inverse cholesky_solve lu_solve orgqr ormqr"
-    ),
-    Policy.WIDEST: "cat stack index_copy",
-    Policy.AS_IS: "dot mv vdot outer bilinear",
-}
-POLICIES = {name: policy for policy, names in _NAMES.items() for name in names.split()}
 
 
 def cast_inputs(policy: Policy, values: Any) -> tuple[Any, ...]:

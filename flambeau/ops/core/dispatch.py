@@ -15,20 +15,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...native.foundation.generated_code import define
-from ...autograd.tape import record, record_binary, record_number, record_unary, requires
+from ...autograd.tape import record_binary, record_number, record_unary
 from ...tensor.dtypes import BOOL, FLOAT32, FLOATING, FLOATS, FROM_NUMPY, INTEGER, as_dtype
-from ...tensor.size import Size
-from ...tensor.tensor import Tensor, creation, view_of, wrap
+from ...tensor.tensor import Tensor, creation, wrap
 from . import source_listing
-from .autocast import AUTOCAST, POLICIES, autocasting, cast_inputs
-from .errors import MISSING, Overriding, check_sequence, explain, explaining
+from .autocast import autocasting
+from .errors import MISSING, Overriding, explain, explaining
 from .errors import name_in_errors, not_a_tensor
+from .function_writer import NUMPY_NAMES, write_function
 from .inplace import inplace_twin
 from .out import write_out
 from .number_cache import KEPT, as_number
-from .legacy_argument_order import OLD_ORDERED, in_order
-from ..native.pointwise import MIDDLE, large, large_with, swap_operands
+from .legacy_argument_order import OLD_ORDERED
+from ..native.pointwise import MIDDLE, large, swap_operands
 from .output_layout import Layout, lay_out
 from .promotion import compute_pointwise
 from .registry import Kind, Operator, Promotion, publish
@@ -41,14 +40,13 @@ _ITERATOR = Layout.ITERATOR
 def build(operator: Operator) -> Callable:
     """The public function of an operator; publishes its in-place twin."""
     if operator.kind is Kind.COMPOSITE:
-        policy = POLICIES.get(operator.name)
         shown = name_in_errors(operator)
         body = _numpy_named(shown, operator.body) if operator.numpy_names else operator.body
         if operator.name.rstrip("_") in OLD_ORDERED:
             body.__signature__ = _strip_old_names(body)
-        if policy is None:
+        if operator.autocast is None:
             return explaining(shown, body) if operator.explains else body
-        return autocasting(shown, body, policy)
+        return autocasting(shown, body, operator.autocast)
     shape = [p.kind for p in operator.parameters]
     plain = operator.kind is Kind.POINTWISE and all(
         p.default is p.empty for p in operator.parameters
@@ -346,14 +344,10 @@ def _strip_old_names(body: Callable) -> inspect.Signature:
     return whole.replace(parameters=rest)
 
 
-# NumPy's names for two parameters, which PyTorch takes too.
-_ALIASES = {"dim": "axis", "keepdim": "keepdims"}
-
-
 def _numpy_named(name: str, body: Callable) -> Callable:
     """A composite that takes its parameters by NumPy's names too."""
     known = inspect.signature(body).parameters
-    aliases = [(name, alias) for name, alias in _ALIASES.items() if name in known]
+    aliases = [(name, alias) for name, alias in NUMPY_NAMES.items() if name in known]
 
     @functools.wraps(body)
     def function(*args: Any, **kwargs: Any) -> Any:
@@ -369,332 +363,3 @@ def _numpy_named(name: str, body: Callable) -> Callable:
             raise not_a_tensor(error, name, body, args, kwargs) from None
 
     return function
-
-
-# Operators of any number of axes that must be given one, if only an empty list.
-_NEEDING_AXES = frozenset(("flip",))
-
-
-class _Writer:
-    """Writes an operator's function as Python source."""
-
-    def __init__(self, operator: Operator) -> None:
-        self.operator = operator
-        self.names: dict[str, Any] = {}
-        self.lines: list[str] = []
-        self.heads: list[str] = []
-
-    def head(self) -> str:
-        """The parameters, as they stand in the `def` line."""
-        parts, starred = [], False
-        for i, p in enumerate(self.operator.parameters):
-            if p.kind is p.VAR_POSITIONAL:
-                parts.append(f"*{p.name}_")
-                self.names[f"default_{i}"] = None
-                self.heads.append(f"{p.name}=default_{i}")
-                starred = True
-                continue
-            text = p.name
-            if p.default is not p.empty:
-                self.names[f"default_{i}"] = p.default
-                text += f"=default_{i}"
-            if p.kind is p.KEYWORD_ONLY and not starred:
-                parts.append("*")
-                starred = True
-            parts.append(text)
-        extra = [*self.heads]
-        known = set(self.operator.names)
-        for name, alias in _ALIASES.items():
-            if name in known and alias not in known:
-                extra.append(f"{alias}=MISSING")
-                if self._required(name):
-                    parts = self._with_default(parts, name)
-        if self.operator.kind is not Kind.VIEW and "out" not in known:
-            extra.append("out=None")
-        if self.operator.name in OLD_ORDERED:
-            parts[parts.index("*")] = "*old_"
-        if extra and not starred:
-            parts.append("*")
-        return ", ".join([*parts, *extra])
-
-    def _required(self, name: str) -> bool:
-        return any(p.name == name and p.default is p.empty and p.kind is not p.VAR_POSITIONAL
-                   for p in self.operator.parameters)
-
-    def _with_default(self, parts: list[str], name: str) -> list[str]:
-        at = parts.index(name)
-        if any(p != "*" and "=" not in p and not p.startswith("*") for p in parts[at + 1 :]):
-            return parts  # a required parameter follows: no alias for this one
-        return [f"{p}=MISSING" if p == name else p for p in parts]
-
-    def prologue(self) -> None:
-        """Aliases and starred parameters become plain values."""
-        known = set(self.operator.names)
-        if self.operator.name in OLD_ORDERED:
-            self.names["in_order"] = in_order
-            self.lines += ["    if old_:", f"        return {self._in_order()}"]
-        for p in self.operator.parameters:
-            if p.kind is p.VAR_POSITIONAL:
-                n = p.name
-                if self.operator.name in _NEEDING_AXES:
-                    self.lines += [
-                        f"    if {n} is None and not {n}_:",
-                        f"        raise TypeError('{self.operator.name}() missing 1 required "
-                        f"positional arguments: \"{n}\"')",
-                    ]
-                self.lines += [
-                    f"    if {n} is None:",
-                    f"        {n} = {n}_",
-                    f"    if len({n}) == 1 and {n}[0].__class__ in SEQUENCES:",
-                    f"        {n} = tuple({n}[0])",
-                ]
-        for name, alias in _ALIASES.items():
-            if name in known and alias not in known:
-                self.lines += [f"    if {alias} is not MISSING:", f"        {name} = {alias}"]
-        if "dtype" in known:
-            self.names["as_dtype"] = as_dtype
-            self.lines += ["    if dtype.__class__ is type:", "        dtype = as_dtype(dtype)"]
-        if self.operator.name in POLICIES:
-            self.names["policy"] = POLICIES[self.operator.name]
-            self.lines += ["    if AUTOCAST.count:",
-                           f"        {self.every()} = cast_inputs(policy, {self.every()})"]
-
-    def _in_order(self) -> str:
-        """The call again, of the function that users call: a capture may be looking at it."""
-        operator = self.operator
-        first = [p.name for p in operator.parameters if p.kind is not p.KEYWORD_ONLY]
-        named = [p.name for p in operator.parameters if p.kind is p.KEYWORD_ONLY]
-        options = ", ".join(f"{n!r}: {n}" for n in [*named, "out"])
-        return (
-            f"in_order(operator.function, {operator.name!r}, ({', '.join(first)}, *old_), "
-            f"{{{options}}})"
-        )
-
-    def arrays(self) -> list[str]:
-        """The body's arguments: arrays for tensors, the rest as it came."""
-        result = []
-        for i, p in enumerate(self.operator.parameters):
-            note = str(p.annotation)
-            if i in self.operator.sequence_positions:
-                self.lines += [f"    if {p.name}.__class__ not in SEQUENCES:",
-                               f"        check_sequence(operator, {i}, {p.name})"]
-                result.append(f"[v._array for v in {p.name}]" if "None" not in note
-                             else f"[None if v is None else v._array for v in {p.name}]")
-            elif i not in self.operator.tensor_positions:
-                result.append(p.name)
-            elif "Number" in note:
-                result.append(f"({p.name}._array if isinstance({p.name}, Tensor) else {p.name})")
-            elif "None" in note:
-                result.append(f"(None if {p.name} is None else {p.name}._array)")
-            else:
-                result.append(f"{p.name}._array")
-        return [f"*{a}" if p.kind is p.VAR_POSITIONAL else
-                f"{p.name}={a}" if p.kind is p.KEYWORD_ONLY else a
-                for a, p in zip(result, self.operator.parameters, strict=True)]
-
-    def pointwise(self) -> list[str]:
-        """The computation: straight on arrays of one plain floating dtype, else with promotion."""
-        operator = self.operator
-        tensors = "".join(f"{n}, " for n in operator.tensor_names)
-        rest = [p for p in operator.parameters if p.name not in operator.tensor_names]
-        plain = "".join(f"{p.name}, " for p in rest if p.kind is not p.KEYWORD_ONLY)
-        named = [p.name for p in rest if p.kind is p.KEYWORD_ONLY]
-        options = ", ".join(f"{n!r}: {n}" for n in named)
-        general = f"y = compute_pointwise(operator, ({tensors}), ({plain}), {{{options}}})"
-        arrays = [f"a{i}_" for i in operator.tensor_positions]
-        notes = [str(operator.parameters[i].annotation) for i in operator.tensor_positions]
-        supplied = f"{', '.join(arrays)}, {plain}" + "".join(f"{n}={n}, " for n in named)
-        windows = map(self._window, operator.tensor_names, notes)
-        lines = [f"        {a} = {w}" for a, w in zip(arrays, windows, strict=True)]
-        if operator.promotion is Promotion.NONE:
-            return [*lines, f"        y = body({supplied})"]
-        if "Number" in notes[0] or "None" in notes[0]:
-            return [f"        {general}"]
-        same = "".join(f" and {self._meets(a, note)}" for a, note in
-                       zip(arrays[1:], notes[1:], strict=True))
-        return [
-            *lines,
-            f"        kind_ = {arrays[0]}.dtype",
-            f"        if kind_ in FAST{same}:",
-            f"            if {arrays[0]}.size <= MIDDLE or (y := large_with(body, "
-            f"({', '.join(arrays)},), ({plain}), {{{options}}})) is None:",
-            f"                y = body({supplied})",
-            "        else:",
-            f"            {general}",
-        ]
-
-    @staticmethod
-    def _window(name: str, note: str) -> str:
-        """What stands for a parameter of a pointwise body: a tensor's array, or what it is."""
-        if "Number" in note or "None" in note:
-            return f"{name}._array if isinstance({name}, Tensor) else {name}"
-        return f"{name}._array"
-
-    @staticmethod
-    def _meets(array: str, note: str) -> str:
-        """The test that a further operand needs no cast to the first one's floating dtype."""
-        tests = [f"{array} is None"] if "None" in note else []
-        if "Number" in note:
-            tests += [f"{array}.__class__ is float", f"{array}.__class__ is int"]
-        if not tests:
-            return f"kind_ is {array}.dtype"
-        return f"({' or '.join(tests)} or kind_ is {array}.dtype)"
-
-    def every(self) -> str:
-        """All the parameters, as the tuple that the tape sees."""
-        return "(" + "".join(f"{n}, " for n in self.operator.names) + ")"
-
-    def tracked(self) -> str:
-        """The test for whether the tape wants to know: of a view, whether it requires grad now."""
-        tests = []
-        for i in self.operator.tensor_positions:
-            p = self.operator.parameters[i]
-            note = str(p.annotation)
-            wanted = f"{p.name}._tracked and ({p.name}._requires_grad or requires({p.name}))"
-            if i in self.operator.sequence_positions:
-                tests.append(f"any(v is not None and v._tracked for v in {p.name})")
-            elif "Number" in note:
-                tests.append(f"(isinstance({p.name}, Tensor) and {wanted})")
-            elif "None" in note:
-                tests.append(f"({p.name} is not None and {wanted})")
-            else:
-                tests.append(f"({wanted})")
-        return " or ".join(tests) or "False"
-
-    def write(self) -> str:
-        operator = self.operator
-        head = self.head()
-        self.prologue()
-        compute = f"        y = body({', '.join(self.arrays())})"
-        body = [
-            "    try:",
-            *(self.pointwise() if operator.kind is Kind.POINTWISE else [compute]),
-            "    except RuntimeWarning:",  # of NumPy's, made an error by the user's filters
-            "        with errstate(all='ignore'):",
-            f"    {compute}",
-            "    except Exception as error:",
-            f"        if (answer := Overriding.ask(operator, {self.every()})) is not MISSING:",
-            f"            return {self._answer()}",
-            f"        raise explained(operator, error, {self.every()}) from None",
-            "    if y.__class__ is ndarray:",
-            *self._one_laid_out(),
-            *self._inline_wrap(),
-            "    elif y.__class__ is tuple or y.__class__ is list:",
-            *self._all_laid_out(),
-            f"        made = several(operator, y, {self._source()})",
-            "    else:",
-            f"        made = {self._wrap()}",
-        ]
-        if operator.differentiable and operator.tensor_positions:
-            body += [f"    if {self.tracked()}:",
-                     f"        record(operator, made, {self.every()})"]
-        if operator.kind is Kind.VIEW or "out" in operator.names:
-            body.append(f"    return {self._result()}")
-        else:
-            body += ["    if out is not None:",
-                     f"        return write_out(operator, {self._result()}, out, {self.every()})",
-                     f"    return {self._result()}"]
-        return "\n".join([f"def {operator.name}({head}):", *self.lines, *body, ""])
-
-    def _answer(self) -> str:
-        """What a class gave for the call, in `out` where there is one."""
-        if self.operator.kind is Kind.VIEW or "out" in self.operator.names:
-            return "answer"
-        return "answer if out is None else Overriding.into(out, answer)"
-
-    def _one_laid_out(self) -> list[str]:
-        """Gives the result the strides of the operator's rule."""
-        layout = self.operator.layout
-        if layout is Layout.FREE:
-            return []
-        if layout is Layout.CONTIGUOUS:
-            test = "not y.flags.c_contiguous"
-        elif layout is Layout.ITERATOR:
-            test = f"y.ndim > 1 and not ({self._row_major()})"
-        else:
-            test = "y.ndim > 1"
-        return [f"        if {test}:", f"            y = laid_out(LAYOUT, y, ({self._windows()},))"]
-
-    def _all_laid_out(self) -> list[str]:
-        if self.operator.layout is Layout.FREE:
-            return []
-        return [f"        y = [laid_out(LAYOUT, v, ({self._windows()},)) for v in y]"]
-
-    def _row_major(self) -> str:
-        """The test that all operands lie in row-major order."""
-        tests = []
-        for i in self.operator.tensor_positions:
-            name, note = self.operator.names[i], str(self.operator.parameters[i].annotation)
-            if i in self.operator.sequence_positions:
-                tests.append(f"all([v is None or v._array.flags.c_contiguous for v in {name}])")
-            elif "Number" in note or "None" in note:
-                tests.append(
-                    f"(not isinstance({name}, Tensor) or {name}._array.flags.c_contiguous)")
-            else:
-                tests.append(f"{name}._array.flags.c_contiguous")
-        return " and ".join(tests) or "True"
-
-    def _windows(self) -> str:
-        """The arrays of all tensor parameters, and the numbers that stand in their place."""
-        result = []
-        for i in self.operator.tensor_positions:
-            name, note = self.operator.names[i], str(self.operator.parameters[i].annotation)
-            if i in self.operator.sequence_positions:
-                result.append(f"[None if v is None else v._array for v in {name}]")
-            else:
-                result.append(self._window(name, note))
-        return ", ".join(result)
-
-    def _inline_wrap(self) -> list[str]:
-        if self.operator.kind is Kind.VIEW:
-            return [f"        made = {self._wrap()}"]
-        return [
-            "        made = new(Tensor)",
-            "        made._array = y",
-            "        made._requires_grad = made._tracked = False",
-            "        made._node = made._grad = made._counter = made._base = None",
-            "        made._stamp = creation.stamp",
-        ]
-
-    def _source(self) -> str:
-        names = self.operator.tensor_names
-        return names[0] if names else "None"
-
-    def _wrap(self) -> str:
-        if self.operator.kind is Kind.VIEW:
-            return f"view_of({self._source()}, y)"
-        return "wrap(y)"
-
-    def _result(self) -> str:
-        return "made" if self.operator.result_type is None else "named(made)"
-
-
-def write_function(operator: Operator) -> tuple[str, Callable]:
-    """The source of an operator's function, and the function."""
-    writer = _Writer(operator)
-    source = writer.write()
-    result_type = operator.result_type
-    names = {
-        **writer.names,
-        "operator": operator, "body": operator.body, "compute_pointwise": compute_pointwise,
-        "explained": explain, "several": several, "view_of": view_of, "wrap": wrap,
-        "record": record, "requires": requires, "write_out": write_out, "Tensor": Tensor,
-        "MISSING": MISSING, "Overriding": Overriding,
-        "SEQUENCES": (tuple, list, Size), "new": _new, "ndarray": _ndarray,
-        "errstate": np.errstate, "AUTOCAST": AUTOCAST, "cast_inputs": cast_inputs,
-        "creation": creation, "FAST": FLOATS, "__name__": "flambeau.ops.core.dispatch",
-        "MIDDLE": MIDDLE, "large_with": large_with, "laid_out": lay_out,
-        "check_sequence": check_sequence,
-        "LAYOUT": operator.layout,
-        "named": None if result_type is None else lambda result: result_type(*result),
-    }
-    define(source, f"<flambeau operator {operator.name}>", names)
-    return source, names[operator.name]
-
-
-def several(operator: Operator, arrays: Any, source: Any) -> tuple[Tensor | None, ...]:
-    """The tensors of an operator with several outputs."""
-    if operator.kind is Kind.VIEW:
-        return tuple([view_of(source, y) for y in arrays])
-    return tuple([None if y is None else wrap(y) for y in arrays])  # sooner than a generator
-

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from types import CodeType, FunctionType
-from typing import Any, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from ...autograd.save_plan import ATTRIBUTE, DTYPE, INPUT, NEEDS, OUTPUT, SHAPE,
 from ...tensor.tensor import Tensor
 from ..documentation.lazy_docstring import document, own_text
 from .output_layout import Layout
+
+if TYPE_CHECKING:
+    from .autocast import Policy
 
 Array = np.ndarray
 # An attribute that holds index arrays: backward frees it, as PyTorch frees saved index tensors.
@@ -103,6 +106,8 @@ class Operator:
         self.numpy_names: bool = options.pop("numpy_names", False)
         # A composite that reads its arguments' attributes: it wears what explains a missing one.
         self.explains: bool = options.pop("explains", False)
+        # What autocast does to the operator's floating inputs; None where it does nothing.
+        self.autocast: Policy | None = options.pop("autocast", None)
         # Parameters whose memory the body writes to.
         self.writes: tuple[str, ...] = options.pop("writes", ())
         # The parameter that holds labels: classes along the first input's second axis, or its only

@@ -11,6 +11,7 @@ from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
 from .fft import FULL, NONE, ROOT, complex_transform, half_transform, real_transform, resize
 from ..view.padding import constant_pad_nd
+from ..core.autocast import Policy
 from ..core.registry import PUBLIC, composite
 from ..view.strided import _folded
 
@@ -68,7 +69,7 @@ def _warn_of_no_window(advice: str, applied: str = "applied,") -> None:
     )
 
 
-@composite()
+@composite(autocast=Policy.FULL)
 def stft(
     input: Tensor, n_fft: int, hop_length: Any = None, win_length: Any = None,
     window: Tensor | None = None, center: bool = True, pad_mode: str = "reflect",

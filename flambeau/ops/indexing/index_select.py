@@ -11,6 +11,7 @@ import numpy as np
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
+from ..core.autocast import Policy
 from ..core.sample_inputs import Rng, Sample
 from ..native import gather_scatter
 from ..core.axes import canonical_dim
@@ -183,7 +184,7 @@ def _copy_slices(x: np.ndarray, dim: int, index: np.ndarray, source: np.ndarray)
     return np.moveaxis(y, 0, dim)
 
 
-@opaque(linear_in="input + source",
+@opaque(autocast=Policy.WIDEST, linear_in="input + source",
         node="IndexCopyBackward0", ref=_copy_slices, samples=lambda rng: iter(
     [((rng.normal(size=(3, 4)), 1, np.array([3, 0]), rng.normal(size=(3, 2))), {})]))
 def index_copy(input: Array, dim: int, index: Array, source: Array) -> Array:

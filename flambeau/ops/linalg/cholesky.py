@@ -12,6 +12,7 @@ from .matrix_checks import (
     check_floats, check_kernel, check_matrix, check_square, each_matrix, kind_name, lapack,
     linalg_function, mH, no_info, refuse, well_conditioned,
 )
+from ..core.autocast import Policy
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 from ..core.return_types import return_type
@@ -84,7 +85,7 @@ def _result(y: Tensor, out: Tensor | None) -> Tensor:
     return y if out is None else write_out(_cholesky_ex.operator, y, out)
 
 
-@linalg_function()
+@linalg_function(autocast=Policy.FULL)
 def cholesky(A: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Tensor:
     """L with A = L L^H, or U with A = U^H U; LinAlgError for an A that is not positive-definite.
 
@@ -95,7 +96,7 @@ def cholesky(A: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Te
     return _result(_cholesky_ex(A, upper)[0], out)
 
 
-@composite(name="cholesky")
+@composite(autocast=Policy.FULL, name="cholesky")
 def cholesky_legacy(input: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
     """L with input = L L^H: the older name of linalg.cholesky.
 
@@ -129,7 +130,8 @@ def _factor_samples(rng: Rng) -> Iterator[Sample]:
         yield (rng.normal(size=b), np.tril(well_conditioned(rng, *a))), {}
 
 
-@opaque(layout=Layout.COLUMNS, name="cholesky_solve", samples=_factor_samples, holomorphic=False,
+@opaque(autocast=Policy.FULL,
+        layout=Layout.COLUMNS, name="cholesky_solve", samples=_factor_samples, holomorphic=False,
         ref=lambda B, L: np.linalg.solve(L @ np.swapaxes(L, -1, -2), B))
 def cholesky_solve(input: Array, L: Array, upper: bool = False) -> Array:
     """The X of A X = input, for A given by its Cholesky factor L.
@@ -168,7 +170,8 @@ def _factors(rng: Rng) -> Iterator[Sample]:
         yield (np.tril(well_conditioned(rng, *shape)),), {}
 
 
-@opaque(layout=Layout.COLUMNS, name="cholesky_inverse", samples=_factors, holomorphic=False,
+@opaque(autocast=Policy.FULL,
+        layout=Layout.COLUMNS, name="cholesky_inverse", samples=_factors, holomorphic=False,
         ref=lambda L: np.linalg.inv(L @ np.swapaxes(L, -1, -2)))
 def cholesky_inverse(L: Array, upper: bool = False) -> Array:
     """The inverse of A, given by its Cholesky factor L.

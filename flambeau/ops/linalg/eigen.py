@@ -12,6 +12,7 @@ from .matrix_checks import (
     LinAlgError, check_kernel, check_square, kind_name, linalg_function, mH, positive_definite,
     square_samples, to_dtype_of,
 )
+from ..core.autocast import Policy
 from ..core.out import write_result
 from ..core.output_layout import Layout
 from ..core.registry import Array, opaque
@@ -81,7 +82,7 @@ def _(gs: Tensor, ys: tuple[Tensor, ...]) -> Tensor:
     return V @ (inner @ mH(V))
 
 
-@linalg_function()
+@linalg_function(autocast=Policy.FULL)
 def eigh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Any:
     """Eigenvalues, ascending, and eigenvectors of symmetric or Hermitian matrices.
 

@@ -12,6 +12,7 @@ from ...native.foundation.user_frames import noted
 from ...tensor.promotion import legacy_name
 from .matmul import product
 from ..native.matmul import WORTH, large_product
+from ..core.autocast import Policy
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 from ..core.sample_inputs import Rng, Sample
@@ -31,7 +32,7 @@ def _reference(input: np.ndarray, weight: np.ndarray, bias: np.ndarray | None = 
     return y if bias is None else y + bias
 
 
-@opaque(linear_in="input * weight + bias", layout=Layout.FREE,
+@opaque(autocast=Policy.LOWER, linear_in="input * weight + bias", layout=Layout.FREE,
         expose=("nn.functional",), node="AddmmBackward0", edges=("bias", "input", "weight"),
         ref=_reference, samples=_samples)
 def linear(input: Array, weight: Array, bias: Array | None = None) -> Array:
@@ -180,7 +181,7 @@ def _(g: Tensor, input: Tensor) -> Tensor:
     return input @ g
 
 
-@composite(expose=("torch", "nn.functional"))
+@composite(autocast=Policy.AS_IS, expose=("torch", "nn.functional"))
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input1 @ weight[k] @ input2 for each k, plus bias[k].
 

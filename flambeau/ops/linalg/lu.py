@@ -15,6 +15,7 @@ from .matrix_checks import (
     square_samples, to_dtype_of,
 )
 from ..reduction.reduce import others
+from ..core.autocast import Policy
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 from ..core.return_types import return_type
@@ -301,7 +302,7 @@ def _lu_solved(LU: Tensor, pivots: Tensor, B: Tensor, adjoint: bool) -> Tensor:
     return solve_triangular(LU, half, upper=True)
 
 
-@composite(name="lu_solve")
+@composite(autocast=Policy.FULL, name="lu_solve")
 def lu_solve_legacy(
     input: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor | None = None
 ) -> Tensor:
@@ -320,7 +321,8 @@ def lu_solve_legacy(
 _FEW = 32  # matrices up to which LU one by one is exact and quick enough
 
 
-@linalg_operator(node="LinalgDetBackward0", samples=square_samples, ref=np.linalg.det)
+@linalg_operator(autocast=Policy.FULL, node="LinalgDetBackward0", samples=square_samples,
+                 ref=np.linalg.det)
 def det(A: Array) -> Array:
     """Determinants of square matrices.
 

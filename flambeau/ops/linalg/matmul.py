@@ -10,7 +10,7 @@ from ...autograd.tape import record_binary
 from ...tensor.dtypes import FLOATS, FROM_NUMPY, HALF, dtype as Dtype
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
-from ..core.autocast import AUTOCAST
+from ..core.autocast import AUTOCAST, Policy
 from ..core.errors import not_a_tensor
 from ..core.sample_inputs import Rng, Sample
 from ..native.matmul import WORTH, large_product
@@ -99,7 +99,7 @@ def _batches(rng: Rng) -> Iterator[Sample]:
         yield (rng.normal(size=a), rng.normal(size=b)), {}
 
 
-@opaque(linear_in="input * other",
+@opaque(autocast=Policy.LOWER, linear_in="input * other",
         ref=lambda a, b: np.einsum("...ij,...jk->...ik", a, b) if min(a.ndim, b.ndim) > 1
         else np.dot(a, b) if a.ndim > 1 or b.ndim == 1 else np.dot(b.swapaxes(-1, -2), a),
         samples=_batches, aliases=("linalg.matmul",))
@@ -216,7 +216,7 @@ def bmm(
     return matmul(input, mat2, out=out)
 
 
-@composite()
+@composite(autocast=Policy.AS_IS)
 def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
     """A matrix times a vector.
 
@@ -233,7 +233,7 @@ def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
     return matmul(input, vec, out=out)
 
 
-@composite()
+@composite(autocast=Policy.AS_IS)
 def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The sum of the products of two vectors' elements.
 

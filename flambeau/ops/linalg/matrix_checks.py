@@ -10,6 +10,7 @@ import numpy as np
 from ...tensor.dtypes import FROM_NUMPY, HALF
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
+from ..core.autocast import Policy
 from ..core.registry import PUBLIC, Array, Declared, composite, opaque, publish
 from ..core.sample_inputs import Rng, Sample
 
@@ -50,13 +51,15 @@ def linalg_operator(**options: Any) -> Callable[[Callable], Declared]:
     return decorate
 
 
-def linalg_function(*also: str) -> Callable[[Callable], Declared]:
+def linalg_function(
+    *also: str, autocast: Policy | None = None
+) -> Callable[[Callable], Declared]:
     """Declares a function made of operators, torch.linalg.NAME; `also` are names in torch."""
 
     def decorate(body: Callable) -> Any:
         name = body.__name__
         body.__name__ = body.__qualname__ = f"linalg_{name}"
-        result = composite(expose=(), explains=True)(body)
+        result = composite(expose=(), explains=True, autocast=autocast)(body)
         publish(result, (name,), ("linalg",))
         if also:
             publish(result, also, ("torch", "Tensor"))

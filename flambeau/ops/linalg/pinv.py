@@ -12,6 +12,7 @@ from .matrix_checks import (
     check_matrix, each_matrix, kind_name, linalg_function, mH, rectangular_samples,
     well_conditioned,
 )
+from ..core.autocast import Policy
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 from ..core.return_types import return_type
@@ -89,7 +90,7 @@ def _number(x: Any) -> Any:
     return x._array if isinstance(x, Tensor) else x
 
 
-@linalg_function()
+@linalg_function(autocast=Policy.FULL)
 def pinv(
     A: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None,
     out: Any = None
@@ -104,7 +105,7 @@ def pinv(
     return _pinv(A, _number(atol), _number(rtol), hermitian, out=out)
 
 
-@composite()
+@composite(autocast=Policy.FULL)
 def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
     """The pseudo-inverse, singular values up to rcond times the largest counting as zero.
 

@@ -10,6 +10,7 @@ import numpy as np
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
+from ..core.autocast import Policy
 from ..core.axes import canonical_dim
 from ..core.inplace import assign
 from ..core.out import write_out
@@ -76,7 +77,7 @@ def _matrix_sums(rng: Rng) -> Iterator[Sample]:
         "beta": 0.5, "alpha": 2.0}
 
 
-@opaque(layout=Layout.FREE,
+@opaque(autocast=Policy.LOWER, layout=Layout.FREE,
         samples=_matrix_sums, inplace=True, ref=lambda x, a, b, beta=1, alpha=1: beta * x
         + alpha * np.einsum("ij,jk", a, b))
 def addmm(input: Array, mat1: Array, mat2: Array, *, beta: Number = 1, alpha: Number = 1) -> Array:
@@ -193,7 +194,7 @@ def _batch_sums(rng: Rng) -> Iterator[Sample]:
             "beta": 2.0}
 
 
-@opaque(layout=Layout.FREE, samples=_batch_sums, inplace=True,
+@opaque(autocast=Policy.LOWER, layout=Layout.FREE, samples=_batch_sums, inplace=True,
         ref=lambda x, a, b, beta=1, alpha=1: beta * x + alpha * np.einsum("bij,bjk->bik", a, b))
 def baddbmm(
     input: Array, batch1: Array, batch2: Array, *, beta: Number = 1, alpha: Number = 1
@@ -251,7 +252,7 @@ def _(g: Tensor, batch1: Tensor, alpha: Number) -> Tensor:
     return _scale(matmul(batch1.transpose(1, 2), g), alpha)
 
 
-@composite()
+@composite(autocast=Policy.LOWER)
 def addbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *old: Any, beta: Number = 1, alpha: Number = 1,
     out: Tensor | None = None
@@ -341,7 +342,7 @@ def addr_(
 # --------------------------------------------------------------------------------- vectors
 
 
-@composite(aliases=("ger",))
+@composite(autocast=Policy.AS_IS, aliases=("ger",))
 def outer(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The products of each element of one vector with each of another.
 
@@ -383,7 +384,7 @@ def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     return y if out is None else write_out(addmm.operator, y, out)
 
 
-@composite()
+@composite(autocast=Policy.AS_IS)
 def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The sum of products of two vectors, the first conjugated.
 
@@ -397,7 +398,7 @@ def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     return dot(input.conj() if input.is_complex() else input, other, out=out)
 
 
-@linalg_function()
+@linalg_function(autocast=Policy.LOWER)
 def vecdot(x: Tensor, y: Tensor, *, dim: Any = -1, out: Any = None) -> Tensor:
     """Sums of products along an axis, the first tensor conjugated.
 

@@ -13,6 +13,7 @@ from .matrix_checks import (
     check_floats, check_kernel, check_matrix, each_matrix, kind_name, lapack, linalg_function, mH,
     rectangular_samples, well_conditioned,
 )
+from ..core.autocast import Policy
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 from ..core.return_types import return_type
@@ -95,7 +96,7 @@ def _(gs: tuple[Tensor, Tensor], ys: tuple[Tensor, ...], mode: str) -> Tensor | 
     return qr_cotangent(gs[0], gs[1], Q, R)
 
 
-@linalg_function()
+@linalg_function(autocast=Policy.FULL)
 def qr(A: Tensor, mode: str = "reduced", *, out: Tensor | Sequence[Tensor] | None = None) -> Any:
     """Q and R with A = Q R, Q with orthonormal columns; only R with mode 'r'.
 
@@ -269,7 +270,7 @@ def _check_target(A: Array, tau: Array, other: Array, left: bool) -> None:
             )
 
 
-@composite()
+@composite(autocast=Policy.FULL)
 def ormqr(
     input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False, *,
     out: Tensor | None = None

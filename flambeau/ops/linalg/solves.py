@@ -12,6 +12,7 @@ from .matrix_checks import (
     check_floats, check_kernel, check_matrix, check_precision, check_square, each_matrix, kind_name,
     lapack, linalg_function, mH, mT, no_info, refuse, square_samples, well_conditioned,
 )
+from ..core.autocast import Policy
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 from ..core.return_types import return_type
@@ -75,7 +76,7 @@ def inv_ex(A: Tensor, *, check_errors: bool = False, out: Any = None) -> Any:
     return _inv_ex(A, "linalg.inv_ex", check_errors, out=out)
 
 
-@linalg_function("inverse")
+@linalg_function("inverse", autocast=Policy.FULL)
 def inv(A: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Inverses of square matrices; LinAlgError for a singular one.
 
@@ -213,7 +214,7 @@ def solve_ex(
     return _solve(A, B, left, check_errors, "linalg.solve_ex", out=out)
 
 
-@linalg_function()
+@linalg_function(autocast=Policy.FULL)
 def solve(A: Tensor, B: Tensor, *, left: bool = True, out: Any = None) -> Tensor:
     """The X of A X = B, or of X A = B without `left`; LinAlgError for a singular A.
 

@@ -12,6 +12,7 @@ from .matrix_checks import (
     LinAlgError, check_floats, check_kernel, check_matrix, each_matrix, linalg_function, mH,
     rectangular_samples, to_dtype_of,
 )
+from ..core.autocast import Policy
 from ..core.out import write_result
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
@@ -125,7 +126,7 @@ def _refuse_driver(driver: None) -> None:
                            "inputs with cuSOLVER backend.")
 
 
-@linalg_function()
+@linalg_function(autocast=Policy.FULL)
 def svd(
     A: Tensor, full_matrices: bool = True, *, driver: Any = None,
     out: Tensor | Sequence[Tensor] | None = None

@@ -10,6 +10,7 @@ import numpy as np
 from ...tensor.tensor import Tensor
 from ...native.foundation.user_frames import warn
 from ...tensor.dtypes import FROM_NUMPY, HALF
+from ..core.autocast import Policy
 from ..core.axes import canonical_dim
 from ..core.inplace import overwrite
 from ..core.out import write_out
@@ -192,7 +193,7 @@ def _check_sets(x: Array, y: Array, p: float) -> None:
         raise RuntimeError(f"expected scalar type {kind_name(x)} but found {kind_name(y)}")
 
 
-@composite(expose=("torch",))
+@composite(autocast=Policy.FULL, expose=("torch",))
 def cdist(
     x1: Tensor, x2: Tensor, p: float = 2.0,
     compute_mode: str = "use_mm_for_euclid_dist_if_necessary"

@@ -14,6 +14,7 @@ from ...tensor.tensor import Tensor
 from .elementwise import _kind, _reduce
 from .reduction import MEAN, NONE, SUM, reduction_number, share
 from ..native.pointwise import LARGE, large
+from ..core.autocast import Policy
 from ..core.promotion import compute_dtype
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque, publish
@@ -95,7 +96,7 @@ def _(g: Tensor, input: Tensor, weight: Tensor | None, reduction: int) -> Tensor
     return slope * share(g, reduction, input._array.size)
 
 
-@composite(expose=("nn.functional",))
+@composite(autocast=Policy.FULL, expose=("nn.functional",))
 def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
     reduce: bool | None = None, reduction: str = "mean"
@@ -226,7 +227,7 @@ def _softplus(x: Tensor) -> Tensor:
     return x.clamp_min(0) + (-x.abs()).exp().log1p()
 
 
-@composite(expose=("nn.functional",))
+@composite(autocast=Policy.FULL, expose=("nn.functional",))
 def binary_cross_entropy_with_logits(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
     reduce: bool | None = None, reduction: int | str = "mean", pos_weight: Tensor | None = None

@@ -16,6 +16,7 @@ from ...tensor.tensor import Tensor
 from ..indexing.gather import all_below
 from .reduction import MEAN, NONE, reduction_number
 from ..native.pointwise import LARGE, large
+from ..core.autocast import Policy
 from ..core.promotion import compute_dtype
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
@@ -407,7 +408,7 @@ def _check_weight(input: Tensor, weight: Tensor) -> None:
                            f"{legacy_name(weight.dtype)}")
 
 
-@composite(expose=("nn.functional",))
+@composite(autocast=Policy.FULL, expose=("nn.functional",))
 def nll_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
     ignore_index: int = -100, reduce: bool | None = None, reduction: str = "mean"
@@ -430,7 +431,7 @@ def nll_loss(
     return operator(input, target, weight, number, ignore_index)
 
 
-@composite(expose=("nn.functional",))
+@composite(autocast=Policy.FULL, expose=("nn.functional",))
 def cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
     ignore_index: int = -100, reduce: bool | None = None, reduction: str = "mean",

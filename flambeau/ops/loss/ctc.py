@@ -17,6 +17,7 @@ from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
 from ..creation.interchange import tensor
 from .reduction import MEAN, NONE, reduction_number
+from ..core.autocast import Policy
 from ..core.output_layout import Layout
 from ..core.errors import explaining
 from ..core.registry import Array, composite, opaque, publish
@@ -250,7 +251,7 @@ def _ctc_loss(
 publish(explaining("ctc_loss", _ctc_loss), ("ctc_loss",), ("torch",))
 
 
-@composite(expose=("nn.functional",))
+@composite(autocast=Policy.FULL, expose=("nn.functional",))
 def ctc_loss(
     log_probs: Tensor, targets: Tensor, input_lengths: Tensor | Sequence[int],
     target_lengths: Tensor | Sequence[int], blank: int = 0, reduction: int | str = "mean",

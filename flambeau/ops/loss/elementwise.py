@@ -17,6 +17,7 @@ from ...tensor.promotion import legacy_name, result_dtype
 from ...tensor.tensor import Tensor
 from .reduction import MEAN, NONE, SUM, reduce_tensor, reduction_number, share
 from ..native.pointwise import LARGE, large_with
+from ..core.autocast import Policy
 from ..core.promotion import compute_dtype
 from ..core.output_layout import Layout
 from ..core.errors import broadcast_mismatch, explaining
@@ -200,7 +201,7 @@ def _weigh(losses: Tensor, weight: Tensor, input: Tensor, reduction: str, mean: 
     )
 
 
-@composite(expose=("nn.functional",))
+@composite(autocast=Policy.FULL, expose=("nn.functional",))
 def mse_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean", weight: Tensor | None = None
@@ -217,7 +218,7 @@ def mse_loss(
     return _mse(input, target, reduction_number(reduction, size_average, reduce), 0.0)
 
 
-@composite(expose=("nn.functional",))
+@composite(autocast=Policy.FULL, expose=("nn.functional",))
 def l1_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean", weight: Tensor | None = None
@@ -234,7 +235,7 @@ def l1_loss(
     return reduce_tensor(losses, reduction_number(reduction, size_average, reduce))
 
 
-@composite(expose=("nn.functional",))
+@composite(autocast=Policy.FULL, expose=("nn.functional",))
 def smooth_l1_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean", beta: float = 1.0
@@ -254,7 +255,7 @@ def smooth_l1_loss(
     return _smooth_l1(input, target, number, beta)
 
 
-@composite(expose=("nn.functional",))
+@composite(autocast=Policy.FULL, expose=("nn.functional",))
 def huber_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0,
     weight: Tensor | None = None
@@ -287,7 +288,7 @@ def _kl_div(input: Tensor, target: Tensor, number: int | str, log_target: bool) 
     return reduce_tensor(y, number)
 
 
-@composite(expose=("nn.functional",))
+@composite(autocast=Policy.FULL, expose=("nn.functional",))
 def kl_div(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: int | str = "mean", log_target: bool = False
@@ -370,7 +371,7 @@ def _poisson(
 publish(explaining("poisson_nll_loss", _poisson), ("poisson_nll_loss",), ("torch",))
 
 
-@composite(expose=("nn.functional",))
+@composite(autocast=Policy.FULL, expose=("nn.functional",))
 def poisson_nll_loss(
     input: Tensor, target: Tensor, log_input: bool = True, full: bool = False,
     size_average: bool | None = None, eps: float = 1e-8, reduce: bool | None = None,
@@ -466,7 +467,7 @@ def _(g: Tensor, input: Tensor, target: Tensor, reduction: int) -> Tensor:
     return y.sum_to_size(target.shape)
 
 
-@composite(expose=("nn.functional",))
+@composite(autocast=Policy.FULL, expose=("nn.functional",))
 def soft_margin_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean"
@@ -532,7 +533,7 @@ def _hinge_embedding(
 publish(explaining("hinge_embedding_loss", _hinge_embedding), ("hinge_embedding_loss",), ("torch",))
 
 
-@composite(expose=("nn.functional",))
+@composite(autocast=Policy.FULL, expose=("nn.functional",))
 def hinge_embedding_loss(
     input: Tensor, target: Tensor, margin: float = 1.0, size_average: bool | None = None,
     reduce: bool | None = None, reduction: int | str = "mean"

@@ -10,6 +10,7 @@ from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
 from ..linalg.vector_distance import pairwise_distance
 from .reduction import NONE, reduce_tensor, reduction_number
+from ..core.autocast import Policy
 from ..core.errors import explaining
 from ..core.registry import composite, publish
 from ..pointwise.selection import where
@@ -37,7 +38,7 @@ def _margin_ranking(
 publish(explaining("margin_ranking_loss", _margin_ranking), ("margin_ranking_loss",), ("torch",))
 
 
-@composite(expose=("nn.functional",))
+@composite(autocast=Policy.FULL, expose=("nn.functional",))
 def margin_ranking_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0,
     size_average: bool | None = None, reduce: bool | None = None, reduction: int | str = "mean"
@@ -89,7 +90,7 @@ publish(explaining("cosine_embedding_loss", _cosine_embedding), ("cosine_embeddi
         ("torch",))
 
 
-@composite(expose=("nn.functional",))
+@composite(autocast=Policy.FULL, expose=("nn.functional",))
 def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0,
     size_average: bool | None = None, reduce: bool | None = None, reduction: int | str = "mean"
@@ -118,7 +119,7 @@ def _rows(input: Tensor) -> None:
         )
 
 
-@composite(expose=("nn.functional",))
+@composite(autocast=Policy.FULL, expose=("nn.functional",))
 def multi_margin_loss(
     input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Tensor | None = None,
     size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
@@ -165,7 +166,7 @@ def multi_margin_loss(
     return reduce_tensor(y if input.dim() == 2 else y.reshape(()), number)
 
 
-@composite(expose=("nn.functional",))
+@composite(autocast=Policy.FULL, expose=("nn.functional",))
 def multilabel_margin_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean"
@@ -247,7 +248,7 @@ def _torch_triplet(
 publish(explaining("triplet_margin_loss", _torch_triplet), ("triplet_margin_loss",), ("torch",))
 
 
-@composite(expose=("nn.functional",))
+@composite(autocast=Policy.FULL, expose=("nn.functional",))
 def triplet_margin_loss(
     anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2,
     eps: float = 1e-6, swap: bool = False, size_average: bool | None = None,

@@ -12,6 +12,7 @@ from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
 from ..creation.creation import zeros_like
 from ..native.pointwise import LARGE, large
+from ..core.autocast import Policy
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque, pointwise, view
 from ..native.row_copies import MANY, fill
@@ -115,7 +116,8 @@ def _pairs_of_reals(rng: Rng) -> Iterator[Sample]:
         yield (rng.normal(size=shape),), {}
 
 
-@view(ref=lambda x: x[..., 0] + 1j * x[..., 1], samples=_pairs_of_reals, holomorphic=False,
+@view(autocast=Policy.FULL,
+      ref=lambda x: x[..., 0] + 1j * x[..., 1], samples=_pairs_of_reals, holomorphic=False,
       expose=("torch",))
 def view_as_complex(input: Array) -> Array:
     """Pairs of reals along the last axis seen as complex numbers.
@@ -298,7 +300,7 @@ def _(g: Tensor, imag_shape: tuple[int, ...]) -> Tensor:
     return imaginary_part(g).sum_to_size(imag_shape)
 
 
-@composite(expose=("torch",))
+@composite(autocast=Policy.FULL, expose=("torch",))
 def polar(abs: Tensor, angle: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Complex numbers of their magnitudes and angles.
 

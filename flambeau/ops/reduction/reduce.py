@@ -11,6 +11,7 @@ import numpy as np
 from ...tensor import dtypes as types
 from ...tensor.dtypes import FLOATS, FROM_NUMPY, HALF
 from ...tensor.tensor import Tensor, wrap
+from ..core.autocast import Policy
 from ..core.axes import canonical_dim, canonical_dims, means_all_axes
 from ..view.join import cat
 from ..core.number_cache import number
@@ -520,7 +521,8 @@ def _not_zero(x: Array) -> Array:
 # -------------------------------------------------------------------------------- products
 
 
-@opaque(ref=lambda x, dim=None, keepdim=False: np.prod(x, dim, keepdims=keepdim),
+@opaque(autocast=Policy.FULL,
+        ref=lambda x, dim=None, keepdim=False: np.prod(x, dim, keepdims=keepdim),
         samples=lambda rng: iter([((rng.normal(size=(3, 4)),), {}),
                                   ((rng.normal(size=(3, 4)), 1), {})]))
 def prod(input: Array, dim=None, keepdim=False, *, dtype=None) -> Array:

@@ -10,6 +10,7 @@ import numpy as np
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.tensor import Tensor, wrap
 from . import sort_kernels
+from ..core.autocast import Policy
 from ..core.axes import canonical_dim
 from ..core.out import write_result
 from ..core.sample_inputs import Rng, Sample
@@ -389,7 +390,7 @@ def _quantile(name: str, ignore_nan: bool) -> Any:
     >>> torch.{name}(torch.tensor([0., 1., 2., 4.]), torch.tensor([0.25, 0.5]))
     tensor([0.7500, 1.5000])
     """
-    return composite(explains=True)(function)
+    return composite(explains=True, autocast=Policy.FULL)(function)
 
 
 def _interpolate(input: Tensor, q: Tensor, dim: Any, keepdim: bool, how: str, ignore: bool) -> Any:

@@ -18,6 +18,7 @@ from . import pool_native
 from .conv_reference import Window
 from .pool_index_tables import Reach, turn_tables, windows
 from .pool_window import each, key_of, pooling_window
+from ..core.autocast import Policy
 from ..core.promotion import compute_dtype
 from ..core.output_layout import Layout
 from ..core.registry import PUBLIC, Array, composite, opaque, publish
@@ -264,7 +265,7 @@ def avg_pool2d(
                    divisor_override)
 
 
-@composite(expose=("nn.functional",))
+@composite(autocast=Policy.FULL, expose=("nn.functional",))
 def avg_pool3d(
     input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
     count_include_pad: bool = True, divisor_override: Any = None

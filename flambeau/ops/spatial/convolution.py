@@ -19,6 +19,7 @@ from ...tensor.tensor import Tensor
 from .conv_reference import (
     Window, backward_data, backward_weight, forward, forward_channels_last, is_channels_last,
 )
+from ..core.autocast import Policy
 from ..core.promotion import compute_dtype
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
@@ -430,7 +431,7 @@ def _convolve_transposed(
 _SPACES = ("torch", "nn.functional")
 
 
-@composite(expose=_SPACES)
+@composite(autocast=Policy.LOWER, expose=_SPACES)
 def conv1d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1,
     padding: Any = 0, dilation: int | Sequence[int] = 1, groups: int = 1
@@ -445,7 +446,7 @@ def conv1d(
     return _convolve("conv1d", 1, input, weight, bias, stride, padding, dilation, groups)
 
 
-@composite(expose=_SPACES)
+@composite(autocast=Policy.LOWER, expose=_SPACES)
 def conv2d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1,
     padding: Any = 0, dilation: int | Sequence[int] = 1, groups: int = 1
@@ -462,7 +463,7 @@ def conv2d(
     return _convolve("conv2d", 2, input, weight, bias, stride, padding, dilation, groups)
 
 
-@composite(expose=_SPACES)
+@composite(autocast=Policy.LOWER, expose=_SPACES)
 def conv3d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1,
     padding: Any = 0, dilation: int | Sequence[int] = 1, groups: int = 1
@@ -477,7 +478,7 @@ def conv3d(
     return _convolve("conv3d", 3, input, weight, bias, stride, padding, dilation, groups)
 
 
-@composite(expose=_SPACES)
+@composite(autocast=Policy.LOWER, expose=_SPACES)
 def conv_transpose1d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1,
     padding: int | Sequence[int] = 0, output_padding: int | Sequence[int] = 0, groups: int = 1,
@@ -496,7 +497,7 @@ def conv_transpose1d(
                                 output_padding, groups, dilation)
 
 
-@composite(expose=_SPACES)
+@composite(autocast=Policy.LOWER, expose=_SPACES)
 def conv_transpose2d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1,
     padding: int | Sequence[int] = 0, output_padding: int | Sequence[int] = 0, groups: int = 1,
@@ -515,7 +516,7 @@ def conv_transpose2d(
                                 output_padding, groups, dilation)
 
 
-@composite(expose=_SPACES)
+@composite(autocast=Policy.LOWER, expose=_SPACES)
 def conv_transpose3d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1,
     padding: int | Sequence[int] = 0, output_padding: int | Sequence[int] = 0, groups: int = 1,
@@ -534,7 +535,7 @@ def conv_transpose3d(
                                 output_padding, groups, dilation)
 
 
-@composite(expose=("torch",))
+@composite(autocast=Policy.LOWER, expose=("torch",))
 def convolution(
     input: Tensor, weight: Tensor, bias: Tensor | None, stride: Sequence[int],
     padding: Sequence[int], dilation: Sequence[int], transposed: bool,
@@ -553,7 +554,7 @@ def convolution(
     return _convolve("convolution", n, input, weight, bias, stride, padding, dilation, groups)
 
 
-@composite(expose=_SPACES)
+@composite(autocast=Policy.LOWER, expose=_SPACES)
 def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
     """Convolution over time: input (time, batch, c), weight (kernel, c, o), bias (o,).
 

@@ -24,6 +24,7 @@ from .grid_native import image_adjoint, points_adjoint, sample
 from .grid_sample_composite import BICUBIC, BILINEAR, BORDER, NEAREST, by_parts, place_points
 from .interpolation import cubic_slopes, cubic_weights
 from ..view.join import stack
+from ..core.autocast import Policy
 from ..core.promotion import compute_dtype
 from ..recurrent.time_steps import differentiable_adjoint
 from ..core.output_layout import Layout
@@ -197,7 +198,7 @@ def _points_adjoint(
     return np.stack(result[::-1], -1).reshape(grid.shape)
 
 
-@composite(expose=("torch",))
+@composite(autocast=Policy.FULL, expose=("torch",))
 def grid_sampler(
     input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Tensor:

@@ -15,6 +15,7 @@ from ...tensor.layout import contiguous_format
 from ...tensor.promotion import legacy_name, result_dtype
 from ...tensor.size import Size
 from ...tensor.tensor import Tensor, wrap
+from ..core.autocast import Policy
 from ..core.axes import canonical_dim, canonical_dims
 from ..core.out import write_result
 from ..core.errors import RefusedValue
@@ -46,7 +47,7 @@ def _few(function: Any, arrays: Sequence[Array], dim: int) -> Array | None:
         return None
 
 
-@opaque(linear_in="tensors", layout=Layout.ALL_CHANNELS_LAST,
+@opaque(autocast=Policy.WIDEST, linear_in="tensors", layout=Layout.ALL_CHANNELS_LAST,
         ref=lambda xs, dim=0: np.concatenate(xs, dim), aliases=("concat", "concatenate"),
         samples=lambda rng: iter([(([rng.normal(size=(2, 3)), rng.normal(size=(1, 3))],), {}),
                                   (([rng.normal(size=(2, 3))] * 2, 1), {})]), expose=("torch",))
@@ -100,7 +101,8 @@ def _(g: Tensor, tensors_shape: tuple[int, ...], dim: int) -> tuple[Tensor | Non
     return tuple(result)
 
 
-@opaque(linear_in="tensors", ref=lambda xs, dim=0: np.stack(xs, dim), expose=("torch",),
+@opaque(autocast=Policy.WIDEST,
+        linear_in="tensors", ref=lambda xs, dim=0: np.stack(xs, dim), expose=("torch",),
         samples=lambda rng: iter([(([rng.normal(size=(2, 3))] * 3, 1), {}),
                                   (([rng.normal(size=())] * 2,), {})]))
 def stack(tensors: Sequence[Array], dim: int = 0) -> Array:

@@ -12,6 +12,7 @@ from ...tensor.dtypes import dtype as Dtype
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
 from ...tensor.tensor import wrap as wrap_array
+from ..core.autocast import Policy
 from ..core.axes import canonical_dim
 from ..creation.creation import place, public
 from ..core.inplace import assign
@@ -166,7 +167,8 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
     return diag_embed(input.reshape(-1), offset)
 
 
-@opaque(linear_in="input", ref=np.trace, samples=matrices(((3, 3),), ((3, 4),)))
+@opaque(autocast=Policy.FULL,
+        linear_in="input", ref=np.trace, samples=matrices(((3, 3),), ((3, 4),)))
 def trace(input: Array) -> Array:
     """The sum of a matrix's diagonal.
 

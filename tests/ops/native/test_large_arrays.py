@@ -30,8 +30,8 @@ def any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
             monkeypatch.setattr(sys.modules[f"flambeau.ops.{name}"], limit, 0, raising=False)
     for name in ("MIDDLE", "_CHEAP_LARGE"):
         monkeypatch.setattr(pointwise, name, 0)
-    for name in ("creation.conversion", "core.dispatch", "core.promotion", "pointwise.extrema",
-                 "pointwise.rounding"):
+    for name in ("creation.conversion", "core.dispatch", "core.function_writer", "core.promotion",
+                 "pointwise.extrema", "pointwise.rounding"):
         monkeypatch.setattr(sys.modules[f"flambeau.ops.{name}"], "MIDDLE", 0)
     monkeypatch.setattr(fast_call, "MAX_SINGLE_THREAD_ELEMENTS", 0)
     before = POOL.threads()

@@ -27,7 +27,7 @@ SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 0.5, -0.5, 3.0, 20.0, 
 @pytest.fixture(autouse=True)
 def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels for few elements, on two threads."""
-    for module in ("core.dispatch", "core.promotion"):
+    for module in ("core.dispatch", "core.function_writer", "core.promotion"):
         monkeypatch.setattr(sys.modules[f"flambeau.ops.{module}"], "MIDDLE", 3)
     monkeypatch.setattr(fast_call, "MAX_SINGLE_THREAD_ELEMENTS", 3)
     for name in ("LARGE", "MIDDLE", "_CHEAP_LARGE"):

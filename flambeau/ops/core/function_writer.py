@@ -1,0 +1,319 @@
+"""The function of an operator with its body's signature, written out as Python source.
+
+Parameters become arrays, the body runs, and its result becomes tensors that the tape knows of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from ...native.foundation.generated_code import SourceBuilder
+from ...autograd.tape import record, requires
+from ...tensor.dtypes import FLOATS, as_dtype
+from ...tensor.size import Size
+from ...tensor.tensor import Tensor, creation, view_of, wrap
+from .autocast import AUTOCAST, cast_inputs
+from .errors import MISSING, Overriding, check_sequence, explain
+from .legacy_argument_order import OLD_ORDERED, in_order
+from ..native.pointwise import MIDDLE, large_with
+from .out import write_out
+from .output_layout import Layout, lay_out
+from .promotion import compute_pointwise
+from .registry import Kind, Operator, Promotion
+
+NUMPY_NAMES = {"dim": "axis", "keepdim": "keepdims"}  # of parameters, which PyTorch takes too
+# Operators of any number of axes that must be given one, if only an empty list.
+_NEEDING_AXES = frozenset(("flip",))
+_NAMES: dict[str, Any] = {
+    "compute_pointwise": compute_pointwise, "explained": explain, "view_of": view_of, "wrap": wrap,
+    "record": record, "requires": requires, "write_out": write_out, "Tensor": Tensor,
+    "MISSING": MISSING, "Overriding": Overriding, "SEQUENCES": (tuple, list, Size),
+    "new": object.__new__, "ndarray": np.ndarray, "errstate": np.errstate, "AUTOCAST": AUTOCAST,
+    "cast_inputs": cast_inputs, "creation": creation, "FAST": FLOATS, "MIDDLE": MIDDLE,
+    "large_with": large_with, "laid_out": lay_out, "check_sequence": check_sequence,
+    "as_dtype": as_dtype, "in_order": in_order, "__name__": __name__,
+}
+
+
+def write_function(operator: Operator) -> tuple[str, Callable]:
+    """The source of an operator's function, and the function."""
+    result_type = operator.result_type
+    source = SourceBuilder({
+        **_NAMES, "operator": operator, "body": operator.body, "several": wrap_several,
+        "LAYOUT": operator.layout, "MIDDLE": MIDDLE, "policy": operator.autocast,
+        "named": None if result_type is None else lambda result: result_type(*result),
+    })
+    signature = _Signature(operator, source)
+    head = f"{operator.name}({signature.write_parameters()})"
+    signature.write_prologue()
+    _Computation(operator, source).write()
+    return source.define(head, f"<flambeau operator {operator.name}>")
+
+
+def wrap_several(operator: Operator, arrays: Any, source: Any) -> tuple[Tensor | None, ...]:
+    """The tensors of an operator with several outputs."""
+    if operator.kind is Kind.VIEW:
+        return tuple([view_of(source, y) for y in arrays])
+    return tuple([None if y is None else wrap(y) for y in arrays])  # sooner than a generator
+
+
+def _write_tuple(names: Iterable[str]) -> str:
+    return "(" + "".join(f"{name}, " for name in names) + ")"
+
+
+class _Signature:
+    """The `def` line, and what makes plain values of old, starred and NumPy's names."""
+
+    def __init__(self, operator: Operator, source: SourceBuilder) -> None:
+        self.operator, self.source = operator, source
+        known = set(operator.names)
+        self.aliases = [(name, alias) for name, alias in NUMPY_NAMES.items()
+                        if name in known and alias not in known]
+
+    def write_parameters(self) -> str:
+        """The parameters, as they stand in the `def` line."""
+        parts, extra, starred = [], [], False
+        for i, p in enumerate(self.operator.parameters):
+            if p.kind is p.VAR_POSITIONAL:
+                parts.append(f"*{p.name}_")
+                self.source.names[f"default_{i}"] = None
+                extra.append(f"{p.name}=default_{i}")
+                starred = True
+                continue
+            text = p.name
+            if p.default is not p.empty:
+                self.source.names[f"default_{i}"] = p.default
+                text += f"=default_{i}"
+            if p.kind is p.KEYWORD_ONLY and not starred:
+                parts.append("*")
+                starred = True
+            parts.append(text)
+        for name, alias in self.aliases:
+            extra.append(f"{alias}=MISSING")
+            if self._is_required(name):
+                parts = self._make_optional(parts, name)
+        if self.operator.kind is not Kind.VIEW and "out" not in self.operator.names:
+            extra.append("out=None")
+        if self.operator.name in OLD_ORDERED:
+            parts[parts.index("*")] = "*old_"
+        if extra and not starred:
+            parts.append("*")
+        return ", ".join([*parts, *extra])
+
+    def _is_required(self, name: str) -> bool:
+        return any(p.name == name and p.default is p.empty and p.kind is not p.VAR_POSITIONAL
+                   for p in self.operator.parameters)
+
+    def _make_optional(self, parts: list[str], name: str) -> list[str]:
+        at = parts.index(name)
+        if any(p != "*" and "=" not in p and not p.startswith("*") for p in parts[at + 1 :]):
+            return parts  # a required parameter follows: no alias for this one
+        return [f"{p}=MISSING" if p == name else p for p in parts]
+
+    def write_prologue(self) -> None:
+        """Aliases and starred parameters become plain values; autocast casts."""
+        operator, add = self.operator, self.source.add
+        if operator.name in OLD_ORDERED:
+            add("if old_:", f"    return {self._call_in_order()}")
+        for p in operator.parameters:
+            if p.kind is not p.VAR_POSITIONAL:
+                continue
+            n = p.name
+            if operator.name in _NEEDING_AXES:
+                add(f"if {n} is None and not {n}_:",
+                    f"    raise TypeError('{operator.name}() missing 1 required positional "
+                    f"arguments: \"{n}\"')")
+            add(f"if {n} is None:", f"    {n} = {n}_",
+                f"if len({n}) == 1 and {n}[0].__class__ in SEQUENCES:", f"    {n} = tuple({n}[0])")
+        for name, alias in self.aliases:
+            add(f"if {alias} is not MISSING:", f"    {name} = {alias}")
+        if "dtype" in operator.names:
+            add("if dtype.__class__ is type:", "    dtype = as_dtype(dtype)")
+        if operator.autocast is not None:
+            every = _write_tuple(operator.names)
+            add("if AUTOCAST.count:", f"    {every} = cast_inputs(policy, {every})")
+
+    def _call_in_order(self) -> str:
+        """The call again, of the function that users call: a capture may be looking at it."""
+        operator = self.operator
+        first = [p.name for p in operator.parameters if p.kind is not p.KEYWORD_ONLY]
+        named = [p.name for p in operator.parameters if p.kind is p.KEYWORD_ONLY]
+        options = ", ".join(f"{n!r}: {n}" for n in [*named, "out"])
+        return (f"in_order(operator.function, {operator.name!r}, ({', '.join(first)}, *old_), "
+                f"{{{options}}})")
+
+
+class _Operand:
+    """A tensor parameter in expressions: `Array`, `Array | None`, `Array | Number`, a sequence."""
+
+    def __init__(self, operator: Operator, position: int) -> None:
+        self.name, self.position = operator.names[position], position
+        note = str(operator.parameters[position].annotation)
+        self.is_sequence = position in operator.sequence_positions
+        self.may_be_number, self.may_be_none = "Number" in note, "None" in note
+
+    def read_array(self) -> str:
+        """What the body gets. An AttributeError tells of an argument that is no tensor."""
+        n = self.name
+        if self.is_sequence:
+            return self.read_window() if self.may_be_none else f"[v._array for v in {n}]"
+        if self.may_be_number:
+            return f"({n}._array if isinstance({n}, Tensor) else {n})"
+        return f"(None if {n} is None else {n}._array)" if self.may_be_none else f"{n}._array"
+
+    def read_window(self) -> str:
+        """The tensor's array, or what stands in its place."""
+        n = self.name
+        if self.is_sequence:
+            return f"[None if v is None else v._array for v in {n}]"
+        if self.may_be_number or self.may_be_none:
+            return f"{n}._array if isinstance({n}, Tensor) else {n}"
+        return f"{n}._array"
+
+    def is_tracked(self) -> str:
+        """The test for whether the tape wants to know: of a view, whether it requires grad now."""
+        n = self.name
+        if self.is_sequence:
+            return f"any(v is not None and v._tracked for v in {n})"
+        wanted = f"{n}._tracked and ({n}._requires_grad or requires({n}))"
+        if self.may_be_number:
+            return f"(isinstance({n}, Tensor) and {wanted})"
+        return f"({n} is not None and {wanted})" if self.may_be_none else f"({wanted})"
+
+    def is_row_major(self) -> str:
+        """The test that it lies in row-major order."""
+        n = self.name
+        if self.is_sequence:
+            return f"all([v is None or v._array.flags.c_contiguous for v in {n}])"
+        if self.may_be_number or self.may_be_none:
+            return f"(not isinstance({n}, Tensor) or {n}._array.flags.c_contiguous)"
+        return f"{n}._array.flags.c_contiguous"
+
+    def has_dtype(self, array: str) -> str:
+        """The test that an array of it needs no cast to the first operand's floating dtype."""
+        tests = [f"{array} is None"] if self.may_be_none else []
+        if self.may_be_number:
+            tests += [f"{array}.__class__ is float", f"{array}.__class__ is int"]
+        if not tests:
+            return f"kind_ is {array}.dtype"
+        return f"({' or '.join(tests)} or kind_ is {array}.dtype)"
+
+
+class _Computation:
+    """The body's call, and tensors of its result."""
+
+    def __init__(self, operator: Operator, source: SourceBuilder) -> None:
+        self.operator, self.source = operator, source
+        self.operands = {i: _Operand(operator, i) for i in operator.tensor_positions}
+        self.every = _write_tuple(operator.names)  # as the tape sees them
+        self.is_view = operator.kind is Kind.VIEW
+        self.takes_out = not self.is_view and "out" not in operator.names
+
+    def write(self) -> None:
+        """Write all of it, to the return."""
+        operator, add = self.operator, self.source.add
+        compute = f"    y = body({', '.join(self._pass_arrays())})"
+        from_class = "answer if out is None else Overriding.into(out, answer)" if self.takes_out \
+            else "answer"
+        first = next(iter(operator.tensor_names), "None")
+        add("try:", *(self._compute_pointwise() if operator.kind is Kind.POINTWISE else [compute]),
+            "except RuntimeWarning:",  # of NumPy's, made an error by the user's filters
+            "    with errstate(all='ignore'):", f"    {compute}",
+            "except Exception as error:",
+            f"    if (answer := Overriding.ask(operator, {self.every})) is not MISSING:",
+            f"        return {from_class}",
+            f"    raise explained(operator, error, {self.every}) from None",
+            "if y.__class__ is ndarray:", *self._lay_out_result(), *self._wrap_inline(),
+            "elif y.__class__ is tuple or y.__class__ is list:", *self._lay_out_results(),
+            f"    made = several(operator, y, {first})",
+            "else:", f"    made = {self._wrap()}")
+        if operator.differentiable and self.operands:
+            tracked = " or ".join(operand.is_tracked() for operand in self.operands.values())
+            add(f"if {tracked}:", f"    record(operator, made, {self.every})")
+        result = "made" if operator.result_type is None else "named(made)"
+        if self.takes_out:
+            add("if out is not None:",
+                f"    return write_out(operator, {result}, out, {self.every})")
+        add(f"return {result}")
+
+    def _pass_arrays(self) -> list[str]:
+        """The body's arguments: arrays for tensors, the rest as it came."""
+        result = []
+        for i, p in enumerate(self.operator.parameters):
+            operand = self.operands.get(i)
+            if operand is not None and operand.is_sequence:
+                self.source.add(f"if {p.name}.__class__ not in SEQUENCES:",
+                                f"    check_sequence(operator, {i}, {p.name})")
+            text = p.name if operand is None else operand.read_array()
+            result.append(f"*{text}" if p.kind is p.VAR_POSITIONAL else
+                          f"{p.name}={text}" if p.kind is p.KEYWORD_ONLY else text)
+        return result
+
+    def _compute_pointwise(self) -> list[str]:
+        """The computation: straight on arrays of one plain floating dtype, else with promotion."""
+        operator = self.operator
+        tensors = "".join(f"{n}, " for n in operator.tensor_names)
+        rest = [p for p in operator.parameters if p.name not in operator.tensor_names]
+        plain = "".join(f"{p.name}, " for p in rest if p.kind is not p.KEYWORD_ONLY)
+        named = [p.name for p in rest if p.kind is p.KEYWORD_ONLY]
+        options = ", ".join(f"{n!r}: {n}" for n in named)
+        general = f"y = compute_pointwise(operator, ({tensors}), ({plain}), {{{options}}})"
+        operands = {f"a{i}_": operand for i, operand in self.operands.items()}
+        arrays = ", ".join(operands)
+        supplied = f"{arrays}, {plain}" + "".join(f"{n}={n}, " for n in named)
+        lines = [f"    {a} = {operand.read_window()}" for a, operand in operands.items()]
+        if operator.promotion is Promotion.NONE:
+            return [*lines, f"    y = body({supplied})"]
+        (first, operand), *others = operands.items()
+        if operand.may_be_number or operand.may_be_none:
+            return [f"    {general}"]
+        same = "".join(f" and {other.has_dtype(a)}" for a, other in others)
+        return [
+            *lines,
+            f"    kind_ = {first}.dtype",
+            f"    if kind_ in FAST{same}:",
+            f"        if {first}.size <= MIDDLE or (y := large_with(body, ({arrays},), ({plain}), "
+            f"{{{options}}})) is None:",
+            f"            y = body({supplied})",
+            "    else:",
+            f"        {general}",
+        ]
+
+    def _lay_out_result(self) -> list[str]:
+        """Gives the result the strides of the operator's rule."""
+        layout = self.operator.layout
+        if layout is Layout.FREE:
+            return []
+        if layout is Layout.CONTIGUOUS:
+            test = "not y.flags.c_contiguous"
+        elif layout is Layout.ITERATOR:
+            row_major = [operand.is_row_major() for operand in self.operands.values()]
+            test = f"y.ndim > 1 and not ({' and '.join(row_major) or 'True'})"
+        else:
+            test = "y.ndim > 1"
+        return [f"    if {test}:", f"        y = laid_out(LAYOUT, y, ({self._windows()},))"]
+
+    def _lay_out_results(self) -> list[str]:
+        if self.operator.layout is Layout.FREE:
+            return []
+        return [f"    y = [laid_out(LAYOUT, v, ({self._windows()},)) for v in y]"]
+
+    def _windows(self) -> str:
+        """The arrays of all tensor parameters, and the numbers that stand in their place."""
+        return ", ".join(operand.read_window() for operand in self.operands.values())
+
+    def _wrap_inline(self) -> list[str]:
+        """A new tensor, with its slots written here: small operators live by it."""
+        if self.is_view:
+            return [f"    made = {self._wrap()}"]
+        return ["    made = new(Tensor)", "    made._array = y",
+                "    made._requires_grad = made._tracked = False",
+                "    made._node = made._grad = made._counter = made._base = None",
+                "    made._stamp = creation.stamp"]
+
+    def _wrap(self) -> str:
+        first = next(iter(self.operator.tensor_names), "None")
+        return f"view_of({first}, y)" if self.is_view else "wrap(y)"
