@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..native.foundation.user_frames import warn
-from ..tensor.shape_only import shape_only
+from ..tensor.capture_marks import shape_only
 from ..tensor.tensor import Tensor, wrap
 from .forward_ad import LEVELS, attach, innermost_level, primal_at, same_history, tangent_at
 from .inplace import bump, check_writable, rebase

@@ -15,7 +15,7 @@ from .. import ops
 from ..autograd import enable_grad, grad, no_grad
 from ..overrides import is_tensor_like
 from ..tensor import dtypes as types
-from ..tensor.untracked_read import peek
+from ..tensor.capture_marks import peek
 from ..tensor.size import Size
 from ..tensor.tensor import Tensor
 from . import constraints

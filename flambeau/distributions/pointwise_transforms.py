@@ -10,7 +10,7 @@ from typing import Any
 from .. import ops
 from ..ops.activation.softplus import softplus
 from ..tensor import dtypes as types
-from ..tensor.untracked_read import peek
+from ..tensor.capture_marks import peek
 from ..tensor.tensor import Tensor
 from . import constraints
 from .constraints import Constraint

@@ -16,7 +16,7 @@ from ...tensor.random import generator as generators
 from ...tensor.random import integers, rejection_sampling, distributions
 from ...tensor.random import normal as normals
 from ...tensor import tensor as tensors
-from ...tensor.untracked_read import peek
+from ...tensor.capture_marks import peek
 from ...tensor.tensor import Tensor
 from ..trace.counter_rng import replace_draw, draw_key
 from .host_reads import handed_on

@@ -26,7 +26,7 @@ from ...ops.indexing import index
 from ...ops.interception.code_patching import FOLLOWING_STUB_FILE, STUB_FILE
 from ...ops.normalization import norm_formulas
 from ...tensor import tensor as tensors
-from ...tensor.shape_only import SHAPE_ONLY
+from ...tensor.capture_marks import SHAPE_ONLY
 from ...tensor.storage import owner_of
 from ...tensor.tensor import Tensor
 from .escapes import walk

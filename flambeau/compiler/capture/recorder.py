@@ -18,7 +18,7 @@ from ...nn.module import Module
 from ...ops.core.autocast import AUTOCAST, STATE, cast_inputs
 from ...ops.core.out import write_out
 from ...ops.core.registry import Kind, Operator
-from ...tensor.shape_only import MODULE_MARK
+from ...tensor.capture_marks import MODULE_MARK
 from ...tensor.size import Size
 from ...tensor.storage import owner_of, version_of
 from ...tensor.tensor import Tensor

@@ -33,7 +33,7 @@ from ...tensor.exposed_memory import expose
 from ...tensor.random import distributions, integers, rejection_sampling
 from ...tensor.random import normal as normals
 from ...tensor.tensor import Tensor
-from ...tensor.untracked_read import peek
+from ...tensor.capture_marks import peek
 from ..capture import record_writes
 from ..capture.patch_targets import _through
 from ..capture.record_draws_and_reads import _draw, _kinds

@@ -14,7 +14,7 @@ import numpy as np
 from ...native.foundation.user_frames import warn
 from ...tensor.meta import MetaArray
 from ...tensor.random.distributions import fill_bernoulli, fill_dropout
-from ...tensor.shape_only import shape_only
+from ...tensor.capture_marks import shape_only
 from ...tensor.tensor import Tensor, wrap
 from .creation import like_array
 from ..core.errors import explaining

@@ -17,7 +17,7 @@ from ...tensor.random.generator import Generator, default_generator
 from ...tensor.overlap import check_no_internal_overlap, check_no_overlap
 from ...tensor.layout import contiguous_format
 from ...tensor.meta import MetaArray, meta_array
-from ...tensor.untracked_read import peek
+from ...tensor.capture_marks import peek
 from ...tensor.tensor import Tensor, wrap
 from .creation import like_array, numpy_dtype, on_meta, place, public, shape_of
 from ..indexing.index import overwrite

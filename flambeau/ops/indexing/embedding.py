@@ -14,7 +14,7 @@ from ...native.foundation.user_frames import noted
 from ...autograd.inplace import bump
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name
-from ...tensor.untracked_read import peek
+from ...tensor.capture_marks import peek
 from ...tensor.tensor import Tensor, wrap
 from .index import add_rows
 from ..core.promotion import compute_dtype

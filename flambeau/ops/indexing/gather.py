@@ -16,7 +16,7 @@ from ...autograd.mode import MODE
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name
 from ...tensor.overlap import check_operands
-from ...tensor.shape_only import shape_only
+from ...tensor.capture_marks import shape_only
 from ...tensor.tensor import Tensor, wrap
 from ..core.sample_inputs import Rng, Sample
 from ..native import gather_scatter

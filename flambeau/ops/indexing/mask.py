@@ -10,7 +10,7 @@ from ...autograd.inplace import check_writable
 from ...native.runtime.background_jit import KernelPolicy
 from ...tensor.dtypes import FLOATS, INTEGER
 from ...tensor.overlap import check_operands
-from ...tensor.shape_only import shape_only
+from ...tensor.capture_marks import shape_only
 from ...tensor.tensor import Tensor, wrap
 from ..core.registry import Number
 from ..creation.creation import public

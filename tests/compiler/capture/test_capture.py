@@ -17,7 +17,7 @@ from flambeau.compiler.capture.capture import capture
 from flambeau.compiler.capture.live_tensors import live_tensors
 from flambeau.compiler.driver.compiled_function import Compiled
 from flambeau.compiler.trace.trace import CALL, find_divergence
-from flambeau.tensor.shape_only import SHAPE_ONLY
+from flambeau.tensor.capture_marks import SHAPE_ONLY
 
 from ..step_comparison import both, classify, compiled, left_by, runs, same, trainer
 

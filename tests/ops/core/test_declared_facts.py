@@ -12,7 +12,7 @@ from flambeau.compiler.functionalization.index_checks import label_bound
 from flambeau.compiler.lowering.registry import EXPLICIT, lowering
 from flambeau.ops.core.dispatch import pointwise_call
 from flambeau.ops.core.registry import DERIVATIVES, OPERATORS, PUBLIC, Array, Kind, Operator
-from flambeau.tensor.shape_only import SHAPE_ONLY, shape_only
+from flambeau.tensor.capture_marks import SHAPE_ONLY, shape_only
 
 PYTHON = {"__add__": ("_add", False), "__rsub__": ("_sub", True), "__rtruediv__": ("_div", True),
           "__lt__": ("lt", False), "__rmod__": ("remainder", True),

@@ -1,7 +1,8 @@
-"""Marks functions that make arrays from shapes and settings alone.
+"""What the library tells a recording of its own functions: which arrays come from shapes and
+settings alone, and which reads of values decide nothing.
 
-A compiled step keeps such arrays as constants. Memory that came about in any other unrecorded way
-makes the step eager.
+A compiled step keeps arrays from shapes as constants. Memory that came about in any other
+unrecorded way, and values that Python reads, make the step eager.
 """
 
 from __future__ import annotations
@@ -9,6 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import CodeType
 from typing import TypeVar
+
+import numpy as np
+
+from .tensor import Tensor
 
 F = TypeVar("F", bound=Callable)
 
@@ -21,3 +26,8 @@ def shape_only(function: F) -> F:
     """Marks a function whose new arrays depend on no values of tensors."""
     SHAPE_ONLY.add(function.__code__)
     return function
+
+
+def peek(x: Tensor) -> np.ndarray:
+    """The values of x. What is done must not depend on them, but for an error that is raised."""
+    return x._array
