@@ -46,7 +46,7 @@ class Cell:
 
 
 def _tanh(x: Any) -> Any:
-    return x.tanh() if hasattr(type(x), "tanh") else np.tanh(x)  # tensors record their own functions
+    return x.tanh() if hasattr(type(x), "tanh") else np.tanh(x)  # a tensor records its own
 
 
 def _sigmoid(x: Any) -> Any:
