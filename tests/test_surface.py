@@ -7,7 +7,7 @@ import pytest
 
 import flambeau
 from flambeau.tensor.absent import Lacking
-from flambeau.tensor.torch_names import _lines, methods_of, names_of
+from flambeau.tensor.absent import _lines, methods_of, names_of
 
 # torch.distributed answers for its names itself.
 MODULES = [name for name in _lines() if not name.endswith(".")

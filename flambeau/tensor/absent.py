@@ -13,16 +13,41 @@ import importlib
 import opcode
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any, NoReturn, Union
-
-from .torch_names import is_torch_module, names_of
 
 __all__ = ["Lacking", "answer_for_absent", "give_absent_methods", "install_finders", "lacking"]
 
 _PACKAGE = __name__.partition(".")[0]
 _IMPORT_FROM = opcode.opmap["IMPORT_FROM"]
+
+
+@cache
+def _lines() -> dict[str, str]:
+    text = (Path(__file__).parent / "torch_names.txt").read_text("utf-8")
+    rows = (line.partition(" ") for line in text.splitlines())
+    return {head[:-1] if head.endswith(":") else head: names for head, _, names in rows}
+
+
+def is_torch_module(module: str) -> bool:
+    """Whether PyTorch has a module of this name that `import torch` makes reachable."""
+    return module in _lines()
+
+
+@cache
+def names_of(module: str) -> dict[str, str]:
+    """The public names of one of PyTorch's modules; each with its shortest path below `torch`, or
+    "" where it has no shorter one."""
+    items = (item.partition("=") for item in _lines().get(module, "").split())
+    return {name: home for name, _, home in items}
+
+
+def methods_of(cls: str) -> list[str]:
+    """The public attributes of one of PyTorch's classes, by the class's path."""
+    return _lines().get(f"{cls}.", "").split()
 
 
 class Lacking:
