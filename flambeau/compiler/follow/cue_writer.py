@@ -140,8 +140,10 @@ class _Writer:
             kind, s = self.constant(found.__class__), expected.storage
             array = found._array
             if self.following.segment.memory[s].kind == INPUT:
-                return (f"{name}.__class__ is not {kind} or {name}._array is not owners[{s}] "
-                        f"and not f.same({self.constant(expected)}, {name})")
+                known = "" if expected != self.following.segment.memory[s].first else \
+                    f"{name}._array is not owners[{s}] and "
+                return (f"{name}.__class__ is not {kind} or {known}"
+                        f"not f.same({self.constant(expected)}, {name})")
             if array is self.following.owners[s]:
                 return f"{name}.__class__ is not {kind} or {name}._array is not owners[{s}]"
             for cue in self.following.cues or ():

@@ -62,7 +62,7 @@ class Entry:
         if self.operator is None:
             return
         self.operands = tuple([
-            (x.storage if x.__class__ is Value and is_whole(x, memory[x.storage]) else None, x)
+            (x.storage if x.__class__ is Value and is_owner(x, memory[x.storage]) else None, x)
             for x in self.event.args
         ])
         self.many, parts = self.event.form
@@ -81,6 +81,12 @@ def is_whole(value: Value, memory: Memory) -> bool:
     whole = memory.whole
     return (value.offset == 0 and value.shape == whole.shape and value.strides == whole.strides
             and value.dtype == whole.dtype)
+
+
+def is_owner(value: Value, memory: Memory) -> bool:
+    """Whether the array that owns a storage is where this window is expected. Memory from outside
+    begins where its first use says, which may be in the middle of what was recorded."""
+    return is_whole(value, memory) and (memory.kind != INPUT or value == memory.first)
 
 
 END = Entry(Event("end"))  # what stands behind the last entry

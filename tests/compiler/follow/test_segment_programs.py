@@ -57,3 +57,21 @@ def test_a_permutation_at_the_beginning_begins_no_list() -> None:
     for _ in range(9):
         assert sorted(followed(x).tolist()) == [0.0, 2.0, 4.0, 6.0]
     assert "1 program, run" in followed.explain()
+
+
+def test_arguments_that_are_one_tensor_are_not_taken_for_two_windows_on_one() -> None:
+    seen: list[int] = []
+
+    def step(a, b):
+        seen.append(len(seen))
+        return b * a + 1
+
+    followed = torch.compile(step, options={"mode": "now", "follow": True}, backend="evaluate")
+    for call in range(9):
+        whole = torch.arange(4.0) + call
+        a, b = whole[:-1], whole[1:]
+        if call >= 5:
+            a = torch.arange(3.0)
+            b = a.detach()
+        assert followed(a, b).tolist() == (b * a + 1).tolist()
+    assert "is followed" in followed.explain()
