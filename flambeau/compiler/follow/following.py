@@ -274,8 +274,8 @@ class Following:
         self.owners[s], self.sources[s], self.inputs[s] = copy, owner, copy
         if array is not owner:
             at = data_address(array) - data_address(owner)
-            self.inputs[s] = np.ndarray(array.shape, array.dtype, _as_bytes(copy), at,
-                                        array.strides)
+            place = Value(s, at, array.shape, array.strides, array.dtype)
+            self.inputs[s] = window_on_bytes(_as_bytes(copy), place)
         return True
 
 

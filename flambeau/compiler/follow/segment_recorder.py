@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,10 +12,11 @@ import numpy as np
 from ...autograd.tape import _next_sequence
 from ...nn.parameter import Parameter
 from ...ops.core.registry import Operator
-from ...tensor.storage import owner_of
+from ...tensor.storage import _as_bytes, owner_of
 from ..capture.live_tensors import live_tensors
 from ..capture.recorder import Recorder
 from ..trace.ambient_modes import read_ambient_modes
+from ..trace.bindings import window_on_bytes
 from ..trace.trace import CALL, UPDATE, WINDOW, Event, Value, address, values_in
 from .backward_pass import BackwardPass
 from .segment import INPUT, INTERNAL, STABLE, Memory, Segment
@@ -184,10 +186,8 @@ class SegmentRecorder(Recorder):
 
 
 def _window(owner: np.ndarray, value: Value) -> np.ndarray:
-    from ...tensor.storage import _as_bytes
-
     if value.offset == 0 and value.shape == owner.shape and value.strides == owner.strides:
         return owner
     memory = _as_bytes(owner)
     start = value.offset + address(owner) - memory.ctypes.data
-    return np.ndarray(value.shape, value.dtype, memory, start, value.strides)
+    return window_on_bytes(memory, replace(value, offset=start))

@@ -43,8 +43,7 @@ class Argument:
         if self.order is not None:
             return array.transpose(self.order).reshape(self.shape)
         memory = _as_bytes(_owner(array))
-        start = address(array) + self.offset - memory.ctypes.data
-        return np.ndarray(self.shape, self.dtype, memory, start, self.strides)
+        return _window_at(memory, address(array) + self.offset - memory.ctypes.data, self)
 
 
 @dataclass(eq=False)
@@ -303,8 +302,14 @@ def are_disjoint(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def window_on_bytes(memory: np.ndarray, value: Value) -> np.ndarray:
-    """The window of a Value on bytes of its storage."""
-    return np.ndarray(value.shape, value.dtype, memory, value.offset, value.strides)
+    """The window of a Value on bytes of its storage. An empty one may begin beyond them."""
+    return _window_at(memory, value.offset, value)
+
+
+def _window_at(memory: np.ndarray, offset: int, window: Value | Argument) -> np.ndarray:
+    if 0 in window.shape:
+        offset = min(max(offset, 0), memory.nbytes)
+    return np.ndarray(window.shape, window.dtype, memory, offset, window.strides)
 
 
 def window_on_storage(storage: Storage, value: Value) -> np.ndarray:

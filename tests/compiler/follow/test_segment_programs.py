@@ -75,3 +75,17 @@ def test_arguments_that_are_one_tensor_are_not_taken_for_two_windows_on_one() ->
             b = a.detach()
         assert followed(a, b).tolist() == (b * a + 1).tolist()
     assert "is followed" in followed.explain()
+
+
+def test_an_empty_input_may_begin_behind_the_end_of_its_memory() -> None:
+    seen: list[int] = []
+
+    def step(x):
+        seen.append(len(seen))
+        return x.chunk(2)[1].half(), x + 1
+
+    followed = torch.compile(step, options={"mode": "now", "follow": True}, backend="evaluate")
+    for _ in range(6):
+        half, y = followed(torch.from_numpy(torch.zeros(3, 0).numpy()))
+        assert (half.shape, half.dtype, y.shape) == ((1, 0), torch.float16, (3, 0))
+    assert "is followed" in followed.explain()
