@@ -1,7 +1,7 @@
-"""torch.jit: `trace` makes graphs, which files hold; what is scripted stays Python.
+"""torch.jit: `load` runs TorchScript archives, `trace` makes graphs; what is scripted stays Python.
 
-There is no TorchScript: `script` gives what it is given, as PyTorch does where PYTORCH_JIT=0 is
-set. traced.py records, saves and loads.
+`script` gives what it is given, as PyTorch does where PYTORCH_JIT=0 is set. traced.py records,
+saves and loads; torchscript/ reads PyTorch's archives.
 """
 
 from __future__ import annotations
@@ -200,16 +200,15 @@ class Attribute:
 def __getattr__(name: str) -> Any:
     if name in ("TracedModule", "TopLevelTracedModule"):
         return _traced().TracedModule
-    if name == "ScriptModule":  # without TorchScript a plain module
-        from ..nn import Module
-
-        result = globals()[name] = type(name, (Module,), {"__module__": "torch.jit"})
-        return result
+    if name in ("ScriptModule", "RecursiveScriptModule"):
+        return getattr(import_module(f"{__name__}.torchscript.script_module"), name)
+    if name == "Error":
+        return import_module(f"{__name__}.torchscript.runtime").ScriptError
     return _lacking(name)
 
 
 globals()["annotations"] = import_module(f"{__name__}.annotations")  # not the __future__ feature
 _lacking = lacking(__name__, (
-    "CompilationUnit", "Error", "Future", "RecursiveScriptModule", "ScriptFunction",
+    "CompilationUnit", "Future", "ScriptFunction",
     "fork", "wait",
 ))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import zipfile
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +10,8 @@ from ..export import Dim, ExportedProgram, archive, export
 from ..export.sizes import SpecializationError
 from ..nn.module import Module
 from ..tensor.tensor import Tensor
-from . import ScriptModule
+from .torchscript import archive as torchscript_archive
+from .torchscript.script_module import ScriptModule
 
 __all__ = ["TracedModule", "load", "save", "trace"]
 
@@ -24,7 +24,7 @@ class _Function(Module):
         self.forward = function
 
 
-class TracedModule(ScriptModule):  # type: ignore[misc]
+class TracedModule(ScriptModule):
     """A module that computes a recorded graph. `graph` shows it, `save` writes it."""
 
     def __init__(self, program: ExportedProgram, name: str) -> None:
@@ -55,9 +55,6 @@ class TracedModule(ScriptModule):  # type: ignore[misc]
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
         """Writes the graph and its tensors."""
         archive.save(self.__dict__["_flambeau_program"], f, extra_files=_extra_files)
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        raise RuntimeError("Pickling of ScriptModules is not supported: use torch.jit.save")
 
     def extra_repr(self) -> str:
         """The class that was traced."""
@@ -129,18 +126,11 @@ def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
 
 
 def load(f: Any, map_location: Any = None, _extra_files: dict[str, Any] | None = None,
-         _restore_shapes: bool = False) -> TracedModule:
-    """Reads what `save` wrote; nothing in the file is run. `map_location` is accepted.
+         _restore_shapes: bool = False) -> Any:
+    """Reads a TorchScript archive, or what `save` wrote; nothing in the file is run.
 
-    NotImplementedError for TorchScript's own archives, RuntimeError for a damaged file.
+    RuntimeError for a damaged file.
     """
-    with_code = False
-    if zipfile.is_zipfile(f):
-        with zipfile.ZipFile(f) as opened:
-            with_code = any("/code/" in name for name in opened.namelist())
-    if with_code:
-        raise NotImplementedError("torch.jit.load: flambeau has no TorchScript, in which this "
-                                  "archive is written")
-    if hasattr(f, "seek"):
-        f.seek(0)
+    if torchscript_archive.is_torchscript(f):
+        return torchscript_archive.load(f, map_location, _extra_files)
     return TracedModule(archive.load(f, extra_files=_extra_files), "RecursiveScriptModule")

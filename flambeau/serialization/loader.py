@@ -38,9 +38,10 @@ class StorageSource:
     """The storages of one archive: read when first referred to, each of them once."""
 
     def __init__(
-        self, archive: ArchiveReader, map_location: MapLocation, mapped: np.ndarray | None
+        self, archive: ArchiveReader, map_location: MapLocation, mapped: np.ndarray | None,
+        folder: str = "data",
     ) -> None:
-        self._archive, self._mapped = archive, mapped
+        self._archive, self._mapped, self._folder = archive, mapped, folder
         self._restore = restorer(map_location)
         self._meta = goes_to_meta(map_location)
         self._swap = _byte_order(archive) != sys.byteorder
@@ -61,7 +62,7 @@ class StorageSource:
     def _load(self, kind: dtype, key: str, location: str, nbytes: int) -> Any:
         if self._meta:
             return MetaStorage(nbytes)
-        record = f"data/{key}"
+        record = f"{self._folder}/{key}"
         if self._mapped is not None:
             start = self._archive.offset(record)
             if nbytes > self._archive.size(record):

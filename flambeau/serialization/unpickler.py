@@ -46,6 +46,7 @@ class WeightsUnpickler:
         encoding: str = "utf-8",
     ) -> None:
         self._file, self.persistent_load, self.encoding = file, persistent_load, encoding
+        self.operations = OPERATIONS
         start = file.tell()
         self._left = file.seek(0, io.SEEK_END) - start
         file.seek(start)
@@ -70,7 +71,7 @@ class WeightsUnpickler:
             raise UnpicklingError(f"the pickle is damaged or not one of weights: {what}") from error
 
     def _run(self) -> None:
-        read, operations = self._file.read, OPERATIONS
+        read, operations = self._file.read, self.operations
         while True:
             code = read(1)
             if not code:

@@ -57,5 +57,5 @@ def test_what_no_file_can_hold():
     script = io.BytesIO()
     with zipfile.ZipFile(script, "w") as archive:
         archive.writestr("net/code/__torch__.py", "import os")
-    with pytest.raises(NotImplementedError, match="flambeau has no TorchScript"):
+    with pytest.raises(RuntimeError, match="no archive of a program"):
         torch.jit.load(script)

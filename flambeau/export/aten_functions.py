@@ -1,0 +1,440 @@
+"""aten's operators as PyTorch's files call them: by position, dtypes and layouts as numbers.
+
+`aten_function` gives the public function, or one of this file where aten takes other arguments.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from ..ops.core.registry import PUBLIC
+from ..tensor.devices import device
+from ..tensor.dtypes import all_dtypes, dtype
+from ..tensor.tensor import Tensor
+
+__all__ = ["aten_function", "number_of_dtype", "scalar_type"]
+
+_SCALAR_TYPES = (
+    "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex32",
+    "complex64", "complex128", "bool", "qint8", "quint8", "qint32", "bfloat16", "quint4x2",
+    "quint2x4", "bits1x8", "bits2x4", "bits4x2", "bits8", "bits16", "float8_e5m2",
+    "float8_e4m3fn", "float8_e5m2fnuz", "float8_e4m3fnuz", "uint16", "uint32", "uint64",
+)
+_LAYOUTS = ("strided", "sparse_coo", "sparse_csr", "_mkldnn", "sparse_csc", "sparse_bsr",
+            "sparse_bsc", "jagged")
+_MEMORY_FORMATS = ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d")
+_SPACES = ("aten", "torch", "nn.functional", "special", "linalg", "Tensor")
+_PREFIXES = ("special_", "linalg_", "fft_")
+# What reaches beyond its arguments: files, settings, code.
+_REFUSED = frozenset("""
+    from_file load save hub compile set_default_dtype set_default_device set_num_threads apply_
+    map_ map2_ register_hook numpy from_numpy set_rng_state set_
+""".split())
+
+
+@functools.cache
+def _torch() -> Any:
+    return importlib.import_module(__name__.partition(".")[0])
+
+
+def _functional() -> Any:
+    return _torch().nn.functional
+
+
+def scalar_type(value: Any) -> Any:
+    """A dtype from its number in c10::ScalarType; what is no number stays."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return all_dtypes()[_SCALAR_TYPES[value]]
+    return value
+
+
+def number_of_dtype(value: dtype) -> int:
+    """The number in c10::ScalarType."""
+    return _SCALAR_TYPES.index(value.name)
+
+
+def _named(names: tuple[str, ...]) -> Callable[[Any], Any]:
+    def convert(value: Any) -> Any:
+        return getattr(_torch(), names[value]) if isinstance(value, int) else value
+
+    return convert
+
+
+memory_format = _named(_MEMORY_FORMATS)
+_CONVERT: dict[str, Callable[[Any], Any]] = {
+    "dtype": scalar_type, "layout": _named(_LAYOUTS), "memory_format": memory_format,
+    "out_dtype": scalar_type,
+}
+# Options that mean nothing where they are None or False, which not every function here takes.
+_OPTIONAL = frozenset(("dtype", "layout", "device", "pin_memory", "memory_format", "generator",
+                       "implicit", "out", "is_coalesced"))
+
+
+def _with_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with options as files write them."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            kwargs = {k: _CONVERT[k](v) if k in _CONVERT else v for k, v in kwargs.items()
+                      if not (k in _OPTIONAL and (v is None or v is False))}
+        return function(*args, **kwargs)
+
+    call.__name__ = getattr(function, "__name__", "operator")
+    return call
+
+
+def aten_function(name: str) -> Callable[..., Any] | None:
+    """What computes `aten::name`; None for an operator that flambeau does not have."""
+    if name in _REFUSED:
+        return None
+    own = FUNCTIONS.get(name)
+    if own is None:
+        own = _public(name)
+    if own is None and name.endswith("_copy"):
+        own = _public(name.removesuffix("_copy"))
+    if own is None:
+        return None
+    return _with_list(own) if name in _LISTS else _with_options(own)
+
+
+def _public(name: str) -> Callable[..., Any] | None:
+    for prefix in _PREFIXES:
+        if name.startswith(prefix):
+            result: Any = PUBLIC[prefix[:-1]].get(name.removeprefix(prefix))
+            return result
+    for space in _SPACES:
+        result = PUBLIC.get(space, {}).get(name)
+        if result is not None and callable(result) and not inspect.isclass(result):
+            return result
+    if name.endswith("_") and not name.endswith("__"):
+        return _in_place(name)
+    return None
+
+
+def _in_place(name: str) -> Callable[..., Any] | None:
+    """The in-place form of an operator that has one only as `inplace=True`."""
+    function = PUBLIC["nn.functional"].get(name[:-1])
+    if function is None or "inplace" not in inspect.signature(function).parameters:
+        return None
+    return functools.partial(function, inplace=True)
+
+
+# Operators whose result is a list in files, a tuple in Python.
+_LISTS = frozenset("""
+    split chunk unbind split_with_sizes tensor_split hsplit vsplit dsplit meshgrid
+    broadcast_tensors nonzero_numpy unsafe_split unsafe_chunk unsafe_split_with_sizes align_tensors
+    atleast_1d atleast_2d atleast_3d
+""".split())
+
+
+def _with_list(function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        result = function(*args, **kwargs)
+        return list(result) if isinstance(result, tuple) else result
+
+    return call
+
+
+# ------------------------------------------------------ operators that take other arguments
+
+
+def _to(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """`to` in all its overloads, told apart by the types of the first arguments."""
+    named = dict(kwargs)
+    rest = list(args)
+    if rest and isinstance(rest[0], Tensor):
+        named["other"] = rest.pop(0)
+    elif rest and (isinstance(rest[0], (device, str)) or
+                   (rest[0] is None and len(rest) > 1 and not isinstance(rest[1], bool))):
+        named["device"] = rest.pop(0)
+        if rest and not isinstance(rest[0], bool):
+            named["dtype"] = rest.pop(0)
+    elif rest and not isinstance(rest[0], bool):
+        named["dtype"] = rest.pop(0)
+    named.update(zip(("non_blocking", "copy", "memory_format"), rest, strict=False))
+    other = named.pop("other", None)
+    kind = scalar_type(named.get("dtype"))
+    place = named.get("device")
+    if other is not None:
+        kind, place = other.dtype, other.device
+    options: dict[str, Any] = {"copy": bool(named.get("copy"))}
+    if named.get("memory_format") is not None:
+        options["memory_format"] = memory_format(named["memory_format"])
+    return self.to(device=place, dtype=kind, **options)
+
+
+def _convolution(input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any,
+                 transposed: bool, output_padding: Any, groups: int, *settings: Any) -> Any:
+    """What traced modules hold: convolution, and settings of libraries."""
+    return PUBLIC["torch"]["convolution"](
+        input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
+
+
+def _softmax(name: str) -> Callable[..., Any]:
+    def call(self: Any, dim: int, dtype: Any = None) -> Any:
+        return PUBLIC["torch"][name](self, dim, dtype=scalar_type(dtype))
+
+    return call
+
+
+def _half_to_float(name: str) -> Callable[..., Any]:
+    def call(self: Any, dim: int, half_to_float: bool = False) -> Any:
+        return PUBLIC["torch"][name](self, dim)
+
+    return call
+
+
+def _einsum(equation: str, tensors: Any, *, path: Any = None) -> Any:
+    return _torch().einsum(equation, *tensors)
+
+
+def _slice(self: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
+    return self[(slice(None),) * (dim % self.dim()) + (slice(start, end, step),)]
+
+
+def _index(self: Any, indices: Any) -> Any:
+    return self[tuple(slice(None) if i is None else i for i in indices)]
+
+
+def _index_put(self: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
+    return _index_put_(self.clone(), indices, values, accumulate)
+
+
+def _index_put_(self: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
+    at = tuple(slice(None) if i is None else i for i in indices)
+    if accumulate:
+        return self.index_put_(tuple(_filled(self, indices)), values, True)
+    self[at] = values
+    return self
+
+
+def _filled(self: Any, indices: Any) -> list[Any]:
+    """Indices with ranges in the place of None."""
+    if all(i is not None for i in indices):
+        return list(indices)
+    raise NotImplementedError("index_put with accumulate and an index that is None")
+
+
+def _expand(self: Any, size: Any, *, implicit: bool = False) -> Any:
+    return self.expand(size)
+
+
+def _upsample(mode: str, aligned: bool) -> Callable[..., Any]:
+    """`upsample_*`, by the size wanted or by factors."""
+
+    def call(input: Any, output_size: Any, *rest: Any, scale_factors: Any = None) -> Any:
+        corners = rest[0] if aligned and rest else None
+        scales = list(rest[1:] if aligned else rest)
+        if scales and isinstance(scales[0], (list, tuple)):
+            scale_factors = scales[0]
+        if output_size is not None:
+            return _functional().interpolate(input, size=list(output_size), mode=mode,
+                                             align_corners=corners)
+        return _functional().interpolate(input, scale_factor=list(scale_factors), mode=mode,
+                                         align_corners=corners)
+
+    return call
+
+
+def _average_pool(count: int) -> Callable[..., Any]:
+    """Average pooling, where no stride is an empty list."""
+
+    def call(input: Any, kernel_size: Any, stride: Any = None, *rest: Any) -> Any:
+        function = PUBLIC["nn.functional"][f"avg_pool{count}d"]
+        return function(input, kernel_size, stride or None, *rest)
+
+    return call
+
+
+def _max_pool(count: int, with_indices: bool) -> Callable[..., Any]:
+    def call(input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+             ceil_mode: bool = False) -> Any:
+        return PUBLIC["nn.functional"][f"max_pool{count}d"](
+            input, kernel_size, stride or None, padding, dilation, ceil_mode, with_indices)
+
+    return call
+
+
+def _elu(self: Any, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Any:
+    positive = self.clamp(min=0)
+    negative = (self.clamp(max=0) * input_scale).expm1() * alpha
+    return (positive + negative) * scale
+
+
+def _plain_elu(self: Any, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Any:
+    if scale == 1 and input_scale == 1:
+        return PUBLIC["nn.functional"]["elu"](self, alpha)
+    return _elu(self, alpha, scale, input_scale)
+
+
+def _feature_dropout(input: Any, p: float, train: bool) -> Any:
+    """Whole channels are dropped: axes 0 and 1 count."""
+    if not train or p == 0:
+        return input
+    shape = list(input.shape[:2]) + [1] * (input.dim() - 2)
+    kept = PUBLIC["torch"]["empty"](shape, dtype=input.dtype).bernoulli_(1 - p)
+    return input * (kept / (1 - p)) if p < 1 else input * kept
+
+
+def _in_place_by_copy(name: str) -> Callable[..., Any]:
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        function = aten_function(name)
+        return self.copy_(function(self, *args, **kwargs))  # type: ignore[misc]
+
+    return call
+
+
+def _attention_layer(src: Any, embed_dim: int, num_heads: int, qkv_weight: Any, qkv_bias: Any,
+                     proj_weight: Any, proj_bias: Any, use_gelu: bool, norm_first: bool,
+                     eps: float, norm1_weight: Any, norm1_bias: Any, norm2_weight: Any,
+                     norm2_bias: Any, ffn1_weight: Any, ffn1_bias: Any, ffn2_weight: Any,
+                     ffn2_bias: Any, mask: Any = None, mask_type: Any = None) -> Any:
+    """A layer of a transformer's encoder, as one operator in PyTorch."""
+    f = _functional()
+
+    def attend(x: Any) -> Any:
+        return _multi_head(x, x, x, embed_dim, num_heads, qkv_weight, qkv_bias, proj_weight,
+                           proj_bias, mask, False, True, mask_type)[0]
+
+    def feed(x: Any) -> Any:
+        y = f.linear(x, ffn1_weight, ffn1_bias)
+        return f.linear(f.gelu(y) if use_gelu else f.relu(y), ffn2_weight, ffn2_bias)
+
+    def norm(x: Any, weight: Any, bias: Any) -> Any:
+        return f.layer_norm(x, (embed_dim,), weight, bias, eps)
+
+    if norm_first:
+        x = src + attend(norm(src, norm1_weight, norm1_bias))
+        return x + feed(norm(x, norm2_weight, norm2_bias))
+    x = norm(src + attend(src), norm1_weight, norm1_bias)
+    return norm(x + feed(x), norm2_weight, norm2_bias)
+
+
+def _multi_head(query: Any, key: Any, value: Any, embed_dim: int, num_head: int, qkv_weight: Any,
+                qkv_bias: Any, proj_weight: Any, proj_bias: Any, mask: Any = None,
+                need_weights: bool = True, average_attn_weights: bool = True,
+                mask_type: Any = None) -> Any:
+    """Attention with several heads over (batch, time, width), and its weights if wanted."""
+    f = _functional()
+    weights = qkv_weight.chunk(3)
+    biases = qkv_bias.chunk(3)
+    heads = [f.linear(x, w, b).unflatten(-1, (num_head, embed_dim // num_head)).transpose(1, 2)
+             for x, w, b in zip((query, key, value), weights, biases, strict=True)]
+    scores = heads[0] @ heads[1].transpose(-2, -1) / (embed_dim // num_head) ** 0.5
+    if mask is not None:
+        wide = mask[:, None, None, :] if mask_type == 1 and mask.dim() == 2 else mask
+        scores = scores.masked_fill(wide, float("-inf")) if str(wide.dtype) == "torch.bool" \
+            else scores + wide
+    attention = scores.softmax(-1)
+    result = f.linear((attention @ heads[2]).transpose(1, 2).flatten(2), proj_weight, proj_bias)
+    if not need_weights:
+        return result, None
+    return result, attention.mean(1) if average_attn_weights else attention
+
+
+def _list_of_sizes(self: Any, *dim: int) -> Any:
+    return self.shape[dim[0]] if dim else list(self.shape)
+
+
+def _without_views(name: str) -> Callable[..., Any]:
+    """Parts of a tensor that may be written to: copies, where PyTorch forgets that they are
+    views."""
+
+    def call(self: Any, *args: Any) -> list[Any]:
+        return [part.clone() for part in PUBLIC["torch"][name](self, *args)]
+
+    return call
+
+
+def _warn(message: str, stacklevel: int = 2) -> None:
+    import warnings
+
+    warnings.warn(message, stacklevel=stacklevel)
+
+
+def _mode(name: str) -> Callable[..., Any]:
+    def call(*args: Any) -> Any:
+        return getattr(_torch(), name)(*args)
+
+    return call
+
+
+def _loss(name: str, names: str) -> Callable[..., Any]:
+    """A loss, whose reduction is a number in files; `names` are the parameters in aten's order."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        bound = {**dict(zip(names.split(), args, strict=False)), **kwargs}
+        if "reduction" in bound:
+            bound["reduction"] = ("none", "mean", "sum")[bound["reduction"]]
+        return getattr(_functional(), name)(**bound)
+
+    return call
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "to": _to, "_to_copy": lambda self, **options: _to(self, copy=True, **options),
+    "_convolution": _convolution, "softmax": _softmax("softmax"),
+    "log_softmax": _softmax("log_softmax"), "_softmax": _half_to_float("softmax"),
+    "_log_softmax": _half_to_float("log_softmax"), "einsum": _einsum, "slice": _slice,
+    "index": _index, "index_put": _index_put, "index_put_": _index_put_,
+    "_index_put_impl_": lambda self, i, v, accumulate=False, unsafe=False: _index_put_(
+        self, i, v, accumulate),
+    "expand": _expand, "elu": _plain_elu, "elu_": _in_place_by_copy("elu"),
+    "feature_dropout": _feature_dropout, "feature_dropout_": _in_place_by_copy("feature_dropout"),
+    "log_sigmoid": lambda self: PUBLIC["nn.functional"]["logsigmoid"](self),
+    "size": _list_of_sizes, "sym_size": _list_of_sizes, "dim": lambda self: self.dim(),
+    "stride": lambda self, *dim: self.stride(*dim) if dim else list(self.stride()),
+    "storage_offset": lambda self: self.storage_offset(), "numel": lambda self: self.numel(),
+    "item": lambda self: self.item(), "len": len, "tolist": lambda self: self.tolist(),
+    "detach": lambda self: self.detach(), "alias": lambda self: self.view_as(self),
+    "lift_fresh": lambda self: self, "lift_fresh_copy": lambda self: self.clone(),
+    "_unsafe_view": lambda self, size: self.reshape(size),
+    "_reshape_alias": lambda self, size, stride: self.reshape(size),
+    "view": lambda self, size: self.view(scalar_type(size)),
+    "type_as": lambda self, other: self.type_as(other), "warn": _warn,
+    "contiguous": lambda self, *, memory_format=0: self.contiguous(
+        memory_format=_CONVERT["memory_format"](memory_format)),
+    "is_contiguous": lambda self, *, memory_format=0: self.is_contiguous(
+        memory_format=_CONVERT["memory_format"](memory_format)),
+    "is_same_size": lambda self, other: self.shape == other.shape,
+    "requires_grad_": lambda self, requires_grad=True: self.requires_grad_(requires_grad),
+    "backward": lambda self, *args, **kwargs: self.backward(*args, **kwargs),
+    "_transformer_encoder_layer_fwd": _attention_layer, "_native_multi_head_attention": _multi_head,
+    **{name: _loss("nll_loss", "input target weight reduction ignore_index")
+       for name in ("nll_loss", "nll_loss2d", "nll_loss_nd")},
+    "cross_entropy_loss": _loss(
+        "cross_entropy", "input target weight reduction ignore_index label_smoothing"),
+    **{name: _loss(name, "input target reduction") for name in (
+        "mse_loss", "l1_loss", "soft_margin_loss", "multilabel_margin_loss")},
+    "smooth_l1_loss": _loss("smooth_l1_loss", "input target reduction beta"),
+    "huber_loss": _loss("huber_loss", "input target reduction delta"),
+    "binary_cross_entropy": _loss("binary_cross_entropy", "input target weight reduction"),
+    "binary_cross_entropy_with_logits": _loss(
+        "binary_cross_entropy_with_logits", "input target weight pos_weight reduction"),
+    "kl_div": _loss("kl_div", "input target reduction"),
+    "hinge_embedding_loss": _loss("hinge_embedding_loss", "input target margin reduction"),
+    "poisson_nll_loss": _loss("poisson_nll_loss", "input target log_input full eps reduction"),
+    "margin_ranking_loss": _loss("margin_ranking_loss", "input1 input2 target margin reduction"),
+    "cosine_embedding_loss": _loss(
+        "cosine_embedding_loss", "input1 input2 target margin reduction"),
+    "triplet_margin_loss": _loss(
+        "triplet_margin_loss", "anchor positive negative margin p eps swap reduction"),
+    "multi_margin_loss": _loss("multi_margin_loss", "input target p margin weight reduction"),
+    "unsafe_split": _without_views("split"), "unsafe_chunk": _without_views("chunk"),
+    "unsafe_split_with_sizes": _without_views("split"),
+    **{f"avg_pool{n}d": _average_pool(n) for n in (1, 2, 3)},
+    **{f"max_pool{n}d": _max_pool(n, False) for n in (1, 2, 3)},
+    **{f"max_pool{n}d_with_indices": _max_pool(n, True) for n in (1, 2, 3)},
+    **{f"upsample_{name}": _upsample(mode, aligned) for name, mode, aligned in (
+        ("nearest1d", "nearest", False), ("nearest2d", "nearest", False),
+        ("nearest3d", "nearest", False), ("linear1d", "linear", True),
+        ("bilinear2d", "bilinear", True), ("bicubic2d", "bicubic", True),
+        ("trilinear3d", "trilinear", True))},
+    **{name: _mode(name) for name in (
+        "is_grad_enabled", "set_grad_enabled", "manual_seed", "is_tensor", "is_autocast_enabled",
+        "is_autocast_cpu_enabled", "get_num_threads")},
+}

@@ -1,0 +1,77 @@
+"""`load`: a TorchScript archive as a module. Nothing runs but code of the archive, translated."""
+
+from __future__ import annotations
+
+import os
+from contextlib import nullcontext
+from pickle import UnpicklingError
+from typing import Any
+
+from ...serialization.archive import ArchiveReader
+from ...serialization.loader import StorageSource
+from ...serialization.location import MapLocation
+from .program import Program
+from .script_module import RecursiveScriptModule
+from .unpickling import ScriptUnpickler
+
+__all__ = ["is_torchscript", "load"]
+
+
+def _opened(file: Any) -> Any:
+    return open(file, "rb") if isinstance(file, (str, os.PathLike)) else nullcontext(file)
+
+
+def is_torchscript(file: Any) -> bool:
+    """Whether a file is an archive of TorchScript's. A file object stays where it is."""
+    with _opened(file) as opened:
+        start = opened.tell()
+        try:
+            archive = ArchiveReader(opened)
+            return archive.has("constants.pkl") or archive.has("model.json")
+        except RuntimeError:
+            return False
+        finally:
+            opened.seek(start)
+
+
+def load(file: Any, map_location: MapLocation = None,
+         extra_files: dict[str, Any] | None = None) -> RecursiveScriptModule:
+    """The module in an archive. RuntimeError for one that is damaged or asks for what no operator
+    is; `extra_files` is filled with the entries of its names, as bytes.
+    """
+    with _opened(file) as opened:
+        archive = ArchiveReader(opened)
+        if archive.has("model.json"):
+            raise RuntimeError("Legacy model format is not supported on this platform.")
+        for name in extra_files or {}:
+            if archive.has(f"extra/{name}"):
+                extra_files[name] = archive.read(f"extra/{name}")  # type: ignore[index]
+        module = _read(archive, map_location)
+    if not isinstance(module, RecursiveScriptModule):
+        raise RuntimeError("torch.jit.load: the archive holds no module")
+    return module
+
+
+def _read(archive: ArchiveReader, map_location: MapLocation) -> Any:
+    def code(name: str) -> str | None:
+        return archive.read(name).decode() if archive.has(name) else None
+
+    program = Program(code)
+    version = "version" if archive.has("version") else ".data/version"
+    program.version = archive.read(version).decode(errors="replace").strip()
+    sources = {folder: StorageSource(archive, map_location, None, folder)
+               for folder in ("constants", "data")}
+    try:
+        constants = ScriptUnpickler(archive.read("constants.pkl"), sources["constants"], program)
+        program.constants = _as_tuple(constants.load())
+        module = ScriptUnpickler(archive.read("data.pkl"), sources["data"], program).load()
+    except (UnpicklingError, EOFError, UnicodeDecodeError) as error:
+        raise RuntimeError(f"torch.jit.load: the archive is damaged: {error}") from error
+    program.read_all(archive.names())
+    return module
+
+
+def _as_tuple(value: Any) -> tuple[Any, ...]:
+    if not isinstance(value, (tuple, list)):
+        raise UnpicklingError("constants.pkl holds no tuple")
+    return tuple(value)

@@ -1,0 +1,222 @@
+"""What the code of an archive defines: functions, and classes of modules, objects and tuples."""
+
+from __future__ import annotations
+
+import ast
+import collections
+import enum
+import keyword
+from typing import TYPE_CHECKING, Any
+
+from ...tensor.tensor import Tensor
+from .expressions import ScriptSyntaxError
+from .objects import ScriptObject
+from .script_module import RecursiveScriptModule
+from .translator import translate
+
+if TYPE_CHECKING:
+    from .program import Program
+
+__all__ = ["ClassType", "Function", "define_class"]
+
+
+class Function:
+    """A function of an archive, which is translated when it is first called."""
+
+    def __init__(self, program: Program, qualified_name: str, definition: ast.FunctionDef,
+                 filename: str) -> None:
+        self.program, self.qualified_name = program, qualified_name
+        self.definition, self.filename = definition, filename
+        self.name = self.__name__ = definition.name
+        self.compiled: Any = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.compiled is None:
+            self.compiled = self._compile()
+        try:
+            return self.compiled(*args, **kwargs)
+        except TypeError as error:
+            self._explain(error, args, kwargs)
+            raise
+
+    def _compile(self) -> Any:
+        tree = ast.Module([translate(self.definition, self.filename, self.program.bind)], [])
+        code = compile(tree, self.filename, "exec")
+        space: dict[str, Any] = {}
+        exec(code, self.program.environment, space)
+        return space[self.name]
+
+    def _explain(self, error: TypeError, args: tuple, kwargs: dict[str, Any]) -> None:
+        """PyTorch's error where the call does not fit the parameters."""
+        if error.__traceback__ is not None and error.__traceback__.tb_next is not None and \
+                error.__traceback__.tb_next.tb_next is not None:
+            return
+        names = [a.arg for a in self.definition.args.args]
+        required = names[: len(names) - len(self.definition.args.defaults)]
+        bound = {*names[: len(args)], *kwargs}
+        missing = [n for n in required if n not in bound]
+        unknown = [n for n in kwargs
+                   if n not in names + [a.arg for a in self.definition.args.kwonlyargs]]
+        if missing:
+            what = f"{self.name}() is missing value for argument '{missing[0]}'."
+        elif unknown:
+            what = f"Unknown keyword argument '{unknown[0]}' for operator '{self.name}'."
+        elif len(args) > len(names):
+            what = (f"{self.name}() expected at most {len(names)} argument(s) but received "
+                    f"{len(args)} argument(s).")
+        else:
+            return
+        raise RuntimeError(f"{what} Declaration: {self.declaration}") from None
+
+    def check(self, args: tuple, kwargs: dict[str, Any]) -> None:
+        """RuntimeError, as PyTorch has it, where a tensor was expected and none came."""
+        nodes = self.definition.args.args
+        for position, (node, value) in enumerate(zip(nodes, args, strict=False)):
+            if isinstance(node.annotation, ast.Name) and node.annotation.id == "Tensor" and \
+                    not isinstance(value, Tensor):
+                raise RuntimeError(
+                    f"{self.name}() Expected a value of type 'Tensor' for argument '{node.arg}' "
+                    f"but instead found type '{type(value).__name__}'.\nPosition: {position}\n"
+                    f"Value: {value}\nDeclaration: {self.declaration}\nCast error details: Unable "
+                    f"to cast {value} to Tensor")
+
+    @property
+    def declaration(self) -> str:
+        """The name with its parameters and their types."""
+        shown = [f"{ast.unparse(a.annotation)} {a.arg}" if a.annotation is not None else a.arg
+                 for a in self.definition.args.args]
+        returns = self.definition.returns
+        result = "" if returns is None else f" -> {ast.unparse(returns)}"
+        return f"{self.name}({', '.join(shown)}){result}"
+
+    @property
+    def code(self) -> str:
+        """The text, as the archive has it; the module stands without its class."""
+        lines, node = self.program.lines(self.filename), self.definition
+        signature = lines[node.lineno - 1 : node.body[0].lineno - 1]
+        body = lines[node.body[0].lineno - 1 : node.end_lineno]
+        margin = " " * node.col_offset
+        first = signature[0].removeprefix(margin) if signature else ""
+        arguments = node.args.args
+        if margin and arguments and arguments[0].annotation is not None:
+            first = first.replace(f": {ast.unparse(arguments[0].annotation)}", "", 1)
+        return "".join([first, *signature[1:], *(s.removeprefix(margin) for s in body)]) \
+            .rstrip() + "\n"
+
+    def __deepcopy__(self, memo: Any) -> Function:
+        return self
+
+    def __repr__(self) -> str:
+        return f"<torch.jit.ScriptFunction {self.qualified_name}>"
+
+
+class ClassType:
+    """A class: what it declares. `python` is what makes its values."""
+
+    def __init__(self, qualified_name: str, kind: str) -> None:
+        self.qualified_name, self.kind = qualified_name, kind
+        self.name = qualified_name.rpartition(".")[2]
+        self.attributes: dict[str, ast.expr] = {}
+        self.constants: dict[str, Any] = {}
+        self.methods: dict[str, Function] = {}
+        self.parameters: frozenset[str] = frozenset()
+        self.buffers: frozenset[str] = frozenset()
+        self.python: Any = None
+
+    def new(self) -> Any:
+        """An object without attributes."""
+        if self.kind == "module":
+            return RecursiveScriptModule(self)
+        if self.kind != "object":
+            raise RuntimeError(f"{self.qualified_name} is no class of objects")
+        return ScriptObject(self)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.python is not None:
+            return self.python(*args, **kwargs)
+        result = self.new()
+        self.methods["__init__"](result, *args, **kwargs)
+        return result
+
+    def is_type_of(self, value: Any) -> bool:
+        """Whether a value is of this class."""
+        if self.python is not None:
+            return isinstance(value, self.python)
+        if self.kind == "interface":
+            methods = getattr(value, "_flambeau_type", self).methods
+            return value is not None and all(m in methods for m in self.methods)
+        return getattr(value, "_flambeau_type", None) is self
+
+    def __deepcopy__(self, memo: Any) -> ClassType:
+        return self
+
+
+_KINDS = {"Module": "module", "NamedTuple": "named tuple", "Enum": "enum",
+          "Interface": "interface", "ModuleInterface": "interface", "object": "object"}
+
+
+def define_class(program: Program, qualified_name: str, node: ast.ClassDef,
+                 filename: str) -> ClassType:
+    """The class that a statement defines; its methods are translated when they are called."""
+    bases = [ast.unparse(b) for b in node.bases] or ["object"]
+    kind = _KINDS.get(bases[0])
+    if len(bases) != 1 or kind is None or node.decorator_list or node.keywords:
+        raise ScriptSyntaxError(f"{filename}, line {node.lineno}: a class with base {bases}")
+    result = ClassType(qualified_name, kind)
+    for statement in node.body:
+        _declare(program, result, statement, filename)
+    if kind == "named tuple":
+        result.python = _named_tuple(result)
+    elif kind == "enum":
+        make: Any = enum.Enum
+        result.python = make(result.name, list(result.constants.items()))
+    return result
+
+
+def _declare(program: Program, owner: ClassType, node: ast.stmt, filename: str) -> None:
+    if isinstance(node, ast.FunctionDef):
+        owner.methods[node.name] = Function(
+            program, f"{owner.qualified_name}.{node.name}", node, filename)
+    elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+        owner.attributes[node.target.id] = node.annotation
+        if node.value is not None:
+            owner.constants[node.target.id] = program.evaluate(node.value, filename)
+    elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Subscript):
+        owner.attributes[_text(node.target.slice)] = node.annotation
+    elif isinstance(node, ast.Assign):
+        _declare_names(program, owner, node, filename)
+    elif not isinstance(node, (ast.Pass, ast.Expr)):
+        raise ScriptSyntaxError(
+            f"{filename}, line {node.lineno}: {type(node).__name__} in the body of a class")
+
+
+def _declare_names(program: Program, owner: ClassType, node: ast.Assign, filename: str) -> None:
+    """`__parameters__ = [...]` and its like, an attribute in quotes, or a member of an Enum."""
+    (target,) = node.targets
+    if isinstance(target, ast.Subscript):  # __annotations__["0"] = a type
+        owner.attributes[_text(target.slice)] = node.value
+        return
+    name = target.id if isinstance(target, ast.Name) else ""
+    if name in ("__parameters__", "__buffers__"):
+        names = frozenset(_text(e) for e in getattr(node.value, "elts", ()))
+        setattr(owner, name.strip("_"), names)
+    elif name in ("__forward_pre_hooks__", "__forward_hooks__"):
+        if getattr(node.value, "elts", ()):
+            raise NotImplementedError(f"{filename}, line {node.lineno}: hooks of a scripted module")
+    elif name != "__annotations__":
+        owner.constants[name] = program.evaluate(node.value, filename)
+
+
+def _text(node: ast.expr) -> str:
+    if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+        raise ScriptSyntaxError(f"line {node.lineno}: a name in quotes was expected")
+    return node.value
+
+
+def _named_tuple(owner: ClassType) -> Any:
+    """The class of a NamedTuple, from names that are checked: namedtuple makes code of them."""
+    for name in (owner.name, *owner.attributes):
+        if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
+            raise ScriptSyntaxError(f"{name!r} is no name of a field")
+    defaults = [owner.constants[n] for n in owner.attributes if n in owner.constants]
+    return collections.namedtuple(owner.name, list(owner.attributes), defaults=defaults)

@@ -1,0 +1,42 @@
+"""Objects of classes that an archive defines: what they declare is all that code reaches."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+__all__ = ["ScriptObject"]
+
+
+class ScriptObject:
+    """An object of a class of an archive: declared attributes and methods, nothing else."""
+
+    __slots__ = ("_flambeau_attributes", "_flambeau_type")
+
+    def __init__(self, kind: Any) -> None:
+        object.__setattr__(self, "_flambeau_type", kind)
+        object.__setattr__(self, "_flambeau_attributes", {})
+
+    def _flambeau_get(self, name: str) -> Any:
+        """A declared attribute or constant; AttributeError for any other name."""
+        if name in self._flambeau_attributes:
+            return self._flambeau_attributes[name]
+        if name in self._flambeau_type.constants:
+            return self._flambeau_type.constants[name]
+        raise AttributeError(f"{self._flambeau_type.name} has no attribute {name!r}")
+
+    def _flambeau_set(self, name: str, value: Any) -> None:
+        """Sets a declared attribute."""
+        if name not in self._flambeau_type.attributes:
+            raise AttributeError(f"{self._flambeau_type.name} declares no attribute {name!r}")
+        self._flambeau_attributes[name] = value
+
+    def __getattr__(self, name: str) -> Any:
+        method = self._flambeau_type.methods.get(name)
+        return self._flambeau_get(name) if method is None else partial(method, self)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self._flambeau_set(name, value)
+
+    def __repr__(self) -> str:
+        return f"<torch.ScriptObject object of {self._flambeau_type.qualified_name}>"

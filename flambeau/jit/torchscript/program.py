@@ -1,0 +1,127 @@
+"""The code of an archive: its files, and what is defined in them, which is looked up by name."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+from . import operators, runtime
+from .definitions import ClassType, Function, define_class
+from .expressions import Expressions, ScriptSyntaxError
+from .type_expressions import is_instance
+
+__all__ = ["Program"]
+
+
+class Program:
+    """Functions and classes by their qualified names, `__torch__.package.Class`.
+
+    `environment` holds the globals of translated functions: what runtime.py offers, the operators
+    and definitions that they use, and no builtins.
+    """
+
+    def __init__(self, read: Callable[[str], str | None]) -> None:
+        self._read = read
+        self.constants: tuple[Any, ...] = ()
+        self.version = "10"
+        self._files: dict[str, tuple[ast.Module, list[str]]] = {}
+        self._defined: dict[str, Any] = {}
+        self.environment: dict[str, Any] = {
+            "__builtins__": {}, **runtime.FUNCTIONS, "g_isinstance": self._is_instance,
+        }
+
+    def read_all(self, names: list[str]) -> None:
+        """Reads the files that nothing has asked for yet, as long as the archive is open."""
+        for name in names:
+            if name.startswith("code/") and name.endswith(".py") and name not in self._files:
+                text = self._read(name)
+                if text is not None:
+                    self.define(name, text)
+
+    def lines(self, filename: str) -> list[str]:
+        """The lines of a file of code."""
+        return self._files[filename][1]
+
+    def define(self, filename: str, text: str) -> ast.Module:
+        """Parses a file of code; ScriptSyntaxError for what is no Python."""
+        try:
+            tree = ast.parse(text)
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            raise ScriptSyntaxError(f"{filename}: {error}") from None
+        self._files[filename] = tree, text.splitlines(keepends=True)
+        return tree
+
+    def find(self, qualified_name: str) -> Any:
+        """The function or class of this name."""
+        known = self._defined.get(qualified_name)
+        if known is None:
+            known = self._defined[qualified_name] = self._define(qualified_name)
+        return known
+
+    def _define(self, qualified_name: str) -> Any:
+        space, _, name = qualified_name.rpartition(".")
+        filename = f"code/{space.replace('.', '/')}.py"
+        if filename not in self._files:
+            text = self._read(filename)
+            if text is None:
+                return self._member(qualified_name)
+            self.define(filename, text)
+        for node in self._files[filename][0].body:
+            if isinstance(node, ast.ClassDef) and node.name == name:
+                return define_class(self, qualified_name, node, filename)
+            if isinstance(node, ast.FunctionDef) and node.name == name:
+                return Function(self, qualified_name, node, filename)
+        return self._member(qualified_name)
+
+    def _member(self, qualified_name: str) -> Any:
+        """A member of an Enum, or a method by its class."""
+        owner_name, _, name = qualified_name.rpartition(".")
+        if owner_name.count(".") < 1:
+            raise ScriptSyntaxError(f"the archive defines no {qualified_name}")
+        owner = self.find(owner_name)
+        if isinstance(owner, ClassType):
+            if owner.kind == "enum" and name in owner.constants:
+                return owner.python[name]
+            if name in owner.methods:
+                return owner.methods[name]
+        raise ScriptSyntaxError(f"the archive defines no {qualified_name}")
+
+    def bind(self, kind: str, name: str) -> str:
+        """The global name of an operator, a definition or a constant, for translated code."""
+        key = f"{kind[0]}_{name.replace('.', '__dot__')}"
+        if key not in self.environment:
+            if kind == "operator":
+                self.environment[key] = _operator(name)
+            elif kind == "reference":
+                self.environment[key] = self.find(name)
+            else:
+                self.environment[key] = self._constant(name)
+        return key
+
+    def _constant(self, name: str) -> Any:
+        number = name.removeprefix("c")
+        if not number.isdecimal() or int(number) >= len(self.constants):
+            raise ScriptSyntaxError(f"the archive has no constant {name}")
+        return self.constants[int(number)]
+
+    def evaluate(self, node: ast.expr, filename: str) -> Any:
+        """The value of an expression in the body of a class."""
+        tree = ast.Expression(Expressions(filename, self.bind).expression(node))
+        return eval(compile(ast.fix_missing_locations(tree), filename, "eval"), self.environment)
+
+    def _is_instance(self, value: Any, kind: str) -> bool:
+        return is_instance(value, ast.parse(kind, mode="eval").body, self.find)
+
+
+def _operator(name: str) -> Callable[..., Any]:
+    """An operator; one that there is not fails when it is called, not where a branch names it."""
+    try:
+        return operators.find(name)
+    except ScriptSyntaxError as error:
+        missing = error
+
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise missing
+
+    return refuse

@@ -1,0 +1,169 @@
+"""What translated code calls: attributes, elements, methods and objects, each checked.
+
+No attribute of a Python object is reached by a name of the archive, but for those listed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from functools import partial
+from operator import attrgetter
+from typing import Any
+
+from ...futures import Future
+from ...tensor.devices import device
+from ...tensor.tensor import Tensor
+from . import operators
+from .definitions import ClassType, Function
+from .objects import ScriptObject
+from .script_module import RecursiveScriptModule
+
+__all__ = ["FUNCTIONS", "ScriptError"]
+
+_READABLE = (("type", "index"), ("name", "value"))  # of a device, of a member of an Enum
+_OBJECTS = (ScriptObject, RecursiveScriptModule)
+_TENSOR_ATTRIBUTES: dict[str, Callable[[Tensor], Any]] = {
+    **{name: operators.find(f"prim.{name}") for name in (
+        "dtype", "device", "layout", "requires_grad", "is_cuda", "is_sparse", "data", "grad",
+        "shape", "ndim", "itemsize", "is_meta", "is_quantized", "is_leaf")},
+    **{name: attrgetter(name) for name in ("T", "mT", "H", "mH", "real", "imag")},
+}
+
+
+class ScriptError(RuntimeError):
+    """torch.jit.Error: what an archive's code raises."""
+
+
+def _get(value: Any, name: str) -> Any:
+    if isinstance(value, _OBJECTS):
+        return value._flambeau_get(name)
+    if isinstance(value, Tensor):
+        read = _TENSOR_ATTRIBUTES.get(name)
+        if read is not None:
+            return read(value)
+    elif isinstance(value, tuple) and name in getattr(type(value), "_fields", ()):
+        return value[type(value)._fields.index(name)]  # type: ignore[attr-defined]
+    elif isinstance(value, (Enum, device)) and name in _READABLE[isinstance(value, Enum)]:
+        return getattr(value, name)
+    raise AttributeError(f"'{_shown(value)}' object has no attribute or method '{name}'")
+
+
+def _has(value: Any, name: str) -> bool:
+    try:
+        _get(value, name)
+    except AttributeError:
+        return isinstance(value, _OBJECTS) and name in value._flambeau_type.methods
+    return True
+
+
+def _set(value: Any, name: str, new: Any) -> None:
+    if isinstance(value, _OBJECTS):
+        value._flambeau_set(name, new)
+        return
+    if isinstance(value, Tensor) and name == "requires_grad":
+        value.requires_grad_(bool(new))
+        return
+    raise AttributeError(f"the attribute {name!r} of '{_shown(value)}' cannot be set")
+
+
+def _method(value: Any, name: str) -> Any:
+    """A method that the archive defines, or an operator with the value as its first argument."""
+    if isinstance(value, _OBJECTS):
+        methods = value._flambeau_type.methods
+        if name in methods:
+            function = methods[name]
+            return partial(function.compiled or function, value)
+        return _invocable(value._flambeau_get(name))
+    if isinstance(value, Enum) or callable(value):
+        raise AttributeError(f"'{_shown(value)}' object has no attribute or method '{name}'")
+    return partial(operators.find(name), value)
+
+
+def _invocable(value: Any) -> Any:
+    """A function or class of the archive; TypeError for any other value."""
+    if isinstance(value, (Function, ClassType, RecursiveScriptModule)):
+        return value
+    if isinstance(value, ScriptObject) and "__call__" in value._flambeau_type.methods:
+        return partial(value._flambeau_type.methods["__call__"], value)
+    raise TypeError(f"'{_shown(value)}' object is not callable")
+
+
+def _new(kind: Any) -> Any:
+    if not isinstance(kind, ClassType):
+        raise TypeError(f"'{_shown(kind)}' is no class")
+    return kind.new()
+
+
+_SEQUENCES = (Tensor, list, tuple, dict, str)
+
+
+def _getitem(value: Any, key: Any) -> Any:
+    if isinstance(value, _SEQUENCES):
+        return value[key]
+    method = _method(value, "__getitem__") if isinstance(value, ScriptObject) else None
+    if method is None:
+        raise TypeError(f"'{_shown(value)}' object is not subscriptable")
+    return method(key)
+
+
+def _setitem(value: Any, key: Any, new: Any) -> None:
+    if isinstance(value, (Tensor, list, dict)):
+        value[key] = new
+    elif isinstance(value, ScriptObject):
+        _method(value, "__setitem__")(key, new)
+    else:
+        raise TypeError(f"'{_shown(value)}' object does not support item assignment")
+
+
+def _iterate(value: Any) -> Any:
+    if isinstance(value, (*_SEQUENCES, range, zip, enumerate)):
+        return value
+    raise TypeError(f"'{_shown(value)}' object is not iterable")
+
+
+class _Entered:
+    """A `with` block of an object whose class defines __enter__ and __exit__."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __enter__(self) -> Any:
+        return _method(self.value, "__enter__")()
+
+    def __exit__(self, *parts: Any) -> None:
+        _method(self.value, "__exit__")(*parts)
+
+
+def _context(value: Any) -> Any:
+    if isinstance(value, ScriptObject):
+        return _Entered(value)
+    raise TypeError(f"'{_shown(value)}' object is no context manager")
+
+
+def _raise(message: Any = "", kind: Any = None) -> None:
+    """Raises torch.jit.Error, as PyTorch does for exceptions of any type."""
+    name = str(kind).rpartition(".")[2] if kind else ""
+    raise ScriptError(f"{name}: {message}" if name else str(message))
+
+
+def _shown(value: Any) -> str:
+    return getattr(getattr(value, "_flambeau_type", None), "qualified_name", type(value).__name__)
+
+
+def _fork(function: Any, *args: Any) -> Any:
+    future: Any = Future()
+    future.set_result(_invocable(function)(*args))
+    return future
+
+
+operators.TABLE.update({
+    "prim.RaiseException": _raise, "fork": _fork, "prim.fork": _fork, "__getitem__": _getitem,
+    "prim.TupleIndex": _getitem, "_set_item": _setitem,
+})
+
+FUNCTIONS: dict[str, Any] = {
+    "g_get": _get, "g_set": _set, "g_has": _has, "g_method": _method, "g_invocable": _invocable,
+    "g_new": _new, "g_getitem": _getitem, "g_setitem": _setitem, "g_iterate": _iterate,
+    "g_context": _context, "g_raise": _raise, "g_slice": slice,
+}

@@ -1,0 +1,131 @@
+"""Modules of an archive: nn.Modules whose methods are the archive's code."""
+
+from __future__ import annotations
+
+import copy
+from functools import partial
+from typing import Any
+
+from ...nn.module import Module
+
+__all__ = ["RecursiveScriptModule", "ScriptModule"]
+
+
+class ScriptModule(Module):
+    """What `torch.jit` makes of modules."""
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise RuntimeError("Pickling of ScriptModules is not supported: use torch.jit.save")
+
+
+class RecursiveScriptModule(ScriptModule):
+    """A module that an archive holds; `code` shows its forward.
+
+    Parameters, buffers and submodules are those of any nn.Module; other attributes are the ones
+    that the class declares.
+    """
+
+    def __init__(self, kind: Any) -> None:
+        super().__init__()
+        own = self.__dict__
+        own["_flambeau_type"], own["_flambeau_attributes"] = kind, {}
+        own["original_name"] = kind.name
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the archive's `forward` computes."""
+        method = self._flambeau_method("forward")
+        method.check((self, *args), kwargs)
+        return method(self, *args, **kwargs)
+
+    def _flambeau_method(self, name: str) -> Any:
+        try:
+            return self._flambeau_type.methods[name]
+        except KeyError:
+            raise AttributeError(
+                f"'{type(self).__name__}' object has no attribute '{name}'") from None
+
+    def _flambeau_get(self, name: str) -> Any:
+        """A declared attribute; AttributeError for any other name."""
+        own = self.__dict__
+        for table in ("_parameters", "_buffers", "_modules", "_flambeau_attributes"):
+            if name in own[table]:
+                return own[table][name]
+        if name == "training":
+            return own["training"]
+        if name in self._flambeau_type.constants:
+            return self._flambeau_type.constants[name]
+        raise AttributeError(f"{self._flambeau_type.name} has no attribute {name!r}")
+
+    def _flambeau_set(self, name: str, value: Any) -> None:
+        """Sets a declared attribute: parameters, buffers and submodules are told by their kind."""
+        kind, own = self._flambeau_type, self.__dict__
+        if name == "training":
+            own["training"] = bool(value)
+        elif name in kind.parameters:  # plain tensors, as PyTorch's: a list may hold them as well
+            own["_parameters"][name] = value
+        elif name in kind.buffers:
+            own["_buffers"][name] = value
+        elif isinstance(value, Module):
+            own["_modules"][name] = value
+        elif name in kind.attributes:
+            own["_flambeau_attributes"][name] = value
+        else:
+            raise AttributeError(f"{kind.name} declares no attribute {name!r}")
+
+    def __getattr__(self, name: str) -> Any:
+        own = self.__dict__
+        if name in own.get("_flambeau_attributes", ()):
+            return own["_flambeau_attributes"][name]
+        kind = own.get("_flambeau_type")
+        if kind is not None:
+            if name in kind.methods:
+                return partial(kind.methods[name], self)
+            if name in kind.constants:
+                return kind.constants[name]
+        return super().__getattr__(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.__dict__.get("_flambeau_attributes", ()):
+            self.__dict__["_flambeau_attributes"][name] = value
+        else:
+            super().__setattr__(name, value)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        result = type(self).__new__(type(self))
+        memo[id(self)] = result
+        own = {k: v if k == "_flambeau_type" else copy.deepcopy(v, memo)
+               for k, v in self.__dict__.items()}
+        result.__dict__.update(own)
+        return result
+
+    def __copy__(self) -> Any:
+        result = type(self).__new__(type(self))
+        result.__dict__.update(self.__dict__)
+        return result
+
+    def _get_name(self) -> str:
+        return "RecursiveScriptModule"
+
+    def extra_repr(self) -> str:
+        """The class that was scripted or traced."""
+        return f"original_name={self.original_name}"
+
+    @property
+    def code(self) -> str:
+        """The code of `forward`."""
+        text: str = self._flambeau_method("forward").code
+        return text
+
+    @property
+    def graph(self) -> Any:
+        """NotImplementedError: there is no TorchScript IR, `code` shows what is run."""
+        error = NotImplementedError("torch.jit.ScriptModule.graph: flambeau runs the archive's "
+                                    "code, which has no graph")
+        error.add_note("print(module.code) shows it")
+        raise error
+
+    inlined_graph = graph
+
+    def get_debug_state(self, *args: Any, **kwargs: Any) -> Any:
+        """NotImplementedError: there is no executor."""
+        raise NotImplementedError("torch.jit.ScriptModule.get_debug_state")

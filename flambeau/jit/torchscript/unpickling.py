@@ -1,0 +1,86 @@
+"""The pickles of an archive: weights' opcodes, and objects of classes that the archive defines."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from pickle import UnpicklingError
+from typing import Any
+
+from ...serialization.opcodes import OPERATIONS, last
+from ...serialization.unpickler import WeightsUnpickler
+from .definitions import ClassType
+from .objects import ScriptObject
+from .program import Program
+from .script_module import RecursiveScriptModule
+
+__all__ = ["ScriptUnpickler"]
+
+_FIRST = ("build_intlist", "build_tensorlist", "build_doublelist", "build_boollist",
+          "restore_type_tag")
+
+
+class _FirstArgument:
+    """A function of `torch.jit._pickle`: it says of a value which type it has."""
+
+
+class ScriptUnpickler(WeightsUnpickler):
+    """Reads `data.pkl` and `constants.pkl`."""
+
+    def __init__(self, data: bytes, refer: Any, program: Program) -> None:
+        super().__init__(io.BytesIO(data), refer)
+        self.program = program
+        self.operations = _OPERATIONS
+
+    def find(self, module: str, name: str) -> None:
+        """Pushes what a name stands for: a class of the archive, or what weights may name."""
+        if module == "__torch__" or module.startswith("__torch__."):
+            self.stack.append(self.program.find(f"{module}.{name}"))
+        elif module == "torch.jit._pickle" and name in _FIRST:
+            self.stack.append(_FirstArgument())
+        else:
+            super().find(module, name)
+
+
+def _reduce(u: Any) -> None:
+    function, args = u.stack[-2:]
+    if isinstance(function, _FirstArgument) and type(args) is tuple and args:
+        last(u, 2)
+        u.stack.append(args[0])
+    elif isinstance(function, ClassType) and function.kind == "enum":  # its value, in no tuple
+        last(u, 2)
+        u.stack.append(function.python(args))
+    elif isinstance(function, ClassType) and function.python is not None and type(args) is tuple:
+        last(u, 2)
+        u.stack.append(function.python(*args))
+    else:
+        OPERATIONS[pickle.REDUCE[0]](u)
+
+
+def _new_object(u: Any) -> None:
+    kind, args = u.stack[-2:]
+    if isinstance(kind, ClassType):
+        last(u, 2)
+        u.stack.append(kind.new() if args == () else kind.python(*args))
+    else:
+        OPERATIONS[pickle.NEWOBJ[0]](u)
+
+
+def _build(u: Any) -> None:
+    owner = u.stack[-2]
+    if not isinstance(owner, (ScriptObject, RecursiveScriptModule)):
+        OPERATIONS[pickle.BUILD[0]](u)
+        return
+    state = u.stack.pop()
+    restore = owner._flambeau_type.methods.get("__setstate__")
+    if restore is not None:
+        restore(owner, state)
+        return
+    if not isinstance(state, dict):
+        raise UnpicklingError("the state of an object is no dict")
+    for name, value in state.items():
+        owner._flambeau_set(name, value)
+
+
+_OPERATIONS = {**OPERATIONS, pickle.REDUCE[0]: _reduce, pickle.NEWOBJ[0]: _new_object,
+               pickle.BUILD[0]: _build}
