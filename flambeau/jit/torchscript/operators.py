@@ -11,7 +11,7 @@ from typing import Any
 
 from ...export.aten_functions import aten_function, number_of_dtype
 from ...futures import Future
-from ...ops.core import custom
+from ...ops.registration.custom_operators import NAMESPACES
 from ...tensor.devices import device
 from ...tensor.random.generator import Generator
 from ...tensor.tensor import Tensor
@@ -121,7 +121,7 @@ _REFUSED_SPACES = ("image", "video_reader")
 
 def _of_library(space: str, name: str) -> Callable[..., Any]:
     """An operator that a library has registered, such as torchvision's."""
-    known = custom.NAMESPACES.get(space)
+    known = NAMESPACES.get(space)
     if space not in _REFUSED_SPACES and known is not None and name in dir(known):
         return getattr(known, name)
     error = ScriptSyntaxError(f"Unknown builtin op: {space}::{name}")
