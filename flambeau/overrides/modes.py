@@ -106,7 +106,7 @@ def redispatch_function(
     func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None
 ) -> Any:
     """Calls `func` past the classes of its arguments, while calls in it go to them."""
-    is_public = func in torch_function.ROUTES.known  # whose `__wrapped__` is below the stub
+    is_public = func in torch_function.ROUTES.targets  # whose `__wrapped__` is below the stub
     STATE.skipped = func if is_public else getattr(func, "__wrapped__", func)
     try:
         return func(*args, **(kwargs or {}))

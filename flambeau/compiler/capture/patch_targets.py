@@ -12,6 +12,7 @@ from ...ops.interception import window_stubs, torch_dispatch, torch_function
 from ...ops.interception.code_patching import (
     Swap, clone, own_function, restore_stubs, swap_of,
 )
+from ...ops.interception.stub_set import STUB_SETS
 from ...tensor.tensor import Tensor
 from .recorder import Recorder
 
@@ -68,12 +69,9 @@ def swap_all(recorder: Recorder) -> None:
     """Install the stubs of all recorded functions."""
     restore_all()
     restore_stubs()
-    _swaps.append(torch_function.ROUTES)
-    torch_function.ROUTES.suspend()
-    _swaps.append(torch_dispatch.STUBS)
-    torch_dispatch.STUBS.suspend()
-    _swaps.append(window_stubs.STUBS)
-    window_stubs.STUBS.suspend()
+    for stubs in STUB_SETS:
+        _swaps.append(stubs)
+        stubs.suspend()
     for function, record, _ in _functions(recorder):
         swap = _swap(function, record)
         swap.check = torch_function.check_for(function, recorder.problem) \
@@ -110,11 +108,11 @@ def _wrappers(function: Any, problem: Callable[[str], None]) -> Callable | None:
 
 def _sparse(function: Any, problem: Callable[[str], None]) -> Callable | None:
     """Dispatch of a function's calls on sparse and quantized tensors, if there are any."""
-    if id(function) not in window_stubs.STUBS.handlers:
+    if function not in window_stubs.HANDLERS:
         return None
 
     def check(args: tuple, kwargs: dict[str, Any]) -> Callable | None:
-        handler = window_stubs.STUBS.handler_for(function, args, kwargs)
+        handler = window_stubs.handler_for(function, args, kwargs)
         if handler is None:
             return None
         problem(f"it uses {handler[0]} tensors")

@@ -24,7 +24,7 @@ from ..core.registry import OPERATORS, PUBLIC, Kind, Operator
 from . import forward_mode
 from .dispatched_index import indexed
 from .torch_function import INSTANTIATED
-from .code_patching import Swap, swap_of
+from .stub_set import StubSet
 
 
 class _State(threading.local):
@@ -48,48 +48,12 @@ def _disabled_torch_dispatch_impl(*args: Any, **kwargs: Any) -> Any:
     raise AssertionError("never called")
 
 
-class _Stubs:
-    """Who needs the stubs, and the swaps that put them on."""
-
-    def __init__(self) -> None:
-        self.modes = 0
-        self.permanent = False
-        self.swaps: list[Swap] = []
-        self.handlers: dict[Any, Callable] = {}
-        self.lock = threading.RLock()
-
-    def update(self) -> None:
-        """Puts the stubs on or takes them off."""
-        with self.lock:
-            if not self.modes and not self.permanent:
-                self.suspend()
-                self.swaps = []
-                return
-            if not self.swaps:
-                self.handlers = _targets()
-                self.swaps = [swap_of(f, handle, is_by_kind=True)
-                              for f, handle in self.handlers.items()]
-            for swap in self.swaps:
-                swap.start()
-
-    def suspend(self) -> None:
-        """Takes the stubs off until `restore`."""
-        with self.lock:
-            for swap in reversed(self.swaps):
-                swap.restore()
-
-    def restore(self) -> None:
-        """Ends a suspension."""
-        self.update()
-
-
-STUBS = _Stubs()
+STUBS = StubSet(lambda: _find_targets())
 
 
 def enter(mode: Any) -> None:
     """The thread's operators go to this mode first."""
-    STUBS.modes += 1
-    STUBS.update()
+    STUBS.enter()
     STATE.modes.append(mode)
     note_change(observers=1)
 
@@ -97,17 +61,15 @@ def enter(mode: Any) -> None:
 def leave() -> Any:
     """The last mode, which operators no longer go to."""
     mode = STATE.modes.pop()
-    STUBS.modes -= 1
-    STUBS.update()
+    STUBS.leave()
     note_change(observers=-1)
     return mode
 
 
 def meet(cls: type) -> None:
     """Notes that an object of a class exists."""
-    if dispatches(cls) and not STUBS.permanent:
-        STUBS.permanent = True
-        STUBS.update()
+    if dispatches(cls):
+        STUBS.need_always()
 
 
 def takes(args: tuple, kwargs: dict[str, Any]) -> bool:
@@ -117,34 +79,35 @@ def takes(args: tuple, kwargs: dict[str, Any]) -> bool:
 
 def handler_for(function: Any, args: tuple, kwargs: dict[str, Any]) -> Callable | None:
     """For a capture, which takes the stubs off: what a call on wrappers goes to."""
-    if not STUBS.permanent or function not in STUBS.handlers \
+    if not STUBS.permanent or function not in STUBS.targets \
             or not _ask((*args, *kwargs.values())):
         return None
-    return functools.partial(STUBS.handlers[function], None)
+    handle, *first = STUBS.targets[function]
+    return functools.partial(handle, *first, None)
 
 
-def _targets() -> dict[Any, Callable]:
-    result: dict[Any, Callable] = {}
+def _find_targets() -> dict[Any, tuple[Any, ...]]:
+    result: dict[Any, tuple[Any, ...]] = {}
     for operator in OPERATORS.values():
         if operator.kind is Kind.COMPOSITE:
             continue
-        result[operator.function] = functools.partial(_call, operator, False)
+        result[operator.function] = (_call, operator, False)
         twin = getattr(operator, "twin", None)
         if twin is not None:
-            result[twin] = functools.partial(_call_in_place, operator)
+            result[twin] = (_call_in_place, operator)
     for name, function in vars(Tensor).items():
         if isinstance(function, FunctionType) and function not in result:
             if (made_of := pointwise_call(function)) is not None:
-                result[function] = functools.partial(_call, *made_of)
+                result[function] = (_call, *made_of)
             elif name in forward_mode.SHORT_CUTS:
-                result[function] = functools.partial(_past_short_cut, name)
+                result[function] = (_past_short_cut, name)
     for function, name in ((Tensor.detach, "detach"), (Tensor.item, "_local_scalar_dense"),
                            (PUBLIC["torch"]["equal"], "equal")):
-        result[function] = functools.partial(_by_name, name)
+        result[function] = (_by_name, name)
     for name in ("ones", "zeros", "full", "empty", "rand", "randn", "arange", "randint", "eye"):
-        result[PUBLIC["torch"][name]] = functools.partial(_factory, name)
+        result[PUBLIC["torch"][name]] = (_factory, name)
     for space, name in _LIKE:
-        result[PUBLIC[space][name]] = functools.partial(_factory_like, name)
+        result[PUBLIC[space][name]] = (_factory_like, name)
     return result
 
 

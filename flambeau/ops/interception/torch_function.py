@@ -24,7 +24,7 @@ from ...tensor.size import Size
 from ...tensor.tensor import Tensor
 from ..core.errors import MISSING, Overriding
 from ..core.registry import PUBLIC, Operator
-from .code_patching import Swap, swap_of
+from .stub_set import StubSet
 
 # Types of arguments that override nothing and hold nothing that could.
 _ORDINARY: set[type] = {
@@ -188,64 +188,16 @@ def _full_name(function: Any) -> str:
 # ------------------------------------------------------------------------- which functions, when
 
 
-class _Routes:
-    """Who needs the stubs, and the swaps that put them on."""
-
-    def __init__(self) -> None:
-        self.modes = 0  # modes that are on, in any thread
-        self.permanent = False  # an object of an overriding class was met
-        self.is_on = False
-        self.swaps: dict[Any, Swap] = {}
-        self.known: dict[Any, tuple[Any, bool]] = {}
-        self.lock = threading.RLock()
-
-    def update(self) -> None:
-        """Puts the stubs on where somebody needs them, and takes them off where nobody does."""
-        with self.lock:
-            if not self.modes and not self.permanent:
-                self.suspend()
-                return
-            if not self.is_on:
-                self._renew()
-                self.is_on = True
-            for swap in self.swaps.values():
-                swap.start()
-
-    def _renew(self) -> None:
-        """Makes swaps for functions that are public since the last time, or under another name.
-
-        Others have theirs: making all of them anew costs several times as much as a mode's entry.
-        """
-        known = public_functions()
-        for function, how in known.items():
-            if self.known.get(function) != how:
-                self.swaps[function] = swap_of(function, _router(*how), is_by_kind=True)
-        for function in INTERNAL:
-            if function not in self.swaps:
-                self.swaps[function] = swap_of(function, _internal, is_by_kind=True)
-        for function in self.known.keys() - known.keys():
-            del self.swaps[function]
-        self.known = known
-
-    def suspend(self) -> None:
-        """Takes the stubs off until `restore`."""
-        with self.lock:
-            for swap in reversed(self.swaps.values()):
-                swap.restore()
-            self.is_on = False
-
-    def restore(self) -> None:
-        """Ends a suspension."""
-        self.update()
+def _find_routes() -> dict[FunctionType, tuple[Any, ...]]:
+    return dict.fromkeys(INTERNAL, (_internal,)) | public_functions()
 
 
-ROUTES = _Routes()
+ROUTES = StubSet(_find_routes)
 
 
 def enter(mode: Any) -> None:
     """The thread's calls go to this mode first."""
-    ROUTES.modes += 1
-    ROUTES.update()
+    ROUTES.enter()
     if ROUTES.modes == 1:
         _route_properties(Tensor)
     STATE.modes.append(mode)
@@ -255,20 +207,17 @@ def enter(mode: Any) -> None:
 @contextlib.contextmanager
 def handed_over() -> Iterator[None]:
     """A region in which calls go to the classes of their arguments from the first one on."""
-    ROUTES.modes += 1
-    ROUTES.update()
+    ROUTES.enter()
     try:
         yield
     finally:
-        ROUTES.modes -= 1
-        ROUTES.update()
+        ROUTES.leave()
 
 
 def leave(mode: Any) -> None:
     """The thread's calls no longer go to this mode, the last one."""
     STATE.modes.remove(mode)
-    ROUTES.modes -= 1
-    ROUTES.update()
+    ROUTES.leave()
     if not ROUTES.modes:
         _unroute_properties(Tensor)
     note_change(observers=-1)
@@ -284,9 +233,7 @@ def meet(cls: type) -> bool:
         if cls.__module__.partition(".")[0] in ("flambeau", "torch", "builtins", "numpy"):
             _ORDINARY.add(cls)
         return False
-    if not ROUTES.permanent:
-        ROUTES.permanent = True
-        ROUTES.update()
+    ROUTES.need_always()
     if issubclass(cls, Tensor) and cls not in _routed:
         _route_properties(cls)
     return True
@@ -305,9 +252,10 @@ def _met(operator: Operator, args: tuple) -> Any:
 
 def check_for(function: Any, problem: Callable[[str], None]) -> Callable | None:
     """For a capture: what leaves a function's calls on overriding arguments to their classes."""
-    if not ROUTES.permanent or function not in ROUTES.known:
+    _, *told = ROUTES.targets.get(function, (None,))
+    if not ROUTES.permanent or not told:
         return None
-    shown = ROUTES.known[function][0]
+    shown = told[0]
 
     def check(args: tuple, kwargs: dict[str, Any]) -> Callable | None:
         if STATE.no_subclasses or (_ORDINARY.issuperset(map(type, args)) and not kwargs) \
@@ -317,11 +265,6 @@ def check_for(function: Any, problem: Callable[[str], None]) -> Callable | None:
         return lambda args, kwargs: ask(shown, result, args, kwargs)
 
     return check
-
-
-def _router(shown: Any, operator: bool) -> Callable:
-    handle = _call_operator if operator else call
-    return lambda original, args, kwargs: handle(shown, original, args, kwargs)
 
 
 def _call_operator(function: Any, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -369,26 +312,25 @@ _PROTOCOLS = ("__getitem__", "__setitem__", "__len__", "__bool__", "__float__", 
               "__contains__", "__array__", "__reduce_ex__", "__dlpack__")
 
 
-def public_functions() -> dict[Any, tuple[Any, bool]]:
-    """Every public function: the one that `__torch_function__` is told, and whether Python called
-    it for an operator."""
-    result: dict[Any, tuple[Any, bool]] = {}
+def public_functions() -> dict[FunctionType, tuple[Callable, Any]]:
+    """Every public function: what its calls go to, and which function classes are told."""
+    result: dict[FunctionType, tuple[Callable, Any]] = {}
     methods = vars(Tensor)
     for name, told in _PYTHON_OPERATORS.items():
         function = methods.get(name)
         if isinstance(function, FunctionType):
-            result.setdefault(function, (methods.get(told, function), True))
+            result.setdefault(function, (_call_operator, methods.get(told, function)))
             if not told:
                 function.__name__ = name
     for name in _PROTOCOLS:
         if isinstance(methods.get(name), FunctionType):
-            result.setdefault(methods[name], (methods[name], False))
+            result.setdefault(methods[name], (call, methods[name]))
             methods[name].__name__ = name
     for names in (*PUBLIC.values(), methods, *NAMESPACES):
         for name, function in names.items():
             if isinstance(function, FunctionType) and not name.startswith("_") \
                     and name not in _NEVER:
-                result[function] = (function, False)
+                result[function] = (call, function)
                 if function.__name__.startswith("_"):
                     function.__name__ = name
     return result

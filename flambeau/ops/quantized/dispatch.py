@@ -17,7 +17,7 @@ from ...tensor.tensor import Tensor
 from ..core.errors import Overriding
 from ..core.registry import PUBLIC, Operator
 from ..interception.torch_function import _disabled_torch_function_impl
-from ..interception.window_stubs import STUBS, Kind
+from ..interception import window_stubs
 
 # By public name: what a call does where an argument is quantized.
 QUANTIZED: dict[str, Callable] = {}
@@ -67,16 +67,16 @@ def _wear_stubs() -> None:
     global _next_in_line
     importlib.import_module(f"{__package__}.operators")
     _next_in_line, Overriding.ask = Overriding.ask, _ask  # type: ignore[method-assign]
-    kind, seen = Kind("quantized", is_quantized_call), set()
+    kind, seen = window_stubs.Kind("quantized", is_quantized_call), set()
     for name, handler in QUANTIZED.items():
         for space in (PUBLIC["torch"], PUBLIC["nn.functional"], vars(Tensor)):
             function = space.get(name)
             if not isinstance(function, FunctionType) or id(function) in seen:
                 continue
             seen.add(id(function))
-            STUBS.register(function, kind, handler)
-            if not name.startswith("__"):
-                STUBS.wear(function, kind, handler)
+            wear = not name.startswith("__")
+            window_stubs.register(function, kind, handler, wear)
+    window_stubs.wear_registered()
 
 
 QuantizedCreated.first = _wear_stubs

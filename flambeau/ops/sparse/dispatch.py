@@ -23,8 +23,7 @@ from ..core.errors import Overriding
 from ..core.inplace import adopt
 from ..core.registry import OPERATORS, PUBLIC, Declared, Kind, Operator
 from ..interception.torch_function import _disabled_torch_function_impl
-from ..interception.window_stubs import STUBS
-from ..interception.window_stubs import Kind as StubKind
+from ..interception import window_stubs
 
 # By public name, "add" or "add_": what a call does where an argument is sparse.
 SPARSE: dict[str, Callable] = {}
@@ -231,16 +230,16 @@ def _wear_stubs() -> None:
     """Has composites, and functions that do not fail on a sparse array, look for sparse tensors."""
     Overriding.ask = _ask
     Overriding.into = _into
-    kind, seen = StubKind("sparse", is_sparse_call), set()
+    kind, seen = window_stubs.Kind("sparse", is_sparse_call), set()
     for name, handler in SPARSE.items():
         for space in (PUBLIC["torch"], PUBLIC["nn.functional"], vars(Tensor)):
             function = space.get(name)
             if not isinstance(function, FunctionType) or id(function) in seen:
                 continue
             seen.add(id(function))
-            STUBS.register(function, kind, handler)
-            if not name.startswith("__") and not _fails(function, name):
-                STUBS.wear(function, kind, handler)
+            wear = not name.startswith("__") and not _fails(function, name)
+            window_stubs.register(function, kind, handler, wear)
+    window_stubs.wear_registered()
 
 
 def _fails(function: Any, name: str) -> bool:
