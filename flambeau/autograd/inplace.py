@@ -16,6 +16,7 @@ import numpy as np
 
 from ..native.foundation.user_frames import noted
 from ..tensor.storage import VersionCounter
+from ..tensor.lazy_window import bits_of, memory_of, toggled
 from ..tensor.tensor import INFERENCE, Tensor, wrap
 from .hooks import move_retained
 from .mode import MODE
@@ -119,12 +120,15 @@ def rebase(x: Tensor, node: Any) -> None:
 class Geometry:
     """Where a view lies in its base: the base's shape and strides, the view's, and the offset."""
 
-    __slots__ = ("base_dtype", "base_shape", "base_strides", "dtype", "offset", "shape", "strides")
+    __slots__ = (
+        "base_dtype", "base_shape", "base_strides", "bits", "dtype", "offset", "shape", "strides",
+    )
 
     def __init__(self, base: np.ndarray, view: np.ndarray) -> None:
         self.base_shape, self.base_strides = base.shape, base.strides
         self.shape, self.strides = view.shape, view.strides
-        self.offset = view.ctypes.data - base.ctypes.data
+        self.offset = memory_of(view).ctypes.data - memory_of(base).ctypes.data
+        self.bits = bits_of(view, base)
         self.base_dtype, self.dtype = base.dtype, view.dtype
 
     def window(self, base: np.ndarray) -> np.ndarray:
@@ -133,7 +137,8 @@ class Geometry:
             return np.empty(self.shape, self.dtype)
         start = np.ndarray(1, np.uint8, _memory(base), 0)
         offset = self.offset + base.ctypes.data - start.ctypes.data
-        return np.ndarray(self.shape, self.dtype, _memory(base), offset, self.strides)
+        result = np.ndarray(self.shape, self.dtype, _memory(base), offset, self.strides)
+        return toggled(result, *self.bits) if self.bits else result
 
     def empty_base(self) -> np.ndarray:
         """Zeros laid out as the base."""

@@ -198,11 +198,11 @@ class Node:
 
     def _apply_complex(self, g: Tensor, values: Sequence[Any]) -> Sequence[Any]:
         """A vjp is linear over the complex numbers, and gradients are conjugates."""
-        g = g.conj()
+        g = g.conj_physical()
         grads = [vjp(g, *[values[i] for i in indices]) for vjp, indices in self.plan.entries]
         if self.operator.has_sequence:
             grads = _flattened(grads)
-        grads = [None if y is None else y.conj() for y in grads]
+        grads = [None if y is None else y.conj_physical() for y in grads]
         return grads if self.restore is None else self._restored(grads)
 
     def _apply_joint(self, g: Any, values: Sequence[Any]) -> list[Any]:

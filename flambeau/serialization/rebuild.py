@@ -97,14 +97,14 @@ def _window(storage: Any, kind: dtype, offset: Any, size: Any, stride: Any) -> T
 
 
 def _with_metadata(tensor: Tensor, metadata: dict[str, bool] | None) -> Tensor:
-    """The lazy conjugate and negative of PyTorch, carried out: flambeau's tensors hold values."""
+    """The view that conjugates or negates, as the file says."""
     for name in metadata or ():
         if name not in ("conj", "neg"):
             raise RuntimeError(f"a saved tensor has the unknown property {name!r}")
     if metadata and metadata.get("conj"):
         tensor = tensor.conj()
     if metadata and metadata.get("neg"):
-        tensor = tensor.neg()
+        tensor = ops._neg_view(tensor)
     return tensor
 
 
@@ -306,10 +306,13 @@ def _reduce_values(tensor: Tensor) -> tuple[Callable[..., Tensor], tuple[Any, ..
     if tensor.device.type == "meta":
         return _rebuild_meta_tensor_no_storage, (kind, size, stride, tensor.requires_grad)
     storage, offset = tensor.untyped_storage(), tensor.storage_offset()
+    known = {"conj": tensor.is_conj(), "neg": tensor.is_neg()}
+    bits = ({k: v for k, v in known.items() if v},) if any(known.values()) else ()
     if kind.name in STORAGE_NAMES:
         typed = TypedStorage(wrap_storage=storage, dtype=kind)
-        return _rebuild_tensor_v2, (typed, offset, size, stride, tensor.requires_grad, hooks)
-    return _rebuild_tensor_v3, (storage, offset, size, stride, tensor.requires_grad, hooks, kind)
+        return _rebuild_tensor_v2, (typed, offset, size, stride, tensor.requires_grad, hooks, *bits)
+    return _rebuild_tensor_v3, (storage, offset, size, stride, tensor.requires_grad, hooks, kind,
+                                *bits)
 
 
 def _reduce_sparse(tensor: Tensor) -> tuple[Callable[..., Tensor], tuple[Any, ...]]:

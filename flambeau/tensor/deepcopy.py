@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .lazy_window import LazyWindow, memory_of
 from .meta import MetaArray
 from .opaque_window import OpaqueWindow
 from .storage import UntypedStorage, offset_of, owner_of, window
@@ -27,7 +28,9 @@ def deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
     if isinstance(self._array, OpaqueWindow):
         result = self.detach().clone()
     else:
-        result = wrap(_copied(self._array, memo))
+        copied = _copied(self._array, memo)
+        result = wrap(memory_of(copied))
+        result._array = copied
     if type(self) is not type(result):
         result = result._alias(type(self))
     memo[id(self)] = result
@@ -44,7 +47,9 @@ def deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
 _OF_THE_TAPE = ("_accumulator", "_backward_hooks", "_post_accumulate_grad_hooks", "_retained")
 
 
-def _copied(array: np.ndarray, memo: dict[int, Any]) -> np.ndarray:
+def _copied(array: Any, memo: dict[int, Any]) -> Any:
+    if array.__class__ is LazyWindow:
+        return array.like(_copied(array.memory, memo))
     if array.__class__ is MetaArray or array.size == 0:
         return array.copy()
     owner = owner_of(array)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .lazy_window import memory_of
 from .dtypes import FROM_NUMPY, QuantizedDtype, by_name, get_default_dtype
 from .dtypes import dtype as Dtype
 from .meta import MetaArray, meta_array
@@ -511,6 +512,7 @@ def _named_dtype(name: str) -> Dtype:
 
 def storage_of(array: np.ndarray) -> UntypedStorage:
     """The storage that the window `array` lies on."""
+    array = memory_of(array)
     if array.__class__ is MetaArray:
         return UntypedStorage(meta_array((array.size * array.itemsize,), np.dtype(np.uint8)))
     return UntypedStorage(_as_bytes(owner_of(array)))
@@ -518,6 +520,7 @@ def storage_of(array: np.ndarray) -> UntypedStorage:
 
 def offset_of(array: np.ndarray) -> int:
     """How many elements into its storage the window starts."""
+    array = memory_of(array)
     if array.base is None or array.size == 0:
         return 0
     start = owner_of(array).ctypes.data

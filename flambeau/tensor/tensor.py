@@ -14,6 +14,7 @@ import numpy as np
 from ..native.foundation.user_frames import warn
 from .devices import CPU, META, device
 from .dtypes import FROM_NUMPY, dtype
+from .lazy_window import LazyWindow, memory_of
 from .layout import (
     contiguous_format, contiguous_strides, is_contiguous, layout, strided, strides_of,
 )
@@ -250,7 +251,7 @@ class Tensor(Methods, metaclass=_TensorType):
         >>> x[1:].data_ptr() - x.data_ptr()
         4
         """
-        return 0 if self._array.size == 0 else self._array.ctypes.data
+        return 0 if self._array.size == 0 else memory_of(self._array).ctypes.data
 
     def untyped_storage(self) -> UntypedStorage:
         """The memory that it is a window on.
@@ -310,7 +311,7 @@ class Tensor(Methods, metaclass=_TensorType):
         """
         a, b = self._array, tensor._array
         same = a.shape == b.shape and a.strides == b.strides and a.dtype == b.dtype
-        return same and a.ctypes.data == b.ctypes.data
+        return same and self.data_ptr() == tensor.data_ptr() and a.__class__ is b.__class__
 
     def get_device(self) -> int:
         """The index of its GPU: -1 on the CPU.
@@ -360,36 +361,38 @@ class Tensor(Methods, metaclass=_TensorType):
         return result._stamp is INFERENCE
 
     def is_conj(self) -> bool:
-        """Whether it is a lazy conjugate: never, flambeau conjugates at once.
+        """Whether it is a view that conjugates what lies in memory.
 
         >>> torch.tensor([1j]).conj().is_conj()
-        False
+        True
         """
-        return False
+        array: Any = self._array
+        return array.__class__ is LazyWindow and array.conjugated
 
     def is_neg(self) -> bool:
-        """Whether it is a lazy negative: never, flambeau negates at once.
+        """Whether it is a view that negates what lies in memory.
 
-        >>> torch.zeros(2).is_neg()
-        False
+        >>> torch.tensor([1j]).conj().imag.is_neg()
+        True
         """
-        return False
+        array: Any = self._array
+        return array.__class__ is LazyWindow and array.negated
 
     def resolve_conj(self) -> Tensor:
-        """Itself: conjugates are computed at once.
+        """Itself, or a copy where it is a conjugate view.
 
         >>> torch.tensor([1 + 2j]).conj().resolve_conj()
         tensor([1.-2.j])
         """
-        return self
+        return self.clone() if self.is_conj() else self
 
     def resolve_neg(self) -> Tensor:
-        """Itself: negatives are computed at once.
+        """Itself, or a copy where it is a negative view.
 
         >>> torch.tensor([1.]).resolve_neg()
         tensor([1.])
         """
-        return self
+        return self.clone() if self.is_neg() else self
 
     is_cuda = property(lambda self: False)
     is_sparse = property(lambda self: False)
@@ -537,7 +540,9 @@ class Tensor(Methods, metaclass=_TensorType):
         >>> x
         tensor([3., 3.], requires_grad=True)
         """
-        return wrap(self._array)
+        result = wrap(memory_of(self._array))
+        result._array = self._array
+        return result
 
     @data.setter
     def data(self, value: Tensor) -> None:
@@ -572,9 +577,11 @@ class Tensor(Methods, metaclass=_TensorType):
         >>> torch.tensor([[2.5]]).item()
         2.5
         """
-        array = self._array
+        array: Any = self._array
         if array.__class__ is not np.ndarray:
-            raise RuntimeError("Tensor.item() cannot be called on meta tensors")
+            if array.__class__ is not LazyWindow:
+                raise RuntimeError("Tensor.item() cannot be called on meta tensors")
+            array = array.resolved()
         if array.size != 1:
             raise RuntimeError(
                 f"a Tensor with {array.size} elements cannot be converted to Scalar"
@@ -588,9 +595,11 @@ class Tensor(Methods, metaclass=_TensorType):
         >>> torch.tensor([[1, 2], [3, 4]]).tolist()
         [[1, 2], [3, 4]]
         """
-        array = self._array
+        array: Any = self._array
         if array.__class__ is not np.ndarray:
-            raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+            if array.__class__ is not LazyWindow:
+                raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+            array = array.resolved()
         if array.dtype.kind == "V":
             array = array.astype(np.float32)
         return array.tolist()

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...native.foundation.allocator import out_of_memory_error
+from ...tensor.lazy_window import LazyWindow
 from ...tensor.opaque_window import OpaqueWindow
 from ...tensor.storage import _as_bytes, owner_of
 from ...tensor.tree import leaves_of, map_leaves
@@ -268,7 +269,7 @@ class Trace:
 
     def value_of(self, array: np.ndarray, fresh: bool = False) -> Value | None:
         """The array as a Value; None for memory of unknown origin."""
-        if isinstance(array, OpaqueWindow):
+        if isinstance(array, (OpaqueWindow, LazyWindow)):
             self.add_problem(f"it uses {array.kind} tensors", "")
             return None
         storage = self.storage_of(array, fresh)

@@ -18,6 +18,7 @@ from ...tensor.dtypes import FLOAT32, FLOATS, FROM_NUMPY
 from ...tensor.promotion import check_cast
 from ...tensor.layout import dense_order
 from ...tensor.overlap import check_no_internal_overlap, check_no_overlap, check_operands
+from ...tensor.lazy_window import LazyWindow
 from ...tensor.tensor import Tensor
 from ..documentation.lazy_docstring import own_text
 from . import source_listing
@@ -152,6 +153,8 @@ def _by_kernel(operator: Operator, array: np.ndarray, args: tuple, kwargs: dict)
 
 def _apart(operand: np.ndarray, array: np.ndarray) -> bool:
     """Whether an operand is the array that is written, element for element, or lies elsewhere."""
+    if operand.__class__ is LazyWindow or array.__class__ is LazyWindow:
+        return False
     same = operand.ctypes.data == array.ctypes.data and operand.shape == array.shape \
         and operand.strides == array.strides
     return same or not np.may_share_memory(operand, array)

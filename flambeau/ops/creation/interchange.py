@@ -16,6 +16,7 @@ from ...tensor.dtypes import dtype as Dtype
 from ...tensor.exposed_memory import expose
 from ...tensor.meta import MetaArray
 from ...tensor.storage import TypedStorage, UntypedStorage, storage_name, anchored
+from ...tensor.lazy_window import LazyWindow
 from ...tensor.tensor import Tensor, _TensorType, wrap
 from . import dlpack
 from .creation import empty, numpy_dtype, place, public
@@ -346,6 +347,13 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
         )
     if self._array.__class__ is MetaArray:
         raise TypeError("can't convert meta device type tensor to numpy.")
+    if self._array.__class__ is LazyWindow:
+        if force:
+            return self._array.resolved()
+        bit = "conj" if self.is_conj() else "neg"
+        raise RuntimeError(
+            f"Can't call numpy() on Tensor that has {'conjugate' if bit == 'conj' else 'negative'} "
+            f"bit set. Use tensor.resolve_{bit}().numpy() instead.")
     if self._array.dtype.kind == "V" or FROM_NUMPY[self._array.dtype].name == "bfloat16":
         raise TypeError(f"Got unsupported ScalarType {_scalar_type(self.dtype)}")
     expose(self._array)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...tensor.dtypes import FROM_NUMPY
+from ...tensor.lazy_window import LazyWindow, toggled
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
 from ..creation.creation import zeros_like
@@ -102,6 +103,11 @@ def view_as_real(input: Array) -> Array:
     if input.dtype.kind != "c":
         raise RuntimeError("view_as_real is only supported for complex tensors, not for "
                            f"{FROM_NUMPY[input.dtype]}")
+    if input.__class__ is LazyWindow:
+        raise RuntimeError(
+            "view_as_real doesn't work on unresolved conjugated tensors.  To resolve the conjugate "
+            "tensor so you can view it as real, use self.resolve_conj(); however, be warned that "
+            "the resulting tensor will NOT alias the original.")
     part = np.dtype(input.real.dtype)
     return input[..., None].view(part)
 
@@ -143,13 +149,19 @@ def view_as_complex(input: Array) -> Array:
 
 @view_as_complex.vjp
 def _(g: Tensor) -> Tensor:
-    return view_as_real(g)
+    return view_as_real(g.resolve_conj())
+
+
+def pairs_of_one(rng: Rng) -> Iterator[Sample]:
+    """Real numbers of either sign."""
+    for (x, _), _ in pairs_nonzero(rng):
+        yield (x,), {}
 
 
 # ------------------------------------------------------------------------------- conjugates
 
 
-@pointwise(name="_conj", node="ConjBackward0", ref=np.conj, samples=complex_numbers,
+@pointwise(name="_conj", node="ConjPhysicalBackward0", ref=np.conj, samples=complex_numbers,
            holomorphic=False, expose=())
 def conjugate(input: Array) -> Array:
     """The conjugate."""
@@ -161,34 +173,65 @@ def _(g: Tensor) -> Tensor:
     return conjugate(g)
 
 
+@view(name="_conj_view", node="ConjBackward0", ref=np.conj, samples=complex_numbers,
+      holomorphic=False, expose=())
+def conjugate_view(input: Array) -> Array:
+    """The conjugate, on the same memory."""
+    return toggled(input, True, False)
+
+
+@conjugate_view.vjp
+def _(g: Tensor) -> Tensor:
+    return conjugate(g)
+
+
+@view(name="_neg_view", node="NegViewBackward0", ref=np.negative, samples=pairs_of_one,
+      expose=("torch",))
+def negative_view(input: Array) -> Array:
+    """The negative, on the same memory.
+
+    >>> torch._neg_view(torch.tensor([1.])).is_neg()
+    True
+    """
+    return toggled(input, False, True)
+
+
+@negative_view.vjp
+def _(g: Tensor) -> Tensor:
+    return -g
+
+
 @composite(expose=("torch",))
 def resolve_conj(input: Tensor) -> Tensor:
-    """The tensor itself: conjugates are computed at once.
+    """The tensor itself, or a copy where it is a conjugate view.
 
     >>> torch.resolve_conj(torch.tensor([1 + 2j]).conj())
     tensor([1.-2.j])
     """
-    return input
+    return input.resolve_conj()
 
 
 @composite(expose=("torch",))
 def resolve_neg(input: Tensor) -> Tensor:
-    """The tensor itself: negatives are computed at once.
+    """The tensor itself, or a copy where it is a negative view.
 
     >>> torch.resolve_neg(torch.tensor([1.]))
     tensor([1.])
     """
-    return input
+    return input.resolve_neg()
 
 
 @composite(explains=True)
 def conj(input: Tensor) -> Tensor:
-    """The conjugate, computed at once; a real tensor itself.
+    """The conjugate, a view that is computed where it is read; a real tensor itself.
 
     >>> torch.conj(torch.tensor([1 + 2j]))
     tensor([1.-2.j])
     """
-    return conjugate(input) if input.is_complex() else input
+    if not input.is_complex():
+        return input
+    lazy = input._array.__class__ in (np.ndarray, LazyWindow)
+    return conjugate_view(input) if lazy else conjugate(input)
 
 
 @composite()
@@ -198,9 +241,8 @@ def conj_physical(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     >>> torch.conj_physical(torch.tensor([1 + 2j]))
     tensor([1.-2.j])
     """
-    if out is not None:
-        return out.copy_(conj(input))
-    return conj(input)
+    y = conjugate(input) if input.is_complex() else input
+    return y if out is None else out.copy_(y)
 
 
 @composite(expose=("Tensor", "torch"), explains=True)

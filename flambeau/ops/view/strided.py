@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...tensor.lazy_window import LazyWindow
 from ...tensor.tensor import Tensor
 from ...tensor.storage import offset_of, storage_of, window
 from ..core.axes import canonical_dim
@@ -73,7 +74,8 @@ def _as_strided(
     input: Array, size: Sequence[int], stride: Sequence[int], offset: int, geometry: Any
 ) -> Array:
     """A window on the tensor's storage; `geometry` is the input's own (strides, offset)."""
-    return window(storage_of(input), input.dtype, offset, size, stride)
+    result = window(storage_of(input), input.dtype, offset, size, stride)
+    return input.like(result) if input.__class__ is LazyWindow else result
 
 
 @_as_strided.vjp

@@ -11,6 +11,7 @@ import numpy as np
 
 from ...native.foundation.user_frames import noted
 from ...autograd.tape import record
+from ...tensor.lazy_window import LazyWindow
 from ...tensor.dtypes import FROM_NUMPY, as_dtype
 from ...tensor.dtypes import dtype as Dtype
 from ...tensor.layout import strides_of
@@ -60,6 +61,9 @@ def infer_shape(shape: Sequence[Any], count: int) -> tuple[int, ...]:
 
 def view_as_shape(array: np.ndarray, shape: Sequence[int]) -> np.ndarray | None:
     """`array` in another shape without a copy, or None where strides cannot say it."""
+    if array.__class__ is LazyWindow:
+        memory = view_as_shape(array.memory, shape)
+        return None if memory is None else array.like(memory)  # type: ignore[no-any-return]
     plain = array.__class__ is np.ndarray
     result = array.view() if plain else np.array(array, copy=False, subok=True)
     if array.__class__ is MetaArray:
@@ -484,6 +488,8 @@ def _expand_meta(input: Any, size: tuple, new: int) -> Any:
 
 def _set_strides(array: np.ndarray, shape: Sequence[int], strides: Sequence[int]) -> np.ndarray:
     """A window that starts where `array` does, strides in bytes."""
+    if array.__class__ is LazyWindow:
+        return array.like(_set_strides(array.memory, shape, strides))  # type: ignore[no-any-return]
     if array.flags.c_contiguous and array.dtype.kind != "V":  # a tenth of as_strided's time
         return np.ndarray(shape, array.dtype, array, 0, strides)
     return np.lib.stride_tricks.as_strided(array, shape, strides)

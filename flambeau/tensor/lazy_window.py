@@ -1,0 +1,148 @@
+"""A window whose elements are the conjugates or the negatives of what lies in memory.
+
+It is no NumPy array. Whatever does not know it gets a resolved copy through NumPy's protocols or by
+an attribute of the copy, so that its values are right everywhere; views keep the bits, and writes
+go through them. Its dtype is equal to that of the memory but another object: fast paths, which
+compare dtypes by identity, leave it to the general ones.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+_VIEWS = frozenset((
+    np.transpose, np.moveaxis, np.swapaxes, np.broadcast_to, np.expand_dims, np.squeeze,
+    np.reshape, np.diagonal, np.flip, np.rollaxis, np.ravel,
+))
+_VIEW_METHODS = frozenset(("diagonal", "ravel", "reshape", "squeeze", "swapaxes", "transpose"))
+_WRITERS = frozenset((np.copyto, np.put, np.place, np.putmask, np.put_along_axis,
+                      np.fill_diagonal))
+
+
+class LazyWindow(NDArrayOperatorsMixin):
+    """`memory`, seen conjugated, negated, or both."""
+
+    __slots__ = ("conjugated", "memory", "negated")
+    memory: np.ndarray
+    kind = "conjugated"  # what the compiler calls such tensors
+
+    def __init__(self, memory: np.ndarray, conjugated: bool, negated: bool) -> None:
+        self.memory, self.conjugated, self.negated = memory, conjugated, negated
+
+    dtype = property(lambda self: self.memory.dtype)
+    shape = property(lambda self: self.memory.shape)
+    strides = property(lambda self: self.memory.strides)
+    ndim = property(lambda self: self.memory.ndim)
+    size = property(lambda self: self.memory.size)
+    itemsize = property(lambda self: self.memory.itemsize)
+    nbytes = property(lambda self: self.memory.nbytes)
+    flags = property(lambda self: self.memory.flags)
+    base = property(lambda self: self.memory)
+    T = property(lambda self: self.like(self.memory.T))
+
+    def like(self, memory: Any) -> Any:
+        """Other memory with these bits; numbers are resolved."""
+        if isinstance(memory, np.ndarray):
+            return window_with_bits(memory, self.conjugated, self.negated)
+        return self.apply(memory)
+
+    def apply(self, values: Any) -> Any:
+        """What stands in memory for these elements, and the elements for what stands there."""
+        if self.conjugated:
+            values = np.conjugate(values)
+        return np.negative(values) if self.negated else values
+
+    def resolved(self) -> np.ndarray:
+        """The elements in memory of their own."""
+        return np.asarray(self.apply(self.memory))
+
+    real = property(lambda self: window_with_bits(self.memory.real, False, self.negated))
+    imag = property(lambda self: window_with_bits(
+        self.memory.imag, False, self.negated != self.conjugated))
+
+    # ------------------------------------------------------------------------ views and writes
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.like(self.memory[_resolve(key)])
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.memory[_resolve(key)] = self.apply(_resolve(value))
+
+    def __len__(self) -> int:
+        return len(self.memory)
+
+    # --------------------------------------------------------------------- as an ordinary array
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        return np.asarray(self.resolved(), dtype)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **named: Any) -> Any:
+        targets = named.pop("out", ())
+        plain = [_resolve(x) for x in inputs]
+        named = {k: _resolve(v) for k, v in named.items()}
+        if not any(isinstance(t, LazyWindow) for t in targets):
+            return getattr(ufunc, method)(*plain, **named, **({"out": targets} if targets else {}))
+        result = getattr(ufunc, method)(*plain, **named)
+        for target, y in zip(targets, result if isinstance(result, tuple) else (result,),
+                             strict=True):
+            if target is not None:
+                target[...] = y
+        return targets[0] if len(targets) == 1 else targets
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if func in _VIEWS and args and args[0] is self:
+            return self.like(func(self.memory, *args[1:], **kwargs))
+        if func in _WRITERS and args[0] is self:
+            target = self.resolved()
+            func(target, *_resolve(args[1:]), **_resolve(kwargs))
+            self[...] = target
+            return None
+        return func(*_resolve(args), **_resolve(kwargs))
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("ctypes", "__array_interface__", "__array_struct__"):
+            raise AttributeError(f"a window with a conjugate or negative bit has no {name}")
+        if name in _VIEW_METHODS:
+            method = getattr(self.memory, name)
+            return lambda *args, **named: self.like(method(*args, **named))
+        return getattr(self.resolved(), name)
+
+
+def window_with_bits(memory: np.ndarray, conjugated: bool, negated: bool) -> Any:
+    """The memory itself where no bit is set."""
+    return LazyWindow(memory, conjugated, negated) if conjugated or negated else memory
+
+
+def toggled(window: Any, conjugate: bool, negate: bool) -> Any:
+    """A window on the same memory with bits changed."""
+    if window.__class__ is LazyWindow:
+        return window_with_bits(window.memory, window.conjugated != conjugate,
+                                window.negated != negate)
+    return window_with_bits(window, conjugate, negate)
+
+
+def bits_of(view: Any, base: Any) -> tuple[bool, bool] | None:
+    """Which bits a view has that its base has not, or the other way round; None for none."""
+    bits = [(w.conjugated, w.negated) if w.__class__ is LazyWindow else (False, False)
+            for w in (view, base)]
+    (a, b), (c, d) = bits
+    return (a != c, b != d) if bits[0] != bits[1] else None
+
+
+def memory_of(window: Any) -> np.ndarray:
+    """The NumPy array of a window, whatever bits it has."""
+    result: np.ndarray = window.memory if window.__class__ is LazyWindow else window
+    return result
+
+
+def _resolve(x: Any) -> Any:
+    if isinstance(x, LazyWindow):
+        return x.resolved()
+    if isinstance(x, (list, tuple)) and not hasattr(x, "_fields"):
+        return type(x)(_resolve(v) for v in x)
+    if isinstance(x, dict):
+        return {k: _resolve(v) for k, v in x.items()}
+    return x
