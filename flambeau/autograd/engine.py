@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ..native.foundation.reference_counts import ARGUMENT_REFERENCES, PARAMETER_REFERENCES
 from ..native.foundation.user_frames import warn
 from ..tensor.layout import dense_order, empty_strided_array
 from ..tensor.tensor import Tensor, wrap
@@ -352,7 +353,7 @@ def _owned(leaf: Tensor, g: Tensor) -> Tensor:
         array.base is None
         and array.strides == leaf._array.strides
         and sys.getrefcount(g) <= _HELD_BY_ENGINE
-        and sys.getrefcount(array) <= 3
+        and sys.getrefcount(array) <= _HELD_BY_COTANGENT
         and g._base is None
         and not g._requires_grad
     ):
@@ -366,6 +367,7 @@ def _owned(leaf: Tensor, g: Tensor) -> Tensor:
     return wrap(result)
 
 
-# The engine's loop, deliver, _add and _owned each hold one, getrefcount's argument another; who
-# holds one more (a hook, a second place that the cotangent goes to) would see it change.
-_HELD_BY_ENGINE = 5
+# The engine's loop holds a cotangent, deliver, _add and _owned take it on, getrefcount counts it;
+# who holds it too (a hook, a second place that it goes to) would see it change.
+_HELD_BY_ENGINE = 1 + 3 * PARAMETER_REFERENCES + ARGUMENT_REFERENCES
+_HELD_BY_COTANGENT = 2 + ARGUMENT_REFERENCES  # its array: by the cotangent and a variable

@@ -11,6 +11,7 @@ from ...tensor.storage import _as_bytes
 from ...tensor.exposed_memory import EXPOSED
 from ...tensor.tensor import Tensor, creation
 from ..trace.bindings import window_on_bytes
+from .memory_layout import HELD_BY_LIST
 
 if TYPE_CHECKING:
     from .backward_pass import BackwardPass
@@ -110,7 +111,8 @@ def _set_grads(source: _Source, pass_: BackwardPass, following: Following) -> No
     for number, (_, _, value, part) in enumerate(pass_.grads):
         s = value.storage
         source.lines += [
-            f"a = arrays[{s}]", "if count(a) > 3 or id(a) in EXPOSED:", "    a = None",
+            f"a = arrays[{s}]", f"if count(a) > {HELD_BY_LIST} or id(a) in EXPOSED:",
+            "    a = None",
             f"    a = recycle({s})", f"owners[{s}] = a", "bound.add(id(a))",
         ]
         if part:
@@ -118,7 +120,8 @@ def _set_grads(source: _Source, pass_: BackwardPass, following: Following) -> No
             views.append(None)
             recycled.viewers[s].append((pass_, k))
             source.lines += [
-                f"w = views[{k}]", "if w is None or w.base is not a or count(w) > 3:",
+                f"w = views[{k}]",
+                f"if w is None or w.base is not a or count(w) > {HELD_BY_LIST}:",
                 f"    w = views[{k}] = window(a, {source.constant(value)})",
                 f"windows[{s}] = a = w",
             ]

@@ -27,6 +27,7 @@ from .hooks import ACTIVE, Hook
 from .inline_cache import Cue
 from .foreign_tensors import needs_dispatch
 from .listed_history import attach
+from .memory_layout import HELD_BY_LIST
 from .segment import INPUT, Entry
 
 if TYPE_CHECKING:
@@ -172,7 +173,8 @@ class _Writer:
         self.names |= {"EXPOSED": EXPOSED, "recycle": recycled.take}
         lines = [f"arrays = {self.constant(recycled.arrays)}"]
         for s in entry.made:
-            lines += [f"owner = arrays[{s}]", "if count(owner) > 3 or id(owner) in EXPOSED:",
+            lines += [f"owner = arrays[{s}]",
+                      f"if count(owner) > {HELD_BY_LIST} or id(owner) in EXPOSED:",
                       "    owner = None", f"    owner = recycle({s})", f"owners[{s}] = owner",
                       "f.bound.add(id(owner))"]
         return lines
@@ -360,7 +362,8 @@ def _arrays(writer: _Writer, following: Following, entry: Entry, new: Any, body:
         result.append(f"w{k}")
         lines += [
             f"w{k} = views[{k}]",
-            f"if w{k} is None or w{k}.base is not owners[{value.storage}] or count(w{k}) > 3:",
+            f"if w{k} is None or w{k}.base is not owners[{value.storage}] "
+            f"or count(w{k}) > {HELD_BY_LIST}:",
             f"    w{k} = views[{k}] = window_on(owners[{value.storage}], {writer.constant(value)})",
         ]
     if views:

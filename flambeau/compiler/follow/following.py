@@ -24,10 +24,10 @@ from ..trace.bindings import window_on_bytes
 from ..trace.plain_values import PLAIN, same_plain
 from ..trace.trace import Value, same_bits
 from .listed_history import attach
+from .memory_layout import HELD_BY_LIST
 from .segment import END, INTERNAL, Entry, Segment
 
 _new = object.__new__
-_HELD = 3  # references to an array that nobody else holds: the list's, a local one, the count's
 
 
 class Following:
@@ -82,7 +82,7 @@ class Following:
             owner = owners[s]
             if owner is None or computed >= pos:  # inside of a backward pass, or not yet computed
                 continue
-            others = count(owner) - _HELD - (owner is arrays[s])
+            others = count(owner) - HELD_BY_LIST - (owner is arrays[s])
             if others > 0 and others > recycled.count_cached_windows(s, owner):
                 alive.add(s)
         return frozenset(alive)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.foundation.reference_counts import ARGUMENT_REFERENCES
 from ...tensor.exposed_memory import is_exposed
 
 Geometry = tuple[tuple[int, ...], tuple[int, ...], np.dtype]  # shape, strides, dtype
@@ -24,6 +25,10 @@ def laid_out(whole: Geometry) -> np.ndarray:
         return result
     like = np.lib.stride_tricks.as_strided(np.zeros(1, kind), shape, strides)
     return np.empty_like(like, order="K", subok=False)
+
+
+# What is counted for an array in a list and in a variable, if nobody else holds it.
+HELD_BY_LIST = 2 + ARGUMENT_REFERENCES
 
 
 class RecycledMemory:
@@ -43,7 +48,7 @@ class RecycledMemory:
         """An array for a storage: the last call's, or a new one."""
         array = self.arrays[s]
         if array is not None and not is_exposed(array) and \
-                sys.getrefcount(array) <= 3 + self.count_cached_windows(s, array):
+                sys.getrefcount(array) <= HELD_BY_LIST + self.count_cached_windows(s, array):
             return array
         array = self.arrays[s] = laid_out(self.geometries[s])
         return array

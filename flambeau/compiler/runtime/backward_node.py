@@ -13,6 +13,7 @@ from ...autograd.backward import partial_grad
 from ...autograd.mode import MODE, no_grad
 from ...autograd.node import Node, Output, raise_freed, raise_stale
 from ...autograd.tape import _next_sequence
+from ...native.foundation.reference_counts import ARGUMENT_REFERENCES
 from ...tensor.storage import VersionCounter, owner_of
 from ...tensor.tensor import Tensor, wrap
 from ...ops import zeros_like
@@ -219,7 +220,7 @@ def _swap_memory(tensors: list[Tensor]) -> Iterator[None]:
             tensor._array, tensor._counter = array, counter
 
 
-_UNSHARED_COUNTER_REFS = 4  # the tensor's, the list's, the loop's and getrefcount's
+_UNSHARED_COUNTER_REFS = 3 + ARGUMENT_REFERENCES  # the tensor's, the list's, the loop's
 _UNREACHABLE_VERSION = -(1 << 62)
 
 
