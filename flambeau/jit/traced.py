@@ -11,7 +11,8 @@ from ..export.sizes import SpecializationError
 from ..nn.module import Module
 from ..tensor.tensor import Tensor
 from .torchscript import archive as torchscript_archive
-from .torchscript.script_module import ScriptModule
+from .torchscript.script_module import RecursiveScriptModule, ScriptModule
+from .torchscript.writing import traced_module
 
 __all__ = ["TracedModule", "load", "save", "trace"]
 
@@ -53,8 +54,14 @@ class TracedModule(ScriptModule):
         return self.__dict__["_flambeau_own"].code
 
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
-        """Writes the graph and its tensors."""
-        archive.save(self.__dict__["_flambeau_program"], f, extra_files=_extra_files)
+        """Writes a TorchScript archive, which PyTorch reads too; where TorchScript has no word for
+        a call of the graph, an archive of torch.export's.
+        """
+        program = self.__dict__["_flambeau_program"]
+        try:
+            traced_module.save(self, program, self.original_name, f, _extra_files)
+        except NotImplementedError:
+            archive.save(program, f, extra_files=_extra_files)
 
     def extra_repr(self) -> str:
         """The class that was traced."""
@@ -108,7 +115,7 @@ def _attempts(module: Module, inputs: tuple) -> list[Any]:
 
 
 def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
-    """Writes a traced module. NotImplementedError for one that was not traced.
+    """Writes a traced or a loaded module. NotImplementedError for any other.
 
     >>> import io
     >>> file = io.BytesIO()
@@ -117,9 +124,9 @@ def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
     >>> torch.jit.load(file)(torch.ones(4, 3)).shape
     torch.Size([4, 2])
     """
-    if not isinstance(m, TracedModule):
-        error = NotImplementedError("torch.jit.save: flambeau has no TorchScript; only a traced "
-                                    "module has a graph that can be saved")
+    if not isinstance(m, (TracedModule, RecursiveScriptModule)):
+        error = NotImplementedError("torch.jit.save: only a traced or a loaded module has code "
+                                    "that can be saved")
         error.add_note("torch.jit.save(torch.jit.trace(module, example_inputs), file)")
         raise error
     m.save(f, _extra_files)

@@ -27,8 +27,9 @@ _CHUNK = 256 << 10
 class ArchiveWriter:
     """Writes records in order; `close` writes the directory. The file object need not seek."""
 
-    def __init__(self, file: IO[bytes], name: str = "archive", crc32: bool = True) -> None:
-        self._file, self._name, self._crc32 = file, name, crc32
+    def __init__(self, file: IO[bytes], name: str = "archive", crc32: bool = True,
+                 version: bytes = b"3\n") -> None:
+        self._file, self._name, self._crc32, self._version = file, name, crc32, version
         self._at = 0
         self._directory: list[bytes] = []
         self._checksum = 0
@@ -70,7 +71,7 @@ class ArchiveWriter:
 
     def close(self) -> None:
         """Writes what says that the archive is whole, and the directory."""
-        self.record("version", b"3\n")
+        self.record("version", self._version)
         self.record(".data/serialization_id", f"{self._checksum:040d}".encode())
         start, count = self._at, len(self._directory)
         self._write(b"".join(self._directory))

@@ -9,7 +9,7 @@ import keyword
 from typing import TYPE_CHECKING, Any
 
 from ...tensor.tensor import Tensor
-from .expressions import ScriptSyntaxError
+from .expressions import ScriptSyntaxError, local_name
 from .objects import ScriptObject
 from .script_module import RecursiveScriptModule
 from .translator import translate
@@ -33,8 +33,9 @@ class Function:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.compiled is None:
             self.compiled = self._compile()
+        named = {local_name(k): v for k, v in kwargs.items()} if kwargs else kwargs
         try:
-            return self.compiled(*args, **kwargs)
+            return self.compiled(*args, **named)
         except TypeError as error:
             self._explain(error, args, kwargs)
             raise
@@ -113,8 +114,8 @@ class Function:
 class ClassType:
     """A class: what it declares. `python` is what makes its values."""
 
-    def __init__(self, qualified_name: str, kind: str) -> None:
-        self.qualified_name, self.kind = qualified_name, kind
+    def __init__(self, program: Program, qualified_name: str, kind: str) -> None:
+        self.program, self.qualified_name, self.kind = program, qualified_name, kind
         self.name = qualified_name.rpartition(".")[2]
         self.attributes: dict[str, ast.expr] = {}
         self.constants: dict[str, Any] = {}
@@ -162,7 +163,7 @@ def define_class(program: Program, qualified_name: str, node: ast.ClassDef,
     kind = _KINDS.get(bases[0])
     if len(bases) != 1 or kind is None or node.decorator_list or node.keywords:
         raise ScriptSyntaxError(f"{filename}, line {node.lineno}: a class with base {bases}")
-    result = ClassType(qualified_name, kind)
+    result = ClassType(program, qualified_name, kind)
     for statement in node.body:
         _declare(program, result, statement, filename)
     if kind == "named tuple":

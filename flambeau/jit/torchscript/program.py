@@ -39,6 +39,15 @@ class Program:
                 if text is not None:
                     self.define(name, text)
 
+    def texts(self) -> dict[str, str]:
+        """The files of code by the namespace that they define."""
+        return {name.removeprefix("code/").removesuffix(".py").replace("/", "."): "".join(lines)
+                for name, (_, lines) in self._files.items()}
+
+    def classes(self) -> list[ClassType]:
+        """The classes that something has asked for."""
+        return [v for v in self._defined.values() if isinstance(v, ClassType)]
+
     def lines(self, filename: str) -> list[str]:
         """The lines of a file of code."""
         return self._files[filename][1]

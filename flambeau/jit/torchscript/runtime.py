@@ -72,8 +72,7 @@ def _method(value: Any, name: str) -> Any:
     if isinstance(value, _OBJECTS):
         methods = value._flambeau_type.methods
         if name in methods:
-            function = methods[name]
-            return partial(function.compiled or function, value)
+            return partial(methods[name], value)
         return _invocable(value._flambeau_get(name))
     if isinstance(value, Enum) or callable(value):
         raise AttributeError(f"'{_shown(value)}' object has no attribute or method '{name}'")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import io
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 from ...nn.module import Module
@@ -125,6 +127,16 @@ class RecursiveScriptModule(ScriptModule):
         raise error
 
     inlined_graph = graph
+
+    def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
+        """Writes an archive, which PyTorch reads too."""
+        import_module(f"{__package__}.writing.loaded_module").save(self, f, _extra_files)
+
+    def save_to_buffer(self, _extra_files: dict[str, Any] | None = None) -> bytes:
+        """The archive as bytes."""
+        file = io.BytesIO()
+        self.save(file, _extra_files)
+        return file.getvalue()
 
     def get_debug_state(self, *args: Any, **kwargs: Any) -> Any:
         """NotImplementedError: there is no executor."""

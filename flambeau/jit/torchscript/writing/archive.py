@@ -1,0 +1,185 @@
+"""The file: classes as text, the tree of modules as a pickle of protocol 2, tensors beside it."""
+
+from __future__ import annotations
+
+import os
+import struct
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+from ....serialization.archive import ArchiveWriter
+from ....serialization.rebuild import STORAGE_NAMES
+from ....tensor.devices import device
+from ....tensor.tensor import Tensor
+
+__all__ = ["Call", "Instance", "Tagged", "write"]
+
+_VERSION = b"10\n"
+
+
+@dataclass
+class Instance:
+    """An object of an archive's class: its qualified name and its attributes."""
+
+    qualified_name: str
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Call:
+    """A named tuple or a member of an Enum: its class, called with a value."""
+
+    qualified_name: str
+    argument: Any
+
+
+@dataclass
+class Tagged:
+    """A container with the type of what it holds, which an empty one does not show."""
+
+    value: Any
+    kind: str
+
+
+def write(file: Any, root: Instance, code: dict[str, str], constants: list[Any],
+          extra_files: dict[str, Any] | None = None) -> None:
+    """Writes an archive. `code`: text by the namespace it stands in, such as `__torch__`."""
+    named = isinstance(file, (str, os.PathLike))
+    name = os.path.basename(os.fspath(file)).partition(".")[0] if named else ""
+    with open(file, "wb") if named else nullcontext(file) as stream:
+        writer = ArchiveWriter(stream, name or "archive", version=_VERSION)
+        for key, content in (extra_files or {}).items():
+            writer.record(f"extra/{key}",
+                          content.encode() if isinstance(content, str) else content)
+        for record, value in (("data", root), ("constants", tuple(constants))):
+            pickler = _Pickler()
+            pickled = pickler.dump(value)
+            for number, tensor in enumerate(pickler.storages):
+                writer.record(f"{record}/{number}", tensor)
+            writer.record(f"{record}.pkl", pickled)
+        for space, text in code.items():
+            writer.record(f"code/{space.replace('.', '/')}.py", text.encode())
+        writer.record("byteorder", b"little")
+        writer.close()
+
+
+class _Pickler:
+    """Opcodes that PyTorch's own unpickler knows. What is shared stays shared."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = [b"\x80\x02"]
+        self.storages: list[bytes] = []
+        self._memo: dict[int, int] = {}
+        self._numbers: dict[int, int] = {}
+        self._alive: list[Any] = []
+
+    def dump(self, value: Any) -> bytes:
+        """The pickle of a value."""
+        self.value(value)
+        self.parts.append(b".")
+        return b"".join(self.parts)
+
+    def value(self, value: Any) -> None:
+        """Writes one value, or a reference to where it stands."""
+        if isinstance(value, (Instance, Tensor)):
+            known = self._memo.get(id(value))
+            if known is not None:
+                self.parts.append(b"j" + struct.pack("<I", known))
+                return
+            if isinstance(value, Instance):
+                self._instance(value)
+            else:
+                self._tensor(value)
+                self._remember(value)
+        elif value is None or isinstance(value, bool):
+            self.parts.append({None: b"N", True: b"\x88", False: b"\x89"}[value])
+        elif isinstance(value, int):
+            self._int(value)
+        elif isinstance(value, float):
+            self.parts.append(b"G" + struct.pack(">d", value))
+        elif isinstance(value, str):
+            text = value.encode()
+            self.parts.append(b"X" + struct.pack("<I", len(text)) + text)
+        elif isinstance(value, device):
+            self._call("torch", "device", (str(value),))
+        elif isinstance(value, Call):
+            module, _, name = value.qualified_name.rpartition(".")
+            self._call(module, name, value.argument)
+        elif isinstance(value, Tagged):
+            self._call("torch.jit._pickle", "restore_type_tag", (value.value, value.kind))
+        else:
+            self._container(value)
+
+    def _container(self, value: Any) -> None:
+        if isinstance(value, tuple):
+            self.parts.append(b"(")
+            for item in value:
+                self.value(item)
+            self.parts.append(b"t")
+        elif isinstance(value, list):
+            self.parts.append(b"](")
+            for item in value:
+                self.value(item)
+            self.parts.append(b"e")
+        elif isinstance(value, dict):
+            self.parts.append(b"}(")
+            for key, item in value.items():
+                self.value(key)
+                self.value(item)
+            self.parts.append(b"u")
+        else:
+            raise NotImplementedError(f"torch.jit.save: an attribute of type {type(value)}")
+
+    def _int(self, value: int) -> None:
+        if -(1 << 31) <= value < 1 << 31:
+            self.parts.append(b"J" + struct.pack("<i", value))
+        else:
+            data = value.to_bytes(8, "little", signed=True)
+            self.parts.append(b"\x8a\x08" + data)
+
+    def _remember(self, value: Any) -> None:
+        self._alive.append(value)
+        number = self._memo[id(value)] = len(self._memo)
+        self.parts.append(b"r" + struct.pack("<I", number))
+
+    def _global(self, module: str, name: str) -> None:
+        self.parts.append(f"c{module}\n{name}\n".encode())
+
+    def _call(self, module: str, name: str, args: Any) -> None:
+        self._global(module, name)
+        self.value(args)
+        self.parts.append(b"R")
+
+    def _instance(self, value: Instance) -> None:
+        module, _, name = value.qualified_name.rpartition(".")
+        self._global(module, name)
+        self.parts.append(b")\x81")
+        self._remember(value)
+        self.value(value.attributes)
+        self.parts.append(b"b")
+
+    def _tensor(self, value: Tensor) -> None:
+        """A view of a storage; storages are written whole, and once."""
+        kind = STORAGE_NAMES.get(value.dtype.name)
+        if kind is None or value.layout.name != "strided":
+            raise NotImplementedError(
+                f"torch.jit.save: a tensor of {value.dtype} and layout {value.layout}")
+        storage = value.detach().untyped_storage()
+        key = storage.data_ptr()
+        if key not in self._numbers or not storage.nbytes():
+            self._numbers[key] = len(self.storages)
+            self.storages.append(storage._array().tobytes())
+            self._alive.append(storage)
+        self._global("torch._utils", "_rebuild_tensor_v2")
+        self.parts.append(b"((")
+        self.value("storage")
+        self._global("torch", kind)
+        for part in (str(self._numbers[key]), "cpu", storage.nbytes() // value.dtype.itemsize):
+            self.value(part)
+        self.parts.append(b"tQ")
+        for number in (value.storage_offset(), tuple(value.shape), tuple(value.stride())):
+            self.value(number)
+        self.value(bool(value.requires_grad))
+        self._call("collections", "OrderedDict", ())
+        self.parts.append(b"tR")

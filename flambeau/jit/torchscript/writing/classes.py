@@ -1,0 +1,117 @@
+"""Classes of an archive, one for each module of a tree: what they declare, and their methods."""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Mapping
+from typing import Any
+
+from ....nn.module import Module
+from ....tensor.tensor import Tensor
+from .archive import Instance
+
+__all__ = ["ClassWriter", "attribute_read", "literal"]
+
+
+def _is_identifier(name: str) -> bool:
+    return name.isidentifier() and not keyword.iskeyword(name)
+
+
+def attribute_read(owner: str, path: str) -> str:
+    """The expression that reads `a.0.b` of an object."""
+    result = owner
+    for name in path.split("."):
+        result = f"({result}).{name}" if _is_identifier(name) else f'getattr({result}, "{name}")'
+    return result
+
+
+def literal(value: Any) -> str:
+    """A constant as TorchScript writes it."""
+    if isinstance(value, float):
+        return {"inf": "inf", "-inf": "-inf", "nan": "nan"}.get(str(value), repr(value))
+    if isinstance(value, str):
+        return '"' + value.encode("unicode_escape").decode().replace('"', '\\"') + '"'
+    if isinstance(value, (tuple, list)):
+        inner = ", ".join(map(literal, value))
+        if isinstance(value, list):
+            return f"[{inner}]"
+        return f"({inner}{',' if len(value) == 1 else ''})"
+    if value is None or isinstance(value, (bool, int)):
+        return str(value)
+    raise NotImplementedError(f"a constant of type {type(value).__name__}")
+
+
+class ClassWriter:
+    """Collects the text of classes by namespace, and the objects of them."""
+
+    def __init__(self) -> None:
+        self.code: dict[str, str] = {}
+        self._numbers: dict[str, int] = {}
+
+    def name(self, name: str) -> str:
+        """A qualified name that no other class of the archive has."""
+        clean = name if _is_identifier(name) else "Module"
+        number = self._numbers.get(clean, 0)
+        self._numbers[clean] = number + 1
+        space = "__torch__" if not number else f"__torch__.___torch_mangle_{number}"
+        return f"{space}.{clean}"
+
+    def add(self, space: str, text: str) -> None:
+        """Text to a namespace."""
+        self.code[space] = self.code.get(space, "") + text
+
+    def module(self, module: Module, qualified: str, methods: str, children: dict[str, Instance],
+               attributes: dict[str, tuple[str, Any]] | None = None,
+               constants: dict[str, tuple[str, str]] | None = None,
+               omitted: frozenset[str] = frozenset()) -> Instance:
+        """The class of one module, and its object.
+
+        `attributes`: type and value by name; `constants`: type and text. A module's parameters and
+        buffers are declared as they are, but for those `omitted`.
+        """
+        rows: dict[str, tuple[str, Any]] = {}
+        buffers = {k: v for k, v in module._buffers.items() if k not in omitted}
+        tensors = {**module._parameters, **buffers}
+        for key, value in tensors.items():
+            rows[key] = ("NoneType" if value is None else "Tensor", value)
+        rows["training"] = ("bool", module.training)
+        rows.update(attributes or {})
+        lines = [
+            f"class {qualified.rpartition('.')[2]}(Module):",
+            f"  __parameters__ = {_names(module._parameters)}",
+            f"  __buffers__ = {_names(buffers)}",
+        ]
+        declared = {k: kind for k, (kind, _) in rows.items()}
+        declared.update({k: child.qualified_name for k, child in children.items()})
+        if not all(map(_is_identifier, declared)):
+            lines.append("  __annotations__ = []")
+        lines += [f"  {k} : {kind}" if _is_identifier(k) else f'  __annotations__["{k}"] = {kind}'
+                  for k, kind in declared.items()]
+        lines += [f"  {k} : Final[{kind}] = {text}" for k, (kind, text) in
+                  (constants or {}).items()]
+        self.add(qualified.rpartition(".")[0], "\n".join(lines) + "\n" + methods)
+        values = {k: value for k, (_, value) in rows.items()}
+        return Instance(qualified, {**values, **children})
+
+    def tree(self, module: Module, qualified: str, methods: str,
+             omitted: frozenset[str] = frozenset()) -> Instance:
+        """A module and all below it, of which only the first has methods."""
+        seen: dict[int, Instance] = {}
+
+        def below(owner: Module) -> dict[str, Instance]:
+            result = {}
+            for key, child in owner._modules.items():
+                if child is None:
+                    continue
+                if id(child) not in seen:
+                    name = self.name(getattr(child, "original_name", type(child).__name__))
+                    seen[id(child)] = self.module(child, name, "", below(child))
+                result[key] = seen[id(child)]
+            return result
+
+        return self.module(module, qualified, methods, below(module), omitted=omitted)
+
+
+def _names(table: Mapping[str, Tensor | None]) -> str:
+    """The names of the tensors in a table, as a list."""
+    return "[" + "".join(f'"{k}", ' for k, v in table.items() if v is not None) + "]"

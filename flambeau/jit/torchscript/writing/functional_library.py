@@ -1,0 +1,260 @@
+"""nn.functional in TorchScript: functions whose signature is not that of an operator of aten's.
+
+An archive gets those that its code calls. `reduction` is turned into its number once, here.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+
+__all__ = ["definitions", "signatures"]
+
+_TEXT = '''
+def _reduction(name: str) -> int:
+  if torch.eq(name, "none"):
+    return 0
+  if torch.eq(name, "mean"):
+    return 1
+  return 2
+def relu(input: Tensor, inplace: bool=False) -> Tensor:
+  if inplace:
+    return torch.relu_(input)
+  return torch.relu(input)
+def dropout(input: Tensor, p: float=0.5, training: bool=True, inplace: bool=False) -> Tensor:
+  if inplace:
+    return torch.dropout_(input, p, training)
+  return torch.dropout(input, p, training)
+def dropout2d(input: Tensor, p: float=0.5, training: bool=True, inplace: bool=False) -> Tensor:
+  if inplace:
+    return torch.feature_dropout_(input, p, training)
+  return torch.feature_dropout(input, p, training)
+def alpha_dropout(input: Tensor, p: float=0.5, training: bool=False, inplace: bool=False) -> Tensor:
+  return torch.alpha_dropout(input, p, training)
+def silu(input: Tensor, inplace: bool=False) -> Tensor:
+  if inplace:
+    return torch.silu_(input)
+  return torch.silu(input)
+def mish(input: Tensor, inplace: bool=False) -> Tensor:
+  if inplace:
+    return torch.mish_(input)
+  return torch.mish(input)
+def hardswish(input: Tensor, inplace: bool=False) -> Tensor:
+  if inplace:
+    return torch.hardswish_(input)
+  return torch.hardswish(input)
+def hardsigmoid(input: Tensor, inplace: bool=False) -> Tensor:
+  if inplace:
+    return torch.hardsigmoid_(input)
+  return torch.hardsigmoid(input)
+def relu6(input: Tensor, inplace: bool=False) -> Tensor:
+  if inplace:
+    return torch.relu6_(input)
+  return torch.relu6(input)
+def hardtanh(input: Tensor, min_val: float=-1.0, max_val: float=1.0, inplace: bool=False) -> Tensor:
+  if inplace:
+    return torch.hardtanh_(input, min_val, max_val)
+  return torch.hardtanh(input, min_val, max_val)
+def elu(input: Tensor, alpha: float=1.0, inplace: bool=False) -> Tensor:
+  if inplace:
+    return torch.elu_(input, alpha)
+  return torch.elu(input, alpha)
+def selu(input: Tensor, inplace: bool=False) -> Tensor:
+  if inplace:
+    return torch.selu_(input)
+  return torch.selu(input)
+def celu(input: Tensor, alpha: float=1.0, inplace: bool=False) -> Tensor:
+  if inplace:
+    return torch.celu_(input, alpha)
+  return torch.celu(input, alpha)
+def leaky_relu(input: Tensor, negative_slope: float=0.01, inplace: bool=False) -> Tensor:
+  if inplace:
+    return torch.leaky_relu_(input, negative_slope)
+  return torch.leaky_relu(input, negative_slope)
+def threshold(input: Tensor, threshold: float, value: float, inplace: bool=False) -> Tensor:
+  if inplace:
+    return torch.threshold_(input, threshold, value)
+  return torch.threshold(input, threshold, value)
+def gelu(input: Tensor, approximate: str="none") -> Tensor:
+  return torch.gelu(input, approximate=approximate)
+def softplus(input: Tensor, beta: float=1.0, threshold: float=20.0) -> Tensor:
+  return torch.softplus(input, beta, threshold)
+def glu(input: Tensor, dim: int=-1) -> Tensor:
+  return torch.glu(input, dim)
+def tanh(input: Tensor) -> Tensor:
+  return torch.tanh(input)
+def sigmoid(input: Tensor) -> Tensor:
+  return torch.sigmoid(input)
+def softsign(input: Tensor) -> Tensor:
+  return torch.div(input, torch.add(torch.abs(input), 1))
+def tanhshrink(input: Tensor) -> Tensor:
+  return torch.sub(input, torch.tanh(input))
+def hardshrink(input: Tensor, lambd: float=0.5) -> Tensor:
+  return torch.hardshrink(input, lambd)
+def softshrink(input: Tensor, lambd: float=0.5) -> Tensor:
+  return torch.softshrink(input, lambd)
+def logsigmoid(input: Tensor) -> Tensor:
+  return torch.log_sigmoid(input)
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
+  return torch.prelu(input, weight)
+def softmax(input: Tensor, dim: int, _stacklevel: int=3, dtype: Optional[int]=None) -> Tensor:
+  return torch.softmax(input, dim, dtype)
+def log_softmax(input: Tensor, dim: int, _stacklevel: int=3, dtype: Optional[int]=None) -> Tensor:
+  return torch.log_softmax(input, dim, dtype)
+def softmin(input: Tensor, dim: int, _stacklevel: int=3, dtype: Optional[int]=None) -> Tensor:
+  return torch.softmax(torch.neg(input), dim, dtype)
+def linear(input: Tensor, weight: Tensor, bias: Optional[Tensor]=None) -> Tensor:
+  return torch.linear(input, weight, bias)
+def layer_norm(input: Tensor, normalized_shape: List[int], weight: Optional[Tensor]=None,
+    bias: Optional[Tensor]=None, eps: float=1e-05) -> Tensor:
+  return torch.layer_norm(input, normalized_shape, weight, bias, eps)
+def rms_norm(input: Tensor, normalized_shape: List[int], weight: Optional[Tensor]=None,
+    eps: Optional[float]=None) -> Tensor:
+  return torch.rms_norm(input, normalized_shape, weight, eps)
+def group_norm(input: Tensor, num_groups: int, weight: Optional[Tensor]=None,
+    bias: Optional[Tensor]=None, eps: float=1e-05) -> Tensor:
+  return torch.group_norm(input, num_groups, weight, bias, eps)
+def batch_norm(input: Tensor, running_mean: Optional[Tensor], running_var: Optional[Tensor],
+    weight: Optional[Tensor]=None, bias: Optional[Tensor]=None, training: bool=False,
+    momentum: float=0.1, eps: float=1e-05) -> Tensor:
+  return torch.batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps,
+      False)
+def instance_norm(input: Tensor, running_mean: Optional[Tensor]=None,
+    running_var: Optional[Tensor]=None, weight: Optional[Tensor]=None,
+    bias: Optional[Tensor]=None, use_input_stats: bool=True, momentum: float=0.1,
+    eps: float=1e-05) -> Tensor:
+  return torch.instance_norm(input, weight, bias, running_mean, running_var, use_input_stats,
+      momentum, eps, False)
+def normalize(input: Tensor, p: float=2.0, dim: int=1, eps: float=1e-12) -> Tensor:
+  denominator = torch.clamp_min(torch.norm(input, p, [dim], True), eps)
+  return torch.div(input, torch.expand_as(denominator, input))
+def embedding(input: Tensor, weight: Tensor, padding_idx: Optional[int]=None,
+    max_norm: Optional[float]=None, norm_type: float=2.0, scale_grad_by_freq: bool=False,
+    sparse: bool=False) -> Tensor:
+  row = -1
+  if padding_idx is not None:
+    row = padding_idx
+  return torch.embedding(weight, input, row, scale_grad_by_freq, sparse)
+def one_hot(tensor: Tensor, num_classes: int=-1) -> Tensor:
+  return torch.one_hot(tensor, num_classes)
+def pad(input: Tensor, pad: List[int], mode: str="constant", value: Optional[float]=None) -> Tensor:
+  return torch.pad(input, pad, mode, value)
+def adaptive_avg_pool1d(input: Tensor, output_size: List[int]) -> Tensor:
+  return torch.adaptive_avg_pool1d(input, output_size)
+def adaptive_avg_pool2d(input: Tensor, output_size: List[int]) -> Tensor:
+  return torch.adaptive_avg_pool2d(input, output_size)
+def max_pool1d(input: Tensor, kernel_size: List[int], stride: Optional[List[int]]=None,
+    padding: List[int]=[0], dilation: List[int]=[1], ceil_mode: bool=False,
+    return_indices: bool=False) -> Tensor:
+  step = kernel_size
+  if stride is not None:
+    step = stride
+  return torch.max_pool1d(input, kernel_size, step, padding, dilation, ceil_mode)
+def max_pool2d(input: Tensor, kernel_size: List[int], stride: Optional[List[int]]=None,
+    padding: List[int]=[0, 0], dilation: List[int]=[1, 1], ceil_mode: bool=False,
+    return_indices: bool=False) -> Tensor:
+  step = kernel_size
+  if stride is not None:
+    step = stride
+  return torch.max_pool2d(input, kernel_size, step, padding, dilation, ceil_mode)
+def avg_pool1d(input: Tensor, kernel_size: List[int], stride: Optional[List[int]]=None,
+    padding: List[int]=[0], ceil_mode: bool=False, count_include_pad: bool=True) -> Tensor:
+  step = kernel_size
+  if stride is not None:
+    step = stride
+  return torch.avg_pool1d(input, kernel_size, step, padding, ceil_mode, count_include_pad)
+def avg_pool2d(input: Tensor, kernel_size: List[int], stride: Optional[List[int]]=None,
+    padding: List[int]=[0, 0], ceil_mode: bool=False, count_include_pad: bool=True,
+    divisor_override: Optional[int]=None) -> Tensor:
+  step = kernel_size
+  if stride is not None:
+    step = stride
+  return torch.avg_pool2d(input, kernel_size, step, padding, ceil_mode, count_include_pad,
+      divisor_override)
+def mse_loss(input: Tensor, target: Tensor, size_average: Optional[bool]=None,
+    reduce: Optional[bool]=None, reduction: str="mean") -> Tensor:
+  return torch.mse_loss(input, target, __torch__.torch.nn.functional._reduction(reduction))
+def l1_loss(input: Tensor, target: Tensor, size_average: Optional[bool]=None,
+    reduce: Optional[bool]=None, reduction: str="mean") -> Tensor:
+  return torch.l1_loss(input, target, __torch__.torch.nn.functional._reduction(reduction))
+def smooth_l1_loss(input: Tensor, target: Tensor, size_average: Optional[bool]=None,
+    reduce: Optional[bool]=None, reduction: str="mean", beta: float=1.0) -> Tensor:
+  return torch.smooth_l1_loss(input, target, __torch__.torch.nn.functional._reduction(reduction),
+      beta)
+def huber_loss(input: Tensor, target: Tensor, reduction: str="mean", delta: float=1.0) -> Tensor:
+  return torch.huber_loss(input, target, __torch__.torch.nn.functional._reduction(reduction), delta)
+def cross_entropy(input: Tensor, target: Tensor, weight: Optional[Tensor]=None,
+    size_average: Optional[bool]=None, ignore_index: int=-100, reduce: Optional[bool]=None,
+    reduction: str="mean", label_smoothing: float=0.0) -> Tensor:
+  return torch.cross_entropy_loss(input, target, weight,
+      __torch__.torch.nn.functional._reduction(reduction), ignore_index, label_smoothing)
+def nll_loss(input: Tensor, target: Tensor, weight: Optional[Tensor]=None,
+    size_average: Optional[bool]=None, ignore_index: int=-100, reduce: Optional[bool]=None,
+    reduction: str="mean") -> Tensor:
+  return torch.nll_loss_nd(input, target, weight,
+      __torch__.torch.nn.functional._reduction(reduction), ignore_index)
+def binary_cross_entropy(input: Tensor, target: Tensor, weight: Optional[Tensor]=None,
+    size_average: Optional[bool]=None, reduce: Optional[bool]=None,
+    reduction: str="mean") -> Tensor:
+  return torch.binary_cross_entropy(input, target, weight,
+      __torch__.torch.nn.functional._reduction(reduction))
+def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Optional[Tensor]=None,
+    size_average: Optional[bool]=None, reduce: Optional[bool]=None, reduction: str="mean",
+    pos_weight: Optional[Tensor]=None) -> Tensor:
+  return torch.binary_cross_entropy_with_logits(input, target, weight, pos_weight,
+      __torch__.torch.nn.functional._reduction(reduction))
+def kl_div(input: Tensor, target: Tensor, size_average: Optional[bool]=None,
+    reduce: Optional[bool]=None, reduction: str="mean", log_target: bool=False) -> Tensor:
+  if torch.eq(reduction, "batchmean"):
+    return torch.div(torch.kl_div(input, target, 2, log_target=log_target), torch.size(input, 0))
+  return torch.kl_div(input, target, __torch__.torch.nn.functional._reduction(reduction),
+      log_target=log_target)
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: int=1, eps: float=1e-08) -> Tensor:
+  return torch.cosine_similarity(x1, x2, dim, eps)
+def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor,
+    attn_mask: Optional[Tensor]=None, dropout_p: float=0.0, is_causal: bool=False,
+    scale: Optional[float]=None, enable_gqa: bool=False) -> Tensor:
+  return torch.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal,
+      scale=scale, enable_gqa=enable_gqa)
+def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
+  return torch.pixel_shuffle(input, upscale_factor)
+def interpolate(input: Tensor, size: Optional[List[int]]=None,
+    scale_factor: Optional[List[float]]=None, mode: str="nearest",
+    align_corners: Optional[bool]=None) -> Tensor:
+  corners = False
+  if align_corners is not None:
+    corners = align_corners
+  if torch.eq(torch.dim(input), 3):
+    if torch.eq(mode, "nearest"):
+      return torch.upsample_nearest1d(input, size, scale_factor)
+    return torch.upsample_linear1d(input, size, corners, scale_factor)
+  if torch.eq(torch.dim(input), 4):
+    if torch.eq(mode, "nearest"):
+      return torch.upsample_nearest2d(input, size, scale_factor)
+    if torch.eq(mode, "bicubic"):
+      return torch.upsample_bicubic2d(input, size, corners, scale_factor)
+    return torch.upsample_bilinear2d(input, size, corners, scale_factor)
+  if torch.eq(mode, "nearest"):
+    return torch.upsample_nearest3d(input, size, scale_factor)
+  return torch.upsample_trilinear3d(input, size, corners, scale_factor)
+'''
+
+
+@functools.cache
+def _parsed() -> dict[str, tuple[ast.FunctionDef, str]]:
+    lines = _TEXT.splitlines(keepends=True)
+    return {node.name: (node, "".join(lines[node.lineno - 1 : node.end_lineno]))
+            for node in ast.parse(_TEXT).body if isinstance(node, ast.FunctionDef)}
+
+
+def signatures() -> dict[str, ast.arguments]:
+    """The parameters of each function."""
+    return {name: node.args for name, (node, _) in _parsed().items()}
+
+
+def definitions(names: set[str]) -> str:
+    """The text of these functions, and of those that they call."""
+    wanted = set(names)
+    if any("._reduction(" in _parsed()[name][1] for name in names):
+        wanted.add("_reduction")
+    return "".join(text for name, (_, text) in _parsed().items() if name in wanted)

@@ -1,0 +1,187 @@
+"""The graph of a traced module as straight-line code of TorchScript."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from typing import Any
+
+from ....export.aten_functions import number_of_dtype
+from ....export.exported_program import ExportedProgram
+from ....export.graph_signature import InputKind
+from ....fx.node import Node
+from ....fx.qualified_names import qualified_name
+from ....ops.core import aten
+from ....tensor.devices import device
+from ....tensor.dtypes import dtype
+from ....tensor.layout import layout, memory_format
+from ....utils import _pytree as pytree
+from .classes import attribute_read, literal
+from .functional_library import definitions, signatures
+
+__all__ = ["GraphCode"]
+
+_PYTHON = {operator.add: "add", operator.sub: "sub", operator.mul: "mul",
+           operator.floordiv: "floordiv", operator.mod: "remainder", operator.neg: "neg",
+           operator.eq: "eq", operator.ne: "ne", operator.lt: "lt", operator.le: "le",
+           operator.gt: "gt", operator.ge: "ge", operator.truediv: "div", operator.pow: "pow"}
+# Methods that convert, by the number of their dtype.
+_CONVERSIONS = {"float": 6, "double": 7, "half": 5, "bfloat16": 15, "long": 4, "int": 3,
+                "short": 2, "char": 1, "byte": 0, "bool": 11}
+# Operators that take a size, which Python may write as several numbers.
+_SIZED = frozenset(("zeros", "ones", "empty", "rand", "randn", "view", "reshape", "expand",
+                    "repeat", "permute", "tile"))
+# Functions of any number of tensors, and where these begin.
+_VARYING = {"einsum": 1, "meshgrid": 0, "broadcast_tensors": 0, "block_diag": 0,
+            "cartesian_prod": 0}
+_RENAMED = {"sym_size": "size", "concat": "cat", "concatenate": "cat", "swapaxes": "transpose",
+            "logsigmoid": "log_sigmoid"}
+_MEMORY = ("torch.contiguous_format", "torch.preserve_format", "torch.channels_last",
+           "torch.channels_last_3d")
+
+
+class GraphCode:
+    """The text of `forward`, the constants that it names, and the functions that it calls."""
+
+    def __init__(self, program: ExportedProgram, class_name: str) -> None:
+        self.program, self.constants = program, list[Any]()
+        self.functions: set[str] = set()
+        self._names: dict[Node, str] = {}
+        body = self._body()
+        arguments = "".join(f",\n    {n}: Tensor" for n in self._inputs)
+        self.forward = (f"  def forward(self: {class_name}{arguments}) -> {self._returns}:\n"
+                        + "".join(f"    {line}\n" for line in body))
+
+    def function_code(self) -> str:
+        """Text of the functions of nn.functional that the graph calls."""
+        return definitions(self.functions)
+
+    def _body(self) -> list[str]:
+        specs = iter(self.program.graph_signature.input_specs)
+        self._inputs: list[str] = []
+        lines = []
+        for node in self.program.graph.nodes:
+            if node.op == "placeholder":
+                self._placeholder(node, next(specs))
+            elif node.op == "call_function":
+                name = self._names[node] = f"v_{node.name}"
+                lines.append(f"{name} = {self._call(node)}")
+            elif node.op == "output":
+                lines.append(f"return {self._output(node)}")
+        return lines
+
+    def _placeholder(self, node: Node, spec: Any) -> None:
+        if spec.kind is InputKind.USER_INPUT:
+            self._inputs.append(f"v_{node.name}")
+            self._names[node] = f"v_{node.name}"
+        elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER):
+            self._names[node] = attribute_read("self", str(spec.target))
+        else:
+            self._names[node] = f"CONSTANTS.c{len(self.constants)}"
+            self.constants.append(self.program.constants[str(spec.target)])
+
+    def _output(self, node: Node) -> str:
+        """The values in the form that the module returns them in, and their type."""
+        results: Any = node.args[0]
+        values = [self._value(v) for v in results]
+        if any(not isinstance(v, Node) for v in results):
+            raise NotImplementedError("an output that is no tensor")
+        tree = pytree.tree_unflatten(values, self.program._out_spec)
+        text, self._returns = _shape(tree)
+        return text
+
+    def _call(self, node: Node) -> str:
+        target, args, kwargs = node.target, list(node.args), dict(node.kwargs)
+        if target is operator.getitem:
+            return f"({self._value(args[0])})[{self._value(args[1])}]"
+        if target in _PYTHON:
+            return f"torch.{_PYTHON[target]}({', '.join(map(self._value, args))})"
+        if isinstance(target, aten.Overload):
+            name = target.overloadpacket.__name__
+        else:
+            path = qualified_name(target)
+            name = path.rpartition(".")[2]
+            if path.startswith("torch.nn.functional.") and name in signatures():
+                return self._functional(name, args, kwargs)
+            if not path.startswith("torch.") or path.startswith("torch.nn.functional."):
+                raise NotImplementedError(f"a call of {path}")
+        return self._operator(name, args, kwargs)
+
+    def _functional(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> str:
+        self.functions.add(name)
+        kinds = {a.arg: ast.unparse(a.annotation) for a in signatures()[name].args
+                 if a.annotation is not None}
+        bound = {**dict(zip(kinds, args, strict=False)), **kwargs}
+        for key, value in bound.items():
+            if key not in kinds:
+                raise NotImplementedError(f"the argument {key} of {name}")
+            if "List" in kinds[key] and value is not None and not isinstance(value, (list, tuple)):
+                bound[key] = [value] * self._axes(name, bound["input"])
+        args, kwargs = [], bound
+        return f"__torch__.torch.nn.functional.{name}({self._arguments(args, kwargs)})"
+
+    @staticmethod
+    def _axes(name: str, input: Any) -> int:
+        """How many numbers one stands for: as many as there are axes of space."""
+        if name[-2:] in ("1d", "2d", "3d"):
+            return int(name[-2])
+        return int(input.meta["val"].dim()) - 2
+
+    def _operator(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> str:
+        if name in _CONVERSIONS and len(args) == 1:
+            return f"torch.to({self._value(args[0])}, {_CONVERSIONS[name]})"
+        name = _RENAMED.get(name, name)
+        if name in _SIZED:
+            start = 0 if name in ("zeros", "ones", "empty", "rand", "randn") else 1
+            sizes = args[start:]
+            if sizes and not isinstance(sizes[0], (list, tuple)):
+                args = [*args[:start], sizes]
+        if name == "index":
+            picked = ", ".join(map(self._value, args[1]))
+            return (f"torch.index({self._value(args[0])}, "
+                    f"annotate(List[Optional[Tensor]], [{picked}]))")
+        if name in _VARYING and not isinstance(args[_VARYING[name]], (list, tuple)):
+            args = [*args[: _VARYING[name]], args[_VARYING[name] :]]
+        kwargs.pop("pin_memory", None)
+        return f"torch.{name}({self._arguments(args, kwargs)})"
+
+    def _arguments(self, args: list[Any], kwargs: dict[str, Any]) -> str:
+        return ", ".join([*map(self._value, args),
+                          *(f"{k}={self._value(v)}" for k, v in kwargs.items())])
+
+    def _value(self, value: Any) -> str:
+        if isinstance(value, Node):
+            return self._names[value]
+        if isinstance(value, (list, tuple)):
+            return "[" + ", ".join(map(self._value, value)) + "]" if value \
+                else "annotate(List[int], [])"
+        if isinstance(value, dtype):
+            return str(number_of_dtype(value))
+        if isinstance(value, device):
+            return f'torch.device("{value}")'
+        if isinstance(value, layout):
+            return "0"
+        if isinstance(value, memory_format):
+            return str(_MEMORY.index(str(value)))
+        return literal(value)
+
+
+def _shape(tree: Any) -> tuple[str, str]:
+    """Text and type of what is returned: tuples, lists and dicts of tensors."""
+    if isinstance(tree, str):
+        return tree, "Tensor"
+    if type(tree) is tuple:
+        parts = [_shape(t) for t in tree]
+        comma = "," if len(parts) == 1 else ""
+        return (f"({', '.join(p for p, _ in parts)}{comma})",
+                f"Tuple[{', '.join(t for _, t in parts)}]")
+    if type(tree) is list and tree:
+        parts = [_shape(t) for t in tree]
+        return f"[{', '.join(p for p, _ in parts)}]", f"List[{parts[0][1]}]"
+    if type(tree) is dict and tree and all(isinstance(k, str) for k in tree):
+        named = {literal(k): _shape(v) for k, v in tree.items()}
+        kinds = {kind for _, kind in named.values()}
+        if len(kinds) == 1:
+            return ("{" + ", ".join(f"{k}: {v}" for k, (v, _) in named.items()) + "}",
+                    f"Dict[str, {kinds.pop()}]")
+    raise NotImplementedError(f"an output of type {type(tree).__name__}")

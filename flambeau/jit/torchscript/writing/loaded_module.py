@@ -1,0 +1,77 @@
+"""A module that an archive held as an archive again: its code as it was, its state as it is now."""
+
+from __future__ import annotations
+
+import ast
+from enum import Enum
+from typing import Any
+
+from ...torchscript.definitions import ClassType
+from ...torchscript.objects import ScriptObject
+from ...torchscript.script_module import RecursiveScriptModule
+from .archive import Call, Instance, Tagged, write
+
+__all__ = ["save"]
+
+
+def save(module: RecursiveScriptModule, file: Any,
+         extra_files: dict[str, Any] | None = None) -> None:
+    """Writes the archive."""
+    program = module._flambeau_type.program
+    root = _Values(program.classes()).value(module, None)
+    write(file, root, program.texts(), list(program.constants), extra_files)
+
+
+class _Values:
+    """Turns values of the interpreter into what the pickler knows; what is shared stays shared."""
+
+    def __init__(self, classes: list[ClassType]) -> None:
+        self._names = {c.python: c.qualified_name for c in classes if c.python is not None}
+        self._seen: dict[int, Instance] = {}
+
+    def value(self, value: Any, kind: ast.expr | None) -> Any:
+        """One value, of a declared type."""
+        if isinstance(value, (RecursiveScriptModule, ScriptObject)):
+            return self._object(value)
+        if isinstance(value, Enum):
+            return Call(self._names[type(value)], value.value)
+        if isinstance(value, tuple) and type(value) in self._names:
+            return Call(self._names[type(value)], tuple(self.value(v, None) for v in value))
+        inner = _inner(kind)
+        if isinstance(value, (list, dict)) and kind is not None:
+            text = ast.unparse(_unwrapped(kind))
+            if isinstance(value, list):
+                return Tagged([self.value(v, inner[0] if inner else None) for v in value], text)
+            return Tagged({k: self.value(v, inner[1] if inner else None)
+                           for k, v in value.items()}, text)
+        if isinstance(value, tuple):
+            kinds = inner if len(inner) == len(value) else [None] * len(value)
+            return tuple(self.value(v, k) for v, k in zip(value, kinds, strict=True))
+        return value
+
+    def _object(self, value: Any) -> Instance:
+        known = self._seen.get(id(value))
+        if known is None:
+            kind = value._flambeau_type
+            known = self._seen[id(value)] = Instance(kind.qualified_name)
+            for name, annotation in kind.attributes.items():
+                if name not in kind.constants:
+                    known.attributes[name] = self.value(value._flambeau_get(name), annotation)
+        return known
+
+
+def _unwrapped(kind: ast.expr) -> ast.expr:
+    """The type in Optional."""
+    if isinstance(kind, ast.Subscript) and ast.unparse(kind.value) == "Optional":
+        return kind.slice
+    return kind
+
+
+def _inner(kind: ast.expr | None) -> list[Any]:
+    """The types of a container's elements."""
+    if kind is None:
+        return []
+    kind = _unwrapped(kind)
+    if not isinstance(kind, ast.Subscript):
+        return []
+    return list(kind.slice.elts) if isinstance(kind.slice, ast.Tuple) else [kind.slice]

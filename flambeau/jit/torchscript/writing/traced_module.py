@@ -1,0 +1,28 @@
+"""A traced module as a TorchScript archive."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....export.exported_program import ExportedProgram
+from ....nn.module import Module
+from .archive import write
+from .classes import ClassWriter
+from .graph_code import GraphCode
+
+__all__ = ["save"]
+
+
+def save(module: Module, program: ExportedProgram, name: str, file: Any,
+         extra_files: dict[str, Any] | None = None) -> None:
+    """Writes it. NotImplementedError, before anything is written, for a graph that TorchScript
+    cannot say.
+    """
+    classes = ClassWriter()
+    qualified = classes.name(name)
+    code = GraphCode(program, qualified)
+    root = classes.tree(module, qualified, code.forward, frozenset(program.constants))
+    functions = code.function_code()
+    if functions:
+        classes.add("__torch__.torch.nn.functional", functions)
+    write(file, root, classes.code, code.constants, extra_files)
