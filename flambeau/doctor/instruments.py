@@ -27,6 +27,7 @@ class Instruments:
         self.before: list[tuple[Any, np.ndarray]] = []
         for event in ("on_backward", "on_step", "after_step"):
             session.handlers[event].append(getattr(self, event))
+        session.handlers["on_gradient"].append(self.on_backward)
 
     id = "instruments"
 

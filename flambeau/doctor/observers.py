@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import importlib
 import threading
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..autograd import engine
 from ..autograd.mode import MODE
 from ..nn.module import Module
 from ..optim import optimizer as optimizers
 from ..tensor.tensor import Tensor
-from .events import Backward, ModuleCall, Update
+from .events import ModuleCall, Update
 from ..native.foundation.user_frames import user_frame
+from .passes import PassObserver
 from .places import constructor_spot, here
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ Observer = Callable[[Callable, tuple, dict], Any]
 def step_targets(session: Session) -> list[tuple[Any, Observer]]:
     """The functions that each step calls, with their observers."""
     modules = ModuleObserver(session)
-    passes = BackwardObserver(session)
+    passes = PassObserver(session)
     clipping = importlib.import_module("flambeau.nn.utils.clip_grad")
     scaler = importlib.import_module("flambeau.amp.grad_scaler").GradScaler
     loaders = importlib.import_module("flambeau.utils.data.iterator")
@@ -38,8 +37,7 @@ def step_targets(session: Session) -> list[tuple[Any, Observer]]:
         (Module.__call__, modules.call),
         (Module._call_impl, modules.call),
         (Module.zero_grad, _told_before(session, "on_zero_grad")),
-        (engine.run, passes.run),
-        (vars(Tensor)["backward"], passes.backward),
+        *passes.targets(),
         (optimizers.Optimizer.zero_grad, _told_before(session, "on_zero_grad")),
         (clipping.clip_grad_norm_, _clip_observer(session)),
         (clipping.clip_grad_value_, _clip_observer(session)),
@@ -166,50 +164,6 @@ class ModuleObserver:
         return result
 
     inside = False
-
-
-# ------------------------------------------------------------------------- backward
-
-
-class BackwardObserver:
-    """Tells of passes that add to `.grad`, not of `autograd.grad`."""
-
-    def __init__(self, session: Session) -> None:
-        self.session = session
-        self.tensor: Tensor | None = None
-        self.sequence = 0
-
-    def backward(self, original: Callable, args: tuple, kwargs: dict) -> Any:
-        """`Tensor.backward`."""
-        self.tensor = args[0]
-        try:
-            return original(*args, **kwargs)
-        finally:
-            self.tensor = None
-
-    def run(self, original: Callable, args: tuple, kwargs: dict) -> Any:
-        """`engine.run(roots, retain_graph, create_graph, captures, accumulate, partial)`."""
-        session, tensor = self.session, self.tensor
-        accumulates = args[4] if len(args) > 4 else kwargs.get("accumulate", True)
-        if session.busy or not accumulates or threading.get_ident() != session.thread:
-            return original(*args, **kwargs)
-        self.tensor = None
-        event = Backward(session.clock.passes + 1, [target for target, _ in args[0]], tensor,
-                         here(), self.sequence, session.watching, session.updates)
-        session.emit("on_backward", event)
-        self.sequence = max(
-            [getattr(getattr(t, "node", t), "sequence", 0) for t in event.roots], default=0
-        )
-        result = original(*args, **kwargs)
-        session.emit("after_backward", event)
-        begun = time.perf_counter()
-        closely = session.clock.tick()
-        if session.clock.too_dear or (session.compiled and not closely):
-            session.rest()
-        else:
-            session.watch(closely)
-        session.clock.spent_s += time.perf_counter() - begun
-        return result
 
 
 # ------------------------------------------------------------------------- optimizers

@@ -243,10 +243,16 @@ class Session:
         result = dict(self.faults)
         reported = {finding.id for finding in self.findings}
         for rule in self.rules:
-            lacking = [need for need in rule.needs if need not in self.seen]
+            lacking = [need for need in rule.needs if not self._has_seen(need, rule)]
             if lacking and rule.id not in reported:
                 result.setdefault(rule.id, LACKING.get(lacking[0], f"no {lacking[0]} was seen"))
         return dict(sorted(result.items()))
+
+    def _has_seen(self, need: str, rule: Rule) -> bool:
+        """Whether an event happened; a pass of autograd.grad counts for rules that judge those."""
+        if need == "on_backward" and type(rule).on_gradient is not Rule.on_gradient:
+            return bool(self.seen & {need, "on_gradient"})
+        return need in self.seen
 
     def passed(self) -> list[str]:
         """Checks that were judged and found nothing."""

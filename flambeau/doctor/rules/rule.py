@@ -36,7 +36,7 @@ class Rule:
     healthy: ClassVar[tuple[str, str]]
 
     EVENTS: ClassVar[tuple[str, ...]] = (
-        "on_module_made", "on_call", "on_layer", "on_mode", "on_loss", "on_backward",
+        "on_module_made", "on_call", "on_layer", "on_mode", "on_loss", "on_backward", "on_gradient",
         "after_backward", "on_zero_grad", "on_optimizer", "on_step", "after_step", "on_scheduler",
         "on_schedule", "on_clip", "on_unscale", "on_state", "on_load", "on_batch", "on_loader",
         "on_cut", "on_seed", "on_view", "on_compare", "on_threshold", "on_broadcast", "on_function",
@@ -97,6 +97,10 @@ class Rule:
 
     def on_backward(self, backward: Backward) -> None:
         """A backward pass is about to run."""
+
+    def on_gradient(self, backward: Backward) -> None:
+        """A pass of autograd.grad or func.grad is about to run that a program trains with: it asks
+        for the gradients of all weights and adds to no `.grad`."""
 
     def after_backward(self, backward: Backward) -> None:
         """It has run."""

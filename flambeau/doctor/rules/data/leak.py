@@ -112,6 +112,8 @@ for fold in range(4):
             self.trained.setdefault(id(module), (module, set()))[1].update(hashes)
         self.pending.clear()
 
+    on_gradient = on_backward
+
     def _judge(self, call: ModuleCall, counts: list[int]) -> None:
         samples, known = counts
         if known >= 16 and 0.05 * samples <= known < 0.98 * samples:

@@ -123,3 +123,5 @@ for (xb, yb), (other,) in zip(labelled, unlabelled):
 
     def on_backward(self, backward: Backward) -> None:
         self.inputs.clear()
+
+    on_gradient = on_backward

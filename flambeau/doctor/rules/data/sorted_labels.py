@@ -114,3 +114,5 @@ for step in range(8):
                         self.loader, call.spot,
                         **{"batches of one class": f"{len(single)} of {len(self.classes)}",
                            "classes": len(kinds), "runs": changes + 1})
+
+    on_gradient = on_backward

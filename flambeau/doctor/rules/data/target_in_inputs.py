@@ -83,6 +83,8 @@ for rows in t.split(16):
     def on_backward(self, backward: Backward) -> None:
         self.inputs = None
 
+    on_gradient = on_backward
+
     def on_loss(self, call: LossCall) -> None:
         inputs, target = self.inputs, getattr(call.target, "_array", None)
         if inputs is None or target is None or call.name not in _LOSSES or not call.recorded \

@@ -85,6 +85,8 @@ for _ in range(9):
         self.draws.clear()
         self.inputs = []
 
+    on_gradient = on_backward
+
     def on_loss(self, call: LossCall) -> None:
         target = call.target
         if call.name not in _LOSSES or not any(target is draw for draw in self.draws):

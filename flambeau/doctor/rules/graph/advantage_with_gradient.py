@@ -93,6 +93,8 @@ for _ in range(4):
             if logs.count(True) == 1:
                 self._judge(node, sides[logs.index(False)], backward)
 
+    on_gradient = on_backward
+
     def _is_log(self, node: Any) -> bool:
         while operator_name(node) in _THROUGH and len(node.edges) == 1:
             if node in self.logs:

@@ -99,6 +99,8 @@ for _ in range(3):
                 self.known.add(node._function)
                 self._judge(node._function, node, len(backward.graph.nodes))
 
+    on_gradient = on_backward
+
     def _judge(self, function: Any, node: Any, nodes: int) -> None:
         code = getattr(function.backward, "__code__", None)
         if code is None or code.co_argcount != 2 or code.co_flags & 12 or nodes == 1:

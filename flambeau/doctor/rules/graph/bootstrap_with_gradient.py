@@ -95,6 +95,8 @@ for _ in range(3):
                                 "target for", spot_of(sum_node), spot_of(node), backward.spot)
                     return
 
+    on_gradient = on_backward
+
 
 def _bootstrap(node: Any) -> Any:
     """The sum in `constant + factor * value`, seen through reshapes; None of anything else."""

@@ -89,6 +89,8 @@ for _ in range(4):
                 for term in _terms(name, assigned, frame):
                     self._judge(term, assigned, frame, backward)
 
+    on_gradient = on_backward
+
     def _judge(self, name: str, assigned: Any, frame: FrameType, backward: Backward) -> None:
         cause = _cause(name, assigned, frame, set())
         if cause is not None:

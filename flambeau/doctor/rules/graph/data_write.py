@@ -79,6 +79,8 @@ for _ in range(3):
                         self._tell(entry, node.name(), backward)
         self.copies.clear()
 
+    on_gradient = on_backward
+
     def _tell(
         self, entry: tuple[np.ndarray, np.ndarray, Spot | None], reader: str, backward: Backward
     ) -> None:

@@ -90,3 +90,5 @@ for _ in range(6):
             self.report("the graph of this backward pass contains those of all steps before",
                         backward.spot, spot_of(carried),
                         **{"nodes of earlier steps": counts[-4:]})
+
+    on_gradient = on_backward

@@ -115,6 +115,8 @@ for _ in range(16):
             self._tell(backward, len(alive))
         roots.append(weakref.ref(node))
 
+    on_gradient = on_backward
+
     def _tell(self, backward: Backward, alive: int) -> None:
         frame = user_frame(2)
         places: list[Any] = []

@@ -108,3 +108,5 @@ for _ in range(10):
                 self.report("the clipped ratio is exactly 1 everywhere", spot_of(node),
                             backward.spot, steps=self.ones)
             return
+
+    on_gradient = on_backward

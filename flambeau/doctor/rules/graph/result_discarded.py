@@ -91,3 +91,5 @@ for _ in range(3):
                     and type(frame.f_locals.get(method.value.id)) is Tensor:
                 place = Place(frame.f_code.co_filename, node.lineno, frame.f_code.co_qualname)
                 self.report(f"{method.value.id}.{method.attr}(...) changes nothing", place)
+
+    on_gradient = on_backward

@@ -101,3 +101,5 @@ for _ in range(5):
                             "sample", spot, backward.spot, passes=self.times[spot])
         self.samples.clear()
         self.read.clear()
+
+    on_gradient = on_backward

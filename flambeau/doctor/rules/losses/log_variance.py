@@ -108,3 +108,5 @@ for _ in range(3):
                 self.report("exp of a log-variance scales the noise", spot_of(scale), spot,
                             backward.spot)
                 return
+
+    on_gradient = on_backward

@@ -85,6 +85,8 @@ for _ in range(3):
                             shape=str(shape), dim=0)
         self.pending.clear()
 
+    on_gradient = on_backward
+
     def on_function(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any],
                     spot: Spot | None) -> None:
         if not args or not isinstance(args[0], Tensor):

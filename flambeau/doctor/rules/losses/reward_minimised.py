@@ -94,6 +94,8 @@ for _ in range(4):
                         and self._is_log(below[0]):
                     self._judge(node, backward)
 
+    on_gradient = on_backward
+
     def _is_log(self, node: Any) -> bool:
         while hasattr(node, "edges"):
             if node in self.logs:

@@ -101,3 +101,5 @@ for _ in range(4):
                 self.report("softmax runs over the samples of the batch", *self.origin(node),
                             self.loss_spot, shape=str(axis[1]), dim=0)
         self.batch = 0
+
+    on_gradient = on_backward

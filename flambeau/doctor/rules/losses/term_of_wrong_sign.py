@@ -141,6 +141,8 @@ for _ in range(3):
                 self.report("1 + v - mu^2 - exp(v) comes into the loss with a positive sign",
                             spot_of(node), backward.spot)
 
+    on_gradient = on_backward
+
     def _sum_of(self, node: Any, terms: list[tuple[Any, int]]) -> Spot | None:
         """The line that adds a term to the others."""
         below, sums = node, [n for n, _ in terms if operator_name(n) in ("_add", "_sub")]

@@ -75,6 +75,8 @@ for _ in range(4):
     def on_backward(self, backward: Backward) -> None:
         self.losses.clear()
 
+    on_gradient = on_backward
+
     def on_operand(self, name: str, recorded: Any, constant: Any, spot: Spot | None) -> None:
         if name != "mul" or recorded._array.ndim or constant._array.size < 2:
             return

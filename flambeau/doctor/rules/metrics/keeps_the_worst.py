@@ -95,6 +95,8 @@ for _ in range(4):
                 self.report(f"a state is kept when `{ast.unparse(branch.test)}`",
                             Place(file, branch.lineno))
 
+    on_gradient = on_backward
+
 
 def enclosing_function(tree: ast.AST, line: int) -> ast.AST:
     """The function whose code begins at a line; the module where there is none."""

@@ -102,6 +102,8 @@ average = total / len(loader.dataset)
             function = enclosing_function(tree, backward.spot[0].co_firstlineno)
             self.places |= {(file, line): text for line, text in _divisions(function)}
 
+    on_gradient = on_backward
+
     def finish(self) -> None:
         if self.means and not self.others:
             for (file, line), text in self.places.items():

@@ -189,6 +189,8 @@ with torch.no_grad():
             model.calls, model.inputs = 0, ()
             model.argmax, model.looked, model.unused = False, 0, None
 
+    on_gradient = on_backward
+
     def finish(self) -> None:
         """Models that were trained, and then gave others their targets for good."""
         for model in self.models.values():

@@ -73,3 +73,5 @@ outputs = [net(xb) for xb in x.split(4)]
 
     def on_backward(self, backward: Backward) -> None:
         self.nodes.clear()
+
+    on_gradient = on_backward

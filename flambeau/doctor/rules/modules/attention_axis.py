@@ -89,6 +89,8 @@ for _ in range(3):
                             "summed over", spot_of(weights), spot_of(node), dim=dim,
                             **{"sums over the keys": [float(sums.min()), float(sums.max())]})
 
+    on_gradient = on_backward
+
 
 def _of_pairs(node: Any) -> bool:
     """Whether scores come from products or sums of two activations."""

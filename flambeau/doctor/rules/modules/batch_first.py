@@ -103,3 +103,5 @@ for _ in range(3):
 
     def on_backward(self, backward: Backward) -> None:
         self.waiting.clear()
+
+    on_gradient = on_backward

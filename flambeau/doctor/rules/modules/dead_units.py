@@ -97,6 +97,8 @@ for _ in range(16):
                 continue
             self._look(node, output, position)
 
+    on_gradient = on_backward
+
     def _look(self, node: Any, output: np.ndarray, position: int) -> None:
         places = self.origin(node)
         key = (module_of(node), places[0] if places else position, output.shape[1])

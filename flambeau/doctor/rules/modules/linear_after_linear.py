@@ -81,6 +81,8 @@ for _ in range(4):
                 self.report("nothing but a linear layer follows a wide linear layer",
                             *self.origin(chain[-1]), spot_of(chain[-2]), widths=widths)
 
+    on_gradient = on_backward
+
     def _in_one_network(self, below: Any, node: Any) -> bool:
         """Whether two layers follow each other in a Sequential, or in one forward method."""
         first, second = module_of(below), module_of(node)

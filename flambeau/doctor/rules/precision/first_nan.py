@@ -172,6 +172,8 @@ for _ in range(3):
             return
         self._tell(f"the loss is {value}", backward)
 
+    on_gradient = on_backward
+
     def after_backward(self, backward: Backward) -> None:
         if self.told or self.scaled or not backward.watched or self.session.clock.passes > 64:
             return

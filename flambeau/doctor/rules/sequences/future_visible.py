@@ -86,6 +86,8 @@ for _ in range(4):
     def on_backward(self, backward: Backward) -> None:
         self.tokens.clear()
 
+    on_gradient = on_backward
+
     def on_loss(self, call: LossCall) -> None:
         if call.spot in self.judged or not call.recorded:
             return

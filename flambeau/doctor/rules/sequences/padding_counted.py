@@ -84,6 +84,8 @@ for _ in range(4):
     def on_backward(self, backward: Backward) -> None:
         self.tokens = None
 
+    on_gradient = on_backward
+
     def on_loss(self, call: LossCall) -> None:
         tokens = self.tokens
         if tokens is None or call.name != "cross_entropy" or not call.recorded \

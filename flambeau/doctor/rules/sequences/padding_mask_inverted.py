@@ -116,6 +116,8 @@ for _ in range(4):
             if shown[rows].sum() > rows.sum():  # else one position draws all attention
                 self._judge(~shown[rows], spot_of(node), rows)
 
+    on_gradient = on_backward
+
     def _judge(self, hidden: np.ndarray, spot: Spot | None, rows: Any = None) -> None:
         """Compares what is hidden with the tokens of those rows."""
         for indices in reversed(self.indices):

@@ -99,6 +99,8 @@ for _ in range(4):
         self.added.clear()
         self.rows.clear()
 
+    on_gradient = on_backward
+
     def _first_is_batch(self, shape: tuple[int, ...]) -> bool:
         orders = {
             module.batch_first for root in list(self.session.roots) for module in root.modules()

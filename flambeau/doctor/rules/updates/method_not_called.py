@@ -111,6 +111,8 @@ for _ in range(2):
     def on_backward(self, backward: Backward) -> None:
         self._look(backward.spot)
 
+    on_gradient = on_backward
+
     def on_module_made(self, module: Any, spot: Spot | None) -> None:
         code = getattr(type(module).forward, "__code__", None)
         if code is not None and not type(module).__module__.startswith("flambeau."):
