@@ -45,6 +45,11 @@ class LossCall:
     module: Any  # the loss's own module or the innermost one that called it
     recorded: bool
 
+    @property
+    def is_of_module(self) -> bool:
+        """Whether `module` is the loss's own, such as nn.CrossEntropyLoss."""
+        return type(self.module).__module__.startswith("flambeau.nn.modules.loss")
+
     @cached_property
     def node(self) -> Any:
         """The node that made the input, seen through reshapes."""

@@ -78,6 +78,12 @@ def module_of(node: Node) -> Any:
     return None if note is None else note[1]
 
 
+def call_of(node: Node) -> Spot | None:
+    """Where the outermost module that was running when a node was recorded was called."""
+    note = node.__dict__.get("_doctor_spot")
+    return None if note is None else note[2]
+
+
 def saved(node: Node, name: str) -> Any:
     """What a node saved under a parameter's name, or `y` for its output; None where it did not."""
     plan, values = node.plan, node.saved

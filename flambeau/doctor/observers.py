@@ -17,7 +17,7 @@ from ..tensor.tensor import Tensor
 from .events import ModuleCall, Update
 from ..native.foundation.user_frames import user_frame
 from .passes import PassObserver
-from .places import constructor_spot, here
+from .places import Spot, constructor_spot, here
 
 if TYPE_CHECKING:
     from .session import Session
@@ -113,18 +113,24 @@ class ModuleObserver:
             stack and stack[-1] is module
         ):
             return original(*args, **kwargs)
+        if not stack:
+            session.call_spot = here()
         stack.append(module)
         try:
             output = original(*args, **kwargs)
         finally:
             stack.pop()
+            if not stack:
+                spot, session.call_spot = session.call_spot, None
         if not stack:
-            self.tell("on_call", module, args, kwargs, output)
+            self.tell("on_call", module, args, kwargs, output, spot)
         elif session.watching and not module._modules and session.handlers["on_layer"]:
-            self.tell("on_layer", module, args, kwargs, output)
+            self.tell("on_layer", module, args, kwargs, output, here())
         return output
 
-    def tell(self, event: str, module: Any, args: tuple, kwargs: dict, output: Any) -> None:
+    def tell(
+        self, event: str, module: Any, args: tuple, kwargs: dict, output: Any, spot: Spot | None
+    ) -> None:
         """A call is over."""
         session = self.session
         if event == "on_call":
@@ -133,8 +139,8 @@ class ModuleObserver:
             session.roots.add(module)
             session.follow(module)
             if not module._modules and session.watching:
-                self.tell("on_layer", module, args, kwargs, output)
-        call = ModuleCall(module, args[1:], kwargs, output, here(3), MODE.grad,
+                self.tell("on_layer", module, args, kwargs, output, spot)
+        call = ModuleCall(module, args[1:], kwargs, output, spot, MODE.grad,
                           session.clock.passes, session.updates)
         session.emit(event, call)
 

@@ -41,7 +41,7 @@ _DRAWS = ("randn", "rand", "randint", "randn_like", "rand_like", "randint_like",
 _FLIPS = ("flip", "fliplr", "flipud", "rot90", "roll")
 _FUNCTIONS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "normalize",
               "layer_norm", "multi_head_attention_forward", "interpolate")
-_RESHAPES = ("view", "reshape")
+_RESHAPES = ("view", "reshape", "flatten")
 _HEAVY_S = 0.6e-6  # what a patch itself costs a call, beside what the observer measures
 
 
@@ -56,6 +56,11 @@ def targets(session: Session) -> Iterator[tuple[Any, Observer]]:
         yield getattr(functional, name), _function(session, name)
     for function in {vars(Tensor)["__getitem__"], PUBLIC["torch"]["randperm"]}:
         yield function, _result(session, getattr(function, "__name__", "").strip("_"))
+    for name in ("stack", "from_numpy"):
+        yield PUBLIC["torch"][name], _function(session, name)
+    for function in (PUBLIC["torch"]["tensor"], vars(Tensor)["requires_grad_"]):
+        if inspect.isfunction(function):
+            yield function, _leaf(session)
     for recorder in (tape.record_unary, tape.record_binary, tape.record_number, tape.record):
         yield recorder, _recorder(session, recorder is tape.record_binary)
     yield vars(Tensor)["detach"], _cut(session, "detach()")
@@ -66,8 +71,7 @@ def targets(session: Session) -> Iterator[tuple[Any, Observer]]:
     yield vars(Tensor)["data"].fget, _cut(session, ".data")
     yield vars(Tensor)["grad"].fget, _grad_read(session)
     for name in _RESHAPES:
-        function = vars(Tensor).get(name)
-        if inspect.isfunction(function):
+        for function in _public(name):
             yield function, _view(session)
     for name in ("argmax", "max"):
         for function in _public(name):
@@ -137,7 +141,8 @@ def _recorder(session: Session, binary: bool) -> Observer:
         if node is not None:
             node = getattr(node, "node", node)
             if "_doctor_spot" not in node.__dict__:
-                node.__dict__["_doctor_spot"] = here(), (stack[-1] if stack else None)
+                module = stack[-1] if stack else None
+                node.__dict__["_doctor_spot"] = here(), module, session.call_spot
         clock.spent_s += time.perf_counter() - begun + _HEAVY_S
         if not binary or node is None:
             return
@@ -178,6 +183,19 @@ def _function(session: Session, name: str) -> Observer:
         return original(*args, **kwargs)
 
     return call
+
+
+def _leaf(session: Session) -> Observer:
+    """Tells of tensors that are made leaves which ask for a gradient."""
+
+    def make(original: Callable, args: tuple, kwargs: dict) -> Any:
+        result = original(*args, **kwargs)
+        if not session.busy and isinstance(result, Tensor) and result.requires_grad \
+                and result.is_leaf:
+            session.emit("on_function", "leaf", (result,), kwargs, here())
+        return result
+
+    return make
 
 
 def _result(session: Session, name: str) -> Observer:

@@ -51,6 +51,7 @@ class Session:
         self.updates = 0  # steps of all optimizers
         self.thread = threading.get_ident()
         self.stack: list[Any] = []  # modules that are running
+        self.call_spot: Spot | None = None  # where the outermost of them was called
         self.roots: weakref.WeakSet[Any] = weakref.WeakSet()  # modules called from outside
         self.made_at: weakref.WeakKeyDictionary[Any, Spot] = weakref.WeakKeyDictionary()
         self.optimizers: weakref.WeakKeyDictionary[Any, Spot | None] = weakref.WeakKeyDictionary()
@@ -282,7 +283,7 @@ LACKING = {
     "on_zero_grad": "zero_grad() was not called",
     "on_module_made": "no module was constructed",
     "on_optimizer": "no optimizer was constructed",
-    "on_function": "no dropout function was called",
+    "on_function": "no function that the check looks at was called",
     "on_view": "no tensor was reshaped",
     "on_compare": "no predictions were compared",
     "evaluation": "no evaluation was seen",

@@ -7,7 +7,10 @@ import functools
 import linecache
 import re
 from collections.abc import Iterator
-from types import CodeType
+from types import CodeType, FrameType
+from typing import Any
+
+from ..native.foundation.user_frames import is_internal
 
 _SILENCED = re.compile(r"#\s*doctor:\s*ok\b([^#]*)")
 
@@ -53,6 +56,41 @@ def loops_around(file: str, line: int) -> list[ast.For | ast.While]:
             loops.clear()
         elif isinstance(node, (ast.For, ast.While)) and line > node.lineno:
             loops.append(node)
+    return loops
+
+
+@functools.lru_cache(maxsize=64)
+def plain_assignments(file: str) -> tuple[tuple[int, str, str], ...]:
+    """Assignments of one name to another, attributes of self included: line, target, value."""
+    tree = tree_of(file)
+    result = []
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, ast.Assign) and _is_name(node.value):
+            result += [(node.lineno, ast.unparse(target), ast.unparse(node.value))
+                       for target in node.targets if _is_name(target)]
+    return tuple(result)
+
+
+def _is_name(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) or isinstance(node, ast.Attribute) \
+        and isinstance(node.value, ast.Name) and node.value.id == "self"
+
+
+def value_of(name: str, frame: FrameType) -> Any:
+    """What a name, or an attribute of self, is in a frame; None where it is not set."""
+    if name.startswith("self."):
+        return getattr(frame.f_locals.get("self"), "__dict__", {}).get(name[5:])
+    return frame.f_locals.get(name, frame.f_globals.get(name))
+
+
+def running_loops(frame: FrameType | None) -> set[tuple[str, int]]:
+    """The loops that a frame and its callers are in: file and line of each."""
+    loops = set()
+    while frame is not None:
+        if not is_internal(frame.f_code):
+            file = frame.f_code.co_filename
+            loops |= {(file, loop.lineno) for loop in loops_around(file, frame.f_lineno)}
+        frame = frame.f_back
     return loops
 
 

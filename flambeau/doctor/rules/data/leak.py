@@ -11,8 +11,8 @@ from ...finding import Level
 from ...programs import edit
 from ..rule import Rule
 
-_ROWS = 4096  # that are remembered of a model
-_LOOKED = 128  # of a batch
+_ROWS = 1 << 14  # that are remembered of a model
+_LOOKED = 1024  # of a batch
 
 
 def row_hashes(array: np.ndarray) -> list[int]:
@@ -36,9 +36,9 @@ class Leak(Rule):
     title = "some samples of the evaluation were trained on"
     why = (
         "Told when at least 5 % and less than all of the samples that a model is evaluated on, "
-        "and 16 or more, were in its training batches before, to the last bit. A hint where all "
-        "of them were: an evaluation of the training data. Silent for integers and one-hot "
-        "rows."
+        "and 16 or more, were in its training batches before, to the last bit. Silent where all of "
+        "them were (an evaluation of the training data), where not all training batches were seen, "
+        "and for integers and one-hot rows."
     )
     fix = "split the samples before training, each into one part only"
     broken = """
@@ -89,17 +89,21 @@ for fold in range(4):
         self.trained: dict[int, tuple[Any, set[int]]] = {}
         self.pending: list[tuple[Any, list[int]]] = []
         self.looked: dict[int, list[int]] = {}  # by model: samples evaluated, of them trained on
+        self.partial: set[int] = set()  # models of which not all training samples are known
 
     def on_call(self, call: ModuleCall) -> None:
-        if not call.tensors or call.tensors[0]._array.ndim < 2 or not self.session.watching:
+        if not call.tensors or call.tensors[0]._array.ndim < 2:
             return
         array = call.tensors[0]._array
         key = id(call.module)
         if call.recorded and call.module.training:
             known = self.trained.get(key)
-            if len(self.pending) < 8 and (known is None or len(known[1]) < _ROWS):
+            if len(array) > _LOOKED or len(self.pending) >= 8 or known and len(known[1]) >= _ROWS:
+                self.partial.add(key)
+            if key not in self.partial:
                 self.pending.append((call.module, row_hashes(array)))
-        elif not call.recorded and not call.module.training and key in self.trained:
+        elif not call.recorded and not call.module.training and key in self.trained \
+                and key not in self.partial and not self.session.rested:
             seen = self.trained[key][1]
             hashes = row_hashes(array)
             counts = self.looked.setdefault(key, [0, 0])

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import ast
 from typing import Any
 
 import numpy as np
 
+from ....native.foundation.user_frames import is_internal
 from ....tensor.tensor import Tensor
 from ...events import ModuleCall
-from ...finding import Level
+from ...finding import Level, Place
 from ...programs import edit
+from ...source import function_body
 from ..rule import Rule
 
 _CALLS = 3
+_CONVERSIONS = frozenset((
+    "float", "astype", "to", "from_numpy", "tensor", "as_tensor", "FloatTensor",
+))
 
 
 class RawPixels(Rule):
@@ -86,5 +92,18 @@ for _ in range(4):
             return
         self.times[key] = self.times.get(key, 0) + 1
         if self.times[key] == _CALLS:
-            self.report("images of bytes reach the first convolution unscaled", call.spot,
+            self.report("images of bytes reach the first convolution unscaled",
+                        self._conversion(), call.spot,
                         self.session.made_at.get(call.module), range=[low, high])
+
+    def _conversion(self) -> Place | None:
+        """The line of a dataset's __getitem__ that makes numbers of bytes."""
+        for loader in list(self.session.loaders.values()):
+            code = getattr(getattr(type(loader.dataset), "__getitem__", None), "__code__", None)
+            if code is None or is_internal(code):
+                continue
+            body = function_body(code.co_filename, code)
+            for node in ast.walk(body) if body is not None else ():
+                if isinstance(node, ast.Attribute) and node.attr in _CONVERSIONS:
+                    return Place(code.co_filename, node.lineno, code.co_qualname)
+        return None

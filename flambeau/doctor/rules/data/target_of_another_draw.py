@@ -69,13 +69,13 @@ for _ in range(9):
 
     def __init__(self, session: Any) -> None:
         super().__init__(session)
-        self.draws: list[Any] = []  # tensors drawn since the latest pass
+        self.draws: list[tuple[Any, Spot | None]] = []  # drawn since the latest pass, and where
         self.inputs: list[np.ndarray] = []
         self.times: dict[Spot | None, int] = {}
 
     def on_draw(self, tensor: Any, spot: Spot | None) -> None:
         if tensor._array.dtype.kind == "f" and tensor._array.ndim and len(self.draws) < 8:
-            self.draws.append(tensor)
+            self.draws.append((tensor, spot))
 
     def on_call(self, call: ModuleCall) -> None:
         if call.recorded and self.draws:
@@ -89,10 +89,11 @@ for _ in range(9):
 
     def on_loss(self, call: LossCall) -> None:
         target = call.target
-        if call.name not in _LOSSES or not any(target is draw for draw in self.draws):
+        spots = [spot for draw, spot in self.draws if target is draw]
+        if call.name not in _LOSSES or not spots:
             return
         shape = target._array.shape
-        others = [d._array for d in self.draws if d is not target and d._array.shape == shape]
+        others = [d._array for d, _ in self.draws if d is not target and d._array.shape == shape]
         mixed = any(
             _correlation(source, target._array) < 0.1
             and any(0.15 < _correlation(source, draw) < 0.999 for draw in others)
@@ -101,8 +102,8 @@ for _ in range(9):
         count = self.times.get(call.spot, 0) + 1 if mixed else 0
         self.times[call.spot] = count
         if count >= _TIMES:
-            self.report("the target is another draw than the noise in the model's input", call.spot,
-                        times=count)
+            self.report("the target is another draw than the noise in the model's input", spots[0],
+                        call.spot, times=count)
 
 
 def _correlation(a: np.ndarray, b: np.ndarray) -> float:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ....nn.parameter import Parameter
-from ...events import ModuleCall, Update
+from ...events import Backward, ModuleCall, Update
 from ...finding import Level
 from ...graph import node_of, reached
 from ...places import Spot
@@ -82,6 +82,7 @@ for _ in range(5):
     def __init__(self, session: Any) -> None:
         super().__init__(session)
         self.cuts: dict[Spot | None, _Cut] = {}
+        self.reached: set[int] = set()  # parameters that a pass has led to
         self.silent: dict[int, dict[int, int]] = {}  # by optimizer and parameter: steps without
         self.ran: set[int] = set()  # parameters of modules that ran
         self.without_grad: dict[int, Spot | None] = {}  # and of those that ran under no_grad
@@ -103,6 +104,10 @@ for _ in range(5):
             elif call.module.training:
                 self.without_grad.update(dict.fromkeys(keys, call.spot))
 
+    def on_backward(self, backward: Backward) -> None:
+        if backward.watched and self.session.clock.passes < 64:
+            self.reached.update(backward.graph.leaves)
+
     def on_step(self, update: Update) -> None:
         if not update.watched or update.number > _STEPS:
             return
@@ -111,7 +116,8 @@ for _ in range(5):
             if parameter.requires_grad and parameter._grad is None:
                 silent[id(parameter)] = silent.get(id(parameter), 0) + 1
         if update.number == _STEPS:
-            lost = [p for p in update.params if silent.get(id(p)) == _STEPS]
+            lost = [p for p in update.params if silent.get(id(p)) == _STEPS
+                    and id(p) not in self.reached]
             if lost:
                 self._judge(lost, update)
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import weakref
+from typing import Any
+
 from ....nn.parameter import Parameter
 from ....tensor.tensor import Tensor
 from ...events import Backward
 from ...finding import Level
+from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
 
@@ -26,15 +30,14 @@ class LeafLoss(Rule):
 net = nn.Linear(8, 1)
 optimizer = optim.SGD(net.parameters(), lr=0.1)
 for _ in range(3):
-    loss = torch.tensor(F.mse_loss(net(x), t).item(), requires_grad=True)
+    loss = torch.tensor(F.mse_loss(net(x), t).item(), requires_grad=True)  # <-
     optimizer.zero_grad()
-    loss.backward()  # <-
+    loss.backward()
     optimizer.step()
 """
     fixed = edit(broken, {
-        "loss = torch.tensor(F.mse_loss(net(x), t).item(), requires_grad=True)":
+        "loss = torch.tensor(F.mse_loss(net(x), t).item(), requires_grad=True)  # <-":
             "loss = F.mse_loss(net(x), t)",
-        "loss.backward()  # <-": "loss.backward()",
     })
     healthy = ("""
 # A parameter that is itself what is made small.
@@ -55,11 +58,21 @@ for _ in range(3):
     optimizer.step()
 """)
 
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.leaves: list[tuple[Any, Spot | None]] = []  # weakly, and where they were made
+
+    def on_function(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any],
+                    spot: Spot | None) -> None:
+        if name == "leaf":
+            self.leaves = [*self.leaves[-7:], (weakref.ref(args[0]), spot)]
+
     def on_backward(self, backward: Backward) -> None:
         for root in backward.roots:
             if isinstance(root, Tensor) and not isinstance(root, Parameter) \
                     and not self._is_optimized(root):
-                self.report("backward() starts at a leaf: no parameter is reached",
+                made = next((spot for leaf, spot in self.leaves if leaf() is root), None)
+                self.report("backward() starts at a leaf: no parameter is reached", made,
                             backward.spot, shape=str(tuple(root.shape)))
 
     def _is_optimized(self, tensor: Tensor) -> bool:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import Any
 
 from ...events import Backward, LossCall
 from ...finding import Level, Place
+from ...places import Spot
 from ...source import tree_of
 from ..rule import Rule
 from .keeps_the_worst import enclosing_function
+
+_LOSS = re.compile(r"loss|criterion")
+_OF_A_BATCH = re.compile(r"len\(\w+\)|\w+\.(size\(0\)|shape\[0\])")
 
 
 class MeanOfMeans(Rule):
@@ -22,7 +27,8 @@ class MeanOfMeans(Rule):
     why = (
         "A loss is a mean over its batch already: divide the sum by the number of batches, or "
         "multiply each by its batch's length first. Told where a name collects `loss.item()` "
-        "and is divided by len(loader.dataset), in a program all of whose losses are means. "
+        "and is divided by len(loader.dataset), or by a count of samples, in a program all of "
+        "whose losses are means. "
         "Silent for sums, for weighted terms, and for batches of one."
     )
     fix = "total += loss.item() * len(xb), or total / len(loader)"
@@ -83,7 +89,7 @@ average = total / len(loader.dataset)
     def __init__(self, session: Any) -> None:
         super().__init__(session)
         self.places: dict[tuple[str, int], str] = {}
-        self.files: set[str] = set()
+        self.looked: set[tuple[str, int]] = set()  # functions, by file and first line
         self.means, self.others = 0, 0
 
     def on_loss(self, call: LossCall) -> None:
@@ -91,18 +97,21 @@ average = total / len(loader.dataset)
             and len(call.values) > 1
         self.means += bool(mean)
         self.others += not mean
+        self._look(call.spot)
 
     def on_backward(self, backward: Backward) -> None:
-        if backward.spot is None or backward.spot[0].co_filename in self.files:
-            return
-        file = backward.spot[0].co_filename
-        self.files.add(file)
-        tree = tree_of(file)
-        if tree is not None:
-            function = enclosing_function(tree, backward.spot[0].co_firstlineno)
-            self.places |= {(file, line): text for line, text in _divisions(function)}
+        self._look(backward.spot)
 
     on_gradient = on_backward
+
+    def _look(self, spot: Spot | None) -> None:
+        if spot is None or (key := (spot[0].co_filename, spot[0].co_firstlineno)) in self.looked:
+            return
+        self.looked.add(key)
+        tree = tree_of(key[0])
+        if tree is not None:
+            function = enclosing_function(tree, key[1])
+            self.places |= {(key[0], line): text for line, text in _divisions(function)}
 
     def finish(self) -> None:
         if self.means and not self.others:
@@ -112,20 +121,42 @@ average = total / len(loader.dataset)
 
 
 def _divisions(function: ast.AST) -> list[tuple[int, str]]:
-    """Divisions by len(... .dataset) of names that collect plain `.item()`s."""
+    """Divisions by a number of samples of names that collect plain `.item()`s."""
     collected: dict[str, bool] = {}  # whether all that is added is plain
     for node in ast.walk(function):
         if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
             name = ast.unparse(node.target)
             collected[name] = collected.get(name, True) and _is_item(node.value)
+    counts = _counts_of_samples(function)
     result = []
     for node in ast.walk(function):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
-            name, divisor = ast.unparse(node.left), ast.unparse(node.right)
-            if collected.get(name) and divisor.startswith("len(") \
-                    and divisor.endswith(".dataset)"):
-                result.append((node.lineno, ast.unparse(node)))
+            sides = node.left, node.right
+        elif isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div):
+            sides = node.target, node.value
+        else:
+            continue
+        name, divisor = (ast.unparse(side) for side in sides)
+        if collected.get(name) and (divisor in counts or _is_length(divisor)):
+            result.append((node.lineno, ast.unparse(node)))
     return result
+
+
+def _is_length(text: str) -> bool:
+    return text.startswith("len(") and text.endswith(".dataset)")
+
+
+def _counts_of_samples(function: ast.AST) -> set[str]:
+    """Names that hold len(... .dataset), or to which each batch's length is added."""
+    added: dict[str, list[str]] = {}
+    lengths: set[str] = set()
+    for node in ast.walk(function):
+        if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
+            added.setdefault(ast.unparse(node.target), []).append(ast.unparse(node.value))
+        elif isinstance(node, ast.Assign) and _is_length(ast.unparse(node.value)):
+            lengths.update(ast.unparse(target) for target in node.targets)
+    return lengths | {name for name, values in added.items()
+                      if all(_OF_A_BATCH.fullmatch(value) for value in values)}
 
 
 def _is_item(value: ast.AST) -> bool:
@@ -133,4 +164,4 @@ def _is_item(value: ast.AST) -> bool:
     if not (isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute)
             and value.func.attr == "item" and not value.args):
         return False
-    return "loss" in ast.unparse(value.func.value).lower()
+    return _LOSS.search(ast.unparse(value.func.value).lower()) is not None

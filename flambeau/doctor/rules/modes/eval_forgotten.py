@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,9 @@ class _Model:
     """What is known of a model that was called."""
 
     module: Any
+    loaded: bool = False  # from a state that is no other model's memory
+    # Some of its numbers at the first lone call.
+    weights: np.ndarray = field(default_factory=lambda: np.zeros(0))
     trained: int = -1  # the backward pass that last came from it
     explicit: int = -1  # the backward pass after which train() was called
     calls: int = 0  # in a row, without gradients, since it was last trained
@@ -60,6 +63,13 @@ class _Model:
 _LONE = 8
 
 
+def _weights(module: Any) -> np.ndarray:
+    """Some numbers of a module's first parameter."""
+    array: np.ndarray = next((p._array.reshape(-1)[:64].copy() for p in module.parameters()),
+                             np.zeros(0))
+    return array
+
+
 class EvalForgotten(Rule):
     """Follows calls without gradients of models that are being trained."""
 
@@ -73,7 +83,7 @@ class EvalForgotten(Rule):
         "argmax is all that is asked of its outputs. Silent after an explicit "
         "train() (Monte Carlo dropout, recalibrated statistics), for repeated inputs, and for "
         "single calls between updates (pseudo-labels, a GAN's samples), unless the model is not "
-        f"trained any more, as a teacher is: after {_LONE} of them."
+        f"trained any more, or was only loaded, as a teacher is: after {_LONE} of them."
     )
     fix = "model.eval() before the evaluation, model.train() after it"
     broken = """
@@ -129,17 +139,27 @@ with torch.no_grad():
             model = self.models.setdefault(id(module), _Model(module))
             model.explicit = self.session.clock.passes
 
+    def on_load(self, module: Any, state: Any, strict: bool, spot: Spot | None) -> None:
+        living = {id(p._array) for root in list(self.session.roots) if root is not module
+                  for p in root.parameters()}
+        values = list(state.values()) if hasattr(state, "values") else []
+        model = self.models.setdefault(id(module), _Model(module))
+        model.loaded = all(id(getattr(v, "_array", None)) not in living for v in values)
+
     def on_call(self, call: ModuleCall) -> None:
         model = self.models.setdefault(id(call.module), _Model(call.module))
         if call.recorded:
             self._recorded(model, call)
             return
         self.session.seen.add("evaluation")
-        if model.trained < 0 or not call.backwards or not call.module.training \
-                or model.explicit >= call.backwards:
+        if model.trained < 0 and not model.loaded or not call.backwards \
+                or not call.module.training or model.explicit >= call.backwards:
             return
         if call.backwards > model.lone_at:
+            model.weights = _weights(model.module) if not model.lone else model.weights
             model.lone, model.lone_spot, model.lone_at = model.lone + 1, call.spot, call.backwards
+        if model.trained < 0:
+            return
         arrays = tuple(tensor._array for tensor in call.tensors)
         repeated = any(
             a.shape == b.shape and np.array_equal(a, b)
@@ -195,7 +215,8 @@ with torch.no_grad():
         """Models that were trained, and then gave others their targets for good."""
         for model in self.models.values():
             rested = self.session.clock.passes - model.trained
-            if model.lone >= _LONE and model.trained >= 0 and rested >= 2 * _LONE:
+            same = model.trained >= 0 or np.array_equal(_weights(model.module), model.weights)
+            if model.lone >= _LONE and same and rested >= 2 * _LONE:
                 model.spot = model.lone_spot
                 self._tell(model)
 

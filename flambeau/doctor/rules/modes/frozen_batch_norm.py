@@ -6,6 +6,7 @@ from typing import Any
 
 from ...events import ModuleCall, Update
 from ...finding import Level
+from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
 
@@ -31,14 +32,14 @@ body = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU()).requires_g
 net = nn.Sequential(body, nn.Linear(16, 3))
 optimizer = optim.SGD(net[1].parameters(), lr=0.1)
 for _ in range(4):
-    net.train()
-    loss = F.cross_entropy(net(x), y)  # <-
+    net.train()  # <-
+    loss = F.cross_entropy(net(x), y)
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
 """
     fixed = edit(broken, {
-        "loss = F.cross_entropy(net(x), y)  # <-": "body.eval()\nloss = F.cross_entropy(net(x), y)",
+        "net.train()  # <-": "net.train()\nbody.eval()",
     })
     healthy = ("""
 # Statistics without weights: there is nothing that was frozen.
@@ -67,6 +68,11 @@ for _ in range(4):
         super().__init__(session)
         self.called: dict[int, ModuleCall] = {}
         self.times: dict[int, int] = {}
+        self.switched: tuple[Any, Spot | None] = None, None  # what train() was called on last
+
+    def on_mode(self, module: Any, training: bool, spot: Spot | None) -> None:
+        if training:
+            self.switched = module, spot
 
     def on_layer(self, call: ModuleCall) -> None:
         layer = call.module
@@ -82,5 +88,11 @@ for _ in range(4):
             self.times[key] = self.times.get(key, 0) + 1
             if self.times[key] == _STEPS:
                 self.report("a batch norm with frozen weights changes its running statistics",
-                            call.spot, self.session.made_at.get(call.module),
+                            self._train_of(call.module), call.spot,
+                            self.session.made_at.get(call.module),
                             updates=_STEPS, channels=call.module.num_features)
+
+    def _train_of(self, layer: Any) -> Spot | None:
+        """Where train() put a layer into training mode."""
+        module, spot = self.switched
+        return spot if module is not None and layer in module.modules() else None

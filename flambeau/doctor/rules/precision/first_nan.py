@@ -194,9 +194,20 @@ for _ in range(3):
         evidence: dict[str, Any] = {"loss before": self.losses} if self.losses else {}
         if result is None:
             rate = self.session.optimizers.get(self.last) if self.last is not None else None
-            self.report(what, backward.spot, rate, **evidence)
+            if _grows(self.losses):
+                self.report(f"{what}, after it grew at every step", rate, backward.spot,
+                            fix="a smaller learning rate, or inputs and targets that are scaled",
+                            **evidence)
+            else:
+                self.report(what, backward.spot, rate, **evidence)
             return
         node, did, more = result
         spot = spot_of(node) or spots.get(id(node), (None, None))[0]
         places = self.origin(node) if spot_of(node) is not None else [spot]
         self.report(f"{what}: {did}", *places, backward.spot, **{**more, **evidence})
+
+
+def _grows(losses: list[float]) -> bool:
+    """Whether a loss grew tenfold and more in the last steps."""
+    return len(losses) > 2 and all(
+        later > 10 * earlier > 0 for earlier, later in zip(losses, losses[1:], strict=False))

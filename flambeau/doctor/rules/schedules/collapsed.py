@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ....native.foundation.user_frames import user_frame
 from ...events import Update
 from ...finding import Level
-from ...places import Spot, place_of
-from ...source import loops_around
+from ...places import Spot
+from ...source import running_loops
 from ..rule import Rule
 
 _MULTIPLYING = ("StepLR", "MultiStepLR", "ExponentialLR", "MultiplicativeLR")
@@ -83,12 +84,15 @@ for epoch in range(3):
         self.steps: dict[int, int] = {}  # of optimizers
         self.schedule: dict[int, int] = {}  # of schedulers
         self.first: dict[int, float] = {}
+        self.around: dict[int, set[tuple[str, int]]] = {}  # loops in which schedulers were made
 
     def after_step(self, update: Update) -> None:
         key = id(update.optimizer)
         self.steps[key] = self.steps.get(key, 0) + 1
 
     def on_scheduler(self, scheduler: Any, spot: Spot | None) -> None:
+        self.session.follow(scheduler)
+        self.around[id(scheduler)] = running_loops(user_frame(1))
         self.first[id(scheduler)] = float(scheduler.optimizer.param_groups[0]["lr"])
 
     def on_schedule(self, scheduler: Any, spot: Spot | None, args: tuple[Any, ...]) -> None:
@@ -100,8 +104,7 @@ for epoch in range(3):
         steps = self.steps.get(id(scheduler.optimizer), 0)
         if rate > _LOST * self.first[key] or count < 0.8 * steps or spot is None:
             return
-        place = place_of(spot)
-        if place is not None and len(loops_around(place.file, place.line)) >= 2:
+        if len(running_loops(user_frame(1)) - self.around[key]) >= 2:
             self.report(
                 f"{type(scheduler).__name__} is stepped at every batch: the learning rate is "
                 f"{rate / self.first[key]:.1g} of what it was", spot,

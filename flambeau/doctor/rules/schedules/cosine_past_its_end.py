@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ....native.foundation.user_frames import user_frame
 from ...finding import Level
-from ...places import Spot, place_of
+from ...places import Spot
 from ...programs import edit
-from ...source import loops_around
+from ...source import running_loops
 from ..rule import Rule
 
 
@@ -65,13 +66,20 @@ for epoch in range(12):
         snapshots.append(copy.deepcopy(net.state_dict()))
 """)
 
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.around: dict[int, set[tuple[str, int]]] = {}  # loops in which schedulers were made
+
+    def on_scheduler(self, scheduler: Any, spot: Spot | None) -> None:
+        self.session.follow(scheduler)
+        self.around[id(scheduler)] = running_loops(user_frame(1))
+
     def on_schedule(self, scheduler: Any, spot: Spot | None, args: tuple[Any, ...]) -> None:
         period = getattr(scheduler, "T_max", 0)
         if type(scheduler).__name__ != "CosineAnnealingLR" or spot is None \
                 or scheduler.last_epoch != 2 * period + 1:
             return
-        place = place_of(spot)
-        if place is not None and len(loops_around(place.file, place.line)) >= 2:
+        if len(running_loops(user_frame(1)) - self.around.get(id(scheduler), set())) >= 2:
             self.report(f"the cosine ended {scheduler.last_epoch - period} steps ago, and its rate "
                         "has gone up since", spot,
                         T_max=period, steps=scheduler.last_epoch)

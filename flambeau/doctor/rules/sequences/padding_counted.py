@@ -101,5 +101,6 @@ for _ in range(4):
         padded = (target == padding).mean()
         supplied = (tokens.indices == padding).mean()
         if padded >= _SHARE and supplied > 0 and np.any(target != padding):
-            self.report(f"{padded:.0%} of the targets are padding ({padding})", call.spot,
+            made = self.session.made_at.get(call.module) if call.is_of_module else None
+            self.report(f"{padded:.0%} of the targets are padding ({padding})", made, call.spot,
                         tokens.spot, share=float(padded))

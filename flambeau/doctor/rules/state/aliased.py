@@ -5,9 +5,10 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from ...finding import Level
+from ....native.foundation.user_frames import is_internal, user_frame
+from ...finding import Level, Place
 from ...places import Spot, place_of
-from ...source import loops_around
+from ...source import loops_around, plain_assignments, value_of
 from ..rule import Rule
 
 
@@ -102,5 +103,17 @@ net.load_state_dict(net.state_dict())
             if self.itself < 3:
                 return
         self.report("the state that is loaded shares the model's memory: loading changes nothing",
-                    *before[:1], spot, **{"tensors shared": len(shared),
-                                          "updates since": self.session.updates})
+                    _alias(module, user_frame(1)), *before[:1], spot,
+                    **{"tensors shared": len(shared), "updates since": self.session.updates})
+
+
+def _alias(module: Any, frame: Any) -> Place | None:
+    """The line that gave the module a second name: `target = policy`."""
+    while frame is not None:
+        code = frame.f_code
+        if not is_internal(code):
+            for line, target, value in plain_assignments(code.co_filename):
+                if value_of(target, frame) is module and value_of(value, frame) is module:
+                    return Place(code.co_filename, line, code.co_qualname)
+        frame = frame.f_back
+    return None

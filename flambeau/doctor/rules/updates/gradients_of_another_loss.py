@@ -8,7 +8,7 @@ import numpy as np
 
 from ...events import Backward, Update
 from ...finding import Level
-from ...graph import node_of, spot_of
+from ...graph import call_of, node_of, spot_of
 from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
@@ -144,6 +144,6 @@ def _crossings(backward: Backward, every: list[Any]) -> dict[int, Spot | None]:
                 others |= below.get(id(source), set())
         for owner in own:
             if others - {owner}:
-                result.setdefault(owner, spot_of(node))
+                result.setdefault(owner, call_of(node) or spot_of(node))
         below[id(node)] = own | others
     return result

@@ -21,6 +21,12 @@ _PURE = frozenset((
     "squeeze", "unsqueeze", "permute", "clamp", "masked_fill", "detach", "relu", "sigmoid", "tanh",
     "softmax", "log_softmax", "normalize", "leaky_relu", "gelu",
 ))
+# Those of them that only tensors have.
+_OF_TENSORS = frozenset((
+    "squeeze", "unsqueeze", "permute", "clamp", "masked_fill", "detach", "reshape", "view",
+    "transpose", "flatten", "mul", "div", "masked_select",
+))
+_ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 _SPACES = frozenset(("torch", "F", "nn", "functional", "flambeau"))
 
 
@@ -33,14 +39,16 @@ def idle_statements(tree: ast.AST) -> Iterator[tuple[int, str, str]]:
         if isinstance(value, ast.Attribute) and value.attr in _METHODS:
             yield node.lineno, ast.unparse(value), "call"
         elif isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) \
-                and value.func.attr in _PURE \
+                and value.func.attr in _PURE | _OF_TENSORS \
                 and not any(k.arg in ("inplace", "out") for k in value.keywords):
             owner = value.func.value
             space = isinstance(owner, ast.Name) and owner.id in _SPACES
             if space or (isinstance(owner, ast.Name) and owner.id != "self"
-                         and value.func.attr in ("squeeze", "unsqueeze", "permute", "clamp",
-                                                 "masked_fill", "detach")):
+                         and value.func.attr in _OF_TENSORS):
                 yield node.lineno, ast.unparse(value), "result"
+        elif isinstance(value, ast.BinOp) and isinstance(value.op, _ARITHMETIC) \
+                and "loss" in ast.unparse(value).lower():
+            yield node.lineno, ast.unparse(value), "result"
 
 
 class MethodNotCalled(Rule):
@@ -51,9 +59,9 @@ class MethodNotCalled(Rule):
     needs = ("on_backward",)
     title = "a method is named but not called, or the result of a function is thrown away"
     why = (
-        "`optimizer.zero_grad` without parentheses does nothing, and x.unsqueeze(1) gives a new "
-        "tensor and leaves x as it is. Certain for methods that are not called, likely for results "
-        "that nobody uses."
+        "`optimizer.zero_grad` without parentheses does nothing, x.unsqueeze(1) gives a new tensor "
+        "and leaves x as it is, and `loss + penalty` adds to nothing. Certain for methods that are "
+        "not called, likely for results that nobody uses."
     )
     fix = "optimizer.zero_grad(); x = x.unsqueeze(1)"
     broken = """

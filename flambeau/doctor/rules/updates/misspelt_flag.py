@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 from typing import Any
 
 from ...events import ModuleCall
@@ -16,6 +17,15 @@ _MISSPELT = frozenset((
     "require_grad", "requires_grads", "require_grads", "requires_gradient", "require_gradient",
     "required_grad", "requiresgrad", "requiresGrad", "require_grad_", "grad_required", "trainable",
 ))
+
+
+def _reads_flag(kind: type) -> bool:
+    """Whether a class has requires_grad as a setting of its own: its methods mention the name."""
+    return any(
+        "requires_grad" in function.__code__.co_names
+        for base in kind.__mro__ if not base.__module__.startswith("flambeau.")
+        for function in vars(base).values() if inspect.isfunction(function)
+    )
 
 
 def assigned(file: str, name: str) -> int | None:
@@ -85,8 +95,7 @@ Net()(x)
             return
         self.looked.add(id(call.module))
         for module in call.module.modules():
-            own = type(module).__module__.startswith("flambeau.nn.modules")
-            if own and vars(module).get("requires_grad") is False:
+            if vars(module).get("requires_grad") is False and not _reads_flag(type(module)):
                 self._tell("requires_grad", "a module", call.spot)
             for parameter in module._parameters.values():
                 for name in getattr(parameter, "__dict__", {}) if parameter is not None else ():

@@ -110,12 +110,13 @@ for _ in range(12):
             self._tell(stuck, update)
 
     def _tell(self, stuck: list[Any], update: Update) -> None:
-        place: Any = self.off
         zeros = not any(p._array.any() for p in stuck)
-        if place is None and update.spot is not None and zeros:
+        place: Any = None
+        if update.spot is not None and zeros:
             file = update.spot[0].co_filename
             line = constant_fill(file)
             place = self.made.get(id(stuck[0])) if line is None else Place(file, line)
+        place = place or self.off
         if self.flat is not None:
             name, place = self.flat
             self.report(f"{name}() has the derivative 0: {self.session.parameter_names(stuck)} "

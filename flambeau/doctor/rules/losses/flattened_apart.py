@@ -1,0 +1,96 @@
+"""Scores and targets that are flattened in different orders."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from ....tensor.tensor import Tensor
+from ...events import LossCall
+from ...finding import Level
+from ...places import Spot
+from ...programs import edit
+from ..rule import Rule
+
+_TIMES = 2
+
+
+class FlattenedApart(Rule):
+    """Remembers the axes that the two sides of a loss had before they were flattened."""
+
+    id = "flattened-in-another-order"
+    level = Level.CERTAIN
+    needs = ("on_loss", "on_view")
+    title = "scores (T, N, C) and targets (N, T) are both flattened: they belong to other samples"
+    why = (
+        "The rows that meet come from different places: the network can only learn how frequent "
+        "each class is. Told where scores and targets were flattened by view, reshape or flatten, "
+        f"and the lengths of the axes are exchanged, at {_TIMES} losses. Silent where both are "
+        "equally long, which does not tell."
+    )
+    fix = "logits.transpose(0, 1).reshape(-1, C), or batch_first=True"
+    broken = """
+embedding, rnn, head = nn.Embedding(9, 8), nn.GRU(8, 8), nn.Linear(8, 9)
+optimizer = optim.Adam([*embedding.parameters(), *rnn.parameters(), *head.parameters()])
+tokens = torch.randint(0, 9, (64, 6))
+tags = 8 - tokens
+for _ in range(3):
+    scores = head(rnn(embedding(tokens.t()))[0])
+    loss = F.cross_entropy(scores.reshape(-1, 9), tags.reshape(-1))  # <-
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    fixed = edit(broken, {
+        "loss = F.cross_entropy(scores.reshape(-1, 9), tags.reshape(-1))  # <-":
+            "loss = F.cross_entropy(scores.reshape(-1, 9), tags.t().reshape(-1))",
+    })
+    healthy = ("""
+# Both by time.
+embedding, rnn, head = nn.Embedding(9, 8), nn.GRU(8, 8), nn.Linear(8, 9)
+optimizer = optim.Adam([*embedding.parameters(), *rnn.parameters(), *head.parameters()])
+tokens = torch.randint(0, 9, (6, 64))
+tags = 8 - tokens
+for _ in range(3):
+    scores = head(rnn(embedding(tokens))[0])
+    loss = F.cross_entropy(scores.view(-1, 9), tags.view(-1))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""", """
+# The axes of an image, which are no samples.
+net = nn.Conv2d(1, 3, 3, padding=1)
+optimizer = optim.Adam(net.parameters())
+images, labels = torch.randn(4, 1, 6, 5), torch.randint(0, 3, (4, 6, 5))
+for _ in range(3):
+    scores = net(images).permute(0, 2, 3, 1).reshape(-1, 3)
+    loss = F.cross_entropy(scores, labels.reshape(-1))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""")
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.shapes: dict[int, tuple[Any, tuple[int, ...]]] = {}  # of flattened tensors, before
+        self.times: dict[Spot | None, int] = {}
+
+    def on_view(self, before: Any, after: Any, spot: Spot | None) -> None:
+        if isinstance(after, Tensor) and 0 < after._array.ndim < before._array.ndim:
+            if len(self.shapes) > 64:
+                self.shapes.clear()
+            self.shapes[id(after)] = weakref.ref(after), before._array.shape
+
+    def _before(self, tensor: Any) -> tuple[int, ...]:
+        reference, shape = self.shapes.get(id(tensor), (None, ()))
+        return shape if reference is not None and reference() is tensor else ()
+
+    def on_loss(self, call: LossCall) -> None:
+        scores, labels = self._before(call.input), self._before(call.target)
+        if len(labels) < 2 or scores[:2] != labels[1::-1] or labels[0] == labels[1] \
+                or scores[2:3] != call.values.shape[1:] or scores[3:] != labels[2:]:
+            return
+        count = self.times[call.spot] = self.times.get(call.spot, 0) + 1
+        if count >= _TIMES:
+            self.report(f"scores of {scores} and targets of {labels} are flattened: rows and "
+                        "targets are of different samples", call.spot)

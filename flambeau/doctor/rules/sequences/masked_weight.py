@@ -1,0 +1,144 @@
+"""Masks of attention that leave weight on what they are to hide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ...events import Backward
+from ...finding import Level
+from ...graph import RESHAPES, Graph, array_of, node_of, operator_name, saved, spot_of
+from ...programs import edit
+from ..rule import Rule
+
+_WEIGHT = 1e-3  # on average, that a hidden position has all the same
+_PRODUCTS = ("matmul", "mm", "bmm", "mul")
+
+
+class MaskedWeight(Rule):
+    """Reads the weights that a softmax gave to masked positions."""
+
+    id = "masked-positions-get-weight"
+    level = Level.LIKELY
+    needs = ("on_backward",)
+    title = "a mask sets scores to 0, or weights after the softmax: what it hides still counts"
+    why = (
+        "A score of 0 is a score like others: exp(0) is 1. Hidden positions need -inf before the "
+        "softmax. Set to 0 after it, weights no longer sum to 1, by as much as the hidden ones "
+        "had. Told where masked_fill, where or a product with zeros and ones comes straight before "
+        "a softmax that weighs other values, or straight after it, and hidden positions had "
+        "weight. Silent where the weights are divided by their sum, and for rows that are hidden "
+        "as a whole."
+    )
+    fix = "scores.masked_fill(hidden, float('-inf')) before the softmax"
+    broken = """
+embedding, head = nn.Embedding(9, 8), nn.Linear(8, 3)
+optimizer = optim.Adam([*embedding.parameters(), *head.parameters()])
+tokens = torch.randint(0, 9, (64, 6))
+for _ in range(3):
+    h = embedding(tokens)
+    scores = h @ h.transpose(1, 2)
+    scores = scores.masked_fill((tokens == 0)[:, None, :], 1e-9)  # <-
+    loss = F.cross_entropy(head((F.softmax(scores, dim=-1) @ h).mean(1)), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    fixed = edit(broken, {
+        "scores = scores.masked_fill((tokens == 0)[:, None, :], 1e-9)  # <-":
+            "scores = scores.masked_fill((tokens == 0)[:, None, :], -1e9)",
+    })
+    healthy = ("""
+# Set to 0 after the softmax, and divided by the sum of the rest.
+embedding, head = nn.Embedding(9, 8), nn.Linear(8, 3)
+optimizer = optim.Adam([*embedding.parameters(), *head.parameters()])
+tokens = torch.randint(0, 9, (64, 6))
+for _ in range(3):
+    h = embedding(tokens)
+    weights = F.softmax(h @ h.transpose(1, 2), dim=-1) * (tokens != 0)[:, None, :].float()
+    weights = weights / weights.sum(-1, keepdim=True).clamp(min=1e-9)
+    loss = F.cross_entropy(head((weights @ h).mean(1)), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""", """
+# Rows of padding are set to 0 as a whole, after attention among the others.
+embedding, head = nn.Embedding(9, 8), nn.Linear(8, 3)
+optimizer = optim.Adam([*embedding.parameters(), *head.parameters()])
+tokens = torch.randint(0, 9, (64, 6))
+for _ in range(3):
+    h, shown = embedding(tokens), (tokens != 0).float()
+    scores = (h @ h.transpose(1, 2)).masked_fill(shown[:, None, :] == 0, float("-inf"))
+    weights = F.softmax(scores, dim=-1) * shown[:, :, None]
+    loss = F.cross_entropy(head((weights @ h).mean(1)), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""")
+
+    def on_backward(self, backward: Backward) -> None:
+        if not backward.watched:
+            return
+        graph = backward.graph
+        for node in graph.nodes:
+            if operator_name(node) != "softmax":
+                continue
+            weights, dim = array_of(saved(node, "y")), saved(node, "dim")
+            if weights is None or weights.ndim < 2 or not isinstance(dim, int):
+                continue
+            for place, hidden, weighs in _masks(node, graph, weights):
+                lost = _weight_of_hidden(weights, hidden, dim) if weighs else 0.0
+                if lost > _WEIGHT:
+                    self.report("positions that a mask hides get weight from the softmax",
+                                spot_of(place), spot_of(node), backward.spot,
+                                **{"their mean weight": lost})
+
+    on_gradient = on_backward
+
+
+def _masks(node: Any, graph: Graph, weights: np.ndarray) -> Iterator[tuple[Any, np.ndarray, bool]]:
+    """The masks before and after a softmax: the node, what it hides, whether values are weighed."""
+    before = node_of(node.edges[0])
+    hidden = _hidden(before) if hasattr(before, "edges") else None
+    if hidden is not None:
+        yield before, hidden, _weighs(node, graph)
+    for after in graph.consumers.get(id(node), ()):
+        hidden = _hidden(after)
+        if hidden is not None and np.broadcast_shapes(hidden.shape, weights.shape) == weights.shape:
+            yield after, hidden, _weighs(after, graph)
+
+
+def _hidden(node: Any) -> np.ndarray | None:
+    """Where an operator puts a constant in place of numbers: by a mask, or by zeros and ones."""
+    name = operator_name(node)
+    if name in ("masked_fill", "_masked_fill"):
+        return array_of(saved(node, "mask"))
+    if name == "mul" and sum(edge is not None for edge in node.edges) == 1:
+        factor = array_of(saved(node, "other" if node.edges[0] is not None else "input"))
+        if factor is not None and factor.size > 1 and np.isin(factor, (0, 1)).all():
+            return factor == 0
+    return None
+
+
+def _weighs(node: Any, graph: Graph) -> bool:
+    """Whether numbers are multiplied with others that are computed, through reshapes."""
+    for user in graph.consumers.get(id(node), ()):
+        name = operator_name(user)
+        if name in RESHAPES or name == "dropout":
+            if _weighs(user, graph):
+                return True
+        elif name in _PRODUCTS and None not in user.edges:
+            return True
+    return False
+
+
+def _weight_of_hidden(weights: np.ndarray, hidden: np.ndarray, dim: int) -> float:
+    """The mean weight of hidden positions in rows that are hidden in part."""
+    try:
+        hidden = np.broadcast_to(hidden, weights.shape)
+    except ValueError:
+        return 0.0
+    partly = hidden & ~hidden.all(dim, keepdims=True)
+    return float(weights[partly].mean()) if partly.any() else 0.0
