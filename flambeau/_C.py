@@ -13,6 +13,7 @@ from .ops.interception.subclass import EnableTorchFunction as _EnableTorchFuncti
 from .ops.interception.torch_function import STATE as _STATE
 from .ops.interception.torch_function import _disabled_torch_function_impl, enter, leave
 from .futures import Future
+from .ops.attention.backend_choice import SDPBackend as _SDPBackend
 from .ops.linalg.matrix_checks import _LinAlgError
 from .tensor import Tensor, dtype
 from .tensor.devices import device, get_default_device
@@ -23,7 +24,7 @@ from .tensor.size import Size
 __all__ = [
     "DisableTorchFunction", "DisableTorchFunctionSubclass", "DispatchKey", "DispatchKeySet",
     "Future", "Generator", "Size", "TensorBase", "_EnableTorchFunction",
-    "_ExcludeDispatchKeyGuard", "_LinAlgError",
+    "_ExcludeDispatchKeyGuard", "_LinAlgError", "_SDPBackend",
     "_disabled_torch_function_impl", "device", "dtype",
 ]
 

@@ -10,6 +10,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from ..native.foundation.user_frames import warn
+from ..ops.attention.backend_choice import AttentionSettings, SDPBackend
 from ..tensor.absent import answer_for_absent
 
 __all__ = ["cpu", "cuda", "cudnn", "cusparselt", "mha", "mkl", "mkldnn", "mps", "nnpack",
@@ -80,16 +81,15 @@ cuda.matmul = SimpleNamespace(
     allow_bf16_reduced_precision_reduction=True, allow_fp16_accumulation=False,
     fp32_precision="none",
 )
-_scaled_dot_product = {"flash": True, "math": True, "mem_efficient": True, "cudnn": True}
+cuda.SDPBackend = SDPBackend
 
 
 def _switch(kind: str) -> None:
-    setattr(cuda, f"{kind}_sdp_enabled", lambda: _scaled_dot_product[kind])
-    setattr(cuda, f"enable_{kind}_sdp",
-            lambda enabled: _scaled_dot_product.__setitem__(kind, enabled))
+    setattr(cuda, f"{kind}_sdp_enabled", lambda: AttentionSettings.allowed[kind])
+    setattr(cuda, f"enable_{kind}_sdp", lambda enabled: AttentionSettings.allow(**{kind: enabled}))
 
 
-for _kind in tuple(_scaled_dot_product):
+for _kind in AttentionSettings.allowed:
     _switch(_kind)
 
 
@@ -105,13 +105,13 @@ def _sdp_kernel(
         "manager, with updated signature.",
         FutureWarning,
     )
-    before = dict(_scaled_dot_product)
-    _scaled_dot_product.update(flash=enable_flash, math=enable_math, cudnn=enable_cudnn,
-                               mem_efficient=enable_mem_efficient)
+    before = AttentionSettings.allowed
+    AttentionSettings.allow(flash=enable_flash, math=enable_math, cudnn=enable_cudnn,
+                            mem_efficient=enable_mem_efficient)
     try:
         yield {}
     finally:
-        _scaled_dot_product.update(before)
+        AttentionSettings.allowed = before
 
 
 cuda.sdp_kernel = _sdp_kernel

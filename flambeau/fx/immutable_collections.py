@@ -65,10 +65,14 @@ _forbid(immutable_dict, (
 ))
 
 _pytree.register_pytree_node(
-    immutable_list, lambda x: (list(x), None), lambda values, _: immutable_list(values)
+    immutable_list, lambda x: (list(x), None), lambda values, _: immutable_list(values),
+    serialized_type_name="torch.fx.immutable_collections.immutable_list",
+    flatten_with_keys_fn=_pytree.SUPPORTED_NODES[list].flatten_with_keys_fn,
 )
 _pytree.register_pytree_node(
     immutable_dict,
     lambda x: (list(x.values()), list(x)),
     lambda values, keys: immutable_dict(zip(keys, values, strict=True)),
+    serialized_type_name="torch.fx.immutable_collections.immutable_dict",
+    flatten_with_keys_fn=_pytree.SUPPORTED_NODES[dict].flatten_with_keys_fn,
 )

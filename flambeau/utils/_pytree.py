@@ -6,12 +6,14 @@ classes that are registered.
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields as dataclass_fields
 from typing import Any, NamedTuple
 
+from ..native.foundation.user_frames import warn
 from .pytree_keys import GetAttrKey, KeyEntry, KeyPath, MappingKey, SequenceKey, key_get, keystr
 
 __all__ = [
@@ -210,6 +212,11 @@ def register_pytree_node(
     """
     if cls in SUPPORTED_NODES:
         raise ValueError(f"{cls} is already registered as pytree node.")
+    if (to_dumpable_context is None) != (from_dumpable_context is None):
+        raise ValueError(
+            f"Both to_dumpable_context and from_dumpable_context for {cls} must be None or "
+            "registered."
+        )
     SUPPORTED_NODES[cls] = NodeDef(
         cls, flatten_fn, unflatten_fn, flatten_with_keys_fn, serialized_type_name,
         to_dumpable_context, from_dumpable_context,
@@ -220,7 +227,23 @@ def _register_pytree_node(
     cls: type, flatten_fn: FlattenFn, unflatten_fn: UnflattenFn, to_str_fn: Any = None,
     maybe_from_str_fn: Any = None, **options: Any,
 ) -> None:
+    warn(
+        "`torch.utils._pytree._register_pytree_node` is deprecated. Please use "
+        "`torch.utils._pytree.register_pytree_node` instead.",
+        FutureWarning,
+    )
+    if SUPPORTED_NODES.pop(cls, None) is not None:
+        warn(f"{cls} is already registered as pytree node. Overwriting the previous registration.")
     register_pytree_node(cls, flatten_fn, unflatten_fn, **options)
+
+
+def _register_namedtuple(cls: type, *, serialized_type_name: str) -> None:
+    """Gives a class of named tuples, which are containers anyway, its name in written specs."""
+    node = SUPPORTED_NODES[namedtuple]
+    SUPPORTED_NODES[cls] = NodeDef(
+        cls, node.flatten_fn, node.unflatten_fn, node.flatten_with_keys_fn, serialized_type_name,
+        None, None,
+    )
 
 
 _private_register_pytree_node = register_pytree_node
@@ -301,9 +324,7 @@ _is_namedtuple_instance = is_namedtuple_instance
 
 def _get_node_type(tree: Any) -> Any:
     kind = type(tree)
-    if kind not in SUPPORTED_NODES and is_namedtuple_class(kind):
-        return namedtuple
-    return kind
+    return namedtuple if is_namedtuple_class(kind) else kind  # where it is registered as well
 
 
 def _dict_flatten(d: dict[Any, Any]) -> tuple[list[Any], list[Any]]:
@@ -581,25 +602,58 @@ def treespec_dumps(treespec: TreeSpec, protocol: int | None = None) -> str:
 def _schema(spec: TreeSpec) -> dict[str, Any]:
     if spec.type is None:
         return {"type": None, "context": None, "children_spec": []}
+    if spec.type not in SUPPORTED_NODES:
+        raise NotImplementedError(f"Serializing {spec.type} in pytree is not registered.")
     node = SUPPORTED_NODES[spec.type]
-    if spec.type is namedtuple or node.serialized_type_name is None:
-        kind = f"namedtuple class {spec.context}" if spec.type is namedtuple else f"{spec.type}"
-        register = "_register_namedtuple" if spec.type is namedtuple else "register_pytree_node"
+    if node.serialized_type_name is None:
         raise NotImplementedError(
-            f"Can't serialize TreeSpec of {kind} because we didn't register a "
-            f"serializated_type_name. Please register using `{register}`."
+            f"No registered serialization name for {spec.type} found. Please update your "
+            "_register_pytree_node call with a `serialized_type_name` kwarg."
         )
     dump = node.to_dumpable_context
-    context = spec.context
-    if spec.type is defaultdict:
-        factory, keys = context
-        context = {"default_factory_module": factory.__module__,
-                   "default_factory_name": factory.__qualname__, "dict_context": keys}
     return {
         "type": node.serialized_type_name,
-        "context": json.dumps(context) if dump is None else dump(context),
+        "context": json.dumps(spec.context) if dump is None else dump(spec.context),
         "children_spec": [_schema(child) for child in spec.children_specs],
     }
+
+
+def _dump_namedtuple(cls: type) -> str:
+    node = SUPPORTED_NODES.get(cls)
+    if node is None or node.serialized_type_name is None:
+        raise NotImplementedError(
+            f"Can't serialize TreeSpec of namedtuple class {cls} because we didn't register a "
+            "serializated_type_name. Please register using `_register_namedtuple`."
+        )
+    return node.serialized_type_name
+
+
+def _load_namedtuple(name: str) -> Any:
+    for cls, node in SUPPORTED_NODES.items():
+        if node.serialized_type_name == name and cls is not namedtuple:
+            return cls
+    raise NotImplementedError(
+        f"Can't deserialize TreeSpec of namedtuple class {name} because we couldn't find a "
+        "serializated name."
+    )
+
+
+def _dump_defaultdict(context: list[Any]) -> str:
+    factory, keys = context
+    return json.dumps({"default_factory_module": factory.__module__,
+                       "default_factory_name": factory.__qualname__, "dict_context": keys})
+
+
+def _load_defaultdict(text: str) -> list[Any]:
+    context = json.loads(text)
+    home = importlib.import_module(context["default_factory_module"])
+    return [getattr(home, context["default_factory_name"]), context["dict_context"]]
+
+
+for _kind, _dump, _load in ((namedtuple, _dump_namedtuple, _load_namedtuple),
+                            (defaultdict, _dump_defaultdict, _load_defaultdict)):
+    SUPPORTED_NODES[_kind] = SUPPORTED_NODES[_kind]._replace(
+        to_dumpable_context=_dump, from_dumpable_context=_load)
 
 
 def treespec_loads(serialized: str) -> TreeSpec:
@@ -623,9 +677,4 @@ def _from_schema(schema: dict[str, Any]) -> TreeSpec:
     node, text = named[name], schema["context"]
     load = node.from_dumpable_context
     context = json.loads(text) if load is None else load(text)
-    if node.type is defaultdict:
-        import importlib
-
-        home = importlib.import_module(context["default_factory_module"])
-        context = [getattr(home, context["default_factory_name"]), context["dict_context"]]
     return TreeSpec(node.type, context, [_from_schema(child) for child in schema["children_spec"]])

@@ -62,3 +62,34 @@ def test_paths_name_the_way_to_every_leaf() -> None:
 def test_structures_survive_serialization() -> None:
     spec = pytree.tree_structure({"a": [1, (2,)], "o": OrderedDict(x=1)})
     assert pytree.treespec_loads(pytree.treespec_dumps(spec)) == spec
+
+
+def test_registering_says_what_is_wrong_or_old() -> None:
+    class Box:
+        def __init__(self, value=None):
+            self.value = value
+
+    functions = (lambda box: ([box.value], None), lambda values, _: Box(*values))
+    with pytest.raises(ValueError, match="Both to_dumpable_context and from_dumpable_context"):
+        pytree.register_pytree_node(Box, *functions, serialized_type_name="test.Box",
+                                    to_dumpable_context=str)
+    with pytest.warns(FutureWarning, match="_register_pytree_node` is deprecated"):
+        pytree._register_pytree_node(Box, *functions)
+    with pytest.warns(UserWarning, match="already registered as pytree node. Overwriting"):
+        pytree._register_pytree_node(Box, *functions)
+    with pytest.raises(NotImplementedError, match="No registered serialization name for"):
+        pytree.treespec_dumps(pytree.tree_structure(Box(1)))
+    pytree._deregister_pytree_node(Box)
+    with pytest.raises(NotImplementedError, match="Serializing .* in pytree is not registered"):
+        pytree.treespec_dumps(pytree.TreeSpec(Box, None, []))
+
+
+def test_named_tuples_have_names_in_written_specifications() -> None:
+    point = namedtuple("point", "x y")
+    spec = pytree.tree_structure([point(1, 2)])
+    with pytest.raises(NotImplementedError, match="register using `_register_namedtuple`"):
+        pytree.treespec_dumps(spec)
+    pytree._register_namedtuple(point, serialized_type_name="test.point")
+    assert pytree.tree_structure([point(1, 2)]) == spec
+    assert pytree.treespec_loads(pytree.treespec_dumps(spec)) == spec
+    pytree._deregister_pytree_node(point)

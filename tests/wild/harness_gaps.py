@@ -115,6 +115,8 @@ def fill(torch: Any) -> None:
     _fill(torch.types, _TensorOrOptionalTensors=object)
     _fill(torch.backends, disable_global_flags=lambda: None)
     _fill(torch._utils, _is_privateuse1_backend_available=lambda: False)
+    sys.modules["torch.utils._cxx_pytree"] = torch.utils._pytree  # the one there is
+    torch.utils._cxx_pytree = torch.utils._pytree
     torch._inductor.config.patch = _Unchanged
     torch._logging.scribe.open_source_signpost = lambda *args, **kwargs: None
     torch.utils._mode_utils.no_dispatch = contextlib.nullcontext

@@ -22,6 +22,8 @@ from typing import Any
 PRIVATE = re.compile(
     r"__refs_|TestFakeTensor|TestCompositeCompliance|TestTags|_neg_view|_neg_conj|test_compare_cpu"
 )
+# Classes of another device's tests, which skip themselves here: test_transformers.py has 74,000.
+OTHER_DEVICES = re.compile(r"(Cuda|Npu|Xpu|Mps)Only")
 # Seconds are those of processors, so that other programs on the machine change no sample.
 SLOWEST_S = 4  # tests that take PyTorch longer are left out
 COUNTED_S = 2.5  # the most that one test may take of a sample's time
@@ -55,6 +57,9 @@ class Outcomes:
     def emit(self, event: str, id: str = "", **values: Any) -> None:
         """Writes a line."""
         print(json.dumps({"ev": event, "id": id, **values}), file=self.file, flush=True)
+
+    def pytest_pycollect_makeitem(self, collector: Any, name: str, obj: Any) -> list | None:
+        return [] if OTHER_DEVICES.search(name) else None
 
     def pytest_collection_modifyitems(self, items: list) -> None:
         public = [item for item in items if not PRIVATE.search(item.nodeid)]

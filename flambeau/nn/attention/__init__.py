@@ -4,35 +4,34 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from enum import Enum
+
+from ...ops.attention.backend_choice import AttentionSettings, SDPBackend
 
 __all__ = ["SDPBackend", "sdpa_kernel"]
 
 WARN_FOR_UNFUSED_KERNELS = False
 
 
-class SDPBackend(Enum):
-    """PyTorch's implementations of scaled_dot_product_attention."""
-
-    ERROR = -1
-    MATH = 0
-    FLASH_ATTENTION = 1
-    EFFICIENT_ATTENTION = 2
-    CUDNN_ATTENTION = 3
-    OVERRIDEABLE = 4
-
-    def __int__(self) -> int:
-        return self.value
+_SWITCHES = {
+    "math": SDPBackend.MATH, "flash": SDPBackend.FLASH_ATTENTION,
+    "mem_efficient": SDPBackend.EFFICIENT_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION,
+}
 
 
 @contextlib.contextmanager
 def sdpa_kernel(
     backends: list[SDPBackend] | SDPBackend, set_priority: bool = False
 ) -> Iterator[dict]:
-    """Inside, PyTorch chooses among these; here the choice makes no difference to the result."""
+    """Inside, only these are allowed: a call that none of them takes on PyTorch is refused."""
     if not isinstance(backends, (list, SDPBackend)):
         raise AssertionError(
             "Backend must be an instance of SDPBackend or a list of SDPBackend instances, got "
             f"{type(backends).__name__}"
         )
-    yield {}
+    chosen = [backends] if isinstance(backends, SDPBackend) else backends
+    before = AttentionSettings.allowed
+    AttentionSettings.allow(**{kind: backend in chosen for kind, backend in _SWITCHES.items()})
+    try:
+        yield {}
+    finally:
+        AttentionSettings.allowed = before

@@ -22,6 +22,7 @@ from ...tensor.meta import MetaArray, meta_array
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
 from ..creation.creation import full
+from .backend_choice import AttentionSettings, check_choice
 from .native import backward as whole_backward
 from .native import forward as whole_forward
 from .native import in_parts
@@ -286,6 +287,9 @@ def scaled_dot_product_attention(
             [0.3302, 0.6698]])
     """
     _check(query, key, value, attn_mask, dropout_p)
+    settings = AttentionSettings.allowed
+    if (is_causal and attn_mask is not None) or not (settings["math"] and settings["flash"]):
+        check_choice(query, key, value, attn_mask, dropout_p, is_causal)
     if enable_gqa:
         key, value = _repeat(query, key, value)
     if scale is None:
