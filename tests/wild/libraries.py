@@ -117,6 +117,8 @@ def run_program(entry: dict, python: Path, out: Path, environment: dict, given: 
 def run_tests(entry: dict, python: Path, out: Path, environment: dict, given: object) -> None:
     folder = source(entry, python)
     options = "-q -p outcomes_plugin -p no:cacheprovider --timeout 60 -o addopts= -rN".split()
+    if entry.get("installed"):  # else pytest reads the settings of the project around it
+        options += ["-c", os.devnull, "--rootdir", str(folder)]
     command = [str(python), "-m", "pytest", *options, *entry["paths"]]
     start(command, folder, environment, entry["seconds"])
 
