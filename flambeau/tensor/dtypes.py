@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 
 from .ambient import note_change
+from .narrow_dtypes import COMPLEX32
 
 # Promotion goes to the higher category first (bool < integer < floating < complex).
 BOOL, INTEGER, FLOATING, COMPLEX = range(4)
@@ -45,13 +46,14 @@ class dtype:
 
     def to_real(self) -> dtype:
         """The dtype of the real part: complex64 gives float32."""
-        return {"complex64": float32, "complex128": float64}.get(self.name, self)
+        return {"complex32": float16, "complex64": float32,
+                "complex128": float64}.get(self.name, self)
 
     def to_complex(self) -> dtype:
         """The complex dtype whose parts have this dtype."""
         if self.is_complex:
             return self
-        whole = {"float64": complex128, "float32": complex64, "float16": complex64,
+        whole = {"float64": complex128, "float32": complex64, "float16": complex32,
                  "bfloat16": complex64}.get(self.name)
         if whole is None:
             name = _SCALARS.get(self.name, self.name.capitalize())
@@ -86,6 +88,9 @@ float32 = _declare("float32", np.float32, FLOATING)
 float64 = _declare("float64", np.float64, FLOATING)
 float8_e4m3fn = _declare("float8_e4m3fn", ml_dtypes.float8_e4m3fn, FLOATING)
 float8_e5m2 = _declare("float8_e5m2", ml_dtypes.float8_e5m2, FLOATING)
+float8_e8m0fnu = _declare("float8_e8m0fnu", ml_dtypes.float8_e8m0fnu, FLOATING)
+float8_e8m0fnu.is_signed = False
+complex32 = _declare("complex32", COMPLEX32, COMPLEX)  # type: ignore[arg-type]
 complex64 = _declare("complex64", np.complex64, COMPLEX)
 complex128 = _declare("complex128", np.complex128, COMPLEX)
 
@@ -136,10 +141,9 @@ qint32 = QuantizedDtype("qint32", np.int32, "QInt32")
 QUANTIZED = {kind.name: kind for kind in (qint8, quint8, qint32)}
 
 NOMINAL: dict[str, dtype] = {
-    name: Nominal(name, 1, FLOATING, name != "float8_e8m0fnu")
-    for name in ("float4_e2m1fn_x2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu")
+    name: Nominal(name, 1, FLOATING, True)
+    for name in ("float4_e2m1fn_x2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 }
-NOMINAL["complex32"] = NOMINAL["chalf"] = Nominal("complex32", 4, COMPLEX, True)
 NOMINAL.update(QUANTIZED)
 for _name, _size in (("quint4x2", 1), ("quint2x4", 1), ("bits8", 1), ("bits16", 2), ("bits1x8", 1),
                      ("bits2x4", 1), ("bits4x2", 1)):
@@ -151,7 +155,7 @@ for _bits in range(1, 8):
 # The names users may also write, as in PyTorch.
 ALIASES = {
     "half": float16, "float": float32, "double": float64, "short": int16, "int": int32,
-    "long": int64, "cfloat": complex64, "cdouble": complex128,
+    "long": int64, "chalf": complex32, "cfloat": complex64, "cdouble": complex128,
 }
 
 # The Python types that stand for dtypes wherever one is an argument.

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from .narrow_dtypes import widened
 from .dtypes import bool_, complex64, complex128, float64, get_default_dtype, int64
 from .tensor import Tensor
 
@@ -180,6 +181,8 @@ def array_str(array: np.ndarray, indent: int = 0) -> str:
         if not OPTIONS.edgeitems:
             return "[...]"
         array, cut = _corners(array)
+    kind = array.dtype.kind
+    array = widened(array)
     kind = array.dtype.kind
     to_cells = {"c": _complex_cells, "f": _float_cells, "V": _float_cells}.get(kind, _integer_cells)
     cells, width = to_cells(array)

@@ -26,8 +26,13 @@ def promote_types(type1: dtype, type2: dtype) -> dtype:
     type1, type2 = types.as_dtype(type1), types.as_dtype(type2)
     if type1 is type2:
         return type1
+    if types.float8_e8m0fnu in (type1, type2):
+        raise RuntimeError("Promotion for Float8 Types is not supported, attempted to promote "
+                           f"{legacy_name(type1)} and {legacy_name(type2)}")
     low, high = sorted((type1, type2), key=lambda d: d.category)
     if high.category == COMPLEX:
+        if high is types.complex32 and (low.category < FLOATING or low is types.float16):
+            return high
         wide = types.float64 in (low, high) or types.complex128 in (low, high)
         return types.complex128 if wide else types.complex64
     if low.category != high.category:
@@ -99,7 +104,8 @@ def _weak(chosen: dtype, ranked: list[dtype | None], kind: dtype) -> dtype:
         return chosen
     strong = [k for k in ranked[:2] if k is not None and k.category == FLOATING]
     if ranked[2] is kind and strong:
-        return types.complex128 if strong[0] is types.float64 else types.complex64
+        return {"float64": types.complex128, "float16": types.complex32}.get(
+            strong[0].name, types.complex64)
     return chosen
 
 
@@ -136,5 +142,7 @@ def legacy_name(d: dtype) -> str:
         "bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int",
         "int64": "Long", "float16": "Half", "bfloat16": "BFloat16", "float32": "Float",
         "float64": "Double", "complex64": "ComplexFloat", "complex128": "ComplexDouble",
-        "uint16": "UInt16", "uint32": "UInt32", "uint64": "UInt64",
+        "uint16": "UInt16", "uint32": "UInt32", "uint64": "UInt64", "complex32": "ComplexHalf",
+        "float8_e8m0fnu": "Float8_e8m0fnu", "float8_e4m3fn": "Float8_e4m3fn",
+        "float8_e5m2": "Float8_e5m2",
     }.get(d.name, d.name)

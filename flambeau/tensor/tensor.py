@@ -19,6 +19,7 @@ from .layout import (
     contiguous_format, contiguous_strides, is_contiguous, layout, strided, strides_of,
 )
 from .meta import MetaArray
+from .narrow_dtypes import COMPLEX32, NARROW, plain_number, widened
 from .size import Size
 from .storage import (
     STORAGE_TYPES, TypedStorage, UntypedStorage, VersionCounter, offset_of, storage_of,
@@ -292,7 +293,8 @@ class Tensor(Methods, metaclass=_TensorType):
         >>> torch.tensor([1j]).is_complex()
         True
         """
-        return self._array.dtype.kind == "c"
+        dtype = self._array.dtype
+        return dtype.kind == "c" or dtype == COMPLEX32
 
     def is_signed(self) -> bool:
         """Whether its dtype has negative numbers.
@@ -587,7 +589,7 @@ class Tensor(Methods, metaclass=_TensorType):
                 f"a Tensor with {array.size} elements cannot be converted to Scalar"
             )
         value = array.item()
-        return value if array.dtype.kind != "V" else float(value)
+        return value if array.dtype.kind != "V" else plain_number(value)
 
     def tolist(self) -> Any:
         """Its elements as nested lists of Python numbers.
@@ -601,7 +603,7 @@ class Tensor(Methods, metaclass=_TensorType):
                 raise NotImplementedError("Cannot copy out of meta tensor; no data!")
             array = array.resolved()
         if array.dtype.kind == "V":
-            array = array.astype(np.float32)
+            array = widened(array) if array.dtype in NARROW else array.astype(np.float32)
         return array.tolist()
 
     def __float__(self) -> float:

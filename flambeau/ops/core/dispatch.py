@@ -17,6 +17,7 @@ import numpy as np
 
 from ...autograd.tape import record_binary, record_number, record_unary
 from ...tensor.dtypes import BOOL, FLOAT32, FLOATING, FLOATS, FROM_NUMPY, INTEGER, as_dtype
+from ...tensor.narrow_dtypes import NARROW
 from ...tensor.tensor import Tensor, creation, wrap
 from . import source_listing
 from .autocast import autocasting
@@ -87,7 +88,8 @@ def straight(operator: Operator) -> frozenset[np.dtype]:
         return FLOATS
     cast = (BOOL, INTEGER) if operator.promotion is Promotion.FLOATING else ()
     left_out = {FLOATING, *refused, *cast}
-    return FLOATS | {n for n, d in FROM_NUMPY.items() if d.category not in left_out}
+    return FLOATS | {n for n, d in FROM_NUMPY.items()
+                     if d.category not in left_out and n not in NARROW}
 
 
 class PointwiseCall(NamedTuple):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...tensor.narrow_dtypes import COMPLEX32
 from ...tensor.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -52,6 +53,9 @@ def explain(operator: Operator, error: Exception, args: tuple) -> Exception:
         return ValueError(*error.args)
     if error.__class__ in _OF_NUMPY:
         return _explain_shapes(operator, error, args)
+    if isinstance(error, TypeError) and any(t._array.dtype == COMPLEX32 for t in _tensors(args)):
+        return NotImplementedError(f"\"{operator.name.strip('_')}_cpu\" not implemented for "
+                                   "'ComplexHalf'")
     if isinstance(error, _UFuncTypeError):
         kinds = ", ".join(str(t.dtype) for t in _tensors(args))
         return RuntimeError(f"{operator.name}: not implemented for dtypes {kinds} ({error})")

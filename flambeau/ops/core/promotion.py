@@ -8,8 +8,10 @@ import numpy as np
 
 from ...tensor import dtypes as types
 from ...tensor.dtypes import BOOL, FROM_NUMPY, HALF, INTEGER, dtype
+from ...tensor.narrow_dtypes import NARROW, widened
 from ...tensor.promotion import result_dtype
 from ...tensor.tensor import Tensor
+from .narrow_arithmetic import compute_narrow
 from ..native.pointwise import MIDDLE, large_with, least, mix_dtypes, swap_operands
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ def compute_pointwise(
         common = types.get_default_dtype()
     if operator.refuse is not None:
         operator.refuse(operator, operands, common)
+    if common.numpy in NARROW:
+        return compute_narrow(operator, operands, attributes, options, common)
     half = common in HALF
     inside = types.float32.numpy if half else common.numpy
     y = None
@@ -86,6 +90,8 @@ def _plain(x: Any) -> Any:
 def _cast(x: Any, inside: np.dtype, common: dtype) -> Any:
     if isinstance(x, Tensor):
         array = x._array
+        if array.dtype in NARROW:
+            array = widened(array)
         return array if array.dtype == inside else array.astype(inside)
     if x is None:
         return None

@@ -12,6 +12,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from ...tensor.narrow_dtypes import NARROW, narrowed
+
 # What PyTorch's message calls a dtype: its type in C++.
 _CPP_NAMES = {
     "float32": "float", "float64": "double", "float16": "c10::Half", "bfloat16": "c10::BFloat16",
@@ -25,6 +27,8 @@ def convert_scalar(value: Any, kind: np.dtype) -> np.ndarray:
     >>> convert_scalar(-1, np.dtype("uint8")), convert_scalar(1.7, np.dtype("int64"))
     (array(255, dtype=uint8), array(1))
     """
+    if kind in NARROW:
+        return narrowed(np.asarray(value), kind)
     if not fits(value, kind):
         name = _CPP_NAMES.get(kind.name, "bool" if kind.kind == "b" else f"{kind.name}_t")
         raise RuntimeError(f"value cannot be converted to type {name} without overflow")

@@ -16,6 +16,7 @@ from ...tensor.layout import (
     memory_format, preserve_format,
 )
 from ...tensor.meta import MetaArray, meta_array
+from ...tensor.narrow_dtypes import COMPLEX32, NARROW, narrowed, widened
 from ...tensor.tensor import Tensor, wrap
 from ..native.transpose import put_in_order
 from .creation import public
@@ -38,6 +39,10 @@ def cast(array: np.ndarray, dtype: np.dtype, form: memory_format = preserve_form
     if array.size <= MIDDLE and (array.dtype, dtype) in _DIRECT and is_plain(array) \
             and form is preserve_format:
         return array.astype(dtype)
+    if (array.dtype in NARROW or dtype in NARROW) and array.dtype != dtype:
+        wide = widened(array)
+        return copy_in_format(narrowed(_real(wide, dtype), dtype), form) if dtype in NARROW \
+            else cast(wide, dtype, form)
     if array.dtype.kind == "c" and dtype.kind != "c":
         warn(
             "Casting complex values to real discards the imaginary part",
@@ -57,6 +62,11 @@ def cast(array: np.ndarray, dtype: np.dtype, form: memory_format = preserve_form
         return result
     result = _truncate(array, dtype).astype(dtype, order="C", copy=False)
     return result if form in (preserve_format, contiguous_format) else copy_in_format(result, form)
+
+
+def _real(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """The real parts where the dtype is real."""
+    return array if dtype == COMPLEX32 or array.dtype.kind != "c" else array.real
 
 
 # Casts that NumPy makes as PyTorch does.
@@ -180,7 +190,8 @@ _LEGACY = {
     "torch.ByteTensor": types.uint8, "torch.CharTensor": types.int8,
     "torch.ShortTensor": types.int16, "torch.IntTensor": types.int32,
     "torch.LongTensor": types.int64, "torch.BoolTensor": types.bool_,
-    "torch.ComplexFloatTensor": types.complex64, "torch.ComplexDoubleTensor": types.complex128,
+    "torch.ComplexHalfTensor": types.complex32, "torch.ComplexFloatTensor": types.complex64,
+    "torch.ComplexDoubleTensor": types.complex128,
 }
 _LEGACY_NAMES = {d: name for name, d in _LEGACY.items()}
 

@@ -19,6 +19,7 @@ from ...tensor.layout import (
 )
 from ...autograd.backward import requires_grad_
 from ...tensor.meta import MetaArray, meta_array
+from ...tensor.narrow_dtypes import COMPLEX32, NARROW, refuse_narrow
 from ...tensor.tensor import Tensor, creation, wrap
 from ...tensor.uninitialized import fill_new, fills, new_memory
 from ..core.scalar_conversion import convert_scalar, fits
@@ -209,7 +210,11 @@ zeros = _fill(np.zeros, "zeros", """A tensor of zeros, of shape `size`.
     tensor([[0., 0., 0.],
             [0., 0., 0.]])
     """)
-ones = _fill(np.ones, "ones", """A tensor of ones, of shape `size`.
+def _new_ones(shape: Any, kind: np.dtype) -> np.ndarray:
+    return np.full(shape, convert_scalar(1, kind)) if kind in NARROW else np.ones(shape, kind)
+
+
+ones = _fill(_new_ones, "ones", """A tensor of ones, of shape `size`.
 
     The dtype is the default one, float32, unless given.
 
@@ -246,6 +251,9 @@ def full(
     if on_meta(device):
         return place(meta_array(shape, kind), device, requires_grad)
     array = np.empty(shape, kind)
+    if kind in NARROW:
+        array[...] = convert_scalar(value, kind)
+        return place(array, device, requires_grad)
     plain = value.__class__ is float and kind in FLOATS
     fill(array, number(value, kind) if plain and fits(value, kind) else convert_scalar(value, kind))
     return place(array, device, requires_grad)
@@ -367,6 +375,7 @@ def arange(
             "upper bound and lower bound inconsistent with step sign"
         )
     kind = _range_dtype((start, end, step), dtype) if out is None else out._array.dtype
+    refuse_narrow(kind, "arange_cpu")
     if kind.kind in "iu":
         start, end, step = int(start), int(end), int(step)
         if step == 0:  # a fraction, written to integers
@@ -468,6 +477,7 @@ def linspace(
     """
     _check_ends(start, end, "linspace")
     kind = _dtype_of_spaces(start, end, dtype) if out is None else out._array.dtype
+    refuse_narrow(kind, "linspace_cpu")
     array = _symmetric(_number(start), _number(end), _check_steps(steps, "linspace"), kind)
     return place(array, device, requires_grad) if out is None else _into(out, array, dtype)
 
@@ -517,6 +527,8 @@ def eye(
         if length < 0:
             raise RuntimeError(f"{name} must be greater or equal to 0, got {length}")
     kind = numpy_dtype(dtype) if out is None else out._array.dtype
+    if kind == COMPLEX32:
+        refuse_narrow(kind, "eye")
     array = np.eye(n, m, dtype=kind)
     return place(array, device, requires_grad) if out is None else _into(out, array, dtype)
 
@@ -560,7 +572,7 @@ def _like(name: str, value: Any) -> Callable:
             if fills() and array.__class__ is not MetaArray:
                 fill_new(array)
         elif array.__class__ is not MetaArray and not clear:
-            array[...] = value
+            array[...] = convert_scalar(value, array.dtype) if array.dtype in NARROW else value
         result = wrap(array)
         return requiring(result) if requires_grad else result
 

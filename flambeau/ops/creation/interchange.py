@@ -361,7 +361,7 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
 
 
 def _scalar_type(d: Dtype) -> str:
-    return {"bfloat16": "BFloat16", "float8_e4m3fn": "Float8_e4m3fn"}.get(d.name, d.name)
+    return legacy_name(d)
 
 
 def _array_protocol(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray:

@@ -11,6 +11,7 @@ from ...tensor import dtypes as types
 from ...tensor.dtypes import dtype as Dtype
 from ...tensor.dtypes import from_numpy_dtype
 from ...tensor.promotion import promote_types
+from ...tensor.narrow_dtypes import NARROW, narrowed, widened
 from ...tensor.tensor import Tensor
 
 _PLAIN = {int, float, bool}
@@ -47,6 +48,9 @@ def array_of(data: Any, dtype: Dtype | None) -> np.ndarray:
         except OverflowError:
             return _wrap_integers(flat, dtype).reshape(shape)
     with np.errstate(all="ignore"):
+        if kind in NARROW:
+            whole = np.array(flat, np.complex128 if dtype.is_complex else np.float32)
+            return narrowed(whole, kind).reshape(shape)
         if dtype.category == types.BOOL:
             flat = [bool(v) for v in flat]
         wide = np.float64 if dtype.category == types.FLOATING else kind
@@ -114,8 +118,9 @@ def _measure(data: Any, flat: _Leaves) -> tuple[int, ...]:
 
 
 def _measure_array(array: np.ndarray, flat: _Leaves) -> tuple[int, ...]:
+    array, kind = widened(array), array.dtype
     flat.extend(array.astype(np.float32).ravel() if array.dtype.kind == "V" else array.ravel())
-    flat.dtypes.add(from_numpy_dtype(array.dtype))
+    flat.dtypes.add(from_numpy_dtype(kind))
     return array.shape
 
 

@@ -20,6 +20,7 @@ from ...tensor.dtypes import FLOAT32, FLOAT64, FLOATS
 from ...tensor.meta import MetaArray
 from ...tensor.overlap import check_no_internal_overlap, check_no_overlap
 from ...tensor.promotion import legacy_name
+from ...tensor.narrow_dtypes import NARROW, narrowed
 from ...tensor.tensor import Tensor, view_of, wrap
 from ..native import pointwise
 from ..core.errors import broadcast_mismatch, explaining
@@ -610,9 +611,11 @@ def _as_value(self: Tensor, value: Any) -> Tensor:
         if kind is FLOAT32 or kind is FLOAT64 or (cls is int and kind is _INT64):
             return wrap(np.array(value, kind))
     if isinstance(value, Tensor):
-        return value
+        return value.to(self.dtype) if self._array.dtype in NARROW else value
     if isinstance(value, (bool, int, float, complex, np.generic)):
         kind = self._array.dtype
+        if kind in NARROW:
+            return wrap(narrowed(np.asarray(value), kind))
         if kind.kind in "iu" and isinstance(value, float):
             value = int(value)
         if isinstance(value, complex) and kind.kind != "c":

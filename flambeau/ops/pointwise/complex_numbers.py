@@ -9,6 +9,7 @@ import numpy as np
 
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.lazy_window import LazyWindow, toggled
+from ...tensor.narrow_dtypes import COMPLEX32
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
 from ..creation.creation import zeros_like
@@ -35,7 +36,7 @@ def _lift(g: Tensor) -> Tensor:
       holomorphic=False)
 def real_part(input: Array) -> Array:
     """The real parts."""
-    return input.real
+    return input["real"] if input.dtype == COMPLEX32 else input.real
 
 
 @real_part.vjp
@@ -47,7 +48,7 @@ def _(g: Tensor) -> Tensor:
       holomorphic=False)
 def imaginary_part(input: Array) -> Array:
     """The imaginary parts."""
-    return input.imag
+    return input["imag"] if input.dtype == COMPLEX32 else input.imag
 
 
 @imaginary_part.vjp
@@ -100,6 +101,8 @@ def view_as_real(input: Array) -> Array:
     >>> torch.view_as_real(torch.tensor([1 + 2j]))
     tensor([[1., 2.]])
     """
+    if input.dtype == COMPLEX32:
+        return input[..., None].view(np.float16)
     if input.dtype.kind != "c":
         raise RuntimeError("view_as_real is only supported for complex tensors, not for "
                            f"{FROM_NUMPY[input.dtype]}")
@@ -131,7 +134,7 @@ def view_as_complex(input: Array) -> Array:
     >>> torch.view_as_complex(torch.tensor([[1., 2.]]))
     tensor([1.+2.j])
     """
-    if input.dtype.kind != "f" or input.itemsize < 4:
+    if input.dtype.kind != "f":
         raise RuntimeError(
             "view_as_complex is only supported for half, float and double tensors, but got a "
             f"tensor of scalar type: {legacy_name(FROM_NUMPY[input.dtype])}"
@@ -144,7 +147,8 @@ def view_as_complex(input: Array) -> Array:
         raise RuntimeError("Tensor must have a last dimension with stride 1")
     if any(s % (2 * input.itemsize) for s in input.strides[:-1]):
         raise RuntimeError("Tensor must have a stride divisible by 2 for all but last dimension")
-    return input.view(np.result_type(input.dtype, np.complex64))[..., 0]
+    half = input.dtype == np.float16
+    return input.view(COMPLEX32 if half else np.result_type(input.dtype, np.complex64))[..., 0]
 
 
 @view_as_complex.vjp
@@ -230,7 +234,8 @@ def conj(input: Tensor) -> Tensor:
     """
     if not input.is_complex():
         return input
-    lazy = input._array.__class__ in (np.ndarray, LazyWindow)
+    lazy = input._array.dtype.kind == "c" and \
+        input._array.__class__ in (np.ndarray, LazyWindow)
     return conjugate_view(input) if lazy else conjugate(input)
 
 
@@ -300,7 +305,8 @@ def _(g: Tensor, input: Tensor) -> Tensor:
 
 def _check_parts(first: np.ndarray, second: np.ndarray, what: str) -> None:
     kinds = [legacy_name(FROM_NUMPY[a.dtype]) for a in (first, second)]
-    if first.dtype.kind != "f" or second.dtype.kind != "f" or first.dtype.itemsize < 4:
+    if first.dtype.kind != "f" or second.dtype.kind != "f" or (
+            first.dtype.itemsize < 4 and "Half" not in what):
         raise RuntimeError(
             f"Expected both inputs to be {what} tensors but got {kinds[0]} and {kinds[1]}"
         )
@@ -323,7 +329,12 @@ def complex(real: Array, imag: Array) -> Array:
     tensor([1.+2.j])
     """
     _check_parts(real, imag, "Half, Float or Double")
-    y = np.empty(np.broadcast_shapes(real.shape, imag.shape), np.result_type(real, np.complex64))
+    shape = np.broadcast_shapes(real.shape, imag.shape)
+    if real.dtype == np.float16:
+        halves = np.empty(shape, COMPLEX32)
+        halves["real"], halves["imag"] = real, imag
+        return halves
+    y = np.empty(shape, np.result_type(real, np.complex64))
     if y.nbytes >= MANY:
         fill(y.real, real)
         fill(y.imag, imag)

@@ -27,6 +27,7 @@ NAMES = {
     "int64": "Long", "uint16": "UInt16", "uint32": "UInt32", "uint64": "UInt64", "float16": "Half",
     "bfloat16": "BFloat16", "float32": "Float", "float64": "Double", "complex64": "ComplexFloat",
     "complex128": "ComplexDouble", "float8_e4m3fn": "Float8_e4m3fn", "float8_e5m2": "Float8_e5m2",
+    "void32": "ComplexHalf", "float8_e8m0fnu": "Float8_e8m0fnu",
 }
 WIDE_UNSIGNED = {np.dtype(t) for t in (np.uint16, np.uint32, np.uint64)}
 # Words drawn at a time: a multiple of the generator's block that stays in the second-level cache.

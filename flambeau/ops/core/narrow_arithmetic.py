@@ -1,0 +1,57 @@
+"""Arithmetic of complex32 and float8_e8m0fnu: what PyTorch's CPU has of it, computed in complex64
+and float32 and rounded once. Every other operator raises NotImplementedError, as there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...tensor import dtypes as types
+from ...tensor.dtypes import dtype
+from ...tensor.narrow_dtypes import narrowed, widened
+from ...tensor.promotion import legacy_name
+from ...tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from .registry import Operator
+
+_COMPUTED = {
+    "complex32": frozenset("""
+        abs add addcmul conj eq isclose isfinite isinf isnan mul ne neg positive sgn sub where
+    """.split()),
+    "float8_e8m0fnu": frozenset("eq isfinite isinf isnan mul ne where".split()),
+}
+# What PyTorch's kernels are called in the refusal; others by the operator's name and "_cpu".
+_VECTORIZED = "acos asin atan cos exp expm1 log log10 log1p log2 sin sqrt tan tanh".split()
+_KERNELS = {
+    **{name: f"{name}_vml_cpu" for name in _VECTORIZED},
+    "pow": "pow", "pow_number": "pow", "square": "pow", "add": "add_stub",
+    "mul": "mul_cpu_reduced_float", "lerp": "lerp_kernel_scalar",
+}
+
+
+def compute_narrow(
+    operator: Operator, operands: tuple, attributes: tuple, options: dict[str, Any], common: dtype
+) -> np.ndarray:
+    """A pointwise operator's body, in the wider dtype."""
+    name = operator.name.strip("_")
+    tensors = all(isinstance(x, Tensor) for x in operands)
+    if name not in _COMPUTED[common.name] or (name == "mul" and not (common.is_complex or tensors)):
+        kernel = _KERNELS.get(name, f"{name}_cpu")
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{legacy_name(common)}'")
+    inside = types.complex64.numpy if common.is_complex else types.float32.numpy
+    arrays = [_wide(x, inside) for x in operands]
+    with np.errstate(all="ignore"):
+        y: np.ndarray = operator.body(*arrays, *attributes, **options)
+    if y.dtype == inside or not common.is_complex and y.dtype.kind == "f":
+        return narrowed(y, common.numpy)
+    return y.astype(np.float16) if y.dtype == np.float32 else y
+
+
+def _wide(x: Any, inside: np.dtype) -> Any:
+    array = x._array if isinstance(x, Tensor) else x
+    if isinstance(array, np.ndarray):
+        wide = widened(array)
+        return wide if wide.dtype == np.bool_ else wide.astype(inside)
+    return None if array is None else np.asarray(array, inside)
