@@ -32,8 +32,6 @@ LONG_CLASSES = {
     "flambeau/compiler/capture/recorder.py:Recorder": 290,
     "flambeau/compiler/proof/facts.py:Facts": 260,
     "flambeau/compiler/proof/watcher.py:Watcher": 320,
-    "flambeau/compiler/runtime/executable.py:Step": 290,
-    "flambeau/compiler/runtime/guarded_call.py:_CallWriter": 260,
     "flambeau/distributed/data_parallel/reducer.py:Reducer": 260,
     "flambeau/fx/_symbolic_trace.py:Tracer": 330,
     "flambeau/fx/graph.py:Graph": 330,

@@ -17,6 +17,7 @@ from ..fusion.fusion_group import fused_nodes
 from ..fusion.placement import Allocation
 from ..schedule.tasks import Task
 from ..runtime.executable import Step
+from ..runtime.step_timing import time_step
 
 PHASES = ("forward", "backward", "update")
 BOUNDS = ("flops", "memory", "cached", "waiting", "eager")
@@ -75,7 +76,7 @@ def measure_figures(step: Step, values: Sequence[Any], title: str = "") -> StepF
     nothing."""
     threads = step.count()
     most = measure_peaks(threads)
-    times = step.timed(values)
+    times = time_step(step, values)
     phases, places = phases_of(step.graph), {id(n): i for i, n in enumerate(step.graph.nodes())}
     lines: list[KernelFigures] = []
     codes: dict[int, int] = {}

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from operator import itemgetter
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -25,17 +24,16 @@ from ...native.runtime.launch_table import LaunchTable, Patch, Record
 from ...native.target.load_balance import TYPICAL_THREADS
 from ..schedule.arena import Arena
 from ..ir.interpreter import numpy_type
-from ..ir.exchange import offline
 from ..ir.graph import Graph, Node
-from ..fusion.placement import Home, Place
+from ..fusion.placement import Home
 from ..schedule.program_table import ProgramTable
+from .eager_calls import EagerCalls
 
 if TYPE_CHECKING:
     from ..schedule.memory_plan import MemoryPlan
     from ..fusion.buffer_assignment import BufferAssignment
     from ..schedule.tasks import Task
 
-MAX_MEASURING_SECONDS = 2.0  # seconds of measuring after which no further run is begun
 Planned: TypeAlias = "tuple[Graph, list[Task], BufferAssignment, MemoryPlan]"
 # Operations of a whole program below which waking a second thread does not pay
 MIN_PARALLEL_WORK = 1 << 17
@@ -48,18 +46,6 @@ class Call:
 
     node: Node
     task: Task
-
-
-@dataclass(frozen=True)
-class Times:
-    """Seconds that a step takes, and each of its tasks; the threads' mean share of these at work.
-
-    A task takes as long as its slowest thread. `total` has barriers and starts in it too.
-    """
-
-    total: float
-    seconds: list[float]
-    busy: list[float]
 
 
 class Step:
@@ -78,10 +64,10 @@ class Step:
         self._numbers = [k for k in self.changing if sources[k].kind == "number"]
         self._arrays = [k for k in self.changing if sources[k].kind != "number"]
         self.states = {k: s.array() for k, s in enumerate(sources) if s.kind == "state"}
-        self._cells = {k: np.zeros((), numpy_type(sources[k].type)) for k in self._numbers}
+        self.cells = {k: np.zeros((), numpy_type(sources[k].type)) for k in self._numbers}
         together = np.zeros(max(len(self._numbers), 1))  # float64 numbers are written at once
         if all(sources[k].type is Type.F64 for k in self._numbers):
-            self._cells = {k: together[i, ...] for i, k in enumerate(self._numbers)}
+            self.cells = {k: together[i, ...] for i, k in enumerate(self._numbers)}
         self._packed_numbers = together
         if arena is None or arena.size != table.size:
             arena = Arena(table.size)
@@ -97,7 +83,7 @@ class Step:
         self.ran = programs[-1].ran if programs else [0]
         self.threads = 1 if table.work < MIN_PARALLEL_WORK else 0  # 0: as many as `count` says
         self._max_threads = max(TYPICAL_THREADS, table.work // WORK_PER_EXTRA_THREAD)
-        self._stash: dict[int, Any] = {}
+        self.calls = EagerCalls(self)
         if self.is_direct:
             setattr(self, "run", self._direct())  # noqa: B010  # shadows the method
 
@@ -153,7 +139,7 @@ class Step:
             return self._base
         if home is Home.CONSTANT:
             return int(self.table.constants[number].ctypes.data)
-        stored = self._cells.get(number)
+        stored = self.cells.get(number)
         return int((self.states[number] if stored is None else stored).ctypes.data)
 
     # ------------------------------------------------------------------- how it was planned
@@ -195,12 +181,12 @@ class Step:
 
         Arrays have the shapes, dtypes and strides of their sources. Gives the outputs, new arrays.
         """
-        return self._run(values, lambda part, table: part.run(table, self.count()))
+        return self.run_parts(values, lambda part, table: part.run(table, self.count()))
 
     def run_into(self, values: Sequence[Any], outputs: list[np.ndarray]) -> None:
         """Runs the step once and writes its outputs to given arrays, which are packed."""
         if not self.is_direct:
-            self._run(values, lambda part, table: part.run(table, self.count()), None, outputs)
+            self.run_parts(values, lambda part, table: part.run(table, self.count()), None, outputs)
             return
         numbers, arrays, pack = self._selectors
         pack(self._packed_numbers.data, 0, *numbers(values))
@@ -216,7 +202,7 @@ class Step:
     @cached_property
     def is_direct(self) -> bool:
         """Whether a call is one program, with nothing to look up."""
-        cells = [cell.base is self._packed_numbers for cell in self._cells.values()]
+        cells = [cell.base is self._packed_numbers for cell in self.cells.values()]
         return len(self.parts) == 1 and isinstance(self.parts[0], LaunchTable) and all(cells)
 
     def _direct(self) -> Callable[[Sequence[Any]], list[np.ndarray]]:
@@ -240,27 +226,28 @@ class Step:
 
         return run
 
-    def _run(
+    def run_parts(
         self, values: Sequence[Any], start: Callable[[LaunchTable, list[int]], None],
         call: Callable[..., None] | None = None, outputs: list[np.ndarray] | None = None,
     ) -> list[np.ndarray]:
+        """Runs the parts in order: `start` each launch table, `call` each eager function."""
         if outputs is None:
             try:
                 outputs = [np.empty(shape, dtype) for shape, dtype in self._kinds]
             except MemoryError:
                 raise self._out_of_memory() from None
         supplied = dict(zip(self.changing, values, strict=True))
-        for slot, cell in self._cells.items():
+        for slot, cell in self.cells.items():
             cell[()] = supplied[slot]
-        self._stash.clear()  # of a run that did not end
+        self.calls.forget()  # of a run that did not end
         table = [supplied[k].ctypes.data for k in self._arrays]
         table += [array.ctypes.data for array in outputs]
         for part in self.parts:
             if isinstance(part, LaunchTable):
                 start(part, table)
             else:
-                (call or self._call)(part.node, supplied, outputs)
-        self._stash.clear()
+                (call or self.calls.run)(part.node, supplied, outputs)
+        self.calls.forget()
         return outputs
 
     def _out_of_memory(self) -> MemoryError:
@@ -278,75 +265,6 @@ class Step:
         finally:
             for array, value in before:
                 array[...] = value
-
-    def timed(self, values: Sequence[Any], rounds: int = 5) -> Times:
-        """How long the step and each task take: medians of some runs, which change nothing."""
-        runs: list[tuple[float, list[tuple[float, float]]]] = []
-        enough = perf_counter() + MAX_MEASURING_SECONDS
-        with self.restoring_writes(values), offline(self.edges):
-            while len(runs) < 2 or (len(runs) <= rounds and perf_counter() < enough):
-                runs.append(self._timed(values))
-        medians = np.median([times for _, times in runs[1:]], axis=0).tolist()
-        total = float(np.median([total for total, _ in runs[1:]]))
-        return Times(total, [t for t, _ in medians], [busy for _, busy in medians])
-
-    def _timed(self, values: Sequence[Any]) -> tuple[float, list[tuple[float, float]]]:
-        """Of one run: seconds in all; seconds and the threads' share for each task."""
-        totals: list[float] = []
-        times: list[tuple[float, float]] = []
-
-        def part(one: LaunchTable, table: list[int]) -> None:
-            timing = one.timed(table, self.count())
-            totals.append(float(timing.finish.max() - timing.begin[0, 0]))
-            for t, mean in zip(timing.records, timing.busy.mean(axis=0), strict=True):
-                times.append((float(t), float(mean / t) if t else 1.0))
-
-        def call(*what: Any) -> None:
-            began = perf_counter()
-            self._call(*what)
-            totals.append(perf_counter() - began)
-            times.append((totals[-1], 1.0))
-
-        self._run(values, part, call)
-        return sum(totals), times
-
-    def _call(self, node: Node, supplied: dict[int, Any], outputs: list[np.ndarray]) -> None:
-        """Calls an eager function, once for all nodes that are its results."""
-        results = self._stash.get(id(node.group))
-        if results is None:
-            arrays = [
-                self._array(self.layout.seen(operand), supplied, outputs) for operand in node.inputs
-            ]
-            results = node.function(*arrays)
-            self._stash[id(node.group)] = results
-        result = results[node.output] if isinstance(results, tuple | list) else results
-        for place in self.layout.targets(node):
-            self._array(place, supplied, outputs)[...] = result
-
-    def _array(
-        self, place: Place, supplied: dict[int, Any], outputs: list[np.ndarray]
-    ) -> np.ndarray:
-        """A place as a NumPy array."""
-        memory, window = place.memory, place.window
-        dtype = numpy_type(memory.type)
-        if memory.home is Home.ARENA:
-            start = self.plan.offsets[id(memory)]
-            flat = self.arena[start : start + memory.bytes].view(dtype)
-        elif memory.home is Home.CONSTANT:
-            flat = np.ascontiguousarray(memory.value, dtype).reshape(-1)
-        elif memory.home is Home.OUTPUT:
-            flat = outputs[memory.index].reshape(-1)
-        else:
-            source = self._source(memory.index, supplied)
-            extent = (window.offset + 1,)
-            flat = np.lib.stride_tricks.as_strided(source, extent, (dtype.itemsize,))
-        strides = tuple(s * dtype.itemsize for s in window.strides)
-        return np.lib.stride_tricks.as_strided(flat[window.offset :], window.shape, strides)
-
-    def _source(self, slot: int, supplied: dict[int, Any]) -> np.ndarray:
-        if slot in self.states:
-            return self.states[slot]
-        return self._cells[slot] if slot in self._cells else np.asarray(supplied[slot])
 
 
 def _make_selector(

@@ -11,6 +11,7 @@ import pytest
 from flambeau.compiler.driver.pipeline import build
 from flambeau.compiler.ir.exchange import Exchange, exchanged, exchanges_of, offline
 from flambeau.compiler.ir.graph import Graph, Node, Op, Source, apply, constant, matmul, reshape
+from flambeau.compiler.runtime.step_timing import time_step
 from flambeau.native.loop_ir.ir import Scalar, Type
 
 EXTENT = 64
@@ -93,7 +94,7 @@ def test_offline_gives_what_was_recorded_and_measurements_communicate_nothing() 
         np.testing.assert_array_equal(exchanges[0].seen[0], np.arange(4))
     np.testing.assert_array_equal(array, np.arange(4) + 10)
     doubler.exchange.recorded = None
-    step.timed([], rounds=2)
+    time_step(step, [], rounds=2)
     assert log == []
 
 

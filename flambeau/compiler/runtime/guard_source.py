@@ -1,0 +1,190 @@
+"""Guards of a call as Python source: arguments, ambient modes, states, aliasing, indices."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...native.foundation.generated_code import SourceBuilder
+from ...tensor.storage import owner_of
+from ...tensor.tensor import Tensor
+from ..ir.interpreter import numpy_type
+from ..trace.bindings import ANY_GRAD, OuterMemory
+from ..trace.operands import flatten, is_named_tuple
+from ..trace.plain_values import PLAIN, write_mismatch
+from .guards import reachable_memory
+
+if TYPE_CHECKING:
+    from .guarded_call import Program
+
+MAX_INLINE_GUARDS = 64  # tensors that are looked at one by one, which is fastest, but more code
+
+
+class GuardWriter:
+    """Writes the tests of a call; where one fails, the call returns MISS with nothing changed."""
+
+    def __init__(
+        self, program: Program, source: SourceBuilder, args: tuple, kwargs: dict[str, Any]
+    ) -> None:
+        self.program, self.bindings = program, program.bindings
+        self.args, self.kwargs = args, kwargs
+        self.names, self.lines, self.name = source.names, source.lines, source.name
+        self.leaves = 0
+        self.tensors: list[int] = []  # the leaves that are tensors or arrays
+        self.reachable = reachable_memory(program.environment, program.modules)
+
+    def write(self) -> list[int]:
+        """Write all guards; the leaves that are tensors or arrays."""
+        self.guard_structure("args", self.args)
+        if self.kwargs:
+            self.guard_structure("kwargs", self.kwargs)
+        else:
+            self.return_miss_if("kwargs")
+        self.guard_ambient()
+        self.guard_states()
+        self.guard_aliasing()
+        self.guard_indices()
+        self.guard_gradients()
+        return self.tensors
+
+    def return_miss_if(self, wrong: str) -> None:
+        """Return MISS when the expression `wrong` is true."""
+        self.lines += [f"    if {wrong}:", "        return MISS"]
+
+    def guard_structure(self, place: str, value: Any) -> None:
+        """Guard the structure of an argument and each leaf."""
+        kind = value.__class__
+        if kind in (tuple, list, dict) or is_named_tuple(value):
+            shown = self.name(kind) if is_named_tuple(value) else kind.__name__
+            self.return_miss_if(f"{place}.__class__ is not {shown} or len({place}) != {len(value)}")
+            if kind is dict:
+                self.return_miss_if(f"list({place}) != {self.name(list(value))}")
+            keys = value if kind is dict else range(len(value))
+            for key in keys:
+                inner = f"a{len(self.lines)}"
+                self.lines.append(f"    {inner} = {place}[{key!r}]")
+                self.guard_structure(inner, value[key])
+            return
+        leaf, self.leaves = self.leaves, self.leaves + 1
+        if isinstance(value, Tensor):
+            self.tensors.append(leaf)
+            self.lines.append(f"    t{leaf} = {place}")
+            self.return_miss_if(f"t{leaf}.__class__ is not {self.name(kind)}")
+            self.lines.append(f"    b{leaf} = t{leaf}._array")
+            self.guard_array(leaf, value._array)
+            if id(owner_of(value._array)) in self.reachable:
+                self.return_miss_if(f"b{leaf} is not {self.name(value._array)}")
+            self.return_miss_if(f"(t{leaf}._tracked and t{leaf}.requires_grad) is not "
+                      f"{bool(value._tracked and value.requires_grad)}")
+        elif isinstance(value, np.ndarray):
+            self.tensors.append(leaf)
+            self.lines.append(f"    t{leaf} = b{leaf} = {place}")
+            self.guard_array(leaf, value)
+        elif isinstance(value, (*PLAIN, np.generic)):
+            self.return_miss_if(write_mismatch(place, value, self.name))
+        else:
+            self.return_miss_if(f"{place} is not {self.name(value)}")
+
+    def guard_array(self, leaf: int, array: np.ndarray) -> None:
+        """Guard the layout of an array."""
+        b, kind = f"b{leaf}", self.name(array.dtype)
+        self.return_miss_if(
+            f"{b}.__class__ is not ndarray or {b}.shape != {array.shape} or "
+            f"{b}.strides != {array.strides} or ({b}.dtype is not {kind} and {b}.dtype != {kind})"
+        )
+
+    def guard_ambient(self) -> None:
+        """Guard ambient modes, modules, and the outside state that the proof names."""
+        modes = self.program.modes
+        self.return_miss_if(
+            f"MODE.grad is not {modes.grad} or MODE.inference is not {modes.inference}"
+        )
+        self.return_miss_if(f"CHOSEN.parts != {modes.matmul_parts}")
+        if modes.autocast is None:
+            self.return_miss_if("AUTOCAST.count and autocast() is not None")
+        else:
+            self.return_miss_if(f"autocast() != {self.name(modes.autocast)}")
+        self.return_miss_if("(CHANGES.count != program.changes or HANDLES.count != program.handles "
+                  "or AMBIENT.changes != program.ambient) and not program.recheck()")
+        self.names.update(self.program.proof.constants)
+        failures = list(self.program.proof.failures(self.name))
+        if not failures:
+            return
+        # A guard that raises has lost what it reads.
+        self.lines.append("    try:")
+        for wrong in failures:
+            self.lines += [f"        if {wrong}:", "            return MISS"]
+        self.lines += ["    except Exception:", "        return MISS"]
+
+    def guard_states(self) -> None:
+        """Guard the memory and flags of parameters, buffers and grads."""
+        of_optimisers = {
+            id(state) for ticker in self.program.tickers
+            for _, states in ticker.rows for state in states.values()
+        }
+        states = [s for s in self.program.modules.states if id(s[0]) not in of_optimisers]
+        if 0 < len(states) <= MAX_INLINE_GUARDS:
+            self.return_miss_if(" or ".join(self.write_state_mismatch(*state) for state in states))
+        elif states:
+            get = operator.attrgetter("_array", "_requires_grad")
+            self.names["get"], self.names["tensors"] = get, [tensor for tensor, _, _ in states]
+            self.names["held"] = [(array, flag) for _, array, flag in states]
+            self.lines += ["    try:", "        if list(map(get, tensors)) != held:",
+                           "            return MISS", "    except ValueError:",
+                           "        return MISS"]
+
+    def guard_gradients(self) -> None:
+        """Guard the gradients that leaves had, and which arguments are leaves."""
+        arguments = {id(leaf): i for i, leaf in enumerate(flatten((self.args, self.kwargs)))}
+        accesses = (*self.bindings.incoming_grads, *self.bindings.grads)
+        touched = {id(leaf): leaf for leaf, _ in accesses}
+        for key, leaf in touched.items():
+            if key in arguments:
+                self.return_miss_if(f"t{arguments[key]} is not {self.name(leaf)}")
+        for leaf, before in self.bindings.incoming_grads:
+            if before is ANY_GRAD:
+                self.return_miss_if(f"{self.name(leaf)}._grad is None")
+                continue
+            grad = "None" if before is None else self.name(before)
+            self.return_miss_if(f"{self.name(leaf)}._grad is not {grad}")
+
+    def write_state_mismatch(self, tensor: Tensor, array: np.ndarray, requires_grad: bool) -> str:
+        """An expression that is true if a tensor's memory or requires_grad changed."""
+        name = self.name(tensor)
+        return (f"{name}._array is not {self.name(array)} or "
+                f"{name}._requires_grad is not {self.name(requires_grad)}")
+
+    def guard_aliasing(self) -> None:
+        """Guard which arguments share memory that the step writes."""
+        bindings = self.bindings
+        for i, j, gap in bindings.overlapping_leaves:
+            self.return_miss_if(f"not overlap_at(b{i}, b{j}, {gap})")
+        for i, j, kind in bindings.aliasing:
+            is_same_object = kind[0]
+            self.return_miss_if(
+                f"t{i} is not t{j}" if is_same_object else f"aliasing(t{i}, t{j}) != {kind}"
+            )
+        for i, j in bindings.disjoint_leaves:
+            self.return_miss_if(f"not are_disjoint(b{i}, b{j})")
+        every = self.name(OuterMemory([*bindings.owners, *bindings.readers]).holds)
+        written = self.name(OuterMemory(bindings.owners).holds)
+        for i in self.tensors:
+            if i in bindings.written_leaves and (bindings.owners or bindings.readers):
+                self.return_miss_if(f"{every}(b{i})")
+            elif bindings.owners:
+                self.return_miss_if(f"{written}(b{i})")
+
+    def guard_indices(self) -> None:
+        """Check indices. A call with one out of bounds runs eagerly, which raises."""
+        self.names["eager"] = self.program.environment.function
+        for check in self.bindings.checks:
+            if check.leaf is not None:
+                node = check.bound.node
+                quick = check.bound.quick(numpy_type(node.type), 0 in node.shape)
+                holds = f"{self.name(quick)}(b{check.leaf})"
+            else:
+                arrays = ", ".join(f"{i}: b{i}" for i in self.tensors)
+                holds = f"{self.name(check.test)}({{{arrays}}})"
+            self.lines += [f"    if not {holds}:", "        return eager(*args, **kwargs)"]

@@ -1,0 +1,61 @@
+"""Times of a step and of each of its tasks, measured on runs that change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from ...native.runtime.launch_table import LaunchTable
+from ..ir.exchange import offline
+from .executable import Step
+
+MAX_MEASURING_SECONDS = 2.0  # seconds of measuring after which no further run is begun
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds that a step takes, and each of its tasks; the threads' mean share of these at work.
+
+    A task takes as long as its slowest thread. `total` has barriers and starts in it too.
+    """
+
+    total: float
+    seconds: list[float]
+    busy: list[float]
+
+
+def time_step(step: Step, values: Sequence[Any], rounds: int = 5) -> Times:
+    """How long the step and each task take: medians of some runs, which change nothing."""
+    runs: list[tuple[float, list[tuple[float, float]]]] = []
+    enough = perf_counter() + MAX_MEASURING_SECONDS
+    with step.restoring_writes(values), offline(step.edges):
+        while len(runs) < 2 or (len(runs) <= rounds and perf_counter() < enough):
+            runs.append(_time_once(step, values))
+    medians = np.median([times for _, times in runs[1:]], axis=0).tolist()
+    total = float(np.median([total for total, _ in runs[1:]]))
+    return Times(total, [t for t, _ in medians], [busy for _, busy in medians])
+
+
+def _time_once(step: Step, values: Sequence[Any]) -> tuple[float, list[tuple[float, float]]]:
+    """Of one run: seconds in all; seconds and the threads' share for each task."""
+    totals: list[float] = []
+    times: list[tuple[float, float]] = []
+
+    def part(program: LaunchTable, table: list[int]) -> None:
+        timing = program.timed(table, step.count())
+        totals.append(float(timing.finish.max() - timing.begin[0, 0]))
+        for t, mean in zip(timing.records, timing.busy.mean(axis=0), strict=True):
+            times.append((float(t), float(mean / t) if t else 1.0))
+
+    def call(*what: Any) -> None:
+        began = perf_counter()
+        step.calls.run(*what)
+        totals.append(perf_counter() - began)
+        times.append((totals[-1], 1.0))
+
+    step.run_parts(values, part, call)
+    return sum(totals), times
