@@ -25,7 +25,7 @@ from ...optim.elementwise import Elementwise
 from ...optim.kernel import count_writes
 from ...tensor.random import distributions
 from ...tensor import tensor as tensors
-from ...tensor.storage import owner_of
+from ...tensor.storage import owner_of, version_of
 from ...tensor.tensor import Tensor
 from .recorder import Recorder
 from ..trace.trace import UPDATE
@@ -211,9 +211,14 @@ def _goes_on_otherwise(
     old = dict(state)
     counters = _counters(state)
     with r.silence():
+        versions = [(t, version_of(t)) for t in state.values() if isinstance(t, Tensor)]
         following = optimiser._flambeau_begin(group, param, state)
         for array, before in counters.values():
             array[...] = before
+        for tensor, version in versions:
+            if writes := version_of(tensor) - version:
+                tensor._bump(-writes)
+                r.versions.append((tensor, version - writes))  # each step begins so
         state.update(old)
         return bool(
             optimiser._flambeau_plan(group, key)[0] != optimiser._flambeau_plan(group, following)[0]

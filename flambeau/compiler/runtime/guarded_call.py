@@ -75,8 +75,10 @@ class Program:
         self.grads = GradBuffers(bindings, step)
         self.grad_names: list[str] = []  # in the source
         self.source, self.call = _CallWriter(self, args, kwargs).build()
+        begun = {id(t._counter) for ticker in self.tickers for t, _ in ticker.list_begun()}
         for target, writes in bindings.version_bumps:
-            if isinstance(target, Tensor) and target._counter is not None:
+            if isinstance(target, Tensor) and target._counter is not None \
+                    and id(target._counter) not in begun:
                 target._counter.link(self.call_count, writes)
 
     @property

@@ -6,15 +6,20 @@ which each `state["step"]` is a window: one addition advances all, and `state_di
 
 from __future__ import annotations
 
+import weakref
 from itertools import chain
-from operator import is_
+from operator import attrgetter, is_
 from typing import Any
 
 import numpy as np
 
-from ...tensor.storage import owner_of
+from ...tensor.storage import owner_of, version_of
 from ...tensor.tensor import Tensor
 from ..trace.bindings import Bindings, Update
+
+
+_array_of = attrgetter("_array")
+_SHARED: weakref.WeakValueDictionary[int, np.ndarray] = weakref.WeakValueDictionary()  # by id
 
 
 class StepCounter:
@@ -42,6 +47,8 @@ class StepCounter:
         self.number = update.group
         if self.simple and len(self.rows) > 1 and self.saved[0]:
             self.shared = shared_counters(optimiser, update.group)
+            self.simple = self.shared is not None
+        if self.shared is not None:
             low, high = update.positions[0], update.positions[-1] + 1
             if high - low == len(update.positions):
                 self.rest = self.shared[low:high] if self.counts else self.shared[low + 1 : high]
@@ -49,7 +56,9 @@ class StepCounter:
                 self.simple = False
             self.saved = [self._entries(state) for _, state in self.rows]
         self.unit: Any = None if self.rest is None else self.rest.dtype.type(1)
-        self.state_tensors = self._list_state_tensors()
+        self.state_tensors = _state_tensors(self.state)
+        self.own_tensors = _state_tensors(dict(enumerate(state for _, state in self.rows)))
+        self.arrays = [*map(_array_of, self.own_tensors)]
         self.item = None  # reads the first count, where counting is all that beginning does
         if self.rest is not None and self.counts:
             self.item = self.rest[:1].reshape(()).item
@@ -62,6 +71,8 @@ class StepCounter:
         """Whether beginning a step does nothing but count it."""
         arrays = self.saved[0]
         before = [a.copy() for a in arrays]
+        versions = {name: version_of(t) for name, t in self.first_state.items()
+                    if isinstance(t, Tensor)}
         key = self.begin(self.group, self.first_param, self.first_state)
         counter = self.first_state.get("step")
         self.counts = counter is not None and key.__class__ is float and key == counter._array
@@ -71,7 +82,19 @@ class StepCounter:
         )
         for a, b in zip(arrays, before, strict=True):
             a[()] = b
+        self.writes = {name: count for name, version in versions.items()
+                       if (count := version_of(self.first_state[name]) - version)}
+        for name, count in self.writes.items():
+            self.first_state[name]._counter.value -= count
         return plain and len(arrays) <= 1 and (not arrays or counter is not None)
+
+    def list_begun(self) -> list[tuple[Tensor, int]]:
+        """The tensors that the optimizer itself writes when a step begins, and how often."""
+        rows = self.rows if self.rest is None and not self.simple else self.rows[:1]
+        return [] if self.item is not None else [
+            (state[name], count) for _, state in rows for name, count in self.writes.items()
+            if name in state
+        ]
 
     def check(self) -> bool:
         """Whether the optimiser still has the groups and state of the program."""
@@ -86,19 +109,15 @@ class StepCounter:
             and self._has_same_tensors()
         )
 
-    def _list_state_tensors(self) -> list[Any]:
-        return _state_tensors(self.state)
-
     def _has_same_tensors(self) -> bool:
-        """Whether the state still consists of the same tensors. Lists compare by identity first."""
-        try:
-            values = list(chain.from_iterable(map(dict.values, self.state.values())))
-            if values == self.state_tensors:
-                return True
-        except (RuntimeError, ValueError, TypeError):  # two different tensors were compared
-            pass
-        now = self._list_state_tensors()
-        return list(map(id, now)) == list(map(id, self.state_tensors))
+        """Whether the state still consists of the same tensors, and this update's lie on the same
+        memory."""
+        before = self.state_tensors
+        values = list(chain.from_iterable(map(dict.values, self.state.values())))
+        if len(values) != len(before):  # there are numbers among them
+            values = _state_tensors(self.state)
+        return (len(values) == len(before) and all(map(is_, values, before))
+                and all(map(is_, map(_array_of, self.own_tensors), self.arrays)))
 
     def advance(self) -> Any:
         """Ticks; the formula's numbers. None, with nothing ticked, where flags or state changed."""
@@ -109,16 +128,23 @@ class StepCounter:
             self.ticked = self.ran[0]
             np.add(self.rest, self.unit, self.rest)
             key: Any = self.item()
+            alike = self._count_alike()
         else:
-            key = self._begin_params()
+            key, alike = self._begin_params()
         flags, scalars = self.plan(self.group, key)
-        if flags != self.flags:
+        if flags != self.flags or not alike:
             self.undo()
             return None
         return scalars
 
-    def _begin_params(self) -> Any:
-        """Begins the step of each parameter; the first one's key."""
+    def _count_alike(self) -> bool:
+        """Whether all parameters have the first one's count: the formula has the numbers of one."""
+        counts = self.rest.tobytes()
+        first: bytes = self.first_state["step"]._array.tobytes()
+        return bool(counts == first * (len(counts) // len(first)))
+
+    def _begin_params(self) -> tuple[Any, bool]:
+        """Begins the step of each parameter; the first one's key, and whether all have it."""
         arrays = [a for entries in self.saved[: 1 if self.simple else None] for a in entries]
         if self.rest is not None:
             arrays.append(self.rest)
@@ -127,10 +153,11 @@ class StepCounter:
         key = self.begin(self.group, self.first_param, self.first_state)
         if self.rest is not None:
             np.add(self.rest, self.unit, self.rest)
-        elif not self.simple:
-            for param, state in self.rows[1:]:
-                self.begin(self.group, param, state)
-        return key
+            return key, self._count_alike()
+        if self.simple:
+            return key, True
+        keys = [self.begin(self.group, param, state) for param, state in self.rows[1:]]
+        return key, all(each == key for each in keys)
 
     def undo(self) -> None:
         """Takes the tick back, where there was one for the run that is to come."""
@@ -142,10 +169,13 @@ class StepCounter:
             return
         for array, before in self.before:
             array[...] = before
+        for tensor, count in self.list_begun():
+            tensor._bump(-count)
 
 
-def shared_counters(optimiser: Any, number: int) -> np.ndarray:
-    """One array for the step counters of a group, by position, with the counters moved there."""
+def shared_counters(optimiser: Any, number: int) -> np.ndarray | None:
+    """One array for the step counters of a group, by position, with the counters moved there; None
+    where other groups count with the same tensors."""
     params = optimiser.param_groups[number]["params"]
     tensors = [optimiser.state[p]["step"] if p in optimiser.state else None for p in params]
     stored = optimiser.__dict__.setdefault("_flambeau_counters", {})
@@ -154,13 +184,15 @@ def shared_counters(optimiser: Any, number: int) -> np.ndarray:
         t is None or owner_of(t._array) is known for t in tensors
     ):
         return known
+    if any(t is not None and id(owner_of(t._array)) in _SHARED for t in tensors):
+        return None
     kind = next(t for t in tensors if t is not None)._array.dtype
     result = np.zeros(len(params), kind)
     for i, tensor in enumerate(tensors):
         if tensor is not None:
             result[i] = tensor._array
             tensor._array = result[i : i + 1].reshape(())
-    stored[number] = result
+    stored[number] = _SHARED[id(result)] = result
     return result
 
 
@@ -184,7 +216,8 @@ class RecordedGroup:
         optimiser = self.optimiser
         groups, state = optimiser.param_groups, optimiser.state
         group = groups[self.number]
-        entries = [group["params"], *group["params"], *_state_tensors(state)]
+        tensors = _state_tensors(state)
+        entries = [group["params"], *group["params"], *tensors, *map(_array_of, tensors)]
         return [groups, *groups, state, *entries]
 
 
