@@ -15,7 +15,7 @@ import numpy as np
 
 from ...native.loop_ir.ir import Type
 from ...tensor.dtypes import FROM_NUMPY
-from ...tensor.storage import owner_of
+from ...tensor.storage import owner_of, version_of
 from ..trace import bindings as bind
 from ..functionalization.index_checks import IndexBound, IndexCheck
 from ..ir.graph import Graph, Node, Op, Source
@@ -83,9 +83,10 @@ def read_manifest(
     for access, slot in gradients:
         leaf, tensor = accesses[access].tensor, None
         if slot is not None:
-            value = trace.value_of(accesses[access].tensor._grad._array)
+            value = trace.value_of(leaf._grad._array)
             assert value is not None
-            grad_arrays[slot], tensor = allocate_gradient(value)
+            version = bindings.grad_versions[len(bindings.grads)] = version_of(leaf._grad)
+            grad_arrays[slot], tensor = allocate_gradient(value, version)
         bindings.grads.append((leaf, tensor))
     bindings.incoming_grads = gradients_read_before(trace)
     drawn = list_draws(trace)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tensor.storage import owner_of
+from ...tensor.storage import owner_of, version_of
 from ...tensor.tensor import Tensor
 from ..ir.axis_order import memory_order
 from ..ir.errors import Unfit
@@ -203,7 +203,8 @@ class Functionalization:
                 raise Untraceable("a .grad is set to a tensor from outside")
             node = self.read(value)
             order = memory_order(value.strides)
-            memory, retained = allocate_gradient(value)
+            version = self.bindings.grad_versions[len(self.bindings.grads)] = version_of(grad)
+            memory, retained = allocate_gradient(value, version)
             self.source("state", memory.shape, value.dtype, bind.State(memory), "grad", memory)
             self.bindings.grads.append((leaf, retained))
             self.bindings.written.append(grad._array.transpose(order))

@@ -81,11 +81,15 @@ def list_draws(trace: Trace) -> Iterator[bind.RandomInput]:
             yield make_key_draw(event.args[2])
 
 
-def allocate_gradient(value: Value) -> tuple[np.ndarray, Tensor]:
-    """Memory of a gradient's own, with rows by falling stride, and the tensor on it."""
+def allocate_gradient(value: Value, version: int) -> tuple[np.ndarray, Tensor]:
+    """Memory of a gradient's own, with rows by falling stride, and the tensor on it, which counts
+    as written `version` times."""
     order = memory_order(value.strides)
     memory = np.empty([value.shape[i] for i in order], value.dtype)
-    return memory, wrap(memory.transpose(inverse_permutation(order)))
+    result = wrap(memory.transpose(inverse_permutation(order)))
+    if version:
+        result._bump(version)
+    return memory, result
 
 
 def gradients_read_before(trace: Trace) -> list[tuple[Any, Any]]:

@@ -49,9 +49,10 @@ class GradBuffers:
         for i in sorted(self.due):
             self._give_away(i, put)
             self.due.discard(i)
-        for _, grad in self.bindings.grads:
+        for i, (_, grad) in enumerate(self.bindings.grads):
             if grad is not None and grad._counter is not None:
-                grad._counter.value = 0  # earlier writes were to the grad of an earlier run
+                # Earlier writes were to the grad of an earlier run.
+                grad._counter.value = self.bindings.grad_versions[i]
         self.note_counts()  # no local name refers to them here
 
     def _give_away(self, i: int, put: Callable[[int, Any], None]) -> None:
@@ -88,6 +89,8 @@ def reallocate_grad(bindings: Bindings, step: Any, i: int) -> None:
     memory = np.empty_like(bindings.slots[number].array)
     array = np.lib.stride_tricks.as_strided(memory, grad._array.shape, grad._array.strides)
     result = wrap(array)
+    if bindings.grad_versions[i]:
+        result._bump(bindings.grad_versions[i])
     step.move(number, memory)
     bindings.slots[number].array = memory
     bindings.grads[i] = leaf, result

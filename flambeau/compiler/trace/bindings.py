@@ -216,6 +216,8 @@ class Bindings:
     callbacks: list[Callable] = field(default_factory=list)  # called after each run
     # Writes of a call to each outside memory: (leaf number or tensor, number of writes).
     version_bumps: list[tuple[Any, int]] = field(default_factory=list)
+    # Of the gradients that a call makes: how often it writes each in place, by position in `grads`.
+    grad_versions: dict[int, int] = field(default_factory=dict)
 
     def snapshot_writes(self, slots: Sequence[int]) -> None:
         """Copy what the recorded call wrote to `slots`, before later calls overwrite it."""

@@ -97,6 +97,8 @@ def _clip_grads_with_norm_(
     _check_foreach(foreach, grads)
     factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
     if not grads or factor.item() == 1.0:  # a NaN is not 1, and reaches every gradient
+        for grad in grads:
+            grad._bump()  # as if it were written
         return
     arrays = _arrays([*grads, factor])
     if arrays is None:
