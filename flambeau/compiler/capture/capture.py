@@ -204,6 +204,8 @@ def _recorded(
     recorder.code = getattr(getattr(function, "__func__", function), "__code__", None)
     with watcher or nullcontext():
         returned = function(*args, **kwargs)
+    if read_ambient_modes() != trace.modes:
+        trace.add_problem("it leaves another grad mode, autocast, default dtype or device", "")
     result = plain(returned)
     assert recorder.surroundings is not None
     trace.result = noted(recorder.surroundings, trace, reads(returned, recorder.floats))
