@@ -1,10 +1,12 @@
 """torch.ao.quantization: models in 8-bit integers.
 
-`quantize_dynamic` is the short way; `prepare` and `convert` have linear layers. What there is not
-raises NotImplementedError with its name.
+`quantize_dynamic` is the short way; `prepare` and `convert` quantize activations as well. What
+there is not raises NotImplementedError with its name.
 """
 
 from ...tensor.absent import lacking
+from .fuse_modules import fuse_modules, fuse_modules_qat
+from .histogram_observer import HistogramObserver, default_histogram_observer
 from .mappings import (
     get_default_dynamic_quant_module_mappings, get_default_static_quant_module_mappings,
 )
@@ -18,7 +20,7 @@ from .observer import (
 from .qconfig import (
     QConfig, default_dynamic_qconfig, default_per_channel_qconfig, default_qconfig,
     float16_dynamic_qconfig, float16_static_qconfig, float_qparams_weight_only_qconfig,
-    per_channel_dynamic_qconfig,
+    get_default_qconfig, per_channel_dynamic_qconfig,
 )
 from .quantize import (
     add_quant_dequant, convert, prepare, propagate_qconfig_, quantize, quantize_dynamic,
@@ -27,25 +29,52 @@ from .quantize import (
 from .stubs import DeQuantStub, QuantStub, QuantWrapper
 
 __all__ = [
-    "DeQuantStub", "MinMaxObserver", "MovingAverageMinMaxObserver",
-    "MovingAveragePerChannelMinMaxObserver", "NoopObserver", "ObserverBase",
-    "PerChannelMinMaxObserver", "PlaceholderObserver", "QConfig", "QuantStub", "QuantWrapper",
-    "UniformQuantizationObserverBase", "add_quant_dequant", "convert", "default_dynamic_qconfig",
-    "default_dynamic_quant_observer", "default_float_qparams_observer", "default_observer",
-    "default_per_channel_qconfig", "default_per_channel_weight_observer",
-    "default_placeholder_observer", "default_qconfig", "default_weight_observer",
-    "float16_dynamic_qconfig", "float16_static_qconfig", "float_qparams_weight_only_qconfig",
-    "get_default_dynamic_quant_module_mappings", "get_default_static_quant_module_mappings",
-    "per_channel_dynamic_qconfig", "prepare", "propagate_qconfig_", "quantize",
-    "quantize_dynamic", "swap_module",
+    "DeQuantStub",
+    "HistogramObserver",
+    "MinMaxObserver",
+    "MovingAverageMinMaxObserver",
+    "MovingAveragePerChannelMinMaxObserver",
+    "NoopObserver",
+    "ObserverBase",
+    "PerChannelMinMaxObserver",
+    "PlaceholderObserver",
+    "QConfig",
+    "QuantStub",
+    "QuantWrapper",
+    "UniformQuantizationObserverBase",
+    "add_quant_dequant",
+    "convert",
+    "default_dynamic_qconfig",
+    "default_dynamic_quant_observer",
+    "default_float_qparams_observer",
+    "default_histogram_observer",
+    "default_observer",
+    "default_per_channel_qconfig",
+    "default_per_channel_weight_observer",
+    "default_placeholder_observer",
+    "default_qconfig",
+    "default_weight_observer",
+    "float16_dynamic_qconfig",
+    "float16_static_qconfig",
+    "float_qparams_weight_only_qconfig",
+    "fuse_modules",
+    "fuse_modules_qat",
+    "get_default_dynamic_quant_module_mappings",
+    "get_default_qconfig",
+    "get_default_static_quant_module_mappings",
+    "per_channel_dynamic_qconfig",
+    "prepare",
+    "propagate_qconfig_",
+    "quantize",
+    "quantize_dynamic",
+    "swap_module",
 ]
 
 __getattr__ = lacking(__name__, (
-    "FakeQuantize", "FakeQuantizeBase", "HistogramObserver", "QConfigMapping", "QuantType",
-    "default_debug_observer", "default_fake_quant", "default_histogram_observer",
+    "FakeQuantize", "FakeQuantizeBase", "QConfigMapping", "QuantType",
+    "default_debug_observer", "default_fake_quant",
     "default_qat_qconfig", "default_weight_fake_quant", "disable_fake_quant",
     "disable_observer", "enable_fake_quant", "enable_observer",
-    "float_qparams_weight_only_qconfig", "fuse_modules", "fuse_modules_qat",
-    "get_default_qat_qconfig", "get_default_qconfig", "get_default_qconfig_mapping",
+    "get_default_qat_qconfig", "get_default_qconfig_mapping",
     "prepare_qat", "quantize_qat",
 ))

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...nn.module import Module
 from ...tensor.dtypes import float16
+from .histogram_observer import HistogramObserver
 from .observer import (
     PlaceholderObserver, default_dynamic_quant_observer, default_float_qparams_observer,
     default_observer, default_per_channel_weight_observer, default_placeholder_observer,
@@ -31,6 +32,23 @@ class QConfig(namedtuple("QConfig", ["activation", "weight"])):
                 "QConfig received observer instance, please pass observer class instead. Use "
                 "MyObserver.with_args(x=1) to override arguments to constructor if needed")
         return super().__new__(cls, activation, weight)
+
+
+def get_default_qconfig(backend: str = "x86", version: int = 0) -> QConfig:
+    """How PyTorch observes for a backend: histograms of activations, weights by channel.
+
+    >>> torch.ao.quantization.get_default_qconfig("qnnpack").weight().qscheme
+    torch.per_tensor_symmetric
+    """
+    backends = ["fbgemm", "x86", "qnnpack", "onednn"]
+    if backend not in backends:
+        raise AssertionError(f"backend: {backend} not supported. backend must be one of {backends}")
+    if version != 0:
+        raise AssertionError(f"Version number: {version} in get_default_qconfig is not supported. "
+                             "Version number must be 0")
+    weight = default_weight_observer if backend == "qnnpack" else \
+        default_per_channel_weight_observer
+    return QConfig(HistogramObserver.with_args(reduce_range=backend in ("fbgemm", "x86")), weight)
 
 
 default_qconfig = QConfig(default_observer, default_weight_observer)

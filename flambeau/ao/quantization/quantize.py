@@ -10,8 +10,14 @@ from ...nn import modules
 from ...nn.module import Module
 from ...tensor import Tensor
 from ...tensor.dtypes import float16, qint8, quint8
-from .mappings import STATIC, TRANSPARENT, get_default_dynamic_quant_module_mappings
-from .qconfig import QConfig, default_dynamic_qconfig, float16_dynamic_qconfig
+from ..nn.intrinsic import _FusedModule
+from ..nn.quantized import FloatFunctional
+from .mappings import (
+    STATIC, TABLES, TRANSPARENT, get_default_dynamic_quant_module_mappings,
+)
+from .qconfig import (
+    QConfig, default_dynamic_qconfig, float16_dynamic_qconfig, float_qparams_weight_only_qconfig,
+)
 from .stubs import DeQuantStub, QuantWrapper
 
 _QUANTIZED_BY_DEFAULT = (modules.Linear, modules.LSTM, modules.GRU, modules.LSTMCell,
@@ -41,8 +47,10 @@ def _default_spec(dtype: Any) -> QConfig:
         return default_dynamic_qconfig
     if dtype is float16:
         return float16_dynamic_qconfig
-    if dtype is quint8 or getattr(dtype, "name", "") == "quint4x2":
-        raise NotImplementedError("quantized embeddings are not implemented in flambeau")
+    if dtype is quint8:
+        return float_qparams_weight_only_qconfig
+    if getattr(dtype, "name", "") == "quint4x2":
+        raise NotImplementedError("quantized embeddings of 4 bits are not implemented in flambeau")
     raise ValueError(f"Don't know how to quantize with default settings for {dtype}. Provide full "
                      "qconfig please")
 
@@ -67,7 +75,8 @@ qscheme=torch.per_tensor_affine)
     )
     """
     if qconfig_spec is None:
-        qconfig_spec = dict.fromkeys(_QUANTIZED_BY_DEFAULT, _default_spec(dtype))
+        kinds = TABLES if dtype is quint8 else _QUANTIZED_BY_DEFAULT
+        qconfig_spec = dict.fromkeys(kinds, _default_spec(dtype))
     elif isinstance(qconfig_spec, set):
         qconfig_spec = dict.fromkeys(qconfig_spec, _default_spec(dtype))
     if mapping is None:
@@ -88,11 +97,16 @@ def _check_static(module: Any, path: str) -> None:
     """NotImplementedError for what `convert` has no counterpart of."""
     for name, child in module.named_children():
         where = f"{path}.{name}" if path else name
+        if type(child) in STATIC:
+            continue
         own = list(child.parameters(recurse=False))
         if own and type(child) not in STATIC and getattr(child, "qconfig", None) is not None:
-            raise NotImplementedError(
+            error = NotImplementedError(
                 f"static quantization of {type(child).__name__} (at '{where}') is not implemented "
                 "in flambeau; set its qconfig to None to leave it in float32")
+            error.add_note("Batch normalization behind a convolution is folded into it by "
+                           "torch.ao.quantization.fuse_modules.")
+            raise error
         _check_static(child, where)
 
 
@@ -103,7 +117,7 @@ def prepare(
     """A copy of the model that observes activations, to be run on samples and then converted.
 
     The model has a `qconfig`, and QuantStub and DeQuantStub around its quantized part.
-    NotImplementedError where a module with parameters is no Linear.
+    NotImplementedError where a module with parameters has no quantized counterpart.
     """
     if not inplace:
         model = copy.deepcopy(model)
@@ -114,13 +128,24 @@ def prepare(
              "directly on submodules", UserWarning)
     _check_static(model, "")
     allowed = tuple(allow_list) if allow_list is not None else (*STATIC, *TRANSPARENT)
-    for module in list(model.modules()):
-        observed = type(module) in allowed and not isinstance(module, (DeQuantStub,
-                                                                       modules.Dropout))
-        if observed and getattr(module, "qconfig", None) is not None:
+    _observe(model, allowed)
+    return model
+
+
+def _observe(module: Any, allowed: tuple) -> None:
+    """Puts observers on the outputs of modules; a fused module is one."""
+    if getattr(module, "qconfig", None) is not None and type(module) in allowed:
+        if isinstance(module, FloatFunctional):
+            module.activation_post_process = module.qconfig.activation()
+            return
+        if not isinstance(module, (DeQuantStub, modules.Dropout, *TABLES)):
             module.add_module("activation_post_process", module.qconfig.activation())
             module.register_forward_hook(_observe_output, prepend=True)
-    return model
+    if isinstance(module, _FusedModule):
+        return
+    for name, child in list(module.named_children()):
+        if name != "activation_post_process":
+            _observe(child, allowed)
 
 
 def convert(
@@ -146,7 +171,8 @@ def _convert(module: Any, mapping: Any) -> None:
     for name, child in list(module.named_children()):
         if name == "activation_post_process":
             continue
-        _convert(child, mapping)
+        if type(child) not in mapping:
+            _convert(child, mapping)
         module._modules[name] = swap_module(child, mapping, {})
 
 
@@ -168,7 +194,7 @@ def swap_module(
 
 
 def _stop_observing(module: Any) -> None:
-    if "activation_post_process" in module._modules:
+    if "activation_post_process" in module._modules and not isinstance(module, FloatFunctional):
         del module._modules["activation_post_process"]
     for key, hook in list(module._forward_hooks.items()):
         if hook is _observe_output:

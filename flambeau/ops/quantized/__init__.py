@@ -17,6 +17,11 @@ _HOMES = {
         "linear_relu_dynamic", "linear_unpack", "linear_unpack_fp16",
     ), "packed_linear"),
     **dict.fromkeys((
+        "conv1d", "conv1d_prepack", "conv1d_relu", "conv1d_unpack", "conv2d", "conv2d_prepack",
+        "conv2d_relu", "conv2d_unpack", "conv3d", "conv3d_prepack", "conv3d_relu",
+        "conv3d_unpack",
+    ), "packed_conv"),
+    **dict.fromkeys((
         "CellParams", "make_quantized_cell_params_dynamic", "make_quantized_cell_params_fp16",
         "quantized_gru_cell_dynamic", "quantized_lstm_cell_dynamic",
         "quantized_rnn_relu_cell_dynamic", "quantized_rnn_tanh_cell_dynamic",

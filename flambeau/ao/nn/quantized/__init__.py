@@ -2,8 +2,14 @@
 
 from ....tensor.absent import lacking
 from . import dynamic
-from .modules import DeQuantize, Linear, Quantize
+from .modules import (
+    Conv1d, Conv2d, Conv3d, DeQuantize, Embedding, EmbeddingBag, FloatFunctional, Linear,
+    QFunctional, Quantize,
+)
 
-__all__ = ["DeQuantize", "Linear", "Quantize", "dynamic"]
+__all__ = [
+    "Conv1d", "Conv2d", "Conv3d", "DeQuantize", "Embedding", "EmbeddingBag", "FloatFunctional",
+    "Linear", "QFunctional", "Quantize", "dynamic",
+]
 
 __getattr__ = lacking(__name__)

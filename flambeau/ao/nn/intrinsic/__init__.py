@@ -1,0 +1,20 @@
+"""torch.ao.nn.intrinsic: float modules fused to one, which a quantized module stands for.
+
+`fuse_modules` makes them: a convolution or linear layer with the ReLU behind it. Batch
+normalization is folded into the weights before, or trained with them (`qat`).
+"""
+
+from ....tensor.absent import lacking
+from . import quantized
+from .fused import (
+    BNReLU2d, BNReLU3d, ConvBn1d, ConvBn2d, ConvBn3d, ConvBnReLU1d, ConvBnReLU2d, ConvBnReLU3d,
+    ConvReLU1d, ConvReLU2d, ConvReLU3d, LinearReLU, _FusedModule,
+)
+
+__all__ = [
+    "BNReLU2d", "BNReLU3d", "ConvBn1d", "ConvBn2d", "ConvBn3d", "ConvBnReLU1d", "ConvBnReLU2d",
+    "ConvBnReLU3d", "ConvReLU1d", "ConvReLU2d", "ConvReLU3d", "LinearReLU", "_FusedModule",
+    "quantized",
+]
+
+__getattr__ = lacking(__name__)

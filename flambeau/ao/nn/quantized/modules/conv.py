@@ -1,0 +1,140 @@
+"""Convolutions of quantized tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..... import ops
+from .....nn import functional as F
+from .....nn import modules as float_modules
+from .....nn.module import Module
+from .....ops.quantized.packed_conv import ConvPackedParams
+from .....tensor import Tensor
+from .....tensor.dtypes import qint8
+from .observed import quantized_parts
+
+
+def _per_axis(value: Any, rank: int) -> tuple[int, ...]:
+    return (value,) * rank if isinstance(value, int) else tuple(value)
+
+
+class _ConvNd(Module):
+    """What the convolutions have in common: packed weights, an output scale and zero point."""
+
+    _RANK = 2
+    _FLOAT_MODULE: Any = float_modules.Conv2d
+    _RELU = False
+    transposed, output_padding = False, (0, 0)
+
+    def __init__(
+        self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1,
+        padding: Any = 0, dilation: Any = 1, groups: int = 1, bias: bool = True,
+        padding_mode: str = "zeros", device: Any = None, dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        if in_channels % groups:
+            raise ValueError("in_channels must be divisible by groups")
+        if out_channels % groups:
+            raise ValueError("out_channels must be divisible by groups")
+        if padding_mode not in ("zeros", "reflect"):
+            raise ValueError(f"'padding_mode' {padding_mode} is not supported by quantized "
+                             "convolution")
+        rank = self._RANK
+        self.in_channels, self.out_channels = in_channels, out_channels
+        self.kernel_size, self.stride = _per_axis(kernel_size, rank), _per_axis(stride, rank)
+        self.padding, self.dilation = _per_axis(padding, rank), _per_axis(dilation, rank)
+        self.groups, self.padding_mode = groups, padding_mode
+        shape = [out_channels, in_channels // groups, *self.kernel_size]
+        weight = ops._empty_affine_quantized(shape, scale=1.0, zero_point=0, dtype=qint8)
+        self.set_weight_bias(weight, ops.zeros(out_channels) if bias else None)
+        self.scale, self.zero_point = 1.0, 0
+
+    def set_weight_bias(self, w: Tensor, b: Tensor | None) -> None:
+        """Packs other weights."""
+        padding = self.padding if self.padding_mode == "zeros" else (0,) * self._RANK
+        self._packed_params = ConvPackedParams(
+            w, b, self.stride, padding, self.dilation, self.groups)
+
+    def _weight_bias(self) -> tuple[Tensor, Tensor | None]:
+        return self._packed_params.unpack()
+
+    def weight(self) -> Tensor:
+        """The weights."""
+        return self._weight_bias()[0]
+
+    def bias(self) -> Tensor | None:
+        """The bias, if there is one."""
+        return self._weight_bias()[1]
+
+    def forward(self, input: Any) -> Tensor:
+        """The quint8 result of a quint8 tensor."""
+        if input.dim() != self._RANK + 2:
+            raise ValueError(f"Input shape must be `{'NC' + 'DHL'[3 - self._RANK:]}`!")
+        if self.padding_mode != "zeros":
+            around = [n for n in reversed(self.padding) for _ in range(2)]
+            input = F.pad(input, around, mode=self.padding_mode)
+        return self._packed_params.static(input, self.scale, self.zero_point, self._RELU)
+
+    def _get_name(self) -> str:
+        return f"QuantizedConv{'ReLU' if self._RELU else ''}{self._RANK}d"
+
+    def extra_repr(self) -> str:
+        """Sizes and parameters, as of the float module."""
+        text = (f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, "
+                f"stride={self.stride}, scale={self.scale}, zero_point={self.zero_point}")
+        if any(self.padding):
+            text += f", padding={self.padding}"
+        if any(n != 1 for n in self.dilation):
+            text += f", dilation={self.dilation}"
+        if self.groups != 1:
+            text += f", groups={self.groups}"
+        return text + (", bias=False" if self.bias() is None else "")
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        destination[prefix + "weight"], destination[prefix + "bias"] = self._weight_bias()
+        destination[prefix + "scale"] = ops.tensor(self.scale)
+        destination[prefix + "zero_point"] = ops.tensor(self.zero_point)
+
+    def _load_from_state_dict(
+        self, state_dict: Any, prefix: str, local_metadata: Any, strict: bool, *lists: Any
+    ) -> None:
+        self.set_weight_bias(state_dict.pop(prefix + "weight"), state_dict.pop(prefix + "bias"))
+        self.scale = float(state_dict.pop(prefix + "scale"))
+        self.zero_point = int(state_dict.pop(prefix + "zero_point"))
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, False, *lists)
+
+    @classmethod
+    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
+        """The quantized convolution of a float one, or of a fused one, that was observed."""
+        float_module, weight, bias, scale, zero_point = quantized_parts(mod)
+        result = cls(
+            float_module.in_channels, float_module.out_channels, float_module.kernel_size,
+            float_module.stride, float_module.padding, float_module.dilation, float_module.groups,
+            bias is not None, float_module.padding_mode)
+        result.set_weight_bias(weight, bias)
+        result.scale, result.zero_point = scale, zero_point
+        return result
+
+
+class Conv1d(_ConvNd):
+    """A 1-dimensional convolution of quint8 tensors: weights of qint8."""
+
+    _RANK = 1
+    _FLOAT_MODULE = float_modules.Conv1d
+
+
+class Conv2d(_ConvNd):
+    """A 2-dimensional convolution of quint8 tensors: weights of qint8.
+
+    >>> x = torch.quantize_per_tensor(torch.ones(1, 1, 4, 4), 0.1, 0, torch.quint8)
+    >>> torch.ao.nn.quantized.Conv2d(1, 2, 3)(x).shape
+    torch.Size([1, 2, 2, 2])
+    """
+
+
+class Conv3d(_ConvNd):
+    """A 3-dimensional convolution of quint8 tensors: weights of qint8."""
+
+    _RANK = 3
+    _FLOAT_MODULE = float_modules.Conv3d

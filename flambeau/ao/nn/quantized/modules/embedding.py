@@ -1,0 +1,134 @@
+"""Tables of vectors in 8 bits, each with a scale and a zero point of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..... import ops
+from .....nn import functional as F
+from .....nn.module import Module
+from .....tensor import Tensor
+from .....tensor.dtypes import quint8
+from .weights import quantize_weight
+
+
+class Embedding(Module):
+    """Vectors of quint8; looking them up gives float32.
+
+    >>> torch.ao.nn.quantized.Embedding(10, 3)(torch.tensor([1, 2])).shape
+    torch.Size([2, 3])
+    """
+
+    _version = 1
+
+    def __init__(
+        self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None,
+        max_norm: float | None = None, norm_type: float = 2.0, scale_grad_by_freq: bool = False,
+        sparse: bool = False, _weight: Any = None, dtype: Any = quint8,
+    ) -> None:
+        super().__init__()
+        if dtype is not quint8:
+            raise NotImplementedError(f"{type(self).__name__} of {dtype} is not implemented in "
+                                      "flambeau")
+        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
+        self.padding_idx, self.dtype = padding_idx, dtype
+        if _weight is None:
+            _weight = ops.quantize_per_channel(
+                ops.zeros(num_embeddings, embedding_dim), ops.ones(num_embeddings),
+                ops.zeros(num_embeddings), 0, quint8)
+        self.set_weight(_weight)
+
+    def set_weight(self, w: Tensor) -> None:
+        """Takes another table."""
+        self._table = w
+
+    def weight(self) -> Tensor:
+        """The table."""
+        return self._table
+
+    def _rows(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+        """The float32 rows that are looked up, each once, and their numbers."""
+        chosen, places = indices.reshape(-1).unique(return_inverse=True)
+        array: Any = self._table._array
+        positions = chosen._array
+        scale, zero = array.quantizer.scales[positions], array.quantizer.zero_points[positions]
+        values = (array.codes[positions] - zero[:, None]) * scale[:, None]
+        return ops.tensor(values.astype("float32")), places.reshape(indices.shape)
+
+    def forward(self, indices: Tensor) -> Tensor:
+        """The vectors as float32."""
+        rows, places = self._rows(indices)
+        return F.embedding(places, rows)
+
+    def _get_name(self) -> str:
+        return "QuantizedEmbedding"
+
+    def extra_repr(self) -> str:
+        """Sizes and scheme."""
+        table: Any = self._table
+        return (f"num_embeddings={self.num_embeddings}, embedding_dim={self.embedding_dim}, "
+                f"dtype={self.dtype}, qscheme={table.qscheme()}")
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        destination[prefix + "_packed_params.dtype"] = self.dtype
+        destination[prefix + "_packed_params._packed_weight"] = self._table
+
+    def _load_from_state_dict(
+        self, state_dict: Any, prefix: str, local_metadata: Any, strict: bool, *lists: Any
+    ) -> None:
+        state_dict.pop(prefix + "_packed_params.dtype", None)
+        self.set_weight(state_dict.pop(prefix + "_packed_params._packed_weight"))
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, False, *lists)
+
+    @classmethod
+    def _table_of(cls, mod: Any) -> Tensor:
+        assert hasattr(mod, "qconfig"), "Embedding input float module must have qconfig defined"
+        observer = mod.qconfig.weight()
+        if observer.dtype is not quint8:
+            raise NotImplementedError(f"a table of {observer.dtype} is not implemented in flambeau")
+        observer(mod.weight.detach())
+        return quantize_weight(mod.weight.float(), observer)
+
+    @classmethod
+    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
+        """The table of a float Embedding."""
+        return cls(mod.num_embeddings, mod.embedding_dim, mod.padding_idx,
+                   _weight=cls._table_of(mod))
+
+
+class EmbeddingBag(Embedding):
+    """Sums of vectors of quint8, as float32.
+
+    >>> bag = torch.ao.nn.quantized.EmbeddingBag(10, 3)
+    >>> bag(torch.tensor([1, 2, 4]), torch.tensor([0, 2])).shape
+    torch.Size([2, 3])
+    """
+
+    def __init__(
+        self, num_embeddings: int, embedding_dim: int, max_norm: float | None = None,
+        norm_type: float = 2.0, scale_grad_by_freq: bool = False, mode: str = "sum",
+        sparse: bool = False, _weight: Any = None, include_last_offset: bool = False,
+        dtype: Any = quint8,
+    ) -> None:
+        super().__init__(num_embeddings, embedding_dim, _weight=_weight, dtype=dtype)
+        self.mode, self.include_last_offset = mode, include_last_offset
+
+    def forward(
+        self, indices: Tensor, offsets: Tensor | None = None,
+        per_sample_weights: Tensor | None = None, compressed_indices_mapping: Any = None,
+    ) -> Tensor:
+        """The sum of each bag."""
+        rows, places = self._rows(indices)
+        return F.embedding_bag(places, rows, offsets, mode=self.mode,
+                               per_sample_weights=per_sample_weights,
+                               include_last_offset=self.include_last_offset)
+
+    def _get_name(self) -> str:
+        return "QuantizedEmbeddingBag"
+
+    @classmethod
+    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
+        """The table of a float EmbeddingBag."""
+        return cls(mod.num_embeddings, mod.embedding_dim, mode=mod.mode,
+                   include_last_offset=mod.include_last_offset, _weight=cls._table_of(mod))

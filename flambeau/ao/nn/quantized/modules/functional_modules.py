@@ -1,0 +1,122 @@
+"""Additions, products and joins of a model as modules, so that their results can be observed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..... import ops
+from .....nn import functional as F
+from .....nn.module import Module
+from .....nn.modules import Identity
+from .....tensor import Tensor
+from .....tensor.dtypes import quint8
+
+
+class FloatFunctional(Module):
+    """Operations whose results are observed: `self.add(x, y)` in place of `x + y`.
+
+    >>> torch.ao.nn.quantized.FloatFunctional().add(torch.ones(1), torch.ones(1))
+    tensor([2.])
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.activation_post_process: Any = Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """RuntimeError: its methods are what is called."""
+        raise RuntimeError("FloatFunctional is not intended to use the forward. Please use the "
+                           "underlying operation")
+
+    def _finish(self, y: Tensor) -> Tensor:
+        result: Tensor = self.activation_post_process(y)
+        return result
+
+    def add(self, x: Any, y: Any) -> Tensor:
+        """The sum of two tensors."""
+        return self._finish(ops.add(_plain(x), _plain(y)))
+
+    def add_scalar(self, x: Any, y: float) -> Tensor:
+        """The sum of a tensor and a number."""
+        return ops.add(x, y)
+
+    def mul(self, x: Any, y: Any) -> Tensor:
+        """The product of two tensors."""
+        return self._finish(ops.mul(_plain(x), _plain(y)))
+
+    def mul_scalar(self, x: Any, y: float) -> Tensor:
+        """The product of a tensor and a number."""
+        return ops.mul(x, y)
+
+    def cat(self, x: Sequence[Any], dim: int = 0) -> Tensor:
+        """Tensors one behind the other."""
+        return self._finish(ops.cat([_plain(t) for t in x], dim))
+
+    def add_relu(self, x: Any, y: Any) -> Tensor:
+        """The sum of two tensors, then relu."""
+        return self._finish(F.relu(ops.add(_plain(x), _plain(y))))
+
+    def matmul(self, x: Any, y: Any) -> Tensor:
+        """The product of two matrices."""
+        return self._finish(ops.matmul(_plain(x), _plain(y)))
+
+
+def _plain(x: Any) -> Any:
+    return x.dequantize() if x.is_quantized else x
+
+
+class QFunctional(FloatFunctional):
+    """The same on quantized tensors, with results of a given scale and zero point."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale, self.zero_point = 1.0, 0
+
+    def _finish(self, y: Tensor) -> Tensor:
+        result: Tensor = ops.quantize_per_tensor(y, self.scale, self.zero_point, quint8)
+        return result
+
+    def add_scalar(self, x: Any, y: float) -> Tensor:
+        """The sum of a tensor and a number, under the tensor's scale."""
+        return _requantized(x, x.dequantize() + y)
+
+    def mul_scalar(self, x: Any, y: float) -> Tensor:
+        """The product of a tensor and a number, under the tensor's scale times it."""
+        scale = float(x.q_scale()) * abs(y)
+        result: Tensor = ops.quantize_per_tensor(
+            x.dequantize() * y, scale or 1.0, int(x.q_zero_point()), quint8)
+        return result
+
+    def _get_name(self) -> str:
+        return "QFunctional"
+
+    def extra_repr(self) -> str:
+        """Its parameters."""
+        return f"scale={self.scale}, zero_point={self.zero_point}"
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        destination[prefix + "scale"] = ops.tensor(self.scale)
+        destination[prefix + "zero_point"] = ops.tensor(self.zero_point)
+
+    def _load_from_state_dict(
+        self, state_dict: Any, prefix: str, local_metadata: Any, strict: bool, *lists: Any
+    ) -> None:
+        self.scale = float(state_dict.pop(prefix + "scale"))
+        self.zero_point = int(state_dict.pop(prefix + "zero_point"))
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, False, *lists)
+
+    @classmethod
+    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
+        """From a FloatFunctional that was observed."""
+        scale, zero_point = mod.activation_post_process.calculate_qparams()
+        result = cls()
+        result.scale, result.zero_point = float(scale), int(zero_point)
+        return result
+
+
+def _requantized(x: Any, y: Tensor) -> Tensor:
+    result: Tensor = ops.quantize_per_tensor(
+        y, float(x.q_scale()), int(x.q_zero_point()), quint8)
+    return result

@@ -1,0 +1,28 @@
+"""What a quantized module takes from the observed float module that it stands for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .....tensor import Tensor
+from .weights import quantize_weight
+
+
+def quantized_parts(mod: Any) -> tuple[Any, Tensor, Tensor | None, float, int]:
+    """The float module inside, its weights quantized, its bias, and the output's parameters.
+
+    `mod` may be fused with a ReLU (a Sequential), or one of quantization-aware training, whose
+    weights are under the scale that it was trained with.
+    """
+    assert hasattr(mod, "qconfig"), "Input float module must have qconfig defined"
+    inner = mod[0] if hasattr(mod, "_modules") and "0" in mod._modules else mod
+    weight, bias = inner.folded() if hasattr(inner, "folded") else (inner.weight, inner.bias)
+    observer = getattr(inner, "weight_fake_quant", None)
+    if observer is None:
+        observer = mod.qconfig.weight()
+    observer(weight.detach())
+    scale, zero_point = mod.activation_post_process.calculate_qparams()
+    assert observer.dtype.name == "qint8", (
+        f"Weight observer must have a dtype of qint8, got {observer.dtype}")
+    packed = quantize_weight(weight.float(), observer)
+    return inner, packed, bias, float(scale), int(zero_point)

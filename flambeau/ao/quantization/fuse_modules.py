@@ -1,0 +1,102 @@
+"""fuse_modules: a convolution, the batch normalization and the ReLU behind it become one module.
+
+In evaluation the normalization is folded into the weights; for training it stays, fused.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from ...nn import modules
+from ...nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
+from ..nn import intrinsic
+
+_CONVOLUTIONS = (modules.Conv1d, modules.Conv2d, modules.Conv3d)
+_NORMS = (modules.BatchNorm1d, modules.BatchNorm2d, modules.BatchNorm3d)
+_RANK = dict(zip((*_CONVOLUTIONS, *_NORMS), (1, 2, 3) * 2, strict=True))
+
+
+def _fuse(parts: list[Any], is_qat: bool) -> Any:
+    """The one module for a sequence of two or three."""
+    kinds = tuple(map(type, parts))
+    first, rest = kinds[0], kinds[1:]
+    if rest == (modules.ReLU,):
+        if first in _CONVOLUTIONS:
+            return getattr(intrinsic, f"ConvReLU{_RANK[first]}d")(*parts)
+        if first is modules.Linear:
+            return intrinsic.LinearReLU(*parts)
+        if first in _NORMS[1:]:
+            return getattr(intrinsic, f"BNReLU{_RANK[first]}d")(*parts)
+    if rest[:1] and rest[0] in _NORMS and rest[1:] in ((), (modules.ReLU,)):
+        if len({part.training for part in parts}) != 1:
+            raise AssertionError("Conv and BN both must be in the same mode (train or eval).")
+        if first is modules.Linear and not rest[1:]:
+            return fuse_linear_bn_eval(*parts)
+        if first in _CONVOLUTIONS:
+            return _fuse_norm(parts, _RANK[first], is_qat)
+    raise NotImplementedError(f"Cannot fuse modules: {kinds}")
+
+
+def _fuse_norm(parts: list[Any], rank: int, is_qat: bool) -> Any:
+    relu = "ReLU" if len(parts) == 3 else ""
+    if is_qat:
+        return getattr(intrinsic, f"ConvBn{relu}{rank}d")(*parts)
+    folded = fuse_conv_bn_eval(parts[0], parts[1])
+    return getattr(intrinsic, f"ConvReLU{rank}d")(folded, parts[2]) if relu else folded
+
+
+def _parent(model: Any, path: str) -> tuple[Any, str]:
+    *above, name = path.split(".")
+    for part in above:
+        model = model._modules[part]
+    return model, name
+
+
+def _fuse_known(model: Any, names: list[str], is_qat: bool) -> None:
+    places = [_parent(model, name) for name in names]
+    parts = [parent._modules[name] for parent, name in places]
+    hooks = list(parts[0]._forward_pre_hooks.values()), list(parts[-1]._forward_hooks.values())
+    for part in (parts[0], parts[-1]):
+        part._forward_pre_hooks.clear()
+        part._forward_hooks.clear()
+    fused = _fuse(parts, is_qat)
+    for hook in hooks[0]:
+        fused.register_forward_pre_hook(hook)
+    for hook in hooks[1]:
+        fused.register_forward_hook(hook)
+    for i, (parent, name) in enumerate(places):
+        parent._modules[name] = fused if i == 0 else modules.Identity()
+        parent._modules[name].training = parts[0].training
+
+
+def _fuse_all(model: Any, modules_to_fuse: Any, inplace: bool, is_qat: bool) -> Any:
+    if not inplace:
+        model = copy.deepcopy(model)
+    single = all(isinstance(name, str) for name in modules_to_fuse)
+    for names in [modules_to_fuse] if single else modules_to_fuse:
+        _fuse_known(model, names, is_qat)
+    return model
+
+
+def fuse_modules(
+    model: Any, modules_to_fuse: Any, inplace: bool = False, fuser_func: Any = None,
+    fuse_custom_config_dict: Any = None,
+) -> Any:
+    """A copy of the model in which the named modules, or lists of them, are one each.
+
+    The first of a list becomes the fused module, the others identities. Models are in eval mode.
+
+    >>> net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU()).eval()
+    >>> torch.ao.quantization.fuse_modules(net, ["0", "1"])[1]
+    Identity()
+    """
+    return _fuse_all(model, modules_to_fuse, inplace, False)
+
+
+def fuse_modules_qat(
+    model: Any, modules_to_fuse: Any, inplace: bool = False, fuser_func: Any = None,
+    fuse_custom_config_dict: Any = None,
+) -> Any:
+    """The same for a model in training mode: batch normalization goes on being trained."""
+    return _fuse_all(model, modules_to_fuse, inplace, True)
