@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from types import FunctionType
 from typing import Any
 
 from ..autograd.profiler import Recorder
@@ -49,6 +50,15 @@ class Module(Registration, Tree, Conversion, StateDict, Hooks):
     call_super_init: bool = False
     training: bool
     _compiled_call_impl: Any = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Leaves operators that are attributes of a class what they are: PyTorch's are built-in
+        functions, which do not become methods."""
+        super().__init_subclass__(**kwargs)
+        for name, value in list(vars(cls).items()):
+            if value.__class__ is FunctionType and value.__module__.startswith("flambeau.ops.") \
+                    and not cls.__module__.startswith("flambeau."):
+                setattr(cls, name, staticmethod(value))
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if not self.call_super_init:

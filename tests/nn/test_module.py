@@ -445,3 +445,14 @@ def test_pytorch_and_flambeau_read_each_others_models(own):
         assert other[0].weight.tolist() == model[0].weight.tolist()
         other[0].register_forward_hook(lambda module, args, output: output * 0)
         assert other[0](reader.ones(2)).tolist() == [0.0] * 3
+
+
+def test_operators_as_attributes_of_a_class_are_no_methods(torch, nn):
+    class Layer(nn.Module):
+        conv = torch.conv1d
+        product = torch.nn.functional.linear
+
+        def forward(self, x):
+            return self.conv(x, weight=x) + self.product(x, weight=x[0])
+
+    assert Layer()(torch.ones(1, 1, 2)).tolist() == [[[4.0]]]

@@ -191,6 +191,7 @@ def _attach() -> None:
     for name in ("ipu", "maia", "mtia", "vulkan", "xla"):
         setattr(methods, f"is_{name}", property(_no))
     methods.name = property(_nothing)
+    methods._cdata = property(id)  # PyTorch's: the address of what stands behind the object
 
 
 def _no(self: Tensor) -> bool:

@@ -523,6 +523,8 @@ def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
     tensor([[1, 2],
             [1, 2]])
     """
+    if not isinstance(size, (list, tuple)):
+        size = (size,)  # a number, for one axis
     return expand(input, *size)
 
 
