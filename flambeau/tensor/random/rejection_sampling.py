@@ -253,7 +253,7 @@ def _gammas_by_kernel(
             kernel(place, waiting, uniforms, ordered, drawn)
         source.give_back(2 * int(uniforms.size - place[0]))
         source.next_normal = float(waiting[0]) if place[2] else None
-    return drawn
+    return drawn.reshape(shapes.shape)
 
 
 def _uniforms_to_block_end(source: Generator, count: int) -> np.ndarray:

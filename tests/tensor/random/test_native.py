@@ -89,6 +89,7 @@ def test_gamma_numbers_by_machine_code_are_those_of_the_loop(
     assert native.sequential("gamma", np.dtype(dtype), 1) is not None
     for (n, spent), numbers in zip(cases, expected, strict=True):
         assert drawn(fill, np.empty(n, dtype), spent) == numbers, (n, spent)
+    assert standard_gamma(np.ones((), dtype)).shape == ()
 
 
 def test_the_twister_goes_on_from_what_machine_code_left(by_kernels: Callable) -> None:
