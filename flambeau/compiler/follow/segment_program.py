@@ -23,7 +23,7 @@ from ..lowering.registry import Untraceable
 from ..trace.bindings import Argument, Bindings, RandomInput, Scalar, State
 from ..trace.trace import DRAW, Event, Storage, Trace, Value, address
 from ..validation.self_check import KINK_TOLERANCE, agree, max_magnitude
-from ..validation.self_check import CANCELLATION_TOLERANCE, squared_distance
+from ..validation.self_check import CANCELLATION_TOLERANCE, squared_distance, squared_size
 from .following import Following
 from .segment import INPUT, INTERNAL, Segment
 
@@ -238,7 +238,7 @@ class SegmentProgram:
             loose.append((a, b))
         # An activation at its kink may fall to either side by rounding, and moves single elements.
         gap = sum(squared_distance(a, b) for a, b in loose)
-        size = sum(squared_distance(b, np.zeros((), b.dtype)) for _, b in floats)
+        size = sum(squared_size(b) for _, b in floats)
         return None if gap <= KINK_TOLERANCE**2 * size else "set of results"
 
     def _writes_differ(self, arrays: dict[int, np.ndarray], before: dict[int, np.ndarray],

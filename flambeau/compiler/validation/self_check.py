@@ -147,7 +147,7 @@ def _compare_writes(step: Any, bindings: Bindings, states: _States, least: float
     largest = max((max_magnitude(wanted) for _, wanted in gradients), default=least)
     if not all(agree(result, wanted, largest) for result, wanted in gradients):
         gap = sum(squared_distance(a, b) for a, b in gradients)
-        size = sum(squared_distance(b, np.zeros((), b.dtype)) for _, b in gradients)
+        size = sum(squared_size(b) for _, b in gradients)
         if not gap <= KINK_TOLERANCE**2 * size:
             return f"set of gradients (by {gap**0.5:.2g} where they are {size**0.5:.2g})"
     # Optimisers divide gradients by their size, so that noise in a gradient that is zero becomes a
@@ -171,7 +171,7 @@ def _exchanges(exchanges: list[Exchange], least: float) -> str | None:
         for actual, wanted in zip(exchange.seen, wanted_arrays, strict=True):
             if agree(actual, wanted, least):
                 continue
-            gap, size = squared_distance(actual, wanted), squared_distance(wanted, wanted * 0)
+            gap, size = squared_distance(actual, wanted), squared_size(wanted)
             if not gap <= KINK_TOLERANCE**2 * size:
                 return f"value for {exchange.__name__} ({_describe_gap(actual, wanted)})"
         exchange.recorded = None
@@ -193,14 +193,21 @@ def max_magnitude(array: np.ndarray) -> float:
         return float(np.max(np.abs(wide[np.isfinite(wide)]), initial=0.0))
 
 
+def squared_size(array: np.ndarray) -> float:
+    """The sum of the squares of the finite elements."""
+    wide = array.astype(np.float64)
+    return float(np.sum(wide[np.isfinite(wide)] ** 2))
+
+
 def squared_distance(a: np.ndarray, b: np.ndarray) -> float:
-    """The square of the distance between two arrays."""
+    """The square of the distance between two arrays. NaN lies on NaN, and infinity on infinity."""
     with np.errstate(all="ignore"):
         gap = (a - b).reshape(-1)
         result = float(np.dot(gap, gap))
         if a.dtype.itemsize >= 4 and np.isfinite(result):
             return result
-        return float(np.sum(gap.astype(np.float64) ** 2))
+        same = ((a == b) | (a != a) & (b != b)).reshape(-1)
+        return float(np.sum(np.where(same, 0, gap.astype(np.float64) ** 2)))
 
 
 def _is_close(actual: np.ndarray, wanted: np.ndarray, bound: float, scale: float) -> bool:

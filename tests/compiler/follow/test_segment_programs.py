@@ -89,3 +89,16 @@ def test_an_empty_input_may_begin_behind_the_end_of_its_memory() -> None:
         half, y = followed(torch.from_numpy(torch.zeros(3, 0).numpy()))
         assert (half.shape, half.dtype, y.shape) == ((1, 0), torch.float16, (3, 0))
     assert "is followed" in followed.explain()
+
+
+def test_a_program_that_gives_nan_where_operators_do_is_right() -> None:
+    table, seen = torch.full((3,), float("nan")), []
+
+    def step(x):
+        seen.append(len(seen))
+        return x * table
+
+    followed = torch.compile(step, options={"mode": "now", "follow": True}, backend="evaluate")
+    for _ in range(6):
+        assert followed(torch.ones(3)).isnan().all()
+    assert "is followed" in followed.explain()

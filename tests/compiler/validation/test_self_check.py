@@ -7,7 +7,7 @@ import pytest
 
 import flambeau as torch
 from flambeau import nn
-from flambeau.compiler.validation.self_check import agree, squared_distance
+from flambeau.compiler.validation.self_check import agree, squared_distance, squared_size
 
 SIZES = (3, 5000)  # compared at once, and after a quick look
 
@@ -56,3 +56,12 @@ def test_sums_that_cancel_are_no_reason_to_stay_eager():
     for _ in range(5):
         fast(torch.randn(8, 6))
     assert sum(program.calls for program in fast._programs) >= 2
+
+
+def test_distances_look_past_what_is_not_finite_on_both_sides():
+    nan, inf = float("nan"), float("inf")
+    a, b = (np.array([1.0, nan, inf, last], np.float32) for last in (2.0, 5.0))
+    assert squared_distance(a, b) == 9.0
+    assert not squared_distance(a, np.array([1.0, 0.0, inf, 2.0], np.float32)) <= 1e9
+    assert not squared_distance(a, np.array([1.0, nan, -inf, 2.0], np.float32)) <= 1e9
+    assert squared_size(a) == 5.0
