@@ -76,8 +76,11 @@ def test_compile_gives_a_callable_that_stands_for_the_model():
 
 def test_what_would_be_scripted_stays_python():
     net = torch.nn.Linear(2, 2)
-    for name in ("script", "freeze", "optimize_for_inference", "script_method", "ignore"):
+    for name in ("script_method", "ignore"):
         assert getattr(torch.jit, name)(net) is net
+    assert torch.jit.script(net).weight is net.weight
+    with pytest.raises(ValueError, match="expects ScriptModule"):
+        torch.jit.optimize_for_inference(net)
     with pytest.raises(NotImplementedError, match="torch.jit.save"):
         torch.jit.save(abs, "script.pt")
     assert issubclass(torch.jit.ScriptModule, torch.nn.Module)

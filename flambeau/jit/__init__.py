@@ -1,13 +1,12 @@
-"""torch.jit: `load` runs TorchScript archives, `trace` makes graphs; what is scripted stays Python.
+"""torch.jit: `load` runs TorchScript archives, `trace` and `script` make what is saved as such.
 
-`script` gives what it is given, as PyTorch does where PYTORCH_JIT=0 is set. traced.py records,
-saves and loads; torchscript/ reads PyTorch's archives.
+traced.py records, scripted.py wraps Python; torchscript/ reads archives and writes them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from importlib import import_module
 from typing import Any, Final
 
@@ -45,12 +44,21 @@ class TracerWarning(Warning):
 
 def script(obj: Any, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None,
            example_inputs: Any = None) -> Any:
-    """The function, class or module as it is, which runs as Python.
+    """A module or function that runs its Python, and that `save` writes as TorchScript.
 
-    >>> torch.jit.script(abs) is abs
-    True
+    A module becomes a RecursiveScriptModule on the same tensors, a function a ScriptFunction; other
+    objects stay what they are. Nothing is compiled before `code` or `save` asks for it.
+
+    >>> @torch.jit.script
+    ... def shift(x, by: float = 1.0):
+    ...     return torch.relu(x) + by
+    >>> shift(torch.ones(2))
+    tensor([2., 2.])
+    >>> print(shift.code, end="")
+    def shift(x: Tensor, by: float=1.0):
+      return torch.relu(x) + by
     """
-    return obj
+    return import_module(f"{__name__}.scripted").script(obj)
 
 
 def script_method(fn: Any) -> Any:
@@ -72,13 +80,19 @@ def trace_module(mod: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def freeze(mod: Any, preserved_attrs: Any = None, optimize_numerics: bool = True) -> Any:
-    """The module as it is."""
-    return mod
+    """A copy of a scripted module in eval mode, whose tensors take no gradients.
+
+    RuntimeError for a module that is not scripted, or in training mode.
+    """
+    return import_module(f"{__name__}.scripted").freeze(mod, preserved_attrs)
 
 
 def optimize_for_inference(mod: Any, other_methods: Any = None) -> Any:
-    """The module as it is."""
-    return mod
+    """The module in eval mode, frozen: it computes the same. ValueError for a plain module."""
+    if not _isinstance(mod, __getattr__("ScriptModule")):
+        raise ValueError("optimize_for_inference expects ScriptModule as input. Please use "
+                         "torch.jit.script to script your 'nn.Module'.")
+    return freeze(mod.eval())
 
 
 def fork(func: Callable, *args: Any, **kwargs: Any) -> Any:
@@ -157,18 +171,25 @@ def is_tracing() -> bool:
 
 
 def ignore(drop: Any = False, **kwargs: Any) -> Any:
-    """The function as it is; with arguments, a decorator that gives it as it is."""
-    return drop if callable(drop) else lambda fn: fn
+    """The function, which stays Python and cannot be saved; with arguments, a decorator."""
+    return _mark(drop, "ignore") if callable(drop) else lambda fn: _mark(fn, "ignore")
+
+
+def _mark(fn: Any, modifier: str) -> Any:
+    """Notes on a function how it is saved; what takes no attributes stays without."""
+    with suppress(AttributeError, TypeError):
+        fn._torchscript_modifier = modifier
+    return fn
 
 
 def unused(fn: Any) -> Any:
-    """The function as it is."""
-    return fn
+    """The function, which stays Python and cannot be saved."""
+    return _mark(fn, "unused")
 
 
 def export(fn: Any) -> Any:
-    """The function as it is."""
-    return fn
+    """The method, which is saved beside `forward`."""
+    return _mark(fn, "export")
 
 
 def script_if_tracing(fn: Any) -> Any:
@@ -202,6 +223,8 @@ def __getattr__(name: str) -> Any:
         return _traced().TracedModule
     if name in ("ScriptModule", "RecursiveScriptModule"):
         return getattr(import_module(f"{__name__}.torchscript.script_module"), name)
+    if name == "ScriptFunction":
+        return import_module(f"{__name__}.scripted").ScriptFunction
     if name == "Error":
         return import_module(f"{__name__}.torchscript.runtime").ScriptError
     return _lacking(name)
@@ -209,6 +232,6 @@ def __getattr__(name: str) -> Any:
 
 globals()["annotations"] = import_module(f"{__name__}.annotations")  # not the __future__ feature
 _lacking = lacking(__name__, (
-    "CompilationUnit", "Future", "ScriptFunction",
+    "CompilationUnit", "Future",
     "fork", "wait",
 ))

@@ -10,6 +10,7 @@ from ..export import Dim, ExportedProgram, archive, export
 from ..export.sizes import SpecializationError
 from ..nn.module import Module
 from ..tensor.tensor import Tensor
+from .scripted import ScriptFunction, save_module
 from .torchscript import archive as torchscript_archive
 from .torchscript.script_module import RecursiveScriptModule, ScriptModule
 from .torchscript.writing import traced_module
@@ -25,7 +26,7 @@ class _Function(Module):
         self.forward = function
 
 
-class TracedModule(ScriptModule):
+class TracedModule(RecursiveScriptModule):
     """A module that computes a recorded graph. `graph` shows it, `save` writes it."""
 
     def __init__(self, program: ExportedProgram, name: str) -> None:
@@ -40,6 +41,9 @@ class TracedModule(ScriptModule):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the graph computes."""
         return self.__dict__["_flambeau_own"].forward(*args, **kwargs)
+
+    def _get_name(self) -> str:
+        return str(self.original_name)
 
     @property
     def graph(self) -> Any:
@@ -62,10 +66,6 @@ class TracedModule(ScriptModule):
             traced_module.save(self, program, self.original_name, f, _extra_files)
         except NotImplementedError:
             archive.save(program, f, extra_files=_extra_files)
-
-    def extra_repr(self) -> str:
-        """The class that was traced."""
-        return f"original_name={self.original_name}"
 
 
 def trace(func: Any, example_inputs: Any = None, *args: Any, example_kwarg_inputs: Any = None,
@@ -115,7 +115,7 @@ def _attempts(module: Module, inputs: tuple) -> list[Any]:
 
 
 def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
-    """Writes a traced or a loaded module. NotImplementedError for any other.
+    """Writes a scripted, traced or loaded module. NotImplementedError for any other.
 
     >>> import io
     >>> file = io.BytesIO()
@@ -124,12 +124,15 @@ def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
     >>> torch.jit.load(file)(torch.ones(4, 3)).shape
     torch.Size([4, 2])
     """
-    if not isinstance(m, (TracedModule, RecursiveScriptModule)):
-        error = NotImplementedError("torch.jit.save: only a traced or a loaded module has code "
-                                    "that can be saved")
-        error.add_note("torch.jit.save(torch.jit.trace(module, example_inputs), file)")
+    if isinstance(m, (RecursiveScriptModule, ScriptFunction)):
+        m.save(f, _extra_files)
+    elif isinstance(m, ScriptModule):
+        save_module(m, f, _extra_files)
+    else:
+        error = NotImplementedError("torch.jit.save: only a scripted, traced or loaded module has "
+                                    "code that can be saved")
+        error.add_note("torch.jit.save(torch.jit.script(module), file)")
         raise error
-    m.save(f, _extra_files)
 
 
 def load(f: Any, map_location: Any = None, _extra_files: dict[str, Any] | None = None,

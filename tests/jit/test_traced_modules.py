@@ -50,7 +50,7 @@ def test_control_flow_by_values_names_the_line():
 
 
 def test_what_no_file_can_hold():
-    with pytest.raises(NotImplementedError, match="only a traced or a loaded module"):
+    with pytest.raises(NotImplementedError, match="only a scripted, traced or loaded module"):
         torch.jit.save(network(), io.BytesIO())
     with pytest.raises(RuntimeError, match="no archive of a program"):
         torch.jit.load(io.BytesIO(b"nothing"))

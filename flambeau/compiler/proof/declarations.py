@@ -19,7 +19,8 @@ from ...native.foundation.source_hash import PACKAGE
 from ...optim.lr_scheduler import LRScheduler
 
 LIBRARY = PACKAGE + os.sep
-_WATCHED = LIBRARY + "train" + os.sep  # trainers are programs, like the user's
+# Trainers are programs, like the user's; scripted functions call one.
+_WATCHED = (LIBRARY + "train" + os.sep, os.path.join(PACKAGE, "jit", "scripted.py"))
 _STANDARD = tuple(os.path.dirname(str(m.__file__)) for m in (os, np, ml_dtypes, llvmlite))
 _DECLARED = (
     "ops/", "nn/", "optim/", "autograd/", "tensor/", "functional", "amp/", "linalg", "fft",

@@ -11,7 +11,7 @@ from ...serialization.archive import ArchiveReader
 from ...serialization.loader import StorageSource
 from ...serialization.location import MapLocation
 from .program import Program
-from .script_module import RecursiveScriptModule
+from .script_module import LoadedModule
 from .unpickling import ScriptUnpickler
 
 __all__ = ["is_torchscript", "load"]
@@ -35,7 +35,7 @@ def is_torchscript(file: Any) -> bool:
 
 
 def load(file: Any, map_location: MapLocation = None,
-         extra_files: dict[str, Any] | None = None) -> RecursiveScriptModule:
+         extra_files: dict[str, Any] | None = None) -> LoadedModule:
     """The module in an archive. RuntimeError for one that is damaged or asks for what no operator
     is; `extra_files` is filled with the entries of its names, as bytes.
     """
@@ -47,7 +47,7 @@ def load(file: Any, map_location: MapLocation = None,
             if archive.has(f"extra/{name}"):
                 extra_files[name] = archive.read(f"extra/{name}")  # type: ignore[index]
         module = _read(archive, map_location)
-    if not isinstance(module, RecursiveScriptModule):
+    if not isinstance(module, LoadedModule):
         raise RuntimeError("torch.jit.load: the archive holds no module")
     return module
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ...tensor.tensor import Tensor
 from .expressions import ScriptSyntaxError, local_name
 from .objects import ScriptObject
-from .script_module import RecursiveScriptModule
+from .script_module import LoadedModule
 from .translator import translate
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class ClassType:
     def new(self) -> Any:
         """An object without attributes."""
         if self.kind == "module":
-            return RecursiveScriptModule(self)
+            return LoadedModule(self)
         if self.kind != "object":
             raise RuntimeError(f"{self.qualified_name} is no class of objects")
         return ScriptObject(self)

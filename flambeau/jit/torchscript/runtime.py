@@ -17,12 +17,12 @@ from ...tensor.tensor import Tensor
 from . import operators
 from .definitions import ClassType, Function
 from .objects import ScriptObject
-from .script_module import RecursiveScriptModule
+from .script_module import LoadedModule
 
 __all__ = ["FUNCTIONS", "ScriptError"]
 
 _READABLE = (("type", "index"), ("name", "value"))  # of a device, of a member of an Enum
-_OBJECTS = (ScriptObject, RecursiveScriptModule)
+_OBJECTS = (ScriptObject, LoadedModule)
 _TENSOR_ATTRIBUTES: dict[str, Callable[[Tensor], Any]] = {
     **{name: operators.find(f"prim.{name}") for name in (
         "dtype", "device", "layout", "requires_grad", "is_cuda", "is_sparse", "data", "grad",
@@ -81,7 +81,7 @@ def _method(value: Any, name: str) -> Any:
 
 def _invocable(value: Any) -> Any:
     """A function or class of the archive; TypeError for any other value."""
-    if isinstance(value, (Function, ClassType, RecursiveScriptModule)):
+    if isinstance(value, (Function, ClassType, LoadedModule)):
         return value
     if isinstance(value, ScriptObject) and "__call__" in value._flambeau_type.methods:
         return partial(value._flambeau_type.methods["__call__"], value)

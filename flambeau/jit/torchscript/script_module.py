@@ -10,7 +10,7 @@ from typing import Any
 
 from ...nn.module import Module
 
-__all__ = ["RecursiveScriptModule", "ScriptModule"]
+__all__ = ["LoadedModule", "RecursiveScriptModule", "ScriptModule"]
 
 
 class ScriptModule(Module):
@@ -21,6 +21,54 @@ class ScriptModule(Module):
 
 
 class RecursiveScriptModule(ScriptModule):
+    """A module with code of TorchScript."""
+
+    original_name: str
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        result = type(self).__new__(type(self))
+        memo[id(self)] = result
+        result.__dict__.update({k: copy.deepcopy(v, memo) for k, v in self.__dict__.items()})
+        return result
+
+    def __copy__(self) -> Any:
+        result = type(self).__new__(type(self))
+        result.__dict__.update(self.__dict__)
+        return result
+
+    def _get_name(self) -> str:
+        return "RecursiveScriptModule"
+
+    def extra_repr(self) -> str:
+        """The class that was scripted or traced."""
+        return f"original_name={self.original_name}"
+
+    @property
+    def graph(self) -> Any:
+        """NotImplementedError: there is no TorchScript IR, `code` shows what is run."""
+        error = NotImplementedError("torch.jit.ScriptModule.graph: flambeau has no TorchScript IR")
+        error.add_note("print(module.code) shows the program; torch.fx.symbolic_trace and "
+                       "torch.export.export give graphs")
+        raise error
+
+    inlined_graph = graph
+
+    def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
+        """Writes an archive, which PyTorch reads too."""
+        raise NotImplementedError
+
+    def save_to_buffer(self, _extra_files: dict[str, Any] | None = None) -> bytes:
+        """The archive as bytes."""
+        file = io.BytesIO()
+        self.save(file, _extra_files)
+        return file.getvalue()
+
+    def get_debug_state(self, *args: Any, **kwargs: Any) -> Any:
+        """NotImplementedError: there is no executor."""
+        raise NotImplementedError("torch.jit.ScriptModule.get_debug_state")
+
+
+class LoadedModule(RecursiveScriptModule):
     """A module that an archive holds; `code` shows its forward.
 
     Parameters, buffers and submodules are those of any nn.Module; other attributes are the ones
@@ -92,52 +140,12 @@ class RecursiveScriptModule(ScriptModule):
         else:
             super().__setattr__(name, value)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        result = type(self).__new__(type(self))
-        memo[id(self)] = result
-        own = {k: v if k == "_flambeau_type" else copy.deepcopy(v, memo)
-               for k, v in self.__dict__.items()}
-        result.__dict__.update(own)
-        return result
-
-    def __copy__(self) -> Any:
-        result = type(self).__new__(type(self))
-        result.__dict__.update(self.__dict__)
-        return result
-
-    def _get_name(self) -> str:
-        return "RecursiveScriptModule"
-
-    def extra_repr(self) -> str:
-        """The class that was scripted or traced."""
-        return f"original_name={self.original_name}"
-
     @property
     def code(self) -> str:
         """The code of `forward`."""
         text: str = self._flambeau_method("forward").code
         return text
 
-    @property
-    def graph(self) -> Any:
-        """NotImplementedError: there is no TorchScript IR, `code` shows what is run."""
-        error = NotImplementedError("torch.jit.ScriptModule.graph: flambeau runs the archive's "
-                                    "code, which has no graph")
-        error.add_note("print(module.code) shows it")
-        raise error
-
-    inlined_graph = graph
-
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
         """Writes an archive, which PyTorch reads too."""
         import_module(f"{__package__}.writing.loaded_module").save(self, f, _extra_files)
-
-    def save_to_buffer(self, _extra_files: dict[str, Any] | None = None) -> bytes:
-        """The archive as bytes."""
-        file = io.BytesIO()
-        self.save(file, _extra_files)
-        return file.getvalue()
-
-    def get_debug_state(self, *args: Any, **kwargs: Any) -> Any:
-        """NotImplementedError: there is no executor."""
-        raise NotImplementedError("torch.jit.ScriptModule.get_debug_state")

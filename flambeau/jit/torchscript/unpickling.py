@@ -12,7 +12,7 @@ from ...serialization.unpickler import WeightsUnpickler
 from .definitions import ClassType
 from .objects import ScriptObject
 from .program import Program
-from .script_module import RecursiveScriptModule
+from .script_module import LoadedModule
 
 __all__ = ["ScriptUnpickler"]
 
@@ -68,7 +68,7 @@ def _new_object(u: Any) -> None:
 
 def _build(u: Any) -> None:
     owner = u.stack[-2]
-    if not isinstance(owner, (ScriptObject, RecursiveScriptModule)):
+    if not isinstance(owner, (ScriptObject, LoadedModule)):
         OPERATIONS[pickle.BUILD[0]](u)
         return
     state = u.stack.pop()

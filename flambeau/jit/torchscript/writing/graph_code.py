@@ -116,7 +116,8 @@ class GraphCode:
             if key not in kinds:
                 raise NotImplementedError(f"the argument {key} of {name}")
             if "List" in kinds[key] and value is not None and not isinstance(value, (list, tuple)):
-                bound[key] = [value] * self._axes(name, bound["input"])
+                number = float(value) if "float" in kinds[key] else value
+                bound[key] = [number] * self._axes(name, bound["input"])
         args, kwargs = [], bound
         return f"__torch__.torch.nn.functional.{name}({self._arguments(args, kwargs)})"
 

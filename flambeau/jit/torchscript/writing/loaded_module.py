@@ -8,13 +8,13 @@ from typing import Any
 
 from ...torchscript.definitions import ClassType
 from ...torchscript.objects import ScriptObject
-from ...torchscript.script_module import RecursiveScriptModule
+from ...torchscript.script_module import LoadedModule
 from .archive import Call, Instance, Tagged, write
 
 __all__ = ["save"]
 
 
-def save(module: RecursiveScriptModule, file: Any,
+def save(module: LoadedModule, file: Any,
          extra_files: dict[str, Any] | None = None) -> None:
     """Writes the archive."""
     program = module._flambeau_type.program
@@ -31,7 +31,7 @@ class _Values:
 
     def value(self, value: Any, kind: ast.expr | None) -> Any:
         """One value, of a declared type."""
-        if isinstance(value, (RecursiveScriptModule, ScriptObject)):
+        if isinstance(value, (LoadedModule, ScriptObject)):
             return self._object(value)
         if isinstance(value, Enum):
             return Call(self._names[type(value)], value.value)

@@ -1,0 +1,50 @@
+"""Annotations of Python as types of TorchScript."""
+
+from __future__ import annotations
+
+import types
+import typing
+from typing import Any
+
+from ....tensor.devices import device
+from ....tensor.dtypes import dtype
+from ....tensor.tensor import Tensor
+
+__all__ = ["type_of_value", "type_text"]
+
+_PLAIN = {int: "int", float: "float", bool: "bool", str: "str", complex: "complex",
+          type(None): "NoneType", None: "NoneType", dtype: "int", device: "Device", Any: "Any"}
+
+
+def type_text(annotation: Any) -> str:
+    """The type as text; NotImplementedError for one that TorchScript does not have."""
+    if isinstance(annotation, type) and issubclass(annotation, Tensor):
+        return "Tensor"
+    if isinstance(annotation, (type, type(None))) and annotation in _PLAIN or annotation is Any:
+        return _PLAIN[annotation]
+    origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in (typing.Union, types.UnionType):
+        rest = [a for a in inner if a is not type(None)]
+        if len(rest) == 1 and len(inner) == 2:
+            return f"Optional[{type_text(rest[0])}]"
+        return f"Union[{', '.join(map(type_text, inner))}]"
+    if origin in (list, tuple, dict) and inner and ... not in inner:
+        name = {list: "List", tuple: "Tuple", dict: "Dict"}[origin]
+        return f"{name}[{', '.join(map(type_text, inner))}]"
+    raise NotImplementedError(f"the type {annotation}")
+
+
+def type_of_value(value: Any) -> str:
+    """The type of an attribute by its value."""
+    if isinstance(value, Tensor):
+        return "Tensor"
+    if type(value) in _PLAIN:
+        return _PLAIN[type(value)]
+    if isinstance(value, (list, dict)) and value:
+        if isinstance(value, list):
+            return f"List[{type_of_value(value[0])}]"
+        key, item = next(iter(value.items()))
+        return f"Dict[{type_of_value(key)}, {type_of_value(item)}]"
+    if isinstance(value, tuple) and value:
+        return f"Tuple[{', '.join(map(type_of_value, value))}]"
+    raise NotImplementedError(f"an attribute of type {type(value).__name__} without annotation")

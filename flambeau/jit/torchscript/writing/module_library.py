@@ -1,0 +1,295 @@
+"""The `forward` of torch.nn's own modules in TorchScript, with their settings written in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .... import nn
+from ....nn.module import Module
+from .classes import attribute_read, literal
+
+__all__ = ["forward_of"]
+
+Text = Callable[[Any], str]
+_FUNCTIONAL = "__torch__.torch.nn.functional"
+
+
+def _of(expression: str, parameters: str = "input: Tensor", *settings: str) -> Text:
+    """One expression; `settings` are attributes whose values are written in, in their order."""
+
+    def text(module: Any) -> str:
+        values = [literal(getattr(module, name)) for name in settings]
+        return f"{parameters}|return {expression.format(*values)}"
+
+    return text
+
+
+def _activation(name: str, *settings: str) -> Text:
+    """An activation with `inplace`, which aten has as an operator of another name."""
+
+    def text(module: Any) -> str:
+        ending = "_" if getattr(module, "inplace", False) else ""
+        values = "".join(f", {literal(getattr(module, s))}" for s in settings)
+        return f"input: Tensor|return torch.{name}{ending}(input{values})"
+
+    return text
+
+
+def _many(value: Any, count: int) -> list[Any]:
+    return list(value) if isinstance(value, (tuple, list)) else [value] * count
+
+
+def _convolution(count: int, transposed: bool = False) -> Text:
+    def text(m: Any) -> str:
+        if m.padding_mode != "zeros":
+            raise NotImplementedError(f"padding_mode {m.padding_mode!r} of {type(m).__name__}")
+        padding = m.padding if isinstance(m.padding, str) else _many(m.padding, count)
+        stride, dilation = _many(m.stride, count), _many(m.dilation, count)
+        if transposed:
+            output = _many(m.output_padding, count)
+            return (f"input: Tensor|return torch.conv_transpose{count}d(input, self.weight, "
+                    f"self.bias, {stride}, {padding}, {output}, {m.groups}, {dilation})")
+        return (f"input: Tensor|return torch.conv{count}d(input, self.weight, self.bias, {stride}, "
+                f"{literal(padding)}, {dilation}, {m.groups})")
+
+    return text
+
+
+def _pool(kind: str, count: int) -> Text:
+    def text(m: Any) -> str:
+        kernel = _many(m.kernel_size, count)
+        stride = _many(m.stride if m.stride is not None else m.kernel_size, count)
+        given = f"{kernel}, {stride}, {_many(m.padding, count)}"
+        if kind == "max":
+            if m.return_indices:
+                raise NotImplementedError(f"return_indices of {type(m).__name__}")
+            return (f"input: Tensor|return torch.max_pool{count}d(input, {given}, "
+                    f"{_many(m.dilation, count)}, {m.ceil_mode})")
+        divisor = "" if count == 1 else f", {m.divisor_override}"
+        return (f"input: Tensor|return torch.avg_pool{count}d(input, {given}, {m.ceil_mode}, "
+                f"{m.count_include_pad}{divisor})")
+
+    return text
+
+
+def _adaptive(count: int) -> Text:
+    def text(m: Any) -> str:
+        sizes = _many(m.output_size, count)
+        if None in sizes:
+            raise NotImplementedError(f"an output size None of {type(m).__name__}")
+        return f"input: Tensor|return torch.adaptive_avg_pool{count}d(input, {sizes})"
+
+    return text
+
+
+def _batch_norm(m: Any) -> str:
+    running = "self.running_mean, self.running_var"
+    training = "self.training" if m.running_mean is not None else "True"
+    momentum = 0.0 if m.momentum is None else m.momentum
+    if m.momentum is None and m.track_running_stats:
+        raise NotImplementedError("momentum=None of batch norm")
+    lines = ["input: Tensor"]
+    if m.num_batches_tracked is not None:
+        lines += ["if self.training:",
+                  "  counted = torch.add_(self.num_batches_tracked, 1)"]
+    lines.append(f"return torch.batch_norm(input, self.weight, self.bias, {running}, {training}, "
+                 f"{momentum}, {m.eps}, False)")
+    return "|".join(lines)
+
+
+def _recurrent(m: Any) -> str:
+    if m.proj_size:
+        raise NotImplementedError("proj_size of an LSTM")
+    lstm = m.mode == "LSTM"
+    kind = "Tuple[Tensor, Tensor]" if lstm else "Tensor"
+    shape = f"{m.num_layers * (2 if m.bidirectional else 1)}"
+    start = ("(zeros, zeros)", "[state[0], state[1]]") if lstm else ("zeros", "state")
+    weights = ", ".join(f"self.{name}" for name in m._flat_weights_names)
+    settings = (f"[{weights}], {m.bias}, {m.num_layers}, {float(m.dropout)}, self.training, "
+                f"{m.bidirectional}, {m.batch_first}")
+    name = m.mode.lower()
+    call = f"torch.{name}(batched, {start[1]}, {settings})"
+    lines = [
+        f"input: Tensor, hx: Optional[{kind}]=None", "batched = input",
+        "alone = torch.eq(torch.dim(input), 2)",
+        "if alone:", f"  batched = torch.unsqueeze(input, {int(not m.batch_first)})",
+        "if hx is None:",
+        f"  size = torch.size(batched, {int(not m.batch_first)})",
+        f"  zeros = torch.zeros([{shape}, size, {m.hidden_size}], dtype=ops.prim.dtype(input), "
+        "device=ops.prim.device(input))", f"  state = {start[0]}", "else:",
+    ]
+    axis = int(not m.batch_first)
+    if lstm:
+        lines += ["  state = hx", "  if alone:",
+                  "    state = (torch.unsqueeze(hx[0], 1), torch.unsqueeze(hx[1], 1))",
+                  f"y, h, c = {call}", "if alone:",
+                  f"  return (torch.squeeze(y, {axis}), (torch.squeeze(h, 1), "
+                  "torch.squeeze(c, 1)))",
+                  "return (y, (h, c))"]
+    else:
+        lines += ["  state = hx", "  if alone:", "    state = torch.unsqueeze(hx, 1)",
+                  f"y, h = {call}", "if alone:",
+                  f"  return (torch.squeeze(y, {axis}), torch.squeeze(h, 1))", "return (y, h)"]
+    return "|".join(lines)
+
+
+def _loss(name: str, *settings: str) -> Text:
+    """A loss, through nn.functional's function."""
+
+    def text(m: Any) -> str:
+        given = "".join(f", {s}=self.{s}" if s in ("weight", "pos_weight")
+                        else f", {s}={literal(getattr(m, s))}" for s in settings)
+        return (f"input: Tensor, target: Tensor|return {_FUNCTIONAL}.{name}(input, target{given}, "
+                f"reduction={literal(m.reduction)})")
+
+    return text
+
+
+def _embedding(m: Any) -> str:
+    if m.max_norm is not None:
+        raise NotImplementedError("max_norm of an Embedding")
+    row = -1 if m.padding_idx is None else m.padding_idx
+    return (f"input: Tensor|return torch.embedding(self.weight, input, {row}, "
+            f"{m.scale_grad_by_freq}, {m.sparse})")
+
+
+def _layer_norm(m: Any) -> str:
+    return (f"input: Tensor|return torch.layer_norm(input, {list(m.normalized_shape)}, "
+            f"self.weight, self.bias, {m.eps}, False)")
+
+
+def _upsample(m: Any) -> str:
+    count = 2
+    size = None if m.size is None else _many(m.size, count)
+    factors = None if m.scale_factor is None else [float(v) for v in _many(m.scale_factor, count)]
+    return (f"input: Tensor|return {_FUNCTIONAL}.interpolate(input, {size}, {factors}, "
+            f"{literal(m.mode)}, {m.align_corners})")
+
+
+def _attention(m: Any) -> str:
+    """Attention with one projection for all three inputs."""
+    if not m._qkv_same_embed_dim or m.bias_k is not None or m.add_zero_attn:
+        raise NotImplementedError("MultiheadAttention with kdim, vdim, bias_k or add_zero_attn")
+    swap = [] if m.batch_first else [f"{n} = torch.transpose({n}, 0, 1)" for n in "qkv"]
+    back = [] if m.batch_first else ["y = torch.transpose(y, 0, 1)"]
+    bias = ("b, ", "torch.chunk(self.in_proj_bias, 3)") if m.in_proj_bias is not None else None
+    lines = ["query: Tensor, key: Tensor, value: Tensor, need_weights: bool=True",
+             "q = query", "k = key", "v = value", *swap, "wq, wk, wv = torch.chunk("
+             "self.in_proj_weight, 3)"]
+    if bias is not None:
+        lines.append("bq, bk, bv = torch.chunk(self.in_proj_bias, 3)")
+    for n in "qkv":
+        own = f", b{n}" if bias is not None else ""
+        lines.append(f"{n} = torch.transpose(torch.unflatten(torch.linear({n}, w{n}{own}), -1, "
+                     f"[{m.num_heads}, {m.head_dim}]), 1, 2)")
+    lines += [f"scores = torch.div(torch.matmul(q, torch.transpose(k, -2, -1)), "
+              f"{float(m.head_dim) ** 0.5})",
+              f"weights = torch.dropout(torch.softmax(scores, -1), {float(m.dropout)}, "
+              "self.training)",
+              "y = torch.flatten(torch.transpose(torch.matmul(weights, v), 1, 2), 2)",
+              "y = torch.linear(y, self.out_proj.weight, self.out_proj.bias)", *back,
+              "if need_weights:", "  return (y, torch.mean(weights, [1]))",
+              "return (y, annotate(Optional[Tensor], None))"]
+    return "|".join(lines)
+
+
+def _encoder_layer(m: Any) -> str:
+    """A layer of an encoder, without masks."""
+    name = getattr(m.activation, "__name__", type(m.activation).__name__).lower()
+    if not name.startswith(("relu", "gelu")):
+        raise NotImplementedError(f"the activation {name} of a TransformerEncoderLayer")
+    act = "relu" if name.startswith("relu") else "gelu"
+
+    def drop(layer: str, text: str) -> str:
+        return f"(self.{layer}).forward({text})"
+
+    lines = ["src: Tensor", "x = src"]
+    first, second = ("(self.norm1).forward(x)", "(self.norm2).forward(x)") if m.norm_first \
+        else ("x", "x")
+    lines += [f"z = {first}", "y, _ = (self.self_attn).forward(z, z, z, False)",
+              f"x = torch.add(x, {drop('dropout1', 'y')})"]
+    if not m.norm_first:
+        lines.append("x = (self.norm1).forward(x)")
+    hidden = drop("dropout", f"torch.{act}((self.linear1).forward({second}))")
+    lines += [f"y = (self.linear2).forward({hidden})",
+              f"x = torch.add(x, {drop('dropout2', 'y')})"]
+    if not m.norm_first:
+        lines.append("x = (self.norm2).forward(x)")
+    return "|".join([*lines, "return x"])
+
+
+def _chain(children: Callable[[Any], list[str]]) -> Text:
+    """Modules one after the other."""
+
+    def text(m: Any) -> str:
+        lines = [f"input = ({attribute_read('self', name)}).forward(input)" for name in children(m)]
+        return "|".join(["input: Tensor", *lines, "return input"])
+
+    return text
+
+
+def _of_encoder(m: Any) -> list[str]:
+    return [f"layers.{n}" for n in m.layers._modules] + (["norm"] if m.norm is not None else [])
+
+
+_LIBRARY: dict[type, Text] = {
+    nn.Identity: _of("input"), nn.Linear: _of("torch.linear(input, self.weight, self.bias)"),
+    nn.Bilinear: _of("torch.bilinear(input1, input2, self.weight, self.bias)",
+                     "input1: Tensor, input2: Tensor"),
+    **{getattr(nn, f"Conv{n}d"): _convolution(n) for n in (1, 2, 3)},
+    **{getattr(nn, f"ConvTranspose{n}d"): _convolution(n, True) for n in (1, 2, 3)},
+    **{getattr(nn, f"BatchNorm{n}d"): _batch_norm for n in (1, 2, 3)},
+    **{getattr(nn, f"MaxPool{n}d"): _pool("max", n) for n in (1, 2, 3)},
+    **{getattr(nn, f"AvgPool{n}d"): _pool("avg", n) for n in (1, 2, 3)},
+    **{getattr(nn, f"AdaptiveAvgPool{n}d"): _adaptive(n) for n in (1, 2, 3)},
+    nn.LayerNorm: _layer_norm, nn.Embedding: _embedding, nn.Upsample: _upsample,
+    nn.GroupNorm: _of("torch.group_norm(input, {}, self.weight, self.bias, {}, False)",
+                      "input: Tensor", "num_groups", "eps"),
+    nn.RMSNorm: _of("torch.rms_norm(input, {}, self.weight, {})", "input: Tensor",
+                    "normalized_shape", "eps"),
+    nn.Dropout: _of("torch.dropout(input, {}, self.training)", "input: Tensor", "p"),
+    nn.Dropout2d: _of("torch.feature_dropout(input, {}, self.training)", "input: Tensor", "p"),
+    nn.AlphaDropout: _of("torch.alpha_dropout(input, {}, self.training)", "input: Tensor", "p"),
+    **{getattr(nn, kind): _activation(name, *settings) for kind, name, *settings in (
+        ("ReLU", "relu"), ("ReLU6", "relu6"), ("SiLU", "silu"), ("Mish", "mish"),
+        ("Hardswish", "hardswish"), ("Hardsigmoid", "hardsigmoid"), ("SELU", "selu"),
+        ("ELU", "elu", "alpha"), ("CELU", "celu", "alpha"),
+        ("LeakyReLU", "leaky_relu", "negative_slope"), ("Threshold", "threshold", "threshold",
+                                                        "value"),
+        ("Hardtanh", "hardtanh", "min_val", "max_val"), ("Tanh", "tanh"), ("Sigmoid", "sigmoid"),
+        ("LogSigmoid", "log_sigmoid"), ("Softplus", "softplus", "beta", "threshold"),
+        ("Hardshrink", "hardshrink", "lambd"), ("Softshrink", "softshrink", "lambd"))},
+    nn.GELU: _of("torch.gelu(input, approximate={})", "input: Tensor", "approximate"),
+    nn.GLU: _of("torch.glu(input, {})", "input: Tensor", "dim"),
+    nn.PReLU: _of("torch.prelu(input, self.weight)"),
+    nn.Softmax: _of("torch.softmax(input, {})", "input: Tensor", "dim"),
+    nn.LogSoftmax: _of("torch.log_softmax(input, {})", "input: Tensor", "dim"),
+    nn.Flatten: _of("torch.flatten(input, {}, {})", "input: Tensor", "start_dim", "end_dim"),
+    nn.PixelShuffle: _of("torch.pixel_shuffle(input, {})", "input: Tensor", "upscale_factor"),
+    nn.LSTM: _recurrent, nn.GRU: _recurrent, nn.MultiheadAttention: _attention,
+    nn.TransformerEncoderLayer: _encoder_layer, nn.TransformerEncoder: _chain(_of_encoder),
+    nn.Sequential: _chain(lambda m: list(m._modules)),
+    nn.MSELoss: _loss("mse_loss"), nn.L1Loss: _loss("l1_loss"),
+    nn.SmoothL1Loss: _loss("smooth_l1_loss", "beta"), nn.HuberLoss: _loss("huber_loss", "delta"),
+    nn.CrossEntropyLoss: _loss("cross_entropy", "weight", "ignore_index", "label_smoothing"),
+    nn.NLLLoss: _loss("nll_loss", "weight", "ignore_index"), nn.BCELoss: _loss(
+        "binary_cross_entropy", "weight"),
+    nn.BCEWithLogitsLoss: _loss("binary_cross_entropy_with_logits", "weight", "pos_weight"),
+    nn.KLDivLoss: _loss("kl_div", "log_target"),
+}
+
+
+def forward_of(module: Module, class_name: str) -> str | None:
+    """The text of a module's `forward`; None for a class that is not torch.nn's own. A subclass
+    that keeps the forward of one counts as it.
+
+    NotImplementedError for a setting that is not written.
+    """
+    text = next((_LIBRARY[kind] for kind in type(module).__mro__ if kind in _LIBRARY
+                 and kind.forward is type(module).forward), None)  # type: ignore[attr-defined]
+    if text is None:
+        return None
+    parameters, *lines = text(module).split("|")
+    body = "".join(f"    {line}\n" for line in lines)
+    return f"  def forward(self: {class_name}, {parameters}):\n{body}"

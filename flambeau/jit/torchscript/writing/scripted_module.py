@@ -1,0 +1,127 @@
+"""A module or function as TorchScript, out of its source: what `torch.jit.script` saves."""
+
+from __future__ import annotations
+
+import re
+import typing
+from typing import Any
+
+from ....nn.module import Module
+from ....tensor.tensor import Tensor
+from .annotations import type_of_value, type_text
+from .archive import Instance, write
+from .classes import ClassWriter
+from .functional_library import definitions
+from .module_library import forward_of
+from .source_code import FunctionCode
+
+__all__ = ["Script"]
+
+_FUNCTIONAL = re.compile(r"__torch__\.torch\.nn\.functional\.(\w+)\(")
+
+
+class Script:
+    """The code of a module, with all that it calls. NotImplementedError that names the line, and
+    what to do, where a line is beyond what is written here.
+    """
+
+    def __init__(self, module: Module, exported: tuple[str, ...] = (),
+                 function: Any = None) -> None:
+        self.classes, self.module = ClassWriter(), module
+        self.constants: list[Tensor] = []
+        self._functions: dict[Any, str] = {}
+        self._names = {id(m): self.classes.name(type(m).__name__) for m in module.modules()}
+        self._methods: dict[int, dict[str, str]] = {}
+        self._written: dict[int, set[str]] = {}
+        self._alive = list(module.modules())
+        if function is None:
+            self.call_module(module)
+        else:
+            code = FunctionCode(function, None, self)
+            self.function_code = code.text(function.__name__, None)
+            self._methods[id(module)] = {
+                "forward": code.as_method(self._names[id(module)], self.call_function(function))}
+        for name in exported:
+            self.call_method(module, name)
+        self.root = self._instance(module, {})
+
+    @property
+    def code(self) -> str:
+        """The text of forward."""
+        lines = self._methods[id(self.module)]["forward"].splitlines(keepends=True)
+        name = self._names[id(self.module)]
+        return "".join(line.removeprefix("  ") for line in lines).replace(f"self: {name}", "self")
+
+    def save(self, file: Any, extra_files: dict[str, Any] | None = None) -> None:
+        """Writes an archive, which PyTorch reads too."""
+        names = {n for text in self.classes.code.values() for n in _FUNCTIONAL.findall(text)}
+        code = dict(self.classes.code)
+        if names:
+            code["__torch__.torch.nn.functional"] = definitions(names)
+        write(file, self.root, code, self.constants, extra_files)
+
+    # ------------------------------------------------------------- what functions tell of calls
+
+    def call_module(self, module: Module) -> None:
+        """Writes a module's forward, and those of the modules that it calls."""
+        methods = self._methods.setdefault(id(module), {})
+        if "forward" in methods:
+            return
+        name = self._names[id(module)]
+        text = forward_of(module, name)
+        if text is None:
+            self.call_method(module, "forward")
+            return
+        methods["forward"] = text
+        for child in module._modules.values():  # torch.nn's own modules call what they hold
+            for inner in [] if child is None else child.modules():
+                if type(inner).forward is not Module.forward:
+                    self.call_module(inner)
+
+    def call_method(self, module: Module, name: str) -> None:
+        """Writes a method out of its source."""
+        methods = self._methods.setdefault(id(module), {})
+        if name in methods:
+            return
+        methods[name] = ""  # a method may call itself
+        code = FunctionCode(getattr(type(module), name), module, self)
+        self._written.setdefault(id(module), set()).update(code.written)
+        methods[name] = code.text(name, self._names[id(module)])
+
+    def call_function(self, function: Any) -> str:
+        """Writes a function; gives the name that it is called by."""
+        known = self._functions.get(function)
+        if known is None:
+            known = self._functions[function] = self.classes.name(function.__name__)
+            space, _, name = known.rpartition(".")
+            self.classes.add(space, FunctionCode(function, None, self).text(name, None))
+        return known
+
+    def constant(self, value: Tensor) -> str:
+        """The name of a tensor from outside the functions."""
+        for number, known in enumerate(self.constants):
+            if known is value:
+                return f"CONSTANTS.c{number}"
+        self.constants.append(value)
+        return f"CONSTANTS.c{len(self.constants) - 1}"
+
+    def _instance(self, module: Module, seen: dict[int, Instance]) -> Instance:
+        """The class and the object of a module and of those below it."""
+        if id(module) in seen:
+            return seen[id(module)]
+        children = {name: self._instance(child, seen) for name, child in module._modules.items()
+                    if child is not None}
+        attributes = {}
+        written = self._written.get(id(module), set())
+        hints = typing.get_type_hints(type(module)) if written else {}
+        tensors = {**module._parameters, **module._buffers}
+        for name in sorted(written - set(tensors) - {"training"}):
+            value = getattr(module, name)
+            kind = type_text(hints[name]) if name in hints else type_of_value(value)
+            attributes[name] = (kind, value)
+        attributes |= {name: ("Tensor", value) for name, value in vars(module).items()
+                       if isinstance(value, Tensor)}
+        text = "".join(self._methods.get(id(module), {}).values())
+        result = seen[id(module)] = self.classes.module(
+            module, self._names[id(module)], text, children, attributes)
+        return result

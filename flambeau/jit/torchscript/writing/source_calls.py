@@ -1,0 +1,127 @@
+"""Calls in a Python function as TorchScript: by what is called."""
+
+from __future__ import annotations
+
+import ast
+import math
+import types
+from typing import Any
+
+from ....fx.qualified_names import qualified_name
+from ....nn.module import Module
+from ....tensor.devices import device
+from .functional_library import signatures
+from .source_expressions import SourceExpressions
+
+__all__ = ["SourceCalls"]
+
+_MEMORY = ("torch.contiguous_format", "torch.preserve_format", "torch.channels_last",
+           "torch.channels_last_3d")
+_PYTHON_ONLY = ("ignore", "unused")
+_BUILTINS = frozenset("""
+    len range int float bool str complex print min max abs sum all any round sorted zip enumerate
+    ord chr hex oct bin divmod isinstance list tuple dict reversed
+""".split())
+
+
+class SourceCalls(SourceExpressions):
+    """The calls of one function: of modules, methods, operators, functions and types."""
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        """Calls by what is called: modules, methods, operators, functions."""
+        function = self.scope.find(node.func)
+        if getattr(function and function.value, "_torchscript_modifier", "") in _PYTHON_ONLY:
+            self.refuse(node, "a call of a function that stays Python (jit.ignore, jit.unused)")
+        known = self.scope.find(node)
+        if known is not None and not isinstance(known.value, (range, Module)):
+            return self._known(node, known)
+        if function is None:
+            return self._method(node)
+        value = function.value
+        if isinstance(value, Module):
+            self.unit.call_module(value)
+            return self._apply(f"({function.text}).forward", node)
+        if isinstance(value, types.MethodType) and isinstance(value.__self__, Module):
+            owner = self.scope.find(node.func.value)  # type: ignore[attr-defined]
+            if owner is None or owner.text is None:
+                self.refuse(node, f"the method {value.__name__} of a module that has no name here")
+            if value.__name__ == "forward":
+                self.unit.call_module(value.__self__)
+            else:
+                self.unit.call_method(value.__self__, value.__name__)
+            return self._apply(f"({owner.text}).{value.__name__}", node)
+        return self._global(node, value)
+
+    def _global(self, node: ast.Call, value: Any) -> Any:
+        name = getattr(value, "__name__", "")
+        module = getattr(value, "__module__", None) or ""
+        if module == "builtins" and name in _BUILTINS:
+            if name == "isinstance":
+                kind = self.scope.find(node.args[1])
+                text = self._type(None if kind is None else kind.value)
+                return ast.Call(ast.Name("isinstance"), [
+                    self.visit(node.args[0]), ast.parse(text, mode="eval").body], [])
+            return self._apply(name, node)
+        if getattr(math, name, None) is value:
+            return self._apply(f"torch.{name}", node)
+        if value is device:
+            return self._apply("torch.device", node)
+        if name == "annotate" and module.endswith(".jit"):
+            kind = self.scope.find(node.args[0]) or self.refuse(node, "a type that is not known")
+            written = ast.parse(self._type(kind.value), mode="eval").body
+            return ast.Call(ast.Name("annotate"), [written, self.visit(node.args[1])], [])
+        wrapped = getattr(value, "__wrapped__", value)
+        path = qualified_name(value) if callable(value) and not isinstance(value, type) else ""
+        if path.startswith("torch."):
+            return self._operator(node, path)
+        if isinstance(wrapped, types.FunctionType):
+            return self._apply(self.unit.call_function(wrapped), node)
+        self.refuse(node, f"a call of {name or value}")
+
+    def _operator(self, node: ast.Call, path: str) -> Any:
+        name = path.rpartition(".")[2]
+        if path.startswith("torch.nn.functional.") and name in signatures():
+            return self._functional(node, name)
+        if path.startswith("torch.Tensor."):
+            return self._apply(f"torch.{name}", node)
+        prefix = next((p for p in ("linalg_", "fft_", "special_")
+                       if f".{p[:-1]}." in path and not name.startswith(p)), "")
+        return self._apply(f"torch.{prefix}{name}", node)
+
+    def _functional(self, node: ast.Call, name: str) -> Any:
+        """A function of nn.functional, where one number may stand for a list."""
+        call = self._apply(f"__torch__.torch.nn.functional.{name}", node)
+        arguments = signatures()[name].args
+        kinds = {a.arg: ast.unparse(a.annotation) for a in arguments if a.annotation is not None}
+        unknown = [k.arg for k in call.keywords if k.arg not in kinds]
+        if unknown:
+            self.refuse(node, f"the argument {unknown[0]} of {name}")
+        count = int(name[-2]) if name[-2:] in ("1d", "2d", "3d") else 2
+
+        def spread(value: ast.expr, kind: str) -> ast.expr:
+            if "List" not in kind or not isinstance(value, ast.Constant) or value.value is None:
+                return value
+            number: Any = value.value
+            plain: ast.expr = ast.Constant(float(number) if "float" in kind else number)
+            return ast.List([plain] * count)
+
+        call.args = [spread(v, k) for v, k in zip(call.args, kinds.values(), strict=False)]
+        for keyword in call.keywords:
+            keyword.value = spread(keyword.value, kinds[str(keyword.arg)])
+        return call
+
+    def _method(self, node: ast.Call) -> Any:
+        """A method of a value, whose name is an operator's."""
+        if not isinstance(node.func, ast.Attribute):
+            self.refuse(node, "a call of a value")
+        return self._apply_to(ast.Attribute(self.visit(node.func.value), node.func.attr), node)
+
+    def _apply(self, function: str, node: ast.Call) -> Any:
+        return self._apply_to(ast.parse(function, mode="eval").body, node)
+
+    def _apply_to(self, function: ast.expr, node: ast.Call) -> ast.Call:
+        if any(isinstance(a, ast.Starred) for a in node.args) or \
+                any(k.arg is None for k in node.keywords):
+            self.refuse(node, "a call with unpacked arguments")
+        return ast.Call(function, [self.visit(a) for a in node.args],
+                        [ast.keyword(k.arg, self.visit(k.value)) for k in node.keywords])

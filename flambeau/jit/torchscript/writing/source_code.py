@@ -1,0 +1,152 @@
+"""A Python function as TorchScript: its own source, with names resolved and settings written in."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import inspect
+import textwrap
+import typing
+from typing import Any
+
+from ....nn.module import Module
+from .source_calls import SourceCalls
+from .static_values import Static
+
+__all__ = ["FunctionCode"]
+
+
+class FunctionCode(SourceCalls):
+    """The code of one function or method."""
+
+    def text(self, name: str, class_name: str | None) -> str:
+        """The whole definition."""
+        margin = "  " if class_name is not None else ""
+        parameters = self._parameters(class_name)
+        body: list[ast.stmt] = []
+        for statement in self.tree.body:
+            body += self._block([statement])
+        lines = "\n".join(ast.unparse(ast.fix_missing_locations(s)) for s in body or [ast.Pass()])
+        returns = self._hints.get("return", inspect.Parameter.empty)
+        arrow = "" if returns is inspect.Parameter.empty else f" -> {self._type(returns)}"
+        return (f"{margin}def {name}({', '.join(parameters)}){arrow}:\n"
+                + textwrap.indent(lines, margin + "  ") + "\n")
+
+    def as_method(self, class_name: str, name: str) -> str:
+        """A forward that calls the function by its name."""
+        parameters = self._parameters(None)
+        names = ", ".join(p.partition(":")[0] for p in parameters)
+        return (f"  def forward(self: {class_name}, {', '.join(parameters)}):\n"
+                f"    return {name}({names})\n")
+
+    def _parameters(self, class_name: str | None) -> list[str]:
+        arguments = self.tree.args
+        if arguments.vararg or arguments.kwarg:
+            self.refuse(self.tree, "*args and **kwargs")
+        try:
+            self._hints = typing.get_type_hints(self.function)
+        except (NameError, TypeError) as error:
+            self.refuse(self.tree, f"an annotation: {error}")
+        result: list[str] = []
+        defaults = {p.name: p.default for p in
+                    inspect.signature(self.function).parameters.values()}
+        for node in [*arguments.args, *arguments.kwonlyargs]:
+            if class_name is not None and not result:
+                result.append(f"self: {class_name}")
+                continue
+            hint = self._hints.get(node.arg)
+            text = f"{node.arg}: {'Tensor' if hint is None else self._type(hint)}"
+            default = defaults.get(node.arg, inspect.Parameter.empty)
+            if default is not inspect.Parameter.empty:
+                text += f"={ast.unparse(self._known(node, Static(default)))}"
+            result.append(text)
+        return result
+
+    # ------------------------------------------------------------------------ statements
+
+    def _block(self, statements: list[ast.stmt]) -> list[ast.stmt]:
+        result: list[ast.stmt] = []
+        for statement in statements:
+            new = self.visit(statement)
+            if isinstance(new, list):
+                result += new
+            elif new is not None:
+                result.append(new)
+        return result
+
+    def visit_Expr(self, node: ast.Expr) -> Any:
+        """Docstrings go."""
+        if isinstance(node.value, ast.Constant):
+            return None
+        return ast.Expr(self.visit(node.value))
+
+    def visit_Assign(self, node: ast.Assign) -> Any:
+        """A name for a module stands for it; others are assigned."""
+        if len(node.targets) != 1:
+            self.refuse(node, "an assignment to several targets")
+        (target,) = node.targets
+        static = self.scope.find(node.value)
+        if static is not None and isinstance(static.value, Module) and \
+                isinstance(target, ast.Name):
+            self.scope.known[target.id] = static
+            return None
+        value = self.visit(node.value)
+        return ast.Assign([self.visit(target)], value, lineno=0)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
+        """`x: T = value` as an annotated value."""
+        if node.value is None:
+            return None
+        space = {**self.scope.outer}
+        try:
+            kind = eval(ast.unparse(node.annotation), space)
+        except Exception as error:
+            self.refuse(node, f"an annotation: {error}")
+        text = ast.parse(self._type(kind), mode="eval").body
+        value = ast.Call(ast.Name("annotate"), [text, self.visit(node.value)], [])
+        return ast.Assign([self.visit(node.target)], value, lineno=0)
+
+    def visit_If(self, node: ast.If) -> Any:
+        """Of a branch that is known only the one that runs stays."""
+        known = self.scope.find(node.test)
+        if known is not None:
+            return self._block(node.body if known.value else node.orelse)
+        test = self.visit(node.test)
+        body, orelse = self._block(node.body), self._block(node.orelse)
+        # What follows an error needs no branch: its names would not be known in the other one.
+        if node.body and isinstance(node.body[-1], ast.Raise):
+            return [ast.If(test, body, []), *orelse]
+        if node.orelse and isinstance(node.orelse[-1], ast.Raise):
+            return [ast.If(ast.UnaryOp(ast.Not(), test), orelse, []), *body]
+        return ast.If(test, body or [ast.Pass()], orelse)
+
+    def visit_Raise(self, node: ast.Raise) -> Any:
+        """PyTorch's operator that raises."""
+        value, kind = node.exc, "RuntimeError"
+        message: ast.expr = ast.Constant("")
+        if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
+            kind = value.func.id
+            message = self.visit(value.args[0]) if value.args else message
+        elif isinstance(value, ast.Name):
+            kind = value.id
+        return ast.parse(f"ops.prim.RaiseException({ast.unparse(message)}, 'builtins.{kind}')"
+                         ).body[0]
+
+    def visit_For(self, node: ast.For) -> Any:
+        """Loops over modules are written out, others stay."""
+        modules = self._modules_of(node.iter)
+        if modules is None:
+            return ast.For(self.visit(node.target), self.visit(node.iter), self._block(node.body),
+                           [], lineno=0)
+        result: list[ast.stmt] = []
+        for items in modules:
+            targets = node.target.elts if isinstance(node.target, ast.Tuple) else [node.target]
+            for target, item in zip(targets, items, strict=True):
+                if not isinstance(target, ast.Name):
+                    self.refuse(node, "a loop over modules with this target")
+                self.scope.known[target.id] = item
+            if any(isinstance(n, (ast.Break, ast.Continue)) for s in node.body
+                   for n in ast.walk(s)):
+                self.refuse(node, "break or continue in a loop over modules")
+            result += self._block(copy.deepcopy(node.body))  # visits change their tree
+        return result

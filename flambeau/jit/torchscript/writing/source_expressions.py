@@ -1,0 +1,245 @@
+"""Expressions of a Python function as TorchScript: names resolved, what is known written in."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import inspect
+import textwrap
+from typing import Any, NoReturn, Protocol
+
+from ....export.aten_functions import number_of_dtype
+from ....nn import ModuleDict
+from ....nn.module import Module
+from ....tensor.devices import device
+from ....tensor.dtypes import dtype
+from ....tensor.layout import layout, memory_format
+from ....tensor.tensor import Tensor
+from .annotations import type_text
+from .classes import attribute_read, literal
+from .static_values import Scope, Static
+
+__all__ = ["SourceExpressions", "Unit"]
+
+_MEMORY = ("torch.contiguous_format", "torch.preserve_format", "torch.channels_last",
+           "torch.channels_last_3d")
+_PYTHON_ONLY = ("ignore", "unused")
+_BUILTINS = frozenset("""
+    len range int float bool str complex print min max abs sum all any round sorted zip enumerate
+    ord chr hex oct bin divmod isinstance list tuple dict reversed
+""".split())
+
+
+class Unit(Protocol):
+    """What collects the code of an archive."""
+
+    def call_module(self, module: Module) -> None:
+        """A module's forward is called."""
+
+    def call_method(self, module: Module, name: str) -> None:
+        """A method of a module is called."""
+
+    def call_function(self, function: Any) -> str:
+        """A function is called; by which name."""
+
+    def constant(self, value: Tensor) -> str:
+        """A tensor from outside is read; by which name."""
+
+
+class SourceExpressions(ast.NodeTransformer):
+    """The expressions of one function. The unit that it belongs to is told what it reads."""
+
+    def __init__(self, function: Any, owner: Module | None, unit: Unit) -> None:
+        self.function, self.owner, self.unit = function, owner, unit
+        try:
+            lines, self._first = inspect.getsourcelines(function)
+            tree = ast.parse(textwrap.dedent("".join(lines))).body[0]
+        except (OSError, TypeError, SyntaxError) as error:
+            raise NotImplementedError(
+                f"torch.jit.script: the source of {function.__qualname__} is not there") from error
+        if not isinstance(tree, ast.FunctionDef):
+            raise NotImplementedError(
+                f"torch.jit.script: {function.__qualname__} is no function with a def")
+        self.tree = tree
+        self._lines = lines
+        self.written = _attributes_written(tree)
+        self.scope = Scope(function, owner, _names_bound(tree), self.written)
+
+    def refuse(self, node: ast.AST, what: str) -> NoReturn:
+        """NotImplementedError that names the line."""
+        number = getattr(node, "lineno", 1)
+        error = NotImplementedError(f"torch.jit.script: {what}")
+        line = self._lines[number - 1].strip() if number <= len(self._lines) else ""
+        error.add_note(f'File "{inspect.getsourcefile(self.function)}", line '
+                       f"{self._first + number - 1}: {line}\nThe function runs in Python; to save "
+                       "it, write this line otherwise or use torch.jit.trace")
+        raise error
+
+    def _type(self, annotation: Any) -> str:
+        try:
+            return type_text(annotation)
+        except NotImplementedError as error:
+            self.refuse(self.tree, str(error))
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        """Forms that are not named below are not TorchScript's."""
+        if isinstance(node, (ast.Try, ast.Lambda, ast.Yield, ast.YieldFrom, ast.Await, ast.Import,
+                             ast.ImportFrom, ast.Global, ast.Nonlocal, ast.FunctionDef,
+                             ast.ClassDef, ast.AsyncFunctionDef, ast.GeneratorExp, ast.Starred,
+                             ast.Match, ast.NamedExpr, ast.Set, ast.SetComp, ast.With)):
+            self.refuse(node, f"{type(node).__name__} in a function that is saved")
+        return super().generic_visit(node)
+
+    def _known(self, node: ast.AST, static: Static) -> ast.expr:
+        """A known value as an expression."""
+        value = static.value
+        if isinstance(value, dtype):
+            return ast.Constant(number_of_dtype(value))
+        if isinstance(value, memory_format):
+            return ast.Constant(_MEMORY.index(str(value)))
+        if isinstance(value, layout):
+            return ast.Constant(0)
+        if isinstance(value, device):
+            return ast.parse(f'torch.device("{value}")', mode="eval").body
+        try:
+            return ast.parse(literal(value), mode="eval").body
+        except NotImplementedError:
+            self.refuse(node, f"a value of type {type(value).__name__} from outside the function")
+
+    def visit_Name(self, node: ast.Name) -> Any:
+        """Locals stay, the rest is written in."""
+        if isinstance(node.ctx, ast.Store):
+            self.scope.known.pop(node.id, None)
+            return ast.Name(node.id)
+        static = self.scope.known.get(node.id)
+        if static is None and node.id in self.scope.locals:
+            return ast.Name(node.id)
+        static = static or self.scope.find(node)
+        if static is None:
+            self.refuse(node, f"the name {node.id}")
+        if isinstance(static.value, Module) and static.text is not None:
+            return ast.parse(static.text, mode="eval").body
+        if isinstance(static.value, Tensor):
+            return ast.parse(self.unit.constant(static.value), mode="eval").body
+        return self._known(node, static)
+
+    def visit_Attribute(self, node: ast.Attribute) -> Any:
+        """Settings are written in; what a module holds is read."""
+        if isinstance(node.ctx, ast.Store):
+            return ast.Attribute(self.visit(node.value), node.attr)
+        static = self.scope.find(node)
+        if static is None or (isinstance(static.value, Module) and static.text is not None):
+            owner = self.scope.find(node.value)
+            if owner is not None and isinstance(owner.value, Module) and owner.text is not None:
+                if static is not None and static.text is not None:
+                    return ast.parse(static.text, mode="eval").body
+                base = ast.parse(owner.text, mode="eval").body
+                return ast.Attribute(base, node.attr)
+            return ast.Attribute(self.visit(node.value), node.attr)
+        return self._known(node, static)
+
+    def visit_Subscript(self, node: ast.Subscript) -> Any:
+        """A module out of a container is known."""
+        static = self.scope.find(node)
+        if static is not None and isinstance(static.value, Module) and static.text is not None:
+            return ast.parse(static.text, mode="eval").body
+        if isinstance(node.ctx, ast.Load) and static is not None:
+            return self._known(node, static)
+        return ast.Subscript(self.visit(node.value), self.visit(node.slice))
+
+    def visit_IfExp(self, node: ast.IfExp) -> Any:
+        """Of a choice that is known one side stays."""
+        known = self.scope.find(node.test)
+        if known is not None:
+            return self.visit(node.body if known.value else node.orelse)
+        return ast.IfExp(self.visit(node.test), self.visit(node.body), self.visit(node.orelse))
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> Any:
+        """Parts that are known and do not decide go."""
+        known = self.scope.find(node)
+        if known is not None:
+            return self._known(node, Static(bool(known.value)))
+        values = [self.visit(v) for v in node.values if self.scope.find(v) is None]
+        return values[0] if len(values) == 1 else ast.BoolOp(node.op, values)
+
+    def visit_Compare(self, node: ast.Compare) -> Any:
+        """A chain of comparisons as their conjunction."""
+        operands = [self.visit(n) for n in (node.left, *node.comparators)]
+        parts: list[ast.expr] = [ast.Compare(operands[i], [op], [operands[i + 1]])
+                                 for i, op in enumerate(node.ops)]
+        return parts[0] if len(parts) == 1 else ast.BoolOp(ast.And(), parts)
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> Any:
+        """An f-string as a call of format."""
+        text, values = "", []
+        for part in node.values:
+            if isinstance(part, ast.Constant):
+                text += str(part.value)
+            elif isinstance(part, ast.FormattedValue) and part.format_spec is None:
+                text += "{}"
+                values.append(self.visit(part.value))
+            else:
+                self.refuse(node, "an f-string with a format")
+        return ast.Call(ast.Attribute(ast.Constant(text), "format"), values, [])
+
+    def visit_ListComp(self, node: ast.ListComp) -> Any:
+        """A comprehension over modules is written out."""
+        modules = self._modules_of(node.generators[0].iter)
+        if modules is None or len(node.generators) != 1 or node.generators[0].ifs:
+            return self.generic_visit(node)
+        result = []
+        target = node.generators[0].target
+        for items in modules:
+            targets = target.elts if isinstance(target, ast.Tuple) else [target]
+            for name, item in zip(targets, items, strict=True):
+                self.scope.known[name.id] = item  # type: ignore[attr-defined]
+            result.append(self.visit(copy.deepcopy(node.elt)))
+        return ast.List(result)
+
+    def _modules_of(self, node: ast.expr) -> list[list[Static]] | None:
+        """What a loop over a container of modules goes through."""
+        container = self.scope.find(node)
+        if container is not None and isinstance(container.value, Module):
+            names = list(container.value._modules)
+            if isinstance(container.value, ModuleDict):
+                return [[Static(n)] for n in names]
+            return [[self._child(container, n)] for n in names]
+        if not isinstance(node, ast.Call):
+            return None
+        name = node.func.id if isinstance(node.func, ast.Name) else None
+        if name in ("enumerate", "zip") and node.args:
+            parts = [self._modules_of(a) for a in node.args]
+            if any(p is None for p in parts):
+                return None
+            rows: list[list[Static]] = [
+                [item for items in row for item in items]
+                for row in zip(*[p for p in parts if p is not None], strict=False)]
+            return rows if name == "zip" else [[Static(i), *row] for i, row in enumerate(rows)]
+        if isinstance(node.func, ast.Attribute):
+            owner = self.scope.find(node.func.value)
+            if owner is not None and isinstance(owner.value, Module):
+                names = list(owner.value._modules)
+                if node.func.attr in ("values", "children"):
+                    return [[self._child(owner, n)] for n in names]
+                if node.func.attr in ("items", "named_children"):
+                    return [[Static(n), self._child(owner, n)] for n in names]
+                if node.func.attr == "keys":
+                    return [[Static(n)] for n in names]
+        return None
+
+    def _child(self, owner: Static, name: str) -> Static:
+        return Static(owner.value._modules[name], attribute_read(owner.text or "self", name))
+
+
+def _names_bound(tree: ast.FunctionDef) -> set[str]:
+    names = {a.arg for a in [*tree.args.args, *tree.args.kwonlyargs]}
+    return names | {n.id for n in ast.walk(tree)
+                    if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+
+
+def _attributes_written(tree: ast.FunctionDef) -> set[str]:
+    """The attributes of the first parameter that a function assigns."""
+    first = tree.args.args[0].arg if tree.args.args else ""
+    return {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute)
+            and isinstance(n.ctx, ast.Store) and isinstance(n.value, ast.Name)
+            and n.value.id == first}

@@ -1,0 +1,125 @@
+"""torch.jit.script: Python that runs as it is, and archives out of its source."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+
+import pytest
+
+
+import flambeau as torch
+from flambeau import nn
+
+from . import scripted_programs as programs
+
+
+def leaves(value):
+    return [t for v in value for t in leaves(v)] if isinstance(value, (tuple, list)) else [value]
+
+
+def archive_of(scripted):
+    return io.BytesIO(scripted.save_to_buffer())
+
+
+@pytest.mark.parametrize("name", programs.CASES)
+@pytest.mark.parametrize("train", [True, False])
+def test_an_archive_computes_what_the_module_does(name, train):
+    make, draw = programs.CASES[name]
+    module, x = make().train(train), draw()
+    scripted = torch.jit.script(copy.deepcopy(module))
+    loaded = torch.jit.load(archive_of(scripted))
+    assert list(loaded.state_dict()) == list(module.state_dict())
+    for result, expected in zip(leaves(loaded(x.clone())), leaves(module(x.clone())), strict=True):
+        torch.testing.assert_close(result, expected)
+    leaves(loaded(x.clone()))[0].sum().backward()
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("name", programs.CASES)
+def test_pytorch_reads_the_archive(name):
+    pytorch = pytest.importorskip("torch")
+    make, draw = programs.CASES[name]
+    module, x = make(), draw()
+    theirs = pytorch.jit.load(archive_of(torch.jit.script(module)))
+    results = leaves(theirs(pytorch.from_numpy(x.numpy().copy())))
+    for result, expected in zip(results, leaves(module(x.clone())), strict=True):
+        if isinstance(expected, torch.Tensor):
+            assert abs(result.detach().numpy() - expected.detach().numpy()).max() < 1e-5
+        else:
+            assert result == expected
+
+
+def test_a_scripted_module_is_the_module_on_the_same_tensors():
+    module = programs.ControlFlow()
+    scripted = torch.jit.script(module)
+    assert isinstance(scripted, torch.jit.RecursiveScriptModule)
+    assert isinstance(scripted, programs.ControlFlow)
+    assert scripted.weight is module.weight
+    assert torch.jit.script(scripted) is scripted
+    assert repr(scripted).startswith("RecursiveScriptModule(\n  original_name=ControlFlow\n")
+    scripted.eval()
+    assert module.training
+    assert not scripted.layers[0].training
+    loaded = torch.jit.load(archive_of(scripted))
+    assert loaded.above({"a": 1, "b": 3}, 2) == scripted.above({"a": 1, "b": 3}, 2) == ["b-3"]
+    with pytest.raises(torch.jit.Error, match="deep 6"):
+        loaded(torch.ones(3, 2, 1, 1, 1, 2))
+
+
+def test_settings_are_written_in_and_dead_branches_left_out():
+    code = torch.jit.script(programs.Perceptron()).code
+    assert code.startswith("def forward(self, x: Tensor):\n")
+    assert "0.5" in code
+    assert "dropout" not in code
+
+
+def test_a_function():
+    function = programs.doubled
+    assert isinstance(function, torch.jit.ScriptFunction)
+    assert function.name == function.__name__ == "doubled"
+    assert function.code == ("def doubled(x: Tensor, times: int=2):\n  for _ in range(times):\n"
+                             "      x = __torch__.bounded(x * 2, -100.0, 100.0)\n  return x\n")
+    loaded = torch.jit.load(archive_of(function))
+    for times in (1, 3):
+        assert torch.equal(loaded(torch.ones(2), times), function(torch.ones(2), times))
+    assert pickle.loads(pickle.dumps(function)) is copy.deepcopy(function) is function
+
+
+@pytest.mark.parametrize("reason", programs.REFUSED)
+def test_what_is_no_torchscript_names_the_line(reason):
+    scripted = torch.jit.script(programs.REFUSED[reason]())
+    with pytest.raises(NotImplementedError, match=reason) as caught:
+        scripted.save(io.BytesIO())
+    note = caught.value.__notes__[0]
+    assert "scripted_programs.py" in note
+    assert "torch.jit.trace" in note
+
+
+def test_a_refused_module_still_runs():
+    assert torch.equal(torch.jit.script(programs.Caught())(torch.ones(2)), torch.full((2,), 2.0))
+
+
+def test_frozen_modules():
+    module = programs.Convolutional()
+    with pytest.raises(RuntimeError, match="expects a ScriptModule"):
+        torch.jit.freeze(module)
+    with pytest.raises(RuntimeError, match="eval mode"):
+        torch.jit.freeze(torch.jit.script(module))
+    frozen = torch.jit.optimize_for_inference(torch.jit.script(module.eval()))
+    x = torch.randn(2, 3, 8, 8)
+    assert torch.equal(frozen(x), module(x))
+    assert not any(p.requires_grad for p in frozen.parameters())
+    assert all(p.requires_grad for p in module.parameters())
+
+
+def test_other_objects_stay():
+    assert torch.jit.script(abs) is abs
+    assert torch.jit.script(nn.Linear) is nn.Linear
+
+
+def test_calls_of_scripted_functions_are_proved():
+    from flambeau.compiler.proof import declarations
+
+    assert not declarations.in_library(torch.jit.ScriptFunction.__call__.__code__)
