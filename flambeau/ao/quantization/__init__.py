@@ -5,10 +5,18 @@ there is not raises NotImplementedError with its name.
 """
 
 from ...tensor.absent import lacking
+from .fake_quantize import (
+    FakeQuantize, FakeQuantizeBase, FusedMovingAvgObsFakeQuantize, default_dynamic_fake_quant,
+    default_fake_quant, default_fused_act_fake_quant, default_fused_per_channel_wt_fake_quant,
+    default_fused_wt_fake_quant, default_histogram_fake_quant,
+    default_per_channel_weight_fake_quant, default_weight_fake_quant, disable_fake_quant,
+    disable_observer, enable_fake_quant, enable_observer,
+)
 from .fuse_modules import fuse_modules, fuse_modules_qat
 from .histogram_observer import HistogramObserver, default_histogram_observer
 from .mappings import (
-    get_default_dynamic_quant_module_mappings, get_default_static_quant_module_mappings,
+    get_default_dynamic_quant_module_mappings, get_default_qat_module_mappings,
+    get_default_static_quant_module_mappings,
 )
 from .observer import (
     MinMaxObserver, MovingAverageMinMaxObserver, MovingAveragePerChannelMinMaxObserver,
@@ -18,63 +26,40 @@ from .observer import (
     default_placeholder_observer, default_weight_observer,
 )
 from .qconfig import (
-    QConfig, default_dynamic_qconfig, default_per_channel_qconfig, default_qconfig,
+    QConfig, default_dynamic_qat_qconfig, default_dynamic_qconfig, default_per_channel_qconfig,
+    default_qat_qconfig, default_qat_qconfig_v2, default_qconfig, get_default_qat_qconfig,
     float16_dynamic_qconfig, float16_static_qconfig, float_qparams_weight_only_qconfig,
     get_default_qconfig, per_channel_dynamic_qconfig,
 )
 from .quantize import (
-    add_quant_dequant, convert, prepare, propagate_qconfig_, quantize, quantize_dynamic,
-    swap_module,
+    add_quant_dequant, convert, prepare, prepare_qat, propagate_qconfig_, quantize,
+    quantize_dynamic, quantize_qat, swap_module,
 )
 from .stubs import DeQuantStub, QuantStub, QuantWrapper
 
 __all__ = [
-    "DeQuantStub",
-    "HistogramObserver",
-    "MinMaxObserver",
-    "MovingAverageMinMaxObserver",
-    "MovingAveragePerChannelMinMaxObserver",
-    "NoopObserver",
-    "ObserverBase",
-    "PerChannelMinMaxObserver",
-    "PlaceholderObserver",
-    "QConfig",
-    "QuantStub",
-    "QuantWrapper",
-    "UniformQuantizationObserverBase",
-    "add_quant_dequant",
-    "convert",
-    "default_dynamic_qconfig",
-    "default_dynamic_quant_observer",
-    "default_float_qparams_observer",
-    "default_histogram_observer",
-    "default_observer",
-    "default_per_channel_qconfig",
-    "default_per_channel_weight_observer",
-    "default_placeholder_observer",
-    "default_qconfig",
-    "default_weight_observer",
-    "float16_dynamic_qconfig",
-    "float16_static_qconfig",
-    "float_qparams_weight_only_qconfig",
-    "fuse_modules",
-    "fuse_modules_qat",
-    "get_default_dynamic_quant_module_mappings",
-    "get_default_qconfig",
-    "get_default_static_quant_module_mappings",
-    "per_channel_dynamic_qconfig",
-    "prepare",
-    "propagate_qconfig_",
-    "quantize",
-    "quantize_dynamic",
+    "DeQuantStub", "FakeQuantize", "FakeQuantizeBase", "FusedMovingAvgObsFakeQuantize",
+    "HistogramObserver", "MinMaxObserver", "MovingAverageMinMaxObserver",
+    "MovingAveragePerChannelMinMaxObserver", "NoopObserver", "ObserverBase",
+    "PerChannelMinMaxObserver", "PlaceholderObserver", "QConfig", "QuantStub", "QuantWrapper",
+    "UniformQuantizationObserverBase", "add_quant_dequant", "convert",
+    "default_dynamic_fake_quant", "default_dynamic_qat_qconfig", "default_dynamic_qconfig",
+    "default_dynamic_quant_observer", "default_fake_quant", "default_float_qparams_observer",
+    "default_fused_act_fake_quant", "default_fused_per_channel_wt_fake_quant",
+    "default_fused_wt_fake_quant", "default_histogram_fake_quant", "default_histogram_observer",
+    "default_observer", "default_per_channel_qconfig", "default_per_channel_weight_fake_quant",
+    "default_per_channel_weight_observer", "default_placeholder_observer",
+    "default_qat_qconfig", "default_qat_qconfig_v2", "default_qconfig",
+    "default_weight_fake_quant", "default_weight_observer", "disable_fake_quant",
+    "disable_observer", "enable_fake_quant", "enable_observer", "float16_dynamic_qconfig",
+    "float16_static_qconfig", "float_qparams_weight_only_qconfig", "fuse_modules",
+    "fuse_modules_qat", "get_default_dynamic_quant_module_mappings",
+    "get_default_qat_module_mappings", "get_default_qat_qconfig", "get_default_qconfig",
+    "get_default_static_quant_module_mappings", "per_channel_dynamic_qconfig", "prepare",
+    "prepare_qat", "propagate_qconfig_", "quantize", "quantize_dynamic", "quantize_qat",
     "swap_module",
 ]
 
 __getattr__ = lacking(__name__, (
-    "FakeQuantize", "FakeQuantizeBase", "QConfigMapping", "QuantType",
-    "default_debug_observer", "default_fake_quant",
-    "default_qat_qconfig", "default_weight_fake_quant", "disable_fake_quant",
-    "disable_observer", "enable_fake_quant", "enable_observer",
-    "get_default_qat_qconfig", "get_default_qconfig_mapping",
-    "prepare_qat", "quantize_qat",
+    "QConfigMapping", "QuantType", "default_debug_observer", "get_default_qconfig_mapping",
 ))

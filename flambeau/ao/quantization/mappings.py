@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...nn import modules
-from ..nn import intrinsic, quantized
+from ..nn import intrinsic, qat, quantized
+from ..nn.intrinsic import qat as fused_qat
 from ..nn.intrinsic import quantized as fused
 from ..nn.quantized import dynamic
 from .stubs import DeQuantStub, QuantStub
@@ -37,18 +38,37 @@ STATIC: dict[Any, Any] = {
     intrinsic.ConvReLU3d: fused.ConvReLU3d,
     intrinsic.LinearReLU: fused.LinearReLU,
 }
+# What trains in place of a float module when its weights are rounded meanwhile.
+QAT: dict[Any, Any] = {
+    modules.Linear: qat.Linear,
+    modules.linear.NonDynamicallyQuantizableLinear: qat.Linear,
+    modules.Conv1d: qat.Conv1d,
+    modules.Conv2d: qat.Conv2d,
+    modules.Conv3d: qat.Conv3d,
+    intrinsic.LinearReLU: fused_qat.LinearReLU,
+    **{getattr(intrinsic, f"{name}{rank}d"): getattr(fused_qat, f"{name}{rank}d")
+       for name in ("ConvReLU", "ConvBn", "ConvBnReLU") for rank in (1, 2, 3)},
+}
+STATIC.update({
+    qat.Linear: quantized.Linear,
+    fused_qat.LinearReLU: fused.LinearReLU,
+    **{getattr(qat, f"Conv{rank}d"): getattr(quantized, f"Conv{rank}d") for rank in (1, 2, 3)},
+    **{getattr(fused_qat, f"ConvBn{rank}d"): getattr(quantized, f"Conv{rank}d")
+       for rank in (1, 2, 3)},
+    **{getattr(fused_qat, f"{name}{rank}d"): getattr(fused, f"ConvReLU{rank}d")
+       for name in ("ConvReLU", "ConvBnReLU") for rank in (1, 2, 3)},
+})
 TABLES = (modules.Embedding, modules.EmbeddingBag)  # indices go in, float32 comes out
-# What a static model can have between its stubs: these compute on quantized tensors as they are.
-TRANSPARENT = (
-    modules.ReLU, modules.ReLU6, modules.Hardtanh, modules.Sigmoid, modules.Tanh,
-    modules.MaxPool2d, modules.AvgPool2d, modules.AdaptiveAvgPool2d, modules.Flatten,
-    modules.Identity, modules.Dropout,
-)
 
 
 def get_default_dynamic_quant_module_mappings() -> dict[Any, Any]:
     """The modules that `quantize_dynamic` replaces, and by what."""
     return dict(DYNAMIC)
+
+
+def get_default_qat_module_mappings() -> dict[Any, Any]:
+    """The modules that `prepare_qat` replaces, and by what."""
+    return dict(QAT)
 
 
 def get_default_static_quant_module_mappings() -> dict[Any, Any]:

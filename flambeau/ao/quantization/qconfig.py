@@ -7,9 +7,15 @@ from typing import Any
 
 from ...nn.module import Module
 from ...tensor.dtypes import float16
+from .fake_quantize import (
+    FakeQuantize, FusedMovingAvgObsFakeQuantize, default_dynamic_fake_quant, default_fake_quant,
+    default_fused_act_fake_quant, default_fused_per_channel_wt_fake_quant,
+    default_fused_wt_fake_quant, default_per_channel_weight_fake_quant, default_weight_fake_quant,
+)
 from .histogram_observer import HistogramObserver
 from .observer import (
-    PlaceholderObserver, default_dynamic_quant_observer, default_float_qparams_observer,
+    MovingAverageMinMaxObserver, PlaceholderObserver, default_dynamic_quant_observer,
+    default_float_qparams_observer,
     default_observer, default_per_channel_weight_observer, default_placeholder_observer,
     default_weight_observer,
 )
@@ -51,6 +57,33 @@ def get_default_qconfig(backend: str = "x86", version: int = 0) -> QConfig:
     return QConfig(HistogramObserver.with_args(reduce_range=backend in ("fbgemm", "x86")), weight)
 
 
+def get_default_qat_qconfig(backend: str = "x86", version: int = 1) -> QConfig:
+    """How PyTorch trains for a backend. `version` 1 finds scales as the fused operator does.
+
+    >>> torch.ao.quantization.get_default_qat_qconfig("qnnpack").weight().qscheme
+    torch.per_tensor_symmetric
+    """
+    backends = ["fbgemm", "x86", "qnnpack", "onednn"]
+    if backend not in backends:
+        raise AssertionError(f"backend: {backend} not supported. backend must be one of {backends}")
+    if version not in (0, 1):
+        raise AssertionError(f"Version number: {version}in get_default_qat_qconfig is not "
+                             "supported. Version number must be 0 or 1")
+    kind = FusedMovingAvgObsFakeQuantize if version else FakeQuantize
+    activation = kind.with_args(
+        observer=MovingAverageMinMaxObserver, quant_min=0, quant_max=255,
+        reduce_range=backend in ("fbgemm", "x86"))
+    if backend == "qnnpack":
+        weight = default_fused_wt_fake_quant if version else default_weight_fake_quant
+    else:
+        weight = default_fused_per_channel_wt_fake_quant if version \
+            else default_per_channel_weight_fake_quant
+    return QConfig(activation, weight)
+
+
+default_qat_qconfig = QConfig(default_fake_quant, default_weight_fake_quant)
+default_qat_qconfig_v2 = QConfig(default_fused_act_fake_quant, default_fused_wt_fake_quant)
+default_dynamic_qat_qconfig = QConfig(default_dynamic_fake_quant, default_weight_fake_quant)
 default_qconfig = QConfig(default_observer, default_weight_observer)
 default_per_channel_qconfig = QConfig(default_observer, default_per_channel_weight_observer)
 default_dynamic_qconfig = QConfig(default_dynamic_quant_observer, default_weight_observer)

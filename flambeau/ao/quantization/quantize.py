@@ -13,7 +13,7 @@ from ...tensor.dtypes import float16, qint8, quint8
 from ..nn.intrinsic import _FusedModule
 from ..nn.quantized import FloatFunctional
 from .mappings import (
-    STATIC, TABLES, TRANSPARENT, get_default_dynamic_quant_module_mappings,
+    QAT, STATIC, TABLES, get_default_dynamic_quant_module_mappings,
 )
 from .qconfig import (
     QConfig, default_dynamic_qconfig, float16_dynamic_qconfig, float_qparams_weight_only_qconfig,
@@ -127,7 +127,7 @@ def prepare(
              "configuration through `qconfig_dict` or by assigning the `.qconfig` attribute "
              "directly on submodules", UserWarning)
     _check_static(model, "")
-    allowed = tuple(allow_list) if allow_list is not None else (*STATIC, *TRANSPARENT)
+    allowed = tuple(allow_list) if allow_list is not None else tuple(STATIC)
     _observe(model, allowed)
     return model
 
@@ -138,7 +138,7 @@ def _observe(module: Any, allowed: tuple) -> None:
         if isinstance(module, FloatFunctional):
             module.activation_post_process = module.qconfig.activation()
             return
-        if not isinstance(module, (DeQuantStub, modules.Dropout, *TABLES)):
+        if not isinstance(module, (DeQuantStub, *TABLES)):
             module.add_module("activation_post_process", module.qconfig.activation())
             module.register_forward_hook(_observe_output, prepend=True)
     if isinstance(module, _FusedModule):
@@ -214,6 +214,32 @@ def quantize(
     return model
 
 
+def prepare_qat(model: Any, mapping: Any = None, inplace: bool = False) -> Any:
+    """A copy of a model in training mode that rounds weights and activations as it is trained.
+
+    Layers with weights are replaced by those of `torch.ao.nn.qat`; `convert` makes the quantized
+    model. AssertionError in eval mode.
+    """
+    assert model.training, "prepare_qat only works on models in training mode"
+    if not inplace:
+        model = copy.deepcopy(model)
+    propagate_qconfig_(model)
+    convert(model, QAT if mapping is None else mapping, inplace=True, remove_qconfig=False)
+    prepare(model, inplace=True)
+    return model
+
+
+def quantize_qat(model: Any, run_fn: Any, run_args: Any, inplace: bool = False) -> Any:
+    """Prepares a model for training, runs `run_fn(model, *run_args)`, and converts it."""
+    if not inplace:
+        model = copy.deepcopy(model)
+    model.train()
+    prepare_qat(model, inplace=True)
+    run_fn(model, *run_args)
+    convert(model, inplace=True)
+    return model
+
+
 def add_quant_dequant(module: Any) -> Module:
     """Wraps each leaf that has a `qconfig` between a QuantStub and a DeQuantStub."""
     if not list(module.children()) and getattr(module, "qconfig", None):
@@ -223,5 +249,5 @@ def add_quant_dequant(module: Any) -> Module:
     return module
 
 
-__all__ = ["add_quant_dequant", "convert", "prepare", "propagate_qconfig_", "quantize",
-           "quantize_dynamic", "swap_module"]
+__all__ = ["add_quant_dequant", "convert", "prepare", "prepare_qat", "propagate_qconfig_",
+           "quantize", "quantize_dynamic", "quantize_qat", "swap_module"]

@@ -5,7 +5,7 @@ normalization is folded into the weights before, or trained with them (`qat`).
 """
 
 from ....tensor.absent import lacking
-from . import quantized
+from . import qat, quantized
 from .fused import (
     BNReLU2d, BNReLU3d, ConvBn1d, ConvBn2d, ConvBn3d, ConvBnReLU1d, ConvBnReLU2d, ConvBnReLU3d,
     ConvReLU1d, ConvReLU2d, ConvReLU3d, LinearReLU, _FusedModule,
@@ -14,7 +14,7 @@ from .fused import (
 __all__ = [
     "BNReLU2d", "BNReLU3d", "ConvBn1d", "ConvBn2d", "ConvBn3d", "ConvBnReLU1d", "ConvBnReLU2d",
     "ConvBnReLU3d", "ConvReLU1d", "ConvReLU2d", "ConvReLU3d", "LinearReLU", "_FusedModule",
-    "quantized",
+    "qat", "quantized",
 ]
 
 __getattr__ = lacking(__name__)

@@ -10,7 +10,8 @@ from .....nn.module import Module
 from .....ops.quantized import packed_linear
 from .....tensor import Tensor
 from .....tensor.dtypes import float16, qint8
-from .weights import module_text, quantize_weight
+from .observed import quantized_parts
+from .weights import module_text
 
 
 class LinearPackedParams(Module):
@@ -148,15 +149,10 @@ class Linear(Module):
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
         """The quantized layer of a float one that was observed."""
         supported = ", ".join(kind.__name__ for kind in cls._FLOAT_MODULE)
-        assert type(mod) in cls._FLOAT_MODULE, (
+        assert type(mod) in cls._FLOAT_MODULE or hasattr(mod, "weight_fake_quant"), (
             f"nnq.{cls.__name__}.from_float only works for {supported}, but got: {type(mod)}")
-        assert hasattr(mod, "qconfig"), "Input float module must have qconfig defined"
-        observer = mod.qconfig.weight()
-        observer(mod.weight)
-        scale, zero_point = mod.activation_post_process.calculate_qparams()
-        assert observer.dtype is qint8, (
-            f"Weight observer must have dtype torch.qint8, got {observer.dtype}")
+        _, weight, bias, scale, zero_point = quantized_parts(mod)
         result = cls(mod.in_features, mod.out_features, dtype=qint8)
-        result.set_weight_bias(quantize_weight(mod.weight.float(), observer), mod.bias)
-        result.scale, result.zero_point = float(scale), int(zero_point)
+        result.set_weight_bias(weight, bias)
+        result.scale, result.zero_point = scale, zero_point
         return result

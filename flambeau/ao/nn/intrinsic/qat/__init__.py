@@ -1,0 +1,126 @@
+"""torch.ao.nn.intrinsic.qat: fused layers whose weights are rounded to 8 bits as they are trained.
+
+With batch normalization, what is rounded are the weights times the scale that the running variance
+gives, since these are what the quantized model has; the statistics go on being gathered.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..... import ops
+from .....nn import functional as F
+from .....nn.utils.fusion import fuse_conv_bn_weights
+from .....tensor import Tensor
+from ... import qat
+
+__all__ = [
+    "ConvBn1d", "ConvBn2d", "ConvBn3d", "ConvBnReLU1d", "ConvBnReLU2d", "ConvBnReLU3d",
+    "ConvReLU1d", "ConvReLU2d", "ConvReLU3d", "LinearReLU", "freeze_bn_stats", "update_bn_stats",
+]
+
+
+class LinearReLU(qat.Linear):
+    """A linear layer with rounded weights, then ReLU."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """relu(input W^T + b)."""
+        return F.relu(super().forward(input))
+
+
+class _WithReLU:
+    """A layer, then ReLU; a mixin before the layer."""
+
+    def forward(self: Any, input: Tensor) -> Tensor:
+        """relu of what the layer gives."""
+        return F.relu(super().forward(input))  # type: ignore[misc]
+
+
+class ConvReLU1d(_WithReLU, qat.Conv1d):
+    """A convolution with rounded weights, then ReLU."""
+
+
+class ConvReLU2d(_WithReLU, qat.Conv2d):
+    """A convolution with rounded weights, then ReLU."""
+
+
+class ConvReLU3d(_WithReLU, qat.Conv3d):
+    """A convolution with rounded weights, then ReLU."""
+
+
+class _WithNorm:
+    """A convolution, then batch normalization; a mixin before the convolution."""
+
+    bn: Any
+    freeze_bn = False
+
+    def folded(self: Any) -> tuple[Tensor, Tensor]:
+        """The weights and the bias with the normalization in them."""
+        bn = self.bn
+        weight, bias = fuse_conv_bn_weights(
+            self.weight, self.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias)
+        return weight, bias
+
+    def freeze_bn_stats(self) -> Any:
+        """Normalizes by the statistics so far, and gathers no more."""
+        self.freeze_bn, self.bn.training = True, False
+        return self
+
+    def update_bn_stats(self) -> Any:
+        """Gathers statistics again."""
+        self.freeze_bn, self.bn.training = False, True
+        return self
+
+    def train(self: Any, mode: bool = True) -> Any:
+        """Training mode; frozen statistics stay frozen."""
+        self.training = mode
+        if not self.freeze_bn:
+            for child in self.children():
+                child.train(mode)
+        return self
+
+    def forward(self: Any, input: Tensor) -> Tensor:
+        """The normalized convolution, its weights rounded as they will be folded."""
+        spread = (self.bn.running_var + self.bn.eps).sqrt()
+        factor = self.bn.weight / spread
+        by_row = [-1, *[1] * (self.weight.dim() - 1)]
+        by_channel = [1, -1, *[1] * (self.weight.dim() - 2)]
+        weight = self.weight_fake_quant(self.weight * factor.reshape(by_row))
+        zeros = ops.zeros(self.out_channels)
+        y = self._conv_forward(input, weight, zeros) / factor.reshape(by_channel)
+        if self.bias is not None:
+            y = y + self.bias.reshape(by_channel)
+        result: Tensor = self.bn(y)
+        return result
+
+    @classmethod
+    def from_float(cls: Any, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
+        """The layer that trains in place of a fused one."""
+        mod[0].qconfig = mod.qconfig
+        result = super().from_float(mod[0])  # type: ignore[misc]
+        result.bn = mod[1]
+        return result
+
+
+def _declare(name: str, *bases: Any) -> Any:
+    return type(name, bases, {"__module__": __name__, "__doc__": f"{name} with rounded weights."})
+
+
+ConvBn1d = _declare("ConvBn1d", _WithNorm, qat.Conv1d)
+ConvBn2d = _declare("ConvBn2d", _WithNorm, qat.Conv2d)
+ConvBn3d = _declare("ConvBn3d", _WithNorm, qat.Conv3d)
+ConvBnReLU1d = _declare("ConvBnReLU1d", _WithReLU, ConvBn1d)
+ConvBnReLU2d = _declare("ConvBnReLU2d", _WithReLU, ConvBn2d)
+ConvBnReLU3d = _declare("ConvBnReLU3d", _WithReLU, ConvBn3d)
+
+
+def freeze_bn_stats(mod: Any) -> None:
+    """For `model.apply`: fused layers gather no more statistics."""
+    if isinstance(mod, _WithNorm):
+        mod.freeze_bn_stats()
+
+
+def update_bn_stats(mod: Any) -> None:
+    """For `model.apply`: fused layers gather statistics again."""
+    if isinstance(mod, _WithNorm):
+        mod.update_bn_stats()

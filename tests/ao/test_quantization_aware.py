@@ -1,0 +1,104 @@
+"""Quantization-aware training: fake quantizers, the layers that train with them, conversion."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import pytest
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*reduce_range", "ignore:torch.ao.quantization", "ignore:must run observer")
+
+
+@pytest.fixture
+def ao(torch):
+    if torch.__name__ == "torch":
+        torch.backends.quantized.engine = "fbgemm"
+    import_module(torch.__name__ + ".ao.nn.intrinsic.qat")
+    return import_module(torch.__name__ + ".ao.quantization")
+
+
+def test_fake_quantizers_round_and_pass_gradients(torch, ao):
+    fake = ao.FakeQuantize(quant_min=0, quant_max=255, averaging_constant=1.0)
+    x = torch.tensor([-0.5, 0.013, 2.05], requires_grad=True)
+    y = fake(x)
+    steps = y / fake.scale
+    assert torch.allclose(steps, steps.round(), atol=1e-4)
+    y.sum().backward()
+    assert x.grad.tolist() == [1, 1, 1]
+    fake.disable_fake_quant()
+    assert torch.equal(fake(x), x)
+    fake.enable_fake_quant()
+    fake.disable_observer()
+    scale = fake.scale.clone()
+    fake(x * 100)
+    assert torch.equal(fake.scale, scale)
+    assert "fake_quant_enabled=tensor([1], dtype=torch.uint8)" in repr(fake)
+
+
+def test_fused_fake_quantizers(torch, ao):
+    x = torch.tensor([[-1.0, 0.3], [0.2, 4.0]])
+    by_tensor = ao.default_fused_act_fake_quant()
+    by_tensor(x)
+    assert by_tensor.scale.tolist() == pytest.approx([5 / 255])
+    assert by_tensor.zero_point.tolist() == [51]
+    by_channel = ao.default_fused_per_channel_wt_fake_quant()
+    y = by_channel(x)
+    assert by_channel.scale.tolist() == pytest.approx([1 / 128, 4 / 255])
+    assert by_channel.zero_point.tolist() == [0, -128]
+    assert torch.allclose(y, x, atol=0.01)
+    loaded = ao.default_fused_per_channel_wt_fake_quant()
+    loaded.load_state_dict(by_channel.state_dict())
+    assert torch.equal(loaded.scale, by_channel.scale)
+
+
+def _model(torch, ao):
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.quant, self.dequant = ao.QuantStub(), ao.DeQuantStub()
+            self.conv, self.bn = torch.nn.Conv2d(2, 4, 3), torch.nn.BatchNorm2d(4)
+            self.relu, self.fc = torch.nn.ReLU(), torch.nn.Linear(4 * 16, 2)
+
+        def forward(self, x):
+            x = self.relu(self.bn(self.conv(self.quant(x))))
+            return self.dequant(self.fc(torch.flatten(x, 1)))
+
+    torch.manual_seed(0)
+    return Model().train()
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_model_is_trained_and_converted(torch, ao, version):
+    model = ao.fuse_modules_qat(_model(torch, ao), ["conv", "bn", "relu"])
+    model.qconfig = ao.get_default_qat_qconfig("fbgemm", version)
+    trained = ao.prepare_qat(model)
+    assert type(trained.conv).__name__ == "ConvBnReLU2d"
+    assert "weight_fake_quant" in dict(trained.fc.named_children())
+    optimizer = torch.optim.SGD(trained.parameters(), 0.1)
+    x, target = torch.randn(16, 2, 6, 6), torch.arange(16) % 2
+    losses = []
+    for _ in range(20):
+        loss = torch.nn.functional.cross_entropy(trained(x), target)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.5 * losses[0]
+    trained.apply(ao.disable_observer)
+    trained.apply(torch.ao.nn.intrinsic.qat.freeze_bn_stats)
+    assert not trained.conv.bn.training
+    trained.eval()
+    quantized = ao.convert(trained)
+    assert type(quantized.conv).__name__ == "ConvReLU2d"
+    assert (quantized(x).argmax(1) == trained(x).argmax(1)).float().mean() > 0.8
+    assert not [name for name in quantized.state_dict() if "fake_quant" in name]
+
+
+def test_evaluated_models_are_refused(torch, ao):
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2)).eval()
+    model.qconfig = ao.get_default_qat_qconfig("fbgemm")
+    with pytest.raises(AssertionError, match="prepare_qat only works on models in training mode"):
+        ao.prepare_qat(model)
+    with pytest.raises(AssertionError, match="qconfig must be provided for QAT module"):
+        import_module(torch.__name__ + ".ao.nn.qat").Linear(2, 2)
