@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...ops.core.registry import Operator
-from ...tensor.tensor import wrap
 from ..ir.axis_order import inverse_permutation, memory_order
 from ..ir.graph import Node, Op, permute, reshape
 from ..ir.graph import strided_slice as part_of
@@ -19,11 +18,12 @@ from ..lowering.operators.optimizer_update import copy_update, trace_update
 from ..lowering.registry import Untraceable
 from ..trace import bindings as bind
 from ..trace.counter_rng import CounterDraw
-from ..trace.operands import as_arrays, unbind
 from ..trace.trace import (
     CALL, CONSTANT, DRAW, EMPTY, EXCHANGE, OPERATOR, UPDATE, WINDOW, WRITE, Event, Value,
     map_values, values_in,
 )
+from .complex_pairs import as_pairs, convert, is_complex, permute_window, real_window
+from .eager_function import EagerFunction
 from .exchange_nodes import add_exchange
 from .graph_inputs import make_draw, make_key_draw
 from .index_checks import label_bound
@@ -36,12 +36,13 @@ if TYPE_CHECKING:
 def add_constant(graph: Functionalization, event: Event) -> None:
     """Numbers made from nothing."""
     assert event.array is not None
-    graph.write(event.results[0], literal(event.array))
+    graph.write(event.results[0], literal(as_pairs(event.array)))
 
 
 def add_copy(graph: Functionalization, event: Event) -> None:
     """A value written over a window."""
-    graph.write(event.args[0], graph.read(event.args[1]))
+    target, source = event.args[:2]
+    graph.write(target, convert(graph.read(source), source, target))
 
 
 def add_draw(graph: Functionalization, event: Event) -> None:
@@ -56,9 +57,9 @@ def add_draw(graph: Functionalization, event: Event) -> None:
     slot = make_draw(event)
     result = None
     if event.array is not None:
-        result = np.ascontiguousarray(event.array.transpose(order))
-    node = graph.source("drawn", slot.view.shape, window.dtype, slot, event.name, result)
-    graph.write(window, permute(node, inverse_permutation(order)))
+        result = as_pairs(np.ascontiguousarray(event.array.transpose(order)))
+    node = graph.source("drawn", slot.view.shape, slot.view.dtype, slot, event.name, result)
+    graph.write(window, permute_window(node, inverse_permutation(order)))
 
 
 def _counted_key(graph: Functionalization, event: Event) -> Node:
@@ -74,6 +75,7 @@ def _counted_key(graph: Functionalization, event: Event) -> Node:
 
 def add_update(graph: Functionalization, event: Event) -> None:
     """An optimiser's formula on each of its parameters."""
+    graph.has_kernels = True
     supplied = event.kwargs
     assert event.array is not None
     at = len(graph.bindings.updates)
@@ -117,6 +119,12 @@ def add_operator(graph: Functionalization, event: Event) -> None:
         graph.labels.append(bound)
     changed = writes(operator)
     targets = [event.args[i] for i in changed]
+    if any(map(is_complex, values_in((event.args, event.kwargs, event.results)))):
+        graph.calls_complex = True
+        graph.bindings.calls.append(f"{operator.name} of complex numbers ({event.line})")
+        _write_results(graph, event, _call_eagerly(graph, event, targets), targets)
+        return
+    graph.has_kernels = True
     args = map_values(event.args, graph.read)
     try:
         result: Any = lower(operator, args, {})
@@ -136,13 +144,14 @@ def _call_eagerly(graph: Functionalization, event: Event, targets: list[Value]) 
     function = event.operator.function if event.operator is not None else event.function
     supplied = values_in((event.args, event.kwargs))
     results = [v for v in event.results if v is not None]
-    call = _Call(function, event, targets)
+    call = EagerFunction(function, event, targets)
     group = object()
     inputs = tuple(graph.read(v) for v in supplied)
+    windows = [real_window(v) for v in (*results, *(t for t in targets if t is not None))]
     nodes: Iterator[Node] = iter([
         Node(Op.CALL, inputs, v.shape, type_of(v.dtype),
              {"function": call, "output": i, "group": group}, origin=event.origin)
-        for i, v in enumerate((*results, *(t for t in targets if t is not None)))
+        for i, v in enumerate(windows)
     ])
     outputs = (*event.results, *targets)
     return tuple(next(nodes) if v is not None else None for v in outputs)  # type: ignore[misc]
@@ -162,6 +171,7 @@ def _write_results(graph: Functionalization, event: Event, nodes: Sequence[Node 
     for i, (value, node) in enumerate(zip((*event.results, *targets), nodes, strict=True)):
         if value is None or node is None:
             continue
+        value = real_window(value)
         if i < len(event.results) and value.shape == node.shape:
             shape = tuple(n and 1 if s == 0 else n
                           for n, s in zip(value.shape, value.strides, strict=True))
@@ -172,9 +182,12 @@ def _write_results(graph: Functionalization, event: Event, nodes: Sequence[Node 
 
 def add_window_map(graph: Functionalization, event: Event) -> None:
     """Autograd's maps between a base's cotangent and a window's."""
-    g, (base_dtype, base_shape, base_strides, dtype, offset, shape, strides) = event.args
-    base = Value(0, 0, base_shape, base_strides, base_dtype)
-    inner = Value(0, offset, shape, strides, dtype)
+    g, (base_dtype, base_shape, base_strides, bits, dtype, offset, shape, strides) = event.args
+    if bits:  # of a lazy conjugate
+        add_call(graph, event)
+        return
+    base = real_window(Value(0, 0, base_shape, base_strides, base_dtype))
+    inner = real_window(Value(0, offset, shape, strides, dtype))
     region = partition([base, inner])[0]
     name = event.function.__name__
     try:
@@ -184,42 +197,12 @@ def add_window_map(graph: Functionalization, event: Event) -> None:
         else:
             region.write(base, graph.read(g))
             if name == "outside_of":
-                region.write(inner, broadcast_to(number(0, type_of(dtype)), shape))
+                region.write(inner, broadcast_to(number(0, type_of(inner.dtype)), inner.shape))
             result = region.read(inner if name == "window_of" else base)
     except Untraceable:
         add_call(graph, event)
         return
     graph.write(event.results[0], result)
-
-
-class _Call:
-    """An eager function on whole arrays: a CALL node's `function`."""
-
-    def __init__(self, function: Callable, event: Event, targets: list[Value]) -> None:
-        self.function, self.args, self.kwargs = function, event.args, event.kwargs
-        self.operator: Operator | None = event.operator
-        self.results = event.results
-        supplied = values_in((event.args, event.kwargs))
-        self.targets = [supplied.index(t) for t in targets if t is not None]
-        self.__name__ = event.name
-
-    def __call__(self, *arrays: np.ndarray) -> list[np.ndarray]:
-        """The results, and then the new values of what the function writes."""
-        from ...autograd import no_grad
-
-        result = [wrap(a.copy() if i in self.targets else a) for i, a in enumerate(arrays)]
-        supplied = iter(result)
-        args = map_values(self.args, lambda _: next(supplied))
-        kwargs = map_values(self.kwargs, lambda _: next(supplied))
-        if self.operator is not None:
-            at = self.operator.tensor_positions
-            args = tuple(x if i in at else as_arrays(x) for i, x in enumerate(args))
-            args, kwargs = unbind(self.operator, args)
-        with no_grad():
-            new = self.function(*args, **kwargs)
-        new = new if isinstance(new, (tuple, list)) else (new,)
-        outputs = [y._array for y, v in zip(new, self.results, strict=False) if v is not None]
-        return outputs + [result[i]._array for i in self.targets]
 
 
 def _set_origin(node: Node, event: Event) -> Node:

@@ -11,11 +11,12 @@ from ...tensor.storage import owner_of, version_of
 from ...tensor.tensor import Tensor
 from ..ir.axis_order import memory_order
 from ..ir.errors import Unfit
-from ..ir.graph import Graph, Node, Op, Source, permute
+from ..ir.graph import Graph, Node, Op, Source
 from ..lowering.numpy.node_builders import type_of
 from ..lowering.registry import Untraceable
 from ..trace import bindings as bind
 from ..trace.trace import Event, Trace, Value, address, count_updates, values_in
+from .complex_pairs import as_pairs, permute_window, real_window
 from .event_nodes import HANDLERS
 from .graph_inputs import (
     allocate_gradient, bind_arguments, gradients_read_before, memory_getter,
@@ -47,6 +48,7 @@ class Functionalization:
         self.outputs: list[Node] = []
         self.labels: list[IndexBound] = []
         self.started: Node | None = None  # the exchange that was started last
+        self.calls_complex = self.has_kernels = False  # which kinds of operators it met
         self.arguments = bind_arguments(trace, leaves, self.bindings)  # the first leaf on each
 
     def build(self) -> tuple[Graph, bind.Bindings]:
@@ -62,6 +64,9 @@ class Functionalization:
                 line = event.line
                 self.handle(event)
             line = ""
+            if self.calls_complex and not self.has_kernels:
+                raise Unfit("all its operators are of complex numbers, and a program would only "
+                            "call them as they are")
             self.bindings.result = ReturnedValues(self).bind_value(self.trace.result)
             self.bindings.effects = self.trace.effects
             self.bindings.callbacks = self._host_calls()
@@ -103,12 +108,12 @@ class Functionalization:
         windows: dict[int, list[Value]] = {}
         for event in self.trace.events:
             for value in values_in((event.results, event.args, event.kwargs, event.written)):
-                windows.setdefault(value.storage, []).append(value)
+                windows.setdefault(value.storage, []).append(real_window(value))
         for value in self._final_windows():
-            windows.setdefault(value.storage, []).append(value)
+            windows.setdefault(value.storage, []).append(real_window(value))
         for place, result in windows.items():
             storage = self.trace.storages[place]
-            self.regions[place] = partition(result, storage.whole)
+            self.regions[place] = partition(result, real_window(storage.whole))
             if storage.external and "cotangent" not in storage.name:
                 for region in self.regions[place]:
                     self._external(region)
@@ -122,7 +127,7 @@ class Functionalization:
         return [value for value in result if value is not None]
 
     def region(self, window: Value) -> Region:
-        """The region that a window lies in."""
+        """The region that a window lies in; one of complex numbers must be given as pairs."""
         low, high = window.span
         for region in self.regions[window.storage]:
             start = region.offset
@@ -132,11 +137,13 @@ class Functionalization:
         raise Untraceable("a window lies outside of the memory that is known")
 
     def read(self, window: Value) -> Node:
-        """What a window sees now."""
+        """What a window sees now; complex numbers as pairs."""
+        window = real_window(window)
         return self.region(window).read(window)
 
     def write(self, window: Value, node: Node) -> None:
-        """Makes a window see a value."""
+        """Makes a window see a value; complex numbers as pairs."""
+        window = real_window(window)
         self.region(window).write(window, node)
 
     def source(self, kind: str, shape: tuple, dtype: np.dtype, slot: Any, name: str,
@@ -205,10 +212,10 @@ class Functionalization:
             order = memory_order(value.strides)
             version = self.bindings.grad_versions[len(self.bindings.grads)] = version_of(grad)
             memory, retained = allocate_gradient(value, version)
-            self.source("state", memory.shape, value.dtype, bind.State(memory), "grad", memory)
+            self.source("state", memory.shape, memory.dtype, bind.State(memory), "grad", memory)
             self.bindings.grads.append((leaf, retained))
-            self.bindings.written.append(grad._array.transpose(order))
-            result.append((len(self.sources) - 1, permute(node, order)))
+            self.bindings.written.append(as_pairs(grad._array.transpose(order)))
+            result.append((len(self.sources) - 1, permute_window(node, order)))
         return result
 
     def _written(self) -> list[tuple[int, Node]]:

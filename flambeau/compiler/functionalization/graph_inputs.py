@@ -15,6 +15,7 @@ from ..capture.escapes import written_storages
 from ..ir.axis_order import inverse_permutation, memory_order
 from ..trace.operands import tensors_in
 from ..trace.trace import DRAW, Event, Trace, Value, address
+from .complex_pairs import as_pairs, from_pairs, real_window
 
 
 def bind_arguments(trace: Trace, leaves: list[Any], bindings: bind.Bindings) -> dict[int, int]:
@@ -59,7 +60,8 @@ def make_draw(event: Event) -> bind.RandomInput:
     order = memory_order(window.strides)
     memory = np.empty([window.shape[i] for i in order], window.dtype)
     buffer = memory.transpose(inverse_permutation(order))
-    return bind.RandomInput(event.function, buffer, memory, tuple(rest), event.kwargs)
+    drawn = as_pairs(memory)
+    return bind.RandomInput(event.function, buffer, drawn, tuple(rest), event.kwargs)
 
 
 def make_key_draw(generator: Any) -> bind.RandomInput:
@@ -85,8 +87,10 @@ def allocate_gradient(value: Value, version: int) -> tuple[np.ndarray, Tensor]:
     """Memory of a gradient's own, with rows by falling stride, and the tensor on it, which counts
     as written `version` times."""
     order = memory_order(value.strides)
-    memory = np.empty([value.shape[i] for i in order], value.dtype)
-    result = wrap(memory.transpose(inverse_permutation(order)))
+    elements = real_window(value)
+    pair = elements.shape[len(order) :]
+    memory = np.empty([*(value.shape[i] for i in order), *pair], elements.dtype)
+    result = wrap(from_pairs(memory, value.dtype).transpose(inverse_permutation(order)))
     if version:
         result._bump(version)
     return memory, result

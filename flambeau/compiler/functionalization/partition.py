@@ -14,6 +14,7 @@ from ..trace import bindings as bind
 from ..ir.axis_order import inverse_permutation, memory_order
 from ..ir.graph import Graph, Node, Op, Source, permute
 from ..lowering.numpy.node_builders import dtype_of, type_of
+from ..lowering.registry import Untraceable
 from ..trace.trace import Backward
 
 _FREE = (Op.CONSTANT, Op.ARRAY, Op.IOTA)  # made anew rather than kept
@@ -45,6 +46,9 @@ class _Split:
         """Runs through the backward events, then gathers what they need."""
         functional, backward = self.functional, self.backward
         shapes = []
+        gradients = (*backward.cotangents, *backward.arrays)
+        if any(g is not None and g.dtype.kind == "c" for g in gradients):
+            raise Untraceable("gradients of complex numbers go in or out of it")
         for k, (y, g) in enumerate(zip(backward.outputs, backward.cotangents, strict=True)):
             self._add_cotangent(k, g)
             shapes.append((y._array.shape, y._array.dtype))

@@ -18,6 +18,7 @@ from ..lowering.numpy.node_builders import reshape_node
 from ..lowering.registry import Untraceable
 from ..trace import bindings as bind
 from ..trace.trace import Value
+from .complex_pairs import as_pairs, is_complex, permute_window, real_window
 from .memory_regions import Region, row_major_byte_strides
 
 if TYPE_CHECKING:
@@ -95,6 +96,8 @@ class ReturnedValues:
         if value.storage in self._grad_storages():
             raise Untraceable("it returns the .grad of a parameter")
         array = self.graph.trace.returned_arrays[position]
+        if is_complex(value):
+            return self._bind_complex(array, value)
         region = self.graph.region(value)
         if id(region) not in self.crowds and array.base is None and array.flags.c_contiguous:
             self.graph.bindings.expected.append(array.copy())
@@ -112,6 +115,22 @@ class ReturnedValues:
         self.graph.outputs.append(permute(node, order))
         return bind.Output(len(self.graph.outputs) - 1, array.shape, back)
 
+    def _bind_complex(self, array: np.ndarray, value: Value) -> bind.Output:
+        """Complex numbers: a window on pairs."""
+        region = self.graph.region(real_window(value))
+        if id(region) in self.crowds:
+            return self._bind_part(region, array, value)
+        order = memory_order(array.strides)
+        packed = row_major_byte_strides(tuple(array.shape[i] for i in order), array.itemsize)
+        strides = tuple(packed[i] for i in inverse_permutation(order))
+        if strides != array.strides:
+            self.crowds[id(region)] = -1
+            return self._bind_part(region, array, value)
+        self.graph.bindings.expected.append(as_pairs(array.transpose(order)).copy())
+        self.graph.outputs.append(permute_window(self.graph.read(value), order))
+        window = 0, strides, array.dtype
+        return bind.Output(len(self.graph.outputs) - 1, array.shape, (), window)
+
     def _grad_storages(self) -> set[int]:
         """The memories of grads that the call set."""
         values = [self.graph.trace.value_of(access.tensor._grad._array)
@@ -127,7 +146,7 @@ class ReturnedValues:
             window = entry.window
             if window is None or self.graph.trace.storages[window.storage].external:
                 continue
-            key = id(self.graph.region(window))
+            key = id(self.graph.region(real_window(window)))
             if key in met:
                 self.crowds[key] = -1
             met.add(key)

@@ -6,6 +6,7 @@ them, and the ambient settings, which programs guard; it writes to tensors, whic
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 from types import CodeType
@@ -18,10 +19,21 @@ import numpy as np
 from ...native.foundation.source_hash import PACKAGE
 from ...optim.lr_scheduler import LRScheduler
 
+
+def _find_origin(name: str) -> str:
+    spec = importlib.util.find_spec(name)
+    assert spec is not None
+    return str(spec.origin)
+
+
 LIBRARY = PACKAGE + os.sep
 # Trainers are programs, like the user's; scripted functions call one.
 _WATCHED = (LIBRARY + "train" + os.sep, os.path.join(PACKAGE, "jit", "scripted.py"))
-_STANDARD = tuple(os.path.dirname(str(m.__file__)) for m in (os, np, ml_dtypes, llvmlite))
+_STANDARD = tuple(
+    os.path.dirname(str(file))
+    for file in (os.__file__, np.__file__, ml_dtypes.__file__, llvmlite.__file__,
+                 _find_origin("scipy"))  # which is imported where it is first needed
+)
 _DECLARED = (
     "ops/", "nn/", "optim/", "autograd/", "tensor/", "functional", "amp/", "linalg", "fft",
     "special", "cuda/", "cpu/", "compiler/api", "compiler/driver/", "utils/_pytree", "overrides",

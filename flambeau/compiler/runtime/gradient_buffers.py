@@ -87,7 +87,8 @@ def reallocate_grad(bindings: Bindings, step: Any, i: int) -> None:
     leaf, grad = bindings.grads[i]
     number = _find_slot(bindings, i)
     memory = np.empty_like(bindings.slots[number].array)
-    array = np.lib.stride_tricks.as_strided(memory, grad._array.shape, grad._array.strides)
+    elements = memory.reshape(-1).view(grad._array.dtype)  # of complex numbers, which lie as pairs
+    array = np.lib.stride_tricks.as_strided(elements, grad._array.shape, grad._array.strides)
     result = wrap(array)
     if bindings.grad_versions[i]:
         result._bump(bindings.grad_versions[i])

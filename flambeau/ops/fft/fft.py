@@ -12,13 +12,15 @@ from ...tensor.dtypes import HALF
 from ...tensor.dtypes import dtype as Dtype
 from ...tensor.layout import ordered_strides
 from ...tensor.promotion import legacy_name
-from ...tensor.tensor import Tensor, wrap
+from ...tensor.tensor import Tensor
 from ..core.axes import canonical_dim
 from ..creation.creation import _into, numpy_dtype, place
 from ..core.output_layout import Layout, lay_out_again
 from ..core.registry import Array, composite, opaque, publish
 from ..core.sample_inputs import Rng, Sample
 from ..core.threads import get_num_threads
+from ..view.join import cat
+from ..view.slices import narrow
 
 # How a transform of n points is scaled, whichever its direction: SciPy's names depend on it.
 NONE, ROOT, FULL = 0, 1, 2  # by 1, 1 / sqrt(n), 1 / n
@@ -160,14 +162,13 @@ def half_transform(
 @half_transform.vjp
 def _(g: Tensor, dim: Sequence[int], scale: int, forward: bool, length: int) -> Tensor:
     y = real_transform(g, dim, scale, not forward)
-    twice = length - y.shape[dim[-1]]
+    last, count = dim[-1], y.shape[dim[-1]]
+    twice = length - count  # the terms that stand for their mirror images too: from the second on
     if twice <= 0:
         return y
-    factor = np.ones(y.shape[dim[-1]], g._array.dtype)
-    factor[1 : 1 + twice] = 2  # the terms that stand for their mirror images too
-    shape = [1] * len(y.shape)
-    shape[dim[-1]] = -1
-    return y * wrap(factor.reshape(shape))
+    parts = [narrow(y, last, 0, 1), narrow(y, last, 1, twice) * 2,
+             narrow(y, last, 1 + twice, count - 1 - twice)]
+    return cat(parts, last)
 
 
 @opaque(linear_in="input",

@@ -1,0 +1,85 @@
+"""An eager function in a program: a call on arrays, with the settings of the recorded call.
+
+What the call hands on is prepared once, with holes for the tensors: a program with many such calls
+would otherwise spend more time on their arguments than on their functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...autograd import no_grad
+from ...ops.core.registry import Operator
+from ...tensor.tensor import Tensor, wrap
+from ...tensor.tree import leaves_of, map_leaves
+from ..trace.operands import unbind
+from ..trace.trace import Event, Value, map_values, values_in
+from .complex_pairs import as_pairs, from_pairs
+
+
+class _Hole:
+    """The place of a tensor among the arguments: its number, and whether its array goes there."""
+
+    def __init__(self, number: int) -> None:
+        self.number, self.takes_array = number, False
+
+    def fill(self, tensors: Sequence[Tensor]) -> Any:
+        tensor = tensors[self.number]
+        return tensor._array if self.takes_array else tensor
+
+
+class EagerFunction:
+    """A CALL node's function: an operator, or another function of the library, on whole arrays.
+
+    It returns the results, and then the new values of what the function writes.
+    """
+
+    def __init__(self, function: Callable, event: Event, targets: Sequence[Value | None]) -> None:
+        self.function, self.__name__ = function, event.name
+        self.operator: Operator | None = event.operator
+        self._results = event.results
+        supplied = values_in((event.args, event.kwargs))
+        self._dtypes = [v.dtype for v in supplied]
+        self._targets = [supplied.index(t) for t in targets if t is not None]
+        self._args, self._kwargs = self._prepare(event)
+        # The arguments that hold tensors, by place; most are tensors, others contain some.
+        self._holes = [(k, x) for k, x in enumerate(self._args) if x.__class__ is _Hole]
+        self._nested = [k for k, x in enumerate(self._args)
+                        if x.__class__ is not _Hole and leaves_of(_Hole, x)]
+        self._named = bool(leaves_of(_Hole, self._kwargs))
+
+    def _prepare(self, event: Event) -> tuple[list[Any], dict[str, Any]]:
+        number = iter(range(len(self._dtypes)))
+        args = map_values(event.args, lambda _: _Hole(next(number)))
+        kwargs = map_values(event.kwargs, lambda _: _Hole(next(number)))
+        if self.operator is None:
+            return list(args), kwargs
+        for k, x in enumerate(args):
+            if k not in self.operator.tensor_positions:  # an index, say
+                for hole in leaves_of(_Hole, x):
+                    hole.takes_array = True
+        args, kwargs = unbind(self.operator, args)
+        return list(args), kwargs
+
+    def __call__(self, *arrays: np.ndarray) -> list[np.ndarray]:
+        written = self._targets
+        tensors = [wrap(from_pairs(a.copy() if i in written else a, dtype))
+                   for i, (a, dtype) in enumerate(zip(arrays, self._dtypes, strict=True))]
+
+        def fill(leaf: Any) -> Any:
+            return leaf.fill(tensors) if leaf.__class__ is _Hole else leaf
+
+        args = self._args.copy()
+        for k, hole in self._holes:
+            args[k] = hole.fill(tensors)
+        for k in self._nested:
+            args[k] = map_leaves(fill, args[k])
+        kwargs = map_leaves(fill, self._kwargs) if self._named else self._kwargs
+        with no_grad():
+            new = self.function(*args, **kwargs)
+        new = new if isinstance(new, (tuple, list)) else (new,)
+        outputs = [y._array for y, v in zip(new, self._results, strict=False) if v is not None]
+        return [as_pairs(y) for y in (*outputs, *(tensors[i]._array for i in written))]
