@@ -9,7 +9,9 @@ import io
 import json
 import math
 import operator
+import os
 import zipfile
+from contextlib import nullcontext
 from typing import Any
 
 from ..fx.graph import Graph
@@ -20,10 +22,12 @@ from ..ops.core import aten
 from ..ops.core.registry import PUBLIC
 from ..serialization import load as load_tensors
 from ..serialization import save as save_tensors
+from ..serialization.archive import ArchiveReader
 from ..tensor.devices import device
 from ..tensor.dtypes import dtype
 from ..tensor.layout import layout, memory_format
 from ..utils import _pytree as pytree
+from . import pytorch_archive
 from .exported_program import ExportedProgram
 from .graph_signature import (
     ConstantArgument, ExportGraphSignature, InputKind, InputSpec, OutputKind, OutputSpec,
@@ -144,6 +148,9 @@ def load(
     `extra_files`: filled with the entries of these names. Nothing in the file is run.
     """
     try:
+        theirs = _of_pytorch(f, extra_files)
+        if theirs is not None:
+            return theirs
         with zipfile.ZipFile(f) as archive:
             if archive.testzip() is not None:
                 raise ArchiveError("torch.export.load: the archive is damaged")
@@ -157,12 +164,32 @@ def load(
             for name in extra_files or {}:
                 extra_files[name] = archive.read(f"extra/{name}").decode()  # type: ignore[index]
         return _rebuilt(program, state, constants)
-    except ArchiveError:
-        raise
-    except OSError:
+    except (ArchiveError, OSError, NotImplementedError):
         raise
     except Exception as error:
         raise ArchiveError(f"torch.export.load: no archive of a program: {error}") from error
+
+
+def _of_pytorch(f: Any, extra_files: dict[str, Any] | None) -> ExportedProgram | None:
+    """The program in a `.pt2` file of PyTorch's; None for any other file."""
+    named = isinstance(f, (str, os.PathLike))
+    with open(f, "rb") if named else nullcontext(f) as opened:
+        start = opened.tell()
+        try:
+            archive = ArchiveReader(opened)
+            if not archive.has("models/model.json"):
+                return None
+            for name in extra_files or {}:
+                extra_files[name] = archive.read(f"extra/{name}").decode()  # type: ignore[index]
+            return pytorch_archive.load(archive)
+        except RuntimeError as error:
+            if isinstance(error, NotImplementedError) or "models/model.json" in str(error):
+                raise
+            if "PytorchStreamReader" in str(error):
+                return None
+            raise
+        finally:
+            opened.seek(start)
 
 
 def _rebuilt(program: dict[str, Any], state: Any, constants: Any) -> ExportedProgram:
