@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from ..tensor.printing import Suffixes
 from ..tensor.tensor import Tensor
 from .node import Node
 from .save_plan import Plan
@@ -167,8 +168,27 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
     now = LEVELS.active[-1]
     if tangent_at(tensor, now) is not None:
         raise RuntimeError("Trying to set a forward gradient on a tensor that already has one")
+    if tangent_at(tangent, now) is not None:
+        raise RuntimeError("Trying to set a forward gradient that has a forward gradient at the "
+                           "same level, this is not supported.")
     dual = tensor.view_as(tensor)
-    return give({**tangents_of(dual), now: (None, tangent)}, dual)
+    return give({**tangents_of(dual), now: (None, _laid_out_as(tangent, tensor))}, dual)
+
+
+def _laid_out_as(tangent: Tensor, primal: Tensor) -> Tensor:
+    """The tangent itself, or a copy where the primal is a conjugate or negative view and it is not,
+    or the other way round."""
+    if (tangent.is_conj(), tangent.is_neg()) == (primal.is_conj(), primal.is_neg()):
+        return tangent
+    return tangent.clone()
+
+
+def _shown_tangent(tensor: Tensor) -> Tensor | None:
+    """The tangent that a tensor is printed with."""
+    return tangent_at(tensor, LEVELS.active[-1]) if LEVELS.active else None
+
+
+Suffixes.tangent = staticmethod(_shown_tangent)
 
 
 def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:

@@ -169,10 +169,10 @@ def matmul(input: Any, other: Any) -> Tensor:
                            f"{len(a)} but got: {len(b)}.")
     for x, y in zip(a, b, strict=True):
         if x.shape[:-2] != y.shape[:-2]:
-            raise RuntimeError("matmul(): For nested tensors, batch dimensions must have the same "
+            raise RuntimeError("matmul: For nested tensors, batch dimensions must have the same "
                                f"sizes, got {list(x.shape)} and {list(y.shape)}")
         if x.shape[-1] != y.shape[-2]:
-            raise RuntimeError("matmul(): Nested tensors cannot be matrix multiplied, got "
+            raise RuntimeError("matmul: Nested tensors cannot be matrix multiplied, got "
                                f"{list(x.shape)} and {list(y.shape)}")
     return strided_from_rows([ops.matmul(x, y) for x, y in zip(a, b, strict=True)])
 

@@ -115,9 +115,9 @@ def squeeze(input: StridedNestedTensor, dim: Any = None) -> Tensor:
                            "describing your use case.")
     axis = input.axis(dim)
     if axis == 0:
-        raise RuntimeError("For nested tensors, squeezing dim 0 is not supported at the moment if "
-                           "you need this feature, please open an issue on github describing your "
-                           "use case.")
+        raise RuntimeError("For nested tensors, squeezing dimension 0 is not supported at the "
+                           "moment if you need this feature, please open an issue on github "
+                           "describing your use case.")
     if input.dim() == 2:
         raise RuntimeError("For nested tensors, squeezing a nested tensor of singleton tensors is "
                            "not supported at the moment, if you need this feature, please open an "

@@ -237,7 +237,14 @@ def _suffixes(tensor: Tensor) -> list[str]:
             result.append(shown_size)
     if tensor.dtype not in evident:
         result.append(f"dtype={tensor.dtype}")
-    return result + _graph_suffix(tensor)
+    tangent = Suffixes.tangent(tensor)
+    return result + _graph_suffix(tensor) + ([] if tangent is None else [f"tangent={tangent}"])
+
+
+class Suffixes:
+    """What forward mode adds to a tensor's text; it sets `tangent` when it is there."""
+
+    tangent: Callable[[Tensor], Tensor | None] = staticmethod(lambda tensor: None)
 
 
 def _graph_suffix(tensor: Tensor) -> list[str]:

@@ -183,8 +183,8 @@ def _push(
     if level is None or not LEVELS.enabled:
         return original(*args, **kwargs)
     if kwargs.get("out") is not None:
-        raise RuntimeError(f"{operator.name}(): functions with out=... arguments don't support "
-                           "automatic differentiation, but one of the arguments requires grad.")
+        raise RuntimeError(f"Trying to use forward AD with {operator.name.strip('_')}_out that "
+                           "does not support it because it is an out= function")
     strip = functools.partial(primal_at, level=level)
     primals = [_map(strip, a) for a in args]
     named = {k: _map(strip, v) for k, v in kwargs.items()}

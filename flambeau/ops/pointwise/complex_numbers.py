@@ -190,7 +190,7 @@ def _(g: Tensor) -> Tensor:
 
 
 @view(name="_neg_view", node="NegViewBackward0", ref=np.negative, samples=pairs_of_one,
-      expose=("torch",))
+      expose=("torch", "Tensor"))
 def negative_view(input: Array) -> Array:
     """The negative, on the same memory.
 

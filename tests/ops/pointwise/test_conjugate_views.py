@@ -145,3 +145,19 @@ def test_a_compiled_step_writes_through_conjugates():
     compiled, twin = torch.compile(step), x.clone()
     for _ in range(8):
         assert torch.equal(compiled(x), step(twin))
+
+
+def test_tangents_have_the_bits_of_their_primals(torch):
+    fwd = torch.autograd.forward_ad
+    with fwd.dual_level():
+        x, t = (torch.randn(3, dtype=torch.complex64) for _ in range(2))
+        assert fwd.unpack_dual(fwd.make_dual(x.conj(), t.conj())).tangent.is_conj()
+        dual = fwd.make_dual(x, t.conj())
+        assert fwd.unpack_dual(dual).tangent.is_conj() is False
+        assert torch.equal(fwd.unpack_dual(dual).tangent, t.conj())
+        assert "tangent=tensor" in str(dual)
+        assert "tangent=" not in str(x)
+        with pytest.raises(RuntimeError, match="has a forward gradient at the same level"):
+            fwd.make_dual(torch.ones(3, dtype=torch.complex64), dual)
+        with pytest.raises(RuntimeError, match="out= function"):
+            torch.mul(dual, x, out=torch.empty_like(x))
