@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -45,7 +46,8 @@ def choose(condition: np.ndarray, a: np.ndarray | float, b: np.ndarray | float) 
     """
     if condition.__class__ is not np.ndarray and hasattr(condition, "chosen"):
         return condition.chosen(a, b)  # one element of a formula
-    dtype = a.dtype if isinstance(a, np.ndarray) else b.dtype
+    typed: Any = a if isinstance(a, np.ndarray) else b
+    dtype = typed.dtype
     a, b = np.asarray(a, dtype), np.asarray(b, dtype)
     bits = _BITS.get(dtype.itemsize)
     if condition.size <= SMALL or bits is None or condition.__class__ is not np.ndarray:

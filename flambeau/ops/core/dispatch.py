@@ -42,7 +42,7 @@ def build(operator: Operator) -> Callable:
     """The public function of an operator; publishes its in-place twin."""
     if operator.kind is Kind.COMPOSITE:
         shown = name_in_errors(operator)
-        body = _numpy_named(shown, operator.body) if operator.numpy_names else operator.body
+        body: Any = _numpy_named(shown, operator.body) if operator.numpy_names else operator.body
         if operator.name.rstrip("_") in OLD_ORDERED:
             body.__signature__ = _strip_old_names(body)
         if operator.autocast is None:

@@ -54,4 +54,5 @@ def fits(value: Any, kind: np.dtype) -> bool:
             return False
         low = -int(limits.max) if kind.kind == "u" else int(limits.min)
         return bool(low <= value <= int(limits.max))
-    return not math.isfinite(value) or abs(value) <= float(ml_dtypes.finfo(kind).max)
+    largest = ml_dtypes.finfo(kind).max  # type: ignore[no-untyped-call]
+    return not math.isfinite(value) or abs(value) <= float(largest)

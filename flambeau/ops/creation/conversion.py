@@ -29,7 +29,8 @@ from ..core.registry import Array, opaque
         name="_to_copy", node="ToCopyBackward0", expose=(), samples=None, holomorphic=False)
 def _to_copy(input: Array, dtype: Dtype | None, memory_format: Any) -> Array:
     """A copy in another dtype or memory format."""
-    return cast(input, dtype, memory_format)
+    kind: Any = dtype
+    return cast(input, kind, memory_format)
 
 
 def cast(array: np.ndarray, dtype: np.dtype, form: memory_format = preserve_format) -> np.ndarray:
@@ -147,7 +148,8 @@ def _move(x: Tensor, where: Device) -> Tensor:
     raise NotImplementedError("Cannot copy out of meta tensor; no data!")
 
 
-Tensor.to = _to
+_methods: Any = Tensor
+_methods.to = _to
 
 
 def _method_of(name: str, dtype: Dtype) -> None:

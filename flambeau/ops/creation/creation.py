@@ -60,7 +60,7 @@ def shape_of(size: tuple, named: Any = None) -> tuple[int, ...]:
     if len(size) == 1 and size[0].__class__ is not int:
         first = size[0]
         if first.__class__ is tuple or first.__class__ is list \
-                or (hasattr(first, "__iter__") and getattr(first, "ndim", 1)):
+                or (hasattr(first, "__iter__") and getattr(first, "ndim", True)):
             size = tuple(first)
     result = tuple([n if n.__class__ is int else _length(n) for n in size])
     for n in result:
@@ -381,7 +381,7 @@ def arange(
         if step == 0:  # a fraction, written to integers
             raise ValueError("step must be nonzero")
         count = -((start - end) // step)
-        array = np.arange(start, start + count * step, step, kind)
+        array = np.arange(start, start + count * step, step, dtype=kind)
         array = array if array.size == count else array[:count]
     else:
         count = math.ceil((end - start) / step)

@@ -418,7 +418,7 @@ IN_PLACE_DRAWS: list[Callable[..., Tensor]] = []
 
 
 def _fill(
-    name: str, fill: Callable[[Tensor, Any, tuple], None], doc: str, *parameters: Any
+    name: str, fill: Callable[[Tensor, Any, tuple], Any], doc: str, *parameters: Any
 ) -> None:
     """A random in-place method, from the names and defaults of its parameters."""
     defaults = dict(parameters)

@@ -223,7 +223,7 @@ def deform_conv2d_backward(
     grad: Array, input: Array, weight: Array, offset: Array, mask: Array, bias: Array,
     stride_h: SymInt, stride_w: SymInt, pad_h: SymInt, pad_w: SymInt, dilation_h: SymInt,
     dilation_w: SymInt, groups: SymInt, offset_groups: SymInt, use_mask: bool,
-) -> tuple[Array, Array, Array, Array, Array]:
+) -> tuple[Array, ...]:
     """The cotangents of deform_conv2d's five inputs; that of a mask that was not used is 0."""
     call = _Call((stride_h, stride_w), (pad_h, pad_w), (dilation_h, dilation_w), groups,
                  offset_groups, use_mask)

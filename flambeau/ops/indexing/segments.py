@@ -40,9 +40,10 @@ def segment_reduce(
     if (lengths is None) == (offsets is None):
         raise RuntimeError("segment_reduce(): Either lengths or offsets must be defined.")
     at = canonical_dim(axis, data._array.ndim)
-    if lengths is None:
+    bounds: Any
+    if offsets is not None:
         bounds = offsets._array
-    else:
+    elif lengths is not None:
         sizes = lengths._array
         _check_lengths(sizes, data._array.shape[at], unsafe)
         bounds = np.concatenate([np.zeros_like(sizes[..., :1]), np.cumsum(sizes, -1)], -1)

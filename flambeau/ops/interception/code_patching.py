@@ -13,7 +13,7 @@ from typing import Any
 
 from ...native.foundation.generated_code import define
 from ..core.dispatch import _stub as _unwritten
-from ..core.dispatch import write_function
+from ..core.function_writer import write_function
 from ..core.registry import Operator
 from ..documentation.lazy_docstring import Stubs
 
@@ -145,6 +145,7 @@ def write_aside(function: types.FunctionType) -> types.FunctionType:
     """Writes the function of an operator, which shares its globals. At its own place it would
     replace the stubs."""
     operator: Operator = function.operator  # type: ignore[attr-defined]
+    written: Any
     operator.source, written = write_function(operator)
     function.__globals__.update(written.__globals__)
     return written

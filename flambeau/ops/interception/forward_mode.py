@@ -26,6 +26,7 @@ from ..core.inplace import assign
 from ..core.registry import OPERATORS, PUBLIC, Kind, Operator
 from ..creation.random import IN_PLACE_DRAWS
 from ..indexing import index
+from ..view.slices import basic_index
 from . import tangent_rules
 from .code_patching import LINGERING, Swap, swap_of
 
@@ -121,7 +122,7 @@ def _get_item(
     x, item = args
     always = always or _level(args) is not None
     if item.__class__ in (slice, tuple) and always and (plain := index.plain_index(item)):
-        return index.basic_index(x, plain)
+        return basic_index(x, plain)
     if item.__class__ is not int or not always:
         return original(x, item)
     if not -x.shape[0] <= item < x.shape[0]:

@@ -128,5 +128,6 @@ _methods: Any = Tensor
 _methods._make_subclass = staticmethod(_make_subclass)
 _methods.__torch_function__ = classmethod(_torch_function)
 _TensorType.instantiated = staticmethod(torch_function.meet)
-torch_function.INTERNAL.append(engine.run)
+_run: Any = engine.run
+torch_function.INTERNAL.append(_run)
 torch_function.NAMESPACES.append({"grad": grad})

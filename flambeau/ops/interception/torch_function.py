@@ -351,7 +351,8 @@ def properties() -> dict[str, property]:
 
 def _route_properties(cls: type) -> None:
     known = properties()
-    hook = getattr(cls.__torch_function__, "__func__", None)
+    own: Any = cls
+    hook = getattr(own.__torch_function__, "__func__", None)
     if cls is not Tensor and hook is vars(Tensor)["__torch_function__"].__func__:
         known = {n: known[n] for n in _TENSORS}  # the default hook changes nothing else
     mine = [n for n in known if next(k for k in cls.__mro__ if n in vars(k)) is Tensor]

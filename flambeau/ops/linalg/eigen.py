@@ -58,11 +58,12 @@ def _all_nan(A: Array) -> tuple[Array, Array]:
         ref=lambda A: np.linalg.eigh(A), samples=None)
 def _eigh(A: Array, UPLO: str = "L") -> tuple[Array, Array]:
     """Eigenvalues in ascending order and orthonormal eigenvectors."""
-    part = _check_symmetric(A, UPLO)
+    part: Any = _check_symmetric(A, UPLO)
     if not A.size:
         return np.zeros(A.shape[:-1], A.real.dtype), np.zeros(A.shape, A.dtype)
     try:
-        return tuple(np.linalg.eigh(A, part))
+        L, V = np.linalg.eigh(A, part)
+        return L, V
     except np.linalg.LinAlgError:
         if not np.isfinite(A).all():
             return _all_nan(A)
@@ -98,7 +99,7 @@ def eigh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Any:
         ref=lambda A: np.linalg.eigvalsh(A))
 def _eigvalsh(A: Array, UPLO: str = "L") -> Array:
     """The eigenvalues alone."""
-    part = _check_symmetric(A, UPLO)
+    part: Any = _check_symmetric(A, UPLO)
     if not A.size:
         return np.zeros(A.shape[:-1], A.real.dtype)
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -282,7 +283,8 @@ def _reflect_matmul(self: Tensor, other: Tensor) -> Tensor:
     return matmul(other, self) if isinstance(other, Tensor) else NotImplemented
 
 
-Tensor.__matmul__, Tensor.__rmatmul__ = _matmul_operator, _reflect_matmul
+_methods: Any = Tensor
+_methods.__matmul__, _methods.__rmatmul__ = _matmul_operator, _reflect_matmul
 
 
 @composite(expose=("torch",), explains=True)

@@ -40,9 +40,9 @@ def _qr(A: Array, mode: str = "reduced") -> tuple[np.ndarray, ...]:
     check_matrix(A, "linalg.qr")
     check_kernel(A, "geqrf_cpu")
     _check_mode(mode)
-    if mode == "r":
-        return np.zeros((0,), A.dtype), np.linalg.qr(A, "r")
-    Q, R = np.linalg.qr(A, mode)
+    numpy_mode: Any = mode
+    result: Any = np.linalg.qr(A, numpy_mode)
+    Q, R = (np.zeros((0,), A.dtype), result) if mode == "r" else result
     return Q, R
 
 

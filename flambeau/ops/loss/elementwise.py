@@ -112,8 +112,12 @@ def _difference_loss(name: str, node: str, parameter: float, formula: Any) -> Ca
             return slope(target - input, g, reduction, parameter)
 
         @result.jvp
-        def _(input_t, target_t, y, input, target, reduction, parameter):
-            t = sum_terms(input_t, unless_missing(lambda t: -t, target_t)).to(y.dtype)
+        def _(
+            input_t: Tensor | None, target_t: Tensor | None, y: Tensor, input: Tensor,
+            target: Tensor, reduction: int, parameter: Any,
+        ) -> Tensor:
+            t: Any = sum_terms(input_t, unless_missing(lambda t: -t, target_t))
+            t = t.to(y.dtype)
             if reduction == NONE:
                 return slope(input - target, t, reduction, parameter)
             row = slope(input - target, y.new_ones(()), reduction, parameter)

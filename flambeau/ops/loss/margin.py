@@ -159,7 +159,7 @@ def multi_margin_loss(
     if at.numel() and bool(((at < 0) | (at >= classes)).any()):
         raise RuntimeError("target out of range")
     y = (margin - x.gather(1, at) + x).relu()
-    y = y.scatter(1, at, 0.0)
+    y = y.scatter(1, at, value=0.0)
     y = y * y if p == 2 else y
     y = y if weight is None else y * weight[at]
     y = y.sum(1) / classes

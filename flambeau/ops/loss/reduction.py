@@ -46,7 +46,7 @@ def reduce_loss(y: Array, reduction: int, kind: np.dtype) -> Array:
     return np.asarray(y, kind)
 
 
-def reduce_tensor(loss: Any, reduction: int) -> Any:
+def reduce_tensor(loss: Any, reduction: int | str) -> Any:
     """The same for a tensor of losses, recorded."""
     if reduction == NONE:
         return loss

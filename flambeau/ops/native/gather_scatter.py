@@ -28,7 +28,9 @@ _TAKE_LAST_CHECKED = KernelBuilder("gather_scatter", "take_last_checked")
 _TAKE_MIDDLE = KernelBuilder("gather_scatter", "take_middle")
 _PUT_LAST = KernelBuilder("gather_scatter", "put_last")
 _PUT_MIDDLE = KernelBuilder("gather_scatter", "put_middle")
-OPERATIONS = {np.add: True, np.multiply: "MUL", np.maximum: "MAXIMUM", np.minimum: "MINIMUM"}
+OPERATIONS: dict[np.ufunc, bool | str] = {
+    np.add: True, np.multiply: "MUL", np.maximum: "MAXIMUM", np.minimum: "MINIMUM",
+}
 _BITS = {4: "int32", 8: "int64"}
 
 

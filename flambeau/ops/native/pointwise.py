@@ -75,7 +75,7 @@ def large(body: Any, *operands: Any) -> Array | None:
     for a in operands[1:]:
         plain = plain and a.__class__ is _ndarray and a.shape == shape and a.flags.c_contiguous
     key = (body, kind, len(operands)) if plain else None
-    known = _straight.get(key)
+    known = _straight.get(key)  # type: ignore[arg-type]  # None is no key
     if known is not None and first.size > known[2]:
         y = np.empty(shape, known[1])
         call_kernel(known[0], first.size, *operands, y, first.size)
@@ -85,10 +85,10 @@ def large(body: Any, *operands: Any) -> Array | None:
         return None
     if first.size <= least(body):
         return None
-    y = serve(body, operands)
-    if key is not None and y is not None:
+    result = serve(body, operands)
+    if key is not None and result is not None:
         _keep_straight(key, body, operands)
-    return y
+    return result
 
 
 def _keep_straight(key: tuple, body: Any, arrays: tuple) -> None:
@@ -260,7 +260,7 @@ def serve(
         y = target
     else:
         return None
-    size = first.size if full is first else prod(shape)
+    size = full.size if full is not None and full is first else prod(shape)
     call_kernel(address, size, *operands, y, *((size // columns, columns) if columns else (size,)),
         *steps)
     return y

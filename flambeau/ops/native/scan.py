@@ -36,7 +36,7 @@ def scan_axis(ufunc: Any, x: Array, axis: int, positions: bool = False) -> tuple
     x = put_in_order(x)
     if not _is_served(x):
         return None
-    result = (np.empty(x.shape, x.dtype),)
+    result: tuple[Array, ...] = (np.empty(x.shape, x.dtype),)
     if positions:
         result = (*result, np.empty(x.shape, np.int64))
     done = (_along_rows if axis in (-1, x.ndim - 1) else _in_the_middle)(ufunc, x, axis, result)

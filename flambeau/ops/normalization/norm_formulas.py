@@ -76,7 +76,7 @@ def affine_tangent(
     """
     t, weight_t, bias_t = tangents
     of_input = None if t is None else push(t)
-    if of_input is not None and weight is not None:
+    if t is not None and of_input is not None and weight is not None:
         of_input = (of_input * place(weight, input)).to(t.dtype)
     if weight_t is None:
         shift = None if bias_t is None else place(bias_t, input).expand(input.shape)

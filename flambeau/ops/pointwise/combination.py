@@ -120,7 +120,7 @@ def lerp(input: Array, end: Array, weight: Array | Number) -> Array:
     tensor([1.5000, 3.0000])
     """
     gap = np.subtract(end, input)
-    near_end = np.abs(weight) >= 0.5
+    near_end: Any = np.abs(weight) >= 0.5
     if near_end.__class__ in (bool, np.bool_):  # from the nearer end: 0 and 1 give ends exactly
         return end - gap * (1 - weight) if near_end else input + gap * weight
     return np.where(near_end, end - gap * (1 - weight), input + gap * weight)
@@ -177,7 +177,8 @@ def dist(input: Tensor, other: Tensor, p: Number = 2) -> Tensor:
     >>> torch.dist(torch.tensor([1., 2.]), torch.tensor([4., 6.]))
     tensor(5.)
     """
-    return (input - other).norm(p)
+    power: Any = p
+    return (input - other).norm(power)
 
 
 # ------------------------------------------------------------------------------- divisors

@@ -89,8 +89,9 @@ def _set_imag(self: Tensor, value: Any) -> None:
     imag(self).copy_(value)
 
 
-Tensor.real = property(real, _set_real, doc="Like `real`, a view.")
-Tensor.imag = property(imag, _set_imag, doc="Like `imag`, a view.")
+_methods: Any = Tensor
+_methods.real = property(real, _set_real, doc="Like `real`, a view.")
+_methods.imag = property(imag, _set_imag, doc="Like `imag`, a view.")
 
 
 @view(ref=lambda x: np.stack([x.real, x.imag], -1), samples=complex_numbers, holomorphic=False,

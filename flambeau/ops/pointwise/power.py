@@ -128,7 +128,8 @@ def _(g: Tensor, y: Tensor, input: Tensor | Number, exponent: Tensor | Number) -
         input = wrap(np.asarray(input, y._array.dtype))
     if y.is_complex() and not input.is_complex():
         input = input.to(y.dtype)  # a negative base has a complex logarithm
-    constant = (input == 0) & _not_negative(exponent)  # 0**e is 0 around every e > 0
+    power: Any = exponent
+    constant = (input == 0) & _not_negative(power)  # 0**e is 0 around every e > 0
     return select(constant, 0, g * y * input.log())
 
 
@@ -268,7 +269,8 @@ def _reflect(self: Tensor, base: Any) -> Any:
     return _raise_to(base, self) if isinstance(base, _KNOWN) else NotImplemented
 
 
-Tensor.__pow__, Tensor.__rpow__, Tensor.__ipow__ = _operator, _reflect, pow_
+_methods: Any = Tensor
+_methods.__pow__, _methods.__rpow__, _methods.__ipow__ = _operator, _reflect, pow_
 
 
 @composite(aliases=())

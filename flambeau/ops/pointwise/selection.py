@@ -33,9 +33,8 @@ def select(condition: Array, input: Array | Number, other: Array | Number) -> Ar
     if kind is None or kind is not getattr(other, "dtype", None):
         kind = result_dtype((input, other)).numpy
         input, other = _cast(input, kind), _cast(other, kind)
-    return np.where(condition, input, other) if condition.size <= SMALL else choose(
-        condition, input, other
-    )
+    values: Any = (condition, input, other)
+    return np.where(*values) if condition.size <= SMALL else choose(*values)
 
 
 @select.vjp("input")

@@ -93,7 +93,7 @@ def quantize_per_tensor_dynamic(input: Tensor, dtype: Any, reduce_range: bool) -
     values = _check_float32(input)
     low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
     scale, zero = choose_parameters(low, high, *quantization_range(dtype, reduce_range))
-    return quantize_per_tensor(input, scale, zero, dtype)  # type: ignore[no-any-return]
+    return quantize_per_tensor(input, scale, zero, dtype)
 
 
 def _parameters(numbers: Any, dtype: type) -> np.ndarray:

@@ -66,7 +66,7 @@ def _wear_stubs() -> None:
     """Has public functions look for quantized tensors."""
     global _next_in_line
     importlib.import_module(f"{__package__}.operators")
-    _next_in_line, Overriding.ask = Overriding.ask, _ask  # type: ignore[method-assign]
+    _next_in_line, Overriding.ask = Overriding.ask, _ask
     kind, seen = window_stubs.Kind("quantized", is_quantized_call), set()
     for name, handler in QUANTIZED.items():
         for space in (PUBLIC["torch"], PUBLIC["nn.functional"], vars(Tensor)):

@@ -36,8 +36,8 @@ class LinearPackedParams:
         self.quantizer = array.quantizer
         self.bias = None if bias is None else np.ascontiguousarray(bias._array, np.float32)
         if isinstance(self.quantizer, PerChannel):
-            self.scales = self.quantizer.scales.astype(np.float32)
-            self.zero_points = self.quantizer.zero_points.astype(np.int32)
+            self.scales: Any = self.quantizer.scales.astype(np.float32)
+            self.zero_points: Any = self.quantizer.zero_points.astype(np.int32)
         else:
             self.scales = np.float32(self.quantizer.scale)
             self.zero_points = np.int32(self.quantizer.zero_point)

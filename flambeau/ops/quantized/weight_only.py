@@ -5,12 +5,15 @@ Nothing of the input is lost; weights take a quarter or an eighth of the memory.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from ..core.registry import Array, opaque
+from ..core.sample_inputs import Rng, Sample
 
 
-def _int8_samples(rng):
+def _int8_samples(rng: Rng) -> Iterator[Sample]:
     yield (rng.normal(size=(3, 5)),
            rng.integers(-128, 128, (4, 5)).astype(np.int8),
            rng.uniform(0.1, 1, 4)), {}
@@ -66,7 +69,7 @@ def _int4_weights(packed: np.ndarray, group: int, parameters: np.ndarray) -> np.
     return weights.reshape(n, k)
 
 
-def _int4_samples(rng):
+def _int4_samples(rng: Rng) -> Iterator[Sample]:
     yield (rng.normal(size=(3, 64)).astype(np.float32),
            rng.integers(0, 256, (4, 32)).astype(np.uint8), 32,
            rng.uniform(0.1, 1, (2, 4, 2)).astype(np.float32)), {}

@@ -7,7 +7,7 @@ the part from x overlap in one array of n r z n'.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -236,15 +236,15 @@ def _new_last(w: Array) -> Array:
     return np.concatenate((w[width:], w[:width]))
 
 
-def _in_operators(
-    x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, sizes: Any, reverse: Any
-) -> tuple:
+def _in_operators(*operands: Any) -> tuple:
     """The layer's first two results in recorded operators."""
+    x, h, w_ih, w_hh, b_ih, b_hh, sizes, reverse = operands
     return run_in_operators("gru", x, (h,), w_ih, w_hh, b_ih, b_hh, sizes, reverse)
 
 
 def _layer(
-    x: Tensor, states: tuple[Tensor], weights: list[Tensor], sizes: tuple[int, ...], reverse: bool
+    x: Tensor, states: tuple[Tensor, ...], weights: Sequence[Tensor], sizes: tuple[int, ...],
+    reverse: bool,
 ) -> tuple[Any, ...]:
     """One direction of one layer."""
     keep = MODE.grad and any(v._tracked and requires(v) for v in (x, *states, *weights))

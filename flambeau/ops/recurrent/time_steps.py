@@ -79,7 +79,7 @@ def differentiable_adjoint(
     own = [None if x is None else x.view_as(x) for x in inputs]
     ys = forward(*own)
     pairs = [(y, g) for y, g in zip(ys, gs, strict=False) if g is not None and y.requires_grad]
-    wanted = [x for x, need in zip(own, needs, strict=True) if need]
+    wanted: Any = [x for x, need in zip(own, needs, strict=True) if need]
     actual = iter(grad([y for y, _ in pairs], wanted, [g for _, g in pairs], create_graph=True,
                       allow_unused=True))
     return tuple(next(actual) if need else None for need in needs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -34,5 +35,6 @@ def hash_tensor(
         needs_elements(input, dim, "hash_tensor")
     wide = np.float64 if input.dtype.kind in "fV" else np.int64
     bits = np.ascontiguousarray(input.astype(wide)).view(np.uint64)
-    result = np.bitwise_xor.reduce(bits, axes_of(dim, input.ndim), None, None, keepdim)
+    axes: Any = axes_of(dim, input.ndim)
+    result = np.bitwise_xor.reduce(bits, axis=axes, keepdims=keepdim)
     return np.asarray(result, np.uint64)

@@ -94,7 +94,7 @@ def unique(
         shape = array.shape if axis is None else (array.shape[axis],)
     result = [wrap(values)]
     if return_inverse:
-        result.append(wrap(inverse.reshape(shape).astype(np.int64, copy=False)))
+        result.append(wrap(np.asarray(inverse).reshape(shape).astype(np.int64, copy=False)))
     if return_counts:
         result.append(wrap(counts.astype(np.int64, copy=False)))
     return result[0] if len(result) == 1 else tuple(result)

@@ -29,7 +29,7 @@ class Schema:
         match = re.fullmatch(r"\s*([\w.]*)\s*\((.*)\)\s*->\s*(.+?)\s*", text, re.DOTALL)
         if match is None:
             raise RuntimeError(f"schema not understood: {text!r}")
-        name, inner, self.returns = match.groups()
+        name, inner, self.returns = map(str, match.groups())
         self.name, _, self.overload = name.partition(".")
         self.text = f"{namespace}::{name}({inner}) -> {self.returns}"
         parts = [part.strip() for part in _split(inner)]
@@ -218,7 +218,8 @@ class CustomPacket:
 
     def __init__(self, namespace: str, name: str) -> None:
         self._qualified_op_name = f"{namespace}::{name}"
-        self.__name__, self._made = name, {}
+        self.__name__ = name
+        self._made: dict[str, Any] = {}
 
     def add(self, operator: CustomOperator) -> None:
         """Takes an overload."""
@@ -258,7 +259,8 @@ class Namespace:
     """`torch.ops.mylib`: operators as attributes."""
 
     def __init__(self, name: str) -> None:
-        self.__name__, self._packets = f"torch.ops.{name}", {}
+        self.__name__ = f"torch.ops.{name}"
+        self._packets: dict[str, Any] = {}
 
     def __getattr__(self, name: str) -> CustomPacket:
         packets = self.__dict__.get("_packets", {})

@@ -26,7 +26,7 @@ from ..core.registry import Array, composite, opaque
 from ..core.sample_inputs import Rng, Sample
 
 
-def _compute(kernel: Any, arrays: Sequence[Array | None], *rest: Any) -> Array:
+def _compute(kernel: Any, arrays: Sequence[Any], *rest: Any) -> Array:
     """A kernel's result in the dtype of its inputs; half precision is computed in float32."""
     kind = arrays[0].dtype
     inside = compute_dtype(kind)

@@ -60,9 +60,9 @@ def _tables(window: Window, spatial: tuple[int, int], channels: int, back: bool
     if back:
         rows, columns = (_back(*each) for each in zip(spatial, axes, window.stride, strict=True))
         width, output = len(axes[1].starts), spatial
-    steps = [np.where(table < 0, -1, table * apart) for table, apart in
-             ((rows, width * channels), (columns, channels))]
-    return Pixels(output, *steps, result.whole)
+    down, across = (np.where(table < 0, -1, table * apart) for table, apart in
+                    ((rows, width * channels), (columns, channels)))
+    return Pixels(output, down, across, result.whole)
 
 
 def _windows(x: Array, w: Array, bias: Array | None, t: Pixels | None) -> Array | None:

@@ -152,9 +152,9 @@ def _functions(n: int) -> None:
     operator = _declare(n)
 
     def with_indices(
-        input: Tensor, kernel_size: Sequence[int], output_size: Sequence[int] | None = None,
-        output_ratio: Any = None, return_indices: bool = False,
-        _random_samples: Tensor | None = None
+        input: Tensor, kernel_size: int | Sequence[int],
+        output_size: int | Sequence[int] | None = None, output_ratio: Any = None,
+        return_indices: bool = False, _random_samples: Tensor | None = None
     ) -> Any:
         kernel, output = _sizes(n, input, kernel_size, output_size, output_ratio)
         x = input if input.dim() == n + 2 else input.unsqueeze(0)

@@ -195,7 +195,7 @@ def _points_adjoint(
     result = np.zeros((grid.shape[-1], *taps.places.shape[1:]), grid.dtype)
     for k in range(len(taps.places)):
         result += taps.slopes[:, k] * (_find(flat, taps, k) * above).sum(1)
-    return np.stack(result[::-1], -1).reshape(grid.shape)
+    return np.stack([*result[::-1]], -1).reshape(grid.shape)
 
 
 @composite(autocast=Policy.FULL, expose=("torch",))

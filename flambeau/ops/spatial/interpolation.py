@@ -175,7 +175,7 @@ def _resample_axis(x: Array, taps: Taps) -> Array:
     axis, places, weights = taps
     if weights is None:
         return x.take(places[0], axis)
-    y = along_axis(x, axis, places, weights, True)
+    y: Any = along_axis(x, axis, places, weights, True)
     if y is not None:
         return y
     for where, weight in zip(places, weights, strict=True):

@@ -120,7 +120,7 @@ def _functions(n: int) -> None:
 
     def unpool(
         input: Tensor, indices: Tensor, kernel_size: Sequence[int],
-        stride: Sequence[int] | None = None, padding: Sequence[int] = 0,
+        stride: Sequence[int] | None = None, padding: int | Sequence[int] = 0,
         output_size: Sequence[int] | None = None
     ) -> Tensor:
         spatial = _output(n, input, kernel_size, stride, padding, output_size)

@@ -149,10 +149,13 @@ def _contract(g: Array, n: int, axis: int, before: int, after: int, mode: str) -
     return result
 
 
+_NUMPY_MODES: dict[str, Any] = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+
+
 @opaque(linear_in="input",
         layout=Layout.CHANNELS_LAST, name="_padded", node="PadBackward0", expose=(),
-        ref=lambda x, pad, mode: np.pad(x, [(0, 0), (pad[2], pad[3]), (pad[0], pad[1])], {
-            "reflect": "reflect", "replicate": "edge", "circular": "wrap"}[mode]),
+        ref=lambda x, pad, mode: np.pad(
+            x, [(0, 0), (pad[2], pad[3]), (pad[0], pad[1])], _NUMPY_MODES[mode]),
         samples=lambda rng: iter([((rng.normal(size=(2, 4, 3)), (1, 2, 3, 1), mode), {})
                                   for mode in _MODES]))
 def _padded(input: Array, pad: Any, mode: str) -> Array:

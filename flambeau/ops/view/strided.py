@@ -51,7 +51,7 @@ def _(g: Tensor, input_shape: tuple[int, ...], dimension: int, size: int, step: 
 
 
 @opaque(linear_in="g", layout=Layout.FREE, name="_folded", expose=(), ref=None, samples=None)
-def _folded(g: Array, shape: Any, dimension: float, size: Any, step: float) -> Array:
+def _folded(g: Array, shape: Any, dimension: int, size: Any, step: int) -> Array:
     """The windows of `unfold` added back where they came from."""
     if not shape:
         return g.reshape(()) if g.size else np.zeros((), g.dtype)
@@ -65,7 +65,7 @@ def _folded(g: Array, shape: Any, dimension: float, size: Any, step: float) -> A
 
 
 @_folded.vjp
-def _(g: Tensor, dimension: float, size: Any, step: float) -> Tensor:
+def _(g: Tensor, dimension: int, size: Any, step: int) -> Tensor:
     return g.unfold(dimension, size, step)
 
 
