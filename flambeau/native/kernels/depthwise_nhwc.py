@@ -13,7 +13,8 @@ from ..loop_ir.ir import (
     Statement, Store, Type, Update,
 )
 from .pool import MAX_WINDOW_ELEMENTS, compare, number
-from .pool_nhwc import LANES, Pixels
+from ..target.eager_costs import POOLED_LANES
+from .pool_nhwc import Pixels
 
 
 @cache
@@ -24,9 +25,9 @@ def windows(type: Type) -> Kernel:
     """
     p, total = Pixels(type), Accumulator(ReduceOp.SUM, type)
     weight, bias = Buffer(type, "weight"), Buffer(type, "bias")
-    entry = p.at((p.i, "entries"), (p.j, "channels"), (p.v, LANES), (p.lane, 1))
+    entry = p.at((p.i, "entries"), (p.j, "channels"), (p.v, POOLED_LANES), (p.lane, 1))
     product = Apply(Scalar.MUL, (p.met, Load(weight, entry, mask=p.known)), type)
-    start = Load(bias, p.at((p.v, LANES), (p.lane, 1)), mask=p.known)
+    start = Load(bias, p.at((p.v, POOLED_LANES), (p.lane, 1)), mask=p.known)
     body = p.each_pixel([
         Begin(total, start), p.windows([Update(total, product)]),
         Store(p.y, p.place, total, mask=p.known),
@@ -40,7 +41,7 @@ def weight(type: Type) -> Kernel:
     rows of weights."""
     p, total = Pixels(type, columns=MAX_WINDOW_ELEMENTS), Accumulator(ReduceOp.SUM, type)
     gw = Buffer(type, "gw")
-    entry = p.at((p.i, "entries"), (p.j, "channels"), (p.v, LANES), (p.lane, 1))
+    entry = p.at((p.i, "entries"), (p.j, "channels"), (p.v, POOLED_LANES), (p.lane, 1))
     product = Apply(Scalar.MUL, (p.met, Load(p.y, p.place, mask=p.known)), type)
     clear = p.lanes([Store(gw, entry, Constant(type, 0.0), mask=p.known)])
     along = p.lanes([

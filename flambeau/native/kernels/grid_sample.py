@@ -6,12 +6,12 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..target.eager_costs import SAMPLED_POINTS_PER_BLOCK
 from ..loop_ir.ir import (
     Accumulator, Affine, Apply, Begin, Buffer, Constant, Expression, Index, Kernel, Load, Loop,
     LoopKind, ReduceOp, Scalar, Size, Statement, Store, Type, Update,
 )
 
-POINTS_PER_BLOCK = 256  # points whose taps a thread keeps at a time
 # of an axis: factor and shift into pixels, last pixel, where mirrors begin, span
 NUMBERS_PER_AXIS = 5
 
@@ -287,19 +287,19 @@ def image_backward(type: Type, mode: str, padding: str, axes: int) -> Kernel:
     point = Affine(0, ((n, entry), (block, line), (p, what.axes)))
     maker = _SampleBuilder(what, point, grid)
     taps = maker.taps()
-    places = Buffer(Type.I32, "places", POINTS_PER_BLOCK * len(taps))
-    weights = Buffer(what.type, "weights", POINTS_PER_BLOCK * len(taps))
+    places = Buffer(Type.I32, "places", SAMPLED_POINTS_PER_BLOCK * len(taps))
+    weights = Buffer(what.type, "weights", SAMPLED_POINTS_PER_BLOCK * len(taps))
     keep: list[Statement] = []
     add: list[Statement] = []
     above = Accumulator(ReduceOp.SUM, what.type, "above")
     terms = ((n, cotangent_elements), (part, part_given), (c, points), (block, size), (q, 1))
     add.append(Begin(above, Load(g, Affine(0, terms))))
     for k, tap in enumerate(taps):
-        keep.append(Store(weights, Affine(k * POINTS_PER_BLOCK, ((p, 1),)), tap.weight))
+        keep.append(Store(weights, Affine(k * SAMPLED_POINTS_PER_BLOCK, ((p, 1),)), tap.weight))
         number: Expression = Apply(Scalar.CAST, (tap.place,), Type.I32)
         number = maker.where(tap.inside, number, Constant(Type.I32, -1))
-        keep.append(Store(places, Affine(k * POINTS_PER_BLOCK, ((p, 1),)), number))
-        at = Affine(k * POINTS_PER_BLOCK, ((q, 1),))
+        keep.append(Store(places, Affine(k * SAMPLED_POINTS_PER_BLOCK, ((p, 1),)), number))
+        at = Affine(k * SAMPLED_POINTS_PER_BLOCK, ((q, 1),))
         where = Apply(Scalar.CAST, (Load(places, at),), Type.I64)
         inside = Apply(Scalar.GE, (where, Constant(Type.I64, 0)), Type.BOOL)
         value = maker.mul(above, Load(weights, at))

@@ -14,12 +14,12 @@ from functools import cache
 from math import inf
 from typing import NamedTuple
 
+from ..target.eager_costs import POOLED_LANES
 from ..loop_ir.ir import (
     Accumulator, Affine, Apply, Begin, Buffer, Constant, Expression, Extent, If, Index, IndexValue,
     Kernel, Load, Loop, LoopKind, ReduceOp, Scalar, Size, SizeValue, Statement, Store, Type, Update,
 )
 
-LANES = 32  # columns that are made at a time, at most
 MAX_LOCAL_ELEMENTS = 2048  # columns of x that a thread holds at most
 MAX_STRIP_ELEMENTS = 3072  # numbers for several rows of them
 MAX_WINDOW_ELEMENTS = 1024  # rows, and columns, of a window
@@ -61,7 +61,7 @@ class PoolSizes(NamedTuple):
 
 def lanes_of(step: int | None) -> int:
     """How many columns are made at a time: fewer where they are gathered."""
-    return LANES if step is not None else LANES // 2
+    return POOLED_LANES if step is not None else POOLED_LANES // 2
 
 
 def number(value: int, type: Type = Type.I64) -> Constant:
@@ -206,7 +206,7 @@ class _StripNest:
         return compare(Scalar.LT, at, SizeValue(self.sizes["length"]))
 
     def local(self, name: str, type: Type | None = None) -> Buffer:
-        return Buffer(type or self.type, name, MAX_STRIP_ELEMENTS + 3 * LANES)
+        return Buffer(type or self.type, name, MAX_STRIP_ELEMENTS + 3 * POOLED_LANES)
 
     def or_lowest(self, mask: Expression | None, value: Expression) -> Expression:
         """A value, -inf where there is none."""

@@ -10,20 +10,19 @@ from functools import cache
 from math import inf
 from typing import NamedTuple
 
+from ..target.eager_costs import POOLED_LANES
 from ..loop_ir.ir import (
     Accumulator, Affine, Apply, Begin, Buffer, Constant, Expression, Extent, Index, IndexValue,
     Kernel, Load, Loop, LoopKind, ReduceOp, Scalar, Size, SizeValue, Statement, Store, Type, Update,
 )
 from .pool import MAX_WINDOW_ELEMENTS, NO_PLACE, all_of, cast, compare, first_of_equals, number
 
-LANES = 32  # channels that are made at a time
-
 
 class PoolNhwcSizes(NamedTuple):
     """The sizes of a kernel, in its order.
 
     Results have `rows` times `columns` pixels of `channels`, which are `vectors` times
-    LANES; windows `taps` rows and `window` columns. Images are `x_image` (of `pixels`) and
+    POOLED_LANES; windows `taps` rows and `window` columns. Images are `x_image` (of `pixels`) and
     `y_image` apart, rows of results `y_row`, of weights `entries`.
     """
 
@@ -59,7 +58,7 @@ class Pixels:
         self.inside = all_of(
             *[compare(Scalar.GE, each, number(0)) for each in (self.row, self.column)]
         )
-        self.known = compare(Scalar.LT, IndexValue(self.at((self.v, LANES), (self.lane, 1))),
+        self.known = compare(Scalar.LT, IndexValue(self.at((self.v, POOLED_LANES), (self.lane, 1))),
                              SizeValue(self.sizes["channels"]))
 
     def kernel(self, name: str, buffers: list[Buffer], body: Statement) -> Kernel:
@@ -70,13 +69,13 @@ class Pixels:
             (i, self.sizes[s] if isinstance(s, str) else s) for i, s in terms]))
 
     def channels(self, image: str) -> Affine:
-        return self.at((self.image, image), (self.v, LANES), (self.lane, 1))
+        return self.at((self.image, image), (self.v, POOLED_LANES), (self.lane, 1))
 
     @property
     def place(self) -> Affine:
         """Where an element of the result is."""
         return self.at((self.image, "y_image"), (self.r, "y_row"), (self.q, "channels"),
-                       (self.v, LANES), (self.lane, 1))
+                       (self.v, POOLED_LANES), (self.lane, 1))
 
     @property
     def steps(self) -> tuple[tuple[Expression, Extent], ...]:
@@ -99,7 +98,7 @@ class Pixels:
         return Loop(self.i, self.sizes["taps"], [inner])
 
     def lanes(self, body: list[Statement]) -> Statement:
-        return Loop(self.lane, LANES, body, LoopKind.VECTORIZED)
+        return Loop(self.lane, POOLED_LANES, body, LoopKind.VECTORIZED)
 
     def each_pixel(self, body: list[Statement]) -> Statement:
         """All of the result, shared out by rows."""
@@ -141,7 +140,7 @@ def maxima_backward(type: Type) -> Kernel:
     """
     p, place = Pixels(type), Accumulator(ReduceOp.MINIMUM, Type.I32, "place")
     gy, gx, z = Buffer(type, "gy"), Buffer(type, "gx"), Index("z")
-    own = p.at((p.image, "x_image"), (z, "channels"), (p.v, LANES), (p.lane, 1))
+    own = p.at((p.image, "x_image"), (z, "channels"), (p.v, POOLED_LANES), (p.lane, 1))
     zero = Constant(type, 0.0)
     clear = Loop(z, p.sizes["pixels"], [p.lanes([Store(gx, own, zero, mask=p.known)])])
     number_of = cast(Apply(Scalar.ADD, (p.row, p.column), Type.I64), Type.I32)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from ..target.eager_costs import ELEMENTS_PER_PARTIAL_SUM
 from ..loop_ir.ir import (
     Accumulator, Affine, Apply, Begin, Buffer, Constant, Expression, Extent, Index, IndexValue,
     Kernel, Load, Loop, LoopKind, ReduceOp, Scalar, Size, Statement, Store, Type, Update,
 )
 from .expression_builder import Value, apply, compare, compute_type, where
-
-PIECE_ELEMENTS = 1 << 12  # elements that are folded into one, before those are
 
 
 class RowKernelBuilder:
@@ -322,9 +321,9 @@ def reduce_all(type: Type, fold: ReduceOp, formula: str = "same") -> Kernel:
         inner: list[Statement] = [Update(into, value.expression)]
         return [Begin(into), Loop(along, extent, inner, LoopKind.VECTORIZED), Update(total, into)]
 
-    in_piece = Load(x, Affine(0, ((piece, PIECE_ELEMENTS), (each, 1))))
+    in_piece = Load(x, Affine(0, ((piece, ELEMENTS_PER_PARTIAL_SUM), (each, 1))))
     body: list[Statement] = [
-        Begin(total), Loop(piece, pieces, folded(part, in_piece, each, PIECE_ELEMENTS)),
+        Begin(total), Loop(piece, pieces, folded(part, in_piece, each, ELEMENTS_PER_PARTIAL_SUM)),
         *folded(last, Load(tail, Affine(0, ((beyond, 1),))), beyond, rest),
         Store(y, Affine(), total),
     ]

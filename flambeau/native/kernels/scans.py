@@ -8,8 +8,6 @@ from ..loop_ir.ir import (
 )
 from .expression_builder import Value, compute_type, where
 
-ROWS_AT_ONCE = 4  # the steps of one row wait for one another; those of several rows do not
-
 
 class _Scan:
     """One scan: its buffers, what begins it, and its step at a place, number `at` of its axis."""

@@ -8,6 +8,7 @@ quickselect with a median of three. Keys are integers, lowest first; each has it
 from __future__ import annotations
 
 
+from ..target.eager_costs import MAX_INSERTION_SORT_LENGTH
 from ..loop_ir.ir import (
     Affine, Apply, Buffer, Constant, Index, Kernel, Load, Loop, LoopKind, Scalar, Size,
     Store, Type,
@@ -15,7 +16,6 @@ from ..loop_ir.ir import (
 from .expression_builder import Value
 from .statement_program import StatementProgram, Variable
 
-MAX_INSERTION_SORT_LENGTH = 16  # elements that insertion sorts
 _STACK_ENTRIES = 192  # ranges still to be sorted: more than 2 * log2 of any length
 
 

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from ...native.target.eager_costs import BLOCK_ELEMENTS
 from ...tensor.tensor import Tensor
 from ...tensor.dtypes import FLOAT32
 from ..core import dtype_refusals
-from ..core.cache_blocking import BLOCK, blockwise
+from ..core.cache_blocking import blockwise
 from ..special.error_function import erf_block, erf_of
 from ..core.registry import Array, pointwise
 from ..core.sample_inputs import Rng, Sample, pairs_nonzero, real_line
@@ -23,7 +24,7 @@ _CUBIC = 0.044715
 
 def _normal_area(x: np.ndarray) -> np.ndarray:
     """The area under the standard normal density up to x."""
-    big = x.dtype == FLOAT32 and x.size == BLOCK
+    big = x.dtype == FLOAT32 and x.size == BLOCK_ELEMENTS
     y = (erf_block if big else erf_of)(x * _ROOT_HALF)
     y += 1
     y *= 0.5

@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from ...native.target.eager_costs import (
+    MAX_SHORT_ROW_ELEMENTS, MAX_SMALL_ELEMENTS, SOFTMAX_BLOCK_ELEMENTS,
+)
 from ...tensor.tensor import Tensor
 from ...native.foundation.user_frames import warn
 from ...native.runtime.background_jit import KernelPolicy
@@ -26,12 +29,10 @@ from ..core.registry import Array, composite, opaque
 from ..native.rows import MIDDLE, over_rows
 from ..native.rows import logsumexp as rows_logsumexp
 from ..core.sample_inputs import matrices
-from ..native.small_arrays import LOG_SOFTMAX, MOST, SOFTMAX
+from ..native.small_arrays import LOG_SOFTMAX, SOFTMAX
 
 _ndarray = np.ndarray
 _FAST = (FLOAT32, FLOAT64)
-_NARROW = 16  # rows so short that NumPy's reductions along them are slow
-_BLOCK = 1 << 15  # elements that stay in the L2 cache between passes
 
 _samples = matrices(((5,), 0), ((3, 4), 1), ((2, 3, 4), -2), ((), 0))
 
@@ -43,7 +44,7 @@ def _ones(n: int, kind: np.dtype) -> Array:
 
 def _top(x: Array, axis: int) -> Array:
     """The largest elements along an axis, which is kept."""
-    if axis == 1 and x.shape[1] <= _NARROW and x.ndim == 2:
+    if axis == 1 and x.shape[1] <= MAX_SHORT_ROW_ELEMENTS and x.ndim == 2:
         return np.maximum.reduce(x.T.copy(), 0)[:, None]  # whole rows at a time
     return np.maximum.reduce(x, axis, None, None, True)
 
@@ -85,10 +86,10 @@ def _in_blocks(kernel: Callable[..., Any], x: Array, axis: int) -> Array:
         return y
     n = x.shape[-1]
     rows, target = (x, y) if x.ndim == 2 else (x.reshape(-1, n), y.reshape(-1, n))
-    if x.size <= _BLOCK:
+    if x.size <= SOFTMAX_BLOCK_ELEMENTS:
         kernel(rows, 1, target)
         return y
-    step = max(1, _BLOCK // n)
+    step = max(1, SOFTMAX_BLOCK_ELEMENTS // n)
     for i in range(0, len(rows), step):
         kernel(rows[i : i + step], 1, target[i : i + step])
     return y
@@ -132,7 +133,8 @@ def softmax(input: Array, dim: int | None, dtype: Dtype | None = None) -> Array:
         # Written out here and in log_softmax: a call would be a twentieth of a small one's time.
         n = input.ndim
         size = input.size
-        if 1 < size <= MOST and (dim == n - 1 or dim == -1) and input.__class__ is _ndarray:
+        if 1 < size <= MAX_SMALL_ELEMENTS and (dim == n - 1 or dim == -1) \
+                and input.__class__ is _ndarray:
             kernel = SOFTMAX[input.dtype]
             if kernel and KernelPolicy.allowed:
                 y = input.copy()
@@ -200,7 +202,8 @@ def log_softmax(input: Array, dim: int | None, dtype: Dtype | None = None) -> Ar
     if dtype is None and input.dtype in _FAST:
         n = input.ndim
         size = input.size
-        if 1 < size <= MOST and (dim == n - 1 or dim == -1) and input.__class__ is _ndarray:
+        if 1 < size <= MAX_SMALL_ELEMENTS and (dim == n - 1 or dim == -1) \
+                and input.__class__ is _ndarray:
             kernel = LOG_SOFTMAX[input.dtype]
             if kernel and KernelPolicy.allowed:
                 y = input.copy()

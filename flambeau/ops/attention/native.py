@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.target.eager_costs import MAX_SMALL_ELEMENTS
 from ...native.runtime.background_jit import KernelPolicy, request_kernel
 from ...native.runtime.fast_call import FastCalls, call_kernel
 from ...native.runtime.thread_pool import POOL
@@ -14,7 +15,7 @@ from ...tensor.dtypes import FLOATS
 from ..linalg.matmul import product
 from ..core.number_cache import number
 from ..native.pointwise import large
-from ..native.small_arrays import MOST, PROBABILITIES, SCORES_TO_PROBABILITIES
+from ..native.small_arrays import PROBABILITIES, SCORES_TO_PROBABILITIES
 from ..native.route import native_route
 
 Array = np.ndarray
@@ -50,7 +51,7 @@ def forward(q: Array, k: Array, v: Array, scale: float, causal: bool
     """(attention's output, probabilities)."""
     rows, columns = q.shape[-2], k.shape[-2]
     count = q.size // max(q.shape[-1], 1) * columns
-    if 0 < count <= min(MOST, LARGE) and q.__class__ is Array:
+    if 0 < count <= min(MAX_SMALL_ELEMENTS, LARGE) and q.__class__ is Array:
         return _small(q, k, v, scale, causal)
     if not _fits(count, q) or (result := _kernel(q.dtype, causal)) is None:
         return None

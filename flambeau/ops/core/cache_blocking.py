@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ...native.target.eager_costs import BLOCK_ELEMENTS, MIN_BIT_BLEND_ELEMENTS
 from ..native.pointwise import large
-
-# Elements of a piece: a few temporaries of this size fit the second-level cache.
-BLOCK = 16384
 
 
 def blockwise(body: Callable[..., np.ndarray], *arrays: np.ndarray) -> np.ndarray:
@@ -19,7 +17,7 @@ def blockwise(body: Callable[..., np.ndarray], *arrays: np.ndarray) -> np.ndarra
     Arrays must have one shape. Small, strided and meta arrays are not cut up.
     """
     first = arrays[0]
-    if first.size <= 2 * BLOCK or not all(
+    if first.size <= 2 * BLOCK_ELEMENTS or not all(
         a.__class__ is np.ndarray and a.flags.c_contiguous and a.shape == first.shape
         for a in arrays
     ):
@@ -28,14 +26,13 @@ def blockwise(body: Callable[..., np.ndarray], *arrays: np.ndarray) -> np.ndarra
         return y
     y = np.empty(first.shape, first.dtype)
     flat, pieces = y.reshape(-1), [a.reshape(-1) for a in arrays]
-    for start in range(0, first.size, BLOCK):
-        end = start + BLOCK
+    for start in range(0, first.size, BLOCK_ELEMENTS):
+        end = start + BLOCK_ELEMENTS
         flat[start:end] = body(*[p[start:end] for p in pieces])
     return y
 
 
 _BITS = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
-SMALL = 1024
 
 
 def choose(condition: np.ndarray, a: np.ndarray | float, b: np.ndarray | float) -> np.ndarray:
@@ -50,7 +47,8 @@ def choose(condition: np.ndarray, a: np.ndarray | float, b: np.ndarray | float) 
     dtype = typed.dtype
     a, b = np.asarray(a, dtype), np.asarray(b, dtype)
     bits = _BITS.get(dtype.itemsize)
-    if condition.size <= SMALL or bits is None or condition.__class__ is not np.ndarray:
+    if condition.size <= MIN_BIT_BLEND_ELEMENTS or bits is None \
+            or condition.__class__ is not np.ndarray:
         return np.where(condition, a, b)
     mask = condition.view(np.int8).astype(bits)
     np.negative(mask, mask)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.target.eager_costs import MAX_SMALL_ELEMENTS
 from ...native.runtime.background_jit import KernelPolicy
 from ...native.runtime.fast_call import FastCalls
 from ...tensor.dtypes import FROM_NUMPY
@@ -21,7 +22,7 @@ from ..core.promotion import compute_dtype
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 from ..core.sample_inputs import Rng, Sample
-from ..native.small_arrays import CROSS_ENTROPY, CROSS_ENTROPY_BACKWARD, MOST
+from ..native.small_arrays import CROSS_ENTROPY, CROSS_ENTROPY_BACKWARD
 from ..activation.softmax import log_softmax, log_softmax_backward
 
 _INT64 = np.dtype(np.int64)
@@ -209,7 +210,7 @@ def _fuse(name: str, node: str) -> Any:
         input: Array, target: Array, weight: Array | None, reduction: int, ignore_index: float
     ) -> tuple[Array, Array]:
         """Cross entropy with classes by index, and the log probabilities."""
-        if 1 < input.size <= MOST and weight is None and reduction != NONE:
+        if 1 < input.size <= MAX_SMALL_ELEMENTS and weight is None and reduction != NONE:
             result = _small(input, target, reduction, ignore_index)
             if result is not None:
                 return result
@@ -261,7 +262,8 @@ def _slope(
     t, c = _coefficients(
         share, target, weight, reduction, ignore_index, _classes(logs.shape), inside
     )
-    if logs.size <= MOST and logs.ndim == 2 and not c.ndim and logs.__class__ is _ndarray:
+    if logs.size <= MAX_SMALL_ELEMENTS and logs.ndim == 2 and not c.ndim \
+            and logs.__class__ is _ndarray:
         kernel = CROSS_ENTROPY_BACKWARD[logs.dtype]
         if kernel and KernelPolicy.allowed and t.flags.c_contiguous:
             result = logs.copy()

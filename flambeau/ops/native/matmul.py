@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...native.target.eager_costs import MAX_UNPACKED_OPERAND_BYTES
 from ...native.runtime.background_jit import KernelPolicy, request_kernel
 from ...native.runtime.fast_call import call_on_threads
 from ...native.runtime.thread_pool import POOL
@@ -27,8 +28,8 @@ WORTH = 1 << 10  # elements of `a` below which nobody need ask
 _LEAST = 1 << 18  # multiplications from which on the call of a kernel is worth it
 _SHARED = 1 << 18  # multiplications from which on several threads are
 _FEW = 8  # rows up to which each number of them has a kernel of its own
-_NEAR = 128 << 10  # bytes of operands up to which they are not packed, where also
-_NEAR_DEPTH, _NEAR_ROWS = 256, 128  # the depth is at most, and rows are fewer than, this
+# Operands that are not packed: the depth is at most, and rows are fewer than, this.
+_NEAR_DEPTH, _NEAR_ROWS = 256, 128
 _BLOCK, _EVEN = 64, 0.9  # rows of a block of a stack's products, and how evenly threads share them
 _ASKED, _USED = 2, 8  # calls of a form that has its kernel made, and that first waits for it
 _MOST = 512  # shapes that have kernels of their own
@@ -120,7 +121,8 @@ def _form(a: np.ndarray, b: np.ndarray, bias: np.ndarray | None) -> tuple[tuple,
         m //= blocks
         axes.append((blocks, m * row // size, 0, m * n))
     rows = m if m <= _FEW else None
-    near = k <= _NEAR_DEPTH and m < _NEAR_ROWS and k * max(m, n) * size <= _NEAR
+    near = k <= _NEAR_DEPTH and m < _NEAR_ROWS \
+        and k * max(m, n) * size <= MAX_UNPACKED_OPERAND_BYTES
     precision = 1 if _by_pairs(a.dtype, MatmulPrecision.parts) else 3
     key = ("form", a.dtype, a_along, b_along, len(axes), bias is not None, rows, near, precision)
     sizes = [m, n, k, a_apart // size, b_apart // size]

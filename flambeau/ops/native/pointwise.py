@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.target.eager_costs import MIN_STRIDED_ROW_ELEMENTS
 from ...native.runtime.background_jit import KernelPolicy, request_kernel
 from ...native.runtime.fast_call import call_kernel
 from ...tensor.dtypes import FLOAT64, FLOATS, bfloat16, float16
@@ -44,7 +45,6 @@ _CASTS = frozenset(np.dtype(n) for n in (
     "float64",
 ))
 _MOST = 1024  # kernels
-_WIDE = 16  # elements of a row from which on it is read where it lies
 _brief: set[Any] = set()  # bodies of a step or two
 _ready: dict[tuple, Any] = {}  # by body and layouts: how many calls there were, then the kernel
 # Kernels for contiguous arrays of one shape and dtype, by body, dtype and settings (none of which
@@ -411,7 +411,7 @@ def _describe_gaps(operands: tuple, shape: tuple[int, ...]) -> tuple | None:
             return None
         columns = width
         result.append((a.dtype, layout))
-    return ((tuple(result), columns, None), steps) if columns >= _WIDE else None
+    return ((tuple(result), columns, None), steps) if columns >= MIN_STRIDED_ROW_ELEMENTS else None
 
 
 @native_route

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...native.target.eager_costs import MIN_COPIED_ROW_BYTES
 from ...native.foundation.allocator import RETAINED_BYTES
 from ...native.runtime.background_jit import request_kernel
 from ...native.runtime.fast_call import call_on_threads
@@ -20,7 +21,6 @@ Array = np.ndarray  # by this name it is not what symbols are when operators are
 
 MANY = 1 << 18  # bytes that threads share
 _FEW = 64  # rows, too few to share out
-_ROW = 128  # bytes of a row that is worth a round
 _AXES = 5  # that a kernel takes: four of rows, as in native/kernels/moved.py, and along them
 _BITS = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}
 _KNOWN = (1, 2, -1, 0)  # distances of a row's elements, each of which has kernels of its own
@@ -136,7 +136,8 @@ def _rows(target: Array, source: Array) -> list[_Axis] | None:
             axes[-1] = (axes[-1][0] * extent, to, of)
         else:
             axes.append((extent, to, of))
-    if not axes or axes[-1][0] * size < _ROW or len(axes) > _AXES or not _nearest(axes, size):
+    if not axes or axes[-1][0] * size < MIN_COPIED_ROW_BYTES or len(axes) > _AXES \
+            or not _nearest(axes, size):
         return None
     length, to, of = axes[-1]
     rows = target.nbytes // (length * size)
@@ -146,7 +147,7 @@ def _rows(target: Array, source: Array) -> list[_Axis] | None:
             piece //= 2
         if piece < last and rows * length // last >= _FEW:
             piece = last
-        if piece * size < _ROW or len(axes) == _AXES:
+        if piece * size < MIN_COPIED_ROW_BYTES or len(axes) == _AXES:
             return None
         axes[-1:] = [(length // piece, piece * to, piece * of), (piece, to, of)]
     return [(1, 0, 0)] * (_AXES - len(axes)) + axes

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.target.eager_costs import ELEMENTS_PER_PARTIAL_SUM, MIN_REDUCED_RATIO
 from ...native.runtime.background_jit import KernelPolicy, request_kernel
 from ...native.runtime.fast_call import MAX_SINGLE_THREAD_ELEMENTS, FastCalls, call_kernel
 from ...native.runtime.kernel_builder import KernelBuilder
@@ -22,7 +23,6 @@ from .route import native_route
 
 Array = np.ndarray
 
-PIECE = 1 << 12  # elements that are folded into one, before those are: kernels/rows.py's too
 LARGE = 1 << 15  # elements from which on a kernel is asked for at once
 SOME = 1 << 13  # of sums, elements up to which NumPy is as fast
 MIDDLE = 1 << 12  # elements up to which NumPy is as fast; in between a kernel wants many calls
@@ -241,7 +241,6 @@ def logsumexp(x: Array, keepdims: bool) -> Array | None:
 # ------------------------------------------------------------------------------- reductions
 
 _MOST = 1024  # kernels
-_WORTH = 16  # elements that become one, so that little is left for NumPy
 _FOLDS = {np.add: "SUM", np.multiply: "PRODUCT", np.maximum: "MAXIMUM", np.minimum: "MINIMUM",
           np.argmax: "ARGMAX", np.argmin: "ARGMIN"}
 
@@ -312,7 +311,8 @@ def _apart(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool, f
     rows, rank = prod(x.shape[:outer]), x.ndim
     columns = x.size // rows
     every = axes is None or len(axes) == rank
-    if columns < _WORTH or not (every or axes in (tuple(range(outer)), tuple(range(outer, rank)))):
+    if columns < MIN_REDUCED_RATIO or not (
+            every or axes in (tuple(range(outer)), tuple(range(outer, rank)))):
         return None
     down = not every and axes is not None and 0 in axes
     builder = _REDUCE_COLUMNS if down else _REDUCE_ROWS
@@ -355,7 +355,7 @@ def _in_two(ufunc: Any, x: Array, axes: tuple[int, ...], keepdims: bool, formula
     while first - 1 in axes:
         first -= 1
     inner = tuple(range(first, last + 1))
-    if prod(x.shape[first : last + 1]) < _WORTH:
+    if prod(x.shape[first : last + 1]) < MIN_REDUCED_RATIO:
         return None
     y = reduce_axes(ufunc, x, inner, True, formula)
     if y is None:
@@ -372,9 +372,9 @@ def _total(ufunc: Any, flat: Array, shape: tuple[int, ...], formula: str) -> Arr
     result = kernel(_REDUCE_ROWS, flat, ufunc, formula)
     if result is None:
         return None
-    rows, rest = divmod(flat.size, PIECE)
+    rows, rest = divmod(flat.size, ELEMENTS_PER_PARTIAL_SUM)
     parts = np.empty(rows + bool(rest), inside)
-    call(result, (flat, parts), rows, PIECE)
+    call(result, (flat, parts), rows, ELEMENTS_PER_PARTIAL_SUM)
     if rest:
         call(result, (flat[flat.size - rest :], parts[rows:]), 1, rest)
     y = _alone(ufunc, parts, np.empty(shape, inside), "same")
@@ -386,7 +386,7 @@ def _alone(ufunc: Any, flat: Array, y: Array, formula: str) -> Array | None:
     result = kernel(_REDUCE_ALL, flat, ufunc, formula)
     if result is None:
         return None
-    pieces, rest = divmod(flat.size, PIECE)
+    pieces, rest = divmod(flat.size, ELEMENTS_PER_PARTIAL_SUM)
     FastCalls.alone(result, flat, flat[flat.size - rest :], y, pieces, rest)
     return y
 
@@ -439,9 +439,9 @@ def sum_of(formula: Callable, *arrays: Array) -> Any:
             return None
         known = _ready[key] = function.address
     flat = [a.reshape(-1) for a in arrays]
-    rows, rest = divmod(first.size, PIECE)
+    rows, rest = divmod(first.size, ELEMENTS_PER_PARTIAL_SUM)
     parts = np.empty(rows + bool(rest), _INSIDE[first.dtype])
-    call_kernel(known, first.size, *flat, parts, rows, PIECE)
+    call_kernel(known, first.size, *flat, parts, rows, ELEMENTS_PER_PARTIAL_SUM)
     if rest:
         call_kernel(known, 1, *[f[first.size - rest :] for f in flat], parts[rows:], 1, rest)
     return np.add.reduce(parts)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.target.eager_costs import SCANNED_ROWS
 from ...native.runtime.kernel_builder import KernelBuilder
 from ...tensor.dtypes import FLOAT32, FLOAT64
 from .transpose import put_in_order
@@ -16,7 +17,6 @@ from .route import native_route
 
 Array = np.ndarray
 
-_AT_ONCE = 4  # rows, as ROWS_AT_ONCE of the kernel
 _FOLDS = {np.add: "SUM", np.multiply: "PRODUCT", np.maximum: "MAXIMUM", np.minimum: "MINIMUM"}
 _SCAN_ROWS = KernelBuilder("scans", "scan_rows")
 _SCAN_MIDDLE = KernelBuilder("scans", "scan_middle")
@@ -50,17 +50,17 @@ def _kernel(builder: KernelBuilder, x: Array, ufunc: Any, *settings: Any) -> int
 
 
 def _along_rows(ufunc: Any, x: Array, axis: int, result: tuple[Array, ...]) -> bool:
-    several, single = (_kernel(_SCAN_ROWS, x, ufunc, len(result) > 1, n) for n in (_AT_ONCE, 1))
+    several, single = (_kernel(_SCAN_ROWS, x, ufunc, len(result) > 1, n) for n in (SCANNED_ROWS, 1))
     if several is None or single is None:
         return False
     n = x.shape[-1]
     arrays = [a.reshape(-1, n) for a in (x, *result)]
     rows = len(arrays[0])
-    count = rows // _AT_ONCE
-    whole = count * _AT_ONCE
+    count = rows // SCANNED_ROWS
+    whole = count * SCANNED_ROWS
     if count:
-        windows = [a[k:] for a in arrays for k in range(_AT_ONCE)]
-        call(several, windows, count, n, _AT_ONCE * n)
+        windows = [a[k:] for a in arrays for k in range(SCANNED_ROWS)]
+        call(several, windows, count, n, SCANNED_ROWS * n)
     if whole < rows:
         call(single, [a[whole:] for a in arrays], rows - whole, n, n)
     return True

@@ -10,8 +10,6 @@ from ...native.runtime.background_jit import Small
 from ...native.runtime.kernel_builder import KernelBuilder
 from ...tensor.dtypes import FLOAT32, FLOAT64
 
-MOST = 1 << 12  # elements that count as small
-
 
 def _table(builder: KernelBuilder, *settings: Any) -> Small:
     def build(kind: np.dtype) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.target.eager_costs import MAX_SMALL_ELEMENTS
 from ...autograd.mode import MODE
 from ...tensor.tensor import Tensor
 from ..native import group_norm as group_native
@@ -21,7 +22,6 @@ from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque, publish
 from ..native.rows import LARGE
 from ..core.sample_inputs import Rng, Sample
-from ..native.small_arrays import MOST
 
 
 def _group_samples(rng: Rng) -> Iterator[Sample]:
@@ -51,7 +51,7 @@ def _group_norm(
     inside = save_mean.dtype
     x, w, b = as_dtype(inside, input, weight, bias)
     x = images(x)
-    if x.size <= MOST:
+    if x.size <= MAX_SMALL_ELEMENTS:
         return _few_groups(x, w, b, save_mean.reshape(-1), save_rstd.reshape(-1), eps).reshape(
             input.shape).astype(input.dtype, copy=False)
     if x.size > LARGE and (

@@ -12,6 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from ...native.target.eager_costs import MAX_SMALL_ELEMENTS
 from ...native.runtime.background_jit import KernelPolicy
 from ...native.runtime.fast_call import FastCalls
 from ..native.pointwise import large
@@ -20,7 +21,7 @@ from ..native.rows import (
     MIDDLE, centred_products, column_products, column_squares, layer_norm, layer_norm_backward,
     moments, reduce_axes,
 )
-from ..native.small_arrays import LAYER_NORM, LAYER_NORM_BACKWARD, LAYER_NORM_SUMS, MOST
+from ..native.small_arrays import LAYER_NORM, LAYER_NORM_BACKWARD, LAYER_NORM_SUMS
 
 _BLOCK = 1 << 16  # elements
 
@@ -88,7 +89,7 @@ def rows_forward(
     They, weight and bias have the dtype in which rows of half precision are worked out.
     """
     y = None
-    if x.size <= MOST and x.dtype == mean.dtype:
+    if x.size <= MAX_SMALL_ELEMENTS and x.dtype == mean.dtype:
         y = _small_rows(x, weight, bias, mean, rstd, eps)
     elif x.size > MIDDLE:
         y = layer_norm(x, weight, bias, mean, rstd, eps)
@@ -137,7 +138,7 @@ def rows_backward(
 ) -> tuple[Array, Array, Array]:
     """The cotangents of x, weight and bias."""
     result = None
-    if x.size <= MOST and x.dtype == mean.dtype:
+    if x.size <= MAX_SMALL_ELEMENTS and x.dtype == mean.dtype:
         result = _small_rows_backward(g, x, weight, mean, rstd)
     elif x.size > MIDDLE:
         result = layer_norm_backward(g, x, weight, mean, rstd)

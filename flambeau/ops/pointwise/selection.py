@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from ...native.target.eager_costs import MIN_BIT_BLEND_ELEMENTS
 from ...native.foundation.user_frames import warn
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name, result_dtype
 from ...tensor.tensor import Tensor, wrap
 from ..core.scalar_conversion import convert_scalar
-from ..core.cache_blocking import SMALL, choose
+from ..core.cache_blocking import choose
 from ..core.errors import not_a_tensor
 from ..core.registry import Array, Number, Promotion, composite, pointwise
 from ..core.sample_inputs import Rng, Sample
@@ -34,7 +35,7 @@ def select(condition: Array, input: Array | Number, other: Array | Number) -> Ar
         kind = result_dtype((input, other)).numpy
         input, other = _cast(input, kind), _cast(other, kind)
     values: Any = (condition, input, other)
-    return np.where(*values) if condition.size <= SMALL else choose(*values)
+    return np.where(*values) if condition.size <= MIN_BIT_BLEND_ELEMENTS else choose(*values)
 
 
 @select.vjp("input")

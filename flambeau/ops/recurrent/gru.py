@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from ...tensor.tensor import Tensor
+from ...native.target.eager_costs import BLOCK_ELEMENTS
 from ...autograd.forward_ad import push_through
 from ...autograd.mode import MODE
 from ...autograd.tape import requires
 from ..linalg.matmul import product
-from .lstm import _BLOCK, _cast
+from .lstm import _cast
 from ..core.promotion import compute_dtype
 from .time_steps import (
     Steps, add_biases, check_cell, differentiable_adjoint, overload, product_of_rows,
@@ -162,7 +163,7 @@ def _factors(gates: Array, inner: Array, before: Array) -> Array:
     """What dh is multiplied by for each gate, in the order n (from h), r, z, n (from x)."""
     width = before.shape[1]
     result = np.empty((len(gates), 4 * width), gates.dtype)
-    step = max(1, _BLOCK // max(gates.shape[1], 1))
+    step = max(1, BLOCK_ELEMENTS // max(gates.shape[1], 1))
     for start in range(0, len(gates), step):
         rows = slice(start, start + step)
         r, z, n = (gates[rows, k * width : (k + 1) * width] for k in range(3))

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.target.eager_costs import BLOCK_ELEMENTS
 from ...tensor.tensor import Tensor
 from ...autograd.forward_ad import push_through
 from ...autograd.mode import MODE
@@ -25,8 +26,6 @@ from .native import prepare, present, sums_of_inputs
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 from ..core.sample_inputs import Rng, Sample
-
-_BLOCK = 1 << 14  # gates worked on at a time, so that they stay in the cache
 
 
 def _samples(rng: Rng) -> Iterator[Sample]:
@@ -167,7 +166,7 @@ def _factors(gates: Array, before: Array, tanhs: Array) -> tuple[Array, Array]:
     """(the gates' derivatives: i f g by dc, o by dh; the derivative of c by h)."""
     width = before.shape[1]
     result, of_cell = np.empty_like(gates), np.empty_like(before)
-    step = max(1, _BLOCK // max(gates.shape[1], 1))
+    step = max(1, BLOCK_ELEMENTS // max(gates.shape[1], 1))
     for start in range(0, len(gates), step):
         rows = slice(start, start + step)
         s, d, t = gates[rows], result[rows], tanhs[rows]

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.target.eager_costs import MAX_THREAD_WEIGHT_BYTES
 from ...native.runtime.background_jit import KernelPolicy, request_kernel
 from ...native.runtime.fast_call import call_on_threads
 from ...native.runtime.thread_pool import threads
@@ -25,7 +26,6 @@ Array = np.ndarray
 
 WORTH = 1 << 17  # multiplications of all steps from which on machine code is worth its making
 PATIENT = 2  # calls of a form before its kernels are made
-WEIGHT_BYTES = 4 << 20  # of recurrent weights that are always read by each thread at each step
 _SHARED = 1 << 20  # multiplications from which on several threads are worth their start
 _MOST = 256  # forms that have kernels
 _BLOCKS = (1, 2, 4, 6, 8, 12, 16)  # rows of a block
@@ -102,7 +102,7 @@ def prepare(
         return None
     if (count < 2 and steps.batch < 8) or not w.flags.c_contiguous:
         return None
-    if w.nbytes > WEIGHT_BYTES and not _whole(w.nbytes, steps.batch):
+    if w.nbytes > MAX_THREAD_WEIGHT_BYTES and not _whole(w.nbytes, steps.batch):
         return None
     ascending = count < 2 or steps.windows[0][0] == 0
     batch, rows = steps.batch, _block(steps.batch)

@@ -235,7 +235,7 @@ def _middle(input: Array, at: int, ignore_nan: bool) -> Array:
     missing = np.zeros((), bool) if whole else np.isnan(input)
     if input.__class__ is np.ndarray and input.size and (whole or not missing.any()):
         x = _turn(input, at)
-        if n <= sort_kernels.STABLE_UP_TO:
+        if n <= sort_kernels.MAX_INSERTION_SORT_LENGTH:
             return np.argsort(input, at, kind="stable").take([(n - 1) // 2], at)
         result = sort_kernels.rank_numbers(sort_kernels.keys(_rows_of(x)), (n - 1) // 2, True)
         return np.moveaxis(result.reshape(*x.shape[:-1], 1), -1, at)

@@ -11,24 +11,25 @@ from typing import Any
 
 import numpy as np
 
+from ...native.target.eager_costs import (
+    MAX_HEAP_ELEMENTS, MAX_INSERTION_SORT_LENGTH, MAX_KEYS_SORTED_WHOLE,
+)
 from ...native.runtime.fast_call import call_kernel
 from ...native.runtime.kernel_builder import KernelBuilder
 from ..native.gather_scatter import take
 from ..core.registry import Array
 
-STABLE_UP_TO = 16  # elements that introsort leaves to insertion sort
 _SORTED = 1 << 16  # elements of rows with ties up to which they are sorted as PyTorch does
 _SELECTED = 1 << 22  # the same where going through them once is enough
 _NARROW = 1 << 31
-_SMALL = 1 << 10  # keys up to which sorting them all costs least
-_HEAP = 32  # elements up to which a heap finds the least of a row soonest
 
 
 def small_order(x: Array, descending: bool) -> Array | None:
     """The order of rows where keys are not needed to find it: short ones, whose order is stable in
     PyTorch too, and few elements that differ. None for others, and for NaN where it comes first."""
-    short = x.shape[-1] <= STABLE_UP_TO
-    if x.dtype.kind not in "biuf" or x.itemsize == 2 or not (short or x.size <= _SMALL):
+    short = x.shape[-1] <= MAX_INSERTION_SORT_LENGTH
+    if x.dtype.kind not in "biuf" or x.itemsize == 2 \
+            or not (short or x.size <= MAX_KEYS_SORTED_WHOLE):
         return None
     turned = x if not descending else -x if x.dtype.kind == "f" else ~x
     where = np.argsort(turned, -1, kind="stable" if short else None)
@@ -43,7 +44,7 @@ def small_order(x: Array, descending: bool) -> Array | None:
 def distinct_order(x: Array, descending: bool) -> Array | None:
     """The order of few elements along the last axis; None where two of a row are equal or one is
     NaN, and for many."""
-    if x.__class__ is not np.ndarray or not x.ndim or not 0 < x.size <= _SMALL:
+    if x.__class__ is not np.ndarray or not x.ndim or not 0 < x.size <= MAX_KEYS_SORTED_WHOLE:
         return None
     if x.dtype.kind not in "iuf" or x.itemsize == 2:
         return None
@@ -208,7 +209,7 @@ def _has_many_ties(k: Array) -> bool:
 def sort_numbers(k: Array, stable: bool) -> Array:
     """The numbers of the elements of rows of keys, in their order."""
     n = k.shape[1]
-    if n <= STABLE_UP_TO:
+    if n <= MAX_INSERTION_SORT_LENGTH:
         return np.argsort(k, -1, kind="stable")
     result, where = _stable(k)
     if not stable:
@@ -225,11 +226,11 @@ def least_numbers(k: Array, count: int) -> Array:
         return np.zeros((len(k), 0), np.int64)
     if k.size <= _SELECTED and (count * 64 <= n or _has_many_ties(k)):
         return _least_as_cpp(k, count)
-    if count > n // 4 or k.size <= _SMALL:
+    if count > n // 4 or k.size <= MAX_KEYS_SORTED_WHOLE:
         result, where = _stable(k)
         result, where = result[:, : count + 1], where[:, :count]
         tied = (result[:, 1:] == result[:, :-1]).any(1)
-    elif count <= _HEAP:
+    elif count <= MAX_HEAP_ELEMENTS:
         result, where = _heap(k, count + 1)
         tied, where = (result[:, 1:] == result[:, :-1]).any(1), where[:, :count]
     else:
@@ -282,7 +283,7 @@ def rank_numbers(k: Array, rank: int, first: bool) -> Array:
 def commonest_numbers(k: Array) -> Array:
     """Where each row's most frequent key, the least of several, comes last."""
     rows, n = k.shape
-    exact = n > STABLE_UP_TO and k.size <= _SELECTED
+    exact = n > MAX_INSERTION_SORT_LENGTH and k.size <= _SELECTED
     if exact and _has_many_ties(k):
         known = _sort_as_cpp(k)
         return known.numbers[np.arange(rows), _commonest(known.keys)[0]]

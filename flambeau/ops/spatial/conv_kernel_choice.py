@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ...native.target.eager_costs import MULTIPLICATIONS_PER_ELEMENT
 from ...autograd.mode import MODE
 from ...native.runtime import background_jit
 from ...native.runtime.fast_call import call_kernel
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from .conv_reference import Window
 
 LARGE = 1 << 22  # multiplications from which on a kernel of a shape's own is worth its making
-_LANES = 16  # multiplications that take as long as an element's work elsewhere
 _MUCH = 1 << 25  # multiplications that count as one call more in a step that is recorded once
 _ASKED, _USED = 16, 40  # calls of a shape that ask for its own kernel, and first take it
 
@@ -131,7 +131,8 @@ def _ran_depthwise(single: Convolution, call: DepthwiseCall, arrays: Sequence[Ar
         weight, result = others
         others = [weight, np.zeros(single.x[1], x.dtype), result]
     call_kernel(
-        function.address, single.multiplications // _LANES, x, call.offsets, *others, *call.sizes
+        function.address, single.multiplications // MULTIPLICATIONS_PER_ELEMENT, x, call.offsets,
+        *others, *call.sizes
     )
     return True
 
@@ -193,7 +194,7 @@ def _ran_by_any(single: Convolution, arrays: Sequence[Array]) -> bool:
     if single.direction == "data":
         g, weight, result = arrays
         arrays = [g, weight, np.zeros(single.x[1], g.dtype), result]
-    size, work = arrays[0].itemsize, single.multiplications // _LANES
+    size, work = arrays[0].itemsize, single.multiplications // MULTIPLICATIONS_PER_ELEMENT
     for places, sizes in _calls(single, grouped):
         if any(places):
             starts = zip(arrays, places, strict=True)

@@ -6,6 +6,7 @@ from math import prod
 
 import numpy as np
 
+from ...native.target.eager_costs import MIN_GRID_ROW_POINTS, SAMPLED_POINTS_PER_BLOCK
 from ...native.runtime.background_jit import KernelPolicy, request_kernel
 from ...native.runtime.fast_call import call_kernel
 from ...native.runtime.kernel_builder import KernelBuilder
@@ -16,7 +17,6 @@ from ..native.route import native_route
 Array = np.ndarray
 
 LEAST = 256  # values sampled from which on a kernel is worth its making
-_SHORT = 32  # points in a row; shorter rows are taken as one
 
 _SAMPLE = KernelBuilder("grid_sample", "sample")
 _GRID_BACKWARD = KernelBuilder("grid_sample", "grid_backward")
@@ -52,7 +52,7 @@ def _numbers(sizes: tuple[int, ...], align: bool, kind: np.dtype) -> tuple[Array
 def _lines(batch: int, points: tuple[int, ...]) -> tuple[int, int]:
     """Rows and columns that points are worked on in."""
     rows, columns = prod(points[:-1]), points[-1]
-    if columns < _SHORT and batch >= POOL.threads():
+    if columns < MIN_GRID_ROW_POINTS and batch >= POOL.threads():
         return 1, rows * columns
     return rows, columns
 
@@ -127,8 +127,9 @@ def image_adjoint(
     numbers = _numbers(tuple(sizes), align, input.dtype)
     above = np.ascontiguousarray(g).reshape(n, c, count)
     points = np.ascontiguousarray(grid).reshape(n, count, axes)
-    whole = count - count % _BLOCK
-    for start, blocks, size in ((0, whole // _BLOCK, _BLOCK), (whole, 1, count - whole)):
+    whole = count - count % SAMPLED_POINTS_PER_BLOCK
+    block = SAMPLED_POINTS_PER_BLOCK
+    for start, blocks, size in ((0, whole // block, block), (whole, 1, count - whole)):
         if blocks and size:
             call_kernel(
                 kernel,
@@ -152,9 +153,6 @@ def image_adjoint(
                 c // parts * pixels,
             )
     return result
-
-
-_BLOCK = 256  # as in the kernel
 
 
 def _parts(n: int, c: int) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.target.eager_costs import POOL_BLOCK_ELEMENTS
 from ...tensor.dtypes import FROM_NUMPY, bool_
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.promotion import legacy_name
@@ -20,8 +21,6 @@ from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque, publish
 from ..pointwise.selection import where as select
 from ..core.sample_inputs import Rng, Sample
-
-_BLOCK = 1 << 17  # elements that stay in the L2 cache between the passes
 
 
 def _lowest(kind: np.dtype) -> Any:
@@ -124,7 +123,7 @@ def _images(shape: Sequence[int], n: int) -> int:
 
 
 def _blocks(count: int, each: int) -> Iterator[slice]:
-    step = max(1, _BLOCK // max(each, 1))
+    step = max(1, POOL_BLOCK_ELEMENTS // max(each, 1))
     for i in range(0, count, step):
         yield slice(i, i + step)
 

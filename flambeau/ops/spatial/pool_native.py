@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.target.eager_costs import POOLED_LANES
 from ...native.runtime import background_jit
 from ...native.runtime.fast_call import call_kernel
 from ...native.runtime.kernel_builder import KernelBuilder
@@ -25,7 +26,6 @@ from ..core.registry import Array
 from ..native.route import native_route
 
 _LEAST = 1 << 14  # elements from which on machine code is worth its making
-_CHANNELS = 32  # that are made at a time
 
 
 class _Builders:
@@ -99,7 +99,7 @@ def pixel_sizes(shape: tuple[int, ...], t: Pixels) -> tuple[int, ...]:
     images, channels, *spatial = shape
     rows, columns, pixels = prod(t.output[:-1]), t.output[-1], prod(spatial)
     return (
-        images, rows, columns, t.rows.shape[1], t.columns.shape[1], -(-channels // _CHANNELS),
+        images, rows, columns, t.rows.shape[1], t.columns.shape[1], -(-channels // POOLED_LANES),
         channels, pixels, pixels * channels, rows * columns * channels, columns * channels,
         t.columns.shape[1] * channels,
     )
