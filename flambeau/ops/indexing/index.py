@@ -23,11 +23,11 @@ from ...tensor.promotion import legacy_name
 from ...tensor.narrow_dtypes import NARROW, narrowed
 from ...tensor.tensor import Tensor, view_of, wrap
 from ..native import pointwise
-from ..core.errors import broadcast_mismatch, explaining
+from ..core.errors import broadcast_mismatch
 from ..core.inplace import assign
 from ..core.number_cache import ORDINARY
 from ..core.output_layout import Layout, select_axes
-from ..core.registry import Array, Positions, opaque, publish
+from ..core.registry import Array, Positions, opaque
 from ..native.row_copies import MANY, fill, zeros
 from ..native.embedding import LARGE, add_to_rows, take_rows
 from ..view.slices import basic_index, select
@@ -406,9 +406,14 @@ def _(g: Tensor, src_shape: tuple[int, ...], src_dtype: Any) -> Tensor:
 def overwrite(self: Tensor, src: Tensor, name: str) -> Tensor:
     """Writes `src` over all of `self`, recorded."""
     check_writable(self, name)
-    if src._array.ndim > self._array.ndim:
-        src = src.reshape(src._array.shape[src._array.ndim - self._array.ndim :])
+    src = _without_leading(src, self)
     return assign(self, _overwrite(before_write(self, False), src), name)
+
+
+def _without_leading(source: Tensor, target: Tensor) -> Tensor:
+    """A value without the axes, of length one, that it has before those of the target."""
+    more = source._array.ndim - target._array.ndim
+    return source.reshape(source._array.shape[more:]) if more > 0 else source
 
 
 @opaque(linear_in="input + values", layout=Layout.FREE,
@@ -513,7 +518,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
             overwrite(target, source, "setitem")
         else:  # what is broadcast may come from the target itself, as in PyTorch
             same = source._array.shape == target._array.shape
-            target.copy_(source if same else source.clone())
+            target.copy_(source if same else _without_leading(source, target).clone())
     except IndexError as error:
         raise _basic_error(self, basic or (), error) from None
     except ValueError:
@@ -651,52 +656,3 @@ def _contains(self: Tensor, element: Any) -> bool:
 
 
 Tensor.__iter__, Tensor.__contains__ = _iterate, _contains
-
-# ------------------------------------------------------------------------- by function
-
-
-def _full_index(self: Tensor, indices: Any) -> tuple[Tensor, tuple]:
-    items = tuple(slice(None) if i is None else i for i in indices)
-    basic, rest = split_index(self, items)
-    return (self if basic is None else _view(self, basic)), rest or ()
-
-
-def index_put_(self: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
-    """Writes (or adds) values at the positions that a tuple of index tensors gives, in place.
-
-    >>> x = torch.zeros(3)
-    >>> torch.index_put_(x, (torch.tensor([1, 1]),), torch.tensor([1., 2.]), accumulate=True)
-    tensor([0., 3., 0.])
-    """
-    if not isinstance(indices, (tuple, list)):
-        raise TypeError(
-            "index_put_(): argument 'indices' (position 1) must be tuple of Tensors, not "
-            f"{type(indices).__name__}"
-        )
-    target, where = _full_index(self, indices)
-    _check_dtypes(self, values, where or ())
-    try:
-        put_at(target, values, where or (Ellipsis,), accumulate, "index_put_")
-    except (IndexError, ValueError) as error:
-        if isinstance(error, IndexError):
-            _check_masks(target, where)
-        raise RuntimeError(
-            f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to "
-            f"indexing result of shape {list(target._array[where or (Ellipsis,)].shape)}"
-        ) from None
-    return self
-
-
-def index_put(
-    input: Tensor, indices: Any, values: Tensor, accumulate: bool = False
-) -> Tensor:
-    """A copy of `input` with values written (or added) at positions.
-
-    >>> torch.index_put(torch.zeros(3), (torch.tensor([0, 2]),), torch.tensor(5.))
-    tensor([5., 0., 5.])
-    """
-    return index_put_(input.clone(), indices, values, accumulate)
-
-
-publish(explaining("index_put", index_put), ("index_put",), ("torch", "Tensor"))
-publish(index_put_, ("index_put_",), ("torch", "Tensor"))

@@ -96,3 +96,13 @@ def test_a_row_may_be_filled_with_one_of_its_elements():
     assert x.tolist() == [[1.0, 1.0, 1.0], [5.0, 5.0, 5.0]]
     with pytest.raises(RuntimeError, match="refer to a single memory location"):
         x[0, 1:] = x[0, :2]
+
+
+def test_a_view_with_leading_axes_of_one_is_assigned(torch):
+    source = torch.arange(18.0).view(2, 1, 3, 3)
+    for begin in (0, torch.tensor(0)):
+        target = torch.zeros(2, 1, 2, 2)
+        target[0] = source[1:2, :, begin:2, begin:2]
+        target[1] = source[1:2, :, begin:2, begin:1]
+        assert target[0].tolist() == [[[9.0, 10.0], [12.0, 13.0]]]
+        assert target[1].tolist() == [[[9.0, 9.0], [12.0, 12.0]]]

@@ -1,0 +1,57 @@
+"""index_put and index_put_: assignments through indices, as functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...tensor.tensor import Tensor
+from ..core.errors import explaining
+from ..core.registry import publish
+from .index import _check_dtypes, _check_masks, _view, put_at, split_index
+
+
+def _full_index(self: Tensor, indices: Any) -> tuple[Tensor, tuple]:
+    items = tuple(slice(None) if i is None else i for i in indices)
+    basic, rest = split_index(self, items)
+    return (self if basic is None else _view(self, basic)), rest or ()
+
+
+def index_put_(self: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
+    """Writes (or adds) values at the positions that a tuple of index tensors gives, in place.
+
+    >>> x = torch.zeros(3)
+    >>> torch.index_put_(x, (torch.tensor([1, 1]),), torch.tensor([1., 2.]), accumulate=True)
+    tensor([0., 3., 0.])
+    """
+    if not isinstance(indices, (tuple, list)):
+        raise TypeError(
+            "index_put_(): argument 'indices' (position 1) must be tuple of Tensors, not "
+            f"{type(indices).__name__}"
+        )
+    target, where = _full_index(self, indices)
+    _check_dtypes(self, values, where or ())
+    try:
+        put_at(target, values, where or (Ellipsis,), accumulate, "index_put_")
+    except (IndexError, ValueError) as error:
+        if isinstance(error, IndexError):
+            _check_masks(target, where)
+        raise RuntimeError(
+            f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to "
+            f"indexing result of shape {list(target._array[where or (Ellipsis,)].shape)}"
+        ) from None
+    return self
+
+
+def index_put(
+    input: Tensor, indices: Any, values: Tensor, accumulate: bool = False
+) -> Tensor:
+    """A copy of `input` with values written (or added) at positions.
+
+    >>> torch.index_put(torch.zeros(3), (torch.tensor([0, 2]),), torch.tensor(5.))
+    tensor([5., 0., 5.])
+    """
+    return index_put_(input.clone(), indices, values, accumulate)
+
+
+publish(explaining("index_put", index_put), ("index_put",), ("torch", "Tensor"))
+publish(index_put_, ("index_put_",), ("torch", "Tensor"))
