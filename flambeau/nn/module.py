@@ -17,7 +17,7 @@ from ..ops.interception import operator_timing
 from .conversion import Conversion
 from .error_path import locate
 from .hooks import Hooks
-from .registration import _CALL_HOOKS, HOOK_TABLES, Registration
+from .registration import CALL_HOOKS, HOOK_TABLES, Registration
 from .state_dict import StateDict
 from .tree import Tree
 
@@ -144,7 +144,7 @@ class Module(Registration, Tree, Conversion, StateDict, Hooks):
         for name in HOOK_TABLES:
             if not own.get(name, True):
                 del own[name]
-            elif name in own and name in _CALL_HOOKS:
+            elif name in own and name in CALL_HOOKS:
                 own["_flambeau_is_hooked"] = True
 
     def _replicate_for_data_parallel(self) -> Any:

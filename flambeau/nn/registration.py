@@ -17,10 +17,10 @@ from . import global_hooks
 from .members import Members
 from .parameter import Buffer, Parameter
 
-_CALL_HOOKS = frozenset({
+CALL_HOOKS = frozenset({
     "_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks",
 })
-HOOK_TABLES = _CALL_HOOKS | {
+HOOK_TABLES = CALL_HOOKS | {
     "_forward_hooks_always_called", "_forward_hooks_with_kwargs",
     "_forward_pre_hooks_with_kwargs", "_load_state_dict_post_hooks",
     "_load_state_dict_pre_hooks", "_state_dict_hooks", "_state_dict_pre_hooks",
@@ -170,7 +170,7 @@ class Registration(Members):
     def _flambeau_hook_dictionary(self, name: str) -> OrderedDict:
         """Makes a hook dictionary when it is first asked for."""
         CHANGES.count += 1
-        if name in _CALL_HOOKS:
+        if name in CALL_HOOKS:
             self.__dict__["_flambeau_is_hooked"] = True
         return self.__dict__.setdefault(name, OrderedDict())
 
@@ -185,7 +185,7 @@ class Registration(Members):
                 and name not in own["_buffers"]
             )
         ):
-            if name in _CALL_HOOKS:
+            if name in CALL_HOOKS:
                 own["_flambeau_is_hooked"] = True
             super().__setattr__(name, value)
         elif isinstance(value, Parameter):

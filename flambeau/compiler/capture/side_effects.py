@@ -7,7 +7,7 @@ would be lost, and is a reason not to skip the step's Python.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from ...tensor.tensor import Tensor
@@ -17,7 +17,6 @@ from .python_state import Holder, Surroundings
 from ..trace.trace import Effect, Trace
 
 _MISSING = object()
-_FEW = 200  # entries that are looked at before each call
 
 
 def noted(around: Surroundings, trace: Trace, result: Any) -> Any:
@@ -52,43 +51,6 @@ def clean(around: Surroundings) -> None:
         for _, key, value in list(_changes(holder)) if holder.place is not None else ():
             if of_numbers(value):
                 put_back(holder.place, key, len(holder.before) if key is None else 0)
-
-
-class Inside:
-    """A snapshot of the contents of objects and containers that a step reaches.
-
-    Of long containers only the length, which is cheap enough to compare at each call.
-    """
-
-    def __init__(self, function: Callable) -> None:
-        around = Surroundings(function, (), {})
-        self.names = around.names
-        self.holders = [_watched(h) for h in around.holders if h.inner and h.before]
-
-    def ignore(self, effects: list[Effect]) -> None:
-        """Ignore places where every call stores another tensor."""
-        for effect in effects:
-            for holder in self.holders:
-                if holder.place is effect.place:
-                    holder.ignored.add(effect.key)
-        self.holders = [h for h in self.holders if not h.ignored or h.form != "{path}"]
-
-    def changed(self) -> list[str]:
-        """The names whose value changed."""
-        return [name for holder in self.holders for name, key, _ in _changes(holder)
-                if key not in holder.ignored]
-
-
-def _watched(holder: Holder) -> Holder:
-    if len(holder.before) <= _FEW:
-        return holder
-    read, path, form = holder.read, holder.path, holder.form
-    sized = holder.place if isinstance(holder.place, (dict, list)) else None
-
-    def length() -> dict[str, int]:
-        return {"length": len(read() if sized is None else sized)}
-
-    return Holder(path, length, None, form, before=length())
 
 
 # --------------------------------------------------------------------------------- changes

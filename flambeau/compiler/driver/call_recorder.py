@@ -16,6 +16,7 @@ from .states import Event, Outdated, Recorded, Speculated, State
 
 MAX_RECORDED_CALLS = 4  # then a step counts as not static
 MAX_ACCUMULATING_CALLS = 64  # may differ while gradients are accumulated
+MAX_UNUSED_PROGRAMS = 2  # in a row, whose guards failed before any call
 
 
 class CallRecorder:
@@ -36,8 +37,6 @@ class CallRecorder:
         """Run a call eagerly while it is recorded; returns its result."""
         before = specialization.state
         is_first, waits = before.trace is None, self.blocks_on_build(specialization)
-        if is_first and before.reach is None and waits:
-            before.reach = self.specializations.snapshot(Trace())
         signature = None
         if waits and not specialization.is_early:
             signature = (specialization.precedent if is_first
@@ -110,6 +109,8 @@ class CallRecorder:
         """Give a call that did the same as another a program, if its Python may be skipped."""
         if not trace.proof.holds:
             raise Unfit(*trace.proof.why)
+        if specialization.unused_programs >= MAX_UNUSED_PROGRAMS:
+            raise Unfit("it reads what is another at each call", specialization.moved_line)
         candidate = before.candidate if isinstance(before, Speculated) else None
         if trace.deferred is not None and self.installer.run_deferred(
             specialization, trace, candidate, args, kwargs
@@ -121,13 +122,9 @@ class CallRecorder:
     def _find_divergence(self, specialization: Specialization, trace: Trace, last: Trace | None
                          ) -> tuple[str, str] | None:
         """How a recorded call differs from the last one, as (what, line)."""
-        state = specialization.state
-        changed = None if state.reach is None else state.reach.find_change
         if last is None:
-            return None if changed is None else changed(trace)
-        result = find_divergence(last, trace)
-        if result is None and changed is not None:
-            result = changed(trace)
+            return None
+        state, result = specialization.state, find_divergence(last, trace)
         moved = last.list_incoming_grads() != trace.list_incoming_grads()
         if result and specialization.calls < MAX_ACCUMULATING_CALLS and moved:
             state.recordings -= 1  # the grads' memory stays only once a program made it

@@ -31,7 +31,7 @@ from .call_recorder import CallRecorder
 from .explanation import write_explanation
 from .fallback import Fallback
 from .installation import Installer
-from .program_builder import ProgramBuilder
+from .program_builder import ProgramBuilder, flatten_call
 from .specialization import Specialization
 from .specializations import Specializations
 from .states import Building, Eager, Installed
@@ -168,7 +168,7 @@ class Compiled:
             absent = state.program.bindings.list_absent_grads()
             if self._specializations.note_accumulation(absent):
                 return self._advance(args, kwargs)
-            self._specializations.invalidate(specialization)
+            self._specializations.invalidate(specialization, flatten_call(args, kwargs))
         specialization.calls += 1
         try:
             self._load_precedent(specialization, args, kwargs)

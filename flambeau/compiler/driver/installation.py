@@ -131,10 +131,7 @@ class Installer:
 
     def restart(self, specialization: Specialization) -> None:
         """Forget the recorded call; the next one is the first."""
-        reach = specialization.state.reach
-        if self.policy.is_synchronous or specialization.precedent is not None:
-            reach = self.specializations.snapshot(Trace())
-        specialization.become(Event.RESTARTED, New(reach=reach))
+        specialization.become(Event.RESTARTED, New())
 
     def _find_problem(self, pending: Pending) -> _Problem | None:
         """Why a program cannot be installed: it does not exist, or disagrees with the call."""
@@ -161,9 +158,8 @@ class Installer:
         assert state.reach is not None
         assert state.trace is not None
         program = Program(  # type: ignore[call-arg]
-            pending.step, pending.bindings, *pending.given, state.reach.modules,
-            state.reach.environment, pending.proof, pending.modes, pending.backward,
-            pending.sample,
+            self.fallback.function, pending.step, pending.bindings, *pending.given, state.reach,
+            pending.proof, pending.modes, pending.backward, pending.sample,
         )
         specialization.become(Event.INSTALLED, Installed(
             program=program, trace=state.trace, reach=state.reach))

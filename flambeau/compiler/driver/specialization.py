@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..proof.guards import format_line
+from ..runtime.guarded_call import Program
 from ..trace.trace_signature import Precedent
 from .states import Event, Installed, New, State, check_transition
 
@@ -18,6 +20,8 @@ class Specialization:
         self.tensors = tensors
         self.state: State = New()
         self.calls = 0  # calls that no program served
+        self.unused_programs = 0  # in a row that served no call, since state changed before one
+        self.moved_line = ""  # which read that state
         self.seeks_line = False  # whether a call was watched for the line that keeps its Python
         self.is_looked_up = False  # whether its precedent was looked for
         self.precedent_key: str | None = None  # under which its precedent is stored
@@ -27,6 +31,14 @@ class Specialization:
         """Enter the state that an event leads to; ImpossibleTransition if it does not."""
         check_transition(self.state, event, state)
         self.state = state
+
+    def note_end_of_program(self, program: Program, leaves: list[Any]) -> None:
+        """Count a program whose guards fail if it served no call. `leaves`: this call's arguments.
+        """
+        moved = program.proof.first_failing(leaves) if program.calls == 0 else None
+        self.unused_programs = 0 if moved is None else self.unused_programs + 1
+        if moved is not None:
+            self.moved_line = format_line(*moved.line)
 
     @property
     def uses(self) -> int | None:

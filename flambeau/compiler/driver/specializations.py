@@ -8,12 +8,12 @@ from typing import Any
 from ...nn.module import Module
 from ...tensor.tensor import Tensor
 from ..runtime.guarded_call import Program
-from ..runtime.guards import Environment
+from ..runtime.guards import ReachableState
 from ..trace.ambient_modes import read_ambient_modes
 from ..trace.trace import Trace
 from .build_task import Pending
 from .eviction import SpecializationTable
-from .reachable_state import ReachableState
+from .named_modules import find_named_modules
 from .specialization import Specialization
 from .specialization_key import describe_argument, describe_overlap, describe_tensors
 from .states import Building, Event, Followed, Installed, Outdated
@@ -84,10 +84,13 @@ class Specializations:
         self.programs.insert(0, program)
         self.last = program
 
-    def invalidate(self, specialization: Specialization) -> None:
-        """Drop a program whose guards failed; its specialization is recorded again."""
+    def invalidate(self, specialization: Specialization, leaves: list[Any]) -> None:
+        """Drop a program whose guards failed for a call with these arguments; its specialization is
+        recorded again."""
         self._unregister(specialization)
         state = specialization.state
+        if isinstance(state, Installed):
+            specialization.note_end_of_program(state.program, leaves)
         assert state.trace is not None
         specialization.become(Event.INVALIDATED, Outdated(trace=state.trace, reach=state.reach))
 
@@ -102,12 +105,12 @@ class Specializations:
     def list_roots(self) -> list[Module]:
         """The modules that the step's names refer to."""
         if self._roots is None:
-            self._roots = Environment(self.function).modules
+            self._roots = find_named_modules(self.function)
         return self._roots
 
     def snapshot(self, trace: Trace) -> ReachableState:
         """Snapshot what the step reaches, after a recorded call."""
-        result = ReachableState(self.function, trace)
+        result = ReachableState(trace)
         self._reachable = result.list_memory()
         return result
 

@@ -11,10 +11,10 @@ from enum import Enum
 from typing import ClassVar
 
 from ..runtime.guarded_call import Program
+from ..runtime.guards import ReachableState
 from ..trace.trace import Trace
 from ..trace.trace_signature import Precedent
 from .build_task import Pending
-from .reachable_state import ReachableState
 
 
 class Event(Enum):
@@ -42,8 +42,6 @@ class State:
 @dataclass(eq=False, kw_only=True)
 class New(State):
     """No call is recorded that the next could be compared with."""
-
-    reach: ReachableState | None = None
 
 
 @dataclass(eq=False, kw_only=True)

@@ -136,6 +136,8 @@ class Facts:
             p = self.known[id(x)]
             if p.kind is not Kind.FRESH:
                 self.guard(path, Test.IDENTITY, x)
+            if p.kind is Kind.TENSOR and p.path.startswith("t"):
+                self.proof.aliased.append(x)
         else:
             self.guard(path, Test.IDENTITY, x)
             kind = Kind.TENSOR if isinstance(x, Tensor) else Kind.OUTSIDE

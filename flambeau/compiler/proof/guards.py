@@ -97,18 +97,25 @@ def member_ids(dicts: list[dict[str, Any]]) -> list[int]:
     return [*map(id, chain.from_iterable(map(dict.values, dicts)))]
 
 
+def format_line(file: str, line: int) -> str:
+    """A line of source for people; empty where it is not known."""
+    return f"{file}:{line}" if line else ""
+
+
 @dataclass
 class Proof:
     """Whether the Python of a call may be skipped, until when, and if not, why.
 
     `refusals`: (file, line, why). `constants`: the objects that paths start from, by name.
-    `modules`: those whose state the library reads; the modules' own change counter guards them.
+    `modules`: those whose state the library reads. `aliased`: arguments that the call also reads
+    from outside.
     """
 
     refusals: list[tuple[str, int, str]] = field(default_factory=list)
     guards: list[Guard] = field(default_factory=list)
     constants: dict[str, Any] = field(default_factory=dict)
     modules: list[Any] = field(default_factory=list)
+    aliased: list[Any] = field(default_factory=list)
     opcodes: int = 0
 
     @property
@@ -120,7 +127,7 @@ class Proof:
     def why(self) -> tuple[str, str]:
         """(why not, file:line)."""
         file, line, why = self.refusals[0]
-        return why, f"{file}:{line}" if line else ""
+        return why, format_line(file, line)
 
     def failures(self, name: Callable[[Any], str]) -> Iterator[str]:
         """Expressions of which one is true where the proof no longer holds."""

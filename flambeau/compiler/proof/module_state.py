@@ -12,7 +12,7 @@ from operator import attrgetter, call, itemgetter
 from typing import Any
 
 from ...nn.module import Module
-from ...nn.registration import HOOK_TABLES
+from ...nn.registration import CALL_HOOKS, HOOK_TABLES
 from .declarations import in_library
 from .facts import Facts
 from .guards import Test
@@ -54,7 +54,8 @@ def declare_optimizer(facts: Facts, optimizer: Any) -> None:
 
 class ModuleState:
     """Settings that the library's code reads from the dictionaries of modules, names that must
-    not appear there since they would hide members and methods, and methods of their classes."""
+    not appear there since they would hide members and methods, dictionaries of members that are
+    empty, and the modules' classes with their methods."""
 
     def __init__(self, modules: list[Module]) -> None:
         spaces = [vars(module) for module in modules]
@@ -65,6 +66,8 @@ class ModuleState:
         self.readers = [_reader(chosen) for chosen in names if chosen]
         self.are_free = [space.keys().isdisjoint for space in spaces]
         self.hidden = [_hidden(space) for space in spaces]
+        self.empty = [space[name] for space in spaces for name in _MEMBERS if not space[name]]
+        self.modules, self.classes = modules, kinds
         self.kinds = list({id(kind): kind for kind in kinds}.values())
         self.before = self._read()
         self.methods = [*map(_methods, self.kinds)]
@@ -73,6 +76,7 @@ class ModuleState:
         """Whether all is as it was."""
         return (
             self._read() == self.before and all(map(call, self.are_free, self.hidden))
+            and not any(self.empty) and [*map(type, self.modules)] == self.classes
             and [*map(_methods, self.kinds)] == self.methods
         )
 
@@ -89,8 +93,9 @@ def _reader(names: list[str]) -> Any:
 
 
 def _hidden(space: dict[str, Any]) -> frozenset[str]:
-    """Names of members and methods that an entry of a module's dictionary would hide."""
-    names = {"forward", *chain.from_iterable(space[name] for name in _MEMBERS)}
+    """Names of members and methods that an entry of a module's dictionary would hide, and of tables
+    of hooks that there are not yet."""
+    names = {"forward", *CALL_HOOKS, *chain.from_iterable(space[name] for name in _MEMBERS)}
     return frozenset(names - space.keys())
 
 

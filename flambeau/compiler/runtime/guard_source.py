@@ -14,7 +14,6 @@ from ..ir.interpreter import numpy_type
 from ..trace.bindings import ANY_GRAD, OuterMemory
 from ..trace.operands import flatten, is_named_tuple
 from ..trace.plain_values import PLAIN, write_mismatch
-from .guards import reachable_memory
 
 if TYPE_CHECKING:
     from .guarded_call import Program
@@ -33,7 +32,7 @@ class GuardWriter:
         self.names, self.lines, self.name = source.names, source.lines, source.name
         self.leaves = 0
         self.tensors: list[int] = []  # the leaves that are tensors or arrays
-        self.reachable = reachable_memory(program.environment, program.modules)
+        self.reachable = program.reach.list_memory()
 
     def write(self) -> list[int]:
         """Write all guards; the leaves that are tensors or arrays."""
@@ -96,7 +95,7 @@ class GuardWriter:
         )
 
     def guard_ambient(self) -> None:
-        """Guard ambient modes, modules, and the outside state that the proof names."""
+        """Guard ambient modes, hooks, and the outside state that the proof names."""
         modes = self.program.modes
         self.return_miss_if(
             f"MODE.grad is not {modes.grad} or MODE.inference is not {modes.inference}"
@@ -124,7 +123,7 @@ class GuardWriter:
             id(state) for ticker in self.program.tickers
             for _, states in ticker.rows for state in states.values()
         }
-        states = [s for s in self.program.modules.states if id(s[0]) not in of_optimisers]
+        states = [s for s in self.program.reach.states if id(s[0]) not in of_optimisers]
         if 0 < len(states) <= MAX_INLINE_GUARDS:
             self.return_miss_if(" or ".join(self.write_state_mismatch(*state) for state in states))
         elif states:
@@ -178,7 +177,7 @@ class GuardWriter:
 
     def guard_indices(self) -> None:
         """Check indices. A call with one out of bounds runs eagerly, which raises."""
-        self.names["eager"] = self.program.environment.function
+        self.names["eager"] = self.program.function
         for check in self.bindings.checks:
             if check.leaf is not None:
                 node = check.bound.node

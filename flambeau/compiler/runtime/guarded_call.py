@@ -33,7 +33,7 @@ from ..capture.side_effects import perform
 from ..proof.guards import Proof
 from .gradient_buffers import GradBuffers
 from .guard_source import GuardWriter
-from .guards import Environment, Modules, change_counts
+from .guards import ReachableState, change_counts
 from .backward_node import BackwardRunner
 from .result_source import ResultSource
 from .sample_inputs import SampleInputs
@@ -52,23 +52,21 @@ class Program:
     """A compiled step: `call(args, kwargs)` runs it, or returns MISS if a guard fails."""
 
     def __init__(
-        self, step: Any, bindings: Bindings, args: tuple, kwargs: dict, modules: Modules,
-        environment: Environment, proof: Proof, modes: AmbientModes, backward: Any = None,
+        self, function: Callable, step: Any, bindings: Bindings, args: tuple, kwargs: dict,
+        reach: ReachableState, proof: Proof, modes: AmbientModes, backward: Any = None,
         sample: SampleInputs | None = None,
     ) -> None:
         """`backward`: the backward program of a step whose outputs require grad."""
         self.backward = None
         if bindings.backward is not None:
-            self.backward = BackwardRunner(backward, bindings.backward, modules.tensors)
+            self.backward = BackwardRunner(backward, bindings.backward, reach.tensors)
             if is_repeatable(bindings) and modes.autocast is None:
-                self.backward.allow_double_backward(
-                    environment.function, bindings.result, bindings.owners
-                )
+                self.backward.allow_double_backward(function, bindings.result, bindings.owners)
         self.modes = modes
         self.step, self.bindings = step, bindings
-        self.modules, self.environment, self.proof = modules, environment, proof
+        self.function, self.reach, self.proof = function, reach, proof
         self.lock = threading.RLock()
-        self.changes, self.handles, self.ambient = modules.counts
+        self.changes, self.handles, self.ambient = reach.counts
         self.tickers = [StepCounter(update, step.ran) for update in bindings.updates]
         self.call_count = [0]  # a cell, because version counters read it
         self.sample = sample or SampleInputs(bindings)  # with which explain() runs the step
@@ -87,11 +85,11 @@ class Program:
         return self.call_count[0]
 
     def recheck(self) -> bool:
-        """Check modules, hooks and ambient settings again, after any of them changed anywhere."""
+        """Check hooks and ambient settings again, after any of them changed anywhere."""
         counts = change_counts()
         if AMBIENT.observers or self.modes[-2:] != read_defaults():
             return False
-        if not self.modules.is_unchanged():
+        if not self.reach.has_same_hooks():
             return False
         self.changes, self.handles, self.ambient = counts
         return True

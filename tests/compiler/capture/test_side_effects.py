@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import flambeau as torch
-from flambeau.compiler.capture.side_effects import Inside
+from flambeau.compiler.capture.python_state import Surroundings
 
 CALLS = 7
 LOG: list[torch.Tensor] = []
@@ -402,10 +402,10 @@ def test_generators_that_a_step_only_reaches_do_not_matter() -> None:
 
 
 def test_the_library_is_not_watched_under_its_other_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Looking through it cost each call of a small step more than the step."""
+    """Looking through it cost each recording of a small step more than the step."""
     monkeypatch.setattr(torch, "__name__", "torch")  # as the alias has it
 
     def step(x: torch.Tensor) -> torch.Tensor:
         return torch.nn.functional.relu(x)
 
-    assert "torch" not in [holder.path for holder in Inside(step).holders]
+    assert "torch" not in [holder.path for holder in Surroundings(step, (), {}).holders]

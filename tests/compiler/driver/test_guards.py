@@ -453,7 +453,8 @@ def test_a_name_that_is_used_and_changes_keeps_the_step_s_python():
     for i in range(12):
         settings["every"] = i
         same(fast(torch.ones(2)), step(torch.ones(2)))
-    assert "settings['every'], which its code uses, is another at each call" in fast.explain()
+    line = step.__code__.co_firstlineno + 1
+    assert f"it reads what is another at each call ({__file__}:{line})" in fast.explain()
 
 
 class Settings:

@@ -1,0 +1,96 @@
+"""The modules that a function's names stand for: their training flags are part of a call's key.
+
+What the walk misses costs a program that flags make useless, never a wrong answer: guards see it.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import types
+from collections.abc import Iterator
+from typing import Any
+
+from ...nn.module import Module
+from ...tensor.tensor import Tensor
+from ..trace.plain_values import PLAIN, instance_dict
+
+_FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial, Module)
+_LEFT_OUT = (types.ModuleType, type, types.BuiltinFunctionType, Tensor, *PLAIN)
+
+
+def find_named_modules(function: Any) -> list[Module]:
+    """The modules among the globals and closure variables of a function and of those it names, and
+    among the attributes of plain objects there."""
+    walk = _Walk()
+    walk.visit(function)
+    for value in list(walk.values):
+        walk.look_into(value)
+    return walk.modules
+
+
+class _Walk:
+    def __init__(self) -> None:
+        self.modules: list[Module] = []
+        self.values: list[Any] = []  # that names stand for
+        self._seen: set[int] = set()
+        self._names: set[str] = set()
+
+    def visit(self, function: Any) -> None:
+        """Note a module, or go through the names of a function."""
+        if isinstance(function, functools.partial):
+            self.visit(function.func)
+            return
+        if isinstance(function, Module):
+            if id(function) not in self._seen:
+                self._seen.add(id(function))
+                self.modules.append(function)
+                for module in function.modules():
+                    self.visit(type(module).forward)
+            return
+        bound = isinstance(function, (types.MethodType, types.BuiltinMethodType))
+        owner = function.__self__ if bound else None
+        if isinstance(owner, Module):
+            self.visit(owner)
+        elif owner is not None:
+            self.look_into(owner, every=True)
+        function = getattr(function, "__func__", function)
+        if hasattr(function, "__wrapped__"):
+            self.visit(function.__wrapped__)
+        if not isinstance(function, types.FunctionType) or id(function) in self._seen \
+                or (function.__module__ or "").split(".")[0] == "flambeau":
+            return
+        self._seen.add(id(function))
+        for value in self._named(function):
+            if not isinstance(value, _LEFT_OUT):
+                self.values.append(value)
+                if isinstance(value, _FUNCTIONS):
+                    self.visit(value)
+
+    def look_into(self, x: Any, every: bool = False) -> None:
+        """Visit the attributes of a plain object that the code names, or all of them."""
+        kind = type(x)
+        if isinstance(x, (*_LEFT_OUT, *_FUNCTIONS)) or "__dict__" not in dir(kind) \
+                or kind.__module__.split(".")[0] == "flambeau":
+            return
+        for name, value in list(instance_dict(x).items()):
+            if (every or name in self._names) and isinstance(value, _FUNCTIONS):
+                self.visit(value)
+
+    def _named(self, function: types.FunctionType) -> Iterator[Any]:
+        """What a function's closure variables and globals stand for."""
+        for cell in function.__closure__ or ():
+            try:
+                yield cell.cell_contents
+            except ValueError:  # nothing yet
+                continue
+        names: set[str] = set()
+        stack = [function.__code__]
+        while stack:
+            code = stack.pop()
+            self._names.update(code.co_names)
+            names.update(i.argval for i in dis.get_instructions(code)
+                         if i.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
+            stack += [c for c in code.co_consts if isinstance(c, types.CodeType)]
+        space = function.__globals__
+        yield from (space[name] for name in sorted(names) if name in space)
