@@ -115,6 +115,7 @@ def patch_wrapped_functions(patcher: Patcher) -> None:
         patcher.patch_method(cls, name, _recorded_method(cls, name))
 
 
+@functools.cache  # one for each function, in all traces
 def _as_method(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def method(*args: Any, **kwargs: Any) -> Any:
