@@ -56,7 +56,8 @@ class Module(Registration, Tree, Conversion, StateDict, Hooks):
         functions, which do not become methods."""
         super().__init_subclass__(**kwargs)
         for name, value in list(vars(cls).items()):
-            if value.__class__ is FunctionType and value.__module__.startswith("flambeau.ops.") \
+            if value.__class__ is FunctionType \
+                    and str(value.__module__).startswith("flambeau.ops.") \
                     and not cls.__module__.startswith("flambeau."):
                 setattr(cls, name, staticmethod(value))
 
