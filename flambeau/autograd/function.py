@@ -19,7 +19,8 @@ from ..tensor.tensor import Tensor, wrap
 from .forward_ad import LEVELS, attach, innermost_level, primal_at, same_history, tangent_at
 from .inplace import bump, check_writable, rebase
 from .mode import MODE
-from .node import Node, Output, SavedOutput, raise_freed, restored, unpacked
+from .node import Node, Output, SavedOutput, raise_freed, unpacked
+from .unbroadcast import unbroadcast
 from .save_plan import Plan
 from .tape import new_node, pack, requires
 
@@ -170,7 +171,7 @@ def _checked(y: Any, meta: Any, name: str, index: int) -> Any:
                 f"{list(y.shape)} but expected shape compatible with {list(shape)}"
             ) from None
     if y._array.dtype != dtype:
-        y = restored(y, shape, dtype)
+        y = unbroadcast(y, shape, dtype)
     return y
 
 

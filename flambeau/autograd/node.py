@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor.dtypes import FLOAT32
+from ..tensor.dtypes import FLOAT32, FROM_NUMPY
 from ..tensor.storage import VersionCounter
 from ..tensor.tensor import Tensor, wrap
 from ..native.foundation.user_frames import noted
 from .mode import MODE
 from .overwritten_outputs import Outputs, worked_out_again
 from .save_plan import OUTPUT
+from .unbroadcast import unbroadcast
 
 
 class SavedOutput:
@@ -194,7 +195,7 @@ class Node:
             grads = [vjp(g, *[values[i] for i in indices]) for vjp, indices in plan.entries]
             if self.operator.has_sequence:
                 grads = _flattened(grads)
-        return grads if self.restore is None else self._restored(grads)
+        return grads if self.restore is None else self._unbroadcast(grads)
 
     def _apply_complex(self, g: Tensor, values: Sequence[Any]) -> Sequence[Any]:
         """A vjp is linear over the complex numbers, and gradients are conjugates."""
@@ -203,7 +204,7 @@ class Node:
         if self.operator.has_sequence:
             grads = _flattened(grads)
         grads = [None if y is None else y.conj_physical() for y in grads]
-        return grads if self.restore is None else self._restored(grads)
+        return grads if self.restore is None else self._unbroadcast(grads)
 
     def _apply_joint(self, g: Any, values: Sequence[Any]) -> list[Any]:
         vjp, indices = self.plan.entries[0]
@@ -211,9 +212,9 @@ class Node:
         every = result if result.__class__ is tuple else (result,)
         return _flattened([every[i] for i in self.joint_positions()])
 
-    def _restored(self, grads: Sequence[Any]) -> list[Any]:
+    def _unbroadcast(self, grads: Sequence[Any]) -> list[Any]:
         return [
-            y if retained is None or y is None else restored(y, *retained)
+            y if retained is None or y is None else unbroadcast(y, *retained)
             for y, retained in zip(grads, self.restore, strict=True)
         ]
 
@@ -298,21 +299,6 @@ def _flattened(grads: Sequence[Any]) -> list[Any]:
     return flat
 
 
-def restored(g: Tensor, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
-    """A cotangent in the shape and dtype of its input, undoing broadcast and promotion."""
-    if g._array.dtype is not dtype and g._array.dtype != dtype:
-        if g._array.dtype.kind == "c" and dtype.kind != "c":
-            g = g.real
-        g = g.to(Tensor_dtype(dtype))
-    return g if g._array.shape == shape else g.sum_to_size(shape)
-
-
-def Tensor_dtype(numpy_dtype: np.dtype) -> Any:
-    from ..tensor.dtypes import FROM_NUMPY
-
-    return FROM_NUMPY[numpy_dtype]
-
-
 def unpacked(node: Node, value: Any, version: Any) -> Any:
     """A saved value as the vjp sees it."""
     if value.__class__ is SavedOutput:
@@ -358,7 +344,7 @@ def raise_stale(
     name = node_name if source is None else made_by.name() if made_by is not None else ""
     role = f", which is output 0 of {name.rstrip('0123456789').removesuffix('Backward')}," \
         if name else ""
-    kind = Tensor_dtype(array.dtype)
+    kind = FROM_NUMPY[array.dtype]
     legacy = {"float32": "FloatTensor", "float64": "DoubleTensor", "float16": "HalfTensor",
               "int64": "LongTensor", "int32": "IntTensor"}.get(kind.name, f"{kind.name} tensor")
     saved = "its output" if source is None else "an input"

@@ -8,7 +8,7 @@ from ..loop_ir.ir import (
     Accumulator, Affine, Begin, Constant, IndexValue, Kernel, Load, Loop, ReduceOp, Statement,
     Store, Type, Update,
 )
-from .row_kernels import RowKernelBuilder, _exp, _log
+from .softmax_and_layer_norm import RowKernelBuilder, _exp, _log
 from .expression_builder import Value, constant, where
 
 

@@ -69,11 +69,11 @@ def _log_normalized(x: Array, axis: int, y: Array) -> None:
 
 
 _MACHINE_CODE = {
-    _normalize: KernelBuilder("row_kernels", "softmax"),
-    _log_normalized: KernelBuilder("row_kernels", "log_softmax"),
+    _normalize: KernelBuilder("softmax_and_layer_norm", "softmax"),
+    _log_normalized: KernelBuilder("softmax_and_layer_norm", "log_softmax"),
 }
-_SOFTMAX_BACKWARD = KernelBuilder("row_kernels", "softmax_backward")
-_LOG_SOFTMAX_BACKWARD = KernelBuilder("row_kernels", "log_softmax_backward")
+_SOFTMAX_BACKWARD = KernelBuilder("softmax_and_layer_norm", "softmax_backward")
+_LOG_SOFTMAX_BACKWARD = KernelBuilder("softmax_and_layer_norm", "log_softmax_backward")
 
 
 def _in_blocks(kernel: Callable[..., Any], x: Array, axis: int) -> Array:

@@ -16,7 +16,7 @@ from typing import Any
 from ...autograd import enable_grad, is_grad_enabled, no_grad
 from ...autograd import grad as autograd_grad
 from ...autograd.forward_ad import last_level
-from ...autograd.node import restored
+from ...autograd.unbroadcast import unbroadcast
 from ...autograd.save_plan import ATTRIBUTE, DTYPE, INPUT, OUTPUT, SHAPE
 from ...tensor.tensor import Tensor
 from ..core.registry import Kind, Operator
@@ -262,7 +262,7 @@ def _rows(operator: Operator, values: list[Any], tangents: list[Any], y: Tensor)
     for position, part in zip(positions, parts, strict=True):
         if part is None:
             continue
-        row = restored(part, values[position]._array.shape, part._array.dtype)
+        row = unbroadcast(part, values[position]._array.shape, part._array.dtype)
         t = tangents[position]
         if y._array.size == 1:
             product = (row.reshape(-1) @ t.to(row.dtype).reshape(-1)).reshape(y.shape)
@@ -293,7 +293,7 @@ def _transpose(operator: Operator, values: list[Any], tangents: list[Any], y: An
             for x, p, t in _sequences(values[position], part, tangents[position]):
                 if p is not None and t is not None and p.requires_grad:
                     p = p.conj() if conjugate else p
-                    pairs.append((restored(p, x._array.shape, x._array.dtype), t))
+                    pairs.append((unbroadcast(p, x._array.shape, x._array.dtype), t))
         if not pairs:
             return tuple([None if s is None else _zeros(s) for s in slots]) if several \
                 else _zeros(y)

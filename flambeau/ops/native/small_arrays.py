@@ -21,9 +21,9 @@ def _table(builder: KernelBuilder, *settings: Any) -> Small:
 
 
 _CROSS_ENTROPY = KernelBuilder("small_arrays", "cross_entropy")
-_LAYER_NORM = KernelBuilder("row_kernels", "layer_norm")
-_LAYER_NORM_BACKWARD = KernelBuilder("row_kernels", "layer_norm_backward")
-SCORES_TO_PROBABILITIES = KernelBuilder("row_kernels", "probabilities")
+_LAYER_NORM = KernelBuilder("softmax_and_layer_norm", "layer_norm")
+_LAYER_NORM_BACKWARD = KernelBuilder("softmax_and_layer_norm", "layer_norm_backward")
+SCORES_TO_PROBABILITIES = KernelBuilder("softmax_and_layer_norm", "probabilities")
 
 SOFTMAX = _table(KernelBuilder("small_arrays", "softmax"))
 LOG_SOFTMAX = _table(KernelBuilder("small_arrays", "log_softmax"))
@@ -32,5 +32,5 @@ CROSS_ENTROPY_BACKWARD = _table(KernelBuilder("small_arrays", "cross_entropy_bac
 LAYER_NORM = {(weight, bias): _table(_LAYER_NORM, weight, bias)
               for weight in (False, True) for bias in (False, True)}
 LAYER_NORM_BACKWARD = {weight: _table(_LAYER_NORM_BACKWARD, weight) for weight in (False, True)}
-LAYER_NORM_SUMS = _table(KernelBuilder("row_kernels", "layer_norm_sums"))
+LAYER_NORM_SUMS = _table(KernelBuilder("softmax_and_layer_norm", "layer_norm_sums"))
 PROBABILITIES = {causal: _table(SCORES_TO_PROBABILITIES, causal) for causal in (False, True)}

@@ -12,7 +12,7 @@ from flambeau.native.target.cost_model import (
     FAR_PREFETCH_DISTANCE_BYTES, MIN_DRAM_STREAM_BYTES, MIN_STREAM_BYTES, PREFETCH_DISTANCE_BYTES,
 )
 from flambeau.native.kernels.pointwise import FULL, NUMBER, ROW, pointwise
-from flambeau.native.kernels.row_kernels import softmax
+from flambeau.native.kernels.softmax_and_layer_norm import softmax
 from flambeau.native.loop_ir.ir import (
     Accumulator, Affine, Begin, Buffer, Index, Kernel, Load, Loop, LoopKind, ReduceOp, Store, Type,
     Update,

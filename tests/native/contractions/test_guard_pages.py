@@ -23,7 +23,7 @@ from flambeau.native.kernels.byte_products import (
 )
 from flambeau.native.kernels.gemm import GemmForm, sized
 from flambeau.native.kernels.transpose import in_order, rows_apart
-from flambeau.native.kernels.row_kernels import reduce_rows
+from flambeau.native.kernels.softmax_and_layer_norm import reduce_rows
 from flambeau.native.loop_ir.ir import ReduceOp, Type
 
 from .test_implicit_gemm import placed
