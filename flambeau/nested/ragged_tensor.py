@@ -15,7 +15,7 @@ from ..ops.core.dispatch import pointwise_call
 from ..ops.core.registry import OPERATORS, Kind
 from ..ops.interception.subclass import DisableTorchFunctionSubclass
 from ..overrides.modes import redispatch_function
-from ..tensor.opaque_window import OpaqueWindow, missing_implementation
+from ..tensor.windows.opaque_window import OpaqueWindow, missing_implementation
 from ..tensor.size import Size
 from ..tensor.tensor import Tensor, _TensorType
 

@@ -13,7 +13,7 @@ from .core.registry import OPERATORS, PUBLIC
 
 # Every family of operators, by folder; importing one registers its operators.
 FAMILIES = {
-    "core": "attributes callbacks foreach removed_functions",
+    "core": "attributes callbacks foreach",
     "creation": "conversion copies creation dropout fill gamma_draws interchange random",
     "pointwise": (
         "arithmetic bitwise combination compare complex_numbers division exponential extrema "
@@ -44,6 +44,7 @@ FAMILIES = {
     "fft": "fft stft window_functions",
     "sparse": "entry",
     "quantized": "conversion dispatch fake recurrent weight_only",
+    "registration": "removed_functions",
     "interception": "forward_mode operator_timing subclass torch_dispatch",
 }
 

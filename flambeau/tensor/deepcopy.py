@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from .lazy_window import LazyWindow, memory_of
+from .windows.lazy_window import LazyWindow, memory_of
 from .meta import MetaArray
-from .opaque_window import OpaqueWindow
+from .windows.opaque_window import OpaqueWindow
 from .storage import UntypedStorage, offset_of, owner_of, window
 from .tensor import Tensor, attach, wrap
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .lazy_window import memory_of
+from .windows.lazy_window import memory_of
 from .dtypes import FROM_NUMPY, QuantizedDtype, by_name, get_default_dtype
 from .dtypes import dtype as Dtype
 from .meta import MetaArray, meta_array

@@ -14,7 +14,7 @@ import numpy as np
 from ..native.foundation.user_frames import warn
 from .devices import CPU, META, device
 from .dtypes import FROM_NUMPY, dtype
-from .lazy_window import LazyWindow, memory_of
+from .windows.lazy_window import LazyWindow, memory_of
 from .layout import (
     contiguous_format, contiguous_strides, is_contiguous, layout, strided, strides_of,
 )

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from ...native.foundation.allocator import out_of_memory_error
-from ...tensor.lazy_window import LazyWindow
-from ...tensor.opaque_window import OpaqueWindow
+from ...tensor.windows.lazy_window import LazyWindow
+from ...tensor.windows.opaque_window import OpaqueWindow
 from ...tensor.storage import _as_bytes, owner_of
 from ...tensor.tree import leaves_of, map_leaves
 from .plain_values import same_plain

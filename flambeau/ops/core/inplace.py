@@ -18,7 +18,7 @@ from ...tensor.dtypes import FLOAT32, FLOATS, FROM_NUMPY
 from ...tensor.promotion import check_cast
 from ...tensor.layout import dense_order
 from ...tensor.overlap import check_no_internal_overlap, check_no_overlap, check_operands
-from ...tensor.lazy_window import LazyWindow
+from ...tensor.windows.lazy_window import LazyWindow
 from ...tensor.tensor import Tensor
 from ..documentation.lazy_docstring import own_text
 from . import source_listing

@@ -16,7 +16,7 @@ from ...tensor.dtypes import dtype as Dtype
 from ...tensor.exposed_memory import expose
 from ...tensor.meta import MetaArray
 from ...tensor.storage import TypedStorage, UntypedStorage, storage_name, anchored
-from ...tensor.lazy_window import LazyWindow
+from ...tensor.windows.lazy_window import LazyWindow
 from ...tensor.tensor import Tensor, _TensorType, wrap
 from . import dlpack
 from .creation import empty, numpy_dtype, place, public

@@ -51,7 +51,7 @@ tensor | Tensor | The second operand, broadcast to this tensor's shape.
 x | Tensor | The second operand, broadcast to this tensor's shape.
 y | Tensor | The third operand, broadcast to this tensor's shape.
 
-[core.removed_functions]
+[registration.removed_functions]
 args | arguments | Nothing is read.
 kwargs | arguments | Nothing is read.
 

@@ -16,7 +16,7 @@ core.aten | Tensor | The result of the operator.
 core.attributes:detach | Tensor | A view without history, which shares the memory of `input`.
 core.attributes:to_dense | Tensor | The tensor, in `dtype`.
 core.callbacks | Tensor | `self`, changed.
-core.removed_functions | Never | It always raises.
+registration.removed_functions | Never | It always raises.
 creation.conversion:cuda,pin_memory | Never | It always raises.
 creation.conversion:type | str or Tensor | The type's name, or the tensor in `dtype`.
 creation.conversion | Tensor | Of the shape of `self`; itself, if nothing changes.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...tensor.dtypes import FROM_NUMPY
-from ...tensor.lazy_window import LazyWindow, toggled
+from ...tensor.windows.lazy_window import LazyWindow, toggled
 from ...tensor.narrow_dtypes import COMPLEX32
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor

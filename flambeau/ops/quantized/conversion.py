@@ -8,7 +8,7 @@ import numpy as np
 
 from ...tensor.dtypes import FLOAT32, QuantizedDtype, qint8, quint8
 from ...tensor.meta import MetaArray
-from ...tensor.opaque_window import missing_implementation
+from ...tensor.windows.opaque_window import missing_implementation
 from ...tensor.quantized import (
     QuantizedArray, QuantizedCreated, QuantizedTensor, quantized, wrap_quantized,
 )

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-from ...tensor.opaque_window import missing_implementation
+from ...tensor.windows.opaque_window import missing_implementation
 from ...tensor.quantized import QuantizedCreated, QuantizedTensor
 from ...tensor.tensor import Tensor
 from ..core.errors import Overriding

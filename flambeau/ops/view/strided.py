@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tensor.lazy_window import LazyWindow
+from ...tensor.windows.lazy_window import LazyWindow
 from ...tensor.tensor import Tensor
 from ...tensor.storage import offset_of, storage_of, window
 from ..core.axes import canonical_dim

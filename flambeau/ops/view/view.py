@@ -11,7 +11,7 @@ import numpy as np
 
 from ...native.foundation.user_frames import noted
 from ...autograd.tape import record
-from ...tensor.lazy_window import LazyWindow
+from ...tensor.windows.lazy_window import LazyWindow
 from ...tensor.dtypes import FROM_NUMPY, as_dtype
 from ...tensor.dtypes import dtype as Dtype
 from ...tensor.layout import strides_of
