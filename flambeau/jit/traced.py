@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -139,8 +140,13 @@ def load(f: Any, map_location: Any = None, _extra_files: dict[str, Any] | None =
          _restore_shapes: bool = False) -> Any:
     """Reads a TorchScript archive, or what `save` wrote; nothing in the file is run.
 
-    RuntimeError for a damaged file.
+    RuntimeError for a damaged file, ValueError for a path that leads to no file.
     """
+    if isinstance(f, (str, os.PathLike)):
+        if not os.path.exists(f):
+            raise ValueError(f"The provided filename {f} does not exist")
+        if os.path.isdir(f):
+            raise ValueError(f"The provided filename {f} is a directory")
     if torchscript_archive.is_torchscript(f):
         return torchscript_archive.load(f, map_location, _extra_files)
     return TracedModule(archive.load(f, extra_files=_extra_files), "RecursiveScriptModule")

@@ -49,11 +49,15 @@ def test_control_flow_by_values_names_the_line():
     assert "x.sum() > 0" in caught.value.__notes__[0]
 
 
-def test_what_no_file_can_hold():
+def test_what_no_file_can_hold(tmp_path):
     with pytest.raises(NotImplementedError, match="only a scripted, traced or loaded module"):
         torch.jit.save(network(), io.BytesIO())
     with pytest.raises(RuntimeError, match="no archive of a program"):
         torch.jit.load(io.BytesIO(b"nothing"))
+    with pytest.raises(ValueError, match="The provided filename nowhere.pt does not exist"):
+        torch.jit.load("nowhere.pt")
+    with pytest.raises(ValueError, match="is a directory"):
+        torch.jit.load(tmp_path)
     script = io.BytesIO()
     with zipfile.ZipFile(script, "w") as archive:
         archive.writestr("net/code/__torch__.py", "import os")
