@@ -34,17 +34,17 @@ def _flat_parts(array: np.ndarray) -> list[tuple[tuple[int, ...], complex]]:
 
 
 def _numerical(
-    fn: Callable, inputs: Sequence[Any], x: Tensor, cotangents: list[np.ndarray], eps: float
+    fn: Callable, inputs: Sequence[Any], x: Tensor, cotangents: dict[int, np.ndarray], eps: float
 ) -> np.ndarray:
-    """The gradient of sum(cotangent * output) by central differences."""
+    """The gradient of sum(cotangent * output) by central differences; the others do not count."""
     result = np.zeros(x._array.shape, x._array.dtype)
 
     def value() -> float:
         # In the caller's mode: a function may ask which of its tensors require grad.
-        outputs = [y for y in _tensors(fn(*inputs)) if y._array.dtype.kind in "fc"]
+        outputs = _tensors(fn(*inputs))
         total = 0.0
-        for y, c in zip(outputs, cotangents, strict=True):
-            total += float(np.sum((y._array * c.conj()).real))
+        for i, c in cotangents.items():
+            total += float(np.sum((outputs[i]._array * c.conj()).real))
         return total
 
     for index, direction in _flat_parts(x._array):
@@ -109,12 +109,14 @@ def _check(
                 UserWarning,
             )
     outputs = _tensors(func(*inputs))
-    live = [y for y in outputs if y._array.dtype.kind in "fc"]
-    recorded = [y for y in live if y.requires_grad]
+    live = {i: y for i, y in enumerate(outputs) if y._array.dtype.kind in "fc"}
+    # Beside outputs that require grad the others may follow the inputs; alone they must not.
+    live = {i: y for i, y in live.items() if y.requires_grad} or live
+    recorded = [y for y in live.values() if y.requires_grad]
     rng = np.random.RandomState(0)
-    cotangents = [_cotangent(rng, y._array) for y in live]
+    cotangents = {i: _cotangent(rng, y._array) for i, y in live.items()}
     if recorded:
-        chosen = [c for y, c in zip(live, cotangents, strict=True) if y.requires_grad]
+        chosen = list(cotangents.values())
         analytic = grad(recorded, checked, [wrap(c) for c in chosen], True, allow_unused=True)
         again = grad(recorded, checked, [wrap(c) for c in chosen], True, allow_unused=True)
         _same_twice(analytic, again, nondet_tol)

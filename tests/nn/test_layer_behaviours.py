@@ -409,3 +409,13 @@ def test_losses_of_the_torch_namespace_reduce_nothing_unless_told_to(torch):
     ]
     assert [loss.shape for loss in found] == [(3,)] * len(found)
     assert torch.kl_div(a, b, 1).shape == torch.nn.functional.kl_div(a, b).shape == ()
+
+
+def test_saved_statistics_of_batch_norm_are_no_differentiable_results(torch):
+    x = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
+    results = torch.native_batch_norm(x, None, None, None, None, True, 0.1, 1e-5)
+    assert [y.requires_grad for y in results] == [True, False, False]
+    assert torch.autograd.gradcheck(
+        lambda x: torch._native_batch_norm_legit(x, None, None, True, 0.1, 1e-5), x)
+    with pytest.raises(RuntimeError):
+        torch.autograd.gradcheck(lambda x: x.detach() * 2, x)

@@ -235,7 +235,7 @@ def page(entries: list[dict], results: Path, installed: dict[str, str]) -> str:
             problems += f"| {entry['name']} | {n} | {reason} | {id} |\n"
     text += f"| **all** | | | {total[0]} | {total[1]} | {share(total[1], total[0])} | | |\n"
     return (f"{text}\n## What fails\n\n| library | cases | reason | for example |\n"
-            f"|---|---:|---|---|\n{problems}")
+            f"|---|---:|---|---|\n{problems}\n{SETTINGS['beyond']['text']}")
 
 
 if __name__ == "__main__":
