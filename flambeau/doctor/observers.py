@@ -60,8 +60,9 @@ def rare_targets(session: Session) -> list[tuple[Any, Observer]]:
         (optimizers.Optimizer.__init__, _optimizer_observer(session)),
     ]
     schedulers = importlib.import_module("flambeau.optim.lr_scheduler.scheduler")
-    result.append((schedulers.LRScheduler.__init__, _made(session, "on_scheduler")))
     names = importlib.import_module("flambeau.optim.lr_scheduler")
+    for kind in (schedulers.LRScheduler, names.ReduceLROnPlateau):
+        result.append((kind.__init__, _made(session, "on_scheduler")))
     steps = {
         vars(kind)["step"] for kind in vars(names).values()
         if isinstance(kind, type) and issubclass(kind, schedulers.LRScheduler)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import numpy as np
 
+from ....native.foundation.user_frames import is_internal, user_frame
 from ...events import Backward, ModuleCall
 from ...finding import Level
+from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
 
@@ -36,9 +39,9 @@ class Leak(Rule):
     title = "some samples of the evaluation were trained on"
     why = (
         "Told when at least 5 % and less than all of the samples that a model is evaluated on, "
-        "and 16 or more, were in its training batches before, to the last bit. Silent where all of "
-        "them were (an evaluation of the training data), where not all training batches were seen, "
-        "and for integers and one-hot rows."
+        "and 16 or more, were in its training batches before, to the last bit; or all of them, "
+        "while another loader is never used. Silent for other evaluations of the training data, "
+        "where not all training batches were seen, and for integers and one-hot rows."
     )
     fix = "split the samples before training, each into one part only"
     broken = """
@@ -88,8 +91,21 @@ for fold in range(4):
         super().__init__(session)
         self.trained: dict[int, tuple[Any, set[int]]] = {}
         self.pending: list[tuple[Any, list[int]]] = []
-        self.looked: dict[int, list[int]] = {}  # by model: samples evaluated, of them trained on
+        # By model, data and the lines that are running: samples, of them trained on, mixed batches.
+        self.looked: dict[Any, list[int]] = {}
         self.partial: set[int] = set()  # models of which not all training samples are known
+        self.loader: tuple[Any, Spot | None] = None, None  # what gave the latest batch
+        self.unused: list[tuple[Any, Spot | None]] = []  # loaders that gave none, weakly
+        self.again: dict[Spot | None, int] = {}  # samples evaluated that all were trained on
+
+    def on_loader(self, loader: Any, spot: Spot | None) -> None:
+        self.unused = [*self.unused[-15:], (weakref.ref(loader), spot)]
+
+    def on_batch(self, iterator: Any, batch: Any, spot: Spot | None) -> None:
+        loader = self.session.loaders.get(iterator)
+        if loader is not self.loader[0]:
+            self.unused = [entry for entry in self.unused if entry[0]() is not loader]
+        self.loader = loader, spot
 
     def on_call(self, call: ModuleCall) -> None:
         if not call.tensors or call.tensors[0]._array.ndim < 2:
@@ -104,12 +120,23 @@ for fold in range(4):
                 self.pending.append((call.module, row_hashes(array)))
         elif not call.recorded and not call.module.training and key in self.trained \
                 and key not in self.partial and not self.session.rested:
-            seen = self.trained[key][1]
-            hashes = row_hashes(array)
-            counts = self.looked.setdefault(key, [0, 0])
-            counts[0] += len(hashes)
-            counts[1] += sum(h in seen for h in hashes)
-            self._judge(call, counts)
+            self._evaluated(call, row_hashes(array), self.trained[key][1])
+
+    def _evaluated(self, call: ModuleCall, hashes: list[int], seen: set[int]) -> None:
+        data = id(getattr(self.loader[0], "dataset", None))
+        counts = self.looked.setdefault((id(call.module), data, _lines(user_frame(1))), [0, 0, 0])
+        known = sum(h in seen for h in hashes)
+        counts[0] += len(hashes)
+        counts[1] += known
+        counts[2] += 0.05 * len(hashes) <= known < 0.95 * len(hashes)
+        if known >= 16 and known == len(hashes):
+            spot = self.loader[1] if self.loader[0] is not None else call.spot
+            self.again[spot] = self.again.get(spot, 0) + known
+        elif hashes:
+            self.again[None] = 1
+        if counts[1] >= 16 and 0.05 * counts[0] <= counts[1] < 0.98 * counts[0] and counts[2]:
+            self.report("samples that the model is evaluated on were in its training batches",
+                        call.spot, samples=counts[0], **{"trained on": counts[1]})
 
     def on_backward(self, backward: Backward) -> None:
         for module, hashes in self.pending:
@@ -118,8 +145,22 @@ for fold in range(4):
 
     on_gradient = on_backward
 
-    def _judge(self, call: ModuleCall, counts: list[int]) -> None:
-        samples, known = counts
-        if known >= 16 and 0.05 * samples <= known < 0.98 * samples:
-            self.report("samples that the model is evaluated on were in its training batches",
-                        call.spot, samples=samples, **{"trained on": known})
+    def finish(self) -> None:
+        """Evaluations of nothing but training data, beside a loader that nobody asks."""
+        unused = [spot for loader, spot in self.unused if loader() is not None]
+        if not unused or len(self.again) != 1 or self.session.error is not None:
+            return
+        (spot, samples), = self.again.items()
+        self.report("the model is evaluated on the data that it was trained on, and another "
+                    "loader is never used", spot, *unused[:1], fix="iterate over the other loader",
+                    samples=samples)
+
+
+def _lines(frame: Any) -> tuple[int, ...]:
+    """Where the innermost of the user's functions are: which call of a function this is."""
+    places: list[int] = []
+    while frame is not None and len(places) < 4:
+        if not is_internal(frame.f_code):
+            places.append(frame.f_lasti)
+        frame = frame.f_back
+    return tuple(places)

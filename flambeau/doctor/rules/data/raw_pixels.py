@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 from typing import Any
 
 import numpy as np
 
-from ....native.foundation.user_frames import is_internal
 from ....tensor.tensor import Tensor
 from ...events import ModuleCall
-from ...finding import Level, Place
+from ...finding import Level
 from ...programs import edit
-from ...source import function_body
 from ..rule import Rule
+from .constant_inputs import conversion_line
 
 _CALLS = 3
 _CONVERSIONS = frozenset((
@@ -93,17 +91,5 @@ for _ in range(4):
         self.times[key] = self.times.get(key, 0) + 1
         if self.times[key] == _CALLS:
             self.report("images of bytes reach the first convolution unscaled",
-                        self._conversion(), call.spot,
+                        conversion_line(self.session, _CONVERSIONS), call.spot,
                         self.session.made_at.get(call.module), range=[low, high])
-
-    def _conversion(self) -> Place | None:
-        """The line of a dataset's __getitem__ that makes numbers of bytes."""
-        for loader in list(self.session.loaders.values()):
-            code = getattr(getattr(type(loader.dataset), "__getitem__", None), "__code__", None)
-            if code is None or is_internal(code):
-                continue
-            body = function_body(code.co_filename, code)
-            for node in ast.walk(body) if body is not None else ():
-                if isinstance(node, ast.Attribute) and node.attr in _CONVERSIONS:
-                    return Place(code.co_filename, node.lineno, code.co_qualname)
-        return None

@@ -7,11 +7,11 @@ from typing import Any
 from ....tensor.tensor import Tensor
 from ...events import Backward, LossCall, ModuleCall
 from ...finding import Level
+from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
 
-_RECURRENT = ("RNN", "LSTM", "GRU", "MultiheadAttention", "TransformerEncoderLayer",
-              "TransformerDecoderLayer", "Transformer")
+_RECURRENT = ("RNN", "LSTM", "GRU")
 
 
 class BatchFirst(Rule):
@@ -20,7 +20,7 @@ class BatchFirst(Rule):
     id = "batch-first"
     level = Level.LIKELY
     needs = ("on_layer", "on_loss")
-    title = "a recurrent layer is given (batch, time, features), but takes time first"
+    title = "a recurrent layer or attention is given (batch, time, features), but takes time first"
     why = (
         "Without batch_first=True the layer runs over the samples as if they were a sequence, "
         "and state leaks from one to the next. Told when there is a single target for each "
@@ -67,7 +67,7 @@ for _ in range(3):
 
     def __init__(self, session: Any) -> None:
         super().__init__(session)
-        self.waiting: list[tuple[ModuleCall, int, int]] = []
+        self.waiting: list[tuple[Any, Spot | None, int, int]] = []  # layer, line, steps, batch
 
     def on_layer(self, call: ModuleCall) -> None:
         self._note(call)
@@ -86,18 +86,28 @@ for _ in range(3):
             return
         steps, batch = first._array.shape[:2]
         if steps != batch and batch > 1:
-            self.waiting.append((call, steps, batch))
+            self.waiting.append((module, call.spot, steps, batch))
+
+    def on_function(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any],
+                    spot: Spot | None) -> None:
+        if name != "multi_head_attention_forward" or not args or not self.session.stack:
+            return
+        attention, shape = self.session.stack[-1], args[0]._array.shape
+        first = getattr(attention, "batch_first", True)
+        layer = next((m for m in self.session.stack if hasattr(m, "self_attn")), attention)
+        if len(shape) == 3 and not first and shape[0] != shape[1] > 1 and len(self.waiting) < 16:
+            self.waiting.append((layer, spot, *shape[:2]))
 
     def on_loss(self, call: LossCall) -> None:
         target = call.target
         if isinstance(target, Tensor) and call.recorded:
-            for layer, steps, batch in self.waiting:
+            for layer, spot, steps, batch in self.waiting:
                 if target._array.size == steps and target._array.shape[:1] == (steps,):
                     self.report(
-                        f"{type(layer.module).__name__} takes axis 0 ({steps}) for time and axis 1 "
+                        f"{type(layer).__name__} takes axis 0 ({steps}) for time and axis 1 "
                         f"({batch}) for the batch, but there are {steps} targets",
-                        self.session.made_at.get(layer.module), layer.spot, call.spot,
-                        input=str(layer.args[0]._array.shape), targets=steps,
+                        self._made_at(layer), spot, call.spot, steps=steps, batch=batch,
+                        targets=steps,
                     )
         self.waiting.clear()
 
@@ -105,3 +115,9 @@ for _ in range(3):
         self.waiting.clear()
 
     on_gradient = on_backward
+
+    def _made_at(self, layer: Any) -> Spot | None:
+        """Where a layer was made, or the one that it is a copy of, as in a TransformerEncoder."""
+        known = self.session.made_at
+        same = (spot for module, spot in list(known.items()) if type(module) is type(layer))
+        return known.get(layer) or next(same, None)

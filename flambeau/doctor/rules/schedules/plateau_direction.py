@@ -34,7 +34,7 @@ class PlateauDirection(Rule):
     broken = """
 net = nn.Linear(8, 3)
 optimizer = optim.SGD(net.parameters(), lr=0.5)
-scheduler = optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=1)
+scheduler = optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=1)  # <-
 labels = x[:, :3].argmax(1)
 for _ in range(8):
     logits = net(x)
@@ -42,12 +42,11 @@ for _ in range(8):
     F.cross_entropy(logits, labels).backward()
     optimizer.step()
     accuracy = (logits.argmax(1) == labels).float().mean()
-    scheduler.step(accuracy)  # <-
+    scheduler.step(accuracy)
 """
     fixed = edit(broken, {
-        "scheduler = optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=1)":
+        "scheduler = optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=1)  # <-":
             'scheduler = optim.lr_scheduler.ReduceLROnPlateau(optimizer, mode="max", patience=1)',
-        "scheduler.step(accuracy)  # <-": "scheduler.step(accuracy)",
     })
     healthy = ("""
 # A loss on other data that rises: the schedule is there for that.

@@ -24,7 +24,9 @@ class PaddingCounted(Rule):
     why = (
         "Padding is easy to predict, so that the loss looks better than it is, and short sequences "
         "weigh less. Told where an embedding has a padding_idx, the target is that number at "
-        f"{_SHARE:.0%} of the positions or more, and the loss neither ignores nor reweights it."
+        f"{_SHARE:.0%} of the positions or more, and the loss neither ignores nor reweights it; "
+        "or where tokens and targets both end in runs of a number of their own, which stands "
+        "nowhere else, to several lengths, at three losses."
     )
     fix = "F.cross_entropy(..., ignore_index=padding_idx), or -100 as the target of padding"
     broken = """
@@ -76,9 +78,10 @@ for _ in range(4):
     def __init__(self, session: Any) -> None:
         super().__init__(session)
         self.tokens: Tokens | None = None
+        self.times = 0  # in a row that padding was inferred
 
     def on_embedding(self, tokens: Tokens) -> None:
-        if tokens.padding is not None and tokens.indices.ndim == 2:
+        if tokens.indices.ndim == 2:
             self.tokens = Tokens(tokens.indices, None, tokens.padding, tokens.spot)
 
     def on_backward(self, backward: Backward) -> None:
@@ -92,6 +95,10 @@ for _ in range(4):
                 or call.argument("reduction", "mean") == "none" or call.target is None:
             return
         target, padding = call.target._array, tokens.padding
+        if padding is None:
+            padding = self._inferred(call, tokens.indices)
+            if padding is None:
+                return
         rows, steps = tokens.indices.shape
         weight = call.argument("weight")
         if target.dtype.kind != "i" or call.argument("ignore_index", -100) == padding \
@@ -99,8 +106,32 @@ for _ in range(4):
                 or weight is not None and weight._array[padding] == 0:
             return
         padded = (target == padding).mean()
-        supplied = (tokens.indices == padding).mean()
-        if padded >= _SHARE and supplied > 0 and np.any(target != padding):
+        supplied = tokens.padding is None or (tokens.indices == padding).any()
+        if padded >= _SHARE and supplied and np.any(target != padding):
             made = self.session.made_at.get(call.module) if call.is_of_module else None
             self.report(f"{padded:.0%} of the targets are padding ({padding})", made, call.spot,
                         tokens.spot, share=float(padded))
+
+    def _inferred(self, call: LossCall, indices: np.ndarray) -> int | None:
+        """The number that ends most rows of the targets, where rows of tokens end alike."""
+        target = call.target._array
+        if target.ndim == 1 and target.size == indices.size:
+            target = target.reshape(indices.shape)
+        if target.ndim != 2 or target.shape != indices.shape or filler(indices) is None:
+            self.times = 0
+            return None
+        number = filler(target)
+        self.times = self.times + 1 if number is not None else 0
+        return number if self.times >= 3 else None
+
+
+def filler(rows: np.ndarray) -> int | None:
+    """The number that fills rows up at their end and stands nowhere else, to several lengths."""
+    if len(rows) < 4 or rows.shape[1] < 3:
+        return None
+    number = int(np.bincount(rows[:, -1]).argmax()) if rows[:, -1].min() >= 0 else -1
+    filled = rows == number
+    lengths = rows.shape[1] - filled.sum(1)
+    at_the_end = np.arange(rows.shape[1]) >= lengths[:, None]
+    several = len(np.unique(lengths)) > 2 and (lengths < rows.shape[1]).mean() >= 0.5
+    return number if several and np.array_equal(filled, at_the_end) else None

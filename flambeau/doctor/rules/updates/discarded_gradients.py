@@ -107,7 +107,7 @@ for _ in range(6):
             self.times[key] = 0
             return
         self.times[key] = self.times.get(key, 0) + 1
-        if self.times[key] >= 3:
+        if self.times[key] >= (2 if len(same) > 6 else 3):
             self.report("zero_grad() throws away gradients that no step has used",
                         same[0][1], update.spot, source,
                         **{"backward passes a step": len(same) + 1, "lost": len(same)})

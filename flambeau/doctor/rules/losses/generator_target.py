@@ -1,0 +1,110 @@
+"""Generators that are trained to be found out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ....tensor.tensor import Tensor
+from ...events import LossCall, ModuleCall
+from ...finding import Level
+from ...places import Spot
+from ...programs import edit
+from ..rule import Rule
+
+_LOSSES = ("binary_cross_entropy", "binary_cross_entropy_with_logits", "mse_loss")
+_TIMES = 4
+
+
+class GeneratorTarget(Rule):
+    """Compares what a judge is told of detached samples with what their maker aims at."""
+
+    id = "generator-aims-at-fake"
+    level = Level.LIKELY
+    needs = ("on_loss", "on_cut")
+    title = "the generator's loss has the target of generated samples: it learns to be found out"
+    why = (
+        "The judge is told 0 for generated samples and 1 for real ones; the generator wants its "
+        "samples to be taken for real ones, so its target is 1. Told where a network's output for "
+        "detached samples and for those with a gradient have the same constant target, and for "
+        f"others another one, {_TIMES} times. Silent where the loss is negated, and for other "
+        "losses."
+    )
+    fix = "criterion(judge(fake), ones)"
+    broken = """
+maker, judge = nn.Linear(8, 8), nn.Linear(8, 1)
+first, second = optim.Adam(judge.parameters()), optim.Adam(maker.parameters())
+ones, zeros = torch.ones(64, 1), torch.zeros(64, 1)
+for _ in range(6):
+    fake = maker(torch.randn(64, 8))
+    first.zero_grad()
+    (F.binary_cross_entropy_with_logits(judge(x), ones)
+     + F.binary_cross_entropy_with_logits(judge(fake.detach()), zeros)).backward()
+    first.step()
+    second.zero_grad()
+    loss = F.binary_cross_entropy_with_logits(judge(fake), zeros)  # <-
+    loss.backward()
+    second.step()
+"""
+    fixed = edit(broken, {
+        "loss = F.binary_cross_entropy_with_logits(judge(fake), zeros)  # <-":
+            "loss = F.binary_cross_entropy_with_logits(judge(fake), ones)",
+    })
+    healthy = (edit(broken, {
+        # The loss in its first form: the judge's, negated.
+        "loss = F.binary_cross_entropy_with_logits(judge(fake), zeros)  # <-":
+            "loss = -F.binary_cross_entropy_with_logits(judge(fake), zeros)",
+    }), edit(broken, {
+        # Real is 0, generated is 1.
+        "ones, zeros = torch.ones(64, 1), torch.zeros(64, 1)":
+            "ones, zeros = torch.zeros(64, 1), torch.ones(64, 1)",
+        "loss = F.binary_cross_entropy_with_logits(judge(fake), zeros)  # <-":
+            "loss = F.binary_cross_entropy_with_logits(judge(fake), ones)",
+    }))
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.detached: dict[int, None] = {}  # addresses of the latest tensors that detach() gave
+        self.calls: list[tuple[int, Any, str]] = []  # network, output, kind of input
+        self.targets: dict[tuple[int, str], float] = {}  # by network and kind of input
+        self.times: dict[Spot | None, int] = {}
+        self.pending: list[tuple[Any, Spot | None]] = []  # losses with the judge's target
+
+    def on_cut(self, kind: str, tensor: Any, spot: Spot | None) -> None:
+        if kind == "detach()":
+            self.detached[tensor._array.ctypes.data] = None
+            if len(self.detached) > 16:
+                self.detached.pop(next(iter(self.detached)))
+
+    def on_call(self, call: ModuleCall) -> None:
+        if call.recorded and call.tensors and self.session.watching:
+            first = call.tensors[0]
+            kind = "made" if first._node is not None else \
+                "detached" if first._array.ctypes.data in self.detached else "real"
+            self.calls = [*self.calls[-3:], (id(call.module), call.output, kind)]
+
+    def on_loss(self, call: LossCall) -> None:
+        target = call.target
+        if call.name not in _LOSSES or not isinstance(target, Tensor) or not target._array.size \
+                or np.ptp(target._array) > 0:
+            return
+        value = float(target._array.flat[0])
+        for network, output, kind in self.calls:
+            if isinstance(output, Tensor) and np.shares_memory(output._array, call.values):
+                self.targets[network, kind] = value
+                others = self.targets.get((network, "detached")), self.targets.get(
+                    (network, "real"))
+                if kind == "made" and others[0] == value and others[1] not in (None, value):
+                    self.pending.append((call.result, call.spot))
+        self.calls = [entry for entry in self.calls if entry[1] is not None][-4:]
+
+    def on_backward(self, backward: Any) -> None:
+        pending, self.pending = self.pending, []
+        self.calls.clear()
+        for result, spot in pending:
+            if result is backward.tensor:  # it is what is minimised, with its own sign
+                self.times[spot] = self.times.get(spot, 0) + 1
+                if self.times[spot] >= _TIMES:
+                    self.report("the judge's target for generated samples is the generator's, too",
+                                spot, backward.spot, times=self.times[spot])

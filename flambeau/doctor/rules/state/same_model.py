@@ -1,0 +1,84 @@
+"""A model that is to be kept, and is the one that goes on training."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ....native.foundation.user_frames import is_internal, user_frame
+from ....nn.module import Module
+from ...events import Update
+from ...finding import Level, Place
+from ...programs import edit
+from ...source import plain_assignments, value_of
+from ..rule import Rule
+
+_KEPT = re.compile(r"(^|[._])(best|ema|teacher|backup|snapshot|frozen|old|previous|averaged?)"
+                   r"([._]|$)|target_(net|model|policy|q|critic|actor)|(net|model|policy|q)_target")
+
+
+class SameModel(Rule):
+    """Looks for second names of the model that is being trained."""
+
+    id = "model-not-copied"
+    level = Level.LIKELY
+    needs = ("after_step",)
+    title = "the model that is to be kept is the one that goes on training: a name, not a copy"
+    why = (
+        "best_model = model gives one object two names, and both change with the next step. Told "
+        "when a model that an optimizer changes has a second name that says that it is another: "
+        "best, ema, teacher, old, target_net. Silent for copies, and for other names."
+    )
+    fix = "best_model = copy.deepcopy(model)"
+    broken = """
+net, best, best_net = nn.Linear(8, 1), float("inf"), None
+optimizer = optim.SGD(net.parameters(), lr=0.01)
+for _ in range(5):
+    loss = F.mse_loss(net(x), t)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if loss.item() < best:
+        best = loss.item()
+        best_net = net  # <-
+"""
+    fixed = edit(broken, {"best_net = net  # <-": "best_net = copy.deepcopy(net)"})
+    healthy = ("""
+# Two names that say the same.
+net = nn.Linear(8, 1)
+model = net
+optimizer = optim.SGD(model.parameters(), lr=0.01)
+for _ in range(5):
+    optimizer.zero_grad()
+    F.mse_loss(net(x), t).backward()
+    optimizer.step()
+""", """
+# A copy first, then the name of a copy.
+net = nn.Linear(8, 1)
+copied = copy.deepcopy(net)
+teacher = copied
+optimizer = optim.SGD(net.parameters(), lr=0.01)
+for _ in range(5):
+    optimizer.zero_grad()
+    F.mse_loss(net(x), teacher(x).detach()).backward()
+    optimizer.step()
+""")
+
+    def after_step(self, update: Update) -> None:
+        number = update.number
+        if number & (number - 1) and number % 64:
+            return
+        frame = user_frame(1)
+        while frame is not None:
+            code = frame.f_code
+            if not is_internal(code):
+                for line, target, value in plain_assignments(code.co_filename):
+                    if _KEPT.search(target.lower()) and not _KEPT.search(value.lower()):
+                        kept, model = value_of(target, frame), value_of(value, frame)
+                        if kept is model and isinstance(model, Module) and self._is_trained(model):
+                            self.report(f"{target} is {value} itself, which goes on changing",
+                                        Place(code.co_filename, line, code.co_qualname))
+            frame = frame.f_back
+
+    def _is_trained(self, model: Any) -> bool:
+        return any(id(p) in self.session.optimized for p in model.parameters())
