@@ -192,9 +192,11 @@ class Registration(Members):
             self._flambeau_set_parameter(name, value)
         elif name in own.get("_parameters", ()):
             if value is not None:
-                raise TypeError(
-                    f"cannot assign '{_typename(value)}' as parameter '{name}' "
-                    "(torch.nn.Parameter or None expected)"
+                raise noted(
+                    TypeError(f"cannot assign '{_typename(value)}' as parameter '{name}' "
+                              "(torch.nn.Parameter or None expected)"),
+                    f"To set its numbers: self.{name}.data.copy_(...) under torch.no_grad(); for "
+                    "another parameter: nn.Parameter(...).",
                 )
             self.register_parameter(name, None)
         elif isinstance(value, Registration) or name in own.get("_modules", ()):

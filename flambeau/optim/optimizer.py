@@ -413,7 +413,11 @@ class Optimizer:
             )
         differentiable = self.defaults.get("differentiable")
         if not differentiable and not (param.is_leaf or param.retains_grad):
-            raise ValueError("can't optimize a non-leaf Tensor")
+            raise noted(
+                ValueError("can't optimize a non-leaf Tensor"),
+                "It was computed from another tensor. Compute first, then ask for the gradient: "
+                "w = (2 * start).detach().requires_grad_().",
+            )
 
 
 def _unpack_params(group: dict[str, Any]) -> None:

@@ -14,6 +14,8 @@ _KNOWN = (
     "maia", "xla", "lazy", "vulkan", "mps", "meta", "hpu", "mtia", "privateuseone",
 )
 
+_DTYPE = re.compile(r"(bfloat|float|int|uint|complex)\d+")
+
 
 class device:
     """A device by name ('cpu', 'cuda:1', 'meta'); `with device('meta'):` makes it the default.
@@ -46,7 +48,10 @@ class device:
             )
         match = re.fullmatch(r"([a-z_]+)(?::(0|[1-9]\d*))?", type)
         if match is None:
-            raise RuntimeError(f"Invalid device string: '{type}'")
+            raise noted(
+                RuntimeError(f"Invalid device string: '{type}'"),
+                f"A dtype is no string: torch.{type}." if _DTYPE.fullmatch(type) else None,
+            )
         if match[1] not in _KNOWN:
             raise RuntimeError(
                 f"Expected one of {', '.join(_KNOWN)} device type at start of device string: "

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..native.foundation.user_frames import warn
+from ..native.foundation.user_frames import noted, warn
 from .devices import CPU, META, device
 from .dtypes import FROM_NUMPY, dtype
 from .windows.lazy_window import LazyWindow, memory_of
@@ -570,7 +570,11 @@ class Tensor(Methods, metaclass=_TensorType):
         if array.size != 1:
             if array.size == 0:
                 raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
-            raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
+            raise noted(
+                RuntimeError("Boolean value of Tensor with more than one value is ambiguous"),
+                f"It has {array.size}. For one answer: x.any(), x.all(); for an answer each: "
+                "torch.where().",
+            )
         return bool(self.item())
 
     def item(self) -> Any:

@@ -60,6 +60,17 @@ def test_text_is_pytorchs(name, ours, theirs):
 
 # What the note names, by mistake.
 NOTES = {
+    "pad_away": "Axis 2 of [1, 1, 3]",
+    "ctc_lengths": "2 samples and 3 lengths",
+    "opt_nonleaf": "detach().requires_grad_()",
+    "mask_float": "mask.bool()",
+    "where_float": "condition.bool()",
+    "one_hot_dtype": "tensor.long()",
+    "emb_float": "indices.long()",
+    "to_dtype_name": "torch.float32",
+    "numpy_of_list": "torch.tensor() takes a list",
+    "parameter_replaced": "self.weight.data.copy_(...)",
+    "truth_of_many": "x.any()",
     "view_t": "(3, 2) as (6,)",
     "inplace": "written in place at",
     "twice": "an earlier backward()",

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...native.foundation.user_frames import warn
+from ...native.foundation.user_frames import noted, warn
 from ...tensor import dtypes as types
 from ...tensor.devices import device as as_device
 from ...tensor.dtypes import FROM_NUMPY, from_numpy_dtype
@@ -179,7 +179,10 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
     if not isinstance(ndarray, np.ndarray):
         kind = type(ndarray)
         module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
-        raise TypeError(f"expected np.ndarray (got {module}{kind.__name__})")
+        raise noted(
+            TypeError(f"expected np.ndarray (got {module}{kind.__name__})"),
+            f"torch.tensor() takes a {kind.__name__}." if kind in (list, tuple) else None,
+        )
     from_numpy_dtype(ndarray.dtype)
     if not ndarray.dtype.isnative:
         raise ValueError(

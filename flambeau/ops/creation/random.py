@@ -181,6 +181,21 @@ def _bounds(low: Any, high: Any) -> tuple[int, int]:
     return int(low), int(high)
 
 
+def _not_integers(args: tuple[Any, ...]) -> TypeError:
+    """What randint says of bounds that are no integers."""
+    if len(args) == 2:
+        return TypeError("randint(): argument 'high' (position 1) must be int, not float")
+    after = ("Tensor out = None, torch.dtype dtype = None, torch.layout layout = None, "
+             "torch.device device = None, bool pin_memory = False, bool requires_grad = False)")
+    kinds = ", ".join(type(value).__name__ for value in args)
+    forms = "".join(
+        f" * ({bounds}, tuple of ints size, *, {generator}{after}\n"
+        for bounds in ("int high", "int low, int high")
+        for generator in ("torch.Generator generator, ", ""))
+    return TypeError("randint() received an invalid combination of arguments - got "
+                     f"({kinds}), but expected one of:\n{forms}")
+
+
 @public()
 def randint(
     *args: Any, generator: Generator | None = None, out: Tensor | None = None,
@@ -210,6 +225,8 @@ def randint(
             "randint() received an invalid combination of arguments - expected (int high, tuple "
             "size) or (int low, int high, tuple size)"
         )
+    if isinstance(low, float) or isinstance(supplied[0], float):
+        raise _not_integers(args)
     low, high = _bounds(low, supplied[0])
     shape = shape_of((supplied[1],))
     kind = numpy_dtype(dtype or types.int64) if out is None else _out_dtype("randint", dtype, out)

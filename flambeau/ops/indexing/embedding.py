@@ -35,9 +35,12 @@ def check_indices(indices: Array, rows: int, name: str) -> None:
     """RuntimeError for indices that are no integers, IndexError for one outside the table."""
     if indices.dtype != np.int64 and indices.dtype != np.int32:
         kind = legacy_name(FROM_NUMPY[indices.dtype])
-        raise RuntimeError(
-            "Expected tensor for argument #1 'indices' to have one of the following scalar types: "
-            f"Long, Int; but got torch.{kind}Tensor instead (while checking arguments for {name})"
+        raise noted(
+            RuntimeError(
+                "Expected tensor for argument #1 'indices' to have one of the following scalar "
+                f"types: Long, Int; but got torch.{kind}Tensor instead (while checking arguments "
+                f"for {name})"),
+            f"The indices are {FROM_NUMPY[indices.dtype]}: indices.long() makes them int64.",
         )
     if indices.__class__ is np.ndarray and indices.dtype == np.int64 \
             and np.maximum.reduce(indices.view(np.uint64), None, initial=0) < rows:
@@ -244,8 +247,9 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """
     classes = peek(tensor)
     if classes.dtype != np.int64:
-        raise RuntimeError(
-            "one_hot is only applicable to index tensor of type LongTensor."
+        raise noted(
+            RuntimeError("one_hot is only applicable to index tensor of type LongTensor."),
+            f"The classes are {tensor.dtype}: tensor.long() makes them int64.",
         )
     if not classes.size:
         if num_classes <= 0:

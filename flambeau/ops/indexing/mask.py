@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...autograd.inplace import check_writable
+from ...native.foundation.user_frames import noted
 from ...native.runtime.background_jit import KernelPolicy
 from ...tensor.dtypes import FLOATS, INTEGER
 from ...tensor.overlap import check_operands
@@ -36,8 +37,10 @@ def _mask_of(mask: Any, name: str) -> Tensor:
         raise RuntimeError("masked_select: expected BoolTensor for mask")
     names = {"uint8": "unsigned char", "int32": "int", "int64": "long int", "float32": "float"}
     shown = names.get(mask.dtype.name, mask.dtype.name)
-    raise RuntimeError(
-        f"{name.rstrip('_')}_ only supports boolean masks, but got mask with dtype {shown}"
+    raise noted(
+        RuntimeError(
+            f"{name.rstrip('_')}_ only supports boolean masks, but got mask with dtype {shown}"),
+        "A mask of zeros and ones: mask.bool(), or mask == 0 for the zeros.",
     )
 
 

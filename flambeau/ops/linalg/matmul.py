@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -79,7 +80,9 @@ def _check_inner(a: Array, b: Array) -> None:
             f"{a.shape[0]} and {b.shape[0]} elements respectively"
         )
     if b.ndim == 1:
-        raise RuntimeError(f"size mismatch, got input ({_times(a)}), vec ({b.shape[0]})")
+        rows = math.prod(a.shape[:-1])
+        raise RuntimeError(f"size mismatch, got input ({rows}), mat ({_times(a)}), vec "
+                           f"({b.shape[0]})")
     raise RuntimeError(
         f"mat1 and mat2 shapes cannot be multiplied ({_times(a)} and {_times(b)})"
     )

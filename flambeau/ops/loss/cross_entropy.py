@@ -382,7 +382,8 @@ def _check_indices(input: Tensor, target: Tensor) -> None:
         if len(wanted) > 1:
             raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
         if len(shape) == 1 and wanted not in ((), (1,)):
-            raise RuntimeError(f"size mismatch (got input: {list(shape)}, target: {list(wanted)})")
+            raise ValueError("For 1D input, 1D target must have size 1, but got target size: "
+                             f"{wanted[0]}")
     elif len(shape) == 4 and len(wanted) != 3:
         raise RuntimeError("only batches of spatial targets supported (3D tensors) but got targets "
                            f"of dimension: {len(wanted)}")

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.foundation.user_frames import noted
 from ...tensor.dtypes import FROM_NUMPY, int64
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
@@ -169,7 +170,8 @@ def _lengths(values: Any, name: str, count: int) -> Tensor:
     else:
         result = tensor([int(value) for value in values], dtype=int64)
     if len(result) != count:
-        raise RuntimeError(f"{name} must be of size batch_size ({count}), got {len(result)}")
+        raise noted(RuntimeError(f"{name} must be of size batch_size"),
+                    f"There are {count} samples and {len(result)} lengths.")
     return result
 
 

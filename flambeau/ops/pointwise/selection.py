@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...native.target.eager_costs import MIN_BIT_BLEND_ELEMENTS
-from ...native.foundation.user_frames import warn
+from ...native.foundation.user_frames import noted, warn
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name, result_dtype
 from ...tensor.tensor import Tensor, wrap
@@ -55,8 +55,10 @@ def _cast(x: Any, kind: np.dtype) -> np.ndarray:
 def _as_condition(condition: np.ndarray) -> np.ndarray:
     if condition.dtype != np.uint8:
         kind = legacy_name(FROM_NUMPY[condition.dtype])
-        raise RuntimeError(
-            "where expected condition to be a boolean tensor, but got a tensor with dtype " + kind
+        raise noted(
+            RuntimeError("where expected condition to be a boolean tensor, but got a tensor with "
+                         f"dtype {kind}"),
+            "For what is not 0: condition.bool(); or a comparison, such as condition > 0.",
         )
     warn(
         "where received a uint8 condition tensor. This behavior is deprecated and will be removed "

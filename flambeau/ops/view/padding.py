@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.foundation.user_frames import noted
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.promotion import legacy_name
@@ -32,12 +33,12 @@ def _pairs(pad: Sequence[int], ndim: int) -> list[tuple[int, int]]:
 
 def _shape_after_padding(shape: tuple[int, ...], pairs: list[tuple[int, int]]) -> tuple[int, ...]:
     result = tuple(n + a + b for n, (a, b) in zip(shape, pairs, strict=True))
-    for axis, n in enumerate(result):
-        if n < 0:
-            raise RuntimeError(
-                f"The input size {shape[axis]}, plus negative padding {pairs[axis][0]} and "
-                f"{pairs[axis][1]} resulted in a negative output size, which is invalid: narrow(): "
-                f"length must be non-negative. Check dimension {axis} of your input {list(shape)}."
+    for axis, (n, (before, after)) in enumerate(zip(shape, pairs, strict=True)):
+        if n + min(before, 0) + min(after, 0) < 0:
+            raise noted(
+                RuntimeError("narrow(): length must be non-negative."),
+                f"Axis {axis} of {list(shape)} has {n} elements, and padding of {before} and "
+                f"{after} takes away more.",
             )
     return result
 
