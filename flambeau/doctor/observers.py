@@ -208,10 +208,14 @@ _EACH = 64  # updates between two looks at the clock while the session rests
 
 
 def add_heartbeat(session: Session) -> None:
-    """Has every so many updates look whether the session may watch again."""
+    """Counts updates while the session rests, and has every so many look whether it may watch
+    again."""
     left = [_EACH]
+    numbers = session.step_numbers
 
     def beat(optimizer: Any, args: tuple, kwargs: dict) -> None:
+        numbers[optimizer] = numbers.get(optimizer, 0) + 1
+        session.updates += 1
         left[0] -= 1
         if not left[0]:
             left[0] = _EACH

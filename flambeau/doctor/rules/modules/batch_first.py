@@ -68,6 +68,11 @@ for _ in range(3):
     def __init__(self, session: Any) -> None:
         super().__init__(session)
         self.waiting: list[tuple[Any, Spot | None, int, int]] = []  # layer, line, steps, batch
+        self.lines: dict[type, Spot | None] = {}  # where the first of a kind was made
+
+    def on_module_made(self, module: Any, spot: Spot | None) -> None:
+        if hasattr(type(module), "self_attn") or "Transformer" in type(module).__name__:
+            self.lines.setdefault(type(module), spot)  # copies have none of their own
 
     def on_layer(self, call: ModuleCall) -> None:
         self._note(call)
@@ -120,4 +125,4 @@ for _ in range(3):
         """Where a layer was made, or the one that it is a copy of, as in a TransformerEncoder."""
         known = self.session.made_at
         same = (spot for module, spot in list(known.items()) if type(module) is type(layer))
-        return known.get(layer) or next(same, None)
+        return known.get(layer) or next(same, None) or self.lines.get(type(layer))

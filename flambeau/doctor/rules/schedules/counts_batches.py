@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...events import Update
 from ...finding import Level
 from ...places import Spot
 from ...programs import edit
@@ -54,24 +53,20 @@ for epoch in range(epochs):
 
     def __init__(self, session: Any) -> None:
         super().__init__(session)
-        self.steps: dict[int, int] = {}  # of an optimizer
         self.at: dict[int, tuple[Any, Spot | None, list[int]]] = {}  # by scheduler
-
-    def on_step(self, update: Update) -> None:
-        self.steps[id(update.optimizer)] = self.steps.get(id(update.optimizer), 0) + 1
 
     def on_schedule(self, scheduler: Any, spot: Spot | None, args: tuple[Any, ...]) -> None:
         entry = self.at.setdefault(id(scheduler), (scheduler, spot, []))
         if len(entry[2]) < 4096:
-            entry[2].append(self.steps.get(id(scheduler.optimizer), 0))
+            entry[2].append(self.session.step_numbers.get(scheduler.optimizer, 0))
 
     def finish(self) -> None:
-        if self.session.error is not None or self.session.rested:
-            return
+        if self.session.error is not None or self.session.rested and self.session.compiled:
+            return  # a program's updates are not counted
         for scheduler, spot, at in self.at.values():
             length = next((getattr(scheduler, name) for name in _HORIZONS
                            if isinstance(getattr(scheduler, name, None), int)), 0)
-            steps = self.steps.get(id(scheduler.optimizer), 0)
+            steps = self.session.step_numbers.get(scheduler.optimizer, 0)
             each = at[0]
             even = all(b - a == each for a, b in zip(at, at[1:], strict=False))
             if each > 1 and even and len(at) > 1 and abs(length - steps) < each \
