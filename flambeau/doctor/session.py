@@ -160,6 +160,8 @@ class Session:
         handlers = self.handlers[event]
         if not handlers or self.busy:
             return
+        compared = event == "on_backward" and self.watching
+        cpu_s = time.thread_time() if compared else 0.0
         begun = time.perf_counter()
         self.busy = True
         if self._gone:
@@ -174,7 +176,10 @@ class Session:
                     self._drop(handler, error)
         finally:
             self.busy = False
-            self.clock.spent_s += time.perf_counter() - begun + _UNSEEN_S
+            own_s = time.perf_counter() - begun
+            self.clock.spent_s += own_s + _UNSEEN_S
+            if compared:
+                self.clock.compare(own_s, time.thread_time() - cpu_s)
 
     def _drop(self, handler: Any, error: Exception) -> None:
         rule = handler.__self__
