@@ -91,7 +91,6 @@ for epoch in range(3):
         self.steps[key] = self.steps.get(key, 0) + 1
 
     def on_scheduler(self, scheduler: Any, spot: Spot | None) -> None:
-        self.session.follow(scheduler)
         self.around[id(scheduler)] = running_loops(user_frame(1))
         self.first[id(scheduler)] = float(scheduler.optimizer.param_groups[0]["lr"])
 

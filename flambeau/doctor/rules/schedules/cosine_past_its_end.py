@@ -71,7 +71,6 @@ for epoch in range(12):
         self.around: dict[int, set[tuple[str, int]]] = {}  # loops in which schedulers were made
 
     def on_scheduler(self, scheduler: Any, spot: Spot | None) -> None:
-        self.session.follow(scheduler)
         self.around[id(scheduler)] = running_loops(user_frame(1))
 
     def on_schedule(self, scheduler: Any, spot: Spot | None, args: tuple[Any, ...]) -> None:

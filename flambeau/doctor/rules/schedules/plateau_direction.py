@@ -80,7 +80,6 @@ for _ in range(8):
         self.made: dict[int, Spot | None] = {}
 
     def on_scheduler(self, scheduler: Any, spot: Spot | None) -> None:
-        self.session.follow(scheduler)
         self.made[id(scheduler)] = spot
 
     def on_schedule(self, scheduler: Any, spot: Spot | None, args: tuple[Any, ...]) -> None:
