@@ -49,7 +49,7 @@ from .listing import LISTING, NOTHING
 from .optimizer_update import GroupUpdate
 from .replay import python_operators
 from .session import NO, Session
-from .varying_number import is_listed_but_for_number, with_tensor
+from .varying_number import TRANSPARENT
 
 # Methods that show values, or memory, to Python.
 _READS = (
@@ -557,21 +557,18 @@ def _checked(function: Any, name: str) -> Hook:
     def follow(session: Session, args: tuple, kwargs: dict[str, Any]) -> Any:
         if opaque:
             return session.barrier(hook, args, kwargs)
+        if function in TRANSPARENT:
+            return hook.original(*args, **kwargs)
         key = hook, _plain(args, kwargs)
         while session.following is not None or session.advance():
             following: Any = session.following
-            known = following.segment.calls.get(following.pos, ())
-            if key in known:
+            if key in following.segment.calls.get(following.pos, ()):
                 return hook.original(*args, **kwargs)
-            varies = is_listed_but_for_number(hook, known, key[1])
             session.mismatch()
-            if varies and session.following is None and with_tensor(args) is not None:
-                session.exit.varies = hook
-                return session.follow(hook, args, kwargs)
         return session.dispatch(hook, args, kwargs)
 
     hook = Hook(function, record, follow)
-    hook.plain = _plain
+    hook.plain = _plain_but_numbers if function in TRANSPARENT else _plain
     return hook
 
 
@@ -585,6 +582,11 @@ def _plain(args: tuple, kwargs: dict[str, Any]) -> tuple:
 
 
 _DECIDING = (bool, int, float, str, type(None))
+
+
+def _plain_but_numbers(args: tuple, kwargs: dict[str, Any]) -> tuple:
+    """The classes of the arguments, of which a function makes nothing but operands."""
+    return (*map(type, args), *kwargs, *map(type, kwargs.values()))
 
 
 def _is_function(x: Any) -> bool:

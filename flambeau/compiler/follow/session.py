@@ -129,7 +129,7 @@ class Session:
             self.leave()
             return hook.function(*args, **kwargs)
         if self.following is None and self.exit.varies is not None \
-                and self.exit.varies in (hook.operator, hook) and self.recorder is None:
+                and self.exit.varies is hook.operator and self.recorder is None:
             lifted = with_tensor(args)
             if lifted is not None:
                 return hook.function(*lifted, **kwargs)
@@ -245,7 +245,7 @@ class Session:
                 operator, entry.event.args, bound)
             self.mismatch()
             if varies and self.following is None and with_tensor(args) is not None:
-                self.exit.varies = operator
+                self.exit.varies, self.tried = operator, 0
                 return self.follow(hook, args, kwargs)
 
     def _windows(self, hook: Hook, bound: tuple, args: tuple, kwargs: dict[str, Any]) -> Any:

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 import flambeau as torch
+from flambeau.ops.pointwise.arithmetic import LARGE
 
 CHANCE = random.Random(0)
+MANY = LARGE // 3 + 1  # rows of three: sums of so large tensors take a factor along
 
 
 def mixed(x: Any, y: Any, share: float) -> Any:
@@ -41,7 +43,27 @@ def by_functions(x: Any, y: Any, share: float) -> Any:
     return torch.sub(torch.add(x, share), y).add(share).div(share + 1)
 
 
-@pytest.mark.parametrize("formula", [by_functions, mixed, scaled, of_a_tensor, filled, in_place])
+def with_a_factor(x: Any, y: Any, share: float) -> Any:
+    return torch.add(x, y, alpha=share).sub(y, alpha=share + 1) + torch.rsub(x, y, alpha=share)
+
+
+def in_place_with_a_factor(x: Any, y: Any, share: float) -> Any:
+    return (x * 2).add_(y, alpha=-share).sub_(x, alpha=share)
+
+
+def of_many(x: Any, y: Any, share: float) -> Any:
+    return torch.add(x.expand(MANY, 3), y, alpha=share)[0]
+
+
+def compared(x: Any, y: Any, share: float) -> Any:
+    mask = (x > share - 0.5) | x.le(share / 2)
+    return torch.where(mask, x, y) * torch.ne(y, share)
+
+
+@pytest.mark.parametrize("formula", [
+    by_functions, mixed, scaled, of_a_tensor, filled, in_place, with_a_factor,
+    in_place_with_a_factor, of_many, compared,
+])
 def test_a_number_that_varies_is_an_input(formula: Any) -> None:
     w, v = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)
 
