@@ -252,14 +252,14 @@ def plateau_that_waits_for_accuracy_to_fall():
     x = 1.5 * F.one_hot(y, 6).float()[:, :6] + torch.randn(128, 6)
     model = nn.Linear(6, 3)
     optimizer = optim.SGD(model.parameters(), lr=0.05)
-    scheduler = optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.3, patience=1)
+    scheduler = optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.3, patience=1)  # WRONG
     for _ in range(14):
         logits = model(x)
         optimizer.zero_grad()
         F.cross_entropy(logits, y).backward()
         optimizer.step()
         accuracy = (logits.argmax(1) == y).float().mean().item()
-        scheduler.step(accuracy)  # WRONG
+        scheduler.step(accuracy)
 
 
 def scaled_gradients_stepped_as_they_are():

@@ -93,7 +93,7 @@ def regression_with_flat_targets():
 
 def teacher_that_is_its_student():
     student = _Net()
-    teacher = student
+    teacher = student  # WRONG
     opt = optim.Adam(student.parameters())
     for step in range(16):
         x, y = torch.randn(8, 6), torch.randint(0, 3, (8,))
@@ -101,7 +101,7 @@ def teacher_that_is_its_student():
         F.cross_entropy(student(x), y).backward()
         opt.step()
         if step % 2 == 1:
-            teacher.load_state_dict(student.state_dict())  # WRONG
+            teacher.load_state_dict(student.state_dict())
 
 
 def copy_of_the_model_is_trained():

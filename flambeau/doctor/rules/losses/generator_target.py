@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import numpy as np
@@ -66,7 +67,7 @@ for _ in range(6):
     def __init__(self, session: Any) -> None:
         super().__init__(session)
         self.detached: dict[int, None] = {}  # addresses of the latest tensors that detach() gave
-        self.calls: list[tuple[int, Any, str]] = []  # network, output, kind of input
+        self.calls: list[tuple[int, Any, str]] = []  # network, output weakly, kind of input
         self.targets: dict[tuple[int, str], float] = {}  # by network and kind of input
         self.times: dict[Spot | None, int] = {}
         self.pending: list[tuple[Any, Spot | None]] = []  # losses with the judge's target
@@ -78,11 +79,12 @@ for _ in range(6):
                 self.detached.pop(next(iter(self.detached)))
 
     def on_call(self, call: ModuleCall) -> None:
-        if call.recorded and call.tensors and self.session.watching:
+        if call.recorded and call.tensors and isinstance(call.output, Tensor) \
+                and self.session.watching:
             first = call.tensors[0]
             kind = "made" if first._node is not None else \
                 "detached" if first._array.ctypes.data in self.detached else "real"
-            self.calls = [*self.calls[-3:], (id(call.module), call.output, kind)]
+            self.calls = [*self.calls[-3:], (id(call.module), weakref.ref(call.output), kind)]
 
     def on_loss(self, call: LossCall) -> None:
         target = call.target
@@ -90,14 +92,14 @@ for _ in range(6):
                 or np.ptp(target._array) > 0:
             return
         value = float(target._array.flat[0])
-        for network, output, kind in self.calls:
+        for network, reference, kind in self.calls:
+            output = reference()
             if isinstance(output, Tensor) and np.shares_memory(output._array, call.values):
                 self.targets[network, kind] = value
                 others = self.targets.get((network, "detached")), self.targets.get(
                     (network, "real"))
                 if kind == "made" and others[0] == value and others[1] not in (None, value):
                     self.pending.append((call.result, call.spot))
-        self.calls = [entry for entry in self.calls if entry[1] is not None][-4:]
 
     def on_backward(self, backward: Any) -> None:
         pending, self.pending = self.pending, []

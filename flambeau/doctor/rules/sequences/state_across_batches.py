@@ -96,7 +96,7 @@ for xb, yb in DataLoader(data, batch_size=8, shuffle=True):
                 and self.shuffled and call.recorded and np.array_equal(supplied._array, before[1]) \
                 and supplied._array.any():
             self.report("the state of one batch is the first state of the next, of other samples",
-                        self.session.call_spot, call.spot, layer=type(call.module).__name__)
+                        call.spot, self.session.call_spot, layer=type(call.module).__name__)
         state = call.output[1] if isinstance(call.output, tuple) else None
         state = state[0] if isinstance(state, tuple) else state
         if isinstance(state, Tensor):
