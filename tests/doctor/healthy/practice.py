@@ -156,62 +156,60 @@ def averaged_weights():
         (swa(x).argmax(1) == (x[:, 0] > 0).long()).float().mean()
 
 
+def _squashed_action(actor, s):
+    mu, ls = actor(s).chunk(2, -1)
+    std = ls.clamp(-5, 2).exp()
+    u = mu + std * torch.randn_like(mu)
+    a = torch.tanh(u)
+    lp = (-0.5 * ((u - mu) / std) ** 2 - std.log() - 0.919).sum(-1, True)
+    return a, lp - torch.log(1 - a**2 + 1e-6).sum(-1, True)
+
+
+def _follow_slowly(targets, sources):
+    with torch.no_grad():
+        for target, source in zip(targets, sources, strict=True):
+            for tp, p in zip(target.parameters(), source.parameters(), strict=True):
+                tp.lerp_(p, 0.01)
+
+
+def _update(optimizer, loss):
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+
 def soft_actor_critic():
     torch.manual_seed(0)
-    def mlp(i, o):
-        return nn.Sequential(nn.Linear(i, 32), nn.ReLU(), nn.Linear(32, o))
-    actor, q1, q2 = mlp(3, 2), mlp(4, 1), mlp(4, 1)
+    actor, q1, q2 = (nn.Sequential(nn.Linear(i, 32), nn.ReLU(), nn.Linear(32, o))
+                     for i, o in ((3, 2), (4, 1), (4, 1)))
     t1, t2 = copy.deepcopy(q1), copy.deepcopy(q2)
     log_alpha = torch.zeros(1, requires_grad=True)
     oa = torch.optim.Adam(actor.parameters(), 3e-4)
     oq = torch.optim.Adam([*q1.parameters(), *q2.parameters()], 1e-3)
     ol = torch.optim.Adam([log_alpha], 1e-3)
     buf = torch.zeros(300, 3 + 1 + 1 + 3 + 1)
-
-    def pi(s):
-        mu, ls = actor(s).chunk(2, -1)
-        std = ls.clamp(-5, 2).exp()
-        u = mu + std * torch.randn_like(mu)
-        a = torch.tanh(u)
-        lp = (-0.5 * ((u - mu) / std) ** 2 - std.log() - 0.919).sum(-1, True)
-        lp = lp - torch.log(1 - a ** 2 + 1e-6).sum(-1, True)
-        return a, lp
-
     s = torch.randn(3)
     for t in range(200):
         with torch.no_grad():
-            a, _ = pi(s[None])
+            a, _ = _squashed_action(actor, s[None])
         s2 = 0.9 * s + 0.1 * a[0] + 0.05 * torch.randn(3)
         done = float(t % 40 == 39)
         buf[t % 300] = torch.cat([s, a[0], -(s2 ** 2).sum()[None], s2, torch.tensor([done])])
         s = torch.randn(3) if done else s2
         if t < 64:
             continue
-        b = buf[torch.randint(0, t, (32,))]
-        S, A, R, S2, D = b[:, :3], b[:, 3:4], b[:, 4:5], b[:, 5:8], b[:, 8:]
+        S, A, R, S2, D = buf[torch.randint(0, t, (32,))].split((3, 1, 1, 3, 1), 1)
         with torch.no_grad():
-            a2, lp2 = pi(S2)
+            a2, lp2 = _squashed_action(actor, S2)
             both = torch.cat([S2, a2], 1)
             y = R + 0.98 * (1 - D) * (torch.min(t1(both), t2(both)) - log_alpha.exp() * lp2)
         sa = torch.cat([S, A], 1)
-        lq = F.mse_loss(q1(sa), y) + F.mse_loss(q2(sa), y)
-        oq.zero_grad()
-        lq.backward()
-        oq.step()
-        a, lp = pi(S)
+        _update(oq, F.mse_loss(q1(sa), y) + F.mse_loss(q2(sa), y))
+        a, lp = _squashed_action(actor, S)
         both = torch.cat([S, a], 1)
-        la = (log_alpha.exp().detach() * lp - torch.min(q1(both), q2(both))).mean()
-        oa.zero_grad()
-        la.backward()
-        oa.step()
-        ll = -(log_alpha * (lp.detach() - 1)).mean()
-        ol.zero_grad()
-        ll.backward()
-        ol.step()
-        with torch.no_grad():
-            for q, tq in ((q1, t1), (q2, t2)):
-                for p, tp in zip(q.parameters(), tq.parameters(), strict=False):
-                    tp.lerp_(p, 0.01)
+        _update(oa, (log_alpha.exp().detach() * lp - torch.min(q1(both), q2(both))).mean())
+        _update(ol, -(log_alpha * (lp.detach() - 1)).mean())
+        _follow_slowly((t1, t2), (q1, q2))
 
 
 def pruned_weights():

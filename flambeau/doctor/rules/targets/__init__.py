@@ -1,0 +1,1 @@
+"""Checks of the targets that losses are given."""
