@@ -90,7 +90,7 @@ def test_printing(torch, jagged, loose):
     lambda torch, x: x @ torch.ones(4, 2, dtype=torch.float64),
     lambda torch, x: torch.cat([x, x * 2], -1), lambda torch, x: torch.stack([x, x], 2),
     lambda torch, x: x.chunk(2, -1)[1], lambda torch, x: torch.split(x, [1, 3], 2)[1],
-], ids=str)
+])
 def test_functions_of_each_row(torch, jagged, rows, function):
     """What they do to the tensor, they do to each row."""
     if function.__code__.co_consts and "expand" in function.__code__.co_names:
