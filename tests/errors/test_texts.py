@@ -11,18 +11,19 @@ from typing import Any
 
 import pytest
 
-SOURCE = Path(__file__).with_name("mistakes.py")
+SOURCES = [Path(__file__).with_name(name) for name in ("mistakes.py", "argument_mistakes.py")]
 
 
 def mistakes(package: str) -> dict[str, FunctionType]:
-    """The functions of mistakes.py, on a package."""
+    """The functions of both files of mistakes, on a package."""
     torch = importlib.import_module(package)
     space: dict[str, Any] = {
         "torch": torch, "nn": torch.nn, "F": torch.nn.functional, "__name__": f"on_{package}",
         "D": importlib.import_module(f"{package}.distributions"),
         "DataLoader": importlib.import_module(f"{package}.utils.data").DataLoader,
     }
-    exec(compile(SOURCE.read_text(), str(SOURCE), "exec"), space)
+    for source in SOURCES:
+        exec(compile(source.read_text(), str(source), "exec"), space)
     return {name: f for name, f in space.items() if inspect.isfunction(f)}
 
 
