@@ -25,7 +25,13 @@ _CLASSES: WeakKeyDictionary[Any, type[ScriptedModule]] = WeakKeyDictionary()
 
 
 class ScriptFunction:
-    """A function with its code of TorchScript."""
+    """A function with its code of TorchScript.
+
+    >>> def double(x):
+    ...     return x * 2
+    >>> type(torch.jit.script(double)).__name__
+    'ScriptFunction'
+    """
 
     def __init__(self, function: FunctionType) -> None:
         functools.update_wrapper(self, function)

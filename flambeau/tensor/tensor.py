@@ -14,7 +14,7 @@ import numpy as np
 from ..native.foundation.user_frames import noted, warn
 from .devices import CPU, META, device
 from .dtypes import FROM_NUMPY, dtype
-from .windows.lazy_window import LazyWindow, memory_of
+from .windows.lazy_window import LazyWindow, is_conjugated, is_negated, memory_of
 from .layout import (
     contiguous_format, contiguous_strides, is_contiguous, layout, strided, strides_of,
 )
@@ -368,8 +368,7 @@ class Tensor(Methods, metaclass=_TensorType):
         >>> torch.tensor([1j]).conj().is_conj()
         True
         """
-        array: Any = self._array
-        return array.__class__ is LazyWindow and array.conjugated
+        return is_conjugated(self._array)
 
     def is_neg(self) -> bool:
         """Whether it is a view that negates what lies in memory.
@@ -377,8 +376,7 @@ class Tensor(Methods, metaclass=_TensorType):
         >>> torch.tensor([1j]).conj().imag.is_neg()
         True
         """
-        array: Any = self._array
-        return array.__class__ is LazyWindow and array.negated
+        return is_negated(self._array)
 
     def resolve_conj(self) -> Tensor:
         """Itself, or a copy where it is a conjugate view.
@@ -570,11 +568,9 @@ class Tensor(Methods, metaclass=_TensorType):
         if array.size != 1:
             if array.size == 0:
                 raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
-            raise noted(
-                RuntimeError("Boolean value of Tensor with more than one value is ambiguous"),
-                f"It has {array.size}. For one answer: x.any(), x.all(); for an answer each: "
-                "torch.where().",
-            )
+            error = RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
+            raise noted(error, f"It has {array.size}. For one answer: x.any(), x.all(); for an "
+                               "answer each: torch.where().")
         return bool(self.item())
 
     def item(self) -> Any:

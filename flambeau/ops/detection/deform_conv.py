@@ -6,8 +6,8 @@ offsets, tap, channel), so that the channels that share an offset are one row of
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -223,13 +223,13 @@ def deform_conv2d_backward(
     grad: Array, input: Array, weight: Array, offset: Array, mask: Array, bias: Array,
     stride_h: SymInt, stride_w: SymInt, pad_h: SymInt, pad_w: SymInt, dilation_h: SymInt,
     dilation_w: SymInt, groups: SymInt, offset_groups: SymInt, use_mask: bool,
-) -> tuple[Array, ...]:
+) -> tuple[Array, Array, Array, Array, Array]:
     """The cotangents of deform_conv2d's five inputs; that of a mask that was not used is 0."""
     call = _Call((stride_h, stride_w), (pad_h, pad_w), (dilation_h, dilation_w), groups,
                  offset_groups, use_mask)
     sources = input, weight, offset, mask, bias
     if grad.__class__ is MetaArray:
-        return tuple(meta_array(v.shape, v.dtype) for v in sources)
+        return _five(meta_array(v.shape, v.dtype) for v in sources)
     kind = compute_dtype(input.dtype)
     g, x, w, factors = (v.astype(kind, copy=False) for v in (grad, input, weight, mask))
     totals = [np.zeros(v.shape, kind) for v in sources]
@@ -246,7 +246,12 @@ def deform_conv2d_backward(
         )
         if use_mask:
             totals[3][i] = moved
-    return tuple(t.astype(v.dtype, copy=False) for t, v in zip(totals, sources, strict=True))
+    return _five(t.astype(v.dtype, copy=False) for t, v in zip(totals, sources, strict=True))
+
+
+def _five(arrays: Iterable[Any]) -> tuple[Array, Array, Array, Array, Array]:
+    input, weight, offset, mask, bias = arrays
+    return input, weight, offset, mask, bias
 
 
 def _places_adjoint(

@@ -78,8 +78,9 @@ indexing.gather:take_along_dim | Tensor | Of the shape of `indices`, broadcast w
     elsewhere.
 indexing.gather | Tensor | Of the shape and dtype of `input`.
 indexing.index:index | Tensor | The elements at the positions.
-indexing.index:index_put_ | Tensor | `self`, changed.
 indexing.index | Tensor | Of the shape and dtype of `input`.
+indexing.index_put:index_put_ | Tensor | `self`, changed.
+indexing.index_put | Tensor | Of the shape and dtype of `input`.
 indexing.index_select:index_select | Tensor | Of the shape of `input`, of length k along `dim`.
 indexing.index_select | Tensor | Of the shape and dtype of `input`.
 indexing.mask:argwhere | Tensor | (count, axes of `input`), int64.

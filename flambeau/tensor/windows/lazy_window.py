@@ -132,6 +132,16 @@ def bits_of(view: Any, base: Any) -> tuple[bool, bool] | None:
     return (a != c, b != d) if bits[0] != bits[1] else None
 
 
+def is_conjugated(window: Any) -> bool:
+    """Whether a tensor's window conjugates what lies in memory."""
+    return window.__class__ is LazyWindow and window.conjugated
+
+
+def is_negated(window: Any) -> bool:
+    """Whether a tensor's window negates what lies in memory."""
+    return window.__class__ is LazyWindow and window.negated
+
+
 def memory_of(window: Any) -> np.ndarray:
     """The NumPy array of a window, whatever bits it has."""
     result: np.ndarray = window.memory if window.__class__ is LazyWindow else window

@@ -49,6 +49,7 @@ BY_DEGREES_IN_DATA = """
 OTHERS = """
     _ctc_loss _ctc_loss_backward _masked_select _embedding_bag_rows _pixels_adjoint logcumsumexp
     _grid_sampler_image_backward _embedding_bag_spread _embedding_bag_gather _embedding_bag_max_rows
+    _neg_view
 """
 # Rounding has no gradient that differences could check, so fake quantization has no samples.
 _QUANTIZE = (f"_fake_quantize_{x}" for x in ("by_number", "by_tensor", "by_channel", "mask"))

@@ -42,12 +42,16 @@ CALLED = frozenset("""
     _dirichlet_grad _median_all _nanmedian_all _standard_gamma_grad hash_tensor
 """.split())
 
-# Steps with these stay eager: complex numbers, shapes that depend on values or
-# are read as other elements; positions that are given as NumPy arrays.
-EAGER = frozenset("""
-    _conj _fft_c2c _fft_c2r _fft_r2c _imag _linalg_eig _linalg_eigvals _masked_select _real angle
-    complex index view_as_complex view_as_real
+# Programs call those of complex numbers as they are. Steps of nothing else stay eager, as do those
+# that gradients of complex numbers go in or out of.
+COMPLEX = frozenset("""
+    _conj _conj_view _fft_c2c _fft_c2r _fft_r2c _imag _linalg_eig _linalg_eigvals _real angle
+    complex view_as_complex view_as_real
 """.split())
+
+# Steps with these stay eager: shapes that depend on values, windows that negate what they read,
+# positions that are given as NumPy arrays.
+EAGER = frozenset("_masked_select _neg_view index".split())
 
 # Their gradients look at values in Python, or are made by NumPy past the operators.
 EAGER_BACKWARD = frozenset("""
@@ -168,8 +172,8 @@ def cases(operator: Operator, narrow: bool) -> Iterator[Case]:
 
 def expect(operator: Operator, how: set[str], backward: bool) -> None:
     name, direction = operator.name, "backward" if backward else "forward"
-    may = {"native"} | ({"called"} if name in CALLED else set())
-    if name in EAGER or (backward and name in EAGER_BACKWARD):
+    may = {"native"} | ({"called"} if name in CALLED | COMPLEX else set())
+    if name in EAGER | COMPLEX or (backward and name in EAGER_BACKWARD):
         may.add("eager")
     assert how <= may, f"{name} {direction} runs {how}, not {may}"
 

@@ -26,7 +26,8 @@ def hermitian(x):
 
 
 def close(x, y, atol=1e-10):
-    np.testing.assert_allclose(x.detach().numpy(), y.detach().numpy(), atol=atol)
+    x, y = x.detach().resolve_conj(), y.detach().resolve_conj()
+    np.testing.assert_allclose(x.numpy(), y.numpy(), atol=atol)
 
 
 # -------------------------------------------------------------------------- what they mean

@@ -381,7 +381,7 @@ CALLS = {
 
 @pytest.mark.parametrize("name", CALLS)
 def test_operators(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flambeau.ops.core.cache_blocking.BLOCK", 2)
+    monkeypatch.setattr("flambeau.ops.core.cache_blocking.BLOCK_ELEMENTS", 2)
     x = torch.from_numpy(inputs(1, np.float32)[0])
     wanted = torch.from_numpy(inputs(1, np.float32)[0].astype("d"))
     found, wanted = served(CALLS[name], x), CALLS[name](wanted)
@@ -398,7 +398,7 @@ def test_half_precision(dtype: torch.dtype) -> None:
 
 
 def test_gradients_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flambeau.ops.core.cache_blocking.BLOCK", 2)
+    monkeypatch.setattr("flambeau.ops.core.cache_blocking.BLOCK_ELEMENTS", 2)
     x = torch.linspace(-2, 2, 101).requires_grad_()
     served(lambda: F.gelu(x).sum().backward())
     x.grad = None
