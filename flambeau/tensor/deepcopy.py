@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .windows.lazy_window import LazyWindow, memory_of
+from .windows.lazy_window import LazyWindow
 from .meta import MetaArray
 from .windows.opaque_window import OpaqueWindow
 from .storage import UntypedStorage, offset_of, owner_of, window
@@ -28,9 +28,7 @@ def deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
     if isinstance(self._array, OpaqueWindow):
         result = self.detach().clone()
     else:
-        copied = _copied(self._array, memo)
-        result = wrap(memory_of(copied))
-        result._array = copied
+        result = wrap(_copied(self._array, memo))
     if type(self) is not type(result):
         result = result._alias(type(self))
     memo[id(self)] = result
@@ -48,8 +46,8 @@ _OF_THE_TAPE = ("_accumulator", "_backward_hooks", "_post_accumulate_grad_hooks"
 
 
 def _copied(array: Any, memo: dict[int, Any]) -> Any:
-    if array.__class__ is LazyWindow:
-        return array.like(_copied(array.memory, memo))
+    if array.__class__ is LazyWindow:  # the copy has no bits
+        return array.like(_copied(array.memory, memo)).resolved()
     if array.__class__ is MetaArray or array.size == 0:
         return array.copy()
     owner = owner_of(array)

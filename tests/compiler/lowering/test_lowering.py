@@ -46,10 +46,9 @@ BY_DEGREES_IN_DATA = """
     shifted_chebyshev_polynomial_t shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v
     shifted_chebyshev_polynomial_w
 """
-OTHERS = """
+OTHERS = """_neg_view
     _ctc_loss _ctc_loss_backward _masked_select _embedding_bag_rows _pixels_adjoint logcumsumexp
     _grid_sampler_image_backward _embedding_bag_spread _embedding_bag_gather _embedding_bag_max_rows
-    _neg_view
 """
 # Rounding has no gradient that differences could check, so fake quantization has no samples.
 _QUANTIZE = (f"_fake_quantize_{x}" for x in ("by_number", "by_tensor", "by_channel", "mask"))
