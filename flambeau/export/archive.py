@@ -148,9 +148,9 @@ def load(
     `extra_files`: filled with the entries of these names. Nothing in the file is run.
     """
     try:
-        theirs = _of_pytorch(f, extra_files)
-        if theirs is not None:
-            return theirs
+        program = _of_pytorch(f, extra_files)
+        if program is not None:
+            return program
         with zipfile.ZipFile(f) as archive:
             if archive.testzip() is not None:
                 raise ArchiveError("torch.export.load: the archive is damaged")

@@ -207,12 +207,12 @@ def _index_put(self: Any, indices: Any, values: Any, accumulate: bool = False) -
 def _index_put_(self: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
     at = tuple(slice(None) if i is None else i for i in indices)
     if accumulate:
-        return self.index_put_(tuple(_filled(self, indices)), values, True)
+        return self.index_put_(tuple(_fill_indices(self, indices)), values, True)
     self[at] = values
     return self
 
 
-def _filled(self: Any, indices: Any) -> list[Any]:
+def _fill_indices(self: Any, indices: Any) -> list[Any]:
     """Indices with ranges in the place of None."""
     if all(i is not None for i in indices):
         return list(indices)
@@ -276,8 +276,8 @@ def _feature_dropout(input: Any, p: float, train: bool) -> Any:
     if not train or p == 0:
         return input
     shape = list(input.shape[:2]) + [1] * (input.dim() - 2)
-    kept = PUBLIC["torch"]["empty"](shape, dtype=input.dtype).bernoulli_(1 - p)
-    return input * (kept / (1 - p)) if p < 1 else input * kept
+    mask = PUBLIC["torch"]["empty"](shape, dtype=input.dtype).bernoulli_(1 - p)
+    return input * (mask / (1 - p)) if p < 1 else input * mask
 
 
 def _in_place_by_copy(name: str) -> Callable[..., Any]:

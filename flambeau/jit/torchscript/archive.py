@@ -17,13 +17,13 @@ from .unpickling import ScriptUnpickler
 __all__ = ["is_torchscript", "load"]
 
 
-def _opened(file: Any) -> Any:
+def _open(file: Any) -> Any:
     return open(file, "rb") if isinstance(file, (str, os.PathLike)) else nullcontext(file)
 
 
 def is_torchscript(file: Any) -> bool:
     """Whether a file is an archive of TorchScript's. A file object stays where it is."""
-    with _opened(file) as opened:
+    with _open(file) as opened:
         start = opened.tell()
         try:
             archive = ArchiveReader(opened)
@@ -39,7 +39,7 @@ def load(file: Any, map_location: MapLocation = None,
     """The module in an archive. RuntimeError for one that is damaged or asks for what no operator
     is; `extra_files` is filled with the entries of its names, as bytes.
     """
-    with _opened(file) as opened:
+    with _open(file) as opened:
         archive = ArchiveReader(opened)
         if archive.has("model.json"):
             raise RuntimeError("Legacy model format is not supported on this platform.")

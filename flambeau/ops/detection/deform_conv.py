@@ -229,7 +229,7 @@ def deform_conv2d_backward(
                  offset_groups, use_mask)
     sources = input, weight, offset, mask, bias
     if grad.__class__ is MetaArray:
-        return _five(meta_array(v.shape, v.dtype) for v in sources)
+        return _unpack_cotangents(meta_array(v.shape, v.dtype) for v in sources)
     kind = compute_dtype(input.dtype)
     g, x, w, factors = (v.astype(kind, copy=False) for v in (grad, input, weight, mask))
     totals = [np.zeros(v.shape, kind) for v in sources]
@@ -246,10 +246,11 @@ def deform_conv2d_backward(
         )
         if use_mask:
             totals[3][i] = moved
-    return _five(t.astype(v.dtype, copy=False) for t, v in zip(totals, sources, strict=True))
+    return _unpack_cotangents(
+        t.astype(v.dtype, copy=False) for t, v in zip(totals, sources, strict=True))
 
 
-def _five(arrays: Iterable[Any]) -> tuple[Array, Array, Array, Array, Array]:
+def _unpack_cotangents(arrays: Iterable[Any]) -> tuple[Array, Array, Array, Array, Array]:
     input, weight, offset, mask, bias = arrays
     return input, weight, offset, mask, bias
 

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ...native.foundation.reference_counts import ARGUMENT_REFERENCES
 from ...tensor.tensor import Tensor, wrap
 from ..state.data import detached
 from .step_function import Step, call, check_loss
@@ -102,10 +103,5 @@ def whole_body(trainer: Trainer, attempt: Step, missed: Any, make: Step, general
     return step
 
 
-def _alone() -> int:
-    """What is counted for an object that one local name alone stands for."""
-    alone = object()
-    return sys.getrefcount(alone)
-
-
-_BOTH_ALONE = 2 * _alone()
+# What is counted for two objects, each of which one local name alone stands for.
+_BOTH_ALONE = 2 * (1 + ARGUMENT_REFERENCES)

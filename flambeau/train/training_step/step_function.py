@@ -13,8 +13,8 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
-import numpy as np
 
+from ...native.foundation.reference_counts import ARGUMENT_REFERENCES, PARAMETER_REFERENCES
 from ...native.foundation.user_frames import warn
 from ... import compiler
 from ...nn.utils import clip_grad_norm_, clip_grad_value_
@@ -96,17 +96,8 @@ def _cut(tensor: Tensor) -> Tensor:
     return wrap(tensor._array)
 
 
-def _counted(tensor: Tensor) -> int:
-    return sys.getrefcount(tensor)
-
-
-def _alone() -> int:
-    """What `_cut` counts where only a caller's name stands for the tensor."""
-    tensor = wrap(np.zeros(()))
-    return _counted(tensor)
-
-
-_ALONE = _alone()
+# What `_cut` counts where only a caller's name stands for the tensor.
+_ALONE = 1 + PARAMETER_REFERENCES + ARGUMENT_REFERENCES
 
 
 def accumulating_step_of(

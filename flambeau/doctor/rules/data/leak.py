@@ -120,9 +120,9 @@ for fold in range(4):
                 self.pending.append((call.module, row_hashes(array)))
         elif not call.recorded and not call.module.training and key in self.trained \
                 and key not in self.partial and not self.session.rested:
-            self._evaluated(call, row_hashes(array), self.trained[key][1])
+            self._judge_evaluation(call, row_hashes(array), self.trained[key][1])
 
-    def _evaluated(self, call: ModuleCall, hashes: list[int], seen: set[int]) -> None:
+    def _judge_evaluation(self, call: ModuleCall, hashes: list[int], seen: set[int]) -> None:
         data = id(getattr(self.loader[0], "dataset", None))
         counts = self.looked.setdefault((id(call.module), data, _lines(user_frame(1))), [0, 0, 0])
         known = sum(h in seen for h in hashes)

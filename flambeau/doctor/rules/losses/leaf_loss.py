@@ -71,8 +71,8 @@ for _ in range(3):
         for root in backward.roots:
             if isinstance(root, Tensor) and not isinstance(root, Parameter) \
                     and not self._is_optimized(root):
-                made = next((spot for leaf, spot in self.leaves if leaf() is root), None)
-                self.report("backward() starts at a leaf: no parameter is reached", made,
+                creation = next((spot for leaf, spot in self.leaves if leaf() is root), None)
+                self.report("backward() starts at a leaf: no parameter is reached", creation,
                             backward.spot, shape=str(tuple(root.shape)))
 
     def _is_optimized(self, tensor: Tensor) -> bool:

@@ -76,9 +76,9 @@ with torch.no_grad():
     def _count(self, scores: np.ndarray, spot: Spot | None) -> None:
         self.times[spot] = self.times.get(spot, 0) + 1
         if self.times[spot] >= _TIMES:
-            made = [line for array, dim, line in self.best if dim < array.ndim
+            lines = [line for array, dim, line in self.best if dim < array.ndim
                     and array.size > scores.size and np.array_equal(array.max(dim), scores)]
-            self.report("scores are compared with class numbers", *made[-1:], spot,
+            self.report("scores are compared with class numbers", *lines[-1:], spot,
                         scores=[float(scores.min()), float(scores.max())])
 
 

@@ -96,7 +96,7 @@ for _ in range(4):
             return
         target, padding = call.target._array, tokens.padding
         if padding is None:
-            padding = self._inferred(call, tokens.indices)
+            padding = self._infer_padding(call, tokens.indices)
             if padding is None:
                 return
         rows, steps = tokens.indices.shape
@@ -108,11 +108,11 @@ for _ in range(4):
         padded = (target == padding).mean()
         supplied = tokens.padding is None or (tokens.indices == padding).any()
         if padded >= _SHARE and supplied and np.any(target != padding):
-            made = self.session.made_at.get(call.module) if call.is_of_module else None
-            self.report(f"{padded:.0%} of the targets are padding ({padding})", made, call.spot,
+            creation = self.session.made_at.get(call.module) if call.is_of_module else None
+            self.report(f"{padded:.0%} of the targets are padding ({padding})", creation, call.spot,
                         tokens.spot, share=float(padded))
 
-    def _inferred(self, call: LossCall, indices: np.ndarray) -> int | None:
+    def _infer_padding(self, call: LossCall, indices: np.ndarray) -> int | None:
         """The number that ends most rows of the targets, where rows of tokens end alike."""
         target = call.target._array
         if target.ndim == 1 and target.size == indices.size:

@@ -74,8 +74,8 @@ for _ in range(5):
             if not is_internal(code):
                 for line, target, value in plain_assignments(code.co_filename):
                     if _KEPT.search(target.lower()) and not _KEPT.search(value.lower()):
-                        kept, model = value_of(target, frame), value_of(value, frame)
-                        if kept is model and isinstance(model, Module) and self._is_trained(model):
+                        copy, model = value_of(target, frame), value_of(value, frame)
+                        if copy is model and isinstance(model, Module) and self._is_trained(model):
                             self.report(f"{target} is {value} itself, which goes on changing",
                                         Place(code.co_filename, line, code.co_qualname))
             frame = frame.f_back

@@ -54,7 +54,7 @@ class _WithNorm:
     bn: Any
     freeze_bn = False
 
-    def folded(self: Any) -> tuple[Tensor, Tensor]:
+    def fold_norm(self: Any) -> tuple[Tensor, Tensor]:
         """The weights and the bias with the normalization in them."""
         bn = self.bn
         weight, bias = fuse_conv_bn_weights(

@@ -79,7 +79,7 @@ class QFunctional(FloatFunctional):
 
     def add_scalar(self, x: Any, y: float) -> Tensor:
         """The sum of a tensor and a number, under the tensor's scale."""
-        return _requantized(x, x.dequantize() + y)
+        return _requantize(x, x.dequantize() + y)
 
     def mul_scalar(self, x: Any, y: float) -> Tensor:
         """The product of a tensor and a number, under the tensor's scale times it."""
@@ -116,7 +116,7 @@ class QFunctional(FloatFunctional):
         return result
 
 
-def _requantized(x: Any, y: Tensor) -> Tensor:
+def _requantize(x: Any, y: Tensor) -> Tensor:
     result: Tensor = ops.quantize_per_tensor(
         y, float(x.q_scale()), int(x.q_zero_point()), quint8)
     return result

@@ -16,7 +16,7 @@ def quantized_parts(mod: Any) -> tuple[Any, Tensor, Tensor | None, float, int]:
     """
     assert hasattr(mod, "qconfig"), "Input float module must have qconfig defined"
     inner = mod[0] if hasattr(mod, "_modules") and "0" in mod._modules else mod
-    weight, bias = inner.folded() if hasattr(inner, "folded") else (inner.weight, inner.bias)
+    weight, bias = inner.fold_norm() if hasattr(inner, "fold_norm") else (inner.weight, inner.bias)
     observer = getattr(inner, "weight_fake_quant", None)
     if observer is None:
         observer = mod.qconfig.weight()
