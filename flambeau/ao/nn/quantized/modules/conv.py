@@ -7,18 +7,18 @@ from typing import Any
 from ..... import ops
 from .....nn import functional as F
 from .....nn import modules as float_modules
-from .....nn.module import Module
 from .....ops.quantized.packed_conv import ConvPackedParams
 from .....tensor import Tensor
 from .....tensor.dtypes import qint8
 from .observed import quantized_parts
+from .scaled_output import ScaledOutput
 
 
 def _per_axis(value: Any, rank: int) -> tuple[int, ...]:
     return (value,) * rank if isinstance(value, int) else tuple(value)
 
 
-class _ConvNd(Module):
+class _ConvNd(ScaledOutput):
     """What the convolutions have in common: packed weights, an output scale and zero point."""
 
     _RANK = 2
@@ -91,17 +91,13 @@ class _ConvNd(Module):
         return text + (", bias=False" if self.bias() is None else "")
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
-        super()._save_to_state_dict(destination, prefix, keep_vars)
         destination[prefix + "weight"], destination[prefix + "bias"] = self._weight_bias()
-        destination[prefix + "scale"] = ops.tensor(self.scale)
-        destination[prefix + "zero_point"] = ops.tensor(self.zero_point)
+        super()._save_to_state_dict(destination, prefix, keep_vars)
 
     def _load_from_state_dict(
         self, state_dict: Any, prefix: str, local_metadata: Any, strict: bool, *lists: Any
     ) -> None:
         self.set_weight_bias(state_dict.pop(prefix + "weight"), state_dict.pop(prefix + "bias"))
-        self.scale = float(state_dict.pop(prefix + "scale"))
-        self.zero_point = int(state_dict.pop(prefix + "zero_point"))
         super()._load_from_state_dict(state_dict, prefix, local_metadata, False, *lists)
 
     @classmethod

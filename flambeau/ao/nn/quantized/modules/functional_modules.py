@@ -11,6 +11,7 @@ from .....nn.module import Module
 from .....nn.modules import Identity
 from .....tensor import Tensor
 from .....tensor.dtypes import quint8
+from .scaled_output import ScaledOutput
 
 
 class FloatFunctional(Module):
@@ -66,7 +67,7 @@ def _plain(x: Any) -> Any:
     return x.dequantize() if x.is_quantized else x
 
 
-class QFunctional(FloatFunctional):
+class QFunctional(ScaledOutput, FloatFunctional):
     """The same on quantized tensors, with results of a given scale and zero point."""
 
     def __init__(self) -> None:
@@ -94,18 +95,6 @@ class QFunctional(FloatFunctional):
     def extra_repr(self) -> str:
         """Its parameters."""
         return f"scale={self.scale}, zero_point={self.zero_point}"
-
-    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
-        super()._save_to_state_dict(destination, prefix, keep_vars)
-        destination[prefix + "scale"] = ops.tensor(self.scale)
-        destination[prefix + "zero_point"] = ops.tensor(self.zero_point)
-
-    def _load_from_state_dict(
-        self, state_dict: Any, prefix: str, local_metadata: Any, strict: bool, *lists: Any
-    ) -> None:
-        self.scale = float(state_dict.pop(prefix + "scale"))
-        self.zero_point = int(state_dict.pop(prefix + "zero_point"))
-        super()._load_from_state_dict(state_dict, prefix, local_metadata, False, *lists)
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:

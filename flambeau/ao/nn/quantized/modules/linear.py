@@ -11,6 +11,7 @@ from .....ops.quantized import packed_linear
 from .....tensor import Tensor
 from .....tensor.dtypes import float16, qint8
 from .observed import quantized_parts
+from .scaled_output import ScaledOutput
 from .weights import module_text
 
 
@@ -68,7 +69,7 @@ class LinearPackedParams(Module):
         return repr(self._weight_bias())
 
 
-class Linear(Module):
+class Linear(ScaledOutput):
     """A linear layer of quint8 tensors: weights of qint8, an output of `scale` and `zero_point`.
 
     >>> x = torch.quantize_per_tensor(torch.ones(1, 2), 0.1, 0, torch.quint8)
@@ -114,16 +115,9 @@ class Linear(Module):
         return packed_linear.linear(x, self._packed_params._packed_params, self.scale,
                                     self.zero_point)
 
-    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
-        super()._save_to_state_dict(destination, prefix, keep_vars)
-        destination[prefix + "scale"] = ops.tensor(self.scale)
-        destination[prefix + "zero_point"] = ops.tensor(self.zero_point)
-
     def _load_from_state_dict(
         self, state_dict: Any, prefix: str, local_metadata: Any, strict: bool, *lists: Any
     ) -> None:
-        self.scale = float(state_dict.pop(prefix + "scale"))
-        self.zero_point = int(state_dict.pop(prefix + "zero_point"))
         version = local_metadata.get("version", None)
         if version is None or version == 1:
             for name in ("weight", "bias"):
