@@ -1,9 +1,9 @@
 """BackwardPass: `backward()` as one event of a followed call.
 
-The recorded pass went through a graph of nodes and set the grads of leaves. Where this call's graph
-has the same form and ends at the same leaves, its vjps need not be called: the grads are set, the
-nodes freed, and the program computes what the vjps would. Hooks, functions of the user's own,
-grads that are there already and graphs from earlier calls have the engine run as always.
+The recorded pass walked a graph of nodes and set the grads of leaves. If this call's graph has the
+same shape and leaves, no vjp is called: the grads are set, the nodes freed, and the program
+computes what the vjps would. The engine runs as usual if there are hooks, Functions of the user,
+grads from before or nodes of earlier calls.
 """
 
 from __future__ import annotations
@@ -24,22 +24,25 @@ if TYPE_CHECKING:
 
 
 class BackwardPass:
-    """`shapes`: (class, plan, restore, edges) for each node, in breadth-first order. An edge is a
-    leaf, None, or (number of the node, number of its output). `grads`: (leaf, window) for each
-    leaf."""
+    """A recorded backward pass.
+
+    shapes: (class, plan, restore, edges) for each node, in breadth-first order; an edge is a leaf,
+        None, or (number of a node, number of its output).
+    grads: (leaf, its array, window of its grad, whether that covers part of its owner).
+    """
 
     def __init__(self, start: int) -> None:
         self.start = self.end = start
-        self.output = -1  # of the root's node, where that has several
+        self.output = -1  # which output of the root's node; -1 if it has a single one
         self.shapes: list[tuple[Any, Any, Any, tuple]] = []
         self.leaves: list[Tensor] = []
         self.grads: list[tuple[Tensor, Any, Value, bool]] = []
-        self.views: list[Any] = []  # windows that were grads last, for inline caches
-        self.walk: Any = None  # a function written for this graph, once it was met again
+        self.views: list[Any] = []  # the latest windows of grads, for reuse
+        self.walk: Any = None  # generated for this graph when it comes a second time
 
     @staticmethod
     def begun(root: Any, start: int, sequence: int) -> BackwardPass | None:
-        """The pass from a root, which is about to run; None where it cannot be one event."""
+        """Describe the pass from a root that is about to run; None if it cannot be one event."""
         result = BackwardPass(start)
         root, result.output = _node_and_output(root)
         if not isinstance(root, Node) or SPECIAL.count:
@@ -69,7 +72,7 @@ class BackwardPass:
         return all(_is_plain(leaf) for leaf in self.leaves)
 
     def finish(self, recorder: SegmentRecorder) -> bool:
-        """After it ran: whether all that it left are grads on memory of their own."""
+        """After the pass: whether its only results are grads on memory of their own."""
         events = recorder.trace.events
         self.end = len(events)
         if any(e.kind not in (OPERATOR, WRITE) for e in events[self.start :]):
@@ -85,7 +88,7 @@ class BackwardPass:
         return self.end > self.start
 
     def is_closed(self, events: list[Event], memory: list[Memory]) -> bool:
-        """Whether nothing after the pass uses what it made, but for the grads."""
+        """Whether nothing after the pass uses its intermediate results."""
         result: set[int] = set()
         for event in events[self.start : self.end]:
             result.update(v.storage for v in values_in((event.results, event.args)))
@@ -101,7 +104,7 @@ class BackwardPass:
     # ------------------------------------------------------------------------------ following
 
     def follow(self, following: Following, root: Any) -> bool:
-        """Lists the pass from a root, if it is the same; False, with nothing done, if not."""
+        """List the pass from a root; False, without any effect, if it is another one."""
         if SPECIAL.count or following.ambient != AMBIENT.changes:
             return False
         if self.walk is not None:
@@ -130,7 +133,7 @@ class BackwardPass:
         return True
 
     def _walk(self, root: Any, sequence: int) -> list[Node] | None:
-        """The nodes, if their graph is the recorded one."""
+        """The nodes below a root, if their graph is the recorded one; else None."""
         nodes, numbers = [root], {id(root): 0}
         count = len(self.shapes)
         for number, node in enumerate(nodes):
@@ -157,12 +160,12 @@ class BackwardPass:
 
 
 def _node_and_output(target: Any) -> tuple[Any, int]:
-    """A node, and the number of the output that is meant, where it has several."""
+    """The node of an edge, and which of its outputs; -1 if it has a single one."""
     return (target.node, target.index) if target.__class__ is Output else (target, -1)
 
 
 def _is_plain(leaf: Tensor) -> bool:
-    """Whether a leaf has no grad yet and no hooks."""
+    """Whether a leaf has neither a grad nor hooks."""
     attributes = leaf.__dict__
     return leaf._grad is None and leaf._requires_grad and not (
         attributes and (attributes.get("_backward_hooks")

@@ -1,4 +1,4 @@
-"""The walk through a backward pass's graph, as straight-line code for one graph."""
+"""Generates the walk through the autograd graph of a backward pass, as straight-line code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class _Source:
-    """Lines of code, and the objects that they name."""
+    """Lines of generated code, and the objects that they name."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -29,19 +29,19 @@ class _Source:
         }
 
     def constant(self, value: Any) -> str:
-        """A name for an object."""
+        """The name of an object in the generated code."""
         name = f"c{len(self.names)}"
         self.names[name] = value
         return name
 
     def refuse_if(self, *tests: str) -> None:
-        """A line that ends the walk, with nothing done."""
+        """Return False from the walk, before any effect, if one of the tests is true."""
         self.lines += [f"if {' or '.join(tests)}:", "    return False"]
 
 
 def write_walk(pass_: BackwardPass, following: Following, nodes: list[Node]) -> Callable:
-    """walk(following, root): compares the graph below `root` with that of `nodes`, sets the grads
-    and frees the nodes; False, with nothing done, where it is another graph."""
+    """Generate walk(following, root), which compares the graph below `root` with that of `nodes`,
+    sets the grads and frees the nodes. It returns False, without any effect, for another graph."""
     source = _Source()
     source.lines.append("sequence = f.sequence")
     if pass_.output >= 0:

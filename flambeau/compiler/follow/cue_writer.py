@@ -1,4 +1,8 @@
-"""Writes the code of inline caches: a function for each place at which a call was intercepted."""
+"""Generates the code of inline caches: one function for each interception of a call.
+
+The code compares the arguments with what was there before, allocates the results and attaches the
+autograd node, with every constant of the place folded in.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +40,7 @@ if TYPE_CHECKING:
 
 def cue_for(hook: Hook, session: Session, following: Following, at: int, args: tuple,
             kwargs: dict[str, Any], made: Any) -> Cue:
-    """The cue of a function that a call has just gone through, beginning at event `at`."""
+    """The cue of an intercepted function that has just run, beginning at event `at`."""
     cue = Cue(hook, following.segment)
     if hook.plain is not None:
         _call(cue, at, hook.plain(args, kwargs))
@@ -54,7 +58,7 @@ def cue_for(hook: Hook, session: Session, following: Following, at: int, args: t
 
 def _reserved(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict[str, Any],
               result: Any) -> None:
-    """A function that only reserves memory: its results are without values anyway."""
+    """Write the cue of a function that only reserves memory, such as `empty_like`."""
     entries = following.segment.entries[at : following.pos]
     results = _every(result)
     if kwargs or len(results) != len(entries) or any(
@@ -78,7 +82,7 @@ def _reserved(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict
 
 
 def _layout(hook: Hook, args: tuple, kwargs: dict[str, Any]) -> list[Any] | None:
-    """For each parameter the name of the variable that has it, or (default,)."""
+    """For each parameter the name of the variable that holds it, or (default,)."""
     operator: Operator = hook.operator
     if not hook.binder.plain or hook.policy and AUTOCAST.count or any(
         name not in operator.names and (name != "out" or x is not None)
@@ -96,12 +100,12 @@ def _layout(hook: Hook, args: tuple, kwargs: dict[str, Any]) -> list[Any] | None
 
 
 def _named_arguments(operator: Operator, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Those that the operator itself has; not an `out` that is None."""
+    """The keyword arguments that are parameters of the operator, without an `out` of None."""
     return {name: x for name, x in kwargs.items() if name in operator.names}
 
 
 class _Writer:
-    """Writes the source of a cue's `take`."""
+    """Generates the source of a cue's `take`."""
 
     def __init__(self, cue: Cue, following: Following) -> None:
         self.cue, self.following = cue, following
@@ -116,13 +120,13 @@ class _Writer:
             self.tests.append("AUTOCAST.count")
 
     def constant(self, value: Any) -> str:
-        """A name for an object."""
+        """The name of an object in the generated code."""
         name = f"c{len(self.names)}"
         self.names[name] = value
         return name
 
     def unpack(self, args: tuple, kwargs: dict[str, Any]) -> list[str]:
-        """Lines that take the arguments apart."""
+        """Lines that unpack the arguments."""
         self.tests.append(f"len(args) != {len(args)}")
         self.tests.append(f"len(kwargs) != {len(kwargs)}" if kwargs else "kwargs")
         lines = []
@@ -135,11 +139,14 @@ class _Writer:
                 lines += ["if k_out is not None:", "    return MISS(args, kwargs)"]
         return lines
 
-    def expect(self, name: str, expected: Any, found: Any) -> str:
-        """The test that an argument is not what is expected. `found`: what it is now."""
-        if isinstance(found, Tensor) and isinstance(expected, Value):
-            kind, s = self.constant(found.__class__), expected.storage
-            array = found._array
+    def expect(self, name: str, expected: Any, actual: Any) -> str:
+        """A test that is true where an argument differs from what is expected.
+
+        actual: the argument of this call, which decides the form of the test.
+        """
+        if isinstance(actual, Tensor) and isinstance(expected, Value):
+            kind, s = self.constant(actual.__class__), expected.storage
+            array = actual._array
             if self.following.segment.memory[s].kind == INPUT:
                 known = "" if expected != self.following.segment.memory[s].first else \
                     f"{name}._array is not owners[{s}] and "
@@ -157,8 +164,8 @@ class _Writer:
         c = self.constant(expected)
         if expected is None or expected is True or expected is False:
             return f"{name} is not {c}"
-        if found.__class__ in (tuple, list, Size) and found and {*map(type, found)} == {int}:
-            kind, numbers = self.constant(found.__class__), self.constant(found[:])
+        if actual.__class__ in (tuple, list, Size) and actual and {*map(type, actual)} == {int}:
+            kind, numbers = self.constant(actual.__class__), self.constant(actual[:])
             return (f"{name}.__class__ is not {kind} or {name} != {numbers} "
                     f"or {{*map(type, {name})}} != INTS")
         if expected.__class__ is float and expected:
@@ -168,7 +175,7 @@ class _Writer:
         return f"not f.same({c}, {name})"
 
     def memory(self, entry: Entry) -> list[str]:
-        """Lines that find memory for what begins at an entry; the last is `owner`."""
+        """Lines that allocate the storages of an entry; `owner` is the last."""
         recycled = self.following.segment.recycled
         self.names |= {"EXPOSED": EXPOSED, "recycle": recycled.take}
         lines = [f"arrays = {self.constant(recycled.arrays)}"]
@@ -180,15 +187,17 @@ class _Writer:
         return lines
 
     def tensor(self, name: str, array: str) -> list[str]:
-        """Lines that make a tensor without history."""
+        """Lines that create a tensor without history."""
         return [f"{name} = new(Tensor)", f"{name}._array = {array}",
                 f"{name}._requires_grad = {name}._tracked = False",
                 f"{name}._node = {name}._grad = {name}._counter = {name}._base = None",
                 f"{name}._stamp = creation.stamp"]
 
     def history(self, made: Any, names: list[str], layout: list[Any], bound: tuple) -> list[str]:
-        """Lines that hang the results, `names`, on the tape, as the operator's function does.
-        `made`: what it gave now."""
+        """Lines that record the results on the tape, as the operator's function does.
+
+        names: the variables of the results. made: the results of this call.
+        """
         operator = self.cue.hook.operator
         tensors = [n for n, x in zip(layout, bound, strict=True) if isinstance(x, Tensor)]
         if not operator.differentiable:
@@ -209,7 +218,7 @@ class _Writer:
 
     def _node(self, node: Any, result: Any, names: list[str], layout: list[Any], bound: tuple
               ) -> list[str] | None:
-        """Lines that make the node where the inputs that require grad are those of now."""
+        """Lines that create the node where the same inputs require grad as in this call."""
         operator, plan = self.cue.hook.operator, node.plan
         tests, edges = ["MODE.grad", "not SPECIAL.count"], []
         for i in operator.tensor_positions:
@@ -245,7 +254,7 @@ class _Writer:
 
     def _saved(self, node: Any, result: Any, names: list[str], layout: list[Any], bound: tuple
                ) -> tuple[list[str], str, str]:
-        """Lines that go before, and what the node saves and the versions of that."""
+        """Preparing lines, and the expressions of what the node saves and of its versions."""
         lines, saved, versions = [], "", ""
         for k, (kind, i) in enumerate(node.plan.sources):
             version = "None"
@@ -265,7 +274,7 @@ class _Writer:
         return lines, saved, versions
 
     def compile(self, unpack: list[str], compare: list[str], body: list[str]) -> Callable:
-        """The function."""
+        """Compile the generated function."""
         lines = [
             "def take(args, kwargs):",
             "    f = ACTIVE.session.following",
@@ -293,7 +302,7 @@ def _comparisons(writer: _Writer, layout: list[Any], expected: tuple, bound: tup
 
 def _operator(cue: Cue, following: Following, at: int, layout: list[Any], args: tuple,
               kwargs: dict[str, Any], result: Any) -> None:
-    """An operator that was listed."""
+    """Write the cue of a listed operator."""
     segment, hook = following.segment, cue.hook
     entry: Entry = segment.entries[at]
     bound = hook.binder((args[1], args[0]) if hook.swapped and len(args) == 2 else args,
@@ -331,8 +340,10 @@ def _operator(cue: Cue, following: Following, at: int, layout: list[Any], args: 
 
 def _arrays(writer: _Writer, following: Following, entry: Entry, new: Any, body: list[str]
             ) -> list[str | None] | None:
-    """What the results lie on; the lines that make their windows go to `body`. None where it is
-    not as simple as that."""
+    """The expression of each result's array; lines that create windows go to `body`.
+
+    Returns None where a result is a view or lies on older memory.
+    """
     if entry.results is None:
         return ["owner"]
     if entry.operator is None or entry.operator.kind is Kind.VIEW or any(
@@ -355,7 +366,7 @@ def _arrays(writer: _Writer, following: Following, entry: Entry, new: Any, body:
         window = _window_on(owner, value)
         if window.base is not owner:
             return None
-        y._array = window  # the same memory in the same form, on the owner itself
+        y._array = window  # the same window, with the owner itself as its base
         k = len(views)
         views.append(window)
         storages.append(value.storage)
@@ -383,7 +394,7 @@ def _every(result: Any) -> Any:
 
 
 def _node_of(result: Any) -> Any:
-    """The node of which all results are; None where there is none."""
+    """The node that all results share; None if they do not."""
     nodes = [y._node for y in _every(result) if y is not None and y._node is not None]
     if not nodes:
         return None
@@ -396,7 +407,7 @@ def _node_of(result: Any) -> Any:
 
 def _view(cue: Cue, following: Following, layout: list[Any], args: tuple, kwargs: dict[str, Any],
           new: Any) -> None:
-    """An operator that gives windows on memory that it takes."""
+    """Write the cue of an operator that returns views of its first operand."""
     operator, hook = cue.hook.operator, cue.hook
     bound = hook.binder((args[1], args[0]) if hook.swapped and len(args) == 2 else args,
                         _named_arguments(hook.operator, kwargs))
@@ -432,7 +443,7 @@ def _view(cue: Cue, following: Following, layout: list[Any], args: tuple, kwargs
 
 
 def _window(following: Following, array: np.ndarray) -> Value | None:
-    """What an array is to the call: all of a storage, or a window that a cue gave."""
+    """The window that an array is on a storage of the segment; None for inputs and others."""
     for s, owner in enumerate(following.owners):
         if owner is None or following.segment.memory[s].kind == INPUT:
             continue
@@ -443,7 +454,7 @@ def _window(following: Following, array: np.ndarray) -> Value | None:
 
 
 def _call(cue: Cue, at: int, key: tuple) -> None:
-    """A function that is made of others: with the same plain arguments it runs as it is."""
+    """Write the cue of a composite: with the same plain arguments it runs as it is."""
     hook = cue.hook
     plain: Any = hook.plain
     original = hook.original

@@ -1,5 +1,6 @@
-"""Events that are no operators: writes, constants, memory, random draws and updates. Each goes past
-the list's next event, or is recorded where nothing is followed.
+"""Lists events other than operators: writes, constants, reserved memory, draws and updates.
+
+Each steps past the next event of the segment, or is recorded where no segment matches.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def list_write(session: Session, target: np.ndarray, source: np.ndarray) -> None:
-    """Lists that `source` is written over `target`."""
+    """List that `source` is written over `target`."""
 
     def test(following: Following, entry: Entry) -> bool:
         into, what = entry.event.args
@@ -42,7 +43,7 @@ def list_write(session: Session, target: np.ndarray, source: np.ndarray) -> None
 
 
 def list_constant(session: Session, array: np.ndarray, function: Any = None) -> None:
-    """Lists numbers made from nothing, which are there."""
+    """List an array of constants, which has its values."""
 
     def test(following: Following, entry: Entry) -> bool:
         result = entry.event.array
@@ -65,7 +66,7 @@ def list_constant(session: Session, array: np.ndarray, function: Any = None) -> 
 
 
 def list_empty(session: Session, array: np.ndarray, function: Any = None) -> None:
-    """Lists memory that was reserved."""
+    """List memory that was reserved."""
     if session.match(EMPTY, lambda f, e: f.begins(e, e.event.results[0], array)) is None:
         recorder = session.next_recorder()
         if recorder is not None:
@@ -73,7 +74,7 @@ def list_empty(session: Session, array: np.ndarray, function: Any = None) -> Non
 
 
 def list_root(session: Session, array: np.ndarray, function: Any) -> None:
-    """A cotangent from which a backward pass begins, as a constant if the list has one."""
+    """List the cotangent at the root of a backward pass, if the segment has it as a constant."""
     following = session.following
     if following is not None and following.next.kind == CONSTANT and array.base is None \
             and id(array) not in following.bound:
@@ -81,7 +82,7 @@ def list_root(session: Session, array: np.ndarray, function: Any) -> None:
 
 
 def list_copy_of(session: Session, leaf: Tensor, g: Tensor) -> Tensor | None:
-    """A cotangent as a leaf's own grad, without values; None where the list has another."""
+    """List a copy of a cotangent as a leaf's grad, without values; None if it does not match."""
 
     def test(following: Following, entry: Entry) -> bool:
         into, what = entry.event.args
@@ -99,7 +100,7 @@ def list_copy_of(session: Session, leaf: Tensor, g: Tensor) -> Tensor | None:
 
 
 def list_draw(session: Session, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """Draws random numbers, now, for the program to read."""
+    """Draw random numbers at once, into the buffer that the program reads."""
     array, *rest = args
 
     def test(following: Following, entry: Entry) -> bool:
@@ -130,7 +131,7 @@ def list_draw(session: Session, original: Callable, args: tuple, kwargs: dict[st
 def list_update(
     session: Session, rows: tuple, where: dict[str, Any], scalars: Any, formula: Callable
 ) -> None:
-    """Lists an optimizer's update. `rows`: (parameter, grad, states) for each."""
+    """List an optimizer's update. `rows`: (parameter, grad, states) for each parameter."""
 
     def test(following: Following, entry: Entry) -> bool:
         event = entry.event

@@ -23,9 +23,9 @@ from .segment_program import SegmentProgram
 from .session import Session
 from .trial import Trial
 
-MAX_PROGRAMS = 48  # of one function
-WATCHED_FROM_PROGRAMS = 12  # from here on, calls must follow known paths
-WATCHED_CALLS = 16  # half of which have to
+MAX_PROGRAMS = 48  # per function
+WATCHED_FROM_PROGRAMS = 12  # from this many on, most calls must follow known paths
+WATCHED_CALLS = 16  # at least half of them must
 
 _RUNNING = threading.Lock()  # functions have stubs for all threads: one followed call at a time
 
@@ -33,7 +33,7 @@ _RUNNING = threading.Lock()  # functions have stubs for all threads: one followe
 class FollowedFunction:
     """Follows the calls of a function.
 
-    build: compiles a graph; waits: whether calls wait for it.
+    build: compiles a graph. waits: whether calls wait for it.
     tell: warns why the function stays eager.
     always: follow without a trial.
     """
@@ -42,18 +42,18 @@ class FollowedFunction:
                  tell: Callable[[str], None], always: bool = False) -> None:
         self.function, self.make, self.waits, self.tell = function, build, waits, tell
         self.trial = Trial(not always)
-        self.built = 0  # programs that were begun
-        self.late: list[bool] = []  # of the last calls: whether one went a new way
+        self.built = 0  # programs whose build began
+        self.late: list[bool] = []  # of the last calls: whether each took a new path
         self.root = Exit()
         self.notes: list[str] = []
         self.lock = threading.RLock()
         self.failed = ""
-        self.is_steady = True  # whether the last call did nothing but follow programs
+        self.is_steady = True  # whether the last call only ran programs
         self.programs: list[SegmentProgram] = []
-        self.calls = 0  # that were followed
+        self.calls = 0  # followed so far
 
     def __call__(self, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """A call."""
+        """Follow one call, or run it eagerly where following is off or does not pay."""
         trial = self.trial
         if self.failed or not trial.pays or AMBIENT.observers or is_anything_observed():
             return self.function(*args, **kwargs)
@@ -126,7 +126,7 @@ class FollowedFunction:
         return any(exit.pending for exit in self._exits())
 
     def _drop_idle_memory(self, idle_calls: int = 32) -> None:
-        """Every so many calls, give back the memory of paths that none of them took."""
+        """Every `idle_calls` calls, free the memory of paths that none of them took."""
         if self.calls % idle_calls:
             return
         for exit in self._exits():
@@ -141,27 +141,27 @@ class FollowedFunction:
             for segment in exit.segments:
                 exits += segment.exits.values()
 
-    # ------------------------------------------------------------------ what sessions ask
+    # ------------------------------------------------------------------ the sessions' interface
 
     def may_record(self, exit: Exit) -> bool:
-        """Whether a segment that begins at an exit is worth recording now."""
+        """Whether a segment may be recorded from an exit now."""
         if exit.pending:
             self.is_steady = False
         return not exit.pending and self.built < MAX_PROGRAMS
 
     def note(self, why: str) -> None:
-        """Notes why a segment ended or was not recorded."""
+        """Note why a segment ended or was not recorded, for explain()."""
         if why not in self.notes:
             self.notes.append(why)
 
     def stop_at(self, exit: Exit) -> None:
-        """Nothing can be recorded from an exit on; if that is where calls begin, they are eager."""
+        """Stop recording at an exit; if calls begin there, the function stays eager."""
         if exit is self.root:
             self.failed = exit.closed
             self.tell(exit.closed)
 
     def compute(self, session: Session, following: Following) -> None:
-        """Computes what a session listed."""
+        """Compute the listed events: by a program if one fits, else by a replay."""
         alive = following.survivors()
         segment = following.segment
         exit = segment.exit(following.pos)
@@ -193,7 +193,7 @@ class FollowedFunction:
     def build(self, segment: Segment, count: int, owners: Sequence[np.ndarray | None],
               inputs: Sequence[np.ndarray | None], alive: Any,
               shifts: dict[int, int] | None = None) -> None:
-        """Makes a program of the first events of a segment."""
+        """Start to build a program of the first `count` events of a segment."""
         exit = segment.exit(count)
         computed = frozenset(
             s for s in alive
@@ -226,7 +226,7 @@ class FollowedFunction:
             exit.pending = False
 
     def _unfit(self, segment: Segment, why: str) -> None:
-        """A segment without a program: the function stays eager."""
+        """Give up on a segment that no program can compute: the function stays eager."""
         segment.problem = why
         self.failed = why
         self.tell(why)

@@ -1,8 +1,8 @@
-"""Following: one call on its way along a segment: where it stands, and the memory that stands for
-the segment's storages in this call.
+"""Following: the cursor of a call in a segment, and the memory of the segment's storages.
 
-Operators give tensors on memory without values, laid out as the segment says. Windows on it are
-real ones, so that shapes, strides, storages, versions and history are exact at once.
+A listed operator returns a tensor at once: its memory is allocated and laid out as recorded, only
+the values are missing. Windows on it are real ones, so shapes, strides, storages, versions and
+history are exact before anything is computed.
 """
 
 from __future__ import annotations
@@ -31,10 +31,15 @@ _new = object.__new__
 
 
 class Following:
-    """`owners`: the memory of each storage. `inputs`: the windows by which those from outside were
-    met; `sources`: the memory of those that Python may write to, of which the owner is a copy;
-    `shifts`: how many bytes further on than recorded inputs begin. `updates`: the numbers of
-    optimizers' updates, by event."""
+    """The cursor of one call in one segment.
+
+    pos, next: the index of the next event, and its entry.
+    owners: the array that owns each storage in this call; None where it is not met yet.
+    inputs: the first window by which the call met each storage from outside.
+    sources: the memory of inputs that Python may write unseen; their owner is a copy.
+    shifts: by how many bytes inputs begin further on in their owner than recorded ones.
+    updates: the scalars of optimizer updates, by event.
+    """
 
     __slots__ = (
         "addresses", "ambient", "bound", "cues", "inputs", "next", "owners", "pos", "segment",
@@ -51,12 +56,12 @@ class Following:
         self.sources: dict[int, np.ndarray] = {}
         self.inputs: dict[int, np.ndarray] = {}
         self.shifts: dict[int, int] = {}
-        self.bound: set[int] = segment.stable_ids.copy()  # ids of the owners that are taken
-        self.cues: list[Any] | None = None  # what this call notes of its way
+        self.bound: set[int] = segment.stable_ids.copy()  # ids of owners that have a storage
+        self.cues: list[Any] | None = None  # inline caches that this call writes
         self.updates: dict[int, Any] = {}
-        self.windows: dict[int, np.ndarray] = {}  # grads on a part of their storage, by that
+        self.windows: dict[int, np.ndarray] = {}  # by storage: grads on a part of it
         self.ambient = AMBIENT.changes
-        self.sequence: int = _next_sequence()  # nodes of this call's tape have higher numbers
+        self.sequence: int = _next_sequence()  # nodes that this call records have higher numbers
 
     @property
     def shows_writes(self) -> bool:
@@ -64,15 +69,15 @@ class Following:
         return any_exposed(self.segment.written_ids)
 
     def step(self) -> None:
-        """Goes on to the next event."""
+        """Go on to the next event."""
         self.pos += 1
         entries = self.segment.entries
         self.next = entries[self.pos] if self.pos < self.segment.count else END
 
     def survivors(self) -> frozenset[int]:
-        """The memories computed so far that somebody holds."""
+        """The storages computed so far that something outside of the call still holds."""
         alive = set()
-        self.windows.clear()  # which nobody is to take for held
+        self.windows.clear()  # their references would count as holders
         owners, pos, count = self.owners, self.pos, sys.getrefcount
         recycled = self.segment.recycled
         arrays = recycled.arrays
@@ -80,7 +85,7 @@ class Following:
             if begins >= pos:
                 break
             owner = owners[s]
-            if owner is None or computed >= pos:  # inside of a backward pass, or not yet computed
+            if owner is None or computed >= pos:  # inside a backward pass, or not yet computed
                 continue
             others = count(owner) - HELD_BY_LIST - (owner is arrays[s])
             if others > 0 and others > recycled.count_cached_windows(s, owner):
@@ -88,7 +93,7 @@ class Following:
         return frozenset(alive)
 
     def is_pending(self, array: np.ndarray) -> bool:
-        """Whether memory has yet to be computed."""
+        """Whether the values of an array are still to be computed."""
         owner = owner_of(array)
         for s, item in enumerate(self.owners):
             if item is owner:
@@ -101,7 +106,7 @@ class Following:
     # ------------------------------------------------------------------------------ results
 
     def produce(self, entry: Entry, bound: tuple) -> Any:
-        """Lists an operator, which is the next entry: its result, without values."""
+        """List an operator, which matches the next entry: its result, without values."""
         new = self.make(entry)
         self.step()
         results = entry.results
@@ -122,17 +127,17 @@ class Following:
         return result if operator.result_type is None else operator.result_type(*result)
 
     def make(self, entry: Entry) -> np.ndarray | None:
-        """Memory for what begins at an entry; the last one."""
+        """Allocate the storages that begin at an entry; returns the last."""
         owners, take = self.owners, self.segment.recycled.take
         owner: np.ndarray | None = None
         for s in entry.made:
-            owner = None  # of which a reference would count
+            owner = None  # this reference would count as a holder
             owner = owners[s] = take(s)
             self.bound.add(id(owner))
         return owner
 
     def tensor(self, value: Value, part: bool, source: Tensor | None) -> Tensor:
-        """A tensor on a window; with a source a view of that."""
+        """A tensor on a window of its storage; a view of `source` if there is one."""
         owner = self.owners[value.storage]
         assert owner is not None
         array = owner
@@ -152,7 +157,7 @@ class Following:
     # --------------------------------------------------------------------------- comparison
 
     def matches(self, entry: Entry, bound: tuple) -> bool:
-        """Whether an operator takes what the list says."""
+        """Whether an operator gets the operands that the entry expects."""
         operands = entry.operands
         if len(operands) != len(bound) or self.ambient != AMBIENT.changes:
             return False
@@ -167,17 +172,17 @@ class Following:
                 return False
         return True
 
-    def all_same(self, expected: Any, found: Any) -> bool:
-        """Whether all arguments are what the list says."""
-        if len(expected) != len(found):
+    def all_same(self, expected: Any, actual: Any) -> bool:
+        """Whether all arguments equal the expected ones."""
+        if len(expected) != len(actual):
             return False
-        for a, b in zip(expected, found, strict=True):  # noqa: SIM110 sooner than `all`
+        for a, b in zip(expected, actual, strict=True):  # noqa: SIM110 faster than `all`
             if not self.same(a, b):
                 return False
         return True
 
     def same(self, a: Any, b: Any) -> bool:
-        """Whether one argument is what the list says."""
+        """Whether one argument equals the expected one."""
         kind = a.__class__
         if kind is Value:
             array = b._array if isinstance(b, Tensor) else b
@@ -204,7 +209,7 @@ class Following:
             return False
 
     def same_window(self, value: Value, array: np.ndarray) -> bool:
-        """Whether an array lies where the list says."""
+        """Whether an array is the expected window, binding new memory from outside."""
         owner = self.owners[value.storage]
         if owner is None:
             return self._bind(value, array)
@@ -217,7 +222,7 @@ class Following:
         return False
 
     def lies(self, value: Value, array: np.ndarray) -> bool:
-        """Whether an array on the right memory is the right window on it."""
+        """Whether an array on the right storage is the right window on it."""
         if not _is_alike(value, array):
             return False
         start = self.addresses[value.storage]
@@ -231,7 +236,7 @@ class Following:
         return data_address(array) - start == value.offset
 
     def begins(self, entry: Entry, value: Value, array: np.ndarray) -> bool:
-        """Whether an array is new memory as the list says; notes it."""
+        """Whether an array is the new memory that the entry expects; binds it if so."""
         s = value.storage
         if s not in entry.made:
             return False
@@ -245,7 +250,7 @@ class Following:
     # -------------------------------------------------------------------- memory from outside
 
     def _bind(self, value: Value, array: np.ndarray) -> bool:
-        """Whether an array can be memory from outside that the list has not met before."""
+        """Bind an array to an input storage that this call meets for the first time."""
         s = value.storage
         memory = self.segment.memory[s]
         owner = array if array.base is None else owner_of(array)
@@ -267,7 +272,7 @@ class Following:
         return True
 
     def _copy(self, s: int, owner: np.ndarray, array: np.ndarray) -> bool:
-        """Copies an input that Python may write to unseen; False where it is part of much more."""
+        """Copy an input that Python may write unseen; False if its owner is far larger."""
         if not owner.flags.c_contiguous or owner.nbytes > 4 * array.nbytes + 4096:
             return False
         copy = owner.copy()

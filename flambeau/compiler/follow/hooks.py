@@ -1,8 +1,8 @@
-"""Hooks: stubs in the functions that a followed call intercepts, which take themselves out.
+"""Hooks: stubs in place of the code of functions that a followed call intercepts.
 
-A stub stays in its function between followed calls. Called outside of one, it puts the function's
-own code back, so that eager code pays for a hook once per followed call at most, and programs
-without followed calls never do.
+A stub stays in its function between followed calls. When eager code calls it, it restores the
+function's own code. Eager code thus pays for a hook at most once per followed call, and programs
+without followed calls never pay.
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ from ...ops.interception.code_patching import (
 
 
 class _Active:
-    """The followed call that is running in this process; at most one. `thread`: of the last one.
-    `cue`: the intercepted function that is expected next, where that is known."""
+    """The followed call that runs in this process; there is at most one.
+
+    thread: the thread of the latest followed call.
+    cue: the inline cache of the function expected next; None if unknown.
+    """
 
     __slots__ = ("cue", "session", "thread")
 
@@ -68,9 +71,13 @@ def _template(free: int, always: bool) -> types.CodeType:
 
 
 class Hook:
-    """One function that is intercepted: `record(original, args, kwargs)` while a call is recorded,
-    `follow(session, args, kwargs)` while it is followed. `always`: inside of operators too;
-    `only_recording`: followed calls run the function as it is."""
+    """One intercepted function.
+
+    record(original, args, kwargs): what it does while a segment is recorded.
+    follow(session, args, kwargs): what it does while a segment is followed.
+    always: intercept it inside operators too.
+    only_recording: followed calls run the function as it is.
+    """
 
     ident = staticmethod(threading.get_ident)
 
@@ -80,15 +87,15 @@ class Hook:
         self.function, self.record, self.follow = function, record, follow
         self.operator, self.always = operator, always
         self.stub: Any = None
-        # What inline caches need: of an operator its binder, whether its operands are swapped and
-        # whether autocast concerns it; of a composite what its plain arguments are.
+        # For inline caches. Of an operator: its binder, whether its operands arrive swapped, and
+        # whether autocast casts them. Of a composite: what extracts its plain arguments.
         self.binder: Any = None
         self.swapped = self.policy = False
         self.plain: Callable[[tuple, dict[str, Any]], tuple] | None = None
         self.keep()
 
     def keep(self) -> None:
-        """Takes the function's present code as its own."""
+        """Remember the function's current code as the original, and build a stub for it."""
         function = self.function
         self.code, self.defaults = function.__code__, function.__defaults__
         self.kwdefaults = function.__kwdefaults__
@@ -104,7 +111,7 @@ class Hook:
         STUBS[id(self.stub)] = self
 
     def install(self) -> None:
-        """Puts the stub into the function."""
+        """Replace the function's code by the stub."""
         code = self.function.__code__
         if code is not self.code:
             if code is self.stub:
@@ -116,7 +123,7 @@ class Hook:
             show_original(self.function, self.original)
 
     def restore(self) -> None:
-        """Puts the function's own code back."""
+        """Restore the function's own code."""
         function = self.function
         if function.__code__ is not self.stub:
             return
@@ -131,18 +138,18 @@ class Hook:
             TABLE.restored.append(self)
 
     def outside(self, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """A call that is not part of a followed one."""
+        """Handle a call from outside of the followed call: restore the function and run it."""
         session = ACTIVE.session
         if session is not None:
             session.lend(args, kwargs)
         if session is not None or ACTIVE.thread != threading.get_ident():
-            return self.original(*args, **kwargs)  # another thread may be replacing it just now
+            return self.original(*args, **kwargs)  # another thread may be patching it now
         self.restore()
         return self.function(*args, **kwargs)
 
 
 class _Late:
-    """An operator's function that is written when it is first called."""
+    """An operator's function whose source is generated at its first call."""
 
     def __init__(self, hook: Hook) -> None:
         self.hook = hook
@@ -158,14 +165,14 @@ class _Late:
 
 
 class _Table:
-    """All hooks. `restored`: those whose functions have their own code again."""
+    """All hooks. `restored`: those whose functions run their own code again."""
 
     def __init__(self) -> None:
         self.hooks: list[Hook] = []
         self.restored: list[Hook] = []
 
     def install(self, make: Callable[[], list[Hook]]) -> None:
-        """Puts all stubs in; `make` makes the hooks when there are none yet."""
+        """Install all stubs; `make` creates the hooks the first time."""
         if not self.hooks:
             every = make()
             self.hooks = [hook for hook in every if not hook.only_recording]
@@ -176,26 +183,25 @@ class _Table:
             self.restored.pop()
 
 
-
 class _Recording:
-    """The hooks that are there only while something is recorded."""
+    """The hooks that are installed only while a segment is recorded."""
 
     def __init__(self) -> None:
         self.hooks: list[Hook] = []
 
     def install(self) -> None:
-        """Puts their stubs in."""
+        """Install their stubs."""
         for hook in self.hooks:
             hook.install()
 
     def remove(self) -> None:
-        """Takes their stubs out."""
+        """Remove their stubs."""
         for hook in self.hooks:
             hook.restore()
 
 
 def _end() -> None:
-    """Ends the interception of a followed call: something else replaces functions from now on."""
+    """End the running followed call: another mechanism is about to patch functions."""
     session = ACTIVE.session
     if session is None:
         return

@@ -1,8 +1,8 @@
 """Inline caches: what a followed call does at each intercepted function, as straight-line code.
 
-The first call that follows a segment to its end notes which functions it goes through. Of each, a
-`Cue` is written: source that compares the arguments with what is expected there and makes the
-result, without loops or lookups. A cue that misses leaves the call to the general path.
+The first call that follows a segment to its end notes the functions it passes. For each of them a
+`Cue` is generated: code that compares the arguments with the expected ones and creates the result,
+without loops or lookups. On a miss the call takes the general path.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ from .foreign_tensors import needs_dispatch
 from .hooks import ACTIVE, Hook
 from .segment import Segment
 
-_TRIES = (1, 4, 16)  # after so many misses the cues of a segment are written anew
+_TRIES = (1, 4, 16)  # misses after which the cues of a segment are generated again
 
 
 class Cue:
-    """One intercepted function at its place. `take(args, kwargs)` runs it; `views` are the windows
-    that it gave last, which are given again once nobody else holds them."""
+    """The inline cache of one intercepted function at one place of a segment.
+
+    take(args, kwargs): runs it.
+    views: the windows that it returned last; it returns them again once nobody else holds them.
+    """
 
     __slots__ = ("hook", "next", "segment", "storages", "take", "views")
 
@@ -33,7 +36,7 @@ class Cue:
         self.take: Callable[[tuple, dict[str, Any]], Any] = self.run
 
     def run(self, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """The general path; what it calls is expected next."""
+        """Take the general path; the next cue expects what the function calls."""
         session = ACTIVE.session
         if session.is_guarded and needs_dispatch(args, kwargs):
             return session.follow(self.hook, args, kwargs)
@@ -41,7 +44,7 @@ class Cue:
         return self.hook.follow(session, args, kwargs)
 
     def miss(self, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """Something else happens than was noted."""
+        """Take the general path: the call does something else than the cue expects."""
         ACTIVE.cue = None
         self.segment.misses += 1
         session = ACTIVE.session
@@ -50,7 +53,7 @@ class Cue:
         return self.hook.follow(session, args, kwargs)
 
     def renew(self, source: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """Makes the windows anew."""
+        """Create the windows again."""
         with ACTIVE.session.silence():
             result = self.hook.original(*args, **kwargs)
         several = result.__class__ in (tuple, list)
@@ -60,14 +63,14 @@ class Cue:
 
 
 def is_due(segment: Segment) -> bool:
-    """Whether a call is to note what it goes through."""
+    """Whether the next call should generate cues."""
     if segment.cue is None:
         return segment.notes < len(_TRIES)
     return segment.notes <= len(_TRIES) and segment.misses >= _TRIES[segment.notes - 1]
 
 
 def link(segment: Segment, cues: list[Cue | None]) -> None:
-    """Puts the cues that a call noted to use."""
+    """Chain the cues that a call generated, and use them from now on."""
     segment.notes += 1
     segment.misses = 0
     segment.cue = None

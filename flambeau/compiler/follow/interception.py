@@ -1,8 +1,8 @@
-"""What a followed call intercepts, and what happens there while it is recorded and followed.
+"""The functions that a followed call intercepts, and what each does when recorded and followed.
 
-Operators are compared and listed. Functions that write memory without being operators are listed
-by their parts. What shows values to Python has them computed first. The rest runs as it is, and
-what it calls is intercepted.
+Operators are compared and listed. Functions that write memory without being operators list the
+writes they consist of. Functions that show values to Python compute them first. All others run as
+they are, and the functions they call are intercepted.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _READS = (
 
 
 class _Now:
-    """A recorder that is whatever records or follows now."""
+    """Forwards to whatever records or follows at the moment."""
 
     def __getattr__(self, name: str) -> Any:
         session = ACTIVE.session
@@ -76,7 +76,7 @@ NOW: Any = _Now()
 
 
 def hooks() -> list[Hook]:
-    """A hook for each function that is intercepted."""
+    """A hook for each intercepted function."""
     result: dict[int, Hook] = {}
     for hook in (*_special(), *_operators(), *_others()):
         result.setdefault(id(hook.function), hook)
@@ -118,7 +118,7 @@ def _operator(function: Any, operator: Operator, swapped: bool) -> Hook:
                 return session.barrier(hook, args, kwargs)
             kwargs = {name: x for name, x in kwargs.items() if name != "out"}
         bound = binder((args[1], args[0]) if swapped and len(args) == 2 else args, kwargs)
-        if bound is None:  # it says what is wrong with them, or puts them in order
+        if bound is None:  # the function raises, or binds them itself
             return hook.original(*args, **kwargs)
         if policy is not None and AUTOCAST.count and STATE.enabled:
             bound = cast_inputs(policy, bound)
@@ -132,7 +132,7 @@ def _operator(function: Any, operator: Operator, swapped: bool) -> Hook:
 
 
 class _Binder:
-    """Puts an operator's arguments in the order of its parameters."""
+    """Binds arguments to an operator's parameters, in order."""
 
     def __init__(self, operator: Operator) -> None:
         self.operator = operator
@@ -146,7 +146,7 @@ class _Binder:
         self.required = tuple([p.default is p.empty for p in operator.parameters])
 
     def __call__(self, args: tuple, kwargs: dict[str, Any]) -> tuple | None:
-        """All parameters; None for a misfit."""
+        """A value for each parameter; None if the arguments do not fit."""
         n = len(args)
         if self.plain and not kwargs and n <= self.positional:
             if n == self.count:
@@ -156,7 +156,7 @@ class _Binder:
         return bind(self.operator, args, kwargs)
 
 
-# ----------------------------------------------------------- functions that are no operators
+# --------------------------------------------------------------- functions other than operators
 
 
 def _hook(function: Any, both: Callable) -> Hook:
@@ -173,7 +173,7 @@ def _hook(function: Any, both: Callable) -> Hook:
 
 
 def _barrier(function: Any) -> Hook:
-    """A hook on a function that needs values: it is no part of a segment."""
+    """A hook on a function that reads values: it ends the segment."""
 
     def record(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
         return ACTIVE.session.barrier(hook, args, kwargs)
@@ -186,8 +186,10 @@ def _barrier(function: Any) -> Hook:
 
 
 def _read(function: Any, exposes: bool = False) -> Hook:
-    """A hook on a function that shows the values, or with `exposes` the memory, of its first
-    argument."""
+    """A hook on a function that shows Python the values of its first argument.
+
+    exposes: it also hands out the memory, which Python may then write unseen.
+    """
 
     def run(session: Session, args: tuple, kwargs: dict[str, Any]) -> Any:
         x = args[0] if args else None
@@ -274,7 +276,7 @@ def _writes() -> Iterator[Hook]:
 def _write(original: Callable, target: Any, y: Any, name: Any) -> None:
     session, array = ACTIVE.session, target._array
     if array.shape != y.shape or array.dtype != y.dtype or 0 in array.strides:
-        session.flush()  # it may be refused
+        session.flush()  # the write may raise
         original(target, y, name)
         NOW.write(array, y)
         return
@@ -284,7 +286,7 @@ def _write(original: Callable, target: Any, y: Any, name: Any) -> None:
 def _copy(original: Callable, target: Any, source: Any) -> None:
     a, b = target._array, source._array
     if a.shape != b.shape:
-        ACTIVE.session.flush()  # it may not fit
+        ACTIVE.session.flush()  # the copy may raise
         original(target, source)
         NOW.write(a, b)
         return
@@ -449,7 +451,7 @@ _PLAIN_PASS = ((False, False), (None, False))  # retain_graph, create_graph
 
 
 def _step_group(original: Callable, optimizer: Any, group: dict[str, Any]) -> None:
-    """An optimizer's step over a group: at once where that is one event, else by its parts."""
+    """Follow or record an optimizer's step over a group: as one event if it was recorded as one."""
     session = ACTIVE.session
     following, recorder = session.following, session.recorder
     if following is not None and following.pos in following.segment.group_updates \
@@ -514,7 +516,7 @@ def _draw_hook(function: Any) -> Hook:
 
 
 def _others() -> Iterator[Hook]:
-    """Public functions that are made of operators, or of none that can be seen."""
+    """Hooks on public functions other than operators: composites, and functions of values."""
     for names in PUBLIC.values():
         for name, function in names.items():
             if not _is_function(function):
@@ -528,10 +530,10 @@ def _others() -> Iterator[Hook]:
 
 
 def _checked(function: Any, name: str) -> Hook:
-    """A hook on a function whose parts are listed.
+    """A hook on a composite, whose operators are listed.
 
     A followed call runs it only where the segment did, with the same plain arguments: others might
-    have it compute unseen. One that did so is a barrier from then on.
+    make it compute without operators. A composite that did so is a barrier from then on.
     """
     inner = Recorder.checked(NOW, name, function)
     opaque = False
@@ -551,7 +553,7 @@ def _checked(function: Any, name: str) -> Hook:
             if opaque and recorder.cut is not None:
                 recorder.cut = min(recorder.cut, count)
         elif len(recorder.trace.events) == count:
-            opaque = True  # it needed values, or drew, before any operator
+            opaque = True  # it read values or drew numbers before its first operator
         return result
 
     def follow(session: Session, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -573,7 +575,7 @@ def _checked(function: Any, name: str) -> Hook:
 
 
 def _plain(args: tuple, kwargs: dict[str, Any]) -> tuple:
-    """The arguments that are plain, which may decide what a function does."""
+    """The plain arguments, which may decide what a function does, and the classes of others."""
     result = tuple([x if x.__class__ in _DECIDING else x.__class__ for x in args])
     if not kwargs:
         return result
@@ -585,7 +587,7 @@ _DECIDING = (bool, int, float, str, type(None))
 
 
 def _plain_but_numbers(args: tuple, kwargs: dict[str, Any]) -> tuple:
-    """The classes of the arguments, of which a function makes nothing but operands."""
+    """The classes of the arguments, for functions that use numbers as operands only."""
     return (*map(type, args), *kwargs, *map(type, kwargs.values()))
 
 

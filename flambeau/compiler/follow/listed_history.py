@@ -1,4 +1,4 @@
-"""The autograd history of results that have no values yet: what an operator's function records."""
+"""Records the autograd history of listed results, as the operator's own function would."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ...ops.core.registry import Kind, Operator
 from ...tensor.tensor import Tensor
 
 
-def attach(operator: Operator, made: Any, bound: tuple) -> None:
-    """Hangs results on the tape; `bound`: all the operator's parameters in order."""
+def attach(operator: Operator, results: Any, bound: tuple) -> None:
+    """Record results on the tape. `bound`: a value for each parameter, in order."""
     if not MODE.grad or not operator.differentiable:
         return
     for x in bound:
@@ -24,13 +24,13 @@ def attach(operator: Operator, made: Any, bound: tuple) -> None:
     else:
         return
     if is_plain_pointwise(operator, bound):
-        _attach_plain(operator, made, bound)
+        _attach_plain(operator, results, bound)
     else:
-        record(operator, made, bound)
+        record(operator, results, bound)
 
 
 def is_plain_pointwise(operator: Operator, bound: tuple) -> bool:
-    """Whether the tape has a short way for an operator: one or two operands, and nothing else."""
+    """Whether the tape has a fast path: a pointwise operator of one or two operands only."""
     return (operator.kind is Kind.POINTWISE
             and len(bound) == len(operator.tensor_positions) <= 2
             and all(p.default is p.empty for p in operator.parameters))

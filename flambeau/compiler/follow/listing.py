@@ -1,7 +1,7 @@
-"""Listing: what looks like a recorder to code that records, while a segment is followed.
+"""Listing: the interface of a recorder while a segment is followed.
 
-Recorders of functions that are no operators hand over what they did. Here it is compared with the
-list instead. Values are the arrays themselves.
+Functions other than operators tell a recorder which writes they consist of. While a segment is
+followed, these are compared with its events instead. A Value is the array itself.
 """
 
 from __future__ import annotations
@@ -33,49 +33,49 @@ class Listing:
 
     @property
     def on(self) -> bool:
-        """Whether what happens now is to be listed."""
+        """Whether this thread's work is being listed now."""
         return not ACTIVE.session.quiet
 
     here = on
 
     def silence(self) -> AbstractContextManager[None]:
-        """Nothing is listed inside."""
+        """List nothing inside the block."""
         silence: AbstractContextManager[None] = ACTIVE.session.silence()
         return silence
 
     def compute(self) -> None:
-        """Has values computed that are needed now."""
+        """Compute the listed events: their values are needed."""
         ACTIVE.session.flush()
 
     def problem(self, what: str) -> None:
-        """Something that cannot be listed comes next."""
+        """Compute the listed events: what comes next cannot be listed."""
         ACTIVE.session.flush()
 
     def refer(self, x: Any, line: str = "") -> Any:
-        """Arguments as they are."""
+        """The argument itself."""
         return x
 
     def note_state(self, *_: Any) -> None:
-        """Nothing: what optimizers did is never taken back."""
+        """Ignored: an optimizer's step is never undone here."""
 
     def note_version(self, tensor: Tensor) -> None:
-        """Nothing."""
+        """Ignored: versions are exact already."""
         self.held.clear()
 
     def write(self, target: np.ndarray, source: np.ndarray, **_: Any) -> None:
-        """Lists that `source` is written over `target`."""
+        """List that `source` is written over `target`."""
         list_write(ACTIVE.session, target, source)
 
     def constant(self, array: np.ndarray, function: Any = None) -> None:
-        """Lists numbers made from nothing."""
+        """List an array of constants."""
         list_constant(ACTIVE.session, array, function)
 
     def empty(self, array: np.ndarray, function: Any = None) -> None:
-        """Lists memory that was reserved."""
+        """List memory that was reserved."""
         list_empty(ACTIVE.session, array, function)
 
     def add(self, kind: str, **parts: Any) -> None:
-        """Lists an optimizer's update; other events were computed by a barrier."""
+        """List an optimizer's update; barriers have computed all other events."""
         if kind != UPDATE:
             return
         list_update(ACTIVE.session, parts["args"], parts["kwargs"], self.scalars.pop(0),
@@ -83,7 +83,7 @@ class Listing:
 
 
 class _NoTrace:
-    """What stands for a trace."""
+    """Takes the place of a trace."""
 
     events: tuple = ()
 
@@ -92,7 +92,7 @@ class _NoTrace:
         self.known_owners: set[int] = set()
 
     def storage_of(self, array: np.ndarray) -> np.ndarray:
-        """Something, for all memory."""
+        """The array, whatever memory it is on."""
         return array
 
     def value_of(self, array: np.ndarray, fresh: bool = False) -> np.ndarray:
@@ -102,7 +102,7 @@ class _NoTrace:
 
 
 class Nothing(Listing):
-    """For the end of what a retired call began: everything has values, and nothing is listed."""
+    """The listing of a retired call: everything has values, and nothing is listed."""
 
     on = here = False
 
@@ -111,11 +111,11 @@ class Nothing(Listing):
         self.deferred = None  # type: ignore[assignment]
 
     def silence(self) -> AbstractContextManager[None]:
-        """Nothing."""
+        """A block without effect."""
         return nullcontext()
 
     def compute(self, *_: Any, **__: Any) -> None:
-        """Nothing."""
+        """Ignored."""
 
     problem = write = constant = empty = add = result = compute
 

@@ -1,7 +1,7 @@
-"""Memory laid out as a recorded storage was, without values; taken again from call to call.
+"""Allocates the storages of a segment, and recycles them from call to call.
 
-What a call made is often dead when the next one needs the like: grads after zero_grad, a loss that
-was printed. The next call then has the same arrays, so windows on them can be given again too.
+What a call allocated is often free when the next call needs the same: grads after zero_grad, a loss
+that was printed. The next call then gets the same arrays, and windows on them can be reused too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Geometry = tuple[tuple[int, ...], tuple[int, ...], np.dtype]  # shape, strides, 
 
 
 def laid_out(whole: Geometry) -> np.ndarray:
-    """An array of its own memory with a shape, strides and a dtype."""
+    """A new array with a shape, strides and a dtype."""
     shape, strides, kind = whole
     result = np.empty(shape, kind)
     if result.strides == strides:
@@ -27,21 +27,21 @@ def laid_out(whole: Geometry) -> np.ndarray:
     return np.empty_like(like, order="K", subok=False)
 
 
-# What is counted for an array in a list and in a variable, if nobody else holds it.
+# The reference count of an array that only a list and a local variable hold.
 HELD_BY_LIST = 2 + ARGUMENT_REFERENCES
 
 
 class RecycledMemory:
-    """The arrays that the last call put into a segment's storages. One that nobody holds any more
-    serves the next call.
+    """The arrays that the last call allocated for a segment's storages.
 
-    arrays: by storage; lists of arrays that generated code reads.
+    The next call reuses an array that nobody else holds.
+    arrays: by storage. Generated code reads the list, so it is never replaced.
     """
 
     def __init__(self, geometries: list[Geometry]) -> None:
         self.geometries = geometries
         self.arrays: list[np.ndarray | None] = [None] * len(geometries)
-        # Inline caches that hold windows on a storage: (what has `views`, place there).
+        # Inline caches with windows on a storage: (object with `views`, index there).
         self.viewers: list[list[tuple[Any, int]]] = [[] for _ in geometries]
 
     def take(self, s: int) -> np.ndarray:
@@ -54,7 +54,7 @@ class RecycledMemory:
         return array
 
     def count_cached_windows(self, s: int, array: np.ndarray) -> int:
-        """How many windows on an array are held by inline caches only."""
+        """The number of windows on an array that only inline caches hold."""
         count = 0
         for viewer, k in self.viewers[s]:
             views = viewer.views
@@ -64,7 +64,7 @@ class RecycledMemory:
         return count
 
     def drop(self) -> None:
-        """Gives the memory back, for a segment that calls do not come by any more."""
+        """Free the memory of a segment that calls no longer take."""
         self.arrays[:] = [None] * len(self.arrays)
         for viewers in self.viewers:
             for viewer, k in viewers:

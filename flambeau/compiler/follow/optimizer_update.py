@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class GroupUpdate:
-    """One UPDATE entry that is all that a step over a group does."""
+    """An UPDATE entry that is the whole step of an optimizer over one group."""
 
     def __init__(self, entry: Entry) -> None:
         supplied = entry.event.kwargs
@@ -35,7 +35,7 @@ class GroupUpdate:
         self.others = [p for i, p in enumerate(params) if i not in positions]
         self.rows: list[tuple[Any, Any, int, Any]] = []
         self.arrays: list[tuple[Any, Any]] = []  # states and their arrays
-        # Storages on which the backward pass's windows, alike in each call, are the listed ones.
+        # Storages whose grads, as the backward pass sets them, are the expected windows.
         self.same_windows: set[int] = set()
         for i, (_, grad, _) in zip(supplied["positions"], entry.event.args, strict=True):
             param = params[i]
@@ -54,7 +54,7 @@ class GroupUpdate:
             tensor._counter.link(self.listed, writes)
 
     def follow(self, following: Following, group: dict[str, Any]) -> bool:
-        """Lists the update; False, with nothing done, where it is not the same."""
+        """List the update; False, without any effect, if it is another one."""
         if group is not self.group or group["params"] is not self.params \
                 or len(self.params) != self.length:
             return False

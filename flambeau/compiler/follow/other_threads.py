@@ -1,8 +1,8 @@
-"""What happens in other threads while a call is followed: they may hold tensors of it.
+"""Other threads during a followed call: they may hold tensors whose values are still missing.
 
-A thread that touches memory of the list has the list computed first, since nobody knows what the
-two threads agreed on. It does so itself, because the followed call may be waiting for it; until it
-is done, a gate stands where the session was, at which the followed call waits.
+A thread that touches such a tensor computes the listed events first, whatever the two threads
+agreed on. It does so itself, because the followed call may be waiting for it. Meanwhile a gate
+replaces the session, and the followed call waits there.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from .hooks import ACTIVE, Hook
 if TYPE_CHECKING:
     from .session import Session
 
-_PATIENCE = 1.0  # seconds in which a followed call comes to where it may be computed
+_PATIENCE = 1.0  # seconds to wait for the followed call to reach user code
 _OWN = (str(Path(__file__).parents[2]), "<flambeau")
 _CALLED = (str(Path(np.__file__).parent), "<frozen", *(str(Path(m.__file__)) for m in (
-    sys.modules["contextlib"], sys.modules["functools"]) if m.__file__))  # by the package, too
+    sys.modules["contextlib"], sys.modules["functools"]) if m.__file__))  # called by the package
 
 
 class Gate:
-    """Stands for a session that another thread has computed. For the rest it is that session."""
+    """Replaces a session while another thread computes its events; forwards everything else."""
 
     quiet, recorder = 0, None
 
@@ -43,20 +43,20 @@ class Gate:
         return getattr(self.session, name)
 
     def follow(self, hook: Hook, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """The followed call goes on: once the gate is open."""
+        """Let the followed call go on once the gate is open."""
         with self.lock:
             pass
         return hook.function(*args, **kwargs)
 
     def lend(self, args: tuple, kwargs: dict[str, Any]) -> None:
-        """A third thread waits; the one that computes does not."""
+        """Let a third thread wait; the one that computes passes."""
         if threading.get_ident() != self.visitor:
             with self.lock:
                 pass
 
 
 def compute_for_another(session: Session, args: tuple, kwargs: dict[str, Any]) -> None:
-    """Computes what a session listed, where a call of another thread takes memory of it."""
+    """Compute the listed events if a call of another thread uses memory of the session."""
     end = time.monotonic() + _PATIENCE
     while ACTIVE.session is session and _concerns(session, args, kwargs):
         gate = Gate(session)
@@ -81,7 +81,7 @@ def _concerns(session: Session, args: tuple, kwargs: dict[str, Any]) -> bool:
 
 
 def _is_at_rest(thread: int) -> bool:
-    """Whether a thread is in code of a user's, or waits there."""
+    """Whether a thread runs user code, or waits there."""
     frame: FrameType | None = sys._current_frames().get(thread)
     while frame is not None and frame.f_code.co_filename.startswith(_CALLED):
         frame = frame.f_back

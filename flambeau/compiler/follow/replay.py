@@ -1,4 +1,4 @@
-"""Replay: computes what a followed call listed by running its operators, in order."""
+"""Replay: computes the listed events of a followed call by running their operators, in order."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from .segment import Entry
 
 
 class Replay:
-    """What a call listed so far, on the memory that it was given."""
+    """Runs the events listed so far, on the memory of this call."""
 
     def __init__(self, following: Following) -> None:
         self.following = following
 
     def run(self) -> None:
-        """Computes the events. Errors name the line of the operator."""
+        """Compute the events. Errors name the line of the operator."""
         following = self.following
         autocast, STATE.enabled = STATE.enabled, False
         try:
@@ -48,7 +48,7 @@ class Replay:
         """The window of a Value."""
         following, s = self.following, value.storage
         owner = following.owners[s]
-        if owner is None:  # inside of a backward pass
+        if owner is None:  # inside a backward pass
             owner = self._inner(s)
         if value.shape == owner.shape and value.strides == owner.strides and not value.offset \
                 and s not in following.shifts and value.dtype == owner.dtype:
@@ -58,7 +58,7 @@ class Replay:
         return window_on_bytes(_as_bytes(owner), value)
 
     def _inner(self, s: int) -> np.ndarray:
-        """Memory that Python has not seen."""
+        """Allocate a storage that Python never sees."""
         memory = self.following.segment.memory[s]
         if memory.owner is not None:
             return memory.owner
@@ -68,7 +68,7 @@ class Replay:
         return owner
 
     def operator(self, i: int, entry: Entry) -> None:
-        """Runs an operator."""
+        """Run an operator."""
         event, operator = entry.event, entry.operator
         args = map_values(event.args, lambda value: wrap(self.array(value)))
         at = operator.tensor_positions
@@ -80,16 +80,16 @@ class Replay:
                 self.array(value)[...] = y._array
 
     def write(self, i: int, entry: Entry) -> None:
-        """Writes."""
+        """Write one window over another."""
         into, what = entry.event.args
         np.copyto(self.array(into), self.array(what), casting="unsafe")
 
     def draw(self, i: int, entry: Entry) -> None:
-        """Takes the numbers that were drawn when it was listed."""
+        """Copy the numbers drawn when the event was listed."""
         self.array(entry.event.args[0])[...] = entry.buffer.buffer
 
     def update(self, i: int, entry: Entry) -> None:
-        """An optimizer's formula."""
+        """Run an optimizer's formula for each parameter."""
         supplied, scalars = entry.event.kwargs, self.following.updates[i]
         for param, grad, states in entry.event.args:
             tensors = [wrap(self.array(value)) for value in (param, grad, *states)]
@@ -99,7 +99,7 @@ class Replay:
 
 
 def _nothing(self: Replay, i: int, entry: Entry) -> None:
-    """Constants are there already, and reserved memory has no values."""
+    """Nothing to compute: constants have their values, and reserved memory has none."""
 
 
 HANDLERS: dict[str, Callable[[Replay, int, Entry], None]] = {
@@ -109,7 +109,7 @@ HANDLERS: dict[str, Callable[[Replay, int, Entry], None]] = {
 
 
 def apply(operator: Operator, bound: tuple) -> Any:
-    """Calls an operator's function; of two operands, one may be a number."""
+    """Call an operator's function; of two operands, one may be a number."""
     args, kwargs = unbind(operator, bound)
     if len(args) == 2 and not kwargs:
         numbers = [not isinstance(x, Tensor) for x in args]
@@ -121,8 +121,10 @@ def apply(operator: Operator, bound: tuple) -> Any:
 
 
 def python_operators() -> Iterator[tuple[Any, Operator, bool]]:
-    """The functions behind `+` and its like, with their operators, and whether their operands
-    arrive swapped; to be called before functions get stubs."""
+    """The functions behind Python's arithmetic operators: (function, operator, swapped operands).
+
+    Call it before functions get stubs.
+    """
     functions: Iterable[Any] = vars(Tensor).values()
     for function in functions:
         if (made_of := pointwise_call(function)) is not None:

@@ -1,7 +1,8 @@
-"""Segment: a list of events between two points at which all values are computed.
+"""Segment: the events between two points of a call at which all values are computed.
 
-Segments form a tree: where one ends, by a value that Python reads, by another event than the list
-has next, or with the call, is an `Exit`, which knows the segments that were seen to follow it.
+Segments form a tree. A segment ends where Python reads a value, where the call does something other
+than the next event, or with the call. That point is an `Exit`, which knows the segments that
+followed it in earlier calls.
 """
 
 from __future__ import annotations
@@ -17,17 +18,22 @@ from .backward_pass import BackwardPass
 from .memory_layout import RecycledMemory
 from ..trace.trace import CONSTANT, DRAW, EMPTY, OPERATOR, UPDATE, WRITE, Event, Value, values_in
 
-PATHS = 8  # segments that are kept after one exit
-PROGRAMS = 4  # programs of one exit, for different tensors that live on
-FAILURES = 2  # recordings of one exit that came to nothing
+PATHS = 8  # segments remembered at one exit
+PROGRAMS = 4  # of one exit: different sets of tensors may outlive it
+FAILURES = 2  # fruitless recordings at one exit before it is closed
 
-INTERNAL, STABLE, INPUT = range(3)  # what a storage is: made by the segment, fixed, given anew
+# Kinds of storage: allocated by the segment, the same in every call, new in every call.
+INTERNAL, STABLE, INPUT = range(3)
 
 
 @dataclass(eq=False)
 class Memory:
-    """A storage of a segment. `owner`: of stable memory, the array that owns it. `first`: of an
-    input, its first use. `computed`: the first event that gives it values."""
+    """A storage of a segment.
+
+    owner: of stable memory, the array that owns it.
+    first: of an input, the window of its first use.
+    computed: the first event that gives it values.
+    """
 
     kind: int
     whole: Value
@@ -38,11 +44,13 @@ class Memory:
 
 
 class Entry:
-    """An event as calls compare themselves with it.
+    """An event, prepared for comparison with what a call does.
 
-    `operands`: for each parameter of an operator (storage, expected): the storage where a tensor
-    on all of it is expected. `results`: (window, whether it is a part of an array); None for one
-    tensor on memory of its own. `made`: the storages that begin here.
+    operands: for each parameter of an operator (storage, expected value); the storage is None
+        unless a tensor on all of it is expected.
+    results: for each result (window, whether it covers part of its owner); None for the common
+        case of one tensor on new memory.
+    made: the storages that begin here.
     """
 
     __slots__ = ("buffer", "event", "kind", "made", "many", "operands", "operator", "results",
@@ -58,7 +66,7 @@ class Entry:
         self.many = False
 
     def prepare(self, memory: list[Memory]) -> None:
-        """Works out what comparing needs of an operator."""
+        """Work out what the comparison with an operator needs."""
         if self.operator is None:
             return
         self.operands = tuple([
@@ -77,25 +85,30 @@ class Entry:
 
 
 def is_whole(value: Value, memory: Memory) -> bool:
-    """Whether a window is all of its storage."""
+    """Whether a window covers all of its storage."""
     whole = memory.whole
     return (value.offset == 0 and value.shape == whole.shape and value.strides == whole.strides
             and value.dtype == whole.dtype)
 
 
 def is_owner(value: Value, memory: Memory) -> bool:
-    """Whether the array that owns a storage is where this window is expected. Memory from outside
-    begins where its first use says, which may be in the middle of what was recorded."""
+    """Whether the array that owns a storage is expected where this window is.
+
+    An input begins at its first use, which may lie in the middle of the recorded owner.
+    """
     return is_whole(value, memory) and (memory.kind != INPUT or value == memory.first)
 
 
-END = Entry(Event("end"))  # what stands behind the last entry
+END = Entry(Event("end"))  # sentinel behind the last entry
 
 
 @dataclass(eq=False)
 class Exit:
-    """Where a segment may end. `closed`: why nothing is recorded from here on any more. `varies`:
-    the operator, or CONSTANT, with which calls go on from here that has another number in each."""
+    """A point where a segment may end.
+
+    closed: why no more segments are recorded from here.
+    varies: the operator, or CONSTANT, with which calls go on here with a new number in each call.
+    """
 
     segments: list[Segment] = field(default_factory=list)
     programs: list[Any] = field(default_factory=list)
@@ -106,11 +119,11 @@ class Exit:
 
 
 class Segment:
-    """Events, the memory that they work on, and the exits."""
+    """A list of events, the storages that they work on, and the exits between them."""
 
     def __init__(self, events: Sequence[Event], memory: list[Memory], modes: tuple,
                  silent: set[str], calls: dict[int, list[Any]]) -> None:
-        """`silent`: operators that gave windows on what they took; `calls`: composite functions
+        """`silent`: operators that returned windows on their operands. `calls`: composite functions
         with their plain arguments, by the event before which they ran."""
         self.entries = [Entry(event) for event in events]
         self.memory, self.modes, self.silent = memory, modes, silent
@@ -122,17 +135,17 @@ class Segment:
         self.cue: Any = None  # the first of its inline caches
         self.recycled = RecycledMemory([(m.whole.shape, m.whole.strides, m.whole.dtype)
                                         for m in memory])
-        self.last_call = 0  # the number of the driver's call that followed it last
-        self.misses = self.notes = 0  # of inline caches; how often these were written
+        self.last_call = 0  # the last call of the function that followed it
+        self.misses = self.notes = 0  # of inline caches, and how often these were written
         self.calls = calls
         self.backwards: dict[int, BackwardPass] = {}  # by their first events
-        self.group_updates: set[int] = set()  # events that are all of a step over a group
+        self.group_updates: set[int] = set()  # events that are an optimizer's step over a group
         self._find_origins()
         self.written_ids = {id(m.owner) for m in memory if m.kind == STABLE and m.written}
         for entry in self.entries:
             entry.prepare(memory)
-        # Of each memory that is made: its storage, the event that begins it, and the one that first
-        # computes it.
+        # For each storage that the segment allocates: (storage, event where it begins, event that
+        # first computes it).
         self.births = [
             (s, i, computed) for i, entry in enumerate(self.entries) for s in entry.made
             if (computed := memory[s].computed) is not None
@@ -140,7 +153,7 @@ class Segment:
 
     @property
     def is_ready(self) -> bool:
-        """Whether there is a program for its whole length."""
+        """Whether a program covers the whole segment."""
         return bool(self.exit(self.count).programs)
 
     def exit(self, at: int) -> Exit:
@@ -151,7 +164,7 @@ class Segment:
         return known
 
     def _find_origins(self) -> None:
-        """Where each storage begins, and where it is first computed."""
+        """Find the event at which each storage begins, and the one that first computes it."""
         seen: set[int] = set()
         for i, entry in enumerate(self.entries):
             event = entry.event
@@ -170,7 +183,7 @@ class Segment:
 
 
 def written_by(event: Event) -> list[Value]:
-    """The windows that an event gives values by computing."""
+    """The windows whose values an event computes."""
     from ..lowering import writes
 
     if event.kind in (CONSTANT, EMPTY):

@@ -1,7 +1,7 @@
-"""SegmentProgram: the first events of a segment as a native program.
+"""SegmentProgram: the first events of a segment, compiled to a native program.
 
-It writes the memories that live on where the followed call put them, and memory from outside in
-place. Before it is trusted it runs beside a replay of the same events, and must agree with it.
+It writes the storages that outlive the segment where the followed call allocated them, and updates
+memory from outside in place. Its first run is checked against a replay of the same events.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .segment import INPUT, INTERNAL, Segment
 
 @dataclass(frozen=True)
 class Target:
-    """Where an output goes: which storage, and how its elements lie there."""
+    """Where an output goes: a storage, and the layout of the elements there."""
 
     storage: int
     offset: int
@@ -40,7 +40,7 @@ class Target:
     is_packed: bool
 
     def array(self, owner: np.ndarray) -> np.ndarray:
-        """The window that it is written to."""
+        """The window of its storage that the output is written to."""
         if self.offset == 0 and owner.shape == self.shape and owner.flags.c_contiguous:
             return owner
         if 0 in self.shape:
@@ -49,7 +49,7 @@ class Target:
 
 
 class _Builder(Functionalization):
-    """Makes the graph of some events of a segment."""
+    """Builds the graph of the first events of a segment."""
 
     def __init__(self, segment: Segment, trace: Trace, leaves: list[Any],
                  shifts: dict[int, int]) -> None:
@@ -59,7 +59,7 @@ class _Builder(Functionalization):
         self.targets: list[Target] = []
 
     def make(self, survivors: frozenset[int]) -> Graph:
-        """The graph, with the memories that live on as outputs."""
+        """The graph; its outputs are the storages that outlive the segment."""
         self._lay_out()
         for at, event in enumerate(self.trace.events):
             self.at = at
@@ -81,13 +81,12 @@ class _Builder(Functionalization):
         self.outputs.append(region.value)
 
     def bind_argument(self, leaf: int, window: Value) -> Argument:
-        """The window relative to the array by which this call met the memory, which may begin
-        further on in its owner than the recorded one did."""
+        """Bind a window of an input, relative to the array by which this call met its memory."""
         offset = window.offset + self.shifts.get(window.storage, 0)
         return super().bind_argument(leaf, replace(window, offset=offset))
 
     def handle(self, event: Event) -> None:
-        """Runs through one event."""
+        """Add one event to the graph."""
         if event.kind != DRAW:
             super().handle(event)
             return
@@ -102,14 +101,14 @@ class _Builder(Functionalization):
 
 
 class SegmentProgram:
-    """The program of the first `count` events, for one set of memories that live on."""
+    """The program of the first `count` events, for one set of storages that outlive them."""
 
     def __init__(
         self, segment: Segment, count: int, owners: Sequence[np.ndarray | None],
         inputs: Sequence[np.ndarray | None], survivors: frozenset[int], shifts: dict[int, int],
     ) -> None:
-        """Makes the graph. `shifts`: how many bytes further on than recorded the memory of inputs
-        begins. Raises Unfit."""
+        """Build the graph; raises Unfit. `shifts`: by how many bytes inputs begin further on in
+        their owner than recorded ones."""
         self.segment, self.count, self.survivors = segment, count, survivors
         trace = _trace(segment, count, owners)
         self.leaves = [s for s, array in enumerate(inputs)
@@ -127,7 +126,7 @@ class SegmentProgram:
         self.bindings: Bindings = builder.bindings
         self.targets = builder.targets
         self.target_storages = [t.storage for t in self.targets]
-        # Whether each output begins where its storage does, and is written there.
+        # Whether each output covers its storage, so that an address suffices.
         self.are_wholes = all(t.is_packed and not t.offset for t in self.targets)
         self.step: Any = None
         self.is_trusted = False
@@ -135,14 +134,14 @@ class SegmentProgram:
         self.update_at = [i for i, e in enumerate(segment.entries[:count]) if e.kind == "update"]
 
     def compile(self, build: Callable[[Graph], Any]) -> None:
-        """Makes the native program."""
+        """Compile the graph."""
         self.step = build(self.graph)
         self._prepare()
 
     # -------------------------------------------------------------------------------- running
 
     def values(self, following: Following) -> list[Any] | None:
-        """What the program takes; None where an index is out of bounds."""
+        """The program's arguments; None if an index is out of bounds."""
         inputs = following.inputs
         arrays: list[Any] = [inputs.get(s) for s in self.leaves]
         for check in self.quick_checks:
@@ -151,7 +150,7 @@ class SegmentProgram:
         return [read(arrays, following.updates) for read in self.readers]
 
     def _prepare(self) -> None:
-        """Works out once what the program takes in each call."""
+        """Prepare readers for the arguments that change from call to call."""
         self.quick_checks = [self._quick_check(check) for check in self.bindings.checks]
         slots = self.bindings.slots
         self.readers = [self._reader(slots[i]) for i in self.step.changing]
@@ -167,7 +166,7 @@ class SegmentProgram:
         return lambda arrays: test(arrays[leaf])
 
     def _reader(self, slot: Any) -> Callable[[list[Any], dict[int, Any]], Any]:
-        """What gives a slot's value from the inputs' arrays and the updates' numbers."""
+        """A function from the inputs' arrays and the updates' scalars to a slot's value."""
         if isinstance(slot, Argument):
             leaf, shape = slot.leaf, slot.shape
             if slot.order is not None and slot.order == tuple(range(len(shape))):
@@ -182,12 +181,12 @@ class SegmentProgram:
         return lambda *_: view
 
     def run(self, following: Following) -> bool:
-        """Computes the events that a call listed; False, with nothing done, where it cannot."""
+        """Compute the listed events; False, without any effect, if an index is out of bounds."""
         values = self.values(following)
         if values is None:
             return False
         owners = following.owners
-        if self.are_wholes and self.step.is_direct:  # only their addresses count
+        if self.are_wholes and self.step.is_direct:  # addresses suffice
             self.step.run_into(values, [owners[s] for s in self.target_storages])
             self.calls += 1
             return True
@@ -201,7 +200,7 @@ class SegmentProgram:
         return True
 
     def verify(self, following: Following, replay: Callable[[], None]) -> str | None:
-        """Computes the events by a replay, and by the program beside it: what differs, if so."""
+        """Compute the events by the program and by a replay; names what differs, or None."""
         values = self.values(following)
         if values is None:
             replay()
@@ -236,7 +235,7 @@ class SegmentProgram:
             if b.dtype.kind not in "fV" or not agree(a, b, max(least, scale)) and b.size < 2:
                 return f"result {k}"
             loose.append((a, b))
-        # An activation at its kink may fall to either side by rounding, and moves single elements.
+        # Rounding may move an activation across its kink, which changes single elements.
         gap = sum(squared_distance(a, b) for a, b in loose)
         size = sum(squared_size(b) for _, b in floats)
         return None if gap <= KINK_TOLERANCE**2 * size else "set of results"
@@ -259,7 +258,7 @@ class SegmentProgram:
 
 
 def _trace(segment: Segment, count: int, owners: Sequence[np.ndarray | None]) -> Trace:
-    """A trace of the first events, for memory as it lies now."""
+    """A trace of the first events, on the memory of this call."""
     trace = Trace(False)
     trace.events = [entry.event for entry in segment.entries[:count]]
     for s, memory in enumerate(segment.memory):

@@ -1,4 +1,4 @@
-"""SegmentRecorder: records a segment while its operators run eagerly."""
+"""SegmentRecorder: records a new segment of a followed call while its operators run eagerly."""
 
 from __future__ import annotations
 
@@ -32,8 +32,11 @@ _WRAPPING = ("flambeau.autograd.node", "flambeau.ops.creation.interchange",
 
 
 class SegmentRecorder(Recorder):
-    """Records for a session; `cut` is the number of events before the first that cannot be part
-    of a segment, `fault` a reason to drop all of them."""
+    """Records one segment for a session.
+
+    cut: the number of events before the first that no segment can hold; None if there is none.
+    fault: why the whole recording is dropped.
+    """
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -50,36 +53,36 @@ class SegmentRecorder(Recorder):
         self.calls: dict[int, list[Any]] = {}  # of composite functions, by the number of events
         self.sequence: int = _next_sequence()
         self.backwards: list[BackwardPass] = []
-        self.group_updates: set[int] = set()  # events that are all of a step over a group
-        self.silent: set[str] = set()  # operators that gave windows on what they took
+        self.group_updates: set[int] = set()  # events that are an optimizer's step over a group
+        self.silent: set[str] = set()  # operators that returned windows on their operands
 
     @property
     def on(self) -> bool:
-        """Whether what this thread does now is to be recorded."""
+        """Whether this thread is being recorded now."""
         return not self.session.quiet
 
     @property
     def quiet(self) -> int:
-        """How deep inside of operators the call is."""
+        """Nesting depth of operators and of the library's own code."""
         return self.session.quiet
 
     @quiet.setter
     def quiet(self, value: int) -> None:
-        """Nothing: the session counts."""
+        """Ignored: the session counts."""
 
     @contextmanager
     def silence(self) -> Iterator[None]:
-        """Nothing is recorded inside."""
+        """Record nothing inside the block."""
         with self.session.silence():
             yield
 
     def problem(self, what: str) -> None:
-        """Ends the segment before what cannot be recorded."""
+        """End the segment before an event that it cannot hold."""
         if self.cut is None:
             self.cut, self.why = len(self.trace.events), f"{what} ({self.line()[0]})"
 
     def adopt(self, array: np.ndarray) -> None:
-        """Takes memory that Python made meanwhile for memory that was there before."""
+        """Treat memory that Python allocated meanwhile as memory from outside."""
         owner = owner_of(array)
         if id(owner) not in self.trace.storage_numbers:
             self.trace.known_owners.add(id(owner))
@@ -97,18 +100,18 @@ class SegmentRecorder(Recorder):
         return self.trace.value_of(array)
 
     def write(self, target: np.ndarray, source: np.ndarray, **parts: Any) -> None:
-        """Records that `source` was written over `target`."""
-        self.trace.value_of(target)  # which may have been there before
+        """Record that `source` was written over `target`."""
+        self.trace.value_of(target)  # registers memory from outside
         super().write(target, source, **parts)
 
     def add(self, kind: str, **parts: Any) -> Event:
-        """Appends an event."""
+        """Append an event."""
         if kind in (CALL, WINDOW):
             self.problem(f"{getattr(parts.get('function'), '__name__', kind)} is called as it is")
         return super().add(kind, **parts)
 
     def result(self, operator: Operator, refs: tuple, bound: tuple, result: Any) -> None:
-        """Records an operator's results."""
+        """Record an operator's results."""
         count = len(self.trace.events)
         super().result(operator, refs, bound, result)
         if len(self.trace.events) == count:
@@ -117,8 +120,8 @@ class SegmentRecorder(Recorder):
     # --------------------------------------------------------------------------- the end
 
     def finish(self) -> tuple[Segment, list[Any], list[np.ndarray | None], set[int]] | None:
-        """The segment, the owners of its storages, the inputs' arrays by storage, and which of the
-        memories that it made live on; None where there is nothing to follow."""
+        """The segment, the owner of each storage, the arrays of inputs by storage, and the
+        storages that outlive it; None if there is nothing to follow."""
         trace = self.trace
         events = trace.events if self.cut is None else trace.events[: self.cut]
         self.held.clear()

@@ -1,5 +1,7 @@
-"""Session: one followed call. It follows a segment, records one, or stands between two, where
-everything has values; a retired one leaves the rest of the call eager.
+"""Session: the state of one followed call.
+
+At any moment it follows a known segment, records a new one, or stands at an exit between the two,
+where every tensor has its values. A retired session leaves the rest of the call to eager mode.
 """
 
 from __future__ import annotations
@@ -8,7 +10,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
-
 
 from ...ops.core.registry import Kind, Operator
 from ...ops.interception.code_patching import is_anything_swapped
@@ -26,27 +27,27 @@ from .varying_number import is_number_alone, with_tensor
 from .segment import FAILURES, PATHS, Entry, Exit
 from .segment_recorder import SegmentRecorder
 
-NO = object()  # an operator that is not the list's next
+NO = object()  # the operator is not the next event of the segment
 
 
 class Session:
-    """A call that is followed."""
+    """One followed call: where it stands, and what each intercepted function does there."""
 
     def __init__(self, driver: Any) -> None:
         self.driver = driver
         self.thread = threading.get_ident()
-        self.quiet = 0  # how deep inside of operators and of this package the call is
+        self.quiet = 0  # nesting depth of operators and of the library's own code
         self.recorder: SegmentRecorder | None = None
         self.following: Following | None = None
         self.exit: Exit = driver.root
-        self.tried = 0  # segments of the exit that were tried
+        self.tried = 0  # segments of this exit that did not match
         self.retired = False
-        self.strays = False  # whether it did what no program is for
-        self.is_guarded = is_anything_swapped()  # whether arguments may be foreign tensors
+        self.strays = False  # whether it left the paths that have programs
+        self.is_guarded = is_anything_swapped()  # arguments may be foreign tensors
 
     @contextmanager
     def silence(self) -> Iterator[None]:
-        """Nothing is intercepted inside."""
+        """Intercept nothing inside the block."""
         cue, following = ACTIVE.cue, self.following
         ACTIVE.cue = None
         self.quiet += 1
@@ -60,7 +61,7 @@ class Session:
     # --------------------------------------------------------------------------- transitions
 
     def advance(self) -> bool:
-        """Begins to follow the next segment that may come now; False where there is none."""
+        """Start to follow the next candidate segment of this exit; False if none is left."""
         segments = self.exit.segments
         if self.tried < len(segments):
             modes = read_ambient_modes()
@@ -70,11 +71,11 @@ class Session:
                     self.following = Following(segments[at])
                     segments[at].last_call = self.driver.calls
                     return True
-        # Those of other modes may still come: a backward pass begins where gradients are recorded.
+        # Candidates of other modes stay untried: a backward pass may restore their grad mode.
         return False
 
     def mismatch(self) -> None:
-        """Something else happens than the list has next."""
+        """Leave the segment: the call does something other than its next event."""
         ACTIVE.cue = None
         if self.following is not None and self.following.pos:
             self.flush()
@@ -82,7 +83,7 @@ class Session:
             self.following = None
 
     def flush(self) -> None:
-        """Computes what was listed, or ends what is recorded; everything has values then."""
+        """Compute all listed events, or end the recording. Every tensor then has its values."""
         if self.recorder is not None:
             self._conclude()
         following, self.following = self.following, None
@@ -90,7 +91,7 @@ class Session:
         if following is None:
             return
         if not following.pos:
-            self.tried -= 1  # it has not been tried
+            self.tried -= 1  # nothing of it was compared yet
             return
         if following.cues is not None:
             link(following.segment, following.cues)
@@ -100,29 +101,29 @@ class Session:
             self.driver.compute(self, following)
 
     def lend(self, args: tuple, kwargs: dict[str, Any]) -> None:
-        """Another thread is about to run something on tensors."""
+        """Give another thread the values of the tensors it is about to use."""
         compute_for_another(self, args, kwargs)
 
     def finish(self) -> None:
-        """The end of the call."""
+        """Compute what is still listed at the end of the call."""
         if not self.retired:
             self.flush()
 
     def leave(self) -> None:
-        """Ends following: a tensor is of a class whose functions no program computes."""
+        """End following here: no program computes the functions of a tensor subclass."""
         self.driver.note("a tensor is of a class that overrides functions")
         self.flush()
         self.retire()
 
     def record(self, hook: Hook, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """Calls a function while a segment is recorded."""
+        """Call an intercepted function while a segment is recorded."""
         if self.is_guarded and not self.quiet and needs_dispatch(args, kwargs):
             self.leave()
             return hook.function(*args, **kwargs)
         return hook.record(hook.original, args, kwargs)
 
     def follow(self, hook: Hook, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """Calls a function of which no cue is known."""
+        """Call an intercepted function that has no inline cache at this place."""
         if self.quiet:
             return hook.follow(self, args, kwargs)
         if self.is_guarded and needs_dispatch(args, kwargs):
@@ -153,13 +154,13 @@ class Session:
         return result
 
     def dispatch(self, hook: Hook, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """Calls a function where no segment is followed: recorded, or eager for good."""
+        """Call a function where no segment matches: record it, or run it eagerly."""
         if self.next_recorder() is not None:
             return self.record(hook, args, kwargs)
         return hook.function(*args, **kwargs)
 
     def next_recorder(self) -> SegmentRecorder | None:
-        """What records from here on; None where the rest of the call is eager."""
+        """The recorder of a new segment from here on; None if the rest of the call is eager."""
         if self.recorder is not None or self.retired:
             return self.recorder
         exit = self.exit
@@ -176,7 +177,7 @@ class Session:
         return self.recorder
 
     def _conclude(self) -> None:
-        """The end of a segment that was recorded."""
+        """Finish the recorded segment and start to build its program."""
         recorder, self.recorder = self.recorder, None
         assert recorder is not None
         with self.silence():
@@ -193,7 +194,7 @@ class Session:
             self.driver.build(segment, segment.count, *result[1:])
         if recorder.cut is None:
             self.exit, self.tried = segment.exit(segment.count), 0
-        else:  # something was recorded beyond it that does not count
+        else:  # the events behind the cut ran eagerly and belong to no segment
             self.retire()
 
     def _give_up(self, why: str) -> None:
@@ -203,18 +204,18 @@ class Session:
             self.driver.stop_at(self.exit)
 
     def retire(self) -> None:
-        """The rest of the call is eager."""
+        """Run the rest of the call eagerly."""
         self.retired = True
         ACTIVE.session = ACTIVE.cue = None
 
     def barrier(self, hook: Hook, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """Calls a function that needs values."""
+        """Call a function that reads values: compute them first."""
         self.flush()
         with self.silence():
             return hook.original(*args, **kwargs)
 
     def settle(self, x: Any) -> None:
-        """Makes sure that a tensor has its values."""
+        """Make sure that a tensor has its values."""
         following = self.following
         if following is not None and isinstance(x, Tensor) and following.is_pending(x._array):
             self.flush()
@@ -223,7 +224,7 @@ class Session:
 
     def operator(self, hook: Hook, operator: Operator, bound: tuple, args: tuple,
                  kwargs: dict[str, Any]) -> Any:
-        """An operator's result without values; NO where nothing is followed any more."""
+        """List an operator: its result without values, or NO if no segment matches."""
         is_view = operator.kind is Kind.VIEW
         while True:
             following = self.following
@@ -249,7 +250,7 @@ class Session:
                 return self.follow(hook, args, kwargs)
 
     def _windows(self, hook: Hook, bound: tuple, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """What an operator gives that makes windows on what it takes; NO where it does more."""
+        """The result of an operator that only makes windows on its operands; NO if it computes."""
         with self.silence():
             try:
                 result = hook.original(*args, **kwargs)
@@ -264,8 +265,10 @@ class Session:
         return result
 
     def match(self, kind: str, test: Callable[[Following, Entry], bool]) -> Following | None:
-        """Goes past the next event, if the test holds for it. None where nothing is followed any
-        more, with everything computed."""
+        """Step past the next event if it is of this kind and passes the test.
+
+        Returns None, with everything computed, if no segment matches.
+        """
         while self.recorder is None and not self.retired:
             following = self.following
             if following is None:

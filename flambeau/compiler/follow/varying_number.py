@@ -1,8 +1,8 @@
-"""Numbers that vary from call to call: from the second value on they are inputs of the list.
+"""Turns numbers that vary from call to call into inputs of the segment.
 
-A list is compared with all plain values in it, so a number that changes (a share of mixup, a
-temperature) would make a new path of every call. Where only that differs, the list ends before, and
-goes on with the number as memory from outside: one more program, once.
+Segments are compared with every plain value in them, so a number that changes (mixup's lambda, a
+temperature) would start a new path in each call. Where only a number differs, the segment ends
+before it, and the next one takes the number as a tensor from outside: one more program, once.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from ...nn.parameter import Parameter
 from ...ops.core.registry import PUBLIC, Operator
 from ...tensor.tensor import Tensor, wrap
 
-# Rounded once, so that a number and a tensor without dimensions give the same bits.
+# Correctly rounded, so a number and a zero-dimensional tensor give the same bits.
 _EXACT = frozenset((
     np.add, np.subtract, np.multiply, np.divide, np.less, np.less_equal, np.greater,
     np.greater_equal, np.equal, np.not_equal,
 ))
-_SCALING = "_add_scaled"  # the sum of large tensors of which one has a factor
-# Made of the operators above alone, whatever numbers they get: these are what calls compare.
+_SCALING = "_add_scaled"  # add with alpha
+# Composites of the operators above for any number: calls compare those operators instead.
 TRANSPARENT = frozenset(
     PUBLIC[space][name] for space, names in (
         ("torch", ("add", "sub", "mul", "div", "rsub")),
@@ -31,7 +31,7 @@ _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 def is_number_alone(operator: Operator, expected: tuple, actual: tuple) -> bool:
-    """Whether an operator's operands differ from the listed ones in one number only."""
+    """Whether an operator's operands differ from the expected ones in a single number."""
     if operator.ufunc not in _EXACT and operator.name != _SCALING or len(expected) != len(actual):
         return False
     differ = [(a, b) for a, b in zip(expected, actual, strict=True)
@@ -40,7 +40,7 @@ def is_number_alone(operator: Operator, expected: tuple, actual: tuple) -> bool:
 
 
 def with_tensor(args: tuple) -> tuple | None:
-    """The arguments with the number as a tensor; None if the result could differ."""
+    """The arguments with the number as a tensor; None if that could change the result."""
     at = [i for i, x in enumerate(args) if x.__class__ in _NUMBERS]
     if len(at) != 1 or not at[0] or args[0].__class__ not in (Tensor, Parameter):
         return None
