@@ -36,7 +36,7 @@ _LOOKS = frozenset(("locals", "vars", "eval", "exec", "dir"))  # which see names
 
 
 class Read(NamedTuple):
-    """A number in what a step returns: of a tensor, or of two numbers.
+    """A number that a step returns or stores: read from a tensor, or computed from two numbers.
 
     `operation`: "item", or a key of OPERATIONS. `left` is a Tensor for "item"; else both are Reads
     or plain numbers.
@@ -49,23 +49,23 @@ class Read(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Old:
-    """The number that lies in a dict, under a key, or in a cell, before a step adds to it."""
+    """The number in a dict or cell before a step adds to it."""
 
     place: Any
     key: Any
 
 
 class Number:
-    """What stands for a number that is handed on, while the step is recorded.
+    """Stands for a number that a recorded step only hands on.
 
-    Anything else that is done with it is done with its value, and a reason not to compile.
+    Any other use of it uses its value, and is a reason not to compile the step.
     """
 
     __array_ufunc__ = None  # NumPy leaves arithmetic to it
     __slots__ = ("__weakref__", "added", "read", "recorder", "value")
 
     def __init__(self, value: Any, read: Read, recorder: Recorder, added: bool = False) -> None:
-        """`added`: it is added to what a place outside of the step holds."""
+        """`added`: the step adds it to a number that is stored outside."""
         self.value, self.read, self.recorder, self.added = value, read, recorder, added
         recorder.numbers.append(weakref.ref(self))
 
@@ -102,8 +102,7 @@ class Number:
 
 
 def _combined(symbol: str, a: Any, b: Any) -> Any:
-    """The number that an operation gives, of which one is a Number; without one where the other is
-    no plain number."""
+    """The result of an operation on a Number; a plain number unless both operands are numbers."""
     value = OPERATIONS[symbol](plain(a), plain(b))
     single = a if isinstance(a, Number) else b
     if not all(isinstance(x, Number) or x.__class__ in (int, float) for x in (a, b)):
@@ -130,19 +129,21 @@ _arithmetic()
 
 
 def plain(x: Any) -> Any:
-    """A structure with plain numbers for Numbers: what the caller of a recorded step gets."""
+    """A structure with Numbers replaced by their values: what the step's caller gets."""
     return _mapped(x, lambda single: single.value if single.__class__ is Number else single)
 
 
 def reads(x: Any, floats: Mapping[int, tuple[float, Read]]) -> Any:
-    """A structure with Reads for Numbers, and for `floats`, which are known by their ids: what a
-    program has to give."""
+    """A structure with Numbers replaced by Reads: what a program must return.
+
+    floats: plain floats that were read from tensors, by id.
+    """
     return _mapped(x, lambda single: single.read if single.__class__ is Number else
                    floats[id(single)][1] if id(single) in floats else single)
 
 
 def kept_read(x: Any, before: Any, place: Any, key: Any) -> Any:
-    """A structure with Reads for Numbers that was put under a key; `before`: what lay there."""
+    """A stored structure with Numbers replaced by Reads. `before`: what was stored there."""
 
     def change(one: Any) -> Any:
         if one.__class__ is not Number:
@@ -153,14 +154,14 @@ def kept_read(x: Any, before: Any, place: Any, key: Any) -> Any:
 
 
 def _with_old(read: Any, before: Any, old: Old) -> Any:
-    """A sum with its first part, which lay there before, as Old."""
+    """A sum whose first term is what was stored before, with that term replaced by Old."""
     if read.__class__ is Read and read.operation in "+-":
         return read._replace(left=_with_old(read.left, before, old))
     return old if read is before else read
 
 
 def put_back(place: Any, key: Any, start: int) -> None:
-    """Plain numbers for the Numbers in a dict, in a cell, or at the end of a list."""
+    """Replace the Numbers in a dict, in a cell or at the end of a list by their values."""
     if isinstance(place, list):
         place[start:] = map(plain, place[start:])
     elif isinstance(place, types.CellType):
@@ -170,12 +171,12 @@ def put_back(place: Any, key: Any, start: int) -> None:
 
 
 def of_numbers(x: Any) -> bool:
-    """Whether a structure has Numbers in it."""
+    """Whether a structure contains Numbers."""
     return any(leaf.__class__ is Number for leaf in _leaves(x))
 
 
 def _mapped(x: Any, change: Callable[[Any], Any]) -> Any:
-    """A structure with other leaves; the same object where none changes."""
+    """A structure with changed leaves; the same object if none changes."""
     if isinstance(x, (tuple, list)):
         result = [_mapped(item, change) for item in x]
         if all(a is b for a, b in zip(x, result, strict=True)):
@@ -201,8 +202,10 @@ def _leaves(x: Any) -> Iterator[Any]:
 
 
 def handed_on(r: Recorder, tensor: Tensor, value: Any, exact: bool = False) -> Any:
-    """What item() gives the step that calls it: a Number where that is all it needs; None where
-    the step may look at the number. `exact`: float() calls, which takes nothing but floats."""
+    """The result of item(): a Number if the step only hands it on, None if it may look at it.
+
+    exact: the caller is float(), which accepts floats only.
+    """
     if value.__class__ not in (int, float) or tensor._array.dtype.kind == "V":
         return None
     frame: Any = sys._getframe(1)
@@ -223,7 +226,7 @@ def handed_on(r: Recorder, tensor: Tensor, value: Any, exact: bool = False) -> A
 
 
 def forgotten(numbers: list[weakref.ref[Number]]) -> bool:
-    """Whether nothing holds Numbers any more; what does gets plain numbers."""
+    """Whether nothing holds Numbers any more; holders that remain get plain numbers."""
     left = [element for element in (each() for each in numbers) if element is not None]
     for item in left:
         for place in gc.get_referrers(item):

@@ -36,8 +36,8 @@ from ..trace.trace import (
 if TYPE_CHECKING:
     from .recorder import Recorder
 
-NOT_NOW = object()  # an operator that has to run
-SHORT = 1 << 14  # elements; to fill more with zeros would take as long as to compute them
+NOT_NOW = object()  # the operator must run
+SHORT = 1 << 14  # elements; zeroing more takes as long as computing them
 
 
 class Deferred:
@@ -63,8 +63,7 @@ class Deferred:
     def operator(
         self, operator: Operator, refs: tuple, bound: tuple, original: Callable, swapped: bool
     ) -> Any:
-        """An operator's results without values; NOT_NOW if the precedent does not determine them.
-        """
+        """Record an operator: its results without values, or NOT_NOW if it must run."""
         at = len(self.trace.events)
         event = Event(OPERATOR, operator=operator, args=refs)
         if not self.precedent.matches_inputs(at, event, self.trace):
@@ -225,7 +224,7 @@ class _Computation:
         return window_on_bytes(_as_bytes(owner), value)
 
     def operator(self, i: int, event: Event) -> None:
-        """Runs an operator."""
+        """Run an operator."""
         operator = event.operator
         args = map_values(event.args, lambda value: wrap(self.array(value)))
         at = operator.tensor_positions
@@ -239,15 +238,15 @@ class _Computation:
                 self.array(value)[...] = y._array
 
     def write(self, i: int, event: Event) -> None:
-        """Writes."""
+        """Write one window over another."""
         np.copyto(self.array(event.args[0]), self.array(event.args[1]), casting="unsafe")
 
     def constant(self, i: int, event: Event) -> None:
-        """Numbers made from nothing."""
+        """Fill in a constant."""
         self.array(event.results[0])[...] = event.array
 
     def draw(self, i: int, event: Event) -> None:
-        """Draws."""
+        """Draw random numbers."""
         target, *rest = event.args
         array = self.array(target)
         if isinstance(event.function, CounterDraw):
@@ -262,7 +261,7 @@ class _Computation:
         event.array = self.trace.copy_array(array)
 
     def update(self, i: int, event: Event) -> None:
-        """An optimiser's formula."""
+        """Run an optimizer's formula for each parameter."""
         supplied = event.kwargs
         scalars = self.deferred.scalars[i]
         for param, grad, states in event.args:

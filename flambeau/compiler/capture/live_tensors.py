@@ -27,11 +27,11 @@ class _Frozen:
             self.start_watching()
 
     def start_watching(self) -> None:
-        """Has scans find a new object that refers to this one."""
+        """Create a new object that scans find through its reference to this one."""
         self.sentinel = [self]
 
     def live(self) -> list[Any]:
-        """Those that are not freed yet."""
+        """The tensors that still exist."""
         return [tensor for tensor in (ref() for ref in self.tensors) if tensor is not None]
 
 

@@ -18,7 +18,7 @@ from .recorder import Recorder
 
 
 def _functions(recorder: Recorder) -> list[tuple[Any, Callable, Operator | None]]:
-    """Every function to replace, with its recorder."""
+    """Every function to patch, with its recorder."""
     from .record_writes import bypasses
 
     result: dict[int, tuple[Any, Callable, Operator | None]] = {}
@@ -47,8 +47,7 @@ def _is_function(x: Any) -> bool:
 
 
 def _through(twin: Any) -> Callable:
-    """The recorder of an in-place function: it runs without its fast path, so that its parts show.
-    """
+    """The recorder of an in-place function, which runs it without its fast path."""
     twin = own_function(twin)
     free = twin.__code__.co_freevars
     cells = list(twin.__closure__)
@@ -82,7 +81,7 @@ def swap_all(recorder: Recorder) -> None:
 
 
 def _swap(function: Any, record: Callable) -> Swap:
-    """The swap of the last capture again, unless the function was written since."""
+    """The swap of the last capture, unless the function was generated since."""
     swap = _known_swaps.get(id(function))
     if swap is None or swap.function is not function or swap.code is not function.__code__ \
             or swap.written is not None:
@@ -122,8 +121,7 @@ def _sparse(function: Any, problem: Callable[[str], None]) -> Callable | None:
 
 
 def restore_all() -> None:
-    """Restore all functions. An interrupt meanwhile is raised afterwards, or half would stay
-    replaced."""
+    """Restore all functions. An interrupt meanwhile is raised after the last one."""
     late = None
     while _swaps:
         try:

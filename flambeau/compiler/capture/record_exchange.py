@@ -1,6 +1,6 @@
-"""Collectives of a recorded call become events: the values that travel, and what came of them.
+"""Records collectives as events: the values sent, and the values received.
 
-`torch.distributed` looks for this module where somebody compiles, and tells it what it does.
+`torch.distributed` reports to this module if the process has loaded the compiler.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Transfer:
         self._sent: Arrays = ()
 
     def sends(self, arrays: Arrays, groups: Sequence[Sequence[Tensor]] = ()) -> None:
-        """Notes what this process is about to give; `groups`: tensors that it comes from."""
+        """Note what this process sends. `groups`: the tensors whose values it packs."""
         for group in groups:
             for tensor in group:
                 self._recorder.refer(tensor)  # keeps what their memory holds now
@@ -48,7 +48,7 @@ class Transfer:
             self._sent = [copy for array in arrays if (copy := self._copied(array)) is not None]
 
     def received(self, arrays: Arrays, groups: Sequence[Sequence[Tensor]]) -> None:
-        """Notes what came of it: the tensors of each group have one array's values, in order."""
+        """Note what it received: the tensors of each group take one array's values, in order."""
         recorder = self._recorder
         if recorder.trace.values:
             results = [copy for array in arrays if (copy := self._copied(array)) is not None]
@@ -65,7 +65,7 @@ class Transfer:
 
 
 class _Identity:
-    """Equal to another that stands for the same object."""
+    """A key that equals another for the same object."""
 
     def __init__(self, of: Any) -> None:
         self.of = of

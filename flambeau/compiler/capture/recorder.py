@@ -81,7 +81,7 @@ class Recorder:
             self.quiet -= 1
 
     def note_version(self, tensor: Tensor) -> None:
-        """Has the writes to a tensor counted from here on, as if it were there before."""
+        """Count writes to a tensor from here on, as if it had existed before the call."""
         self.versions.append((tensor, version_of(tensor)))
 
     def compute(self) -> None:
@@ -112,7 +112,7 @@ class Recorder:
         return x
 
     def setting(self, x: Any, line: str) -> Any:
-        """A part of an operator's settings: arrays in them are its own, and do not change."""
+        """Refer to a part of an operator's settings, whose own arrays are constants."""
         own = isinstance(x, np.ndarray) and self.trace.value_of(x) is None
         return x if own else self.refer(x, line)
 
@@ -191,8 +191,7 @@ class Recorder:
         self.trace.add_problem(what, self.line()[0])
 
     def visit(self, args: tuple) -> None:
-        """Before an operator that is not recorded: in another thread it may be part of the step all
-        the same, where it takes memory of that."""
+        """Refuse the step if another thread runs an operator on its memory."""
         if not self.here and any(
             id(owner_of(x._array)) in self.trace.storage_numbers for x in tensors_in(args)
         ):
@@ -202,7 +201,7 @@ class Recorder:
     # ------------------------------------------------------------------------- operators
 
     def operator(self, operator: Operator, swapped: bool = False) -> Callable:
-        """The recorder of an operator's function; `swapped`: its operands arrive reversed."""
+        """The recorder of an operator's function. `swapped`: its operands arrive reversed."""
         policy = operator.autocast
 
         def record(original: Callable, args: tuple, kwargs: dict) -> Any:
@@ -237,7 +236,7 @@ class Recorder:
         self, operator: Operator, refs: tuple, bound: tuple, original: Callable, args: tuple,
         kwargs: dict, swapped: bool,
     ) -> Any:
-        """An operator's result, without values where it may be so."""
+        """An operator's result, without values if it can be deferred."""
         assert self.deferred is not None
         result = self.deferred.operator(operator, refs, bound, original, swapped)
         if result is NOT_NOW and not operator.writes:
@@ -277,10 +276,10 @@ class Recorder:
     # --------------------------------------------------------- functions made of operators
 
     def checked(self, name: str, function: Any) -> Callable:
-        """The recorder of a public function, `name`, that is no operator.
+        """The recorder of a public function, `name`, other than an operator.
 
-        What it calls is recorded. Results or writes that nothing recorded explains make an event
-        of the whole call.
+        The operators it calls are recorded. If they do not explain its results and writes, the
+        whole call becomes one event.
         """
 
         def record(original: Callable, args: tuple, kwargs: dict) -> Any:
@@ -326,7 +325,7 @@ class Recorder:
 
 
 def _calling_module() -> dict[str, Any]:
-    """The globals of the library's function that called the operator that is being recorded."""
+    """The globals of the library function that called the recorded operator."""
     frame: Any = sys._getframe(1)
     while frame is not None:
         space: dict[str, Any] = frame.f_globals
@@ -342,7 +341,7 @@ def _flat(result: Any) -> tuple:
 
 
 def module_recorder(recorder: Recorder) -> Callable:
-    """The recorder of Module.__call__: which modules run, and under which names."""
+    """The recorder of Module.__call__: notes which modules run, and under which names."""
 
     def record(original: Callable, args: tuple, kwargs: dict) -> Any:
         if not recorder.on or not args:
