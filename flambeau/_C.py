@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import weakref
 from importlib import import_module
 from typing import Any
 
@@ -10,6 +11,7 @@ from .autograd import forward_ad
 from .ops.registration.dispatch_keys import DispatchKey, DispatchKeySet, _ExcludeDispatchKeyGuard
 from .ops.interception.subclass import DisableTorchFunction, DisableTorchFunctionSubclass
 from .ops.interception.subclass import EnableTorchFunction as _EnableTorchFunction
+from .ops.interception.torch_dispatch import without_dispatch as _without_dispatch
 from .ops.interception.torch_function import STATE as _STATE
 from .ops.interception.torch_function import _disabled_torch_function_impl, enter, leave
 from .futures import Future
@@ -31,6 +33,28 @@ __all__ = [
 TensorBase = _TensorBase = Tensor
 _TensorMeta = type(Tensor)
 has_cuda = has_mps = has_mkl = has_lapack = has_openmp = False
+
+
+class _WeakTensorRef:
+    """A reference that does not hold its tensor."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._reference = weakref.ref(tensor)
+
+    def expired(self) -> bool:
+        """Whether the tensor is gone."""
+        return self._reference() is None
+
+
+class _DisableTorchDispatch:
+    """From its making on until it is deleted, `__torch_dispatch__` is not asked in this thread."""
+
+    def __init__(self) -> None:
+        self._region = _without_dispatch()
+        self._region.__enter__()
+
+    def __del__(self) -> None:
+        self._region.__exit__(None, None, None)
 
 
 class _TorchFunctionState(enum.Enum):

@@ -30,6 +30,7 @@ from .autograd.mode import (
     enable_grad, inference_mode, is_grad_enabled, is_inference_mode_enabled, no_grad,
     set_grad_enabled,
 )
+from .autograd.forward_gradcheck import Batched as _Batched
 from .autograd.anomaly import (
     is_anomaly_check_nan_enabled, is_anomaly_enabled, set_anomaly_enabled,
 )
@@ -90,12 +91,12 @@ newaxis = None
 # Subpackages, and names that live in one, imported when first asked for.
 _SUBMODULES = frozenset((
     "_C", "__config__", "__future__", "_custom_ops", "_dynamo", "_higher_order_ops", "_inductor",
-    "_subclasses", "_tensor_str", "_utils", "accelerator", "amp", "ao", "backends", "compiler",
-    "cpu", "cuda", "distributed", "distributions", "doctor", "export", "fft", "func", "functional",
-    "futures", "fx", "hub", "jit", "library", "linalg", "masked", "monitor", "mps", "mtia",
-    "multiprocessing", "nested", "nn", "onnx", "optim", "overrides", "profiler", "quantization",
-    "random", "return_types", "serialization", "signal", "sparse", "special", "storage", "testing",
-    "torch_version", "train", "types", "utils", "version", "xpu",
+    "_subclasses", "_tensor_str", "_utils", "_vmap_internals", "accelerator", "amp", "ao",
+    "backends", "compiler", "cpu", "cuda", "distributed", "distributions", "doctor", "export",
+    "fft", "func", "functional", "futures", "fx", "hub", "jit", "library", "linalg", "masked",
+    "monitor", "mps", "mtia", "multiprocessing", "nested", "nn", "onnx", "optim", "overrides",
+    "profiler", "quantization", "random", "return_types", "serialization", "signal", "sparse",
+    "special", "storage", "testing", "torch_version", "train", "types", "utils", "version", "xpu",
 ))
 _ELSEWHERE = {
     **dict.fromkeys(("AcceleratorError", "OutOfMemoryError"), "accelerator"),
@@ -145,8 +146,9 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """PyTorch's names: what is loaded, what loads when it is touched, none of flambeau's own."""
-    own = """_ELSEWHERE _OWN _PUBLIC _SUBMODULES _TorchVersion _dtypes
-        _keep_freed_memory _legacy_types _math _os _reduce_tensor _sys _version _warnings
+    own = """_Batched _ELSEWHERE _OWN _PUBLIC _SUBMODULES _TorchVersion _dtypes
+        _keep_freed_memory _legacy_types _math _os _reduce_tensor _sys _version
+        _vmap_for_gradcheck _warnings
         _namespace command native"""
     return sorted({*globals(), *_SUBMODULES, *_ELSEWHERE} - set(own.split()))
 
@@ -169,6 +171,11 @@ def is_storage(obj: Any) -> bool:
     return isinstance(obj, (TypedStorage, UntypedStorage))
 
 
+def _vmap_for_gradcheck(function: Any) -> Any:
+    return importlib.import_module(f"{__package__}._vmap_internals")._vmap(function)
+
+
+_Batched.vmap = _vmap_for_gradcheck
 globals().update(_legacy_types())
 _install_finders()
 if "_pytest" in _sys.modules or "IPython" in _sys.modules:

@@ -14,7 +14,8 @@ Kernels are for the CPU; those for other devices are kept, and never called.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from .ops.core import aten
@@ -137,6 +138,16 @@ class Library:
             if not packets[operator._opname]._made:
                 del packets[operator._opname]
         self._defined.clear()
+
+
+@contextlib.contextmanager
+def _scoped_library(*args: Any, **kwargs: Any) -> Iterator[Library]:
+    """A Library whose definitions are gone after the block."""
+    lib = Library(*args, **kwargs)
+    try:
+        yield lib
+    finally:
+        lib._destroy()
 
 
 class CustomOpDef:

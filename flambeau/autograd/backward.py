@@ -12,6 +12,7 @@ from ..tensor.dtypes import FLOAT32
 from ..tensor.tensor import Tensor, attach, wrap
 from ..native.foundation.user_frames import noted
 from .engine import key_of, run
+from .forward_ad import drop_tangents
 from .gradient_edge import GradientEdge, needs_gradient, target_of
 from .hooks import register_hook, register_post_accumulate_grad_hook, retain_grad
 
@@ -317,6 +318,7 @@ def detach_(self: Tensor) -> Tensor:
         )
     self._node = None
     self._requires_grad = self._tracked = False
+    drop_tangents(self)
     return self
 
 

@@ -6,6 +6,7 @@ before a node runs. What a node saved is freed after it ran, unless the graph is
 
 from __future__ import annotations
 
+import itertools
 import sys
 import threading
 from collections.abc import Sequence
@@ -36,10 +37,10 @@ def run(
     """
     if create_graph and accumulate and not _WARNED:
         _warn_of_cycle()
-    previous = MODE.grad
+    previous = MODE.grad, MODE.task
     MODE.grad = bool(create_graph)
     try:
-        task = _Task(retain_graph or create_graph, captures, accumulate, partial)
+        task = MODE.task = _Task(retain_graph or create_graph, captures, accumulate, partial)
         if captures is None and len(roots) == 1 and isinstance(roots[0][0], Node):
             task.drain(*roots[0])
         else:
@@ -53,7 +54,7 @@ def run(
             task.finish_leaves()
         return task.captured
     finally:
-        MODE.grad = previous
+        MODE.grad, MODE.task = previous
 
 
 _WARNED: set[str] = set()  # what a process hears once
@@ -75,18 +76,31 @@ def key_of(target: Any) -> Any:
     return (id(target.node), target.index) if target.__class__ is Output else id(target)
 
 
+_next_number = itertools.count().__next__
+
+
+def current_task_number() -> int | None:
+    """The number of the backward pass that this thread is in; None outside of one."""
+    return None if MODE.task is None else MODE.task.number
+
+
+def is_checkpoint_valid() -> bool:
+    """Whether gradients go to all leaves: False within grad() and backward(inputs=...)."""
+    return MODE.task is None or MODE.task.captures is None
+
+
 class _Task:
     """One backward pass."""
 
     __slots__ = (
-        "accumulate", "captured", "captures", "heap", "keep", "needed", "partial", "paths",
-        "pending", "running", "waiting",
+        "accumulate", "captured", "captures", "heap", "keep", "needed", "number", "partial",
+        "paths", "pending", "running", "waiting",
     )
 
     def __init__(
         self, keep: bool, captures: dict[Any, int] | None, accumulate: bool, partial: bool
     ) -> None:
-        self.partial = partial
+        self.partial, self.number = partial, _next_number()
         self.keep, self.captures, self.accumulate = keep, captures, accumulate
         self.needed: set[int] | None = None
         self.captured: dict[Any, Tensor] = {}

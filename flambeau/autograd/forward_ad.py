@@ -12,6 +12,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..tensor.printing import Suffixes
 from ..tensor.tensor import Tensor
 from .node import Node
@@ -172,15 +174,41 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
         raise RuntimeError("Trying to set a forward gradient that has a forward gradient at the "
                            "same level, this is not supported.")
     dual = tensor.view_as(tensor)
+    if tensor.is_inference():
+        dual._base = None  # no view: it may be written in place with its tangent
     return give({**tangents_of(dual), now: (None, _laid_out_as(tangent, tensor))}, dual)
 
 
 def _laid_out_as(tangent: Tensor, primal: Tensor) -> Tensor:
-    """The tangent itself, or a copy where the primal is a conjugate or negative view and it is not,
-    or the other way round."""
-    if (tangent.is_conj(), tangent.is_neg()) == (primal.is_conj(), primal.is_neg()):
+    """The tangent itself where it lies in memory as the primal does, else a copy that does: what is
+    a view of the primal then is one of the tangent."""
+    bits = (tangent.is_conj(), tangent.is_neg()), (primal.is_conj(), primal.is_neg())
+    if bits[0] != bits[1]:
+        return tangent.clone()
+    if tangent._array.__class__ is not np.ndarray or primal._array.__class__ is not np.ndarray \
+            or not primal._array.size or _lies_as(tangent, primal):
         return tangent
-    return tangent.clone()
+    storage = tangent.new_zeros(_storage_elements(primal))
+    window = storage.as_strided(primal.shape, primal.stride(), primal.storage_offset())
+    return window.copy_(tangent)
+
+
+def _storage_elements(x: Tensor) -> int:
+    return x.untyped_storage().nbytes() // x._array.itemsize
+
+
+def _lies_as(tangent: Tensor, primal: Tensor) -> bool:
+    """Whether the two have the same strides, offset and size of memory; or the primal's elements
+    share memory, which a tangent's must not."""
+    t, x = tangent._array, primal._array
+    strides = [(a, b) for n, a, b in zip(x.shape, t.strides, x.strides, strict=True) if n > 1]
+    if any(not b for _, b in strides):
+        return True
+    return (
+        t.dtype != x.dtype
+        or all(a == b for a, b in strides) and tangent.storage_offset() == primal.storage_offset()
+        and _storage_elements(tangent) == _storage_elements(primal)
+    )
 
 
 def _shown_tangent(tensor: Tensor) -> Tensor | None:
@@ -302,6 +330,11 @@ def give(tangents: dict[int, Any], target: Tensor) -> Tensor:
     if tangents:
         target.__dict__[_SLOT] = dict(tangents)
     return target
+
+
+def drop_tangents(tensor: Tensor) -> None:
+    """Takes all tangents from a tensor."""
+    tensor.__dict__.pop(_SLOT, None)
 
 
 class PrimalBackward(Node):

@@ -10,21 +10,12 @@ import numpy as np
 from ..native.foundation.user_frames import warn
 from ..tensor.tensor import Tensor, wrap
 from .backward import grad
-from .forward_ad import dual_level, make_dual, unpack_dual
-from .mode import enable_grad, no_grad
-
-
-class GradcheckError(RuntimeError):
-    """The two gradients differ."""
-
-
-def _tensors(x: Any) -> tuple[Tensor, ...]:
-    every = x if isinstance(x, (tuple, list)) else (x,)
-    return tuple(t for t in every if isinstance(t, Tensor))
+from .forward_gradcheck import ForwardCheck, GradcheckError, draw_like, tensors_in
+from .mode import enable_grad
 
 
 def _differentiable(outputs: Any) -> list[Tensor]:
-    return [y for y in _tensors(outputs) if y.requires_grad]
+    return [y for y in tensors_in(outputs) if y.requires_grad]
 
 
 def _flat_parts(array: np.ndarray) -> list[tuple[tuple[int, ...], complex]]:
@@ -41,7 +32,7 @@ def _numerical(
 
     def value() -> float:
         # In the caller's mode: a function may ask which of its tensors require grad.
-        outputs = _tensors(fn(*inputs))
+        outputs = tensors_in(fn(*inputs))
         total = 0.0
         for i, c in cotangents.items():
             total += float(np.sum((outputs[i]._array * c.conj()).real))
@@ -83,7 +74,12 @@ def gradcheck(
         if check_backward_ad:
             _check(func, supplied, eps, atol, rtol, nondet_tol)
         if check_forward_ad:
-            _check_forward(func, supplied, eps, atol, rtol)
+            forward = ForwardCheck(func, supplied)
+            forward.compare(eps, atol, rtol)
+            if check_undefined_grad:
+                forward.compare_undefined()
+            if check_batched_forward_grad:
+                forward.compare_batched()
     except GradcheckError:
         if raise_exception:
             raise
@@ -94,7 +90,7 @@ def gradcheck(
 def _check(
     func: Callable, inputs: tuple, eps: float, atol: float, rtol: float, nondet_tol: float
 ) -> None:
-    checked = [t for t in _tensors(inputs) if t.requires_grad]
+    checked = [t for t in tensors_in(inputs) if t.requires_grad]
     if not checked:
         raise ValueError(
             "gradcheck expects at least one input tensor to require gradient, but none of the "
@@ -108,13 +104,13 @@ def _check(
                 "precision floating point or complex.",
                 UserWarning,
             )
-    outputs = _tensors(func(*inputs))
+    outputs = tensors_in(func(*inputs))
     live = {i: y for i, y in enumerate(outputs) if y._array.dtype.kind in "fc"}
     # Beside outputs that require grad the others may follow the inputs; alone they must not.
     live = {i: y for i, y in live.items() if y.requires_grad} or live
     recorded = [y for y in live.values() if y.requires_grad]
     rng = np.random.RandomState(0)
-    cotangents = {i: _cotangent(rng, y._array) for i, y in live.items()}
+    cotangents = {i: draw_like(rng, y._array) for i, y in live.items()}
     if recorded:
         chosen = list(cotangents.values())
         analytic = grad(recorded, checked, [wrap(c) for c in chosen], True, allow_unused=True)
@@ -132,33 +128,6 @@ def _check(
             )
 
 
-def _check_forward(func: Callable, inputs: tuple, eps: float, atol: float, rtol: float) -> None:
-    """Compares the tangents of the outputs, pushed in one direction, with a difference along it."""
-    rng = np.random.RandomState(0)
-    checked = [i for i, t in enumerate(inputs) if isinstance(t, Tensor) and t.requires_grad]
-    for i in checked:
-        primal = inputs[i].detach()
-        direction = _cotangent(rng, primal._array)
-        with dual_level():
-            moved = (*inputs[:i], make_dual(primal, wrap(direction)), *inputs[i + 1 :])
-            pushed = [unpack_dual(y).tangent for y in _tensors(func(*moved))]
-        ends = []
-        for step in (eps, -eps):
-            moved = (*inputs[:i], wrap(primal._array + step * direction), *inputs[i + 1 :])
-            with no_grad():
-                ends.append(_tensors(func(*moved)))
-        for j, (t, up, down) in enumerate(zip(pushed, *ends, strict=True)):
-            if up._array.dtype.kind not in "fc":
-                continue
-            actual = np.zeros(up._array.shape, up._array.dtype) if t is None else t._array
-            wanted = (up._array - down._array) / (2 * eps)
-            if not np.allclose(actual, wanted, rtol, atol, equal_nan=True):
-                raise GradcheckError(
-                    f"Jacobian computed with forward mode mismatch for output {j} with respect to "
-                    f"input {i},\nnumerical:{wanted}\nanalytical:{actual}\n"
-                )
-
-
 def _same_twice(first: Sequence, second: Sequence, tolerance: float) -> None:
     for i, (a, b) in enumerate(zip(first, second, strict=True)):
         if a is not None and not np.allclose(a._array, b._array, 0, tolerance, equal_nan=True):
@@ -168,11 +137,6 @@ def _same_twice(first: Sequence, second: Sequence, tolerance: float) -> None:
                 f"analytical gradient matches numerical gradient. The tolerance for "
                 f"nondeterminism was {tolerance}."
             )
-
-
-def _cotangent(rng: np.random.RandomState, y: np.ndarray) -> np.ndarray:
-    c = rng.uniform(0.5, 1.5, y.shape)
-    return (c + 1j * rng.uniform(0.5, 1.5, y.shape) if y.dtype.kind == "c" else c).astype(y.dtype)
 
 
 def gradgradcheck(
@@ -193,9 +157,9 @@ def gradgradcheck(
     outputs = _differentiable(func(*supplied))
     if grad_outputs is None:
         rng = np.random.RandomState(1)
-        seeds = [wrap(_cotangent(rng, y._array)).requires_grad_() for y in outputs]
+        seeds = [wrap(draw_like(rng, y._array)).requires_grad_() for y in outputs]
     else:
-        seeds = list(_tensors(grad_outputs))
+        seeds = list(tensors_in(grad_outputs))
     count = len(seeds)
 
     def first_gradients(*args: Any) -> tuple[Tensor, ...]:

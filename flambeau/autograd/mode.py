@@ -22,6 +22,7 @@ class _Mode(threading.local):
 
     grad = True
     inference = False
+    task: Any = None  # the backward pass that the thread is in
     saved_hooks: tuple = ()
     saved_hooks_disabled: str | None = None
     anomaly = False

@@ -17,7 +17,7 @@ from ..tensor.tensor import Tensor, wrap
 from ..native.foundation.user_frames import noted
 from .mode import MODE
 from .overwritten_outputs import Outputs, worked_out_again
-from .save_plan import OUTPUT
+from .save_plan import OUTPUT, SHAPE
 from .unbroadcast import unbroadcast
 
 
@@ -247,6 +247,8 @@ class Node:
         wanted = {"self": "input", "result": "y"}.get(name, name)
         for (kind, position), value in zip(self.plan.sources, values, strict=True):
             label = "y" if kind == OUTPUT else names[position]
+            if kind == SHAPE:
+                label = f"{'self' if label == 'input' else label}_sym_sizes"
             if label == wanted:
                 return value
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '_saved_{name}'")

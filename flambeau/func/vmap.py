@@ -34,15 +34,30 @@ def vmap(
     if chunk_size is not None and chunk_size <= 0:
         raise ValueError(f"vmap: chunk_size should be None or greater than 0. (got {chunk_size})")
 
+    return map_calls(func, in_dims, out_dims, randomness)
+
+
+_DRAWN = (
+    "vmap: called random operation while in randomness error mode. Please either use the 'same' or "
+    "'different' randomness flags on vmap or perform the randomness operation out of vmap"
+)
+
+
+def map_calls(
+    func: Callable, in_dims: Any, out_dims: Any, randomness: str, lets_none_pass: bool = False,
+    on_draw: str = _DRAWN,
+) -> Callable:
+    """vmap without checks of its settings. on_draw: what the error of a drawn number says."""
+
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         dims = _input_dims(in_dims, args, func)
         size = _size(dims, args, func)
         results = [
             func(*rebuild(args, _slices(args, dims, i)), **kwargs)
-            for i in _guarded(range(size), randomness)
+            for i in _guarded(range(size), randomness, on_draw)
         ]
-        return _stacked(results, out_dims, func)
+        return _stacked(results, out_dims, func, lets_none_pass)
 
     return wrapper
 
@@ -97,7 +112,7 @@ def _slices(args: tuple, dims: list[int | None], i: int) -> Iterator[Any]:
         yield x if dim is None else x.select(dim, i)
 
 
-def _guarded(indices: range, randomness: str) -> Iterator[int]:
+def _guarded(indices: range, randomness: str, on_draw: str) -> Iterator[int]:
     """The indices, while the generator is watched (error), let run (different) or reset (same)."""
     if randomness == "different":
         yield from indices
@@ -108,22 +123,23 @@ def _guarded(indices: range, randomness: str) -> Iterator[int]:
             default_generator.set_state(state)
         yield i
         if randomness == "error" and not ops.equal(default_generator.get_state(), state):
-            raise RuntimeError(
-                "vmap: called random operation while in randomness error mode. Please either use "
-                "the 'same' or 'different' randomness flags on vmap or perform the randomness "
-                "operation out of vmap"
-            )
+            raise RuntimeError(on_draw)
 
 
-def _stacked(results: list[Any], out_dims: Any, func: Callable) -> Any:
+def _stacked(
+    results: list[Any], out_dims: Any, func: Callable, lets_none_pass: bool
+) -> Any:
     if not results:
         raise NotImplementedError("vmap over a dimension of size 0 is not implemented")
     first = results[0]
     dims = spread(list(out_dims) if isinstance(first, list) and isinstance(out_dims, tuple)
                   else out_dims, first, f"vmap({_name(func)}, ..., out_dims)")
     columns = zip(*[leaves(result) for result in results], strict=True)
-    new = []
+    new: list[Any] = []
     for dim, column in zip(dims, columns, strict=True):
+        if column[0] is None and lets_none_pass:
+            new.append(None)
+            continue
         if not isinstance(column[0], Tensor):
             raise ValueError(f"vmap({_name(func)}, ...): `{_name(func)}` must only return Tensors, "
                              f"got type {type(column[0])}.")

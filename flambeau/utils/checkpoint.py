@@ -19,13 +19,18 @@ from flambeau.tensor import Tensor
 from flambeau.tensor.random.generator import default_generator
 
 from ..native.foundation.user_frames import warn
+from ..autograd.engine import current_task_number, is_checkpoint_valid
+from ..ops.core.autocast import autocast_settings, with_autocast_settings
+from .checkpoint_debug import CheckpointDebugLogs
 from .selective_checkpoint import (
-    CheckpointPolicy, SelectiveCheckpointContext, create_selective_checkpoint_contexts,
+    CheckpointPolicy, SelectiveCheckpointContext, _CachedTorchDispatchMode,
+    _CachingTorchDispatchMode, create_selective_checkpoint_contexts,
 )
 
 __all__ = [
     "CheckpointError", "CheckpointFunction", "CheckpointPolicy", "DefaultDeviceType",
-    "SelectiveCheckpointContext", "check_backward_validity", "checkpoint",
+    "SelectiveCheckpointContext", "_CachedTorchDispatchMode", "_CachingTorchDispatchMode",
+    "check_backward_validity", "checkpoint",
     "checkpoint_sequential", "create_selective_checkpoint_contexts",
     "detach_variable", "get_device_states", "noop_context_fn", "set_checkpoint_debug_enabled",
     "set_checkpoint_early_stop", "set_device_states",
@@ -48,6 +53,7 @@ class _Enough(Exception):
 
 class _Settings:
     early_stop: bool | None = None
+    debug: bool | None = None
 
 
 def noop_context_fn() -> Contexts:
@@ -74,12 +80,17 @@ def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
 
 @contextmanager
 def set_checkpoint_debug_enabled(enabled: bool | None) -> Iterator[None]:
-    """Accepted: errors say already at which saved tensor the two runs parted.
+    """Inside, a second run that differs is reported with the operators of both, as with
+    `debug=True`, or (False) without them.
 
     >>> with torch.utils.checkpoint.set_checkpoint_debug_enabled(True):
     ...     pass
     """
-    yield
+    before, _Settings.debug = _Settings.debug, enabled
+    try:
+        yield
+    finally:
+        _Settings.debug = before
 
 
 @contextmanager
@@ -118,6 +129,8 @@ class _Region:
         self.descriptions: list[dict[str, Any]] = []
         self.tensors: weakref.WeakKeyDictionary[_Ticket, Tensor] = weakref.WeakKeyDictionary()
         self.count = 0
+        # The backward pass, by number, to which a ticket gave its tensor last.
+        self.unpacked: weakref.WeakKeyDictionary[_Ticket, int] = weakref.WeakKeyDictionary()
         self.complete = False  # whether the first run is over: a function may go backward inside
 
     def pack(self, x: Tensor) -> _Ticket:
@@ -130,8 +143,18 @@ class _Region:
 
     def unpack(self, ticket: _Ticket) -> Tensor:
         """Backward: the tensor again. It is given out once, so that it can be freed."""
+        number = current_task_number()
         if ticket not in self.tensors:
+            if number is not None and number == self.unpacked.get(ticket):
+                raise CheckpointError(
+                    "torch.utils.checkpoint: Unpack is being triggered for a tensor that was "
+                    "already unpacked once. If you are calling ctx.saved_tensors in backward, make "
+                    "sure to do so only once. Otherwise please open an issue with details on your "
+                    "use case."
+                )
             self.recompute()
+        if number is not None:
+            self.unpacked[ticket] = number
         return self.tensors.pop(ticket)
 
     def recompute(self) -> None:
@@ -179,19 +202,30 @@ class _Region:
 def _call(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], preserve: bool,
     context_fn: Callable[[], Contexts], check: bool, early_stop: bool,
+    logs: CheckpointDebugLogs | None,
 ) -> Any:
     outer, inner = context_fn()
     state = default_generator.get_state() if preserve else None
+    settings = autocast_settings()
 
     def again() -> None:
-        with _random_state(state), inner:
+        with _random_state(state), with_autocast_settings(settings), inner:
             function(*args, **kwargs)
 
     if not is_grad_enabled():
         with outer:
             return function(*args, **kwargs)
     region = _Region(again, check, early_stop)
-    with saved_tensors_hooks(region.pack, region.unpack), outer:
+
+    def unpack(ticket: _Ticket) -> Tensor:
+        try:
+            return region.unpack(ticket)
+        except CheckpointError as error:
+            if logs is None:
+                raise
+            raise CheckpointError(str(logs)) from error
+
+    with saved_tensors_hooks(region.pack, unpack), outer:
         result = function(*args, **kwargs)
     region.complete = True
     return result
@@ -253,6 +287,13 @@ class CheckpointFunction(Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         """Runs it again, recorded, and sends the gradients through."""
+        if not is_checkpoint_valid():
+            raise RuntimeError(
+                "When use_reentrant=True, torch.utils.checkpoint is incompatible with .grad() or "
+                "passing an `inputs` parameter to .backward(). To resolve this error, you can "
+                "either set use_reentrant=False, or call .backward() without passing the `inputs` "
+                "argument."
+            )
         inputs = list(ctx.others)
         for place, x in zip(ctx.places, ctx.saved_tensors, strict=True):
             inputs[place] = x
@@ -326,7 +367,13 @@ def checkpoint(
             )
         stop = early_stop if _Settings.early_stop is None else _Settings.early_stop
         check = determinism_check == "default"
-        return _call(function, args, kwargs, preserve, context_fn, check, stop)
+        logs = None
+        if debug if _Settings.debug is None else _Settings.debug:
+            if context_fn is not noop_context_fn:
+                raise ValueError("debug=True is incompatible with non-default context_fn")
+            logs = CheckpointDebugLogs()
+            context_fn = logs.contexts
+        return _call(function, args, kwargs, preserve, context_fn, check, stop, logs)
     if kwargs:
         raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
     if context_fn is not noop_context_fn or debug is not False:

@@ -54,7 +54,7 @@ class _Saved:
 
     def __init__(self, result: Any) -> None:
         self.versions: list[tuple[Tensor, int]] = []
-        self.result = tree_map(self._detached, result)
+        self.val = tree_map(self._detached, result)
 
     def _detached(self, x: Any) -> Any:
         if not isinstance(x, Tensor):
@@ -68,7 +68,7 @@ class _Saved:
         if not allow_mutation and any(x._version != version for x, version in self.versions):
             raise RuntimeError(
                 "Tensor cached during selective activation checkpoint has been mutated")
-        return tree_map(lambda x: x.detach() if isinstance(x, Tensor) else x, self.result)
+        return tree_map(lambda x: x.detach() if isinstance(x, Tensor) else x, self.val)
 
 
 def _is_saved(policy: Any) -> bool:
@@ -78,35 +78,35 @@ def _is_saved(policy: Any) -> bool:
                       CheckpointPolicy.MUST_CPU_OFFLOAD)
 
 
-class _FirstRun(TorchDispatchMode):
+class _CachingTorchDispatchMode(TorchDispatchMode):
     """Keeps the results of the operators that the policy saves."""
 
     def __init__(self, policy: Policy, kept: Kept) -> None:
         super().__init__()
-        self.policy, self.kept = policy, kept
+        self.policy, self.storage = policy, kept
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         context = SelectiveCheckpointContext(is_recompute=False, op_output=result)
         if _is_saved(self.policy(context, func, *args, **kwargs)):
-            self.kept[func].append(_Saved(result))
+            self.storage[func].append(_Saved(result))
         return result
 
 
-class _SecondRun(TorchDispatchMode):
+class _CachedTorchDispatchMode(TorchDispatchMode):
     """Gives what was kept of an operator, in the order of its calls."""
 
     def __init__(self, policy: Policy, kept: Kept, allow_mutation: bool) -> None:
         super().__init__()
-        self.policy, self.kept, self.allow_mutation = policy, kept, allow_mutation
+        self.policy, self.storage, self.allow_mutation = policy, kept, allow_mutation
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         context = SelectiveCheckpointContext(is_recompute=True)
         if not _is_saved(self.policy(context, func, *args, **kwargs)):
             return func(*args, **kwargs)
-        saved = self.kept.get(func)
+        saved = self.storage.get(func)
         if saved is None:
             raise RuntimeError(f"{func} encountered during backward, but not found in storage")
         if not saved:
@@ -159,4 +159,5 @@ def create_selective_checkpoint_contexts(
     else:
         raise TypeError("policy_fn_or_list must be either a function or a list of ops.")
     retained: Kept = defaultdict(list)
-    return _FirstRun(policy, retained), _SecondRun(policy, retained, allow_cache_entry_mutation)
+    return _CachingTorchDispatchMode(policy, retained), _CachedTorchDispatchMode(
+        policy, retained, allow_cache_entry_mutation)

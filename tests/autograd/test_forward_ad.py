@@ -249,3 +249,55 @@ def test_draws_do_not_follow_their_parameters(name):
         y = DRAWS[name](x)
         assert not forward_ad.unpack_dual(y).tangent.any()
         assert forward_ad.unpack_dual(x).tangent.all()
+
+
+def test_a_tangent_lies_in_memory_as_its_primal() -> None:
+    """One with other strides or another size of memory is copied; one with the same is not."""
+    with forward_ad.dual_level():
+        x = torch.randn(3, 2).t()
+        dual = forward_ad.make_dual(x, torch.randn(2, 3))
+        assert forward_ad.unpack_dual(dual).tangent.stride() == x.stride()
+        part, tangent = torch.randn(5)[:4].detach(), torch.randn(4)
+        given = tangent.clone()
+        copy = forward_ad.unpack_dual(forward_ad.make_dual(part, tangent)).tangent
+        copy *= 2
+        assert torch.equal(tangent, given)
+        assert copy.as_strided((5,), (1,), 0).shape == (5,)
+        other = torch.randn(3, 2).t()
+        assert forward_ad.unpack_dual(forward_ad.make_dual(x, other)).tangent is other
+
+
+def test_detach_in_place_drops_the_tangent() -> None:
+    """What is computed from it has none."""
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(torch.ones(2), torch.ones(2)).clone()
+        assert forward_ad.unpack_dual(dual.detach_() * 2).tangent is None
+
+
+class _Wrong(torch.autograd.Function):
+    """Doubles; its tangent is right unless the second input has none."""
+
+    @staticmethod
+    def forward(ctx, x, y):
+        return x * 2 + y
+
+    @staticmethod
+    def jvp(ctx, x_t, y_t):
+        return 2 * x_t + y_t if y_t is not None and y_t.abs().sum() else 3 * x_t
+
+
+def test_gradcheck_meets_missing_and_batched_tangents() -> None:
+    """Forward mode is checked with tangents of zeros, without, and over a batch of them."""
+    x = torch.rand(2, dtype=torch.float64, requires_grad=True)
+    options = {"check_forward_ad": True, "check_backward_ad": False}
+    assert torch.autograd.gradcheck(
+        lambda x, y: (x * y, y), (x, x.detach().clone().requires_grad_()),
+        check_batched_forward_grad=True, **options)
+    with pytest.raises(RuntimeError, match="Jacobian computed with forward mode|Mismatch in tang"):
+        torch.autograd.gradcheck(_Wrong.apply, (x, x.detach().clone().requires_grad_()), **options)
+
+    def draws(x):
+        return x * torch.rand(2, dtype=torch.float64).clamp(1, 1)
+
+    with pytest.raises(RuntimeError, match="do not yet support calling random operations"):
+        torch.autograd.gradcheck(draws, (x,), check_batched_forward_grad=True, **options)

@@ -193,3 +193,55 @@ def test_backward_inside_of_the_function(torch, early_stop):
         y = torch.utils.checkpoint.checkpoint(slope, x, use_reentrant=False)
         (found,) = torch.autograd.grad(y, x)
     torch.testing.assert_close(found, torch.autograd.grad(slope(x), x)[0])
+
+
+def test_debug_lists_the_operators_of_both_runs() -> None:
+    """Where the runs differ, the error names what each of them computed."""
+    runs = []
+
+    def block(x: torch.Tensor) -> torch.Tensor:
+        runs.append(1)
+        return x.sin().exp() if len(runs) == 1 else x.cos() * torch.ones(2)
+
+    x = torch.ones(1, requires_grad=True)
+    y = checkpoint(block, x, use_reentrant=False, debug=True)
+    with pytest.raises(RuntimeError, match="because you passed `debug=True`") as error:
+        y.sum().backward()
+    assert "aten.exp" in str(error.value) and "aten.cos" in str(error.value)
+
+
+def test_the_second_run_has_the_autocast_of_the_first() -> None:
+    """Else it would save float32 where the first run saved bfloat16."""
+    x = torch.ones(2, 2, requires_grad=True)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = checkpoint(lambda x: torch.mm(x, x) @ x, x, use_reentrant=False)
+    y.sum().backward()
+    assert not torch.is_autocast_enabled("cpu") and x.grad is not None
+
+
+def test_reentrant_refuses_grad() -> None:
+    """Its backward sends gradients to all leaves, which grad() does not want."""
+    x = torch.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="is incompatible with .grad"):
+        torch.autograd.grad(checkpoint(torch.exp, x, use_reentrant=True).sum(), (x,))
+    checkpoint(torch.exp, x, use_reentrant=True).sum().backward()
+
+
+class _ReadsTwice(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):  # type: ignore[no-untyped-def]
+        ctx.save_for_backward(x)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):  # type: ignore[no-untyped-def]
+        ctx.saved_tensors  # noqa: B018
+        with pytest.raises(RuntimeError, match="already unpacked once"):
+            ctx.saved_tensors  # noqa: B018
+        return g * 2
+
+
+def test_saved_tensors_are_given_out_once_a_backward() -> None:
+    """They are freed when they are read; a second reading would run the function again."""
+    x = torch.ones(2, requires_grad=True)
+    checkpoint(lambda x: _ReadsTwice.apply(x.sin()), x, use_reentrant=False).sum().backward()

@@ -119,7 +119,7 @@ def fill(torch: Any) -> None:
     torch.utils._cxx_pytree = torch.utils._pytree
     torch._inductor.config.patch = _Unchanged
     torch._logging.scribe.open_source_signpost = lambda *args, **kwargs: None
-    torch.utils._mode_utils.no_dispatch = contextlib.nullcontext
+    _fill(torch.utils._mode_utils, no_dispatch=contextlib.nullcontext)
     torch.utils._foreach_utils._get_foreach_kernels_supported_devices = lambda: ["cuda"]
     torch.utils._foreach_utils._get_fused_kernels_supported_devices = lambda: ["cuda", "cpu"]
     torch._prims_common.dtype_to_type = lambda dtype: (

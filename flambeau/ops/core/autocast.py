@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import Enum, auto
 from typing import Any
 
@@ -102,3 +103,24 @@ def autocasting(
 def autocast_now() -> tuple | None:
     """This thread's autocast dtype, as a tuple; None where it is off."""
     return (STATE.dtype,) if AUTOCAST.count and STATE.enabled else None
+
+
+def autocast_settings() -> tuple[bool, dtype, bool]:
+    """What `with_autocast_settings` restores."""
+    return STATE.enabled, STATE.dtype, STATE.cache
+
+
+@contextmanager
+def with_autocast_settings(settings: tuple[bool, dtype, bool]) -> Iterator[None]:
+    """A region of this thread with the settings that were read earlier."""
+    before = autocast_settings()
+    _apply(settings)
+    try:
+        yield
+    finally:
+        _apply(before)
+
+
+def _apply(settings: tuple[bool, dtype, bool]) -> None:
+    AUTOCAST.count += settings[0] - STATE.enabled
+    STATE.enabled, STATE.dtype, STATE.cache = settings

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import FunctionType
 from typing import Any
 
@@ -32,6 +33,7 @@ class _State(threading.local):
 
     def __init__(self) -> None:
         self.modes: list[Any] = []
+        self.classes_off = 0  # regions in which no class is asked
 
 
 STATE = _State()
@@ -66,6 +68,18 @@ def leave() -> Any:
     return mode
 
 
+@contextmanager
+def without_dispatch() -> Iterator[None]:
+    """A region of this thread in which neither modes nor classes are asked."""
+    modes, STATE.modes = STATE.modes, []
+    STATE.classes_off += 1
+    try:
+        yield
+    finally:
+        STATE.classes_off -= 1
+        STATE.modes = modes
+
+
 def meet(cls: type) -> None:
     """Notes that an object of a class exists."""
     if dispatches(cls):
@@ -75,6 +89,17 @@ def meet(cls: type) -> None:
 def takes(args: tuple, kwargs: dict[str, Any]) -> bool:
     """Whether a call has wrappers among its arguments, whose classes are to be asked."""
     return STUBS.permanent and bool(_ask((*args, *kwargs.values())))
+
+
+def is_asked(args: tuple, kwargs: dict[str, Any]) -> bool:
+    """Whether a mode is on, or classes of arguments are to be asked."""
+    return bool(STATE.modes) or takes(args, kwargs)
+
+
+def hand_over(func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """What the last mode or the first class that does not pass gives, of an operator that wears no
+    stub."""
+    return _hand_over(func, _ask((*args, *kwargs.values())), args, kwargs)
 
 
 def handler_for(function: Any, args: tuple, kwargs: dict[str, Any]) -> Callable | None:
@@ -114,6 +139,8 @@ def _find_targets() -> dict[Any, tuple[Any, ...]]:
 def _ask(values: Sequence[Any]) -> list[Any]:
     """The values whose classes are to be asked, subclasses before their bases."""
     chosen: list[Any] = []
+    if STATE.classes_off:
+        return chosen
     for value in values:
         if value.__class__ in (list, tuple):
             chosen += [v for v in _ask(value) if type(v) not in map(type, chosen)]

@@ -16,6 +16,7 @@ from ...autograd.mode import MODE
 from ...tensor.tensor import Tensor
 from ...tensor.tree import leaves_of
 from ..core.autocast import AUTOCAST, STATE
+from ..interception import torch_dispatch
 
 # Keys under which a kernel counts as the CPU's, the most special one first.
 CPU_KEYS = ("CPU", "CompositeExplicitAutograd", "CompositeImplicitAutograd", "")
@@ -154,6 +155,12 @@ class CustomOperator:
         wanted = MODE.grad and any(t.requires_grad for t in tensors)
         if wanted and (self.opaque or self.backward is not None):
             return self._recorded(args, kwargs)
+        return self.compute(args, kwargs)
+
+    def compute(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """What the kernel gives, or the mode or class that is to be asked below autograd."""
+        if torch_dispatch.is_asked(args, kwargs):
+            return torch_dispatch.hand_over(self, args, kwargs)
         return self.kernel()(*args, **kwargs)
 
     def kernel(self) -> Callable:
@@ -186,7 +193,7 @@ def _node_of(operator: CustomOperator) -> type:
     """The autograd Function of an operator: its kernel forward, the user's formula backward."""
 
     def forward(ctx: Any, kwargs: dict[str, Any], *args: Any) -> Any:
-        y = operator.kernel()(*map(_plain, args), **kwargs)
+        y = operator.compute(tuple(map(_plain, args)), kwargs)
         if operator.setup_context is not None:
             named = {"keyword_only_inputs": kwargs} if kwargs else {}
             operator.setup_context(ctx=ctx, inputs=args, output=y, **named)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -568,3 +569,38 @@ def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tenso
     """
     y = conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad)
     return y.permute(2, 0, 1)
+
+
+@composite(expose=("aten",), explains=True)
+def convolution_backward(
+    grad_output: Tensor, input: Tensor, weight: Tensor, bias_sizes: Sequence[int] | None,
+    stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int], transposed: bool,
+    output_padding: Sequence[int], groups: int, output_mask: Sequence[bool]
+) -> tuple[Tensor | None, ...]:
+    """The cotangents of convolution's input, weight and bias; None for those that are masked out.
+
+    >>> x, weight, g = torch.ones(1, 1, 3), torch.ones(1, 1, 2), torch.ones(1, 1, 2)
+    >>> settings = [1], [0], [1], False, [0], 1
+    >>> torch.ops.aten.convolution_backward(g, x, weight, [1], *settings, [True, False, True])
+    (tensor([[[1., 2., 1.]]]), None, tensor([2.]))
+    """
+    name, n, shapes = "convolution_backward", weight.dim() - 2, (input.shape, weight.shape, None)
+    plan = [_key(v) for v in (stride, padding)]
+    if transposed:
+        window, _ = _plan_transposed(
+            name, n, *shapes, *plan, _key(output_padding), _key(dilation), groups)
+    else:
+        window = _plan(name, n, *shapes, *plan, _key(dilation), groups)
+    operator = (transposed_op if transposed else convolution_op).operator
+    alone = input.dim() == n + 1
+    g, x = (t.unsqueeze(0) if alone else t for t in (grad_output, input))
+    sizes = {"input_shape": tuple(x.shape), "weight": weight, "input": x, "window": window,
+             "groups": groups}
+    result: list[Tensor | None] = []
+    for slot, wanted in zip(("input", "weight", "bias"), output_mask, strict=True):
+        vjp = operator.vjps[slot]
+        names = list(signature(vjp).parameters)[1:]
+        result.append(vjp(g, *[sizes[key] for key in names]) if wanted else None)
+    if alone and result[0] is not None:
+        result[0] = result[0].squeeze(0)
+    return tuple(result)

@@ -143,3 +143,22 @@ def _places(shape: Sequence[int], strides: Sequence[int], offset: int) -> np.nda
 @_strided_adjoint.vjp
 def _(g: Tensor, size: Any, stride: Any, start: Any, offset: Any) -> Tensor:
     return as_strided(g.contiguous(), size, stride, offset - start)
+
+
+@composite(expose=("aten",))
+def _new_zeros_with_same_feature_meta(
+    self: Tensor, other: Tensor, *, self_num_batch_dims: int = 0
+) -> Tensor:
+    """Zeros that lie in memory as `other` does, behind the first axes of `self`: room for tangents.
+
+    >>> x = torch.ones(2, 3).t()
+    >>> torch.ops.aten._new_zeros_with_same_feature_meta(x, x).stride()
+    (1, 3)
+    """
+    step = other.untyped_storage().nbytes() // other._array.itemsize
+    sizes, strides = [*other.shape], [*other.stride()]
+    for size in reversed(self.shape[:self_num_batch_dims]):
+        sizes.insert(0, size)
+        strides.insert(0, step)
+        step *= size
+    return other.new_zeros(step).as_strided(sizes, strides, other.storage_offset())
