@@ -19,7 +19,7 @@ from .kernel import Table, kernel_for
 from .optimizer import Optimizer, counter_dtype, number
 
 WARM = 6  # how often a kernel is asked for before it is compiled, which takes some 50 ms;
-LARGE = 10_000  # so many elements count as one time more
+_ELEMENTS_PER_STEP = 10_000  # so many updated elements count as one more step
 _compiled: set[Any] = set()  # what other optimisers had compiled serves from the first step
 
 Row = tuple[Tensor, Tensor, dict[str, Any]]  # a parameter, its gradient and its state
@@ -212,7 +212,7 @@ class Elementwise(Optimizer):
         if known.__class__ is not int:
             return known
         asked: tuple = (type(self)._flambeau_formula, flags, self._flambeau_scalars, states, dtype)
-        known += 1 + sum(param._array.size for param, _, _ in rows) // LARGE
+        known += 1 + sum(param._array.size for param, _, _ in rows) // _ELEMENTS_PER_STEP
         if known <= WARM and asked not in _compiled:
             self._flambeau_kernels[flags, dtype] = known
             return None

@@ -16,8 +16,8 @@ def by_arrays(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Called, has array code make all draws."""
 
     def choose() -> None:
-        monkeypatch.setattr(native, "LARGE", 1 << 62)
-        monkeypatch.setattr(native, "FEW", 1 << 62)
+        monkeypatch.setattr(native, "MIN_DRAW_KERNEL_ELEMENTS", 1 << 62)
+        monkeypatch.setattr(native, "MAX_PYTHON_LIBM_CALLS", 1 << 62)
 
     return choose
 
@@ -35,8 +35,8 @@ def by_kernels(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
         return asked(name, dtype)
 
     def choose() -> None:
-        monkeypatch.setattr(native, "LARGE", 1)
-        monkeypatch.setattr(native, "FEW", 1)
+        monkeypatch.setattr(native, "MIN_DRAW_KERNEL_ELEMENTS", 1)
+        monkeypatch.setattr(native, "MAX_PYTHON_LIBM_CALLS", 1)
         monkeypatch.setattr(native, "native", waited)
 
     return choose

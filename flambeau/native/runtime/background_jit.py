@@ -39,7 +39,7 @@ class _RecordingState(threading.local):
 
     calls: dict[Hashable, float] | None = None  # how often kernels were missed in it
 
-    MANY = 64  # calls of one kind in one step, from which on they save more
+    CALLS_BEFORE_COMPILING = 64  # of one kind in one step, from which on kernels pay
 
 
 _recording = _RecordingState()
@@ -104,7 +104,7 @@ def _should_compile(key: Hashable, worth: float) -> bool:
     if calls is None:
         return True
     calls[key] = calls.get(key, 0) + worth
-    return calls[key] >= _RecordingState.MANY
+    return calls[key] >= _RecordingState.CALLS_BEFORE_COMPILING
 
 
 def _enqueue(key: Hashable, builder: Callable[[], Kernel]) -> None:
@@ -201,11 +201,11 @@ def _tell(key: Hashable, error: Exception) -> None:
 class Small(dict[Any, int]):
     """Addresses, by dtype, of a kernel for arrays so small that NumPy's calls are what they cost.
 
-    0 up to the call number USED, and where there can be none: so that it depends on the calls
+    0 up to call CALLS_BEFORE_USE, and where there can be none: so that it depends on the calls
     alone, not on how long compiling takes, which call is the kernel's first.
     """
 
-    ASKED, USED = 32, 256
+    CALLS_BEFORE_COMPILING, CALLS_BEFORE_USE = 32, 256
 
     def __init__(self, builder: Callable[[Any], Kernel]) -> None:
         super().__init__()
@@ -216,9 +216,9 @@ class Small(dict[Any, int]):
         if not KernelPolicy.counts:
             return 0
         count = self.calls[kind] = self.calls.get(kind, 0) + 1
-        if count == self.ASKED:  # its code is then on disk, or on the way there
+        if count == self.CALLS_BEFORE_COMPILING:  # its code is then on disk, or on the way there
             request_kernel((id(self), kind), lambda: self.builder(kind))
-        elif count == self.USED:
+        elif count == self.CALLS_BEFORE_USE:
             self[kind] = self._made(kind)
             return self[kind]
         return 0

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...native.target.eager_costs import (
-    MAX_SHORT_ROW_ELEMENTS, MAX_SMALL_ELEMENTS, SOFTMAX_BLOCK_ELEMENTS,
+    MAX_NUMPY_ROW_ELEMENTS, MAX_SHORT_ROW_ELEMENTS, MAX_SMALL_ELEMENTS, SOFTMAX_BLOCK_ELEMENTS,
 )
 from ...tensor.tensor import Tensor
 from ...native.foundation.user_frames import warn
@@ -26,7 +26,7 @@ from ..native.pointwise import large
 from ..core.promotion import compute_dtype
 from ..reduction.reduce import axes_of, spread
 from ..core.registry import Array, composite, opaque
-from ..native.rows import MIDDLE, over_rows
+from ..native.rows import over_rows
 from ..native.rows import logsumexp as rows_logsumexp
 from ..core.sample_inputs import matrices
 from ..native.small_arrays import LOG_SOFTMAX, SOFTMAX
@@ -78,7 +78,8 @@ _LOG_SOFTMAX_BACKWARD = KernelBuilder("softmax_and_layer_norm", "log_softmax_bac
 
 def _in_blocks(kernel: Callable[..., Any], x: Array, axis: int) -> Array:
     """The kernel over blocks of rows, where the axis is the last one in memory too."""
-    if x.size > MIDDLE and (y := over_rows(_MACHINE_CODE[kernel], axis, x)) is not None:
+    if x.size > MAX_NUMPY_ROW_ELEMENTS \
+            and (y := over_rows(_MACHINE_CODE[kernel], axis, x)) is not None:
         return y
     y = np.empty(x.shape, x.dtype)
     if axis != x.ndim - 1 or not x.flags.c_contiguous:
@@ -106,7 +107,7 @@ def _apply(
         raise NotImplementedError(
             f"\"{name}_{which}\" not implemented for '{legacy_name(FROM_NUMPY[kind])}'"
         )
-    if input.size > MIDDLE and kind == input.dtype \
+    if input.size > MAX_NUMPY_ROW_ELEMENTS and kind == input.dtype \
             and (y := over_rows(_MACHINE_CODE[kernel], axis, input)) is not None:
         return y
     inside = compute_dtype(kind)
@@ -164,7 +165,7 @@ def softmax_backward(grad_output: Array, output: Array, dim: int, input_dtype: D
     """The cotangent of softmax's input."""
     if not output.ndim:
         return np.zeros((), output.dtype)
-    if output.size > MIDDLE and input_dtype is None:
+    if output.size > MAX_NUMPY_ROW_ELEMENTS and input_dtype is None:
         y = over_rows(_SOFTMAX_BACKWARD, dim, grad_output, output)
         if y is not None:
             return y
@@ -234,7 +235,7 @@ def log_softmax_backward(grad_output: Array, output: Array, dim: int, input_dtyp
     """The cotangent of log_softmax's input."""
     if not output.ndim:
         return np.zeros((), output.dtype)
-    if output.size > MIDDLE and input_dtype is None:
+    if output.size > MAX_NUMPY_ROW_ELEMENTS and input_dtype is None:
         y = over_rows(_LOG_SOFTMAX_BACKWARD, dim, grad_output, output)
         if y is not None:
             return y
@@ -277,14 +278,14 @@ def logsumexp(input: Array, dim: int | Sequence[int], keepdim: bool = False) -> 
         kind = types.get_default_dtype().numpy
     inside = compute_dtype(kind)
     axes = axes_of(dim, input.ndim) if input.ndim else None
-    if input.size > MIDDLE and axes == (input.ndim - 1,) \
+    if input.size > MAX_NUMPY_ROW_ELEMENTS and axes == (input.ndim - 1,) \
             and (y := rows_logsumexp(input, keepdim)) is not None:
         return np.asarray(y, kind)
     x = input.astype(inside, copy=False)
     if x.size:
         top = np.asarray(np.maximum.reduce(x.real, axes, None, None, True))
         top[~np.isfinite(top)] = 0
-        powers = large(_exp_of_differences, x, top) if x.size > MIDDLE else None
+        powers = large(_exp_of_differences, x, top) if x.size > MAX_NUMPY_ROW_ELEMENTS else None
         powers = _exp_of_differences(x, top) if powers is None else powers
         y = np.log(np.add.reduce(powers, axes, None, None, True)) + top
     else:

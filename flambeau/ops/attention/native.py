@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ...native.target.eager_costs import MAX_SMALL_ELEMENTS
+from ...native.target.eager_costs import (
+    MAX_MATERIALIZED_SCORES, MAX_NUMPY_ATTENTION_SCORES, MAX_SMALL_ELEMENTS, SCORES_PER_BATCH_BLOCK,
+)
 from ...native.runtime.background_jit import KernelPolicy, request_kernel
 from ...native.runtime.fast_call import FastCalls, call_kernel
 from ...native.runtime.thread_pool import POOL
@@ -20,9 +22,6 @@ from ..native.route import native_route
 
 Array = np.ndarray
 
-LARGE = 1 << 15  # scores up to which NumPy is as fast
-_MOST = 1 << 24  # from which on they are not to be had all at once
-_PART = 1 << 20  # scores at once where none are kept, for each few threads
 _ready: dict[tuple, Any] = {}
 
 
@@ -42,7 +41,8 @@ def _kernel(kind: np.dtype, causal: bool) -> Any:
 
 
 def _fits(count: int, q: Array) -> bool:
-    return LARGE < count <= _MOST and q.__class__ is np.ndarray and q.dtype in FLOATS
+    return MAX_NUMPY_ATTENTION_SCORES < count <= MAX_MATERIALIZED_SCORES \
+        and q.__class__ is np.ndarray and q.dtype in FLOATS
 
 
 @native_route
@@ -51,7 +51,7 @@ def forward(q: Array, k: Array, v: Array, scale: float, causal: bool
     """(attention's output, probabilities)."""
     rows, columns = q.shape[-2], k.shape[-2]
     count = q.size // max(q.shape[-1], 1) * columns
-    if 0 < count <= min(MAX_SMALL_ELEMENTS, LARGE) and q.__class__ is Array:
+    if 0 < count <= min(MAX_SMALL_ELEMENTS, MAX_NUMPY_ATTENTION_SCORES) and q.__class__ is Array:
         return _small(q, k, v, scale, causal)
     if not _fits(count, q) or (result := _kernel(q.dtype, causal)) is None:
         return None
@@ -78,11 +78,12 @@ def _small(q: Array, k: Array, v: Array, scale: float, causal: bool
 def in_parts(q: Array, k: Array, v: Array, scale: float, causal: bool) -> Array | None:
     """attention's output alone: some of the batch at a time, so that few scores are there."""
     each = q[:1].size // max(q.shape[-1], 1) * k.shape[-2]
-    step = max(1, _PART * max(1, POOL.threads() // TYPICAL_THREADS) // max(each, 1))
+    scores = SCORES_PER_BATCH_BLOCK * max(1, POOL.threads() // TYPICAL_THREADS)
+    step = max(1, scores // max(each, 1))
     if q.ndim < 3 or len(q) <= step:
         result = forward(q, k, v, scale, causal)
         return None if result is None else result[0]
-    if each > _MOST:
+    if each > MAX_MATERIALIZED_SCORES:
         return None
     y = np.empty((*q.shape[:-1], v.shape[-1]), q.dtype)
     for start in range(0, len(q), step):

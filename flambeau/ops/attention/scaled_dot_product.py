@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.target.eager_costs import MAX_SAVED_PROBABILITIES, SCORES_PER_NUMPY_BLOCK
 from ...autograd.forward_ad import sum_terms, unless_missing
 from ...autograd.mode import MODE
 from ...autograd.tape import requires
@@ -35,8 +36,6 @@ from ..core.sample_inputs import Rng, Sample
 from ..activation.softmax import softmax, softmax_backward
 
 # Scores worked on at a time, and how many probabilities are kept for backward.
-_BLOCK = 1 << 16
-_KEPT = 1 << 26
 _PROBABILITIES, _LOG_SUMS, _NOTHING = range(3)
 
 
@@ -64,20 +63,20 @@ def _reference(
 
 
 def _windows(shape: tuple[int, ...]) -> Iterator[tuple]:
-    """Indices that cut (*batch, l, s) into pieces of about _BLOCK scores."""
+    """Indices that cut (*batch, l, s) into pieces of about SCORES_PER_NUMPY_BLOCK scores."""
     *batch, n, s = shape
     if not batch:
-        step = max(1, _BLOCK // max(s, 1))
+        step = max(1, SCORES_PER_NUMPY_BLOCK // max(s, 1))
         for start in range(0, n, step):
             yield (slice(start, start + step),)
         return
     inner = math.prod(batch[1:]) * n * s
-    if inner > _BLOCK:
+    if inner > SCORES_PER_NUMPY_BLOCK:
         for i in range(batch[0]):
             for rest in _windows((*batch[1:], n, s)):
                 yield (i, *rest)
         return
-    step = max(1, _BLOCK // max(inner, 1))
+    step = max(1, SCORES_PER_NUMPY_BLOCK // max(inner, 1))
     for start in range(0, batch[0], step):
         yield (slice(start, start + step),)
 
@@ -301,7 +300,7 @@ def scaled_dot_product_attention(
         return (dropout(p, dropout_p, True) if dropout_p > 0 else p) @ value
     keep = _NOTHING
     if any(map(_record, (query, key, value))):
-        keep = _PROBABILITIES if math.prod(q[:-1]) * k[-2] <= _KEPT else _LOG_SUMS
+        keep = _PROBABILITIES if math.prod(q[:-1]) * k[-2] <= MAX_SAVED_PROBABILITIES else _LOG_SUMS
     return attention(query, key, value, attn_mask, scale, is_causal, keep)[0]
 
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...native.target.eager_costs import MAX_NUMPY_COSTLY_ELEMENTS
 from ...autograd.tape import record_binary, record_number, record_unary
 from ...tensor.dtypes import BOOL, FLOAT32, FLOATING, FLOATS, FROM_NUMPY, INTEGER, as_dtype
 from ...tensor.narrow_dtypes import NARROW
@@ -26,9 +27,9 @@ from .errors import name_in_errors, not_a_tensor
 from .function_writer import NUMPY_NAMES, write_function
 from .inplace import inplace_twin
 from .out import write_out
-from .number_cache import KEPT, as_number
+from .number_cache import CACHED_NUMBERS, cache_number
 from .legacy_argument_order import OLD_ORDERED
-from ..native.pointwise import MIDDLE, large, swap_operands
+from ..native.pointwise import large, swap_operands
 from .output_layout import Layout, lay_out
 from .promotion import compute_pointwise
 from .registry import Kind, Operator, Promotion, publish
@@ -119,7 +120,7 @@ def _unary(operator: Operator) -> Callable:
             a = input._array
             kind = a.dtype
             if kind is FLOAT32 or kind in fast:
-                if a.size <= MIDDLE or (y := large(body, a)) is None:
+                if a.size <= MAX_NUMPY_COSTLY_ELEMENTS or (y := large(body, a)) is None:
                     y = body(a)
             else:
                 y = compute_pointwise(operator, (input,), ())
@@ -158,14 +159,14 @@ def _binary(operator: Operator, unknown: Any = TypeError) -> Callable:
             a = input._array
             kind, cls = a.dtype, other.__class__
             if (cls is int and kind in with_integer) or (cls is float and kind in with_number):
-                if (b := KEPT.get((other, kind))) is None:
-                    b = as_number(other, kind)
-                if a.size <= MIDDLE or (y := large(body, a, b)) is None:
+                if (b := CACHED_NUMBERS.get((other, kind))) is None:
+                    b = cache_number(other, kind)
+                if a.size <= MAX_NUMPY_COSTLY_ELEMENTS or (y := large(body, a, b)) is None:
                     y = body(a, b)
             else:
                 b = other._array
                 if kind is b.dtype and (kind is FLOAT32 or kind in fast):
-                    if a.size <= MIDDLE or (y := large(body, a, b)) is None:
+                    if a.size <= MAX_NUMPY_COSTLY_ELEMENTS or (y := large(body, a, b)) is None:
                         y = body(a, b)
                 else:
                     y = compute_pointwise(operator, (input, other), ())
@@ -273,14 +274,14 @@ def reflect(operator: Operator) -> Callable:
         cls = other.__class__
         if not (kind in with_integer if cls is int else cls is float and kind in with_number):
             return forward(other, self)
-        b = KEPT.get((other, kind))
+        b = CACHED_NUMBERS.get((other, kind))
         if b is None:
             try:
-                b = as_number(other, kind)
+                b = cache_number(other, kind)
             except OverflowError:
                 return forward(other, self)
         try:
-            if a.size <= MIDDLE or (y := large(turned, a, b)) is None:
+            if a.size <= MAX_NUMPY_COSTLY_ELEMENTS or (y := large(turned, a, b)) is None:
                 y = body(b, a)
         except RuntimeWarning:
             return forward(other, self)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.target.eager_costs import MAX_NUMPY_COSTLY_ELEMENTS
 from ...native.foundation.generated_code import SourceBuilder
 from ...autograd.tape import record, requires
 from ...tensor.dtypes import FLOATS, as_dtype
@@ -18,7 +19,7 @@ from ...tensor.tensor import Tensor, creation, view_of, wrap
 from .autocast import AUTOCAST, cast_inputs
 from .errors import MISSING, Overriding, check_sequence, explain
 from .legacy_argument_order import OLD_ORDERED, in_order
-from ..native.pointwise import MIDDLE, large_with
+from ..native.pointwise import large_with
 from .out import write_out
 from .output_layout import Layout, lay_out
 from .promotion import compute_pointwise
@@ -32,7 +33,8 @@ _NAMES: dict[str, Any] = {
     "record": record, "requires": requires, "write_out": write_out, "Tensor": Tensor,
     "MISSING": MISSING, "Overriding": Overriding, "SEQUENCES": (tuple, list, Size),
     "new": object.__new__, "ndarray": np.ndarray, "errstate": np.errstate, "AUTOCAST": AUTOCAST,
-    "cast_inputs": cast_inputs, "creation": creation, "FAST": FLOATS, "MIDDLE": MIDDLE,
+    "cast_inputs": cast_inputs, "creation": creation, "FAST": FLOATS,
+    "MAX_NUMPY_COSTLY_ELEMENTS": MAX_NUMPY_COSTLY_ELEMENTS,
     "large_with": large_with, "laid_out": lay_out, "check_sequence": check_sequence,
     "as_dtype": as_dtype, "in_order": in_order, "__name__": __name__,
 }
@@ -43,7 +45,8 @@ def write_function(operator: Operator) -> tuple[str, Callable]:
     result_type = operator.result_type
     source = SourceBuilder({
         **_NAMES, "operator": operator, "body": operator.body, "several": wrap_several,
-        "LAYOUT": operator.layout, "MIDDLE": MIDDLE, "policy": operator.autocast,
+        "LAYOUT": operator.layout, "policy": operator.autocast,
+        "MAX_NUMPY_COSTLY_ELEMENTS": MAX_NUMPY_COSTLY_ELEMENTS,
         "named": None if result_type is None else lambda result: result_type(*result),
     })
     signature = _Signature(operator, source)
@@ -275,7 +278,8 @@ class _Computation:
             *lines,
             f"    kind_ = {first}.dtype",
             f"    if kind_ in FAST{same}:",
-            f"        if {first}.size <= MIDDLE or (y := large_with(body, ({arrays},), ({plain}), "
+            f"        if {first}.size <= MAX_NUMPY_COSTLY_ELEMENTS "
+            f"or (y := large_with(body, ({arrays},), ({plain}), "
             f"{{{options}}})) is None:",
             f"            y = body({supplied})",
             "    else:",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...native.target.eager_costs import MAX_NUMPY_POINTWISE_ELEMENTS
 from ...autograd.inplace import before_write, bump, check_writable, rebase
 from ...autograd.mode import MODE
 from ...autograd.node import SavedOutput
@@ -25,7 +26,7 @@ from . import source_listing
 from .errors import not_a_tensor
 from .number_cache import ORDINARY, number
 from .legacy_argument_order import OLD_ORDERED, in_order
-from ..native.pointwise import LARGE, large_with
+from ..native.pointwise import large_with
 from ..native.row_copies import fill
 
 if TYPE_CHECKING:
@@ -60,7 +61,8 @@ def inplace_twin(operator: Operator, function: Callable) -> Callable:
             array = self._array
             if pointwise:
                 check_operands(array, args)
-            if array.size <= LARGE or not _by_kernel(operator, array, args, kwargs):
+            if array.size <= MAX_NUMPY_POINTWISE_ELEMENTS \
+                    or not _by_kernel(operator, array, args, kwargs):
                 write(self, function(self, *args, **kwargs)._array, name)
             bump(self)
         except AttributeError as error:
@@ -104,7 +106,7 @@ def _at_once(
             supplied += (number(a, kind),)
         else:
             return False
-    if array.size > LARGE:
+    if array.size > MAX_NUMPY_POINTWISE_ELEMENTS:
         if _by_kernel(operator, array, args, {}):
             return True
         if not array.flags.c_contiguous:  # kernels make a new array sooner than a ufunc gaps

@@ -1,5 +1,4 @@
-"""Python numbers as 0-dim arrays, made once and kept: what an operator's ufunc takes beside a small
-tensor."""
+"""A cache of Python numbers as 0-dim arrays, which ufuncs take faster than Python numbers."""
 
 from __future__ import annotations
 
@@ -7,25 +6,25 @@ from typing import Any
 
 import numpy as np
 
+from ...native.target.eager_costs import MAX_CACHED_NUMBERS
 
-KEPT: dict[Any, np.ndarray] = {}  # by (value, dtype)
-_MOST = 4096
-ONE = np.array(1, np.float32)  # beside any floating array: a Python number costs as much again
-ORDINARY = float(1 << 24)  # numbers below convert to any floating dtype without a thought
+CACHED_NUMBERS: dict[Any, np.ndarray] = {}  # by (value, dtype)
+ONE = np.array(1, np.float32)  # a Python 1 would double the cost of a small ufunc call
+ORDINARY = float(1 << 24)  # smaller magnitudes convert to any floating dtype without a warning
 
 
 def number(value: float | int, kind: np.dtype) -> np.ndarray:
     """A number as an array of a dtype, which nobody may write to."""
-    known = KEPT.get((value, kind))
-    return as_number(value, kind) if known is None else known
+    known = CACHED_NUMBERS.get((value, kind))
+    return cache_number(value, kind) if known is None else known
 
 
-def as_number(value: float | int, kind: np.dtype) -> np.ndarray:
-    """The same, of a number that is not there yet."""
+def cache_number(value: float | int, kind: np.dtype) -> np.ndarray:
+    """A number as an array, added to the cache."""
     if not value:  # 0.0 and -0.0 would be one key
         return np.array(value, kind)
     with np.errstate(all="ignore"):
         result = np.array(value, kind)
-    if len(KEPT) < _MOST:
-        KEPT[value, kind] = result
+    if len(CACHED_NUMBERS) < MAX_CACHED_NUMBERS:
+        CACHED_NUMBERS[value, kind] = result
     return result

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...native.target.eager_costs import MIN_THREADED_COPY_BYTES
 from ...native.foundation.user_frames import warn
 from ...autograd.inplace import bump
 from ...autograd.mode import MODE
@@ -14,7 +15,7 @@ from ...tensor.dtypes import dtype as Dtype
 from ...tensor.overlap import check_no_internal_overlap, check_operands
 from ...tensor.promotion import check_cast, legacy_name
 from ...tensor.tensor import Tensor
-from ..native.row_copies import MANY, fill
+from ..native.row_copies import fill
 
 if TYPE_CHECKING:
     from .registry import Operator
@@ -81,7 +82,8 @@ def write_into(target: Tensor, result: np.ndarray) -> None:
     if target._array.shape != result.shape:
         _resize(target, result.shape)
     array = target._array
-    if array.dtype != result.dtype or (array.nbytes >= MANY and np.may_share_memory(array, result)):
+    if array.dtype != result.dtype \
+            or (array.nbytes >= MIN_THREADED_COPY_BYTES and np.may_share_memory(array, result)):
         with np.errstate(all="ignore"):
             np.copyto(array, result, casting="unsafe")
     else:

@@ -13,6 +13,7 @@ from math import prod
 
 import numpy as np
 
+from ...native.target.eager_costs import MAX_CACHED_LAYOUTS
 from ...tensor.layout import (
     Strides, channels_last_form, contiguous_strides, empty_strided_array, format_strides,
     is_channels_last, is_dense, loop_order, ordered_strides, preserved_strides, strides_of,
@@ -129,7 +130,6 @@ _RULES: dict[Layout, Callable[[tuple[int, ...], Sequence[tuple]], Strides]] = {
     Layout.ANY_CHANNELS_LAST: _suggest_by_any,
     Layout.COLUMNS: _columns,
 }
-_MOST = 4096
 _answers: dict[tuple, Strides] = {}
 
 
@@ -152,7 +152,7 @@ def lay_out(layout: Layout, y: np.ndarray, operands: Sequence) -> np.ndarray:
     key = (layout, shape, *supplied)
     wanted = _answers.get(key)
     if wanted is None:
-        if len(_answers) >= _MOST:
+        if len(_answers) >= MAX_CACHED_LAYOUTS:
             _answers.clear()
         seen = [(s, tuple([n // size for n in strides])) for s, strides, size in supplied]
         wanted = _answers[key] = _RULES[layout](shape, seen)

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...native.target.eager_costs import MAX_NUMPY_COSTLY_ELEMENTS
 from ...tensor import dtypes as types
 from ...tensor.dtypes import BOOL, FROM_NUMPY, HALF, INTEGER, dtype
 from ...tensor.narrow_dtypes import NARROW, widened
 from ...tensor.promotion import result_dtype
 from ...tensor.tensor import Tensor
 from .narrow_arithmetic import compute_narrow
-from ..native.pointwise import MIDDLE, large_with, least, mix_dtypes, swap_operands
+from ..native.pointwise import large_with, least, mix_dtypes, swap_operands
 
 if TYPE_CHECKING:
     from .registry import Operator
@@ -64,7 +65,7 @@ def _halves(
     if len(operands) == 2 and not isinstance(operands[0], Tensor) and not attributes:
         body, operands = swap_operands(body), operands[::-1]
     first = operands[0]
-    if not isinstance(first, Tensor) or first._array.size <= MIDDLE:
+    if not isinstance(first, Tensor) or first._array.size <= MAX_NUMPY_COSTLY_ELEMENTS:
         return None
     supplied = [x._array if isinstance(x, Tensor) and x._array.dtype == common.numpy
              else _cast(x, types.float32.numpy, common) for x in operands]

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.target.eager_costs import MAX_NUMPY_COSTLY_ELEMENTS
 from ...native.foundation.user_frames import warn
 from ...tensor import devices
 from ...tensor import dtypes as types
@@ -20,7 +21,7 @@ from ...tensor.narrow_dtypes import COMPLEX32, NARROW, narrowed, widened
 from ...tensor.tensor import Tensor, wrap
 from ..native.transpose import put_in_order
 from .creation import public
-from ..native.pointwise import MIDDLE, large_cast
+from ..native.pointwise import large_cast
 from ..core.output_layout import Layout
 from ..core.registry import Array, opaque
 
@@ -37,7 +38,8 @@ def cast(array: np.ndarray, dtype: np.dtype, form: memory_format = preserve_form
     """`array` in another dtype, its axes laid out as the format says; always a copy."""
     if array.__class__ is MetaArray:
         return meta_array(array.shape, dtype)
-    if array.size <= MIDDLE and (array.dtype, dtype) in _DIRECT and is_plain(array) \
+    if array.size <= MAX_NUMPY_COSTLY_ELEMENTS and (array.dtype, dtype) in _DIRECT \
+            and is_plain(array) \
             and form is preserve_format:
         return array.astype(dtype)
     if (array.dtype in NARROW or dtype in NARROW) and array.dtype != dtype:
@@ -52,7 +54,7 @@ def cast(array: np.ndarray, dtype: np.dtype, form: memory_format = preserve_form
         array = array.real
     if array.dtype == dtype:
         return copy_in_format(array, form)
-    if array.size > MIDDLE:
+    if array.size > MAX_NUMPY_COSTLY_ELEMENTS:
         source = array if form is preserve_format else put_in_order(array)
         fits = form is preserve_format or source.flags.c_contiguous
         if fits and (y := large_cast(source, dtype)) is not None:

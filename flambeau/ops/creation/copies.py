@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.target.eager_costs import MIN_THREADED_COPY_BYTES
 from ...autograd.mode import MODE
 from ...tensor.layout import (
     channels_last_form, contiguous_format, copy_in_format, empty_preserving, is_channels_last,
@@ -22,7 +23,7 @@ from ..core.errors import broadcast_mismatch
 from .fill import fill_
 from ..core.output_layout import Layout
 from ..core.registry import Array, opaque
-from ..native.row_copies import MANY, fill, large_copy
+from ..native.row_copies import fill, large_copy
 from ..core.sample_inputs import real_line
 
 
@@ -45,7 +46,7 @@ def clone(input: Array, *, memory_format: Any = preserve_format) -> Array:
     if in_order_anyway or memory_format is contiguous_format:
         if (y := large_copy(input)) is not None:
             return y
-    elif input.nbytes >= MANY and memory_format is preserve_format:
+    elif input.nbytes >= MIN_THREADED_COPY_BYTES and memory_format is preserve_format:
         y = empty_preserving(input, input.dtype)
         fill(y, input)
         return y
@@ -115,7 +116,7 @@ def _copy_array(target: Tensor, src: Tensor) -> None:
         if source.dtype != array.dtype:
             with np.errstate(all="ignore"):
                 source = cast(source, array.dtype)
-        elif array.nbytes >= MANY and np.may_share_memory(source, array):
+        elif array.nbytes >= MIN_THREADED_COPY_BYTES and np.may_share_memory(source, array):
             source = source.copy()  # NumPy itself looks at small ones
         fill(array, source)
     except ValueError:

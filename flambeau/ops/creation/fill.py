@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.target.eager_costs import MIN_THREADED_COPY_BYTES
 from ...autograd.inplace import bump, check_writable
 from ...autograd.mode import MODE
 from ...tensor.dtypes import FLOATS
@@ -23,7 +24,6 @@ from ..core.scalar_conversion import convert_scalar
 from ..core.number_cache import ORDINARY
 from ..core.errors import not_a_tensor
 from ..core.registry import Number, composite
-from ..native.row_copies import MANY
 from ..native.row_copies import fill as fill_array
 
 
@@ -53,7 +53,7 @@ def fill_(input: Tensor, value: Any) -> Tensor:
     if MODE.grad and (check_writable(input, "fill_") or source.requires_grad):
         return overwrite(input, source, "fill_")
     if array.__class__ is not MetaArray:
-        if array.nbytes < MANY:
+        if array.nbytes < MIN_THREADED_COPY_BYTES:
             array[...] = source._array
         else:
             fill_array(array, source._array.astype(array.dtype, copy=False))
@@ -76,7 +76,7 @@ def zero_(input: Tensor) -> Tensor:
     except AttributeError as error:
         raise not_a_tensor(error, "zero_", zero_, (input,)) from None
     if array.__class__ is not MetaArray:
-        if array.nbytes < MANY:
+        if array.nbytes < MIN_THREADED_COPY_BYTES:
             array.fill(0)
         else:
             fill_array(array, np.zeros((), array.dtype))

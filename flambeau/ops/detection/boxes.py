@@ -6,13 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ...native.target.eager_costs import BOXES_COMPARED_FIRST, BOX_PAIRS_PER_BLOCK
 from ...tensor.meta import MetaArray
 from ..core.registry import Array, opaque
 from ..core.sample_inputs import Rng, Sample
 from .arguments import check_dtype
 
-_PAIRS = 1 << 18  # pairs of boxes compared at once, so that they stay in the cache
-_BEST = 256  # boxes that are compared with all others first
 
 
 def _boxes(rng: Rng) -> Iterator[Sample]:
@@ -77,11 +76,11 @@ def _choose(ranked: Array, limit: np.floating) -> Array:
     compared with nothing else. As soon as they drop less than half, all the rest goes at once.
     """
     left, chosen = np.arange(ranked.shape[1]), []
-    while len(left) > 2 * _BEST:
-        best, rest = left[:_BEST], left[_BEST:]
+    while len(left) > 2 * BOXES_COMPARED_FIRST:
+        best, rest = left[:BOXES_COMPARED_FIRST], left[BOXES_COMPARED_FIRST:]
         best = best[_keep_unsuppressed(ranked[:, best], limit)]
         chosen.append(best)
-        step = max(_PAIRS // len(best), 1)
+        step = max(BOX_PAIRS_PER_BLOCK // len(best), 1)
         free = [
             ~_exceeding(ranked[:, best, None], ranked[:, None, rest[a : a + step]], limit).any(0)
             for a in range(0, len(rest), step)
@@ -138,7 +137,9 @@ def _overlapping(ranked: Array, limit: np.floating) -> tuple[Array, Array]:
     while first < count:
         last = first + 1
         widest = int(ends[first]) - first
-        while last < count and (last - first + 1) * max(widest, int(ends[last]) - first) <= _PAIRS:
+        while last < count \
+                and (last - first + 1) * max(widest, int(ends[last]) - first) \
+                <= BOX_PAIRS_PER_BLOCK:
             widest = max(widest, int(ends[last]) - first)
             last += 1
         pairs.append(_compare(boxes, first, last, first + widest, limit))

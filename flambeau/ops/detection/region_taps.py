@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...native.target.eager_costs import TAPS_PER_BLOCK
 from .sampling import Taps
 
 Array = np.ndarray
 
-_MOST = 1 << 20  # taps made at once
 
 
 class Grid(NamedTuple):
@@ -94,7 +94,7 @@ def region_taps(
     first = 0
     while first < len(rois):
         before = totals[first - 1] if first else 0
-        last = max(int(np.searchsorted(totals, before + _MOST, "right")), first + 1)
+        last = max(int(np.searchsorted(totals, before + TAPS_PER_BLOCK, "right")), first + 1)
         part = slice(first, last)
         yield part, _cross(y, x, part, ny[part], nx[part], images[part], scales[part], sizes,
                              grid, placed)

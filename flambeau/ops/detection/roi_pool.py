@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ...native.target.eager_costs import GATHERED_ELEMENTS_PER_BLOCK
 from ...tensor.tensor import Tensor
 from ...tensor.meta import MetaArray, meta_array
 from ..native.transpose import put_in_order
@@ -19,7 +20,6 @@ from .roi_align import SymInt, _regions, channel_mapping
 from .sampling import Taps, spread, sum_taps
 
 _INT32 = np.dtype(np.int32)
-_BLOCK = 1 << 22  # elements of pixels gathered at once
 
 
 def _samples(rng: Rng) -> Iterator[Sample]:
@@ -157,7 +157,7 @@ def _maxima(table: Array, pixels: Array, bounds: Array, planes: Array) -> tuple[
     lengths, starts = np.unique(counts[by_count], return_index=True)
     for i, length in enumerate(lengths.tolist()):
         bins = by_count[starts[i] : starts[i + 1] if i + 1 < len(starts) else None]
-        step = max(_BLOCK // max(length * table.shape[1], 1), 1)
+        step = max(GATHERED_ELEMENTS_PER_BLOCK // max(length * table.shape[1], 1), 1)
         for a in range(0, len(bins) if length else 0, step):
             some = bins[a : a + step]
             rows = pixels[bounds[some][:, None] + np.arange(length)] + planes[some][:, None]

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ...native.target.eager_costs import ROTATED_PAIRS_PER_BLOCK
 from ...tensor.meta import MetaArray, meta_array
 from ..core.registry import Array, opaque
 from ..core.sample_inputs import Rng, Sample
 from .arguments import check_dtype
 
-_PAIRS = 1 << 14  # pairs of boxes worked on at once
 _CORNERS = ((-1, -1), (1, -1), (1, 1), (-1, 1))
 
 
@@ -70,7 +70,7 @@ def box_iou_rotated(boxes1: Array, boxes2: Array) -> Array:
     if boxes1.__class__ is MetaArray:
         return meta_array(shape, np.dtype(np.float32))
     y = np.empty(shape, np.float32)
-    step = max(_PAIRS // max(shape[1], 1), 1)
+    step = max(ROTATED_PAIRS_PER_BLOCK // max(shape[1], 1), 1)
     for first in range(0, shape[0], step):
         part = slice(first, first + step)
         y[part] = _overlaps(boxes1[part].astype(np.float64), boxes2.astype(np.float64))

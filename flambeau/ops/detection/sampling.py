@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...native.target.eager_costs import GATHERED_ELEMENTS_PER_BLOCK
 from ..indexing.embedding_bag import _SUM, reduced_bags
 
 Array = np.ndarray
 
-_BLOCK = 1 << 22  # elements of rows gathered at once
 
 
 class Taps(NamedTuple):
@@ -26,8 +26,8 @@ class Taps(NamedTuple):
 
 
 def _cuts(bounds: Array, width: int) -> list[int]:
-    """Numbers of results at which blocks of about `_BLOCK` gathered elements begin and end."""
-    most = max(_BLOCK // max(width, 1), 1)
+    """The results at which blocks of about GATHERED_ELEMENTS_PER_BLOCK elements begin and end."""
+    most = max(GATHERED_ELEMENTS_PER_BLOCK // max(width, 1), 1)
     steps = np.arange(0, int(bounds[-1]), most)[1:]
     cuts = np.unique(np.searchsorted(bounds, steps))
     return [0, *cuts[(cuts > 0) & (cuts < len(bounds) - 1)].tolist(), len(bounds) - 1]
@@ -59,7 +59,7 @@ def weights_adjoint(g: Array, table: Array, taps: Taps) -> Array:
     """The cotangents of the weights: each row's product with its result's cotangent."""
     owners = np.repeat(np.arange(len(g)), np.diff(taps.bounds))
     y = np.empty(len(taps.places), table.dtype)
-    step = max(_BLOCK // max(table.shape[1], 1), 1)
+    step = max(GATHERED_ELEMENTS_PER_BLOCK // max(table.shape[1], 1), 1)
     for a in range(0, len(y), step):
         part = slice(a, a + step)
         rows, above = table.take(taps.places[part], 0), g.take(owners[part], 0)

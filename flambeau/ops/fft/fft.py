@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ...native.target.eager_costs import MIN_THREADED_FFT_ELEMENTS
 from ...tensor import dtypes as types
 from ...tensor.dtypes import HALF
 from ...tensor.dtypes import dtype as Dtype
@@ -29,11 +30,10 @@ _SCIPY_NORMS: dict[bool, tuple[Literal["backward", "ortho", "forward"], ...]] = 
 }
 
 
-_SHARED = 1 << 15  # elements from which threads share a transform
 
 
 def _workers(input: Array) -> int | None:
-    return get_num_threads() if input.size >= _SHARED else None
+    return get_num_threads() if input.size >= MIN_THREADED_FFT_ELEMENTS else None
 
 
 def scaling(norm: str | None, forward: bool) -> int:

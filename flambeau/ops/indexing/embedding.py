@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.target.eager_costs import MAX_NUMPY_EMBEDDING_ELEMENTS
 from ...native.foundation.user_frames import noted
 from ...autograd.inplace import bump
 from ...tensor.dtypes import FROM_NUMPY
@@ -22,7 +23,7 @@ from ..core.output_layout import Layout
 from ..core.registry import PUBLIC, Array, composite, opaque, publish
 from ..core.sample_inputs import Rng, Sample
 from ..native.row_copies import zeros
-from ..native.embedding import LARGE, take_rows
+from ..native.embedding import take_rows
 
 
 def _samples(rng: Rng) -> Iterator[Sample]:
@@ -68,7 +69,8 @@ def rows_of(
     if weight.ndim != 2:
         raise RuntimeError(f"'weight' must be 2-D, but it is {weight.ndim}-D (embedding)")
     check_indices(indices, weight.shape[0], "embedding")
-    if indices.size * weight.shape[1] > LARGE and (y := take_rows(weight, indices)) is not None:
+    if indices.size * weight.shape[1] > MAX_NUMPY_EMBEDDING_ELEMENTS \
+            and (y := take_rows(weight, indices)) is not None:
         return y
     return weight.take(indices, 0)
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from ...autograd._functions import DelayedError
 from ...autograd.inplace import check_writable
+from ...native.target.eager_costs import MAX_NUMPY_GATHER_ELEMENTS
 from ...native.foundation.user_frames import noted
 from ...autograd.mode import MODE
 from ...tensor.dtypes import FROM_NUMPY
@@ -28,7 +29,6 @@ from ..core.out import write_result
 from ..core.output_layout import Layout
 from ..core.registry import Array, Number, composite, opaque
 
-LARGE = gather_scatter.LARGE
 _INT64, _UINT64 = np.dtype(np.int64), np.dtype(np.uint64)
 
 
@@ -46,7 +46,7 @@ def all_below(index: Array, size: int) -> bool:
     if index.__class__ is not Array or index.dtype is not _INT64:
         return False
     wide = index.view(_UINT64)  # in which negative ones are too large
-    if not 0 < index.size <= LARGE:
+    if not 0 < index.size <= MAX_NUMPY_GATHER_ELEMENTS:
         return bool(np.maximum.reduce(wide, None, initial=0) < size)
     return wide.item(wide.argmax()) < size  # half of the overhead
 
@@ -63,7 +63,7 @@ def _within(index: Array, size: int, dim: int, negative: bool = False) -> None:
 
 def _grid(index: Array, dim: int) -> tuple:
     """NumPy's index for `index` along an axis, every other axis at its own place."""
-    small = index.size <= LARGE
+    small = index.size <= MAX_NUMPY_GATHER_ELEMENTS
     result = _places(index.shape) if small else _places.__wrapped__(index.shape)
     return (*result[:dim], index, *result[dim + 1 :])
 

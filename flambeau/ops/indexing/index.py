@@ -10,6 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from ...native.target.eager_costs import (
+    MAX_NUMPY_EMBEDDING_ELEMENTS, MAX_NUMPY_POINTWISE_ELEMENTS, MIN_THREADED_COPY_BYTES,
+)
 from ...native.foundation.user_frames import warn
 from ...autograd.inplace import before_write, bump, check_writable
 from ...autograd.mode import MODE
@@ -28,8 +31,8 @@ from ..core.inplace import assign
 from ..core.number_cache import ORDINARY
 from ..core.output_layout import Layout, select_axes
 from ..core.registry import Array, Positions, opaque
-from ..native.row_copies import MANY, fill, zeros
-from ..native.embedding import LARGE, add_to_rows, take_rows
+from ..native.row_copies import fill, zeros
+from ..native.embedding import add_to_rows, take_rows
 from ..view.slices import basic_index, select
 
 _INT64, _FULL = np.dtype(np.int64), slice(None)
@@ -338,7 +341,8 @@ def gather_at(input: Array, where: Positions) -> Array:
     """The elements at arrays of positions."""
     arrays = [i for i, w in enumerate(where) if w.__class__ is np.ndarray]
     if len(arrays) == 1 and where[arrays[0]].dtype != np.bool_ and input.size:
-        if not arrays[0] and input.size > LARGE and (y := take_rows(input, where[0])) is not None:
+        if not arrays[0] and input.size > MAX_NUMPY_EMBEDDING_ELEMENTS \
+                and (y := take_rows(input, where[0])) is not None:
             return y
         return select_axes(input.take(where[arrays[0]], arrays[0]), input, where)
     return select_axes(np.ascontiguousarray(input[where]), input, where)
@@ -368,7 +372,8 @@ def add_rows(target: np.ndarray, where: tuple, g: np.ndarray) -> None:
         np.add.at(target, where, g)
         return
     rows = first.reshape(-1)
-    if g.size > LARGE and add_to_rows(target, rows, g.reshape(rows.size, -1)):
+    if g.size > MAX_NUMPY_EMBEDDING_ELEMENTS \
+            and add_to_rows(target, rows, g.reshape(rows.size, -1)):
         return
     order = np.argsort(rows, kind="stable")
     rows = rows[order]
@@ -471,7 +476,8 @@ def _unless(x: Any, mask: Any, value: Any) -> Any:
 
 def _mask(target: Array, rest: tuple | None, supplied: Array) -> bool:
     """Writes one number where a mask of a large array holds, if there is a kernel for that."""
-    if rest is None or len(rest) != 1 or target.size <= pointwise.LARGE or supplied.ndim:
+    if rest is None or len(rest) != 1 or target.size <= MAX_NUMPY_POINTWISE_ELEMENTS \
+            or supplied.ndim:
         return False
     mask = rest[0]
     if mask.__class__ is not np.ndarray or mask.dtype != np.bool_ or mask.shape != target.shape \
@@ -499,7 +505,8 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
             supplied = source._array
             if self._array.__class__ is MetaArray:
                 return
-            if rest is None and target.nbytes >= MANY and supplied.dtype == target.dtype \
+            if rest is None and target.nbytes >= MIN_THREADED_COPY_BYTES \
+                    and supplied.dtype == target.dtype \
                     and supplied.ndim <= target.ndim:
                 fill(target, supplied)
             elif _mask(target, rest, supplied):
@@ -570,7 +577,7 @@ def _put_at_once(array: np.ndarray, index: Any, value: Any) -> bool:
     What does not fit is left to the long way, which says so.
     """
     kind = array.dtype
-    if array.size > pointwise.LARGE:
+    if array.size > MAX_NUMPY_POINTWISE_ELEMENTS:
         return False
     if value.__class__ is float or value.__class__ is int:
         if kind not in FLOATS or not -ORDINARY < value < ORDINARY:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.target.eager_costs import MAX_NUMPY_GATHER_ELEMENTS
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
@@ -147,7 +148,7 @@ def _index_add(input: Array, dim: int, index: Array, source: Array, alpha: Numbe
         add_rows(target, (index,), source)
     else:
         fits = source.shape == target.shape[:at] + index.shape + target.shape[at + 1 :]
-        if not (fits and source.size > gather_scatter.LARGE
+        if not (fits and source.size > MAX_NUMPY_GATHER_ELEMENTS
                 and gather_scatter.put(target, at, _spread(index, at, source), source, True)):
             np.add.at(target, _along(at, index), source)
     return result

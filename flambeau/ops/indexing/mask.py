@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...autograd.inplace import check_writable
+from ...native.target.eager_costs import MAX_NUMPY_POINTWISE_ELEMENTS
 from ...native.foundation.user_frames import noted
 from ...native.runtime.background_jit import KernelPolicy
 from ...tensor.dtypes import FLOATS, INTEGER
@@ -20,7 +21,7 @@ from ..core.inplace import assign
 from ..core.out import write_result
 from ..view.join import cat
 from ..core.number_cache import ORDINARY
-from ..native.pointwise import LARGE, serve
+from ..native.pointwise import serve
 from ..core.output_layout import Layout
 from ..core.registry import (
     Array, Promotion, composite, opaque, pointwise, shape_depends_on_values,
@@ -71,11 +72,13 @@ def _fill_value(input: Tensor, value: Any, name: str) -> Tensor:
                                        rng.normal(size=())), {})]))
 def _masked_fill(input: Array, mask: Array, value: Array) -> Array:
     """value where the mask holds, else input."""
-    if input.size > LARGE and input.dtype.kind == "f" and input.dtype == value.dtype \
+    if input.size > MAX_NUMPY_POINTWISE_ELEMENTS and input.dtype.kind == "f" \
+            and input.dtype == value.dtype \
             and input.__class__ is np.ndarray and KernelPolicy.allowed \
             and (y := serve(_unless, (input, mask, value))) is not None:
         return y
-    if input.__class__ is Array and mask.shape == input.shape and input.size <= LARGE \
+    if input.__class__ is Array and mask.shape == input.shape \
+            and input.size <= MAX_NUMPY_POINTWISE_ELEMENTS \
             and value.dtype is input.dtype and not value.ndim:
         y = input.copy()
         y[mask] = value

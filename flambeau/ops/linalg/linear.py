@@ -8,10 +8,11 @@ import numpy as np
 
 from ...tensor.tensor import Tensor
 from ...tensor.dtypes import FLOAT32, FLOAT64, FROM_NUMPY
+from ...native.target.eager_costs import MIN_PRODUCT_LHS_ELEMENTS
 from ...native.foundation.user_frames import noted
 from ...tensor.promotion import legacy_name
 from .matmul import product
-from ..native.matmul import WORTH, large_product
+from ..native.matmul import large_product
 from ..core.autocast import Policy
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
@@ -46,7 +47,7 @@ def linear(input: Array, weight: Array, bias: Array | None = None) -> Array:
     try:
         kind = input.dtype
         if kind is weight.dtype and kind in _BLAS and (bias is None or bias.dtype is kind):
-            if input.size > WORTH or input.ndim > 2:
+            if input.size > MIN_PRODUCT_LHS_ELEMENTS or input.ndim > 2:
                 return _of_rows(input, weight, bias)
             y = input.dot(weight.T)
             if bias is not None:
@@ -55,7 +56,7 @@ def linear(input: Array, weight: Array, bias: Array | None = None) -> Array:
     except ValueError:
         pass
     _check(input, weight, bias)
-    if weight.ndim == 2 and input.size > WORTH and input.dtype is weight.dtype:
+    if weight.ndim == 2 and input.size > MIN_PRODUCT_LHS_ELEMENTS and input.dtype is weight.dtype:
         rows = input.reshape(-1, input.shape[-1])
         y = large_product(rows, weight.T, bias)
         if y is not None:
@@ -71,7 +72,7 @@ def linear(input: Array, weight: Array, bias: Array | None = None) -> Array:
 def _of_rows(input: Array, weight: Array, bias: Array | None) -> Array:
     """linear of a stack of rows, or of many."""
     rows = input.reshape(-1, input.shape[-1]) if input.ndim > 2 else input
-    y = large_product(rows, weight.T, bias) if rows.size > WORTH else None
+    y = large_product(rows, weight.T, bias) if rows.size > MIN_PRODUCT_LHS_ELEMENTS else None
     if y is None:
         y = rows.dot(weight.T)
         if bias is not None:
@@ -165,7 +166,8 @@ def rows_product(input: Array, other: Array) -> Array:
         input = input.reshape(-1, input.shape[-1])
         other = other.reshape(-1, other.shape[-1])
     if input.dtype in _BLAS:
-        if input.size > WORTH and (y := large_product(input.T, other)) is not None:
+        if input.size > MIN_PRODUCT_LHS_ELEMENTS \
+                and (y := large_product(input.T, other)) is not None:
             return y
         return np.dot(input.T, other)
     return product(input.T, other)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.target.eager_costs import MAX_MATRICES_FACTORED_SINGLY
 from ...tensor.tensor import Tensor, wrap
 from ..core.out import write_out
 from .matrix_checks import (
@@ -318,7 +319,6 @@ def lu_solve_legacy(
 # ------------------------------------------------------------------------------ determinants
 
 
-_FEW = 32  # matrices up to which LU one by one is exact and quick enough
 
 
 @linalg_operator(autocast=Policy.FULL, node="LinalgDetBackward0", samples=square_samples,
@@ -336,7 +336,7 @@ def det(A: Array) -> Array:
     check_square(A, "linalg.det")
     check_kernel(A, "lu_cpu")
     batch = A.shape[:-2]
-    if not A.size or np.prod(batch) > _FEW:
+    if not A.size or np.prod(batch) > MAX_MATRICES_FACTORED_SINGLY:
         wide = np.promote_types(A.dtype, np.float64)
         return np.asarray(np.linalg.det(A.astype(wide))).astype(A.dtype)
     LU, pivots, _ = factorize(A)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.target.eager_costs import MAX_COUNTED_ROW_ELEMENTS, MIN_PRODUCT_LHS_ELEMENTS
 from ...autograd.tape import record_binary
 from ...tensor.dtypes import FLOATS, FROM_NUMPY, HALF, dtype as Dtype
 from ...tensor.promotion import legacy_name
@@ -15,9 +16,9 @@ from ...tensor.tensor import Tensor, wrap
 from ..core.autocast import AUTOCAST, Policy
 from ..core.errors import not_a_tensor
 from ..core.sample_inputs import Rng, Sample
-from ..native.matmul import WORTH, large_product
+from ..native.matmul import large_product
 from ..core.registry import Array, composite, opaque
-from ..native.rows import LARGE, sum_of, times_vector
+from ..native.rows import sum_of, times_vector
 from ..quantized.integer_matmul import multiply_int8
 
 
@@ -28,17 +29,18 @@ def product(a: Array, b: Array) -> Array:
         raise RuntimeError(
             f"expected m1 and m2 to have the same dtype, but got: {names[0]} != {names[1]}"
         )
-    if b.ndim == 2 < a.ndim and a.size > WORTH and a.flags.c_contiguous:  # one large product
+    if b.ndim == 2 < a.ndim and a.size > MIN_PRODUCT_LHS_ELEMENTS \
+            and a.flags.c_contiguous:  # one large product
         return product(a.reshape(-1, a.shape[-1]), b).reshape(*a.shape[:-1], b.shape[-1])
     if FROM_NUMPY[a.dtype] in HALF:
-        if a.size > WORTH and (y := large_product(a, b)) is not None:
+        if a.size > MIN_PRODUCT_LHS_ELEMENTS and (y := large_product(a, b)) is not None:
             return y
         return np.matmul(a.astype(np.float32), b.astype(np.float32)).astype(a.dtype)
     if a.dtype.kind == "b":
         raise RuntimeError('"addmm_impl_cpu_" not implemented for \'Bool\'')
-    if a.size > WORTH and (y := large_product(a, b)) is not None:
+    if a.size > MIN_PRODUCT_LHS_ELEMENTS and (y := large_product(a, b)) is not None:
         return y
-    if a.size > LARGE and (y := _by_vector(a, b)) is not None:
+    if a.size > MAX_COUNTED_ROW_ELEMENTS and (y := _by_vector(a, b)) is not None:
         return y
     return np.matmul(a, b)
 
@@ -117,7 +119,8 @@ def matmul(input: Array, other: Array) -> Array:
     >>> torch.tensor([[1., 2.], [3., 4.]]) @ torch.tensor([1., 1.])
     tensor([3., 7.])
     """
-    small = input.size <= WORTH and input.dtype is other.dtype and input.dtype in FLOATS
+    small = input.size <= MIN_PRODUCT_LHS_ELEMENTS \
+        and input.dtype is other.dtype and input.dtype in FLOATS
     if small and input.__class__ is Array and (y := _small(input, other)) is not None:
         return y
     if not input.ndim or not other.ndim:
@@ -266,11 +269,12 @@ def _matmul_operator(self: Tensor, other: Tensor) -> Tensor:
         a, b = self._array, other._array
         kind = a.dtype
         if AUTOCAST.count or not (
-            (a.ndim == 2 == b.ndim or (a.size <= WORTH and 0 < a.ndim < 3 and 0 < b.ndim < 3))
+            (a.ndim == 2 == b.ndim
+             or a.size <= MIN_PRODUCT_LHS_ELEMENTS and 0 < a.ndim < 3 and 0 < b.ndim < 3)
             and kind is b.dtype and kind in FLOATS
         ):
             return matmul(self, other)
-        if a.size <= WORTH or (y := large_product(a, b)) is None:
+        if a.size <= MIN_PRODUCT_LHS_ELEMENTS or (y := large_product(a, b)) is None:
             y = a.dot(b)  # half of np.matmul's overhead
     except AttributeError:
         return NotImplemented

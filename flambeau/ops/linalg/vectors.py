@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...tensor.tensor import Tensor
+from ...native.target.eager_costs import DIFFERENCES_PER_BLOCK
 from ...native.foundation.user_frames import warn
 from ...tensor.dtypes import FROM_NUMPY, HALF
 from ..core.autocast import Policy
@@ -95,10 +96,9 @@ def cross(
 
 # -------------------------------------------------------------------------------- distances
 
-_MANY = 25  # rows from which distances come of one matrix product, as in PyTorch
+_MAX_ROWS_WITHOUT_PRODUCT = 25  # above it distances come of one matrix product, as in PyTorch
 _MODES = {None: 0, "use_mm_for_euclid_dist_if_necessary": 0, "use_mm_for_euclid_dist": 1,
           "donot_use_mm_for_euclid_dist": 2}
-_BLOCK = 1 << 22  # elements of differences held at once
 
 
 def _by_product(x: Array, y: Array) -> Array:
@@ -127,7 +127,7 @@ def _measure(difference: Array, p: float) -> Array:
 def _by_differences(x: Array, y: Array, p: float) -> Array:
     result = np.empty((*x.shape[:-1], y.shape[-2]), x.dtype)
     each = max(y.size, 1)
-    step = max(1, _BLOCK // each)
+    step = max(1, DIFFERENCES_PER_BLOCK // each)
     for start in range(0, x.shape[-2], step):
         rows = slice(start, start + step)
         result[..., rows, :] = _measure(x[..., rows, None, :] - y[..., None, :, :], p)
@@ -147,8 +147,8 @@ def _cdist(x1: Array, x2: Array, p: float, mode: int) -> Array:
     """The distances between each row of x1 and each of x2, batches of one shape."""
     inside = np.float32 if FROM_NUMPY[x1.dtype] in HALF else x1.dtype
     x, y = x1.astype(inside, copy=False), x2.astype(inside, copy=False)
-    many = x.shape[-2] > _MANY or y.shape[-2] > _MANY
-    if p == 2 and (mode == 1 or (mode == 0 and many)):
+    is_long = max(x.shape[-2], y.shape[-2]) > _MAX_ROWS_WITHOUT_PRODUCT
+    if p == 2 and (mode == 1 or (mode == 0 and is_long)):
         result = _by_product(x, y)
     else:
         result = _by_differences(x, y, p)

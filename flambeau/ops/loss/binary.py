@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ...native.target.eager_costs import MAX_NUMPY_POINTWISE_ELEMENTS
 from ...native.foundation.user_frames import noted
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name
@@ -13,7 +14,7 @@ from ...tensor.random.distributions import within_unit
 from ...tensor.tensor import Tensor
 from .elementwise import _kind, _reduce
 from .reduction import MEAN, NONE, SUM, reduction_number, share
-from ..native.pointwise import LARGE, large
+from ..native.pointwise import large
 from ..core.autocast import Policy
 from ..core.promotion import compute_dtype
 from ..core.output_layout import Layout
@@ -171,7 +172,8 @@ def _bce_logits(
     inside = compute_dtype(_kind(input, target))
     x, t = input.astype(inside, copy=False), target.astype(inside, copy=False)
     if pos_weight is None:
-        y = large(_logit_entropy, x, t) if x.size > LARGE and x.shape == t.shape else None
+        is_large = x.size > MAX_NUMPY_POINTWISE_ELEMENTS and x.shape == t.shape
+        y = large(_logit_entropy, x, t) if is_large else None
         y = _logit_entropy(x, t) if y is None else y
     else:
         each = (pos_weight.astype(inside, copy=False) - 1) * t + 1

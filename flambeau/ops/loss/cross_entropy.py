@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...native.target.eager_costs import MAX_SMALL_ELEMENTS
+from ...native.target.eager_costs import MAX_NUMPY_POINTWISE_ELEMENTS, MAX_SMALL_ELEMENTS
 from ...native.runtime.background_jit import KernelPolicy
 from ...native.runtime.fast_call import FastCalls
 from ...tensor.dtypes import FROM_NUMPY
@@ -16,7 +16,7 @@ from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
 from ..indexing.gather import all_below
 from .reduction import MEAN, NONE, reduction_number
-from ..native.pointwise import LARGE, large
+from ..native.pointwise import large
 from ..core.autocast import Policy
 from ..core.promotion import compute_dtype
 from ..core.output_layout import Layout
@@ -269,7 +269,7 @@ def _slope(
             result = logs.copy()
             FastCalls.alone(kernel, result, t, np.asarray(c, logs.dtype), *result.shape)
             return result
-    if logs.size > LARGE and logs.ndim == 2:
+    if logs.size > MAX_NUMPY_POINTWISE_ELEMENTS and logs.ndim == 2:
         result = large(_share_out, logs, c[:, None] if c.ndim else np.asarray(c))
         if result is not None:
             result[np.arange(len(t)), t] -= c

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 
 from ...autograd.forward_ad import sum_terms, unless_missing
+from ...native.target.eager_costs import MAX_NUMPY_POINTWISE_ELEMENTS
 from ...native.foundation.user_frames import warn
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name, result_dtype
 from ...tensor.tensor import Tensor
 from .reduction import MEAN, NONE, SUM, reduce_tensor, reduction_number, share
-from ..native.pointwise import LARGE, large_with
+from ..native.pointwise import large_with
 from ..core.autocast import Policy
 from ..core.promotion import compute_dtype
 from ..core.output_layout import Layout
@@ -92,7 +93,8 @@ def _difference_loss(name: str, node: str, parameter: float, formula: Any) -> Ca
 
         def body(input: Array, target: Array, reduction: int, parameter: float) -> Array:
             kind = _kind(input, target)
-            if input.size > LARGE and input.__class__ is np.ndarray and input.dtype == target.dtype:
+            if input.size > MAX_NUMPY_POINTWISE_ELEMENTS and input.__class__ is np.ndarray \
+                    and input.dtype == target.dtype:
                 y = _large(lambda a, b: forward(a - b, parameter), input, target, reduction)
                 if y is not None:
                     return np.asarray(y, kind)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...native.target.eager_costs import MAX_NUMPY_EMBEDDING_ELEMENTS
 from ...native.runtime.background_jit import KernelPolicy, request_kernel
 from ...native.runtime.fast_call import call_kernel, call_on_threads
 from ...native.runtime.kernel_builder import KernelBuilder
@@ -13,7 +14,6 @@ from ...tensor.dtypes import FLOATS
 
 Array = np.ndarray
 
-LARGE = 1 << 15  # elements up to which NumPy is as fast
 _INT64 = np.dtype(np.int64)
 
 _TAKE_ROWS = KernelBuilder("embedding", "take_rows")
@@ -42,7 +42,7 @@ def _fits(table: Array, numbers: Array) -> bool:
 
 def take_rows(table: Array, numbers: Array) -> Array | None:
     """table[numbers], numbers of any shape."""
-    if numbers.size * table.shape[-1] <= LARGE or not _fits(table, numbers):
+    if numbers.size * table.shape[-1] <= MAX_NUMPY_EMBEDDING_ELEMENTS or not _fits(table, numbers):
         return None
     kernel = _kernel(_TAKE_ROWS, table.dtype)
     if kernel is None:
@@ -55,7 +55,8 @@ def take_rows(table: Array, numbers: Array) -> Array | None:
 
 def add_to_rows(table: Array, numbers: Array, g: Array) -> bool:
     """table[numbers] += g, in place, numbers that occur several times adding up; or False."""
-    if g.size <= LARGE or g.dtype != table.dtype or not _fits(table, numbers):
+    if g.size <= MAX_NUMPY_EMBEDDING_ELEMENTS or g.dtype != table.dtype \
+            or not _fits(table, numbers):
         return False
     kernel = _kernel(_ADD_ROWS, table.dtype)
     if kernel is None or not g.flags.c_contiguous:
@@ -85,7 +86,7 @@ def bags_most(
     table: Array, numbers: Array, bags: Array, count: int
 ) -> tuple[Array, Array] | None:
     """The maxima of the rows in each of `count` bags, and the first row that has each."""
-    if numbers.size * table.shape[-1] <= LARGE or not _fits(table, numbers):
+    if numbers.size * table.shape[-1] <= MAX_NUMPY_EMBEDDING_ELEMENTS or not _fits(table, numbers):
         return None
     width, length = table.shape[1], _even(bags, count)
     kernel = _kernel(_MOST_OF_EVEN_BAGS, table.dtype) if length else None
@@ -103,7 +104,7 @@ def bags_summed(
 
     `each`: what to multiply each row by.
     """
-    if numbers.size * table.shape[-1] <= LARGE or not _fits(table, numbers):
+    if numbers.size * table.shape[-1] <= MAX_NUMPY_EMBEDDING_ELEMENTS or not _fits(table, numbers):
         return None
     width, length = table.shape[1], _even(bags, count)
     by = () if each is None else (np.ascontiguousarray(each, table.dtype),)

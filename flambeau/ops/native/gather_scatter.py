@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.target.eager_costs import MAX_NUMPY_GATHER_ELEMENTS
 from ...native.runtime.background_jit import request_kernel
 from ...native.runtime.fast_call import call_kernel
 from ...native.runtime.kernel_builder import KernelBuilder
@@ -20,7 +21,6 @@ from .route import native_route
 
 Array = np.ndarray
 
-LARGE = 1 << 10  # elements up to which NumPy is as fast
 _INT64 = np.dtype(np.int64)
 _SUMS = frozenset((FLOAT32, FLOAT64, _INT64))
 _TAKE_LAST = KernelBuilder("gather_scatter", "take_last")
@@ -46,7 +46,7 @@ def _apart(x: Array, index: Array, at: int) -> tuple[int, int] | None:
     """How many elements lie before and behind the axis, if the two differ along it alone."""
     if x.__class__ is not np.ndarray or index.__class__ is not np.ndarray:
         return None
-    if index.size <= LARGE or index.ndim != x.ndim or index.dtype != _INT64:
+    if index.size <= MAX_NUMPY_GATHER_ELEMENTS or index.ndim != x.ndim or index.dtype != _INT64:
         return None
     before, behind = x.shape[:at], x.shape[at + 1 :]
     if index.shape[:at] != before or index.shape[at + 1 :] != behind:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...native.target.eager_costs import MIN_GROUP_PIXELS, MIN_KERNEL_GROUPS
 from ...native.runtime.kernel_builder import KernelBuilder
 from ...tensor.dtypes import FLOAT32, FLOAT64
 from .rows import call, fits, kernel, vector
 
 Array = np.ndarray
 
-_MANY = 8  # groups, which threads share out
-_WIDE = 16  # pixels, which lie side by side
 
 
 def _sizes(x: Array, groups: int) -> tuple[int, ...]:
@@ -25,7 +24,8 @@ _GROUP_NORM_BACKWARD = KernelBuilder("group_norm", "group_norm_backward")
 
 def _is_served(x: Array, mean: Array, *vectors: Array | None) -> bool:
     return x.dtype in (FLOAT32, FLOAT64) and x.dtype == mean.dtype \
-        and mean.size >= _MANY and x.shape[2] >= _WIDE and mean.flags.c_contiguous \
+        and mean.size >= MIN_KERNEL_GROUPS and x.shape[2] >= MIN_GROUP_PIXELS \
+        and mean.flags.c_contiguous \
         and all(vector(v, x.shape[1], x.dtype) for v in vectors)
 
 

@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...native.target.eager_costs import MAX_UNPACKED_OPERAND_BYTES
+from ...native.target.eager_costs import (
+    MAX_PRODUCT_FORMS, MAX_PRODUCT_PLANS, MAX_SPECIALIZED_PRODUCT_ROWS, MAX_UNPACKED_DEPTH,
+    MAX_UNPACKED_OPERAND_BYTES, MIN_PACKED_ROWS, MIN_PRODUCT_BLOCK_ROWS,
+    MIN_PRODUCT_MULTIPLICATIONS, MIN_PRODUCT_UTILIZATION, MIN_THREADED_PRODUCT_MULTIPLICATIONS,
+    PRODUCT_CALLS_BEFORE_COMPILING, PRODUCT_CALLS_BEFORE_USE,
+)
 from ...native.runtime.background_jit import KernelPolicy, request_kernel
 from ...native.runtime.fast_call import call_on_threads
 from ...native.runtime.thread_pool import POOL
@@ -24,20 +29,11 @@ from .route import native_route
 if TYPE_CHECKING:
     from ...native.loop_ir.ir import Kernel
 
-WORTH = 1 << 10  # elements of `a` below which nobody need ask
-_LEAST = 1 << 18  # multiplications from which on the call of a kernel is worth it
-_SHARED = 1 << 18  # multiplications from which on several threads are
-_FEW = 8  # rows up to which each number of them has a kernel of its own
 # Operands that are not packed: the depth is at most, and rows are fewer than, this.
-_NEAR_DEPTH, _NEAR_ROWS = 256, 128
-_BLOCK, _EVEN = 64, 0.9  # rows of a block of a stack's products, and how evenly threads share them
-_ASKED, _USED = 2, 8  # calls of a form that has its kernel made, and that first waits for it
-_MOST = 512  # shapes that have kernels of their own
 _TYPES = frozenset(("float32", "float64", "bfloat16", "float16"))
 
 _calls: dict[tuple, int] = {}  # by form or shape: how many there were without a kernel
 _plans: dict[tuple, _Plan] = {}  # by shapes and strides: what calls its kernel
-_MOST_PLANS = 4096
 
 _Plan = tuple[int, tuple[int, ...], int]  # a kernel's address, its sizes, threads (0: all)
 
@@ -49,7 +45,8 @@ def large_product(
     """a @ b (+ bias) of two stacks of matrices of one shape and dtype, or None."""
     shape = a.shape
     count = a.size * b.shape[-1]
-    if count < _LEAST or len(shape) < 2 or b.ndim != len(shape) or not KernelPolicy.allowed:
+    if count < MIN_PRODUCT_MULTIPLICATIONS or len(shape) < 2 or b.ndim != len(shape) \
+            or not KernelPolicy.allowed:
         return None
     key = (a.dtype, shape, b.shape, a.strides, b.strides, bias is None, MatmulPrecision.parts)
     plan = _plans.get(key)
@@ -74,17 +71,17 @@ def _plan(key: tuple, a: np.ndarray, b: np.ndarray, bias: np.ndarray | None) -> 
     by_unit = _by_unit(a.dtype, MatmulPrecision.parts)
     form, sizes = (("shape", *key), ()) if by_unit else _form(a, b, bias)
     calls = _calls.get(form, 0) + 1
-    if calls == 1 and len(_calls) >= _MOST:
+    if calls == 1 and len(_calls) >= MAX_PRODUCT_FORMS:
         return None
-    _calls[form] = min(calls, _USED)
-    if calls != _ASKED and calls < _USED:
+    _calls[form] = min(calls, PRODUCT_CALLS_BEFORE_USE)
+    if calls != PRODUCT_CALLS_BEFORE_COMPILING and calls < PRODUCT_CALLS_BEFORE_USE:
         return None
     function = request_kernel(("product", *form), lambda: _kernel(form, a, b))
-    if function is None or calls < _USED:
+    if function is None or calls < PRODUCT_CALLS_BEFORE_USE:
         return None
-    if len(_plans) >= _MOST_PLANS:
+    if len(_plans) >= MAX_PRODUCT_PLANS:
         _plans.clear()
-    threads = 0 if a.size * b.shape[-1] >= _SHARED else 1
+    threads = 0 if a.size * b.shape[-1] >= MIN_THREADED_PRODUCT_MULTIPLICATIONS else 1
     result = _plans[key] = (function.address, sizes, threads)
     return result
 
@@ -120,8 +117,8 @@ def _form(a: np.ndarray, b: np.ndarray, bias: np.ndarray | None) -> tuple[tuple,
     if blocks > 1:
         m //= blocks
         axes.append((blocks, m * row // size, 0, m * n))
-    rows = m if m <= _FEW else None
-    near = k <= _NEAR_DEPTH and m < _NEAR_ROWS \
+    rows = m if m <= MAX_SPECIALIZED_PRODUCT_ROWS else None
+    near = k <= MAX_UNPACKED_DEPTH and m < MIN_PACKED_ROWS \
         and k * max(m, n) * size <= MAX_UNPACKED_OPERAND_BYTES
     precision = 1 if _by_pairs(a.dtype, MatmulPrecision.parts) else 3
     key = ("form", a.dtype, a_along, b_along, len(axes), bias is not None, rows, near, precision)
@@ -133,11 +130,13 @@ def _form(a: np.ndarray, b: np.ndarray, bias: np.ndarray | None) -> tuple[tuple,
 
 def blocks_of_rows(count: int, rows: int, threads: int) -> int:
     """Into how many blocks the rows of each of so many products are cut: threads share these."""
-    fit = [n for n in (1, 2, 3, 4, 6, 8) if rows % n == 0 and (n == 1 or rows // n >= _BLOCK)]
+    fit = [n for n in (1, 2, 3, 4, 6, 8)
+           if rows % n == 0 and (n == 1 or rows // n >= MIN_PRODUCT_BLOCK_ROWS)]
     if threads <= TYPICAL_THREADS:
         return 1
     even = {n: utilization(count * n, threads) for n in fit}
-    return next((n for n in fit if even[n] >= _EVEN), max(fit, key=lambda n: even[n]))
+    best = max(fit, key=lambda n: even[n])
+    return next((n for n in fit if even[n] >= MIN_PRODUCT_UTILIZATION), best)
 
 
 def _axes(

@@ -12,7 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from ...native.target.eager_costs import MIN_STRIDED_ROW_ELEMENTS
+from ...native.target.eager_costs import (
+    CALLS_BEFORE_COMPILING, CALLS_BEFORE_USE, MAX_NUMPY_CHEAP_ELEMENTS, MAX_NUMPY_COSTLY_ELEMENTS,
+    MAX_NUMPY_POINTWISE_ELEMENTS, MAX_POINTWISE_KERNELS, MIN_STRIDED_ROW_ELEMENTS,
+)
 from ...native.runtime.background_jit import KernelPolicy, request_kernel
 from ...native.runtime.fast_call import call_kernel
 from ...tensor.dtypes import FLOAT64, FLOATS, bfloat16, float16
@@ -20,10 +23,6 @@ from .route import native_route
 
 Array = np.ndarray
 
-LARGE = 1 << 15  # elements up to which NumPy is as fast
-_CHEAP_LARGE = 1 << 16  # the same, where memory is the limit: from here on threads share it
-MIDDLE = 1 << 12  # the same, where a body is several steps of NumPy's, or slow ones
-ASKED, USED = 32, 256  # the calls of arrays so small that ask for a kernel, and that use it
 _CHEAP = frozenset((
     np.add, np.subtract, np.multiply, np.divide, np.negative, np.sqrt, np.floor, np.ceil, np.trunc,
     np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal, np.logical_not,
@@ -44,7 +43,6 @@ _CASTS = frozenset(np.dtype(n) for n in (
     "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32",
     "float64",
 ))
-_MOST = 1024  # kernels
 _brief: set[Any] = set()  # bodies of a step or two
 _ready: dict[tuple, Any] = {}  # by body and layouts: how many calls there were, then the kernel
 # Kernels for contiguous arrays of one shape and dtype, by body, dtype and settings (none of which
@@ -56,9 +54,9 @@ _straight: dict[tuple, tuple[int, np.dtype, int]] = {}
 def least(body: Any) -> int:
     """The elements up to which NumPy is as fast as a kernel of a body."""
     if body in _CHEAP:
-        return _CHEAP_LARGE
+        return MAX_NUMPY_CHEAP_ELEMENTS
     quick = body in _brief or (isinstance(body, np.ufunc) and body not in _SLOW)
-    return LARGE if quick else MIDDLE
+    return MAX_NUMPY_POINTWISE_ELEMENTS if quick else MAX_NUMPY_COSTLY_ELEMENTS
 
 
 @native_route
@@ -95,7 +93,7 @@ def _keep_straight(key: tuple, body: Any, arrays: tuple) -> None:
     """Has a kernel found at once for arrays like these. Functions that are made anew for each call
     are not kept by themselves."""
     known = body[0] if body.__class__ is tuple else body
-    if getattr(known, "__closure__", None) is not None or len(_straight) >= _MOST:
+    if getattr(known, "__closure__", None) is not None or len(_straight) >= MAX_POINTWISE_KERNELS:
         return
     entry = _ready.get((body, tuple([(a.dtype, "full") for a in arrays])))
     if entry.__class__ is tuple:
@@ -162,7 +160,7 @@ def large_with(
         if y.dtype == result[1]:
             call_kernel(result[0], size, *arrays, y, size)
             return y
-    if size <= (least(body) if kind in FLOATS and target is None else MIDDLE):
+    if size <= (least(body) if kind in FLOATS and target is None else MAX_NUMPY_COSTLY_ELEMENTS):
         return None
     if kind not in FLOATS and kind not in _HALVES and not (kind in _INTEGERS and _exact(body)):
         return None
@@ -208,7 +206,7 @@ def large_cast(x: Array, kind: np.dtype) -> Array | None:
         return None
     whole = x.dtype.kind in "fV" and kind.kind in "iu"  # two steps of NumPy's
     slow = whole or kind in _HALVES or x.dtype in _HALVES
-    if x.size <= (MIDDLE if slow else _CHEAP_LARGE):
+    if x.size <= (MAX_NUMPY_COSTLY_ELEMENTS if slow else MAX_NUMPY_CHEAP_ELEMENTS):
         return None
     if x.dtype is FLOAT64 and kind.kind == "u":  # kernels go by way of int32, PyTorch does not
         return None
@@ -230,7 +228,7 @@ def serve(
     placed, steps = _place(operands, shape), ()
     if placed is None and (gapped := _describe_gaps(operands, shape)) is not None:
         placed, steps = gapped
-    large = first.size > LARGE
+    large = first.size > MAX_NUMPY_POINTWISE_ELEMENTS
     for arranged in (_unstretch, _in_order):
         if placed is None and large and (target is None or arranged is _unstretch):
             supplied = arranged(operands)
@@ -278,9 +276,10 @@ def settings_key(body: Any) -> Any:
 def _often(key: tuple, calls: int | None) -> bool:
     """Counts a call of arrays of middle size; whether there were so many that a kernel pays."""
     calls = calls or 0
-    if calls < USED and (calls or len(_ready) < _MOST) and KernelPolicy.counts:
+    if calls < CALLS_BEFORE_USE and (calls or len(_ready) < MAX_POINTWISE_KERNELS) \
+            and KernelPolicy.counts:
         _ready[key] = calls + 1
-    return calls in (ASKED, USED)
+    return calls in (CALLS_BEFORE_COMPILING, CALLS_BEFORE_USE)
 
 
 def _none() -> Any:
@@ -307,10 +306,10 @@ def _request(key: tuple, match: int | None, formula: Callable, result: np.dtype 
            ) -> tuple | None:
     """(address, dtype of the result), when there is a kernel."""
     if match is None:  # a setting may be another one at each call
-        if len(_ready) >= _MOST:
+        if len(_ready) >= MAX_POINTWISE_KERNELS:
             for once in [k for k, v in _ready.items() if v.__class__ is not tuple]:
                 del _ready[once]
-        if len(_ready) < _MOST:
+        if len(_ready) < MAX_POINTWISE_KERNELS:
             _ready[key] = 1
         return None
 

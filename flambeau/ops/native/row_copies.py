@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...native.target.eager_costs import MIN_COPIED_ROW_BYTES
+from ...native.target.eager_costs import (
+    MIN_COPIED_ROW_BYTES, MIN_SHARED_COPY_ROWS, MIN_THREADED_COPY_BYTES,
+)
 from ...native.foundation.allocator import RETAINED_BYTES
 from ...native.runtime.background_jit import request_kernel
 from ...native.runtime.fast_call import call_on_threads
@@ -19,8 +21,6 @@ if TYPE_CHECKING:
 
 Array = np.ndarray  # by this name it is not what symbols are when operators are lowered
 
-MANY = 1 << 18  # bytes that threads share
-_FEW = 64  # rows, too few to share out
 _AXES = 5  # that a kernel takes: four of rows, as in native/kernels/moved.py, and along them
 _BITS = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}
 _KNOWN = (1, 2, -1, 0)  # distances of a row's elements, each of which has kernels of its own
@@ -31,7 +31,7 @@ _Axis = tuple[int, int, int]  # extent, and steps of target and source in bytes
 
 def fill(target: Array, source: Array) -> None:
     """target[...] = source, of one dtype."""
-    if target.nbytes >= MANY and _fill_natively(target, source):
+    if target.nbytes >= MIN_THREADED_COPY_BYTES and _fill_natively(target, source):
         return
     if target.__class__ is Array is source.__class__:
         target[...] = source  # a third of np.copyto's overhead
@@ -45,7 +45,7 @@ def zeros(shape: tuple[int, ...], dtype: np.dtype) -> Array:
     What is larger than the memory that is kept comes from the system, zero already.
     """
     size = prod(shape) * dtype.itemsize
-    if size < MANY or size >= RETAINED_BYTES or dtype.itemsize not in _BITS:
+    if size < MIN_THREADED_COPY_BYTES or size >= RETAINED_BYTES or dtype.itemsize not in _BITS:
         return np.zeros(shape, dtype)
     y = np.empty(shape, dtype)
     fill(y, np.zeros((), dtype))
@@ -54,7 +54,7 @@ def zeros(shape: tuple[int, ...], dtype: np.dtype) -> Array:
 
 def large_copy(x: Array) -> Array | None:
     """A copy of a large array whose elements lie in order, or None."""
-    if x.__class__ is not Array or x.nbytes < MANY:
+    if x.__class__ is not Array or x.nbytes < MIN_THREADED_COPY_BYTES:
         return None
     y = np.empty(x.shape, x.dtype)
     return y if _fill_natively(y, x) else None
@@ -65,7 +65,7 @@ def join_rows(parts: Sequence[Array], axis: int, new: bool = False) -> Array | N
     first = parts[0]
     if any(a.__class__ is not Array or a.dtype != first.dtype for a in parts):
         return None
-    if sum(a.nbytes for a in parts) < MANY:
+    if sum(a.nbytes for a in parts) < MIN_THREADED_COPY_BYTES:
         return None
     if new:
         parts = [np.expand_dims(a, axis) for a in parts]
@@ -141,11 +141,11 @@ def _rows(target: Array, source: Array) -> list[_Axis] | None:
         return None
     length, to, of = axes[-1]
     rows = target.nbytes // (length * size)
-    if rows < _FEW:
+    if rows < MIN_SHARED_COPY_ROWS:
         piece = 4096
         while length % piece:
             piece //= 2
-        if piece < last and rows * length // last >= _FEW:
+        if piece < last and rows * length // last >= MIN_SHARED_COPY_ROWS:
             piece = last
         if piece * size < MIN_COPIED_ROW_BYTES or len(axes) == _AXES:
             return None

@@ -12,20 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from ...native.target.eager_costs import ELEMENTS_PER_PARTIAL_SUM, MIN_REDUCED_RATIO
+from ...native.target.eager_costs import (
+    CALLS_BEFORE_COMPILING, CALLS_BEFORE_USE, ELEMENTS_PER_PARTIAL_SUM, MAX_COUNTED_ROW_ELEMENTS,
+    MAX_NUMPY_ROW_ELEMENTS, MAX_NUMPY_SUM_ELEMENTS, MAX_ROW_KERNELS, MIN_REDUCED_RATIO,
+)
 from ...native.runtime.background_jit import KernelPolicy, request_kernel
 from ...native.runtime.fast_call import MAX_SINGLE_THREAD_ELEMENTS, FastCalls, call_kernel
 from ...native.runtime.kernel_builder import KernelBuilder
 from ...tensor.dtypes import FLOAT32, FLOAT64, bfloat16, float16
 from .transpose import put_in_order
-from .pointwise import ASKED, USED, rows_apart, rows_of_second, settings_key
+from .pointwise import rows_apart, rows_of_second, settings_key
 from .route import native_route
 
 Array = np.ndarray
 
-LARGE = 1 << 15  # elements from which on a kernel is asked for at once
-SOME = 1 << 13  # of sums, elements up to which NumPy is as fast
-MIDDLE = 1 << 12  # elements up to which NumPy is as fast; in between a kernel wants many calls
 _ndarray = np.ndarray
 _INSIDE = {FLOAT32: FLOAT32, FLOAT64: FLOAT64, float16.numpy: FLOAT32, bfloat16.numpy: FLOAT32}
 _LAYER_NORM = KernelBuilder("softmax_and_layer_norm", "layer_norm")
@@ -55,7 +55,7 @@ def kernel(builder: KernelBuilder, x: Array, *settings: Any) -> int | None:
     known = _ready.get(key)
     if known is not None:
         return known if KernelPolicy.allowed else None
-    if x.size <= LARGE and not _often(key):
+    if x.size <= MAX_COUNTED_ROW_ELEMENTS and not _often(key):
         return None
 
     def build() -> Any:
@@ -76,9 +76,9 @@ def kernel(builder: KernelBuilder, x: Array, *settings: Any) -> int | None:
 def _often(key: tuple) -> bool:
     """Counts a call of arrays of middle size; whether there were so many that a kernel pays."""
     calls = _calls.get(key, 0)
-    if calls < USED and KernelPolicy.counts and len(_calls) < _MOST:
+    if calls < CALLS_BEFORE_USE and KernelPolicy.counts and len(_calls) < MAX_ROW_KERNELS:
         _calls[key] = calls + 1
-    return calls in (ASKED, USED)
+    return calls in (CALLS_BEFORE_COMPILING, CALLS_BEFORE_USE)
 
 
 @native_route
@@ -91,7 +91,7 @@ def call(address: int, arrays: Sequence[Array], *sizes: int) -> None:
 def fits(*arrays: Array) -> bool:
     """Whether all are large, contiguous, of one float dtype and shape."""
     first = arrays[0]
-    if first.size <= MIDDLE or first.dtype not in _INSIDE:
+    if first.size <= MAX_NUMPY_ROW_ELEMENTS or first.dtype not in _INSIDE:
         return False
     return all(
         a.__class__ is _ndarray and a.flags.c_contiguous and a.shape == first.shape
@@ -240,7 +240,6 @@ def logsumexp(x: Array, keepdims: bool) -> Array | None:
 
 # ------------------------------------------------------------------------------- reductions
 
-_MOST = 1024  # kernels
 _FOLDS = {np.add: "SUM", np.multiply: "PRODUCT", np.maximum: "MAXIMUM", np.minimum: "MINIMUM",
           np.argmax: "ARGMAX", np.argmin: "ARGMIN"}
 
@@ -253,7 +252,7 @@ _ORDERED = frozenset(np.dtype(n) for n in ("uint8", "int32", "int64"))
 def _inside(ufunc: Any, x: Array) -> np.dtype | None:
     """The dtype in which large arrays are folded, int64 for sums and products of integers; None:
     not here."""
-    if x.__class__ is not _ndarray or x.size <= SOME:
+    if x.__class__ is not _ndarray or x.size <= MAX_NUMPY_SUM_ELEMENTS:
         return None
     kind = x.dtype
     if kind in _WHOLE and ufunc in (np.add, np.multiply):
@@ -410,7 +409,7 @@ def position(ufunc: Any, x: Array, axis: int) -> Array | None:
 
 def _whole(x: Array) -> bool:
     """`fits` of integers that have an order in kernels."""
-    return x.__class__ is _ndarray and x.size > LARGE and x.dtype in _ORDERED \
+    return x.__class__ is _ndarray and x.size > MAX_COUNTED_ROW_ELEMENTS and x.dtype in _ORDERED \
         and x.flags.c_contiguous
 
 
@@ -426,7 +425,7 @@ def sum_of(formula: Callable, *arrays: Array) -> Any:
         if any(a.__class__ is not _ndarray or a.ndim != first.ndim for a in arrays):
             return None
         arrays = tuple([put_in_order(a.transpose(order)) for a in arrays])
-    if not fits(*arrays) or len(_ready) >= _MOST:
+    if not fits(*arrays) or len(_ready) >= MAX_ROW_KERNELS:
         return None
     first = arrays[0]
     key = (_FOLD_ROWS, first.dtype, settings_key(formula), len(arrays))

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ...native.target.eager_costs import SCANNED_ROWS
+from ...native.target.eager_costs import MAX_NUMPY_ROW_ELEMENTS, SCANNED_ROWS
 from ...native.runtime.kernel_builder import KernelBuilder
 from ...tensor.dtypes import FLOAT32, FLOAT64
 from .transpose import put_in_order
 from .pointwise import large
-from .rows import MIDDLE, call, fits, kernel
+from .rows import call, fits, kernel
 from .route import native_route
 
 Array = np.ndarray
@@ -26,7 +26,8 @@ _INTEGERS = frozenset(np.dtype(n) for n in ("int32", "int64", "uint8"))
 
 def _is_served(x: Array) -> bool:
     if x.dtype in _INTEGERS:
-        return x.size > MIDDLE and x.__class__ is np.ndarray and x.flags.c_contiguous
+        return x.size > MAX_NUMPY_ROW_ELEMENTS and x.__class__ is np.ndarray \
+            and x.flags.c_contiguous
     return fits(x)
 
 
@@ -80,7 +81,8 @@ def logcumsumexp(x: Array, axis: int) -> Array | None:
 
     Sums are kept as multiples of exp of the greatest element so far, and scaled where that grows.
     """
-    if x.__class__ is not np.ndarray or x.size <= MIDDLE or x.dtype not in (FLOAT32, FLOAT64):
+    if x.__class__ is not np.ndarray or x.size <= MAX_NUMPY_ROW_ELEMENTS \
+            or x.dtype not in (FLOAT32, FLOAT64):
         return None
     rows = np.ascontiguousarray(put_in_order(np.moveaxis(x, axis, -1)))
     result = scan_axis(np.maximum, rows, rows.ndim - 1)

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from ...native.target.eager_costs import MAX_STATIC_SHAPES
 
-_MOST = 512  # shapes that have a kernel
+
 
 _seen: dict[tuple, int] = {}  # by shape: how many calls there were, until its kernel is used
 
@@ -21,7 +22,7 @@ def kernel_for(key: tuple, build: Callable[[], Any], asked: int = 2, used: int =
     takes it, and waits for it.
     """
     calls = _seen.get(key, 0) + 1
-    if calls == 1 and len(_seen) >= _MOST:
+    if calls == 1 and len(_seen) >= MAX_STATIC_SHAPES:
         return None
     if calls <= used:
         _seen[key] = calls

@@ -6,20 +6,20 @@ from typing import Any
 
 import numpy as np
 
+from ...native.target.eager_costs import MAX_NUMPY_TRANSPOSE_ELEMENTS, MIN_THREADED_COPY_BYTES
 from ...native.runtime.background_jit import request_kernel
 from ...native.runtime.fast_call import call_on_threads
-from .row_copies import MANY, large_copy
+from .row_copies import large_copy
 from .route import native_route
 
 Array = np.ndarray
 
-LARGE = 1 << 14  # elements up to which NumPy is as fast
 
 
 @native_route
 def put_in_order(x: Array) -> Array:
     """A large array itself where its elements lie in order, else a copy in which they do."""
-    if x.flags.c_contiguous or x.nbytes < MANY:
+    if x.flags.c_contiguous or x.nbytes < MIN_THREADED_COPY_BYTES:
         return x
     for copy in (in_order, large_copy):
         if (y := copy(x)) is not None:
@@ -30,7 +30,8 @@ def put_in_order(x: Array) -> Array:
 @native_route
 def in_order(x: Array) -> Array | None:
     """A copy whose axes lie in order, of an array in which another axis lies innermost."""
-    if x.__class__ is not np.ndarray or x.itemsize not in (4, 8) or x.size <= LARGE:
+    if x.__class__ is not np.ndarray or x.itemsize not in (4, 8) \
+            or x.size <= MAX_NUMPY_TRANSPOSE_ELEMENTS:
         return None
     merged = _merge_axes(x)
     if merged is None:

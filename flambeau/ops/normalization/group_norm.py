@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...native.target.eager_costs import MAX_SMALL_ELEMENTS
+from ...native.target.eager_costs import MAX_COUNTED_ROW_ELEMENTS, MAX_SMALL_ELEMENTS
 from ...autograd.mode import MODE
 from ...tensor.tensor import Tensor
 from ..native import group_norm as group_native
@@ -20,7 +20,6 @@ from .norm_formulas import (
 )
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque, publish
-from ..native.rows import LARGE
 from ..core.sample_inputs import Rng, Sample
 
 
@@ -54,7 +53,7 @@ def _group_norm(
     if x.size <= MAX_SMALL_ELEMENTS:
         return _few_groups(x, w, b, save_mean.reshape(-1), save_rstd.reshape(-1), eps).reshape(
             input.shape).astype(input.dtype, copy=False)
-    if x.size > LARGE and (
+    if x.size > MAX_COUNTED_ROW_ELEMENTS and (
         y := group_native.group_norm(x, w, b, save_mean, save_rstd, eps)
     ) is not None:
         return y.reshape(input.shape).astype(input.dtype, copy=False)
@@ -127,7 +126,7 @@ def _group_norm_backward(
     share, x, w = as_dtype(mean.dtype, g, input, weight)
     share, x = images(share), images(x)
     each = channels // groups
-    if x.size > LARGE and (
+    if x.size > MAX_COUNTED_ROW_ELEMENTS and (
         known := group_native.group_norm_backward(share, x, w, mean, rstd)
     ) is not None:
         result, of_g, of_product = known

@@ -12,22 +12,23 @@ from functools import lru_cache
 
 import numpy as np
 
-from ...native.target.eager_costs import MAX_SMALL_ELEMENTS
+from ...native.target.eager_costs import (
+    MAX_NUMPY_ROW_ELEMENTS, MAX_SMALL_ELEMENTS, NORM_BLOCK_ELEMENTS,
+)
 from ...native.runtime.background_jit import KernelPolicy
 from ...native.runtime.fast_call import FastCalls
 from ..native.pointwise import large
 from ..core.registry import Array
 from ..native.rows import (
-    MIDDLE, centred_products, column_products, column_squares, layer_norm, layer_norm_backward,
-    moments, reduce_axes,
+    centred_products, column_products, column_squares, layer_norm, layer_norm_backward, moments,
+    reduce_axes,
 )
 from ..native.small_arrays import LAYER_NORM, LAYER_NORM_BACKWARD, LAYER_NORM_SUMS
 
-_BLOCK = 1 << 16  # elements
 
 
 def _blocks(count: int, each: int) -> Iterator[slice]:
-    step = max(1, _BLOCK // max(each, 1))
+    step = max(1, NORM_BLOCK_ELEMENTS // max(each, 1))
     for i in range(0, count, step):
         yield slice(i, i + step)
 
@@ -91,7 +92,7 @@ def rows_forward(
     y = None
     if x.size <= MAX_SMALL_ELEMENTS and x.dtype == mean.dtype:
         y = _small_rows(x, weight, bias, mean, rstd, eps)
-    elif x.size > MIDDLE:
+    elif x.size > MAX_NUMPY_ROW_ELEMENTS:
         y = layer_norm(x, weight, bias, mean, rstd, eps)
     if y is not None:
         return y
@@ -140,7 +141,7 @@ def rows_backward(
     result = None
     if x.size <= MAX_SMALL_ELEMENTS and x.dtype == mean.dtype:
         result = _small_rows_backward(g, x, weight, mean, rstd)
-    elif x.size > MIDDLE:
+    elif x.size > MAX_NUMPY_ROW_ELEMENTS:
         result = layer_norm_backward(g, x, weight, mean, rstd)
     if result is not None:
         return result
@@ -168,7 +169,7 @@ def rows_backward(
 
 def affine(x: Array, scale: Array, shift: Array) -> Array:
     """x (n, c, p) times scale plus shift, each (c,) or (n, c)."""
-    if x.size > MIDDLE:
+    if x.size > MAX_NUMPY_ROW_ELEMENTS:
         if x.shape[2] == 1 and scale.ndim == 1:
             y = large(_affine, x[:, :, 0], scale, shift)
         else:
@@ -189,9 +190,9 @@ def channel_moments(x: Array) -> tuple[Array, Array]:
     n, _, p = x.shape
     if p == 1:
         flat = x[:, :, 0]
-        total = reduce_axes(np.add, flat, (0,), False) if x.size > MIDDLE else None
+        total = reduce_axes(np.add, flat, (0,), False) if x.size > MAX_NUMPY_ROW_ELEMENTS else None
         mean = (np.add.reduce(flat, 0) if total is None else total) / x.dtype.type(n)
-        if x.size > MIDDLE and (squares := column_squares(flat, mean)) is not None:
+        if x.size > MAX_NUMPY_ROW_ELEMENTS and (squares := column_squares(flat, mean)) is not None:
             return mean, squares
         centred = flat - mean
         return mean, np.einsum("nc,nc->c", centred, centred)
@@ -203,7 +204,7 @@ def channel_moments(x: Array) -> tuple[Array, Array]:
 
 def _moments(x: Array) -> tuple[Array, Array]:
     n, c, p = x.shape
-    if x.size > MIDDLE and (result := moments(_rows(x))) is not None:
+    if x.size > MAX_NUMPY_ROW_ELEMENTS and (result := moments(_rows(x))) is not None:
         return result[0].reshape(n, c), result[1].reshape(n, c)
     means = np.add.reduce(x, 2) / x.dtype.type(p)
     squares = np.empty(means.shape, x.dtype)
@@ -218,11 +219,11 @@ def channel_sums(g: Array, x: Array, mean: Array) -> tuple[Array, Array]:
 
     Of one position, and with a mean for each channel, they may be added up already: (1, c).
     """
-    if x.size > MIDDLE and x.shape[2] == 1 and mean.ndim == 1:
+    if x.size > MAX_NUMPY_ROW_ELEMENTS and x.shape[2] == 1 and mean.ndim == 1:
         result = column_products(g[:, :, 0], x[:, :, 0], mean)
         if result is not None:
             return result[0][None], result[1][None]
-    if x.size > MIDDLE and x.shape[2] > 1:
+    if x.size > MAX_NUMPY_ROW_ELEMENTS and x.shape[2] > 1:
         result = centred_products(_rows(g), _rows(x), _of_rows(mean, x).reshape(-1))
         if result is not None:
             return result[0].reshape(x.shape[:2]), result[1].reshape(x.shape[:2])
@@ -237,7 +238,7 @@ def channel_sums(g: Array, x: Array, mean: Array) -> tuple[Array, Array]:
 
 def combine(g: Array, x: Array, a: Array, b: Array, c: Array) -> Array:
     """a g + b x + c for arrays (n, c, p) and coefficients (c,) or (n, c)."""
-    if x.size > MIDDLE:
+    if x.size > MAX_NUMPY_ROW_ELEMENTS:
         if x.shape[2] == 1 and a.ndim == 1:
             y = large(_combine, g[:, :, 0], x[:, :, 0], a, b, c)
         else:

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from ...native.target.eager_costs import MAX_NUMPY_POINTWISE_ELEMENTS
 from ...tensor import dtypes as types
 from ...tensor.dtypes import BOOL
 from ...tensor.tensor import Tensor
 from ..core.dispatch import python_operator, reflect
 from ..core.legacy_argument_order import in_order
-from ..native.pointwise import LARGE
 from ..core.dtype_refusals import Refusal
 from ..core.errors import not_a_tensor
 from ..core.registry import Array, Number, Promotion, composite, pointwise
@@ -168,7 +168,8 @@ def _scales(input: Any, other: Any, alpha: Any) -> bool:
     """Whether a sum is of large tensors, and takes the factor along."""
     return (
         alpha.__class__ is float and isinstance(other, Tensor) and isinstance(input, Tensor)
-        and input._array.size > LARGE and input._array.dtype == other._array.dtype
+        and input._array.size > MAX_NUMPY_POINTWISE_ELEMENTS
+        and input._array.dtype == other._array.dtype
         and input.dtype.is_floating_point and alpha == alpha
     )
 

@@ -7,17 +7,18 @@ from typing import Any
 
 import numpy as np
 
+from ...native.target.eager_costs import MAX_NUMPY_POINTWISE_ELEMENTS, MIN_THREADED_COPY_BYTES
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.windows.lazy_window import LazyWindow, toggled
 from ...tensor.narrow_dtypes import COMPLEX32
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
 from ..creation.creation import zeros_like
-from ..native.pointwise import LARGE, large
+from ..native.pointwise import large
 from ..core.autocast import Policy
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque, pointwise, view
-from ..native.row_copies import MANY, fill
+from ..native.row_copies import fill
 from ..core.sample_inputs import Rng, Sample, pairs_nonzero, positive_pairs
 from .selection import select
 
@@ -265,7 +266,7 @@ def conj_physical_(self: Tensor) -> Tensor:
 def _angle(x: np.ndarray) -> np.ndarray:
     if x.dtype.kind == "c":
         return np.angle(x)
-    if x.size > LARGE and (y := large(_real_angle, x)) is not None:
+    if x.size > MAX_NUMPY_POINTWISE_ELEMENTS and (y := large(_real_angle, x)) is not None:
         return y
     return _real_angle(x)
 
@@ -336,7 +337,7 @@ def complex(real: Array, imag: Array) -> Array:
         halves["real"], halves["imag"] = real, imag
         return halves
     y = np.empty(shape, np.result_type(real, np.complex64))
-    if y.nbytes >= MANY:
+    if y.nbytes >= MIN_THREADED_COPY_BYTES:
         fill(y.real, real)
         fill(y.imag, imag)
     else:

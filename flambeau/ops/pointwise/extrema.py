@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from ...native.target.eager_costs import MAX_NUMPY_COSTLY_ELEMENTS
 from ...tensor.dtypes import BOOL, COMPLEX, FLOATING
 from ...tensor.promotion import result_dtype
 from ...tensor.tensor import Tensor
 from ..core import dtype_refusals
 from ..core.inplace import assign
 from ..core.out import write_out
-from ..native.pointwise import MIDDLE, large
+from ..native.pointwise import large
 from ..activation.rectifiers import within
 from ..core.errors import not_a_tensor
 from ..core.registry import Array, Number, composite, pointwise, publish
@@ -140,7 +141,7 @@ def clamp_numbers(input: Array, min: Any = None, max: Any = None) -> Array:
     """input clipped to [min, max]; NaN where a bound is NaN."""
     if input.dtype.kind != "f":
         min, max = (None if v is None else _bound(v, input.dtype) for v in (min, max))
-    if input.size > MIDDLE and input.__class__ is np.ndarray:
+    if input.size > MAX_NUMPY_COSTLY_ELEMENTS and input.__class__ is np.ndarray:
         body = _at_most if min is None else _at_least if max is None else _clip
         bounds = [np.asarray(v, input.dtype) for v in (min, max) if v is not None]
         if (y := large(body, input, *bounds)) is not None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.target.eager_costs import MAX_NUMPY_COSTLY_ELEMENTS
 from ...tensor import dtypes as types
 from ...tensor.dtypes import BOOL, COMPLEX, FROM_NUMPY, HALF, dtype as Dtype
 from ...tensor.promotion import legacy_name, result_dtype
@@ -14,7 +15,7 @@ from ...tensor.tensor import Tensor
 from ..core import dtype_refusals
 from ..creation.creation import zeros_like
 from ..core.inplace import assign
-from ..native.pointwise import MIDDLE, large_with
+from ..native.pointwise import large_with
 from ..core.promotion import compute_dtype
 from ..core.output_layout import Layout
 from ..core.registry import Array, Number, Promotion, composite, opaque, pointwise
@@ -242,7 +243,7 @@ def _nan_to_num(
     high = float(limit.max) if posinf is None else float(posinf)
     low = float(limit.min) if neginf is None else float(neginf)
     supplied = (float(nan), high, low)
-    y = large_with(_replace, (x,), supplied, {}) if x.size > MIDDLE else None
+    y = large_with(_replace, (x,), supplied, {}) if x.size > MAX_NUMPY_COSTLY_ELEMENTS else None
     return _replace(x, *supplied) if y is None else y
 
 

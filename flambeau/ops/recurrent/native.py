@@ -13,7 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from ...native.target.eager_costs import MAX_THREAD_WEIGHT_BYTES
+from ...native.target.eager_costs import (
+    MAX_RECURRENT_FORMS, MAX_THREAD_WEIGHT_BYTES, MIN_PREFETCHED_GATE_BYTES,
+    MIN_RECURRENT_MULTIPLICATIONS, MIN_THREADED_RECURRENT_MULTIPLICATIONS,
+    RECURRENT_CALLS_BEFORE_COMPILING,
+)
 from ...native.runtime.background_jit import KernelPolicy, request_kernel
 from ...native.runtime.fast_call import call_on_threads
 from ...native.runtime.thread_pool import threads
@@ -24,12 +28,7 @@ from ..native.route import native_route
 
 Array = np.ndarray
 
-WORTH = 1 << 17  # multiplications of all steps from which on machine code is worth its making
-PATIENT = 2  # calls of a form before its kernels are made
-_SHARED = 1 << 20  # multiplications from which on several threads are worth their start
-_MOST = 256  # forms that have kernels
 _BLOCKS = (1, 2, 4, 6, 8, 12, 16)  # rows of a block
-_FAR = 1 << 10  # bytes of a row's gates from which on those of the next step are asked for ahead
 _seen: dict[Hashable, Any] = {}  # by form: how many calls, then what runs it
 
 
@@ -98,7 +97,8 @@ def prepare(
     native.kernels.recurrent). Sequences are contiguous rows; `w`: the recurrent weights.
     """
     count, work = len(steps.windows), steps.rows * w.size
-    if work < WORTH or not steps.dense or not KernelPolicy.allowed or w.dtype not in FLOATS:
+    if work < MIN_RECURRENT_MULTIPLICATIONS or not steps.dense or not KernelPolicy.allowed \
+            or w.dtype not in FLOATS:
         return None
     if (count < 2 and steps.batch < 8) or not w.flags.c_contiguous:
         return None
@@ -106,14 +106,16 @@ def prepare(
         return None
     ascending = count < 2 or steps.windows[0][0] == 0
     batch, rows = steps.batch, _block(steps.batch)
-    form = _Form(cell, w.dtype, rows, batch % rows == 0, len(w) * w.itemsize >= _FAR, w.shape[1],
+    prefetch = len(w) * w.itemsize >= MIN_PREFETCHED_GATE_BYTES
+    form = _Form(cell, w.dtype, rows, batch % rows == 0, prefetch, w.shape[1],
                  ascending == backward, threads(), tuple(inputs), tuple(wanted),
                  backward)
     runner = _runner(form)
     if runner is None:
         return None
     blocks = -(-batch // rows)
-    call = _Call(count, batch, blocks, min(form.threads, blocks) if work >= _SHARED else 1)
+    threads = min(form.threads, blocks) if work >= MIN_THREADED_RECURRENT_MULTIPLICATIONS else 1
+    call = _Call(count, batch, blocks, threads)
     return lambda arrays: _call(runner, form, call, w, arrays)
 
 
@@ -136,10 +138,10 @@ def _runner(form: _Form) -> _Runner | None:
     if isinstance(known, _Runner):
         return known
     if known is None:
-        if len(_seen) < _MOST:
+        if len(_seen) < MAX_RECURRENT_FORMS:
             _seen[form] = 1
         return None
-    if known < PATIENT:
+    if known < RECURRENT_CALLS_BEFORE_COMPILING:
         _seen[form] = known + 1
         return None
     result = _build_layer(form)

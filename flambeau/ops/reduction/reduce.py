@@ -8,6 +8,7 @@ from contextlib import nullcontext
 
 import numpy as np
 
+from ...native.target.eager_costs import MAX_COUNTED_ROW_ELEMENTS, MAX_NUMPY_SUM_ELEMENTS
 from ...tensor import dtypes as types
 from ...tensor.dtypes import FLOATS, FROM_NUMPY, HALF
 from ...tensor.tensor import Tensor, wrap
@@ -19,7 +20,7 @@ from ..core.out import write_result
 from ..native.pointwise import large
 from ..core.registry import Array, composite, opaque
 from ..core.return_types import return_type
-from ..native.rows import LARGE, SOME, position, reduce_axes
+from ..native.rows import position, reduce_axes
 from ..core.sample_inputs import reductions
 from .chosen_elements import choose, put_back
 
@@ -53,7 +54,8 @@ def sum(input: Array, dim=None, keepdim=False, *, dtype=None) -> Array:
     >>> torch.tensor([[1., 2.], [3., 4.]]).sum(0)
     tensor([4., 6.])
     """
-    if input.size > SOME and (y := _large(np.add, input, dim, keepdim, dtype)) is not None:
+    if input.size > MAX_NUMPY_SUM_ELEMENTS \
+            and (y := _large(np.add, input, dim, keepdim, dtype)) is not None:
         return round_to(y, sum_dtype(input, None))
     if dim is None and dtype is None and input.dtype.kind == "f" and input.itemsize > 2:
         return np.add.reduce(input, None, out=..., keepdims=keepdim)  # out=...: an array, always
@@ -152,7 +154,7 @@ def mean(input: Array, dim=None, keepdim=False, *, dtype=None) -> Array:
     >>> torch.tensor([1., 2., 6.]).mean()
     tensor(3.)
     """
-    if dtype is None and 0 < input.size <= LARGE and input.dtype in FLOATS \
+    if dtype is None and 0 < input.size <= MAX_COUNTED_ROW_ELEMENTS and input.dtype in FLOATS \
             and input.__class__ is Array:
         axes = None if dim is None else axes_of(dim, input.ndim)
         y = np.add.reduce(input, axes, out=..., keepdims=keepdim)
@@ -160,7 +162,7 @@ def mean(input: Array, dim=None, keepdim=False, *, dtype=None) -> Array:
     kind = _floating(input, dtype, "mean")
     inside = inside_dtype(kind)
     y = None
-    if input.size > LARGE:
+    if input.size > MAX_COUNTED_ROW_ELEMENTS:
         y = _large(np.add, input, dim, keepdim, dtype)
     if y is None:
         y = np.add.reduce(input, axes_of(dim, input.ndim), inside, None, keepdim)
@@ -178,7 +180,7 @@ def _(g, input_shape, dim, keepdim):
 def _nansum(input: Array, dim=None, keepdim=False, dtype=None) -> Array:
     """Sum, NaN counting as zero."""
     kind, axes = sum_dtype(input, dtype), axes_of(dim, input.ndim)
-    if input.size > LARGE and kind == input.dtype \
+    if input.size > MAX_COUNTED_ROW_ELEMENTS and kind == input.dtype \
             and (y := reduce_axes(np.add, input, axes, keepdim, "known")) is not None:
         return round_to(y, kind)
     y = np.add.reduce(np.where(np.isnan(input), input.dtype.type(0), input),
@@ -252,7 +254,8 @@ def _extreme(name: str, ufunc: np.ufunc, doc: str):
     def body(input: Array, dim=(), keepdim=False) -> Array:
         if not input.size:
             needs_elements(input, dim, name)
-        if input.size > LARGE and (y := _large(ufunc, input, dim, keepdim)) is not None:
+        if input.size > MAX_COUNTED_ROW_ELEMENTS \
+                and (y := _large(ufunc, input, dim, keepdim)) is not None:
             return round_to(y, input.dtype)
         return np.asarray(ufunc.reduce(input, axes_of(dim, input.ndim), None, None, keepdim))
 
@@ -288,9 +291,11 @@ def _all_extreme(name: str, ufunc: np.ufunc):
                 f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify "
                 "the reduction dim with the 'dim' argument."
             )
-        if input.size > LARGE and (y := _large(ufunc, input, None, False)) is not None:
+        if input.size > MAX_COUNTED_ROW_ELEMENTS \
+                and (y := _large(ufunc, input, None, False)) is not None:
             return round_to(y, input.dtype)
-        if input.size <= LARGE and input.__class__ is Array and input.dtype.kind != "V":
+        if input.size <= MAX_COUNTED_ROW_ELEMENTS and input.__class__ is Array \
+                and input.dtype.kind != "V":
             at = input.argmax() if largest else input.argmin()
             return input.reshape(-1)[at, ...].copy()  # sooner than ufunc.reduce
         return np.asarray(ufunc.reduce(input, None))
@@ -315,7 +320,8 @@ def _first(input: Array, dim, largest: bool) -> Array:
     if input.dtype.kind == "c":
         raise RuntimeError("argmax/argmin are not implemented for complex dtypes")
     find = np.argmax if largest else np.argmin
-    if input.size > LARGE and dim is not None and (y := position(find, input, dim)) is not None:
+    if input.size > MAX_COUNTED_ROW_ELEMENTS \
+            and dim is not None and (y := position(find, input, dim)) is not None:
         return y
     if input.__class__ is np.ndarray:  # its method does the same, sooner
         return input.argmax(dim) if largest else input.argmin(dim)
@@ -509,7 +515,7 @@ def count_nonzero(input: Array, dim=None) -> Array:
     >>> torch.count_nonzero(torch.tensor([[0, 1], [2, 3]]), dim=0)
     tensor([1, 2])
     """
-    if input.size > LARGE and (known := large(_not_zero, input)) is not None:
+    if input.size > MAX_COUNTED_ROW_ELEMENTS and (known := large(_not_zero, input)) is not None:
         input = known
     return np.asarray(np.count_nonzero(input, axes_of(dim, input.ndim)), np.int64)
 
@@ -531,7 +537,8 @@ def prod(input: Array, dim=None, keepdim=False, *, dtype=None) -> Array:
     >>> torch.prod(torch.tensor([[1, 2], [3, 4]]), dim=1)
     tensor([ 2, 12])
     """
-    if input.size > LARGE and (y := _large(np.multiply, input, dim, keepdim, dtype)) is not None:
+    if input.size > MAX_COUNTED_ROW_ELEMENTS \
+            and (y := _large(np.multiply, input, dim, keepdim, dtype)) is not None:
         return round_to(y, sum_dtype(input, None))
     kind = sum_dtype(input, dtype)
     axis = None if dim is None else canonical_dim(dim, input.ndim) if input.ndim else None
@@ -578,7 +585,8 @@ def _var(input: Array, dim, keepdim, correction) -> Array:
     inside = inside_dtype(kind)
     x = input if input.dtype == inside else input.astype(inside)
     n = count_along(input.shape, dim)
-    if x.size > LARGE and n > correction and (y := _large_var(x, axes, keepdim, n)) is not None:
+    if x.size > MAX_COUNTED_ROW_ELEMENTS and n > correction \
+            and (y := _large_var(x, axes, keepdim, n)) is not None:
         return round_to(y / y.dtype.type(n - correction), kind)
     with _QUIET if n > correction else np.errstate(all="ignore"):  # which takes 2 us
         d = x - np.add.reduce(x, axes, None, None, True) / number(n, inside)

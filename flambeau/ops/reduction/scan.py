@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.target.eager_costs import MAX_NUMPY_ROW_ELEMENTS
 from ...autograd.mode import is_grad_enabled
 from ...tensor.dtypes import dtype as Dtype
 from ...tensor.tensor import Tensor
@@ -15,7 +16,6 @@ from ..view.join import cat
 from .reduce import inside_dtype, round_to, sum_dtype
 from ..core.registry import Array, Number, composite, opaque
 from ..core.return_types import return_type
-from ..native.rows import MIDDLE
 from ..native import scan
 from ..native.scan import scan_axis
 from ..core.sample_inputs import scans
@@ -32,7 +32,7 @@ def cumsum(input: Array, dim: int, *, dtype: Dtype | None = None) -> Array:
     at = canonical_dim(dim, input.ndim)
     if not input.ndim:
         return input.astype(kind)
-    if input.size > MIDDLE and (kind == input.dtype or kind == np.int64) and (
+    if input.size > MAX_NUMPY_ROW_ELEMENTS and (kind == input.dtype or kind == np.int64) and (
         result := scan_axis(np.add, input.astype(kind, copy=False), at)
     ) is not None:
         return result[0]
@@ -55,7 +55,7 @@ def cumprod(input: Array, dim: int, *, dtype: Dtype | None = None) -> Array:
     at = canonical_dim(dim, input.ndim)
     if not input.ndim:
         return input.astype(kind)
-    if input.size > MIDDLE and kind == input.dtype \
+    if input.size > MAX_NUMPY_ROW_ELEMENTS and kind == input.dtype \
             and (result := scan_axis(np.multiply, input, at)) is not None:
         return result[0]
     return round_to(np.cumprod(input, at, inside_dtype(kind)), kind)
@@ -87,7 +87,8 @@ def _running(name: str, ufunc: np.ufunc) -> Any:
         at = canonical_dim(dim, input.ndim)
         if not input.ndim:
             return input.copy(), np.zeros((), np.int64)
-        if input.size > MIDDLE and (match := scan_axis(ufunc, input, at, True)) is not None:
+        if input.size > MAX_NUMPY_ROW_ELEMENTS \
+                and (match := scan_axis(ufunc, input, at, True)) is not None:
             return match
         values = ufunc.accumulate(input, at) if input.size else input.copy()
         places = np.arange(input.shape[at]).reshape([-1 if i == at else 1
@@ -143,7 +144,7 @@ def logcumsumexp(input: Array, dim: int) -> Array:
     if input.dtype.kind == "c":
         return _complex_logcumsumexp(input, at)
     kind = inside_dtype(input.dtype)
-    if input.size > MIDDLE \
+    if input.size > MAX_NUMPY_ROW_ELEMENTS \
             and (y := scan.logcumsumexp(input.astype(kind, copy=False), at)) is not None:
         return round_to(y, input.dtype)
     return round_to(np.logaddexp.accumulate(input.astype(kind, copy=False), at), input.dtype)

@@ -12,15 +12,14 @@ from typing import Any
 import numpy as np
 
 from ...native.target.eager_costs import (
-    MAX_HEAP_ELEMENTS, MAX_INSERTION_SORT_LENGTH, MAX_KEYS_SORTED_WHOLE,
+    MAX_HEAP_ELEMENTS, MAX_INSERTION_SORT_LENGTH, MAX_KEYS_SORTED_WHOLE, MAX_SELECTED_TIE_ELEMENTS,
+    MAX_SORTED_TIE_ELEMENTS,
 )
 from ...native.runtime.fast_call import call_kernel
 from ...native.runtime.kernel_builder import KernelBuilder
 from ..native.gather_scatter import take
 from ..core.registry import Array
 
-_SORTED = 1 << 16  # elements of rows with ties up to which they are sorted as PyTorch does
-_SELECTED = 1 << 22  # the same where going through them once is enough
 _NARROW = 1 << 31
 
 
@@ -214,7 +213,7 @@ def sort_numbers(k: Array, stable: bool) -> Array:
     result, where = _stable(k)
     if not stable:
         tied = (result[:, 1:] == result[:, :-1]).any(1)
-        if 0 < np.count_nonzero(tied) * n <= _SORTED:
+        if 0 < np.count_nonzero(tied) * n <= MAX_SORTED_TIE_ELEMENTS:
             where[tied] = _sort_as_cpp(k[tied]).numbers
     return where
 
@@ -224,7 +223,7 @@ def least_numbers(k: Array, count: int) -> Array:
     n = k.shape[1]
     if count == 0:
         return np.zeros((len(k), 0), np.int64)
-    if k.size <= _SELECTED and (count * 64 <= n or _has_many_ties(k)):
+    if k.size <= MAX_SELECTED_TIE_ELEMENTS and (count * 64 <= n or _has_many_ties(k)):
         return _least_as_cpp(k, count)
     if count > n // 4 or k.size <= MAX_KEYS_SORTED_WHOLE:
         result, where = _stable(k)
@@ -235,7 +234,7 @@ def least_numbers(k: Array, count: int) -> Array:
         tied, where = (result[:, 1:] == result[:, :-1]).any(1), where[:, :count]
     else:
         where, tied = _few(k, count)
-    if 0 < np.count_nonzero(tied) * n <= _SELECTED:
+    if 0 < np.count_nonzero(tied) * n <= MAX_SELECTED_TIE_ELEMENTS:
         where = where.copy()
         where[tied] = _least_as_cpp(k[tied], count)
     return where
@@ -263,7 +262,7 @@ def rank_numbers(k: Array, rank: int, first: bool) -> Array:
     Of equal ones, `first`: that whose place has the rank in a stable order; else what PyTorch's
     quickselect comes to.
     """
-    if not first and k.size <= _SELECTED and _has_many_ties(k):
+    if not first and k.size <= MAX_SELECTED_TIE_ELEMENTS and _has_many_ties(k):
         return _rank_as_quickselect(k, rank)
     edge = np.partition(k, rank, -1)[:, rank : rank + 1]
     equal = k == edge
@@ -271,7 +270,7 @@ def rank_numbers(k: Array, rank: int, first: bool) -> Array:
     tied = np.count_nonzero(equal, 1) > 1
     if not tied.any():
         return where
-    if not first and np.count_nonzero(tied) * k.shape[1] <= _SELECTED:
+    if not first and np.count_nonzero(tied) * k.shape[1] <= MAX_SELECTED_TIE_ELEMENTS:
         where[tied] = _rank_as_quickselect(k[tied], rank)
         return where
     for row in np.flatnonzero(tied):
@@ -283,7 +282,7 @@ def rank_numbers(k: Array, rank: int, first: bool) -> Array:
 def commonest_numbers(k: Array) -> Array:
     """Where each row's most frequent key, the least of several, comes last."""
     rows, n = k.shape
-    exact = n > MAX_INSERTION_SORT_LENGTH and k.size <= _SELECTED
+    exact = n > MAX_INSERTION_SORT_LENGTH and k.size <= MAX_SELECTED_TIE_ELEMENTS
     if exact and _has_many_ties(k):
         known = _sort_as_cpp(k)
         return known.numbers[np.arange(rows), _commonest(known.keys)[0]]

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from ...native.target.eager_costs import MAX_COUNTED_RANGE_RATIO
 from ...tensor.tensor import Tensor, wrap
 from . import sort_kernels
 from ..core.axes import canonical_dim
 from ..creation.creation import public
 from ..core.registry import Array, shape_depends_on_values
 
-_SPREAD = 4  # integers may lie in a range of so many times their number to be counted in a table
 
 
 def _count(x: Array, inverse: bool) -> tuple[Array, Array | None, Array] | None:
@@ -20,7 +20,7 @@ def _count(x: Array, inverse: bool) -> tuple[Array, Array | None, Array] | None:
     if x.dtype.kind not in "iub" or not x.size:
         return None
     low, high = int(x.min()), int(x.max())
-    if high - low >= _SPREAD * x.size or high >= 1 << 63:
+    if high - low >= MAX_COUNTED_RANGE_RATIO * x.size or high >= 1 << 63:
         return None
     places = x.astype(np.int64)
     places -= low

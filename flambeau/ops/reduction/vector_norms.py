@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.target.eager_costs import MAX_COUNTED_ROW_ELEMENTS
 from ...tensor.dtypes import FROM_NUMPY, HALF, dtype as Dtype
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
@@ -15,7 +16,7 @@ from ..core.axes import canonical_dim, canonical_dims
 from ..core.axes import means_all_axes
 from .reduce import axes_of, spread
 from ..core.registry import PUBLIC, Array, composite, opaque, publish
-from ..native.rows import LARGE, reduce_axes
+from ..native.rows import reduce_axes
 from ..core.sample_inputs import Rng, Sample
 
 
@@ -122,7 +123,7 @@ def _vector_norm(
     axes = axes_of(dim, input.ndim)
     _check_empty(input, ord, axes)
     inside = np.dtype(np.float32) if FROM_NUMPY[kind] in HALF else kind
-    if input.size > LARGE and kind == input.dtype \
+    if input.size > MAX_COUNTED_ROW_ELEMENTS and kind == input.dtype \
             and (y := _large(input, ord, axes, keepdim)) is not None:
         return y.astype(kind, copy=False)
     y = np.asarray(_measure(input if input.dtype == inside else input.astype(inside),

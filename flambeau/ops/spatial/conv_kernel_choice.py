@@ -15,7 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ...native.target.eager_costs import MULTIPLICATIONS_PER_ELEMENT
+from ...native.target.eager_costs import (
+    CONV_CALLS_BEFORE_COMPILING, CONV_CALLS_BEFORE_USE, CONV_MULTIPLICATIONS_PER_CALL,
+    MIN_STATIC_CONV_MULTIPLICATIONS, MULTIPLICATIONS_PER_ELEMENT,
+)
 from ...autograd.mode import MODE
 from ...native.runtime import background_jit
 from ...native.runtime.fast_call import call_kernel
@@ -30,9 +33,6 @@ if TYPE_CHECKING:
     from ...native.loop_ir.ir import Kernel
     from .conv_reference import Window
 
-LARGE = 1 << 22  # multiplications from which on a kernel of a shape's own is worth its making
-_MUCH = 1 << 25  # multiplications that count as one call more in a step that is recorded once
-_ASKED, _USED = 16, 40  # calls of a shape that ask for its own kernel, and first take it
 
 
 class Convolution(NamedTuple):
@@ -97,8 +97,9 @@ def run_kernel_for(conv: Convolution, arrays: Sequence[Array]) -> bool:
     """
     if conv.depthwise and not any(conv.last) and (call := _depthwise(conv)) is not None:
         return _ran_depthwise(conv, call, arrays)
-    if (conv.square or conv.unusual) and conv.multiplications >= LARGE:
-        function = kernel_for(("convolution", conv), lambda: _own(conv), _ASKED, _USED)
+    if (conv.square or conv.unusual) and conv.multiplications >= MIN_STATIC_CONV_MULTIPLICATIONS:
+        function = kernel_for(("convolution", conv), lambda: _own(conv),
+                              CONV_CALLS_BEFORE_COMPILING, CONV_CALLS_BEFORE_USE)
         if function is not None:
             run_kernel(function, arrays)
             return True
@@ -120,7 +121,7 @@ def _ran_depthwise(single: Convolution, call: DepthwiseCall, arrays: Sequence[Ar
 
     kind = Type.F32 if single.kind == "f" else Type.F64
     key = ("depthwise", call.builder.__name__, single.kind, call.step)
-    worth = max(1.0, single.multiplications / _MUCH)
+    worth = max(1.0, single.multiplications / CONV_MULTIPLICATIONS_PER_CALL)
     function = background_jit.request_kernel(
         key, lambda: call.builder(kind, call.step), worth=worth
     )
@@ -180,7 +181,7 @@ def _builder(single: Convolution, grouped: bool) -> Kernel:
 def _request(single: Convolution, grouped: bool) -> Any:
     """The kernel, or None."""
     key = ("any convolution", single.direction == "weight", single.kind, grouped)
-    worth = max(1.0, single.multiplications / _MUCH)
+    worth = max(1.0, single.multiplications / CONV_MULTIPLICATIONS_PER_CALL)
     return background_jit.request_kernel(key, lambda: _builder(single, grouped), worth=worth)
 
 

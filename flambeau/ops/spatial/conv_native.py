@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...native.target.eager_costs import MIN_CONV_MULTIPLICATIONS
 from . import depthwise_nhwc
 from .conv_kernel_choice import Convolution, run_kernel_for
 from ..core.registry import Array
@@ -18,13 +19,13 @@ from ..core.registry import Array
 if TYPE_CHECKING:
     from .conv_reference import Window
 
-_LEAST = 1 << 18  # multiplications from which on machine code is worth its making
 
 
 def _fits(x: Array, w: Array, window: Window, count: int, depthwise: bool) -> bool:
     """Whether a convolution of `count` multiplications is for machine code."""
     return (
-        count >= _LEAST and x.__class__ is np.ndarray and w.__class__ is np.ndarray
+        count >= MIN_CONV_MULTIPLICATIONS
+        and x.__class__ is np.ndarray and w.__class__ is np.ndarray
         and x.dtype.char in "fd" and w.dtype.char == x.dtype.char and len(window.kernel) <= 2
     )
 

@@ -13,11 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...native.target.eager_costs import IM2COL_BLOCK_BYTES, MAX_COPIED_WINDOW_ELEMENTS
 from . import conv_native, conv_1x1
 from ..core.registry import Array
 
-_FEW = 1 << 13  # elements of windows that are copied at once
-_BLOCK_BYTES = 1 << 20  # columns kept in the L2 cache
 
 
 class Window(NamedTuple):
@@ -78,12 +77,12 @@ class _Columns:
         """(first image, end, first output row, end), each small enough for the cache."""
         images, rows = self.x.shape[0], self.output[0]
         bytes_each = self.rows * self.width(rows) * self.x.itemsize
-        if bytes_each <= _BLOCK_BYTES:
-            step = max(1, _BLOCK_BYTES // max(bytes_each, 1))
+        if bytes_each <= IM2COL_BLOCK_BYTES:
+            step = max(1, IM2COL_BLOCK_BYTES // max(bytes_each, 1))
             for n in range(0, images, step):
                 yield n, min(n + step, images), 0, rows
             return
-        step = max(1, rows * _BLOCK_BYTES // bytes_each)
+        step = max(1, rows * IM2COL_BLOCK_BYTES // bytes_each)
         for n in range(images):
             for r in range(0, rows, step):
                 yield n, n + 1, r, min(r + step, rows)
@@ -150,7 +149,7 @@ def forward(x: Array, w: Array, bias: Array | None, window: Window, groups: int)
     x = pad(x, window.padding)
     if groups > 1 and w.shape[1] == 1:
         return _depthwise_forward(x, w, bias, window, y, groups)
-    if groups == 1 and y.size * w[:1].size <= _FEW * len(w):
+    if groups == 1 and y.size * w[:1].size <= MAX_COPIED_WINDOW_ELEMENTS * len(w):
         return _of_few(x, w, bias, window, y)
     columns = _Columns(x, window, output, w.shape[1])
     step = w.shape[0] // groups
@@ -340,8 +339,8 @@ def _rows_forward(x: Array, weights: Array, bias: Array | None, window: Window, 
     (h, w), (kh, kw), c = y.shape[1:3], window.kernel, x.shape[3]
     s, (sh, sw), (dh, dw) = x.strides, window.stride, window.dilation
     row_bytes = w * kh * kw * c * x.itemsize
-    rows = max(1, min(h, _BLOCK_BYTES // row_bytes))
-    images = max(1, _BLOCK_BYTES // (row_bytes * h)) if rows == h else 1
+    rows = max(1, min(h, IM2COL_BLOCK_BYTES // row_bytes))
+    images = max(1, IM2COL_BLOCK_BYTES // (row_bytes * h)) if rows == h else 1
     buffer = np.empty(images * rows * w * kh * kw * c, x.dtype)
     for n in range(0, len(x), images):
         count = min(images, len(x) - n)

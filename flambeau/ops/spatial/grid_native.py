@@ -6,7 +6,9 @@ from math import prod
 
 import numpy as np
 
-from ...native.target.eager_costs import MIN_GRID_ROW_POINTS, SAMPLED_POINTS_PER_BLOCK
+from ...native.target.eager_costs import (
+    MIN_GRID_ROW_POINTS, MIN_SAMPLED_VALUES, SAMPLED_POINTS_PER_BLOCK,
+)
 from ...native.runtime.background_jit import KernelPolicy, request_kernel
 from ...native.runtime.fast_call import call_kernel
 from ...native.runtime.kernel_builder import KernelBuilder
@@ -16,7 +18,6 @@ from ..native.route import native_route
 
 Array = np.ndarray
 
-LEAST = 256  # values sampled from which on a kernel is worth its making
 
 _SAMPLE = KernelBuilder("grid_sample", "sample")
 _GRID_BACKWARD = KernelBuilder("grid_sample", "grid_backward")
@@ -35,7 +36,8 @@ def _kernel(builder: KernelBuilder, kind: np.dtype, mode: str, padding: str, axe
 def _fits(input: Array, grid: Array) -> bool:
     count = input.shape[1] * prod(grid.shape[:-1])
     return (
-        input.__class__ is np.ndarray and grid.__class__ is np.ndarray and count >= LEAST
+        count >= MIN_SAMPLED_VALUES
+        and input.__class__ is np.ndarray and grid.__class__ is np.ndarray
         and input.dtype in FLOATS and grid.dtype == input.dtype and KernelPolicy.allowed
         and prod(input.shape[2:]) < 1 << 31
     )

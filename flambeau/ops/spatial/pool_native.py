@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...native.target.eager_costs import POOLED_LANES
+from ...native.target.eager_costs import MIN_POOLED_ELEMENTS, POOLED_LANES
 from ...native.runtime import background_jit
 from ...native.runtime.fast_call import call_kernel
 from ...native.runtime.kernel_builder import KernelBuilder
@@ -25,7 +25,6 @@ from .pool_index_tables import Pixels, Rows, load_tables
 from ..core.registry import Array
 from ..native.route import native_route
 
-_LEAST = 1 << 14  # elements from which on machine code is worth its making
 
 
 class _Builders:
@@ -42,7 +41,7 @@ _PLACES = KernelBuilder("pool", "places")
 
 def _fits(x: Array, count: int = 0) -> bool:
     return (
-        max(x.size, count) >= _LEAST and x.__class__ is np.ndarray and x.size > 0
+        max(x.size, count) >= MIN_POOLED_ELEMENTS and x.__class__ is np.ndarray and x.size > 0
         and (x.dtype.char in "fd" or x.dtype.itemsize == 2 and x.dtype.kind in "fV")
     )
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.target.eager_costs import MAX_NUMPY_RESAMPLED_ELEMENTS, MAX_RESAMPLING_TAPS
 from ...native.runtime.background_jit import KernelPolicy, request_kernel
 from ...native.runtime.fast_call import call_on_threads
 from ...native.runtime.kernel_builder import KernelBuilder
@@ -15,8 +16,6 @@ from ..native.route import native_route
 
 Array = np.ndarray
 
-LARGE = 1 << 15  # elements up to which NumPy is as fast
-_MOST = 8  # taps
 
 _RESAMPLE = KernelBuilder("resample", "resample")
 _TAKE_PIXELS = KernelBuilder("resample", "take_pixels")
@@ -31,7 +30,8 @@ def _kernel(builder: KernelBuilder, kind: np.dtype, *settings: Any) -> int | Non
 
 def _fits(x: Array, size: int) -> bool:
     return (
-        x.__class__ is np.ndarray and size > LARGE and x.dtype in FLOATS and KernelPolicy.allowed
+        size > MAX_NUMPY_RESAMPLED_ELEMENTS
+        and x.__class__ is np.ndarray and x.dtype in FLOATS and KernelPolicy.allowed
         and x.flags.c_contiguous
     )
 
@@ -43,7 +43,7 @@ def along_axis(
     """x resampled: places and weights (taps, out), places below 0 none unless `whole`."""
     taps, count = places.shape
     shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
-    if taps > _MOST or not _fits(x, prod(shape)):
+    if taps > MAX_RESAMPLING_TAPS or not _fits(x, prod(shape)):
         return None
     inner = prod(x.shape[axis + 1 :])
     last = inner == 1

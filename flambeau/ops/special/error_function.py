@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ...native.target.eager_costs import MAX_NUMPY_COSTLY_ELEMENTS, MAX_SCIPY_ERF_ELEMENTS
 from ...tensor.tensor import Tensor
 from ...tensor.dtypes import FLOAT32, FLOAT64
 from ..core import dtype_refusals
 from ..core.cache_blocking import blockwise
-from ..native.pointwise import MIDDLE, large
+from ..native.pointwise import large
 from ..core.registry import Array, Promotion, pointwise
 from ..core.sample_inputs import Rng, Sample, real_line, unit_interval
 from .kernel_formulas import ndtr_of_single, of_single
@@ -32,7 +33,6 @@ _P = tuple(np.asarray(c, FLOAT32) for c in (
     1.418879094217118e-07, -5.668919584422838e-06, 8.763915684539825e-05, -0.0006197875482030213,
     -0.00019182945834472775, 0.10276905447244644, 1.128379225730896,
 ))
-_SMALL = 1024  # elements up to which SciPy's loop is faster than twenty calls
 
 
 def erf_block(x: np.ndarray) -> np.ndarray:
@@ -49,7 +49,7 @@ def erf_block(x: np.ndarray) -> np.ndarray:
 
 def erf_of(x: np.ndarray) -> np.ndarray:
     """erf of a float32 or float64 array."""
-    if x.dtype == FLOAT32 and x.size > _SMALL:
+    if x.dtype == FLOAT32 and x.size > MAX_SCIPY_ERF_ELEMENTS:
         return blockwise(erf_block, x)
     if hasattr(x, "erf"):  # one element of a formula
         return x.erf()
@@ -145,7 +145,8 @@ def erfinv(input: Array) -> Array:
     >>> torch.erfinv(torch.tensor([0., 0.5]))
     tensor([0.0000, 0.4769])
     """
-    if input.__class__ is np.ndarray and input.dtype is FLOAT32 and input.size > MIDDLE \
+    if input.__class__ is np.ndarray and input.dtype is FLOAT32 \
+            and input.size > MAX_NUMPY_COSTLY_ELEMENTS \
             and (y := large(erfinv_of_single, input)) is not None:
         return y
     from scipy.special import erfinv as of_array

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from ...native.target.eager_costs import MAX_NUMPY_COSTLY_ELEMENTS
 from ...tensor.dtypes import FLOAT32, FLOAT64
-from ..native.pointwise import MIDDLE, large
+from ..native.pointwise import large
 from .scipy_special import special
 
 _HALF_LOG_TWO_PI = math.log(2 * math.pi) / 2
@@ -82,7 +83,7 @@ _I1_FAR = (
 
 def of_single(formula: Callable, name: str, x: np.ndarray) -> np.ndarray:
     """A formula on a large float32 array, where it is a kernel; SciPy's function on others."""
-    if x.__class__ is np.ndarray and x.dtype is FLOAT32 and x.size > MIDDLE \
+    if x.__class__ is np.ndarray and x.dtype is FLOAT32 and x.size > MAX_NUMPY_COSTLY_ELEMENTS \
             and (y := large(formula, x)) is not None:
         return y
     return special(name)(x)

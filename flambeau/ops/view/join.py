@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...autograd.backward import Stack
+from ...native.target.eager_costs import MIN_THREADED_COPY_BYTES
 from ...native.foundation.user_frames import warn
 from ...tensor.dtypes import get_default_dtype
 from ...tensor.layout import contiguous_format
@@ -39,7 +40,7 @@ def _few(function: Any, arrays: Sequence[Array], dim: int) -> Array | None:
         if a.__class__ is not _ndarray or a.dtype is not kind:
             return None
         size += a.nbytes
-    if size >= row_copies.MANY:
+    if size >= MIN_THREADED_COPY_BYTES:
         return None
     try:
         return function(arrays, dim)

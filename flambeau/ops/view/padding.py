@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.target.eager_costs import MAX_TWICE_WRITTEN_ELEMENTS
 from ...native.foundation.user_frames import noted
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.meta import MetaArray, meta_array
@@ -21,7 +22,6 @@ from ..core.registry import Array, Number, composite, opaque
 from ..native.row_copies import fill
 from ..core.sample_inputs import matrices
 
-_FEW = 1 << 10  # elements that are as soon written as looked at
 _MODES = {"reflect": "reflection", "replicate": "replication", "circular": "circular"}
 
 
@@ -74,7 +74,8 @@ def constant_pad_nd(input: Array, pad: Sequence[int], value: Number = 0) -> Arra
         return meta_array(shape, input.dtype)
     result = _empty(input, shape)
     border = np.asarray(value).astype(input.dtype)
-    if min(pad, default=0) >= 0 and result.size <= _FEW and input.__class__ is Array:
+    if min(pad, default=0) >= 0 and result.size <= MAX_TWICE_WRITTEN_ELEMENTS \
+            and input.__class__ is Array:
         result[...] = border  # in one go: each edge is another call of NumPy's
         result[tuple([slice(a, a + n) for n, (a, _) in zip(input.shape, pairs, strict=True)])] = (
             input

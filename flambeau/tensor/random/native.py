@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...native.target.eager_costs import (
+    MAX_PYTHON_LIBM_CALLS, MIN_DRAW_KERNEL_ELEMENTS, SMALL_DRAWS_BEFORE_COMPILING,
+)
 from ...native.runtime.background_jit import KernelPolicy, request_kernel
 from ...native.runtime.fast_call import FastCalls
 
 if TYPE_CHECKING:
     from ...native.loop_ir.ir import Kernel
 
-LARGE = 1 << 13  # elements or words up to which array code is as fast, or compiling does not pay
-OFTEN = 256  # draws of fewer, after which their kernel pays all the same
-FEW = 512  # numbers up to which C's functions are called one by one from Python
 _BLOCK, _GROUP = 624, 8  # as in native/kernels/random/
 _ready: dict[tuple, int] = {}  # addresses by the name and the dtype
 _draws: dict[tuple, int] = {}  # how often few numbers were drawn, by the same
@@ -58,7 +58,7 @@ def _built(name: str, dtype: np.dtype | None) -> Kernel:
 
 def twist(key: int, words: np.ndarray) -> bool:
     """Fills words with whole blocks, and renews the twister's state at an address."""
-    if words.size < LARGE:
+    if words.size < MIN_DRAW_KERNEL_ELEMENTS:
         return False
     result = native("twist")
     if result is not None:
@@ -77,7 +77,7 @@ def converter(
     Words and elements are contiguous, and whole blocks of so many elements.
     """
     known = _ready.get((name, dtype))
-    if known is None and (count >= LARGE or _often((name, dtype))):
+    if known is None and (count >= MIN_DRAW_KERNEL_ELEMENTS or _often((name, dtype))):
         known = native(name, dtype)
     if known is None:
         return None
@@ -93,7 +93,7 @@ def sequential(
 ) -> Callable[..., None] | None:
     """A kernel that draws so many elements one after another, called with its arrays; or None."""
     known = _ready.get((name, dtype))
-    if known is None and (count >= FEW or _often((name, dtype))):
+    if known is None and (count >= MAX_PYTHON_LIBM_CALLS or _often((name, dtype))):
         known = native(name, dtype)
     return None if known is None else partial(FastCalls.alone, known)
 
@@ -101,12 +101,12 @@ def sequential(
 def _often(key: tuple) -> bool:
     """Counts a draw of few numbers."""
     count = _draws[key] = _draws.get(key, 0) + 1
-    return count > OFTEN and KernelPolicy.counts
+    return count > SMALL_DRAWS_BEFORE_COMPILING and KernelPolicy.counts
 
 
 def shuffled(words: np.ndarray) -> np.ndarray | None:
     """0 .. n - 1 shuffled by n - 1 words; None for now."""
-    result = native("shuffle") if words.size >= LARGE else None
+    result = native("shuffle") if words.size >= MIN_DRAW_KERNEL_ELEMENTS else None
     if result is None:
         return None
     order = np.arange(words.size + 1, dtype=np.int64)
@@ -116,7 +116,8 @@ def shuffled(words: np.ndarray) -> np.ndarray | None:
 
 def by_c(name: str, x: np.ndarray) -> np.ndarray | None:
     """The C library's function of this name on float64 numbers, in new memory; None for now."""
-    if x.size < LARGE and (x.size < FEW or (name, None) not in _ready):
+    if x.size < MIN_DRAW_KERNEL_ELEMENTS \
+            and (x.size < MAX_PYTHON_LIBM_CALLS or (name, None) not in _ready):
         return None
     result = native(name)
     if result is None:

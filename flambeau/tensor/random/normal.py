@@ -19,7 +19,7 @@ from .distributions import FLOATS, memory_order, narrow, parts, require, unit32,
 
 _BLOCK = 16
 _CHUNK = 1 << 14  # elements at a time: the float64 temporaries stay in the cache
-_FEW = 32  # up to here a plain loop is quicker than array operations
+_MAX_LOOP_PAIRS = 32  # up to here a plain loop is quicker than array operations
 
 
 def _single(*values: float) -> tuple[float, ...]:
@@ -107,7 +107,7 @@ def _one_by_one(
         retained = source.next_normal
         new = count if retained is None else count - 1
         words = source.words(4 * ((new + 1) // 2))
-        result = _pairs_by_loop(words) if new <= _FEW else _pairs_at_once(words, dtype)
+        result = _pairs_by_loop(words) if new <= _MAX_LOOP_PAIRS else _pairs_at_once(words, dtype)
         source.next_normal = float(result[-1]) if new % 2 else None
     if retained is not None:
         result = np.concatenate([np.array([retained]), result[:new]])

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import flambeau as torch
-from flambeau.ops.pointwise.arithmetic import LARGE
+from flambeau.native.target.eager_costs import MAX_NUMPY_POINTWISE_ELEMENTS
 
 CHANCE = random.Random(0)
-MANY = LARGE // 3 + 1  # rows of three: sums of so large tensors take a factor along
+MANY = MAX_NUMPY_POINTWISE_ELEMENTS // 3 + 1  # rows of three: a large sum
 
 
 def mixed(x: Any, y: Any, share: float) -> Any:

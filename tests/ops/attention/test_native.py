@@ -31,7 +31,7 @@ def results(q, k, v, causal: bool) -> list[np.ndarray]:
     ((), 1, 1), ((2, 3), 17, 17), ((2,), 5, 33), ((3,), 33, 16),
 ])
 def test_agrees(batch, rows, columns, dtype, causal, threads, monkeypatch) -> None:
-    monkeypatch.setattr(native, "LARGE", 0)
+    monkeypatch.setattr(native, "MAX_NUMPY_ATTENTION_SCORES", 0)
     monkeypatch.setattr(fast_call, "MAX_SINGLE_THREAD_ELEMENTS", 0)
     torch.manual_seed(0)
     q, k, v = (torch.randn(*batch, n, 4, dtype=dtype, requires_grad=True)
@@ -59,9 +59,9 @@ def test_agrees(batch, rows, columns, dtype, causal, threads, monkeypatch) -> No
     (1, 2, 5), (17 * 17 * 3, 2, 5), (17 * 17 * 3, 8, 3), (1 << 20, 2, 1),
 ])
 def test_without_gradients_some_of_the_batch_at_a_time(part, threads, many, monkeypatch) -> None:
-    monkeypatch.setattr(native, "LARGE", 0)
+    monkeypatch.setattr(native, "MAX_NUMPY_ATTENTION_SCORES", 0)
     monkeypatch.setattr(POOL, "count", threads)
-    monkeypatch.setattr(native, "_PART", part)
+    monkeypatch.setattr(native, "SCORES_PER_BATCH_BLOCK", part)
     torch.manual_seed(0)
     q, k, v = (torch.randn(5, 3, 17, 8) for _ in range(3))
     monkeypatch.setattr(KernelPolicy, "allowed", False)

@@ -26,9 +26,10 @@ EXPECTED = {
 @pytest.fixture(autouse=True)
 def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels for few elements, on two threads."""
-    monkeypatch.setattr(conversion, "MIDDLE", 3)
+    monkeypatch.setattr(conversion, "MAX_NUMPY_COSTLY_ELEMENTS", 3)
     monkeypatch.setattr(fast_call, "MAX_SINGLE_THREAD_ELEMENTS", 3)
-    for name in ("LARGE", "MIDDLE", "_CHEAP_LARGE"):
+    for name in ("MAX_NUMPY_POINTWISE_ELEMENTS", "MAX_NUMPY_COSTLY_ELEMENTS",
+                 "MAX_NUMPY_CHEAP_ELEMENTS"):
         monkeypatch.setattr(pointwise, name, 3)
     for name in ("_ready", "_straight"):
         monkeypatch.setattr(pointwise, name, {})

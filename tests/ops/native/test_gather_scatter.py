@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 
 import numpy as np
@@ -76,7 +77,8 @@ def test_along(name, shape, at, count, dtype, monkeypatch) -> None:
 
     expected = work()
     monkeypatch.setattr(fast_call, "MAX_SINGLE_THREAD_ELEMENTS", 0)
-    monkeypatch.setattr(gather_scatter, "LARGE", 0)
+    for module in ("native.gather_scatter", "indexing.index_select"):
+        monkeypatch.setattr(sys.modules[f"flambeau.ops.{module}"], "MAX_NUMPY_GATHER_ELEMENTS", 0)
     settled()
     calls = []
     real = gather_scatter.call_kernel
@@ -90,7 +92,7 @@ def test_gradient_of_gather(dim, monkeypatch) -> None:
     x, index = values((37, 19), torch.float32), places((37, 19), dim, 30, (37, 19)[dim])
     weight, grads = values(index.shape, torch.float32), []
     for large in (1 << 60, 0):
-        monkeypatch.setattr(gather_scatter, "LARGE", large)
+        monkeypatch.setattr(gather_scatter, "MAX_NUMPY_GATHER_ELEMENTS", large)
         settled()
         leaf = x.clone().requires_grad_()
         (leaf.gather(dim, index) * weight).sum().backward()
@@ -99,7 +101,7 @@ def test_gradient_of_gather(dim, monkeypatch) -> None:
 
 
 def test_memory_that_sums_are_made_in_is_cleared(monkeypatch) -> None:
-    monkeypatch.setattr(gather_scatter, "LARGE", 0)
+    monkeypatch.setattr(gather_scatter, "MAX_NUMPY_GATHER_ELEMENTS", 0)
     settled()
     monkeypatch.setattr(np, "empty", lambda shape, dtype: np.full(shape, 7, dtype))
     for shape, at in (((37, 19), 1), ((37, 19), 0)):
@@ -112,7 +114,7 @@ def test_memory_that_sums_are_made_in_is_cleared(monkeypatch) -> None:
 
 @pytest.mark.parametrize("wrong", [-1, 19, 1 << 40])
 def test_numbers_that_are_not_of_the_axis(wrong, monkeypatch) -> None:
-    monkeypatch.setattr(gather_scatter, "LARGE", 0)
+    monkeypatch.setattr(gather_scatter, "MAX_NUMPY_GATHER_ELEMENTS", 0)
     settled()
     x, index = values((37, 19), torch.float32), places((37, 19), 1, 30, 19)
     index[3, 3] = wrong

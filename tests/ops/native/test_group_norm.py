@@ -12,7 +12,7 @@ from flambeau.native.runtime import fast_call
 from flambeau.native.runtime.thread_pool import POOL
 from flambeau.ops.native import group_norm
 
-from .test_rows import ready
+from .test_rows import ROW_THRESHOLDS, ready
 
 SHAPES = [((4, 8, 17), 2), ((3, 6, 33), 3), ((8, 4, 90), 1), ((2, 64, 32), 64), ((5, 6, 1031), 6)]
 
@@ -21,7 +21,7 @@ SHAPES = [((4, 8, 17), 2), ((3, 6, 33), 3), ((8, 4, 90), 1), ((2, 64, 32), 64), 
 def any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
     """Kernels for any number of elements, on one thread and on two."""
     for name in ("native.rows", "normalization.group_norm"):
-        for limit in ("LARGE", "MIDDLE", "SOME"):
+        for limit in ROW_THRESHOLDS:
             monkeypatch.setattr(sys.modules[f"flambeau.ops.{name}"], limit, 0, raising=False)
     monkeypatch.setattr(fast_call, "MAX_SINGLE_THREAD_ELEMENTS", 0)
     before = POOL.threads()

@@ -20,19 +20,22 @@ MODULES = (
     "normalization.reference", "loss.elementwise", "reduction.scan", "indexing.index",
     "indexing.embedding", "indexing.mask",
 )
+THRESHOLDS = (
+    "MAX_COUNTED_ROW_ELEMENTS", "MAX_NUMPY_ROW_ELEMENTS", "MAX_NUMPY_SUM_ELEMENTS",
+    "MAX_NUMPY_POINTWISE_ELEMENTS", "MAX_NUMPY_COSTLY_ELEMENTS", "MAX_NUMPY_EMBEDDING_ELEMENTS",
+)
 
 
 @pytest.fixture(autouse=True, params=[1, 2])
 def any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
     """Kernels for any number of elements, on one thread and on two."""
     for name in MODULES:
-        for limit in ("LARGE", "MIDDLE", "SOME"):
+        for limit in THRESHOLDS:
             monkeypatch.setattr(sys.modules[f"flambeau.ops.{name}"], limit, 0, raising=False)
-    for name in ("MIDDLE", "_CHEAP_LARGE"):
-        monkeypatch.setattr(pointwise, name, 0)
+    monkeypatch.setattr(pointwise, "MAX_NUMPY_CHEAP_ELEMENTS", 0)
     for name in ("creation.conversion", "core.dispatch", "core.function_writer", "core.promotion",
                  "pointwise.extrema", "pointwise.rounding"):
-        monkeypatch.setattr(sys.modules[f"flambeau.ops.{name}"], "MIDDLE", 0)
+        monkeypatch.setattr(sys.modules[f"flambeau.ops.{name}"], "MAX_NUMPY_COSTLY_ELEMENTS", 0)
     monkeypatch.setattr(fast_call, "MAX_SINGLE_THREAD_ELEMENTS", 0)
     before = POOL.threads()
     POOL.set_threads(request.param)
@@ -118,7 +121,7 @@ OF_TWO = {
 @pytest.mark.parametrize("name", OF_TWO)
 def test_of_two_tensors(name, monkeypatch) -> None:
     for module in (transpose, row_copies):
-        monkeypatch.setattr(module, "MANY", 0)
+        monkeypatch.setattr(module, "MIN_THREADED_COPY_BYTES", 0)
     x, y = data(200, 200), data(1, 200, 200)[0]
     x[0, 0], x[1, 1] = np.nan, -0.0
     agree(monkeypatch, lambda: (OF_TWO[name](x, y),))

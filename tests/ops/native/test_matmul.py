@@ -17,8 +17,8 @@ from flambeau.ops.native import matmul
 @pytest.fixture(autouse=True)
 def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels from few multiplications on, and at once."""
-    monkeypatch.setattr(matmul, "_LEAST", 1)
-    monkeypatch.setattr(matmul, "_USED", 3)
+    monkeypatch.setattr(matmul, "MIN_PRODUCT_MULTIPLICATIONS", 1)
+    monkeypatch.setattr(matmul, "PRODUCT_CALLS_BEFORE_USE", 3)
     monkeypatch.setattr(matmul, "_calls", {})
     monkeypatch.setattr(matmul, "_plans", {})
 
@@ -109,7 +109,7 @@ def test_deterministic_algorithms_do_not_change_over() -> None:
 
 def test_which_call_is_the_first_depends_on_the_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not on how long a kernel takes to make, nor on the shapes."""
-    monkeypatch.setattr(matmul, "_USED", 6)
+    monkeypatch.setattr(matmul, "PRODUCT_CALLS_BEFORE_USE", 6)
     rng = np.random.default_rng(0)
     found = [matmul.large_product(*(rng.normal(size=(9 + i, 9 + i)) for _ in "ab"))
              for i in range(8)]

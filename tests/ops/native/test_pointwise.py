@@ -24,13 +24,19 @@ F = torch.nn.functional
 SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 0.5, -0.5, 3.0, 20.0, -20.0, 1e-30]
 
 
+THRESHOLDS = (
+    "MAX_NUMPY_POINTWISE_ELEMENTS", "MAX_NUMPY_CHEAP_ELEMENTS", "MAX_NUMPY_COSTLY_ELEMENTS",
+)
+
+
 @pytest.fixture(autouse=True)
 def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels for few elements, on two threads."""
     for module in ("core.dispatch", "core.function_writer", "core.promotion"):
-        monkeypatch.setattr(sys.modules[f"flambeau.ops.{module}"], "MIDDLE", 3)
+        monkeypatch.setattr(sys.modules[f"flambeau.ops.{module}"],
+                            "MAX_NUMPY_COSTLY_ELEMENTS", 3)
     monkeypatch.setattr(fast_call, "MAX_SINGLE_THREAD_ELEMENTS", 3)
-    for name in ("LARGE", "MIDDLE", "_CHEAP_LARGE"):
+    for name in THRESHOLDS:
         monkeypatch.setattr(pointwise_native, name, 3)
     for name in ("_ready", "_straight"):
         monkeypatch.setattr(pointwise_native, name, {})
@@ -127,7 +133,8 @@ def test_stretched_views(x, y) -> None:
 
 
 def test_sums_with_a_factor(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["flambeau.ops.pointwise.arithmetic"], "LARGE", 3)
+    monkeypatch.setattr(sys.modules["flambeau.ops.pointwise.arithmetic"],
+                        "MAX_NUMPY_POINTWISE_ELEMENTS", 3)
     x, y = (torch.from_numpy(v[-77:].copy()).requires_grad_() for v in inputs(2, np.float32))
     for function in (lambda a, b: a.add(b, alpha=0.5), lambda a, b: a.sub(b, alpha=-0.5),
                      lambda a, b: a.clone().add_(b, alpha=0.5),
@@ -319,9 +326,9 @@ def test_integers_stay_integers() -> None:
 
 
 def test_arrays_of_middle_size_want_many_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pointwise_native, "LARGE", 1 << 20)
-    monkeypatch.setattr(pointwise_native, "ASKED", 3)
-    monkeypatch.setattr(pointwise_native, "USED", 9)
+    monkeypatch.setattr(pointwise_native, "MAX_NUMPY_POINTWISE_ELEMENTS", 1 << 20)
+    monkeypatch.setattr(pointwise_native, "CALLS_BEFORE_COMPILING", 3)
+    monkeypatch.setattr(pointwise_native, "CALLS_BEFORE_USE", 9)
     x = np.linspace(-3, 3, 5000, dtype="f")
 
     def body(v):  # of this test alone: there is no kernel yet
@@ -335,9 +342,9 @@ def test_arrays_of_middle_size_want_many_calls(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_brief_bodies_of_middle_size_stay_with_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pointwise_native, "LARGE", 1 << 13)
-    monkeypatch.setattr(pointwise_native, "ASKED", 1)
-    monkeypatch.setattr(pointwise_native, "USED", 2)
+    monkeypatch.setattr(pointwise_native, "MAX_NUMPY_POINTWISE_ELEMENTS", 1 << 13)
+    monkeypatch.setattr(pointwise_native, "CALLS_BEFORE_COMPILING", 1)
+    monkeypatch.setattr(pointwise_native, "CALLS_BEFORE_USE", 2)
     monkeypatch.setattr(pointwise_native, "_brief", set())
     x = np.linspace(-3, 3, 5000, dtype="f")
 

@@ -23,13 +23,21 @@ LOG_SOFTMAX = softmax._MACHINE_CODE[softmax._log_normalized]
 SHAPES = [(1, 1), (3, 1), (1, 7), (5, 16), (7, 17), (33, 65), (2, 1031), (1031, 2)]
 
 
+ROW_THRESHOLDS = (
+    "MAX_COUNTED_ROW_ELEMENTS", "MAX_NUMPY_ROW_ELEMENTS", "MAX_NUMPY_SUM_ELEMENTS",
+)
+POINTWISE_THRESHOLDS = (
+    "MAX_NUMPY_POINTWISE_ELEMENTS", "MAX_NUMPY_CHEAP_ELEMENTS", "MAX_NUMPY_COSTLY_ELEMENTS",
+)
+
+
 @pytest.fixture(autouse=True, params=[1, 2])
 def any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
     """Kernels for any number of elements, on one thread and on two."""
     for name in ("native.rows", "native.scan", "activation.softmax", "normalization.reference",
                  "reduction.reduce", "reduction.scan", "reduction.vector_norms",
                  "loss.cross_entropy"):
-        for limit in ("LARGE", "MIDDLE", "SOME"):
+        for limit in (*ROW_THRESHOLDS, "MAX_NUMPY_POINTWISE_ELEMENTS"):
             monkeypatch.setattr(sys.modules[f"flambeau.ops.{name}"], limit, 0, raising=False)
     monkeypatch.setattr(fast_call, "MAX_SINGLE_THREAD_ELEMENTS", 0)
     if request.param > 1:  # of everything, pieces first
@@ -231,8 +239,7 @@ def test_operators_on_views(x: torch.Tensor) -> None:
 @pytest.mark.parametrize("dtype", ["f", "d"])
 @pytest.mark.parametrize("special", [False, True])
 def test_logcumsumexp(shape, axis, dtype, special, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pointwise, "_CHEAP_LARGE", 0)
-    for name in ("LARGE", "MIDDLE"):
+    for name in POINTWISE_THRESHOLDS:
         monkeypatch.setattr(pointwise, name, 0)
     x = (np.random.default_rng(0).normal(size=shape) * 30).astype(dtype)
     if special and x.size > 100:
@@ -249,7 +256,7 @@ def test_logcumsumexp(shape, axis, dtype, special, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("dim", [None, 0, 1, 2, (0, 1), (0, 2)])
 @pytest.mark.parametrize("dtype", ["f", "d"])
 def test_variances(dim, dtype, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("_CHEAP_LARGE", "LARGE", "MIDDLE"):
+    for name in POINTWISE_THRESHOLDS:
         monkeypatch.setattr(pointwise, name, 0)
     x = (np.random.default_rng(0).normal(size=(9, 17, 33)) + 100).astype(dtype)
     for view in (x, x.transpose(2, 0, 1), x[..., ::2]):
@@ -310,8 +317,9 @@ def test_batch_norm_of_columns(shape) -> None:
 
 @pytest.mark.parametrize("size", [1, 17, 4096, 4097, 12_289])
 def test_dot(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["flambeau.ops.linalg.matmul"], "LARGE", 0)
-    monkeypatch.setattr(sys.modules["flambeau.ops.linalg.matmul"], "WORTH", -1)
+    module = sys.modules["flambeau.ops.linalg.matmul"]
+    monkeypatch.setattr(module, "MAX_COUNTED_ROW_ELEMENTS", 0)
+    monkeypatch.setattr(module, "MIN_PRODUCT_LHS_ELEMENTS", -1)
     monkeypatch.setattr(rows, "_ready", {})
     a, b = np.random.default_rng(0).normal(size=(2, size))
     x, y = torch.from_numpy(a), torch.from_numpy(b)
@@ -324,11 +332,11 @@ def test_dot(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_arrays_of_middle_size_want_many_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "LARGE", 1 << 20)
+    monkeypatch.setattr(rows, "MAX_COUNTED_ROW_ELEMENTS", 1 << 20)
     for name in ("_ready", "_calls"):
         monkeypatch.setattr(rows, name, {})
-    monkeypatch.setattr(rows, "ASKED", 3)
-    monkeypatch.setattr(rows, "USED", 9)
+    monkeypatch.setattr(rows, "CALLS_BEFORE_COMPILING", 3)
+    monkeypatch.setattr(rows, "CALLS_BEFORE_USE", 9)
     asked: list[tuple] = []
 
     def ask(key, build):
@@ -340,7 +348,7 @@ def test_arrays_of_middle_size_want_many_calls(monkeypatch: pytest.MonkeyPatch) 
     found = [rows.kernel(SOFTMAX, x) for _ in range(20)]
     assert found == [None] * 9 + [7] * 11
     assert len(asked) == 2
-    monkeypatch.setattr(rows, "MIDDLE", x.size)
+    monkeypatch.setattr(rows, "MAX_NUMPY_ROW_ELEMENTS", x.size)
     assert rows.over_rows(SOFTMAX, 1, x) is None
 
 

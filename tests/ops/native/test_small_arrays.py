@@ -17,8 +17,8 @@ SPECIAL = [[1.0, -np.inf, 2.0, 0.5], [np.inf, 0.0, 1.0, 2.0], [np.nan, 1.0, 2.0,
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels from the second call on."""
-    monkeypatch.setattr(Small, "ASKED", 1)
-    monkeypatch.setattr(Small, "USED", 2)
+    monkeypatch.setattr(Small, "CALLS_BEFORE_COMPILING", 1)
+    monkeypatch.setattr(Small, "CALLS_BEFORE_USE", 2)
     for table in tables():
         table.clear()
         table.calls.clear()
@@ -89,8 +89,8 @@ def test_cross_entropy_where_a_class_is_ignored(ignored, reduction, dtype, monke
 
 
 def test_kernels_come_at_a_fixed_call(monkeypatch) -> None:
-    monkeypatch.setattr(Small, "ASKED", 2)
-    monkeypatch.setattr(Small, "USED", 4)
+    monkeypatch.setattr(Small, "CALLS_BEFORE_COMPILING", 2)
+    monkeypatch.setattr(Small, "CALLS_BEFORE_USE", 4)
     found = [bool(small_arrays.SOFTMAX[np.dtype(np.float32)]) for _ in range(6)]
     assert found == [False, False, False, True, True, True]
 

@@ -17,10 +17,10 @@ from flambeau.ops.native import transpose, row_copies
 @pytest.fixture(autouse=True, params=[1, 2])
 def any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
     """Kernels for few elements, on one thread and on two."""
-    monkeypatch.setattr(transpose, "LARGE", 0)
-    for module in ("native.row_copies", "creation.copies", "indexing.index"):
-        monkeypatch.setattr(sys.modules[f"flambeau.ops.{module}"], "MANY", 0)
-    monkeypatch.setattr(row_copies, "_FEW", 3)
+    monkeypatch.setattr(transpose, "MAX_NUMPY_TRANSPOSE_ELEMENTS", 0)
+    for module in ("native.row_copies", "creation.copies", "indexing.index", "view.join"):
+        monkeypatch.setattr(sys.modules[f"flambeau.ops.{module}"], "MIN_THREADED_COPY_BYTES", 0)
+    monkeypatch.setattr(row_copies, "MIN_SHARED_COPY_ROWS", 3)
     before = POOL.threads()
     POOL.set_threads(request.param)
     yield
@@ -103,9 +103,9 @@ ROWS = {
 
 @pytest.mark.parametrize("name", ROWS)
 def test_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_copies, "MANY", 1 << 60)
+    monkeypatch.setattr(row_copies, "MIN_THREADED_COPY_BYTES", 1 << 60)
     expected = ROWS[name]()
-    monkeypatch.setattr(row_copies, "MANY", 0)
+    monkeypatch.setattr(row_copies, "MIN_THREADED_COPY_BYTES", 0)
     until = time.monotonic() + 10
     builders = row_copies._ROWS_APART, row_copies._REPEATED
     for kernel in itertools.product(builders, row_copies._BITS.values()):
@@ -149,9 +149,9 @@ def _put(x: torch.Tensor, place, value: torch.Tensor) -> torch.Tensor:
 def test_steps(name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows whose elements lie further apart, or backwards, in either array."""
     x = Y.to(dtype)
-    monkeypatch.setattr(row_copies, "MANY", 1 << 60)
+    monkeypatch.setattr(row_copies, "MIN_THREADED_COPY_BYTES", 1 << 60)
     expected = STEPS[name](x)
-    monkeypatch.setattr(row_copies, "MANY", 0)
+    monkeypatch.setattr(row_copies, "MIN_THREADED_COPY_BYTES", 0)
     for _ in range(40):
         found = STEPS[name](x)
         assert found.stride() == expected.stride()

@@ -41,8 +41,8 @@ def until_kernels(run: Any, count: int) -> list[np.ndarray]:
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(native, "WORTH", 0)
-    monkeypatch.setattr(native, "_SHARED", 0)
+    monkeypatch.setattr(native, "MIN_RECURRENT_MULTIPLICATIONS", 0)
+    monkeypatch.setattr(native, "MIN_THREADED_RECURRENT_MULTIPLICATIONS", 0)
     monkeypatch.setattr(native, "_seen", {})
     before = POOL.threads()
     yield
@@ -98,7 +98,7 @@ def test_batches_of_other_sizes_take_the_kernels_there_are(
     far: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An epoch's last batch, or an evaluation's, whether lines are asked for ahead or not."""
-    monkeypatch.setattr(native, "_FAR", far)
+    monkeypatch.setattr(native, "MIN_PREFETCHED_GATE_BYTES", far)
     POOL.set_threads(2)
     layer = torch.nn.LSTM(4, 17)
     states = [torch.zeros(1, 37, 17, requires_grad=True) for _ in range(2)]

@@ -64,8 +64,8 @@ def test_nan_is_greatest_and_zeros_are_equal(kind):
 @pytest.mark.parametrize("count", [1, 3, 60, 99, 100])
 def test_more_ties_than_are_gone_through(count, monkeypatch):
     """Then they come in the order of their places."""
-    monkeypatch.setattr(sort_kernels, "_SORTED", 0)
-    monkeypatch.setattr(sort_kernels, "_SELECTED", 0)
+    monkeypatch.setattr(sort_kernels, "MAX_SORTED_TIE_ELEMENTS", 0)
+    monkeypatch.setattr(sort_kernels, "MAX_SELECTED_TIE_ELEMENTS", 0)
     x = np.random.default_rng(0).integers(0, 9, (4, 100))
     k = sort_kernels.keys(x)
     expected = np.argsort(x, 1, kind="stable")

@@ -75,7 +75,7 @@ def test_new_shapes_take_the_kernels_that_are_there(made, monkeypatch, case, las
         x = rng.normal(size=shape).astype(np.float32)
         results = []
         for least in (1, 1 << 62):
-            monkeypatch.setattr(conv_native, "_LEAST", least)
+            monkeypatch.setattr(conv_native, "MIN_CONV_MULTIPLICATIONS", least)
             function = lambda x, w, b: convolve(x, w, b, **settings)  # noqa: E731
             results.append(gradients(function, x, weight, bias, last=last))
         for one, right in zip(*results, strict=True):
@@ -86,14 +86,14 @@ def test_new_shapes_take_the_kernels_that_are_there(made, monkeypatch, case, las
 
 def test_shapes_that_come_often_get_kernels_of_their_own(made, monkeypatch) -> None:
     """From a certain call on, and only where that saves something."""
-    monkeypatch.setattr(conv_kernel_choice, "_ASKED", 3)
-    monkeypatch.setattr(conv_kernel_choice, "_USED", 6)
+    monkeypatch.setattr(conv_kernel_choice, "CONV_CALLS_BEFORE_COMPILING", 3)
+    monkeypatch.setattr(conv_kernel_choice, "CONV_CALLS_BEFORE_USE", 6)
     rng = np.random.default_rng(7)
     square, wide = (rng.normal(size=(32, 32, n, n)).astype(np.float32) for n in (3, 5))
     x = rng.normal(size=(4, 32, 24, 24)).astype(np.float32)
     for weight, last in ((square, False), (wide, False), (wide, True)):
         first, used = None, []
-        for _ in range(conv_kernel_choice._USED + 1):
+        for _ in range(conv_kernel_choice.CONV_CALLS_BEFORE_USE + 1):
             made.clear()
             found = gradients(lambda x, w: F.conv2d(x, w, padding=1), x, weight, last=last)
             used.append({key[0] for key in made})
@@ -101,7 +101,8 @@ def test_shapes_that_come_often_get_kernels_of_their_own(made, monkeypatch) -> N
             for one, right in zip(found, first, strict=True):
                 np.testing.assert_allclose(one, right, 1e-3, 1e-4 * np.abs(right).max())
         for call, kinds in enumerate(used, 1):
-            own = call == conv_kernel_choice._ASKED or call >= conv_kernel_choice._USED
+            own = call == conv_kernel_choice.CONV_CALLS_BEFORE_COMPILING \
+                or call >= conv_kernel_choice.CONV_CALLS_BEFORE_USE
             assert ("convolution" in kinds) == (own and (last or weight is square))
 
 
@@ -120,7 +121,7 @@ def test_depthwise_results_have_the_layout_of_their_images(made, monkeypatch) ->
 
         results = []
         for least in (1, 1 << 62):
-            monkeypatch.setattr(conv_native, "_LEAST", least)
+            monkeypatch.setattr(conv_native, "MIN_CONV_MULTIPLICATIONS", least)
             results.append(gradients(work, x, weight, bias, last=True))
         assert kept[-2]  # by kernels
         for one, right in zip(*results, strict=True):
@@ -137,7 +138,7 @@ def test_depthwise_kernels_take_all_shapes(made, monkeypatch) -> None:
         x = rng.normal(size=(count, *x_shape[1:3], 30 + count)).astype(np.float32)
         results = []
         for least in (1, 1 << 62):
-            monkeypatch.setattr(conv_native, "_LEAST", least)
+            monkeypatch.setattr(conv_native, "MIN_CONV_MULTIPLICATIONS", least)
             results.append(gradients(lambda x, w: F.conv2d(x, w, **settings), x, weight))
             keys |= set(made)
         for one, right in zip(*results, strict=True):
@@ -150,8 +151,8 @@ def test_depthwise_kernels_take_all_shapes(made, monkeypatch) -> None:
 ])
 def test_one_tap_is_a_product(made, monkeypatch, shape: tuple, outputs: int) -> None:
     """Of images with rows innermost, with many pixels and with few: no convolution's kernel."""
-    monkeypatch.setattr(matmul, "_LEAST", 1)
-    monkeypatch.setattr(matmul, "_USED", 2)
+    monkeypatch.setattr(matmul, "MIN_PRODUCT_MULTIPLICATIONS", 1)
+    monkeypatch.setattr(matmul, "PRODUCT_CALLS_BEFORE_USE", 2)
     monkeypatch.setattr(matmul, "_calls", {})
     monkeypatch.setattr(matmul, "_plans", {})
     monkeypatch.setattr(matmul, "request_kernel",
@@ -187,7 +188,7 @@ def test_convolution(made, monkeypatch, case: str, last: bool) -> None:
     second = gradients(work, *arrays, last=last)
     second = gradients(work, *arrays, last=last)
     assert sum(key[0] != "in order" for key in made) >= 3
-    monkeypatch.setattr(conv_native, "_LEAST", 1 << 62)
+    monkeypatch.setattr(conv_native, "MIN_CONV_MULTIPLICATIONS", 1 << 62)
     first = gradients(work, *arrays, last=last)
     for before, after in zip(first, second, strict=True):
         assert before.shape == after.shape

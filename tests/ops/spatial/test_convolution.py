@@ -23,7 +23,7 @@ def direct(x, w, stride, padding, dilation):
 @pytest.mark.parametrize("block", [1, 3000, 1 << 20])
 @pytest.mark.parametrize(("stride", "padding", "dilation"), [(1, 1, 1), (2, 1, 1), (1, 2, 2)])
 def test_blocks_do_not_show(monkeypatch, block, stride, padding, dilation):
-    monkeypatch.setattr(conv_reference, "_BLOCK_BYTES", block)
+    monkeypatch.setattr(conv_reference, "IM2COL_BLOCK_BYTES", block)
     rng = np.random.default_rng(0)
     x, w = rng.normal(size=(3, 4, 9, 8)), rng.normal(size=(5, 4, 3, 3))
     wanted = direct(x, w, stride, padding, dilation)

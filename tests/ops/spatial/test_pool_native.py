@@ -27,7 +27,7 @@ def made(monkeypatch) -> list:
         return known[key]
 
     monkeypatch.setattr(background_jit, "request_kernel", at_once)
-    monkeypatch.setattr(pool_native, "_LEAST", 1)
+    monkeypatch.setattr(pool_native, "MIN_POOLED_ELEMENTS", 1)
     return used
 
 
@@ -48,7 +48,7 @@ def agrees(monkeypatch, function: Callable, x: np.ndarray, last: bool = False) -
     """Machine code and NumPy give the same."""
     found = gradients(function, x, last)
     with monkeypatch.context() as context:
-        context.setattr(pool_native, "_LEAST", 1 << 62)
+        context.setattr(pool_native, "MIN_POOLED_ELEMENTS", 1 << 62)
         right = gradients(function, x, last)
     near = 1e-4 if x.dtype == np.float32 else 1e-12
     for one, two in zip(found, right, strict=True):
@@ -120,7 +120,7 @@ def test_places(made, monkeypatch, n: int) -> None:
         for window in ((2, 2, 0), (3, 2, 1), (3, 1, 1), (4, 3, 2)):
             results = []
             for least in (1, 1 << 62):
-                monkeypatch.setattr(pool_native, "_LEAST", least)
+                monkeypatch.setattr(pool_native, "MIN_POOLED_ELEMENTS", least)
                 y, places = getattr(F, name)(flambeau.tensor(x), *window, return_indices=True)
                 results.append((y.numpy(), places.numpy()))
             for one, two in zip(*results, strict=True):
@@ -146,7 +146,7 @@ def test_half_precision(made, monkeypatch, kind) -> None:
                  pooling("adaptive_avg_pool2d", 5)):
         results = []
         for least in (1, 1 << 62):
-            monkeypatch.setattr(pool_native, "_LEAST", least)
+            monkeypatch.setattr(pool_native, "MIN_POOLED_ELEMENTS", least)
             tensor = x.clone().requires_grad_()
             y = work(tensor)
             y.sum().backward()
