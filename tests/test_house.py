@@ -91,6 +91,13 @@ def test_opens_with_a_docstring(path: Path) -> None:
         assert docstring.split("\n\n")[0].count("\n") < 5
 
 
+@pytest.mark.parametrize("path", PACKAGE, ids=relative)
+def test_sections_are_not_empty(path: Path) -> None:
+    text = path.read_text()
+    assert not re.search(r"^# -{5}.*\n\s*(# -{5}|\Z)", text, re.MULTILINE), "a title of nothing"
+    assert "\n\n\n\n" not in text, "three blank lines"
+
+
 @pytest.mark.parametrize("path", ALL, ids=relative)
 def test_names_of_files(path: Path) -> None:
     assert not FORBIDDEN.match(path.name) or relative(path) in ALLOWED

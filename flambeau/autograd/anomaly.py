@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from ..native.foundation.user_frames import warn
 from ..tensor.ambient import note_change
 from .mode import MODE, SPECIAL

@@ -7,7 +7,6 @@ mode, saved-tensor hooks) calls `note_change`, so that a guard is one comparison
 from __future__ import annotations
 
 
-
 class _Ambient:
     __slots__ = ("changes", "observers")
 

@@ -87,7 +87,7 @@ def add_update(graph: Functionalization, event: Event) -> None:
     fields = type(optimiser)._flambeau_scalars._fields
     numbers = [
         graph.source("number", (), np.dtype(np.float64), bind.Scalar(at, i), name,
-                    float(event.array[i]))
+                     float(event.array[i]))
         for i, name in enumerate(fields)
     ]
     known: dict[tuple, tuple[list[Node], list[Node]]] = {}

@@ -95,7 +95,7 @@ class Region:
             return
         base = reshape_node(self.value, result.extents)
         new = Node(Op.UPDATE, (base, node), base.shape, base.type,
-                    {"starts": result.starts, "steps": result.steps})
+                   {"starts": result.starts, "steps": result.steps})
         self.node = reshape_node(new, self.shape)
 
     def _covers_all(self, window: Value) -> bool:

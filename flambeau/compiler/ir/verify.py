@@ -32,14 +32,13 @@ def verify_graph(graph: Graph) -> None:
         if node.op is Op.INPUT:
             source = graph.sources[node.slot]
             require(source.shape == node.shape and source.type is node.type, node,
-                     f"its source has {source.shape} {source.type}")
+                    f"its source has {source.shape} {source.type}")
     slots = [slot for slot, _ in graph.writes]
     require(len(slots) == len(set(slots)), None, "a source is written twice")
     for slot, node in graph.writes:
         source = graph.sources[slot]
         require(source.shape == node.shape and source.type is node.type, node,
-                 f"is written to source {slot} of {source.shape} {source.type}")
-
+                f"is written to source {slot} of {source.shape} {source.type}")
 
 
 def require(holds: bool, node: Node | None, why: str) -> None:
@@ -179,7 +178,7 @@ def _attention(node: Node, q: Node, k: Node, *rest: Node) -> None:
     for mask in masks:
         pairs = list(zip(mask.shape, (*batch, rows, columns), strict=True))
         require(mask.type in (Type.BOOL, node.type) and all(n in (1, m) for n, m in pairs), node,
-                 f"a mask of {mask.type} {mask.shape}")
+                f"a mask of {mask.type} {mask.shape}")
 
 
 def _recurrence(node: Node, *inputs: Node) -> None:

@@ -262,7 +262,7 @@ class _Blocks:
     def by_columns(self, visit: _Visit, rows: _Block) -> list[_Part]:
         """A few columns each, with all rows that see them."""
         result = [_Part((first, n), (first, rows.count - first))
-                 for first, n in self._diagonal_steps(visit, rows, ATTENTION_DIAGONAL_STEP)]
+                  for first, n in self._diagonal_steps(visit, rows, ATTENTION_DIAGONAL_STEP)]
         return result or [_Part((0, visit.columns.count), (0, rows.count))]
 
     def loop_over_visit(self, visit: _Visit, body: list[Statement]) -> list[Statement]:

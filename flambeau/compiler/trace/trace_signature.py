@@ -128,7 +128,7 @@ def make_precedent(trace: Trace, function: Callable) -> Precedent | None:
 
 
 def make_key(function: Callable, args: tuple, kwargs: dict[str, Any], modes: tuple,
-          roots: Sequence[Module], options: dict[str, Any]) -> str | None:
+             roots: Sequence[Module], options: dict[str, Any]) -> str | None:
     """The cache key of such a call's precedent; None if its arguments cannot be described.
 
     roots: the modules that the function's names refer to.

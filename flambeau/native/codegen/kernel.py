@@ -135,4 +135,3 @@ def _emit_on_first_thread(context: Context, body: list[Statement], repeated: Out
         context.parallel = False
 
 
-

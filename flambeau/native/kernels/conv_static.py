@@ -121,7 +121,7 @@ def _output(g: Geometry, a: dict[str, Axis], group: Index) -> Affine:
     """y's position."""
     n, k, h, w = g.y
     return affine(0, (a["n"], n), (a["oc"], k), (a["oh"], h), (a["ow"], w),
-               _group_term(g, group, k * g.outputs_each))
+                  _group_term(g, group, k * g.outputs_each))
 
 
 def _loop_over_groups(groups: int, group: Index, body: list[Statement]) -> list[Statement]:
@@ -196,7 +196,7 @@ def _phase(g: Geometry, phase: tuple[int, int], buffers: Sequence[Buffer], group
     first = phase[0] * g.x[2] + phase[1] * g.x[3]
     apart = g.x[2] * g.stride[0], g.x[3] * g.stride[1]
     place = affine(first, (a["n"], g.x[0]), (a["ic"], g.x[1]), (a["ih"], apart[0]),
-                (a["iw"], apart[1]), _group_term(g, group, g.x[1] * g.inputs_each))
+                   (a["iw"], apart[1]), _group_term(g, group, g.x[1] * g.inputs_each))
     if not prod(counts):
         return []
     if not meets[0][0] or not meets[1][0]:

@@ -337,7 +337,7 @@ def maxima_backward(type: Type, step: int | None) -> Kernel:
     share = s.at((s.image, "y_image"), (s.group, "y_group"), (s.r, "length"),
                  (s.block, "block"), (w, 1))
     exists = compare(Scalar.LT, IndexValue(s.at((s.block, "block"), (w, 1))),
-                   SizeValue(s.sizes["length"]))
+                     SizeValue(s.sizes["length"]))
     there = cast(Load(places_found, s.at((s.r, "padded"), (w, 1))), Type.I64)
     spread = Loop(w, s.sizes["block"], [Store(
         gx, s.at((s.image, "x_image")), Load(s.y, share, mask=exists), ((there, 1),),

@@ -327,7 +327,7 @@ class _StepLoop:
             (Axis(row, self.extents.rows),), Axis(column, across), (Axis(k, depth),),
             Load(a.buffer, a.at(None, self.rows(row), ((k, 1),))),
             Load(panels, Affine(0, (*((i, n * depth * across) for i, n in panel),
-                                   (k, across), (column, 1)))),
+                                    (k, across), (column, 1)))),
             total, [Store(buffer, into, total, add=add)],
         )
 

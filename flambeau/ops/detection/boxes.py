@@ -13,7 +13,6 @@ from ..core.sample_inputs import Rng, Sample
 from .arguments import check_dtype
 
 
-
 def _boxes(rng: Rng) -> Iterator[Sample]:
     for count in (0, 1, 40):
         corners = rng.uniform(0, 20, (count, 2))

@@ -17,7 +17,6 @@ from .sampling import Taps
 Array = np.ndarray
 
 
-
 class Grid(NamedTuple):
     """How regions are cut: bins along both axes, points along each axis of a bin (0: as many as
     pixels), whether coordinates are those of pixels' centres, and whether regions of less than a
@@ -97,7 +96,7 @@ def region_taps(
         last = max(int(np.searchsorted(totals, before + TAPS_PER_BLOCK, "right")), first + 1)
         part = slice(first, last)
         yield part, _cross(y, x, part, ny[part], nx[part], images[part], scales[part], sizes,
-                             grid, placed)
+                           grid, placed)
         first = last
 
 

@@ -16,7 +16,6 @@ from ..indexing.embedding_bag import _SUM, reduced_bags
 Array = np.ndarray
 
 
-
 class Taps(NamedTuple):
     """`bounds[i]:bounds[i + 1]` of `places` and `weights`: the rows of result i, and factors."""
 

@@ -30,8 +30,6 @@ _SCIPY_NORMS: dict[bool, tuple[Literal["backward", "ortho", "forward"], ...]] = 
 }
 
 
-
-
 def _workers(input: Array) -> int | None:
     return get_num_threads() if input.size >= MIN_THREADED_FFT_ELEMENTS else None
 

@@ -320,7 +320,7 @@ def embedding_bag(
     if max_norm is not None:
         embedding_renorm_(weight, input, max_norm, norm_type)
     return _reduce(weight, input, offsets, scale_grad_by_freq, _MODES[mode], sparse,
-                    per_sample_weights, include_last_offset, padding_idx)[0]
+                   per_sample_weights, include_last_offset, padding_idx)[0]
 
 
 def _check_bag_arguments(

@@ -22,7 +22,6 @@ from ...tensor.tensor import Tensor
 from ..core.registry import Kind, Operator
 
 
-
 def push(operator: Operator, values: list[Any], tangents: list[Any], y: Any) -> Any:
     """The tangents of `y` = operator(*values): a tensor or None, or a tuple of them.
 

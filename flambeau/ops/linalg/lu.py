@@ -319,8 +319,6 @@ def lu_solve_legacy(
 # ------------------------------------------------------------------------------ determinants
 
 
-
-
 @linalg_operator(autocast=Policy.FULL, node="LinalgDetBackward0", samples=square_samples,
                  ref=np.linalg.det)
 def det(A: Array) -> Array:

@@ -266,7 +266,7 @@ def _solve_triangular(
     if left:
         return _check_triangular(A, B, upper, unitriangular)
     y = _check_triangular(np.swapaxes(A, -1, -2), np.swapaxes(B, -1, -2), not upper,
-                            unitriangular)
+                          unitriangular)
     return np.swapaxes(y, -1, -2)
 
 

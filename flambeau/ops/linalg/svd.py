@@ -177,7 +177,7 @@ def svd_legacy(
     else:
         batch, (m, n) = input.shape[:-2], input.shape[-2:]
         result = (input.new_zeros((*batch, m, m)), svdvals(input),
-                 input.new_zeros((*batch, n, n)))
+                  input.new_zeros((*batch, n, n)))
     if out is not None:
         for target, y in zip(out, result, strict=True):
             target.resize_(y.shape).copy_(y)

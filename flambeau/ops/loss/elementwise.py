@@ -103,7 +103,7 @@ def _difference_loss(name: str, node: str, parameter: float, formula: Any) -> Ca
 
         body.__doc__ = parts.__doc__
         result = opaque(name=f"_{name}_loss", node=node, expose=(), ref=_reference(formula),
-                      samples=_differences(parameter))(body)
+                        samples=_differences(parameter))(body)
 
         @result.vjp("input")
         def _(g: Tensor, input: Tensor, target: Tensor, reduction: str, parameter: float) -> Tensor:
@@ -220,7 +220,7 @@ def mse_loss(
     input, target = _match(input, target)
     if weight is not None:
         return _weigh(_mse(input, target, NONE, 0.0), weight, input, reduction,
-                         lambda y: y.sum() / weight.sum())
+                      lambda y: y.sum() / weight.sum())
     return _mse(input, target, reduction_number(reduction, size_average, reduce), 0.0)
 
 
@@ -276,7 +276,7 @@ def huber_loss(
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     if weight is not None:
         return _weigh(_huber(input, target, NONE, delta), weight, input, reduction,
-                         lambda y: y.mean())
+                      lambda y: y.mean())
     return _huber(input, target, reduction_number(reduction), delta)
 
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ...native.kernels.byte_products import ByteProductForm
 
 
-
 class Panels(NamedTuple):
     """Weights (n, k) as kernels read them: panel, quad of the depth, column; the last is padded."""
 

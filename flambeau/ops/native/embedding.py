@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import numpy as np
 
 from ...native.target.eager_costs import MAX_NUMPY_EMBEDDING_ELEMENTS

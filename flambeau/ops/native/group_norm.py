@@ -12,7 +12,6 @@ from .rows import call, fits, kernel, vector
 Array = np.ndarray
 
 
-
 def _sizes(x: Array, groups: int) -> tuple[int, ...]:
     n, c, p = x.shape
     each = c // groups

@@ -149,7 +149,7 @@ def _axes(
         if extent != 1:
             axis = (extent, ours // size, theirs // size, step)
             if result and all(x == y * result[0][0] for x, y in zip(axis[1:], result[0][1:],
-                                                                  strict=True)):
+                                                                    strict=True)):
                 axis = (extent * result[0][0], *result.pop(0)[1:])
             result.insert(0, axis)
         step *= extent

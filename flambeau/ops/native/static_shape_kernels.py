@@ -11,7 +11,6 @@ import numpy as np
 from ...native.target.eager_costs import MAX_STATIC_SHAPES
 
 
-
 _seen: dict[tuple, int] = {}  # by shape: how many calls there were, until its kernel is used
 
 

@@ -15,7 +15,6 @@ from .route import native_route
 Array = np.ndarray
 
 
-
 @native_route
 def put_in_order(x: Array) -> Array:
     """A large array itself where its elements lie in order, else a copy in which they do."""

@@ -105,7 +105,7 @@ def _layer_norm_backward(
         return np.zeros(input.shape, input.dtype), np.zeros(tail, kind), np.zeros(tail, kind)
     (w,) = as_dtype(mean.dtype, weight)
     result = rows_backward(g.reshape(len(mean), -1), input.reshape(len(mean), -1),
-                          None if w is None else w.reshape(-1), mean, rstd)
+                           None if w is None else w.reshape(-1), mean, rstd)
     return (_shape(result[0], input.shape, input.dtype), _shape(result[1], tail, kind),
             _shape(result[2], tail, kind))
 

@@ -26,7 +26,6 @@ from ..native.rows import (
 from ..native.small_arrays import LAYER_NORM, LAYER_NORM_BACKWARD, LAYER_NORM_SUMS
 
 
-
 def _blocks(count: int, each: int) -> Iterator[slice]:
     step = max(1, NORM_BLOCK_ELEMENTS // max(each, 1))
     for i in range(0, count, step):

@@ -193,7 +193,7 @@ def gru_adjoint(
     g_y, g_h, x, h, w_ih, w_hh, y = _cast(inside, g_y, g_h, x, h, w_ih, w_hh, y)
     steps, width = Steps(sizes, reverse), h.shape[1]
     inputs = present({"gates": gates, "inner": inner, "previous": y, "first": h, "gy": g_y,
-                     "dh": g_h})
+                      "dh": g_h})
     whole_layer = prepare("gru", steps, w_hh, tuple(inputs), ("d", "dx", "dh"), True)
     if whole_layer is not None:
         result = whole_layer(inputs)

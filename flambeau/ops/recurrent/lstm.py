@@ -200,7 +200,7 @@ def lstm_adjoint(
     steps, width = Steps(sizes, reverse), c.shape[1]
     if w_hr is None:
         inputs = present({"gates": gates, "cells": cells, "previous": cells, "first": c, "gy": g_y,
-                         "dh": g_h, "dc": g_c})
+                          "dh": g_h, "dc": g_c})
         whole_layer = prepare("lstm", steps, w_hh, tuple(inputs), ("d", "dh", "dc"), True)
         if whole_layer is not None:
             result = whole_layer(inputs)

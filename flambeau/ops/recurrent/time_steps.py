@@ -81,7 +81,7 @@ def differentiable_adjoint(
     pairs = [(y, g) for y, g in zip(ys, gs, strict=False) if g is not None and y.requires_grad]
     wanted: Any = [x for x, need in zip(own, needs, strict=True) if need]
     actual = iter(grad([y for y, _ in pairs], wanted, [g for _, g in pairs], create_graph=True,
-                      allow_unused=True))
+                       allow_unused=True))
     return tuple(next(actual) if need else None for need in needs)
 
 

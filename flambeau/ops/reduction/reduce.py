@@ -302,8 +302,8 @@ def _all_extreme(name: str, ufunc: np.ufunc):
 
     body.__name__, body.__doc__ = f"_{name}_all", f"The {name} of all elements."
     result = opaque(name=f"_{name}_all", node=name.capitalize() + "Backward1", expose=(),
-                  ref=lambda x: ufunc.reduce(x, None),
-                  samples=lambda rng: iter([((rng.normal(size=(3, 4)),), {})]))(body)
+                    ref=lambda x: ufunc.reduce(x, None),
+                    samples=lambda rng: iter([((rng.normal(size=(3, 4)),), {})]))(body)
 
     @result.vjp
     def _(g, input, y):
@@ -362,9 +362,9 @@ def _extreme_along(name: str, largest: bool):
 
     body.__name__, body.__doc__ = f"_{name}_dim", f"The {name} along an axis, and where it is."
     new = opaque(name=f"_{name}_dim", node=name.capitalize() + "Backward0", expose=(),
-                  result_type=result, constant_outputs=(1,),
-                  ref=lambda x, dim: (np.max if largest else np.min)(x, dim),
-                  samples=lambda rng: iter([((rng.normal(size=(3, 4)), 1), {})]))(body)
+                 result_type=result, constant_outputs=(1,),
+                 ref=lambda x, dim: (np.max if largest else np.min)(x, dim),
+                 samples=lambda rng: iter([((rng.normal(size=(3, 4)), 1), {})]))(body)
 
     new.vjp(put_back)
     new.jvp(choose)
@@ -471,7 +471,7 @@ def aminmax(input, *, dim=None, keepdim=False, out=None):
     if dim is not None and input._array.ndim and not input.size(dim):
         raise IndexError(f"aminmax: Expected reduction dim {dim} to have non-zero size.")
     result = _aminmax(amin(input, () if dim is None else dim, keepdim),
-                     amax(input, () if dim is None else dim, keepdim))
+                      amax(input, () if dim is None else dim, keepdim))
     if out is None:
         return result
     return write_result("aminmax", result, out, (input,))

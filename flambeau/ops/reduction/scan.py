@@ -105,7 +105,7 @@ def _running(name: str, ufunc: np.ufunc) -> Any:
     tensor([{"2, 2, 3, 3" if name == "cummax" else "2, 1, 1, 1"}])
     """
     new = opaque(result_type=result, constant_outputs=(1,), samples=scans,
-                  ref=lambda x, dim: ufunc.accumulate(x, dim))(body)
+                 ref=lambda x, dim: ufunc.accumulate(x, dim))(body)
 
     @new.vjp
     def _(

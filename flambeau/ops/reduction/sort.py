@@ -81,7 +81,7 @@ def _sort(
     if not input.ndim:
         return input.copy(), np.zeros((), np.int64)
     return _find(input, at, input.shape[at], descending,
-                  lambda keys: sort_kernels.sort_numbers(keys, bool(stable)), True)
+                 lambda keys: sort_kernels.sort_numbers(keys, bool(stable)), True)
 
 
 @_sort.vjp

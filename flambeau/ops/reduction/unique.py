@@ -14,7 +14,6 @@ from ..creation.creation import public
 from ..core.registry import Array, shape_depends_on_values
 
 
-
 def _count(x: Array, inverse: bool) -> tuple[Array, Array | None, Array] | None:
     """(the values, each element's number among them, how often each occurs) of near integers."""
     if x.dtype.kind not in "iub" or not x.size:

@@ -127,7 +127,7 @@ def _vector_norm(
             and (y := _large(input, ord, axes, keepdim)) is not None:
         return y.astype(kind, copy=False)
     y = np.asarray(_measure(input if input.dtype == inside else input.astype(inside),
-                             ord, axes, keepdim))
+                            ord, axes, keepdim))
     return y.astype(kind) if FROM_NUMPY[kind] in HALF else y
 
 

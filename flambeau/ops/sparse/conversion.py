@@ -219,7 +219,7 @@ def convert(
         return x.to_dense()
     array: Any = x._array
     if getattr(array, "layout", None) is form and (block is None or not array.blocked
-                                                    or array.block == tuple(block)):
+                                                   or array.block == tuple(block)):
         return x
     return _CONVERTERS[form](x, sparse_dim, block, dense_dim)
 

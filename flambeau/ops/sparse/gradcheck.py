@@ -28,7 +28,7 @@ def of_values(func: Callable, inputs: tuple, masked: bool) -> tuple[Callable, tu
 
     def of_leaves(*parts: Any) -> Any:
         result = func(*[part if p is None else with_values(p, part)
-                      for p, part in zip(patterns, parts, strict=True)])
+                        for p, part in zip(patterns, parts, strict=True)])
         if isinstance(result, (list, tuple)):
             return tuple(_dense(y, masked) for y in result)
         return _dense(result, masked)

@@ -50,7 +50,7 @@ def _permute_axes(a: Any, order: tuple[int, ...], transposed: bool = False) -> A
     axes = (0, *(axis - sparse + 1 for axis in order[sparse:]))
     moved = order[:sparse] != tuple(range(sparse))
     result = CooArray(indices, np.ascontiguousarray(a.values.transpose(axes)),
-                    tuple(a.shape[axis] for axis in order))
+                      tuple(a.shape[axis] for axis in order))
     result.coalesced = (a.coalesced and not moved) or (transposed and result.nnz < 2)
     return result
 

@@ -100,7 +100,7 @@ def _average(x: Array, output: tuple[int, ...]) -> Array:
         result /= inside.type(size)
     else:
         result = _along_axes(values, [_averages(k, m, inside)
-                                    for k, m in zip(spatial, output, strict=True)])
+                                      for k, m in zip(spatial, output, strict=True)])
     return result.astype(x.dtype, copy=False)
 
 

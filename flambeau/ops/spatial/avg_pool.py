@@ -224,7 +224,7 @@ _operators = {n: _declare(n) for n in (1, 2, 3)}
 
 
 def _pool(n: int, input: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: Any,
-            count_include_pad: Any, divisor: Any) -> Any:
+          count_include_pad: Any, divisor: Any) -> Any:
     name = f"avg_pool{n}d"
     if divisor is not None and divisor == 0:
         raise RuntimeError("divisor must be not zero")
@@ -262,7 +262,7 @@ def avg_pool2d(
              [10.5000, 12.5000]]])
     """
     return _pool(2, input, kernel_size, stride, padding, ceil_mode, count_include_pad,
-                   divisor_override)
+                 divisor_override)
 
 
 @composite(autocast=Policy.FULL, expose=("nn.functional",))
@@ -276,7 +276,7 @@ def avg_pool3d(
     tensor([[[[3.5000]]]])
     """
     return _pool(3, input, kernel_size, stride, padding, ceil_mode, count_include_pad,
-                   divisor_override)
+                 divisor_override)
 
 
 def _lp_pool(n: int) -> None:

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from .conv_reference import Window
 
 
-
 class Convolution(NamedTuple):
     """A direction, the shapes of x, the weight and y, and what makes them one convolution.
 

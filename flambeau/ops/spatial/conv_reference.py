@@ -18,7 +18,6 @@ from . import conv_native, conv_1x1
 from ..core.registry import Array
 
 
-
 class Window(NamedTuple):
     """How a convolution moves over its input: one entry for each spatial axis."""
 

@@ -403,7 +403,7 @@ def _convolve(name: str, n: int, input: Tensor, weight: Tensor, bias: Tensor | N
               padding: Any, dilation: Any, groups: int) -> Tensor:
     x, w = input._array, weight._array
     window = _plan(name, n, x.shape, w.shape, None if bias is None else bias._array.shape,
-                      _key(stride), _key(padding), _key(dilation), groups)
+                   _key(stride), _key(padding), _key(dilation), groups)
     if x.dtype is not w.dtype or bias is not None:
         _check_dtypes(input, weight, bias)
     if x.ndim == n + 2:

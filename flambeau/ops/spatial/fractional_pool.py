@@ -173,7 +173,7 @@ def _functions(n: int) -> None:
         return_indices: bool = False, _random_samples: Tensor | None = None
     ) -> Any:
         result = with_indices(input, kernel_size, output_size, output_ratio, return_indices,
-                             _random_samples)
+                              _random_samples)
         return result if return_indices else result[0]
 
     _describe(n, name, pool, with_indices)

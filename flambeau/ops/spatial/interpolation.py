@@ -397,7 +397,7 @@ def _check_input(input: Tensor, sizes: Sequence[int], mode: str) -> None:
     if min(shape[2:]) <= 0 or min(sizes) <= 0:
         names = "DHW"[-len(sizes) :]
         supplied, wanted = (", ".join(f"{a}: {n}" for a, n in zip(names, s, strict=True))
-                         for s in (shape[2:], sizes))
+                            for s in (shape[2:], sizes))
         raise RuntimeError(
             "Input and output sizes should be greater than 0, but got input "
             f"({supplied}) output ({wanted})"

@@ -26,7 +26,6 @@ from ..core.registry import Array
 from ..native.route import native_route
 
 
-
 class _Builders:
     """A kernel's builders for rows innermost and for channels innermost."""
 

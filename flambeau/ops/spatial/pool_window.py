@@ -82,7 +82,7 @@ def pooling_window(
     _check_shape(name, n, shape)
     spatial = shape[-n:]
     result = [_length(*v, ceil_mode)
-             for v in zip(spatial, kernel, stride, pads, dilation, strict=True)]
+              for v in zip(spatial, kernel, stride, pads, dilation, strict=True)]
     if any(m < 1 for m in result):
         if n == 1:
             raise RuntimeError(f"{name}() Invalid computed output size: {result[0]}")

@@ -482,7 +482,7 @@ def _expand_length(n: Any, have: int, axis: int, new: bool, size: Any, shape: An
 
 def _expand_meta(input: Any, size: tuple, new: int) -> Any:
     shape = [_expand_length(n, input.shape[i - new] if i >= new else 1, i, i < new, size,
-                              input.shape) for i, n in enumerate(size)]
+                            input.shape) for i, n in enumerate(size)]
     return np.broadcast_to(input.view(np.ndarray), shape).view(MetaArray)
 
 

@@ -170,7 +170,7 @@ def rebind_to_symbols(function: Callable) -> Callable:
     cells = function.__closure__ and tuple(types.CellType(_rebind(c.cell_contents))
                                            for c in function.__closure__)
     rebound = types.FunctionType(code, _globals[module], function.__name__, function.__defaults__,
-                              cells)
+                                 cells)
     rebound.__kwdefaults__ = function.__kwdefaults__
     _rebound_functions[function] = rebound
     return rebound

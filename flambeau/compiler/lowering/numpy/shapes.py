@@ -205,7 +205,7 @@ def _tile(A: Any, reps: Any) -> Symbol:
     pairs = [(r, n) for r, n in zip(repeats, node.shape, strict=True)]
     inner = reshape_node(node, [v for _, n in pairs for v in (1, n)])
     return symbol(reshape_node(broadcast_to(inner, [v for p in pairs for v in p]),
-                                [r * n for r, n in pairs]))
+                               [r * n for r, n in pairs]))
 
 
 @implements(np.repeat)

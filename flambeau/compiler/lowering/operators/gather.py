@@ -163,7 +163,7 @@ def _scatter(input: Any, dim: int, index: Any, src: Any) -> Symbol:
         return symbol(x)
     if not x.shape or not at.shape:
         return symbol(_write_in_order(reshape_node(x, (-1,)), 0, reshape_node(at, (1,)),
-                                    reshape_node(node_of(src), (1,)), x.shape))
+                                      reshape_node(node_of(src), (1,)), x.shape))
     return symbol(_write_in_order(x, dim % len(x.shape), at, _source(node_of(src), at), x.shape))
 
 

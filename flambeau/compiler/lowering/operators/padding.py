@@ -32,7 +32,7 @@ def _constant_pad(input: Symbol, pad: Sequence[int], value: float = 0) -> Symbol
     low, high = ([max(n, 0) for n in side] for side in zip(*pairs, strict=True))
     fill = np.asarray(value).astype(input.dtype)
     return symbol(add_border(node, low, high, float(fill) if fill.dtype.kind in "fV" else
-                           fill.item()))
+                             fill.item()))
 
 
 def _place_along(part: Node, axis: int, at: int, n: int) -> Node:

@@ -20,7 +20,6 @@ from ...target.cost_model import (
 )
 
 
-
 class Unsupported(Exception):
     """A contraction that this file does not cut; the emitter's plain loops run it."""
 

@@ -31,7 +31,7 @@ class UnitTiles:
         self._for_each_from(self.cut.first, rows, list(rows), constant(0), body)
 
     def _for_each_from(self, k: int, start: list[ir.Value], rows: list[ir.Value], number: ir.Value,
-                    body: Callable[..., None]) -> None:
+                       body: Callable[..., None]) -> None:
         b, cut = self.b, self.cut
         shape, extent, each = cut.shape, cut.row_extents[k], cut.unit[k]
         step = shape.extent if k == shape.axis else 1
@@ -67,7 +67,7 @@ class UnitTiles:
             at(b.sdiv(left, constant(step)), extent % step)
 
     def accumulate(self, tile: PlacedTile, a: ir.Value, packed: ir.Value, valid: int,
-                waiting_sums: tuple[ir.Value, ir.Value] | None) -> Sums:
+                   waiting_sums: tuple[ir.Value, ir.Value] | None) -> Sums:
         """A tile's sums over a block of the depth."""
         b, cut = self.b, self.cut
         for axis, row, start in zip(cut.rows, tile.rows, tile.start, strict=True):

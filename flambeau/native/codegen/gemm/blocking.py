@@ -114,8 +114,6 @@ def match_gemm(context: Any, statement: Contract) -> GemmProblem | None:
 # ---------------------------------------------------------------------------------- planning
 
 
-
-
 def choose_tile(
     m: Number, n: Number, k: Number, lanes: int, registers: int, shares: int = 1,
     packed: bool = True, beside: bool = False,

@@ -23,7 +23,6 @@ from ..llvm.types import I32, Number, memory_type
 from ...target.cost_model import MAX_DOT_TILE_ROWS, MIN_DOT_DEPTH_BY_ROWS
 
 
-
 def is_few_row_product(p: Any, target: Any) -> bool:
     """Whether a product has few rows and operands contiguous along the depth."""
     if p.product is not Scalar.MUL or not isinstance(p.m, int):

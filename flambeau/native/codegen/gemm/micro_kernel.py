@@ -26,7 +26,6 @@ Multiply = Callable[[ir.IRBuilder, ir.Value, ir.Value, ir.Value], ir.Value]
 Sums = list[ir.Value]  # a tile's accumulators: vectors of row 0, then of row 1, ...
 
 
-
 @dataclass(frozen=True)
 class MicroTile:
     """The shape of a register tile, and the type in which it sums (F32, F64, integers)."""
@@ -84,14 +83,7 @@ class TileSource:
     multiply: Multiply | None = None
 
 
-# ------------------------------------------------------------------------------- small pieces
-
-
-
-
-
 # --------------------------------------------------------------------------------- the loops
-
 
 
 def zero_sums(tile: MicroTile) -> Sums:
@@ -173,7 +165,7 @@ def _innermost(
         for u in range(unroll):
             s = u % sets * n
             at = _source_at(source, offset_bytes(b, a, multiply(b, axis.a, u)),
-                         offset_bytes(b, vectors, multiply(b, axis.b, u)))
+                            offset_bytes(b, vectors, multiply(b, axis.b, u)))
             sums_so_far[s : s + n] = emit_step(b, tile, at, sums_so_far[s : s + n])
         ends = (
             offset_bytes(b, a, multiply(b, axis.a, unroll)),

@@ -294,7 +294,6 @@ def _declare_transposer(module: ir.Module, panel: PackedPanel, count: int) -> ir
     return function
 
 
-
 def _store_steps(
     b: ir.IRBuilder, panel: PackedPanel, vectors: list[ir.Value], count: int, target: ir.Value
 ) -> None:

@@ -33,7 +33,7 @@ def masked_load(
     if several and b.module.vector_bytes == _YMM_BYTES and not isinstance(mask, ir.Constant):
         return _load_by_registers(b, pointer, kind, mask, name, _YMM_BYTES // size)
     function = declare(b, f"llvm.masked.load.{suffix(kind)}.p0", kind,
-                        [_POINTER, _I32, mask.type, kind])
+                       [_POINTER, _I32, mask.type, kind])
     return b.call(function, [pointer, ir.Constant(_I32, element_bytes), mask, zero(kind)])
 
 
@@ -46,7 +46,7 @@ def masked_store(
         _store_set_lanes(b, value, pointer, element_bytes, mask)
         return
     function = declare(b, f"llvm.masked.store.{suffix(kind)}.p0", ir.VoidType(),
-                        [kind, _POINTER, _I32, mask.type])
+                       [kind, _POINTER, _I32, mask.type])
     b.call(function, [value, pointer, ir.Constant(_I32, element_bytes), mask])
 
 

@@ -11,7 +11,6 @@ from .transposed_loads import find_transposable_loads, tile_side
 from ...target.cost_model import ITERATIONS_PER_VECTORIZED_BLOCK, MIN_ITERATIONS_TO_SPLIT
 
 
-
 def emit_parallel(context: Context, statement: Statement) -> None:
     """Emits an outermost statement, split among the threads."""
     if not isinstance(statement, Loop):

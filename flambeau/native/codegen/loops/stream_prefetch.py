@@ -25,7 +25,6 @@ from ...target.cost_model import (
 )
 
 
-
 @dataclass
 class _Around:
     """The loops around a loop, and the streams that earlier loops in them have read."""

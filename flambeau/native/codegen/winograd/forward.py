@@ -6,7 +6,6 @@ matrix product, and the sums come back as outputs, on which the epilogue is done
 
 from __future__ import annotations
 
-
 from llvmlite import ir
 
 from ...loop_ir.ir import Contract, Index
@@ -26,7 +25,6 @@ from .nchw_layout import ChannelsLastImages, TransposedOutputs
 from .plan import WinogradPlan, plan_winograd
 from .weight_panels import WeightPanels
 from .transforms import InputTiles, Square, transform_output
-
 
 
 def emit_winograd(context: Context, contract: Contract) -> None:

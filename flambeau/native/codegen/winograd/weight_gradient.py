@@ -31,7 +31,6 @@ from .transforms import InputTiles, Square, transform_both_axes
 from ...target.cost_model import MAX_WINOGRAD_SUM_BYTES, WINOGRAD_BATCH_TILES
 
 
-
 @dataclass(frozen=True)
 class WinogradWeightPlan:
     """A gradient cut: register tiles of `rows` x `vectors`, and sums of at most
