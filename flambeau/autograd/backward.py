@@ -82,10 +82,10 @@ def _ones_like(y: Tensor) -> Tensor:
 
 
 def _roots(tensors: tuple, grads: Any, create_graph: bool) -> list[tuple[Any, Tensor]]:
-    supplied = _tuple(grads) if grads is not None else (None,) * len(tensors)
-    if len(supplied) != len(tensors):
-        raise RuntimeError(f"got {len(tensors)} tensors and {len(supplied)} gradients")
-    return [_root(y, g, create_graph) for y, g in zip(tensors, supplied, strict=True)]
+    gradients = _tuple(grads) if grads is not None else (None,) * len(tensors)
+    if len(gradients) != len(tensors):
+        raise RuntimeError(f"got {len(tensors)} tensors and {len(gradients)} gradients")
+    return [_root(y, g, create_graph) for y, g in zip(tensors, gradients, strict=True)]
 
 
 def backward(

@@ -330,7 +330,7 @@ def _hang(node: Any, args: tuple, outputs: tuple) -> tuple:
     attributes = node.context.__dict__
     constant = {id(t) for t in attributes.get("non_differentiable", ())}
     dirty = {id(t) for t in attributes.get("dirty_tensors", ())}
-    supplied = {id(a) for a in args if isinstance(a, Tensor)}
+    input_ids = {id(a) for a in args if isinstance(a, Tensor)}
     materialized = attributes.get("_materialize_non_diff_grads", True)
     result, meta = [], []
     several = len(outputs) > 1
@@ -338,7 +338,7 @@ def _hang(node: Any, args: tuple, outputs: tuple) -> tuple:
     for i, y in enumerate(outputs):
         zeros = isinstance(y, Tensor) and (materialized or id(y) not in constant)
         meta.append((y._array.shape, y._array.dtype) if zeros else None)
-        result.append(_output(node, y, i if several else None, constant, dirty, supplied))
+        result.append(_output(node, y, i if several else None, constant, dirty, input_ids))
     node._outputs = tuple(meta)
     saved, versions = [], []
     fresh = {id(y): (m, i) for i, (y, m) in enumerate(zip(outputs, result, strict=True))}
@@ -361,7 +361,7 @@ def _saved(t: Any, fresh: dict[int, tuple[Any, int]], several: bool) -> tuple[An
     return t, t._version
 
 
-def _output(node: Any, y: Any, index: int | None, constant: set, dirty: set, supplied: set) -> Any:
+def _output(node: Any, y: Any, index: int | None, constant: set, dirty: set, input_ids: set) -> Any:
     if not isinstance(y, Tensor) or id(y) in constant or y._array.dtype.kind not in "fcV":
         return y
     target = node if index is None else Output(node, index)
@@ -370,7 +370,7 @@ def _output(node: Any, y: Any, index: int | None, constant: set, dirty: set, sup
         bump(y)
         rebase(y, target)
         return y
-    if id(y) in supplied:  # an input handed back: a view of it
+    if id(y) in input_ids:  # an input handed back: a view of it
         base = y if y._base is None else y._base
         y = y._alias()
         y._base, y._stamp = base, base._node

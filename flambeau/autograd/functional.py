@@ -275,9 +275,9 @@ class _Call:
         strict: bool, v: Any = None, alias: bool = True,
     ) -> None:
         self.name, self.create_graph = name, create_graph
-        self.several_inputs, supplied = _as_tensors(inputs, "inputs", name)
+        self.several_inputs, inputs = _as_tensors(inputs, "inputs", name)
         # New tensors, so that those which the function captured by itself stay constants.
-        self.inputs = tuple(_recorded(x, create_graph) for x in supplied) if alias else supplied
+        self.inputs = tuple(_recorded(x, create_graph) for x in inputs) if alias else inputs
         self.v: tuple[Tensor, ...] | None = None
         if v is not None:
             self.v = self.vectors(v, self.inputs, self.several_inputs)
@@ -341,9 +341,9 @@ class _Stacked(Function):
         return tuple(g[i] for i in range(len(g)))
 
 
-def _as_tensors(supplied: Any, what: str, name: str) -> tuple[bool, tuple[Tensor, ...]]:
-    several = isinstance(supplied, tuple)
-    tensors = supplied if several else (supplied,)
+def _as_tensors(values: Any, what: str, name: str) -> tuple[bool, tuple[Tensor, ...]]:
+    several = isinstance(values, tuple)
+    tensors = values if several else (values,)
     for i, x in enumerate(tensors):
         if not isinstance(x, Tensor):
             which = f"value at index {i}" if several else f"given {what}"

@@ -39,12 +39,12 @@ def _numerical(
         return total
 
     for index, direction in _flat_parts(x._array):
-        retained = x._array[index]
-        x._array[index] = retained + eps * direction
+        original = x._array[index]
+        x._array[index] = original + eps * direction
         up = value()
-        x._array[index] = retained - eps * direction
+        x._array[index] = original - eps * direction
         down = value()
-        x._array[index] = retained
+        x._array[index] = original
         result[index] += (up - down) / (2 * eps) * direction
     return result
 

@@ -120,10 +120,10 @@ def retain_grad(tensor: Tensor) -> None:
     hooks = _node_hooks(node).setdefault(("retain", node.output_number()), OrderedDict())
 
     def keep(g: Tensor | None) -> None:
-        retained = reference()
-        if retained is not None and g is not None:
+        leaf = reference()
+        if leaf is not None and g is not None:
             g = g.detach() if not g._requires_grad else g
-            retained._grad = g.clone() if retained._grad is None else retained._grad + g
+            leaf._grad = g.clone() if leaf._grad is None else leaf._grad + g
 
     hooks[id(tensor)] = keep
 

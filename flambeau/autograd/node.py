@@ -127,8 +127,8 @@ class Node:
         plan, operator = self.plan, self.operator
         if plan is None or operator is None or len(plan.inputs) != len(self.edges):
             return list(self.edges)
-        supplied = dict(zip(plan.inputs, self.edges, strict=True))
-        return [supplied.get(i) for i in operator.shown_edges]
+        edges = dict(zip(plan.inputs, self.edges, strict=True))
+        return [edges.get(i) for i in operator.shown_edges]
 
     @property
     def metadata(self) -> dict[str, Any]:

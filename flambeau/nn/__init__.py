@@ -26,13 +26,13 @@ def factory_kwargs(kwargs: dict[str, Any] | None) -> dict[str, Any]:
     >>> torch.nn.factory_kwargs({"dtype": torch.float64})
     {'dtype': torch.float64}
     """
-    supplied = dict(kwargs or {})
-    result = dict(supplied.pop("factory_kwargs", {}))
-    if not supplied.keys() <= _FACTORY:
-        raise TypeError(f"unexpected kwargs {supplied.keys() - _FACTORY}")
-    for name in supplied.keys() & result.keys():
+    options = dict(kwargs or {})
+    result = dict(options.pop("factory_kwargs", {}))
+    if not options.keys() <= _FACTORY:
+        raise TypeError(f"unexpected kwargs {options.keys() - _FACTORY}")
+    for name in options.keys() & result.keys():
         raise TypeError(f"{name} specified twice, in **kwargs and in factory_kwargs")
-    return result | supplied
+    return result | options
 
 
 def __getattr__(name: str) -> Any:

@@ -14,13 +14,13 @@ from . import functional as F
 
 
 def _gradient(
-    conv: Any, wanted: str, size: Sequence[int], supplied: Tensor, grad_output: Tensor,
+    conv: Any, wanted: str, size: Sequence[int], other: Tensor, grad_output: Tensor,
     options: tuple[Any, ...],
 ) -> Tensor:
     """The cotangent of the input or weight of `size`, the other being `given`."""
-    zero = supplied.new_zeros(tuple(size)).requires_grad_()
+    zero = other.new_zeros(tuple(size)).requires_grad_()
     with autograd.enable_grad():
-        pair = (zero, supplied.detach()) if wanted == "input" else (supplied.detach(), zero)
+        pair = (zero, other.detach()) if wanted == "input" else (other.detach(), zero)
         output = conv(*pair, None, *options)
     actual = autograd.grad(output, zero, grad_output)[0]
     assert actual is not None

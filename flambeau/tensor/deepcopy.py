@@ -36,9 +36,9 @@ def deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
         result._requires_grad = result._tracked = True
     if self._grad is not None:
         result._grad = copy.deepcopy(self._grad, memo)
-    retained = {k: v for k, v in self.__dict__.items() if k not in _OF_THE_TAPE}
-    if retained:
-        result.__dict__.update(copy.deepcopy(retained, memo))
+    attributes = {k: v for k, v in self.__dict__.items() if k not in _OF_THE_TAPE}
+    if attributes:
+        result.__dict__.update(copy.deepcopy(attributes, memo))
     return result
 
 

@@ -60,11 +60,11 @@ def set_printoptions(
     >>> torch.set_printoptions(profile="default")
     """
     chosen = dict(_PROFILES.get(profile, {})) if profile is not None else {}
-    supplied = {
+    options = {
         "precision": precision, "threshold": threshold,
         "edgeitems": edgeitems, "linewidth": linewidth,
     }
-    chosen.update((name, value) for name, value in supplied.items() if value is not None)
+    chosen.update((name, value) for name, value in options.items() if value is not None)
     for name, value in chosen.items():
         setattr(OPTIONS, name, value)
     OPTIONS.sci_mode = sci_mode
@@ -150,11 +150,11 @@ def _corners(array: np.ndarray) -> tuple[np.ndarray, list[bool]]:
     """The first and last `edgeitems` along each axis, and which axes lost something by it."""
     edge = OPTIONS.edgeitems
     cut = [length > 2 * edge for length in array.shape]
-    retained = [
+    shown = [
         np.r_[np.arange(edge), np.arange(length - edge, length)] if short else np.arange(length)
         for length, short in zip(array.shape, cut, strict=True)
     ]
-    return array[np.ix_(*retained)], cut
+    return array[np.ix_(*shown)], cut
 
 
 def _mark_gap(parts: list[str], cut: bool, mark: str) -> list[str]:

@@ -167,8 +167,8 @@ class UntypedStorage(StorageCasts):
             self._bytes = meta_array((size,), self._bytes.dtype)
             return self
         result = np.empty(size, np.uint8)
-        retained = min(size, self._bytes.size)
-        result[:retained] = self._bytes[:retained]
+        copied_bytes = min(size, self._bytes.size)
+        result[:copied_bytes] = self._bytes[:copied_bytes]
         self._bytes = result
         return self
 
@@ -359,8 +359,8 @@ class TypedStorage(StorageCasts):
                 )
             self._untyped_storage = wrap_storage
             return
-        supplied, kind = (args[0] if args else 0), _stored(self.dtype)
-        array = np.empty(supplied, kind) if isinstance(supplied, int) else np.array(supplied, kind)
+        content, kind = (args[0] if args else 0), _stored(self.dtype)
+        array = np.empty(content, kind) if isinstance(content, int) else np.array(content, kind)
         self._untyped_storage = UntypedStorage(array.view(np.uint8), device=device)
 
     def untyped(self) -> UntypedStorage:

@@ -41,9 +41,9 @@ class EagerFunction:
         self.function, self.__name__ = function, event.name
         self.operator: Operator | None = event.operator
         self._results = event.results
-        supplied = values_in((event.args, event.kwargs))
-        self._dtypes = [v.dtype for v in supplied]
-        self._targets = [supplied.index(t) for t in targets if t is not None]
+        tensors = values_in((event.args, event.kwargs))
+        self._dtypes = [v.dtype for v in tensors]
+        self._targets = [tensors.index(t) for t in targets if t is not None]
         self._args, self._kwargs = self._prepare(event)
         # The arguments that hold tensors, by place; most are tensors, others contain some.
         self._holes = [(k, x) for k, x in enumerate(self._args) if x.__class__ is _Hole]

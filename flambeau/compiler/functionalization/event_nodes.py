@@ -76,14 +76,14 @@ def _counted_key(graph: Functionalization, event: Event) -> Node:
 def add_update(graph: Functionalization, event: Event) -> None:
     """An optimiser's formula on each of its parameters."""
     graph.has_kernels = True
-    supplied = event.kwargs
+    call = event.kwargs
     assert event.array is not None
     at = len(graph.bindings.updates)
     graph.bindings.updates.append(bind.Update(
-        supplied["optimiser"], supplied["group"], supplied["positions"], supplied["names"],
-        supplied["flags"], event,
+        call["optimiser"], call["group"], call["positions"], call["names"],
+        call["flags"], event,
     ))
-    optimiser = supplied["optimiser"]
+    optimiser = call["optimiser"]
     fields = type(optimiser)._flambeau_scalars._fields
     numbers = [
         graph.source("number", (), np.dtype(np.float64), bind.Scalar(at, i), name,
@@ -100,7 +100,7 @@ def add_update(graph: Functionalization, event: Event) -> None:
             kind = type(optimiser)
             after = trace_update(
                 kind._flambeau_formula,
-                supplied["flags"],
+                call["flags"],
                 kind._flambeau_scalars,
                 numbers,
                 before,
@@ -142,11 +142,11 @@ def add_operator(graph: Functionalization, event: Event) -> None:
 
 def _call_eagerly(graph: Functionalization, event: Event, targets: list[Value]) -> tuple[Node, ...]:
     function = event.operator.function if event.operator is not None else event.function
-    supplied = values_in((event.args, event.kwargs))
+    tensors = values_in((event.args, event.kwargs))
     results = [v for v in event.results if v is not None]
     call = EagerFunction(function, event, targets)
     group = object()
-    inputs = tuple(graph.read(v) for v in supplied)
+    inputs = tuple(graph.read(v) for v in tensors)
     windows = [real_window(v) for v in (*results, *(t for t in targets if t is not None))]
     nodes: Iterator[Node] = iter([
         Node(Op.CALL, inputs, v.shape, type_of(v.dtype),

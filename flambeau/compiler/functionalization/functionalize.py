@@ -180,8 +180,8 @@ class Functionalization:
 
     def bind_argument(self, leaf: int, window: Value) -> bind.Argument:
         """A window of an argument's memory."""
-        supplied = self.leaves[leaf]
-        array = supplied._array if isinstance(supplied, Tensor) else supplied
+        argument = self.leaves[leaf]
+        array = argument._array if isinstance(argument, Tensor) else argument
         offset = window.offset - (address(array) - address(owner_of(array)))
         order = None
         if offset == 0 and array.dtype == window.dtype and array.size == window.size:
@@ -211,9 +211,9 @@ class Functionalization:
             node = self.read(value)
             order = memory_order(value.strides)
             version = self.bindings.grad_versions[len(self.bindings.grads)] = version_of(grad)
-            memory, retained = allocate_gradient(value, version)
+            memory, grad_buffer = allocate_gradient(value, version)
             self.source("state", memory.shape, memory.dtype, bind.State(memory), "grad", memory)
-            self.bindings.grads.append((leaf, retained))
+            self.bindings.grads.append((leaf, grad_buffer))
             self.bindings.written.append(as_pairs(grad._array.transpose(order)))
             result.append((len(self.sources) - 1, permute_window(node, order)))
         return result

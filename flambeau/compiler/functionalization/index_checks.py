@@ -68,8 +68,8 @@ class IndexCheck:
         if self.leaf is not None:
             return self.bound.holds(arrays[self.leaf])
         assert self.graph is not None
-        supplied = [s.array if isinstance(s, State) else s.array(arrays) for s in self.slots]
-        return self.bound.holds(evaluate(self.graph, supplied)[0][0])
+        values = [s.array if isinstance(s, State) else s.array(arrays) for s in self.slots]
+        return self.bound.holds(evaluate(self.graph, values)[0][0])
 
 
 def label_bound(event: Any, read: Callable) -> IndexBound | None:
@@ -133,8 +133,8 @@ def _make_check(bound: IndexBound, graph: Graph, slots: list[Any], looked: list[
         return None
     own = {id(n): Node(Op.INPUT, (), n.shape, n.type, {"slot": k}) for k, n in enumerate(inputs)}
     small = Graph([graph.sources[n.slot] for n in inputs], inputs, [bound.node], [])
-    small = rewrite(small, lambda n, supplied: own.get(id(n)) or Node(
-        n.op, supplied, n.shape, n.type, n.attributes))
+    small = rewrite(small, lambda n, operands: own.get(id(n)) or Node(
+        n.op, operands, n.shape, n.type, n.attributes))
     check = IndexCheck(bound, graph=small, slots=tuple(slots[n.slot] for n in inputs))
     if any(isinstance(slots[n.slot], Argument) for n in inputs) or (inputs and check.test({})):
         return check

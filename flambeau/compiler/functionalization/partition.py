@@ -126,9 +126,9 @@ class _Split:
                                     source.name, functional.bindings.recorded[node.slot],
                                     source.array, source.strides)
         self.graph.outputs.append(node)
-        retained = bind.SavedForBackward(len(self.graph.outputs) - 1)
+        saved = bind.SavedForBackward(len(self.graph.outputs) - 1)
         return self._add_source(
-            "argument", node.shape, dtype_of(node.type), retained, node.origin, None
+            "argument", node.shape, dtype_of(node.type), saved, node.origin, None
         )
 
 

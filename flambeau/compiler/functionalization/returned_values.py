@@ -49,7 +49,7 @@ class ReturnedValues:
         if isinstance(x, tuple) and hasattr(x, "_fields"):
             return type(x)(*(self.bind_value(item) for item in x))
         if x.__class__ is dict:
-            return {key: self.bind_value(single) for key, single in x.items()}
+            return {key: self.bind_value(item) for key, item in x.items()}
         if x is None or isinstance(x, (bool, int, float, str)):
             return bind.ReturnedConstant(x)
         raise Untraceable(f"it returns an object of class {type(x).__name__}")

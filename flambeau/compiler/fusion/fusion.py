@@ -175,14 +175,14 @@ class Fusion:
 
     def _fits_epilogue(self, group: FusionGroup, node: Node) -> bool:
         """Whether a node is pointwise work on the contraction's elements, in any shape."""
-        single = element(node)
-        if node.op is Op.REDUCE or prod(single.shape) != prod(group.shape) or 0 in group.shape:
+        operand = element(node)
+        if node.op is Op.REDUCE or prod(operand.shape) != prod(group.shape) or 0 in group.shape:
             return False
-        if single is not node and not self._fits_columns(group, node):
+        if operand is not node and not self._fits_columns(group, node):
             return False
         if group.shape[-1] <= MAX_NARROW_COLUMNS and self._is_costly(node):
             return False  # vectors would be nearly empty
-        chain = reshape_chain(single, group.shape)
+        chain = reshape_chain(operand, group.shape)
         reads_group = False
         for leaf, movements in leaves(node, self.materialized, chain):
             if self.group_of.get(id(leaf)) is group:

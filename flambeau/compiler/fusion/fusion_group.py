@@ -196,9 +196,9 @@ def fused_nodes(node: Node, materialized: dict[int, Node]) -> Iterator[Node]:
     """A node and everything that its kernel computes for it, positions (IOTA) included."""
     stack, seen = [node], {id(node)}
     while stack:
-        single = stack.pop()
-        yield single
-        for operand in single.inputs:
+        current = stack.pop()
+        yield current
+        for operand in current.inputs:
             inside = operand.op in INLINE and id(operand) not in materialized
             if id(operand) not in seen and (inside or operand.op is Op.IOTA):
                 seen.add(id(operand))

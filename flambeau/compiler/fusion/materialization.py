@@ -114,20 +114,20 @@ class Materialization:
         `bordered`: the reader accepts a view with zero padding.
         """
         chain: list[Node] = []
-        single = node
-        while single.op in MOVEMENTS and id(single) not in self.values:
-            chain.insert(0, single)
-            single = single.inputs[0]
-        at = self.find_inexpressible(single, tuple(chain))
+        source = node
+        while source.op in MOVEMENTS and id(source) not in self.values:
+            chain.insert(0, source)
+            source = source.inputs[0]
+        at = self.find_inexpressible(source, tuple(chain))
         while at is not None and at not in chain[:1]:
             if prod(at.inputs[0].shape) > prod(node.shape):
                 break
             chain = chain[chain.index(at) :]  # strides describe the rest
-            single = at.inputs[0]
-            at = self.find_inexpressible(single, tuple(chain))
-        window = view_through(self._memory_view(single), tuple(chain))
-        usable = window is not None and (bordered or window.whole) and single.op is not Op.CONSTANT
-        last = single if usable else node
+            source = at.inputs[0]
+            at = self.find_inexpressible(source, tuple(chain))
+        window = view_through(self._memory_view(source), tuple(chain))
+        usable = window is not None and (bordered or window.whole) and source.op is not Op.CONSTANT
+        last = source if usable else node
         self.values[id(last)] = last
 
     def _materialize_unreachable(self, node: Node) -> None:

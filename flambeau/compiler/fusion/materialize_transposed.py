@@ -37,11 +37,11 @@ def transposed_window_operands(
                 yield from transposed
 
 
-def _is_window_operand(single: Node, node: Node) -> bool:
+def _is_window_operand(operand: Node, node: Node) -> bool:
     """Whether an operand is expanded along an axis other than the innermost."""
     lanes = [i for i, n in enumerate(node.shape) if n != 1][-1]
-    few = MIN_TRANSPOSED_COPY_ELEMENTS <= prod(single.shape) <= prod(node.shape) // 2
-    return few and single.shape[lanes] == node.shape[lanes]
+    is_smaller = MIN_TRANSPOSED_COPY_ELEMENTS <= prod(operand.shape) <= prod(node.shape) // 2
+    return is_smaller and operand.shape[lanes] == node.shape[lanes]
 
 
 def _transposed_sources(share: Node, materialized: dict[int, Node]) -> Iterator[Node]:
@@ -63,13 +63,13 @@ def _first_pointwise(share: Node, leaf: Node, materialized: dict[int, Node]) -> 
     """The value to transpose: the first pointwise work on a leaf, or the leaf itself."""
     stack = [share]
     while stack:
-        single = stack.pop()
-        if single.op in MOVEMENTS:
-            bottom = single
+        current = stack.pop()
+        if current.op in MOVEMENTS:
+            bottom = current
             while bottom.op in MOVEMENTS and id(bottom) not in materialized:
                 (bottom,) = bottom.inputs
             if any(result is leaf for result, _ in leaves(bottom, materialized)):
                 return bottom if bottom.op is Op.APPLY else leaf
-        elif single.op in INLINE and id(single) not in materialized:
-            stack += single.inputs
+        elif current.op in INLINE and id(current) not in materialized:
+            stack += current.inputs
     return leaf

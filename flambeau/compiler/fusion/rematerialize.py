@@ -38,14 +38,14 @@ def _candidates(node: Node, fusion: Fusion, roots: set[int]) -> Iterator[Node]:
     """Such values among what a node is computed from, nearest first."""
     stack, seen = list(node.inputs), set()
     while stack:
-        single = stack.pop()
-        if id(single) in seen or id(single) in fusion.materialized or single.op not in INLINE:
+        node = stack.pop()
+        if id(node) in seen or id(node) in fusion.materialized or node.op not in INLINE:
             continue
-        seen.add(id(single))
-        if single.op is Op.APPLY and _stores_less(single, fusion, roots):
-            yield single
+        seen.add(id(node))
+        if node.op is Op.APPLY and _stores_less(node, fusion, roots):
+            yield node
         else:
-            stack += single.inputs
+            stack += node.inputs
 
 
 def _stores_less(node: Node, fusion: Fusion, roots: set[int]) -> bool:

@@ -72,7 +72,7 @@ def exchanged(
     inputs = (*arrays, *(() if after is None else (after,)))
     count = len(arrays)
     start = Node(Op.CALL, inputs, (1,), Type.I32, {
-        "function": _Part(exchange, "start", lambda *supplied: exchange.start(*supplied[:count])),
+        "function": _Part(exchange, "start", lambda *operands: exchange.start(*operands[:count])),
         "output": 0, "group": object(), EXCHANGE_TURN: EARLY,
     }, origin)
     shared = {"function": _Part(exchange, "finish", exchange.finish), "group": object(),

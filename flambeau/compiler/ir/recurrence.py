@@ -24,11 +24,11 @@ def recurrence_gradient(
     return _node(Op.RECURRENCE_GRADIENT, cell, inputs, reverse, of)
 
 
-def _node(op: Op, cell: str, supplied: Mapping[str, Node | None], reverse: bool, of: str) -> Node:
-    present = {name: node for name, node in supplied.items() if node is not None}
+def _node(op: Op, cell: str, operands: Mapping[str, Node | None], reverse: bool, of: str) -> Node:
+    present = {name: node for name, node in operands.items() if node is not None}
     inputs = tuple(present.values())
-    how = {"cell": cell, "names": tuple(present), "reverse": reverse, "of": of}
-    result = Node(op, inputs, (), inputs[0].type, how)
+    attributes = {"cell": cell, "names": tuple(present), "reverse": reverse, "of": of}
+    result = Node(op, inputs, (), inputs[0].type, attributes)
     steps, rows, _ = extents(result)
     result.shape = result_shape(result, (steps, rows))
     return result
@@ -41,10 +41,10 @@ def inputs_by_name(node: Node) -> dict[str, Node]:
 
 def extents(node: Node) -> tuple[int, int, int]:
     """(steps, rows, width)."""
-    supplied, cell = inputs_by_name(node), CELLS[node.cell]
-    whole = supplied["x"] if node.op is Op.RECURRENCE else supplied[next(iter(cell.keeps))]
-    steps, rows = whole.shape[:2]
-    return steps, rows, supplied["w"].shape[1]
+    operands, cell = inputs_by_name(node), CELLS[node.cell]
+    sequence = operands["x"] if node.op is Op.RECURRENCE else operands[next(iter(cell.keeps))]
+    steps, rows = sequence.shape[:2]
+    return steps, rows, operands["w"].shape[1]
 
 
 def input_shapes(node: Node) -> dict[str, Shape]:

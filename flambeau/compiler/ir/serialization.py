@@ -32,7 +32,7 @@ def deserialize_graph(data: bytes, sources: list[Source]) -> Graph:
     """The graph of these bytes, which are this user's own: entries of the cache are code."""
     rows, (inputs, outputs, writes) = pickle.loads(zlib.decompress(data))
     nodes: list[Node] = []
-    for op, supplied, shape, type, attributes, origin in rows:
-        nodes.append(Node(op, tuple([nodes[i] for i in supplied]), shape, type, attributes, origin))
+    for op, operands, shape, type, attributes, origin in rows:
+        nodes.append(Node(op, tuple([nodes[i] for i in operands]), shape, type, attributes, origin))
     return Graph(sources, [nodes[i] for i in inputs], [nodes[i] for i in outputs],
                  [(slot, nodes[i]) for slot, i in writes])

@@ -54,9 +54,9 @@ def _apply(node: Node, *inputs: Node) -> None:
     rank = len(node.shape)
     require(all(len(operand.shape) == rank for operand in inputs), node, "inputs of another rank")
     for axis, extent in enumerate(node.shape):
-        supplied = {operand.shape[axis] for operand in inputs} - {1}
-        fits = supplied == {extent} or (not supplied and extent == 1)
-        require(fits, node, f"axis {axis} has {supplied}")
+        extents = {operand.shape[axis] for operand in inputs} - {1}
+        fits = extents == {extent} or (not extents and extent == 1)
+        require(fits, node, f"axis {axis} has {extents}")
     operation = node.operation
     if operation in (Scalar.CAST, Scalar.BITCAST):
         return
@@ -119,15 +119,15 @@ def _update(node: Node, a: Node, b: Node) -> None:
 
 
 def _reduce(node: Node, a: Node) -> None:
-    retained = tuple(1 if i in node.axes else n for i, n in enumerate(a.shape))
-    require(node.shape == retained, node, f"from {a.shape}")
+    reduced = tuple(1 if i in node.axes else n for i, n in enumerate(a.shape))
+    require(node.shape == reduced, node, f"from {a.shape}")
     position = node.fold in (ReduceOp.ARGMAX, ReduceOp.ARGMIN)
     require(node.type is (Type.I64 if position else a.type), node, f"of {a.type.value}")
 
 
 def _sum_parts(node: Node, a: Node) -> None:
-    retained = tuple(1 if i in node.axes else n for i, n in enumerate(a.shape))
-    require(node.shape[1:] == retained and node.shape[0] > 0, node, f"from {a.shape}")
+    reduced = tuple(1 if i in node.axes else n for i, n in enumerate(a.shape))
+    require(node.shape[1:] == reduced and node.shape[0] > 0, node, f"from {a.shape}")
     require(node.type is a.type and a.type.floating, node, f"of {a.type.value}")
 
 
@@ -162,19 +162,19 @@ def _attention(node: Node, q: Node, k: Node, *rest: Node) -> None:
     columns = k.shape[-2]
     require(k.shape == (*batch, columns, depth), node, f"of {q.shape} and {k.shape}")
     if node.op is Op.ATTENTION_SUMS:
-        supplied, masks, shape = [q, k], rest, (*batch, rows)
+        operands, masks, shape = [q, k], rest, (*batch, rows)
     else:
         v, width = rest[0], rest[0].shape[-1]
         require(v.shape == (*batch, columns, width), node, f"of {k.shape} and {v.shape}")
-        supplied, masks, shape = [q, k, v], rest[1:], (*batch, rows, width)
+        operands, masks, shape = [q, k, v], rest[1:], (*batch, rows, width)
     if node.op is Op.ATTENTION_GRADIENT:
         (g, sums, inner), masks = rest[1:4], rest[4:]
         wanted = (shape, (*batch, rows), (*batch, rows))
         require((g.shape, sums.shape, inner.shape) == wanted, node, f"of {g}, {sums}, {inner}")
-        supplied += [g, sums, inner]
-        shape = supplied[node.of].shape
+        operands += [g, sums, inner]
+        shape = operands[node.of].shape
     require(tuple(shape) == node.shape and columns > 0, node, f"from {q.shape} and {k.shape}")
-    _same_type(node, *supplied)
+    _same_type(node, *operands)
     for mask in masks:
         pairs = list(zip(mask.shape, (*batch, rows, columns), strict=True))
         require(mask.type in (Type.BOOL, node.type) and all(n in (1, m) for n, m in pairs), node,
@@ -185,8 +185,8 @@ def _recurrence(node: Node, *inputs: Node) -> None:
     _same_type(node, *inputs)
     require(has_result(CELLS[node.cell], node.of), node, "no such result")
     shapes = input_shapes(node)
-    for name, single in inputs_by_name(node).items():
-        require(shapes.get(name) == single.shape, node, f"{name} of {single.shape}")
+    for name, operand in inputs_by_name(node).items():
+        require(shapes.get(name) == operand.shape, node, f"{name} of {operand.shape}")
     steps, rows, _ = extents(node)
     require(node.shape == result_shape(node, (steps, rows)), node, f"for {steps} steps")
 

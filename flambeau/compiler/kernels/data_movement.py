@@ -68,7 +68,7 @@ def _finish_kernel(name: str, values: ExpressionBuilder, body: list[Statement]) 
 
 def _builder_for(fusion: Fusion, layout: BufferAssignment) -> ExpressionBuilder:
     return ExpressionBuilder(
-        lambda single: layout.place(single) if id(single) in fusion.materialized else None
+        lambda node: layout.place(node) if id(node) in fusion.materialized else None
     )
 
 

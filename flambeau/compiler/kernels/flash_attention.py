@@ -117,7 +117,7 @@ class _Blocks:
         self.node, self.type = node, node.type
         q, k = node.inputs[:2]
         (*self.batch, self.rows, self.depth), self.columns = q.shape, k.shape[-2]
-        self.values = ExpressionBuilder(lambda single: None)
+        self.values = ExpressionBuilder(lambda node: None)
         self.indices = [Index(f"batch{i}") for i in range(len(self.batch))]
         self.outer: list[At] = [
             along(i) if n != 1 else FIXED for i, n in zip(self.indices, self.batch, strict=True)

@@ -48,8 +48,8 @@ class _Layer:
         rows = choose_block_rows(self.rows, threads())
         blocks = -(-self.rows // rows)
         whole = rows * blocks == self.rows
-        supplied = inputs_by_name(self.node)
-        weight = self.grid(self.layout.seen(supplied.pop("w")), "w")
+        operands = inputs_by_name(self.node)
+        weight = self.grid(self.layout.seen(operands.pop("w")), "w")
         packing = pack_weights(self.cell, self.width, weight, self.back)
         panels = self.memory(
             count_packed_elements(self.cell, self.width, type, self.back), "panels"
@@ -57,7 +57,7 @@ class _Layer:
         first = ("panels", packing, [self.memories[weight.buffer], panels])
         self.buffers, self.memories = {}, {}
         grids = {
-            name: self.grid(self.layout.seen(single), name) for name, single in supplied.items()
+            name: self.grid(self.layout.seen(operand), name) for name, operand in operands.items()
         }
         grids["panels"] = SequenceLayout(self.buffer(panels), 0)
         wanted = {node.of: [self.grid(place, node.of) for place in self.layout.targets(node)]

@@ -134,8 +134,8 @@ def origins(task: Task, step: Step, places: dict[int, int]) -> tuple[str, ...]:
 
 def _is_given(node: Node) -> bool:
     """Whether nothing computes it. A constant serves all that use it: its origin is the first's."""
-    supplied = (Op.INPUT, Op.CONSTANT)
-    return node.op in supplied or (
+    sources = (Op.INPUT, Op.CONSTANT)
+    return node.op in sources or (
         bool(node.inputs) and all(x.op is Op.CONSTANT for x in node.inputs)
     )
 

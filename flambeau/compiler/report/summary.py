@@ -67,9 +67,9 @@ def summarize(
     if html is not None:
         Path(html).write_text(drawn, encoding="utf-8")
     lines = []
-    for step, single in result:
-        lines += [f"{single.title}: " + line if i == 0 else line
-                  for i, line in enumerate(explain_text(step, single, level))]
+    for step, figures in result:
+        lines += [f"{figures.title}: " + line if i == 0 else line
+                  for i, line in enumerate(explain_text(step, figures, level))]
     lines += [f"runs as it is: {what}" for what in program.bindings.calls]
     lines.append(f"Python is skipped: proved harmless, {len(program.proof.guards)} guards a call")
     lines += [note] if note else []
@@ -80,12 +80,12 @@ def measure(program: Program, name: str) -> Iterator[tuple[Step, StepFigures]]:
     """The step and its figures; where backward is a program of its own, that one too."""
     bindings, step = program.bindings, program.step
     values = [program.sample.value(slot) for slot in bindings.slots]
-    supplied = [values[k] for k in step.changing]
-    yield step, measure_figures(step, supplied, name)
+    inputs = [values[k] for k in step.changing]
+    yield step, measure_figures(step, inputs, name)
     if program.backward is None:
         return
-    with step.restoring_writes(supplied):
-        outputs = [array.copy() for array in step.run(supplied)]
+    with step.restoring_writes(inputs):
+        outputs = [array.copy() for array in step.run(inputs)]
     second = program.backward.step
     values = []
     for k in second.changing:

@@ -47,10 +47,10 @@ def run_deferred(
     Returns False, with nothing run, if the program does not apply to the call.
     """
     arrays = [x._array if isinstance(x, Tensor) else x for x in leaves]
-    supplied = {i: a for i, a in enumerate(arrays) if isinstance(a, np.ndarray)}
+    inputs = {i: a for i, a in enumerate(arrays) if isinstance(a, np.ndarray)}
     if not _has_expected_grads(bindings, trace):
         return False
-    if not all(check.test(supplied) for check in bindings.checks):
+    if not all(check.test(inputs) for check in bindings.checks):
         return False
     updates = [event for event in trace.events if event.kind == UPDATE]
     values: list[Any] = []

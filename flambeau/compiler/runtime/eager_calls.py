@@ -34,7 +34,7 @@ class EagerCalls:
         """Drops the results of a run."""
         self._results.clear()
 
-    def run(self, node: Node, supplied: dict[int, Any], outputs: list[np.ndarray]) -> None:
+    def run(self, node: Node, inputs: dict[int, Any], outputs: list[np.ndarray]) -> None:
         """Calls an eager function, once for all nodes that are its results."""
         places = self._places.get(id(node))
         if places is None:
@@ -42,11 +42,11 @@ class EagerCalls:
         operands, targets = places
         results = self._results.get(id(node.group))
         if results is None:
-            results = node.function(*[locate(supplied, outputs) for locate in operands])
+            results = node.function(*[locate(inputs, outputs) for locate in operands])
             self._results[id(node.group)] = results
         result = results[node.output] if isinstance(results, tuple | list) else results
         for locate in targets:
-            locate(supplied, outputs)[...] = result
+            locate(inputs, outputs)[...] = result
 
     def _locate_all(self, node: Node) -> tuple[list[Locate], list[Locate]]:
         layout = self.step.layout
@@ -66,11 +66,11 @@ class EagerCalls:
             else:
                 flat = np.ascontiguousarray(memory.value, dtype).reshape(-1)
             fixed = as_strided(flat[offset:], shape, strides)
-            return lambda supplied, outputs: fixed
+            return lambda inputs, outputs: fixed
         index, is_output = memory.index, memory.home is Home.OUTPUT
 
-        def locate(supplied: dict[int, Any], outputs: list[np.ndarray]) -> np.ndarray:
-            array = outputs[index] if is_output else self._source(index, supplied)
+        def locate(inputs: dict[int, Any], outputs: list[np.ndarray]) -> np.ndarray:
+            array = outputs[index] if is_output else self._source(index, inputs)
             if array.shape == shape and array.strides == strides:
                 return array
             flat = as_strided(array, (offset + 1,), (dtype.itemsize,))
@@ -78,7 +78,7 @@ class EagerCalls:
 
         return locate
 
-    def _source(self, slot: int, supplied: dict[int, Any]) -> np.ndarray:
+    def _source(self, slot: int, inputs: dict[int, Any]) -> np.ndarray:
         if slot in self.step.states:
             return self.step.states[slot]
-        return self.step.cells[slot] if slot in self.step.cells else np.asarray(supplied[slot])
+        return self.step.cells[slot] if slot in self.step.cells else np.asarray(inputs[slot])

@@ -236,17 +236,17 @@ class Step:
                 outputs = [np.empty(shape, dtype) for shape, dtype in self._kinds]
             except MemoryError:
                 raise self._out_of_memory() from None
-        supplied = dict(zip(self.changing, values, strict=True))
+        inputs = dict(zip(self.changing, values, strict=True))
         for slot, cell in self.cells.items():
-            cell[()] = supplied[slot]
+            cell[()] = inputs[slot]
         self.calls.forget()  # of a run that did not end
-        table = [supplied[k].ctypes.data for k in self._arrays]
+        table = [inputs[k].ctypes.data for k in self._arrays]
         table += [array.ctypes.data for array in outputs]
         for part in self.parts:
             if isinstance(part, LaunchTable):
                 start(part, table)
             else:
-                (call or self.calls.run)(part.node, supplied, outputs)
+                (call or self.calls.run)(part.node, inputs, outputs)
         self.calls.forget()
         return outputs
 
@@ -257,8 +257,8 @@ class Step:
     @contextmanager
     def restoring_writes(self, values: Sequence[Any]) -> Iterator[None]:
         """What the step writes meanwhile, states and arguments, is put back at the end."""
-        supplied = dict(zip(self.changing, values, strict=True))
-        arrays = [self.states.get(slot, supplied.get(slot)) for slot, _ in self.edges.writes]
+        inputs = dict(zip(self.changing, values, strict=True))
+        arrays = [self.states.get(slot, inputs.get(slot)) for slot, _ in self.edges.writes]
         before = [(array, array.copy()) for array in arrays if array is not None]
         try:
             yield

@@ -176,9 +176,9 @@ class _CallWriter:
                 self.names["bump"] = _bump
                 lines.append(f"        bump(t{target}, {writes})")
         for leaf, grad in self.bindings.grads:
-            supplied = "None" if grad is None else self.name(grad)
-            self.program.grad_names.append(supplied)
-            lines.append(f"        {self.name(leaf)}._grad = {supplied}")
+            grad_name = "None" if grad is None else self.name(grad)
+            self.program.grad_names.append(grad_name)
+            lines.append(f"        {self.name(leaf)}._grad = {grad_name}")
         if self.program.backward is not None:
             self.names["join"] = self.program.backward.make_node
             tensors = ", ".join(f"{i}: t{i}" for i in self.tensors)
@@ -205,8 +205,8 @@ class _CallWriter:
             if isinstance(slot, Scalar) and slot.place:
                 continue
             if isinstance(slot, Scalar):
-                single = len(self.bindings.updates) == 1
-                result.append("*s" if single else f"*s[{slot.update}]")
+                is_only_update = len(self.bindings.updates) == 1
+                result.append("*s" if is_only_update else f"*s[{slot.update}]")
             elif not isinstance(slot, State):
                 result.append(self.write_input(slot))
         return result

@@ -222,11 +222,11 @@ class Bindings:
     def snapshot_writes(self, slots: Sequence[int]) -> None:
         """Copy what the recorded call wrote to `slots`, before later calls overwrite it."""
         for i, (slot, wanted) in enumerate(zip(slots, self.written, strict=True)):
-            supplied = self.slots[slot]
+            source = self.slots[slot]
             if wanted is not None:
                 self.written[i] = wanted.copy()
-            elif isinstance(supplied, State):
-                self.written[i] = supplied.array.copy()
+            elif isinstance(source, State):
+                self.written[i] = source.array.copy()
 
     def list_absent_grads(self) -> list[tuple[Any, bool]]:
         """(leaf, whether its grad was None) for each leaf whose grad the step read."""

@@ -69,9 +69,9 @@ def replace_draw(
     """
     if original.__name__ not in FORMULAS:
         return None
-    supplied = inspect.signature(original).bind(*args, **kwargs)
-    supplied.apply_defaults()
-    numbers = dict(supplied.arguments)
+    bound = inspect.signature(original).bind(*args, **kwargs)
+    bound.apply_defaults()
+    numbers = dict(bound.arguments)
     array, generator = numbers.pop("array"), numbers.pop("generator")
     if not array.size or not array.ndim or not all(
         isinstance(n, (int, float)) for n in numbers.values()

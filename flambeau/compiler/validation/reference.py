@@ -30,14 +30,14 @@ class Reference:
 
     def run(self, values: list[Any]) -> list[np.ndarray]:
         """Runs once: `values` for the slots in `changing`; writes back; gives the outputs."""
-        supplied = dict(zip(self.changing, values, strict=True))
-        supplied.update(self.states)
-        sources = [supplied[k] for k in range(len(self.graph.sources))]
+        inputs = dict(zip(self.changing, values, strict=True))
+        inputs.update(self.states)
+        sources = [inputs[k] for k in range(len(self.graph.sources))]
         outputs, writes = evaluate(self.graph, sources)
         outputs = [np.array(y, numpy_type(n.type), order="C")
                    for y, n in zip(outputs, self.graph.outputs, strict=True)]
         for slot, value in [(slot, value.copy()) for slot, value in writes]:
-            supplied[slot][...] = value
+            inputs[slot][...] = value
         self.ran[0] += 1
         return outputs
 

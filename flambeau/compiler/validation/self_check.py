@@ -34,9 +34,9 @@ def check(step: Any, bindings: Bindings, backward: Any = None,
     least = _noise_floor(bindings)
     try:
         states.rewind()
-        supplied = [_as_argument(slots[i], bindings.recorded[i]) for i in step.changing]
+        inputs = [_as_argument(slots[i], bindings.recorded[i]) for i in step.changing]
         with offline(step.edges) as exchanges:
-            outputs = [np.array(y) for y in step.run(supplied)]
+            outputs = [np.array(y) for y in step.run(inputs)]
             wrong = _exchanges(exchanges, least)
         if wrong is not None:
             return wrong
@@ -107,7 +107,7 @@ def _first_mismatch(
         if not agree(actual, wanted, least):
             return f"result {number} ({_describe_gap(actual, wanted)})"
     for actual, wanted in cotangents:
-        largest = max(least, *(max_magnitude(single) for _, single in cotangents))
+        largest = max(least, *(max_magnitude(cotangent) for _, cotangent in cotangents))
         if not agree(actual, wanted, largest):
             return f"gradient ({_describe_gap(actual, wanted)})"
     return _compare_writes(step, bindings, states, least)
@@ -160,8 +160,8 @@ def _compare_writes(step: Any, bindings: Bindings, states: _States, least: float
 
 
 def _noise_floor(bindings: Bindings) -> float:
-    supplied = [x for x in bindings.recorded if isinstance(x, np.ndarray) and x.dtype.kind == "f"]
-    return CANCELLATION_TOLERANCE * min(1.0, max(map(max_magnitude, supplied), default=0.0))
+    arrays = [x for x in bindings.recorded if isinstance(x, np.ndarray) and x.dtype.kind == "f"]
+    return CANCELLATION_TOLERANCE * min(1.0, max(map(max_magnitude, arrays), default=0.0))
 
 
 def _exchanges(exchanges: list[Exchange], least: float) -> str | None:

@@ -62,9 +62,9 @@ def _ordered(blocks: Tensor) -> tuple[Tensor, Tensor]:
 
 def _dense(count: Tensor, indices: Tensor) -> Tensor:
     """The opposite of `_ordered`: 1 for each block that there is."""
-    retained = (ops.arange(indices.size(-1)) < count.unsqueeze(-1)).to(types.int32)
+    present = (ops.arange(indices.size(-1)) < count.unsqueeze(-1)).to(types.int32)
     result = ops.zeros(indices.shape, dtype=types.int32)
-    return result.scatter_(-1, indices.long(), retained)
+    return result.scatter_(-1, indices.long(), present)
 
 
 class BlockMask:
@@ -110,8 +110,8 @@ class BlockMask:
         for count, indices in (parts[:2], parts[2:4]):
             known = compute_q_blocks and count is not None
             parts += _ordered(_dense(count, indices).mT) if known else (None, None)
-        retained: dict[str, Any] = dict(zip(_PARTS, parts, strict=True))
-        return cls(lengths, **retained, BLOCK_SIZE=size, mask_mod=mask_mod or noop_mask)
+        blocks: dict[str, Any] = dict(zip(_PARTS, parts, strict=True))
+        return cls(lengths, **blocks, BLOCK_SIZE=size, mask_mod=mask_mod or noop_mask)
 
     def as_tuple(self, flatten: bool = True) -> tuple[Any, ...]:
         """Lengths, tensors, size of blocks and function, in the order of the constructor."""
@@ -159,10 +159,10 @@ class BlockMask:
 
     def _with(self, change: Callable[[Tensor], Tensor]) -> BlockMask:
         parts = {name: getattr(self, name) for name in _PARTS}
-        retained: Any = {
+        blocks: Any = {
             name: None if part is None else change(part) for name, part in parts.items()
         }
-        return BlockMask(self.seq_lengths, **retained, BLOCK_SIZE=self.BLOCK_SIZE,
+        return BlockMask(self.seq_lengths, **blocks, BLOCK_SIZE=self.BLOCK_SIZE,
                          mask_mod=self.mask_mod)
 
     def __getitem__(self, index: Any) -> BlockMask:
@@ -178,9 +178,9 @@ class BlockMask:
                 parts += [None, None]
             else:
                 parts += _ordered(_dense(count, indices)[..., :rows, :columns])
-        retained: dict[str, Any] = dict(zip(_PARTS[:4], parts, strict=True))
+        blocks: dict[str, Any] = dict(zip(_PARTS[:4], parts, strict=True))
         return BlockMask.from_kv_blocks(
-            **retained,
+            **blocks,
             BLOCK_SIZE=self.BLOCK_SIZE,
             mask_mod=self.mask_mod,
             seq_lengths=(new_q_len, new_kv_len),
@@ -213,6 +213,6 @@ def create_block_mask(
     full = (blocks == size[0] * size[1]) if separate_full_blocks else None
     partial = (blocks > 0) if full is None else (blocks > 0) & ~full
     whole_ones = (None, None) if full is None else _ordered(full)
-    retained: dict[str, Any] = dict(zip(_PARTS, (*_ordered(partial), *whole_ones), strict=False))
-    return BlockMask.from_kv_blocks(**retained, BLOCK_SIZE=size, mask_mod=mask_mod,
+    parts: dict[str, Any] = dict(zip(_PARTS, (*_ordered(partial), *whole_ones), strict=False))
+    return BlockMask.from_kv_blocks(**parts, BLOCK_SIZE=size, mask_mod=mask_mod,
                                     seq_lengths=(Q_LEN, KV_LEN))

@@ -68,10 +68,10 @@ class _NormBase(Module):
         self.register_parameter("weight", weight)
         shift = Parameter(ops.empty(num_features, **kind)) if affine and bias else None
         self.register_parameter("bias", shift)
-        retained = track_running_stats
-        self.register_buffer("running_mean", ops.zeros(num_features, **kind) if retained else None)
-        self.register_buffer("running_var", ops.ones(num_features, **kind) if retained else None)
-        self.register_buffer("num_batches_tracked", _batch_count(device) if retained else None)
+        tracks = track_running_stats
+        self.register_buffer("running_mean", ops.zeros(num_features, **kind) if tracks else None)
+        self.register_buffer("running_var", ops.ones(num_features, **kind) if tracks else None)
+        self.register_buffer("num_batches_tracked", _batch_count(device) if tracks else None)
         self.reset_parameters()
 
     def reset_running_stats(self) -> None:

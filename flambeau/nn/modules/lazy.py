@@ -42,8 +42,8 @@ class LazyModuleMixin(_Mixed):
         for name, value in self._flambeau_held():
             if value is not None and name not in self._non_persistent_buffers_set:
                 # A tensor without a shape cannot be detached.
-                retained = keep_vars or is_lazy(value)
-                destination[prefix + name] = value if retained else value.detach()
+                keeps_variable = keep_vars or is_lazy(value)
+                destination[prefix + name] = value if keeps_variable else value.detach()
 
     def _lazy_load_hook(self, state_dict: dict, prefix: str, *rest: Any) -> None:
         """Gives each parameter the shape of what is about to be loaded into it."""

@@ -316,9 +316,9 @@ def _obstacle(layer: Any) -> str:
     return ""
 
 
-def _left_aligned(retained: Tensor) -> bool:
+def _left_aligned(mask: Tensor) -> bool:
     """Whether every row of a bool (n, l) is True up to some place and False from there on."""
-    return not bool((retained[:, 1:] & ~retained[:, :-1]).any())
+    return not bool((mask[:, 1:] & ~mask[:, :-1]).any())
 
 
 class TransformerEncoder(Module):
@@ -356,14 +356,14 @@ class TransformerEncoder(Module):
             )
             self.use_nested_tensor = False
 
-    def _flambeau_skips_padding(self, src: Tensor, mask: Tensor | None, retained: Tensor) -> bool:
+    def _flambeau_skips_padding(self, src: Tensor, mask: Tensor | None, valid: Tensor) -> bool:
         """Whether PyTorch would run the layers on the kept places only."""
         return (
             mask is None
             and getattr(self, "use_nested_tensor", False)
             and not self.layers[0].training
             and src.dim() == 3
-            and (not getattr(self, "mask_check", True) or _left_aligned(retained))
+            and (not getattr(self, "mask_check", True) or _left_aligned(valid))
             and not (
                 is_grad_enabled()
                 and (src.requires_grad or any(p.requires_grad for p in self.layers[0].parameters()))
@@ -379,14 +379,14 @@ class TransformerEncoder(Module):
     ) -> Tensor:
         padding = _additive(src_key_padding_mask, "src_key_padding_mask", src, mask, "mask")
         mask = _additive(mask, "mask", src)
-        retained = None if padding is None else padding == 0
+        valid = None if padding is None else padding == 0
         batch_first = self.layers[0].self_attn.batch_first
         is_causal = _detect_is_causal_mask(mask, is_causal, _get_seq_len(src, batch_first))
         output = src
         for layer in self.layers:
             output = layer(output, src_mask=mask, is_causal=is_causal, src_key_padding_mask=padding)
-        if retained is not None and self._flambeau_skips_padding(src, mask, retained):
-            output = output.masked_fill(~retained.unsqueeze(-1), 0.0)
+        if valid is not None and self._flambeau_skips_padding(src, mask, valid):
+            output = output.masked_fill(~valid.unsqueeze(-1), 0.0)
         return output if self.norm is None else self.norm(output)
 
 

@@ -120,14 +120,14 @@ def _named_tensors(module: Module) -> dict[str, Tensor]:
     }
 
 
-def _with_tied_names(module: Module, supplied: dict[str, Tensor]) -> dict[str, Tensor]:
+def _with_tied_names(module: Module, replacements: dict[str, Tensor]) -> dict[str, Tensor]:
     """`given`, with what is given for one name of a shared tensor under its other names too."""
     names_of: dict[int, list[str]] = {}
     for name, tensor in _named_tensors(module).items():
         names_of.setdefault(id(tensor), []).append(name)
-    complete = dict(supplied)
+    complete = dict(replacements)
     for names in names_of.values():
-        values = [supplied[name] for name in names if name in supplied]
+        values = [replacements[name] for name in names if name in replacements]
         if len(names) == 1 or not values:
             continue
         if any(value is not values[0] for value in values):
@@ -139,10 +139,10 @@ def _with_tied_names(module: Module, supplied: dict[str, Tensor]) -> dict[str, T
     return complete
 
 
-def _check_names(module: Module, supplied: dict[str, Tensor]) -> None:
-    known = set(_named_tensors(module))
+def _check_names(module: Module, replacements: dict[str, Tensor]) -> None:
+    known, named = set(_named_tensors(module)), set(replacements)
     errors = []
-    for what, names in (("Unexpected", set(supplied) - known), ("Missing", known - set(supplied))):
+    for what, names in (("Unexpected", named - known), ("Missing", known - named)):
         if names:
             errors.append(f"{what} key(s): {', '.join(map(repr, sorted(names)))}.")
     if errors:

@@ -238,8 +238,8 @@ def _with_bias(
     if bias_k is None and bias_v is None:
         return k, v, 0
     if bias_k is None or bias_v is None:
-        supplied, lacking = ("k", "v") if bias_v is None else ("v", "k")
-        _refuse(f"bias_{supplied} is set but bias_{lacking} is None")
+        present, missing = ("k", "v") if bias_v is None else ("v", "k")
+        _refuse(f"bias_{present} is set but bias_{missing} is None")
     if static_k is not None:
         _refuse("bias cannot be added to static key.")
     if static_v is not None:

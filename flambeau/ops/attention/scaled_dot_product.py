@@ -151,20 +151,20 @@ def attention(
             return _positions_outside(alone.astype(kind, copy=False)), None
     y = np.empty((*shape[:-1], v.shape[-1]), inside)
     scores = _Scores(q, k, mask, scale, is_causal)
-    retained = None
+    saved = None
     if keep != _NOTHING:
-        retained = np.empty(shape if keep == _PROBABILITIES else shape[:-1], inside)
+        saved = np.empty(shape if keep == _PROBABILITIES else shape[:-1], inside)
     with np.errstate(all="ignore"):
         for window in _windows(shape):
             target = y[window]
-            new = retained[window] if keep == _PROBABILITIES else \
+            new = saved[window] if keep == _PROBABILITIES else \
                 np.empty((*target.shape[:-1], shape[-1]), inside)
             if shape[-1]:
                 sums = _softmax(scores.of(window, new), scores.masked)
                 if keep == _LOG_SUMS:
-                    retained[window] = sums
+                    saved[window] = sums
             np.matmul(new, v[window[: scores.rank]], target)
-    return _positions_outside(y.astype(kind, copy=False)), retained
+    return _positions_outside(y.astype(kind, copy=False)), saved
 
 
 def _positions_outside(y: Array) -> Array:

@@ -102,7 +102,7 @@ def _with_product(
     scales = _scales(tensors, value if scalars is None else scalars)
     operands = zip(tensors, _beside(tensors, tensor1), _beside(tensors, tensor2), scales,
                    strict=True)
-    return [call(single, a, b, value=scale) for single, a, b, scale in operands]
+    return [call(input, a, b, value=scale) for input, a, b, scale in operands]
 
 
 def _towards(

@@ -92,7 +92,7 @@ def _at_once(
     if not (kind is FLOAT32 or kind in kinds) or array.__class__ is not np.ndarray \
             or self._stamp is not None or (self._tracked and MODE.grad):
         return False
-    supplied: tuple = ()
+    operands: tuple = ()
     for a in args:
         if isinstance(a, Tensor):
             b = a._array
@@ -100,10 +100,10 @@ def _at_once(
                     or (a._tracked and MODE.grad):
                 return False
             check_no_overlap(array, b)
-            supplied += (b,)
+            operands += (b,)
         elif (a.__class__ is int or (a.__class__ is float and kind is not INT64)) \
                 and -ORDINARY < a < ORDINARY:
-            supplied += (number(a, kind),)
+            operands += (number(a, kind),)
         else:
             return False
     if array.size > MAX_NUMPY_POINTWISE_ELEMENTS:
@@ -112,9 +112,9 @@ def _at_once(
         if not array.flags.c_contiguous:  # kernels make a new array sooner than a ufunc gaps
             return False
     try:
-        direct(array, *supplied, out=array)
+        direct(array, *operands, out=array)
     except RuntimeWarning:
-        _finish(direct, array, supplied)
+        _finish(direct, array, operands)
     return True
 
 
@@ -130,27 +130,27 @@ def _by_kernel(operator: Operator, array: np.ndarray, args: tuple, kwargs: dict)
     values.update(zip(values, args, strict=False))
     values.update(kwargs)
     tensors = operator.tensor_names
-    supplied: list[Any] = [array]
+    operands: list[Any] = [array]
     for name in tensors[1:]:
         value = values.pop(name)
         if operator.ufunc is not None and value.__class__ in (int, float):
             value = np.asarray(value, array.dtype)
-        supplied.append(value._array if isinstance(value, Tensor) else value)
-        if supplied[-1].__class__ is np.ndarray and not _apart(supplied[-1], array):
+        operands.append(value._array if isinstance(value, Tensor) else value)
+        if operands[-1].__class__ is np.ndarray and not _apart(operands[-1], array):
             return False
     named = {p.name: values.pop(p.name) for p in rest
              if p.kind is p.KEYWORD_ONLY and p.name in values}
     if not array.flags.c_contiguous:  # seen in the order in which it lies
         if any(
-            a.__class__ is np.ndarray and a.ndim and a.strides != array.strides for a in supplied
+            a.__class__ is np.ndarray and a.ndim and a.strides != array.strides for a in operands
         ):
             return False
         array = array.transpose(order)
-        supplied = [
-            a.transpose(order) if a.__class__ is np.ndarray and a.ndim else a for a in supplied
+        operands = [
+            a.transpose(order) if a.__class__ is np.ndarray and a.ndim else a for a in operands
         ]
     body = operator.ufunc or operator.body
-    return large_with(body, tuple(supplied), tuple(values.values()), named, array) is not None
+    return large_with(body, tuple(operands), tuple(values.values()), named, array) is not None
 
 
 def _apart(operand: np.ndarray, array: np.ndarray) -> bool:

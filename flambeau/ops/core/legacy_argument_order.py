@@ -60,17 +60,17 @@ def in_order(function: Callable, name: str, positional: tuple, named: dict[str, 
 
 
 def _split(
-    supplied: tuple, factors: tuple[str, ...], tensors: tuple[str, ...]
+    args: tuple, factors: tuple[str, ...], tensors: tuple[str, ...]
 ) -> tuple[list[Any], dict[str, Any]] | None:
     """The tensors and, by name, the numbers of a call in the old order; None where it is not."""
-    numbers = [_number(x) if i != len(supplied) - 1 else None for i, x in enumerate(supplied)]
-    many = len(supplied) - 1 - len(tensors)
-    if not 1 <= many <= len(factors):
+    numbers = [_number(x) if i != len(args) - 1 else None for i, x in enumerate(args)]
+    factor_count = len(args) - 1 - len(tensors)
+    if not 1 <= factor_count <= len(factors):
         return None
-    first = 0 if len(factors) > 1 and not isinstance(supplied[0], Tensor) else 1
+    first = 0 if len(factors) > 1 and not isinstance(args[0], Tensor) else 1
     # Of the function beta is first and alpha second but one, of the method they are neighbours.
-    places = [first, 2 if first == 0 else first + 1][:many]
-    rest = [x for i, x in enumerate(supplied) if i not in places]
+    places = [first, 2 if first == 0 else first + 1][:factor_count]
+    rest = [x for i, x in enumerate(args) if i not in places]
     if any(numbers[i] is None for i in places) or not isinstance(rest[0], Tensor):
         return None
     if not all(isinstance(x, Tensor) for x in rest[:-1]) or not _operand(rest[-1], tensors):
@@ -94,7 +94,7 @@ def _operand(x: Any, tensors: tuple[str, ...]) -> bool:
     return isinstance(x, Tensor) or (tensors == ("other",) and _number(x) is not None)
 
 
-def _warn(name: str, supplied: tuple, out: Any, factors: dict[str, Any]) -> None:
+def _warn(name: str, args: tuple, out: Any, factors: dict[str, Any]) -> None:
     """PyTorch's warning, once a process, for the line that called the operator."""
     if Notice.told and not Notice.always:
         return
@@ -103,7 +103,7 @@ def _warn(name: str, supplied: tuple, out: Any, factors: dict[str, Any]) -> None
     every, tensors = _FACTORS[plain], [f"Tensor {t}" for t in _TENSORS[plain]]
     numbers = [f"Number {f}" for f in factors]
     old, new = [*numbers, *tensors], [*tensors, "*", *(f"Number {f} = 1" for f in every)]
-    if out is not None or not isinstance(supplied[0], Tensor):
+    if out is not None or not isinstance(args[0], Tensor):
         before = len(every) - 1  # beta comes before the input
         old = [*numbers[:before], "Tensor input", *numbers[before:], *tensors, "*"]
         old.append("Tensor out = None")

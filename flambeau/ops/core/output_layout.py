@@ -141,20 +141,20 @@ def lay_out(layout: Layout, y: np.ndarray, operands: Sequence) -> np.ndarray:
     if y.__class__ is not _ndarray:
         return y
     shape = y.shape
-    supplied = []
+    layouts = []
     for a in operands:
         if a.__class__ is _ndarray:
-            supplied.append((a.shape, a.strides, a.itemsize))
+            layouts.append((a.shape, a.strides, a.itemsize))
         elif a.__class__ is list:
-            supplied += [(b.shape, b.strides, b.itemsize) for b in a if b.__class__ is _ndarray]
+            layouts += [(b.shape, b.strides, b.itemsize) for b in a if b.__class__ is _ndarray]
         elif a is not None:
-            supplied.append(((), (), 1))
-    key = (layout, shape, *supplied)
+            layouts.append(((), (), 1))
+    key = (layout, shape, *layouts)
     wanted = _answers.get(key)
     if wanted is None:
         if len(_answers) >= MAX_CACHED_LAYOUTS:
             _answers.clear()
-        seen = [(s, tuple([n // size for n in strides])) for s, strides, size in supplied]
+        seen = [(s, tuple([n // size for n in strides])) for s, strides, size in layouts]
         wanted = _answers[key] = _RULES[layout](shape, seen)
     return lay_out_again(y, wanted)
 

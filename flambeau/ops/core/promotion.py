@@ -67,9 +67,9 @@ def _halves(
     first = operands[0]
     if not isinstance(first, Tensor) or first._array.size <= MAX_NUMPY_COSTLY_ELEMENTS:
         return None
-    supplied = [x._array if isinstance(x, Tensor) and x._array.dtype == common.numpy
+    arrays = [x._array if isinstance(x, Tensor) and x._array.dtype == common.numpy
                 else _cast(x, types.float32.numpy, common) for x in operands]
-    return large_with(body, tuple(supplied), attributes, options)
+    return large_with(body, tuple(arrays), attributes, options)
 
 
 def _promote_mixed(operator: Operator, operands: tuple, common: dtype) -> np.ndarray | None:

@@ -212,23 +212,23 @@ def randint(
     >>> torch.randint(10, (5,))
     tensor([4, 9, 3, 0, 3])
     """
-    supplied = list(args)
+    positional = list(args)
     if "size" in named:
-        supplied.append(named.pop("size"))
+        positional.append(named.pop("size"))
     if "high" in named:
-        supplied.insert(1 if len(supplied) > 1 else 0, named.pop("high"))
+        positional.insert(1 if len(positional) > 1 else 0, named.pop("high"))
     low = named.pop("low", None)
     if low is None:
-        low = supplied.pop(0) if len(supplied) == 3 else 0
-    if named or len(supplied) != 2:
+        low = positional.pop(0) if len(positional) == 3 else 0
+    if named or len(positional) != 2:
         raise TypeError(
             "randint() received an invalid combination of arguments - expected (int high, tuple "
             "size) or (int low, int high, tuple size)"
         )
-    if isinstance(low, float) or isinstance(supplied[0], float):
+    if isinstance(low, float) or isinstance(positional[0], float):
         raise _not_integers(args)
-    low, high = _bounds(low, supplied[0])
-    shape = shape_of((supplied[1],))
+    low, high = _bounds(low, positional[0])
+    shape = shape_of((positional[1],))
     kind = numpy_dtype(dtype or types.int64) if out is None else _out_dtype("randint", dtype, out)
     array = _drawn(shape, kind, device, lambda a: integers.fill_random(a, generator, low, high))
     if out is not None:
@@ -451,8 +451,8 @@ def _fill(
             )
         values = (*args, *usual[len(args) :])
         if named:
-            supplied = zip(defaults, values, strict=True)
-            values = tuple([named.get(key.strip("_"), value) for key, value in supplied])
+            bounds = zip(defaults, values, strict=True)
+            values = tuple([named.get(key.strip("_"), value) for key, value in bounds])
         recorded = check_writable(self, name)
         if self._array.__class__ is MetaArray:
             return self

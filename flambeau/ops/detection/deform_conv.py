@@ -116,7 +116,7 @@ def _sampling(offset: Array, mask: Array, kernel: tuple[int, int], sizes: tuple[
 def _corners(y: Array, x: Array, sizes: tuple[int, int]) -> tuple[Array, Array, tuple]:
     """The four pixels around each point, their weights, and these differentiated by y and by x;
     all 0 outside of the image."""
-    single, along = y.dtype.type(1), []
+    unit, along = y.dtype.type(1), []
     for value, size in ((y, sizes[0]), (x, sizes[1])):
         low = np.floor(value)
         share = value - low
@@ -124,8 +124,8 @@ def _corners(y: Array, x: Array, sizes: tuple[int, int]) -> tuple[Array, Array, 
         number = np.where(here | there, low, 0).astype(np.int64)
         along.append((
             (np.where(here, number, 0), np.where(there, number + 1, 0)),
-            (np.where(here, single - share, 0), np.where(there, share, 0)),
-            (np.where(here, -single, 0), np.where(there, single, 0)),
+            (np.where(here, unit - share, 0), np.where(there, share, 0)),
+            (np.where(here, -unit, 0), np.where(there, unit, 0)),
         ))
     (rows, by, down), (columns, across, right) = along
     pairs = [(i, j) for i in range(2) for j in range(2)]
@@ -307,10 +307,10 @@ def _check(input: Array, weight: Array, offset: Array, mask: Array, call: _Call)
             input.shape[2:], call.pad, call.dilation, kernel, call.stride, strict=True
         )
     )
-    for name, supplied in (("offset", offset), ("mask", mask)):
-        if (name == "offset" or call.masked) and supplied.shape[2:] != out:
+    for name, operand in (("offset", offset), ("mask", mask)):
+        if (name == "offset" or call.masked) and operand.shape[2:] != out:
             raise RuntimeError(
-                f"{name} output dims: ({supplied.shape[2]}, {supplied.shape[3]}) - "
+                f"{name} output dims: ({operand.shape[2]}, {operand.shape[3]}) - "
                 f"computed output dims: ({out[0]}, {out[1]})"
             )
 

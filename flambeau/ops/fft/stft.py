@@ -160,10 +160,11 @@ def istft(
     rank = input._array.ndim
     spectra = (input if rank == 3 else input.unsqueeze(0)).transpose(1, 2)
     full = _full_window(window, input, size, n_fft)
-    single = input.shape[-2] != n_fft if onesided is None else onesided
+    if onesided is None:
+        onesided = input.shape[-2] != n_fft
     scale = ROOT if normalized else FULL
     if return_complex:
-        if single:
+        if onesided:
             raise RuntimeError("Cannot have onesided output if window or input is complex")
         frames = complex_transform(spectra, (2,), scale, False)
     else:

@@ -113,8 +113,8 @@ def embedding_dense_backward(
     width = grad_output.shape[-1]
     flat, g = indices.reshape(-1), grad_output.reshape(-1, width)
     if padding_idx >= 0 and (flat == padding_idx).any():
-        retained = flat != padding_idx
-        flat, g = flat[retained], g[retained]
+        valid = flat != padding_idx
+        flat, g = flat[valid], g[valid]
     inside = compute_dtype(g.dtype)
     g = g.astype(inside, copy=False)
     if scale_grad_by_freq:

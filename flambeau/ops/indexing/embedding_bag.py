@@ -81,9 +81,9 @@ def reduced_bags(
     _check_bags(weight, indices, offsets, each)
     bags = bags_of(indices.size, offsets)
     if padding_idx >= 0:
-        retained = indices != padding_idx
-        indices, bags = indices[retained], bags[retained]
-        each = None if each is None else each[retained]
+        valid = indices != padding_idx
+        indices, bags = indices[valid], bags[valid]
+        each = None if each is None else each[valid]
     width, inside = weight.shape[1], compute_dtype(weight.dtype)
     if mode == _MAX and bags.__class__ is np.ndarray and (
         most := bags_most(weight, indices, bags, offsets.size)
@@ -182,8 +182,8 @@ def _spread(g: Array, indices: Array, offsets: Array, mode: int, padding_idx: in
     bags = bags_of(indices.size, offsets)
     y = g.take(bags, 0)
     if mode == _MEAN:
-        retained = bags[indices != padding_idx]
-        sizes = np.maximum(np.bincount(retained, minlength=offsets.size), 1)
+        valid = bags[indices != padding_idx]
+        sizes = np.maximum(np.bincount(valid, minlength=offsets.size), 1)
         y = y / sizes[bags][:, None].astype(compute_dtype(g.dtype))
     return y.astype(g.dtype, copy=False)
 
@@ -204,8 +204,8 @@ def _gathered(
     bags = bags_of(indices.size, offsets)
     result = np.zeros((count, g.shape[1]), compute_dtype(g.dtype))
     if mode == _MEAN:
-        retained = bags[indices != padding_idx]
-        sizes = np.maximum(np.bincount(retained, minlength=offsets.size), 1)
+        valid = bags[indices != padding_idx]
+        sizes = np.maximum(np.bincount(valid, minlength=offsets.size), 1)
         g = g / sizes[bags][:, None].astype(result.dtype)
     np.add.at(result, bags, g)
     return result.astype(g.dtype, copy=False)
@@ -250,8 +250,8 @@ def _native(
         include_last_offset, padding_idx,
     )
     bags = bags_of(indices._array.size, offsets._array)
-    retained = bags if padding < 0 else bags[indices._array != padding]
-    sizes = np.bincount(retained, minlength=offsets._array.size)
+    valid = bags if padding < 0 else bags[indices._array != padding]
+    sizes = np.bincount(valid, minlength=offsets._array.size)
     return y, wrap(bags), wrap(sizes), which
 
 

@@ -308,16 +308,16 @@ def scatter(
             [0., 2.],
             [3., 0.]])
     """
-    supplied = src if src is not None else value
-    if not isinstance(supplied, Tensor):
-        supplied = _scalar_source(input, index, supplied)
+    source = src if src is not None else value
+    if not isinstance(source, Tensor):
+        source = _scalar_source(input, index, source)
         if reduce is not None:
-            supplied = supplied.expand(*index._array.shape)
+            source = source.expand(*index._array.shape)
     if reduce is None:
-        y = _scatter(input, dim, index, supplied)
+        y = _scatter(input, dim, index, source)
     elif reduce in ("add", "multiply"):
-        y = _scatter_add(input, dim, index, supplied) if reduce == "add" else _scatter_reduce(
-            input, dim, index, supplied, "prod", True)
+        y = _scatter_add(input, dim, index, source) if reduce == "add" else _scatter_reduce(
+            input, dim, index, source, "prod", True)
     else:
         raise RuntimeError("reduce argument must be either add or multiply.")
     return y if out is None else write_result("scatter", y, out)
@@ -403,18 +403,18 @@ def _keep(g: Any, dim: Any, index: Any, include_self: Any) -> Any:
 def _product_gradients(
     g: Any, input: Any, dim: Any, index: Any, src: Any, include_self: Any
 ) -> Any:
-    retained = input if include_self else _scatter(input, dim, index, wrap(
+    base = input if include_self else _scatter(input, dim, index, wrap(
         np.ones((), input._array.dtype)))
     # Products without a factor are quotients, or the product with that factor left out where it is
     # zero. Both depend on all other factors, for second derivatives.
-    factor = retained.masked_fill(retained == 0, 1)
+    factor = base.masked_fill(base == 0, 1)
     of_self = _scatter_reduce(factor, dim, index, src, "prod", True) / factor
     zero = src == 0
     zeros = gather(_scatter_add(zero.new_zeros(input.shape, dtype=g.dtype), dim, index,
                                 zero.to(g.dtype)), dim, index)
     alone = zero & (zeros == 1)
-    without = _scatter_reduce(retained, dim, index, src.masked_fill(alone, 1), "prod", True)
-    whole = _scatter_reduce(retained, dim, index, src, "prod", True)
+    without = _scatter_reduce(base, dim, index, src.masked_fill(alone, 1), "prod", True)
+    whole = _scatter_reduce(base, dim, index, src, "prod", True)
     quotient = gather(whole, dim, index) / src.masked_fill(zero, 1)
     of_src = where(alone, gather(without, dim, index), quotient)
     if MODE.grad and (zeros > 1).any():

@@ -474,19 +474,19 @@ def _unless(x: Any, mask: Any, value: Any) -> Any:
     return np.where(mask, value, x)
 
 
-def _mask(target: Array, rest: tuple | None, supplied: Array) -> bool:
+def _mask(target: Array, rest: tuple | None, value: Array) -> bool:
     """Writes one number where a mask of a large array holds, if there is a kernel for that."""
     if rest is None or len(rest) != 1 or target.size <= MAX_NUMPY_POINTWISE_ELEMENTS \
-            or supplied.ndim:
+            or value.ndim:
         return False
     mask = rest[0]
     if mask.__class__ is not np.ndarray or mask.dtype != np.bool_ or mask.shape != target.shape \
-            or supplied.dtype != target.dtype or target.dtype.kind not in "fi" \
+            or value.dtype != target.dtype or target.dtype.kind not in "fi" \
             or target.itemsize < 4 or not KernelPolicy.allowed:
         return False
     whole = target.flags.c_contiguous and target.flags.writeable and mask.flags.c_contiguous
     return whole and pointwise.serve(
-        _unless, (target, mask, supplied), target=target) is not None
+        _unless, (target, mask, value), target=target) is not None
 
 
 def setitem(self: Tensor, index: Any, value: Any) -> None:
@@ -536,18 +536,19 @@ def _value_mismatch(self: Tensor, basic: Any, rest: Any, source: Tensor) -> Runt
     """What is said of a value whose shape is not that of the elements it goes to."""
     target = self._array if basic is None else self._array[basic]
     if rest is None:
-        shape, supplied = target.shape, source._array.shape
-        if len(supplied) > len(shape) or (text := broadcast_mismatch([shape, supplied])) is None:
+        shape, value_shape = target.shape, source._array.shape
+        text = broadcast_mismatch([shape, value_shape])
+        if len(value_shape) > len(shape) or text is None:
             return RuntimeError(
-                f"shape mismatch: value tensor of shape {list(supplied)} cannot be broadcast to "
+                f"shape mismatch: value tensor of shape {list(value_shape)} cannot be broadcast to "
                 f"indexing result of shape {list(shape)}"
             )
         axis = int(text.rsplit(" ", 1)[1])
-        n, m = shape[axis], supplied[axis - len(shape) + len(supplied)]
+        n, m = shape[axis], value_shape[axis - len(shape) + len(value_shape)]
         return RuntimeError(
             f"The expanded size of the tensor ({n}) must match the existing size ({m}) at "
             f"non-singleton dimension {axis}.  Target sizes: {list(shape)}.  Tensor sizes: "
-            f"{list(supplied)}"
+            f"{list(value_shape)}"
         )
     return RuntimeError(
         f"shape mismatch: value tensor of shape {list(source.shape)} cannot be broadcast to "

@@ -129,11 +129,11 @@ def _index_add(input: Array, dim: int, index: Array, source: Array, alpha: Numbe
     """A copy with alpha * source added to slices."""
     at = canonical_dim(dim, input.ndim)
     index = _vector(index, "index_add_")
-    own, supplied = input.shape, source.shape
-    if own[:at] + own[at + 1 :] != supplied[:at] + supplied[at + 1 :]:
+    input_shape, source_shape = input.shape, source.shape
+    if input_shape[:at] + input_shape[at + 1 :] != source_shape[:at] + source_shape[at + 1 :]:
         raise RuntimeError(
             "source tensor shape must match self tensor shape, excluding the specified dimension. "
-            f"Got self.shape = {list(own)} source.shape = {list(supplied)}"
+            f"Got self.shape = {list(input_shape)} source.shape = {list(source_shape)}"
         )
     _check_source("index_add_", input, at, index, source)
     result = input.copy()
@@ -196,12 +196,12 @@ def index_copy(input: Array, dim: int, index: Array, source: Array) -> Array:
     """
     at = canonical_dim(dim, input.ndim)
     index = _vector(index, "index_copy_")
-    own, supplied = (x.shape[:at] + x.shape[at + 1 :] for x in (input, source))
-    if own != supplied and input.ndim and source.ndim:
+    input_shape, source_shape = (x.shape[:at] + x.shape[at + 1 :] for x in (input, source))
+    if input_shape != source_shape and input.ndim and source.ndim:
         raise RuntimeError(
             "index_copy_(): Source/destination tensor must have same slice shapes. Destination "
-            f"slice shape: {' '.join(map(str, own))} at dimension {at} and source slice shape: "
-            f"{' '.join(map(str, supplied))} at dimension 0."
+            f"slice shape: {' '.join(map(str, input_shape))} at dimension {at} and source slice "
+            f"shape: {' '.join(map(str, source_shape))} at dimension 0."
         )
     _check_source("index_copy_", input, at, index, source)
     result = input.copy()

@@ -45,5 +45,5 @@ def _unsafe_masked_index_put_accumulate(
     """
     if not input._array.size:
         return input.clone()
-    retained = values.masked_fill(mask.logical_not(), 0)
-    return input.index_put(_within(input, indices), retained, True)
+    masked = values.masked_fill(mask.logical_not(), 0)
+    return input.index_put(_within(input, indices), masked, True)

@@ -219,8 +219,8 @@ def _pair_plan(
                        for o in orders)
         reshape = None
     steps = [
-        Steps(_places(labels, item), _places(w, drop), _order(retained, o), shape)
-        for labels, item, w, drop, retained, o, shape in zip(
+        Steps(_places(labels, item), _places(w, drop), _order(remaining, o), shape)
+        for labels, item, w, drop, remaining, o, shape in zip(
             (left, right), ones, whole, alone, (x, y), orders, shapes, strict=True)
     ]
     return PairPlan(*steps, bool(summed), reshape, tuple(order))
@@ -257,9 +257,9 @@ def _next_pair(operands: list, output: Sequence[Label], sizes: dict) -> tuple[in
     for i in range(len(operands)):
         for j in range(i + 1, len(operands)):
             rest = {s for k, o in enumerate(operands) if k not in (i, j) for s in o[1]}
-            retained = (set(operands[i][1]) | set(operands[j][1])) & (rest | set(output))
+            remaining = (set(operands[i][1]) | set(operands[j][1])) & (rest | set(output))
             both = set(operands[i][1]) | set(operands[j][1])
-            result = math.prod(sizes[s] for s in retained) * 1e-6 + math.prod(
+            result = math.prod(sizes[s] for s in remaining) * 1e-6 + math.prod(
                 sizes[s] for s in both
             )
             if result < cost:

@@ -113,12 +113,12 @@ def _check(input: Array, weight: Array, bias: Array | None) -> None:
             )
     if input.shape[-1] != weight.shape[-1]:
         rows = input.size // max(input.shape[-1], 1)
-        supplied = f"{rows}x{input.shape[-1]}"
+        shapes = f"{rows}x{input.shape[-1]}"
         if weight.ndim == 1:
-            raise RuntimeError(f"size mismatch, got input ({rows}), mat ({supplied}), vec "
+            raise RuntimeError(f"size mismatch, got input ({rows}), mat ({shapes}), vec "
                                f"({weight.shape[0]})")
         raise noted(
-            RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({supplied} and "
+            RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({shapes} and "
                          f"{weight.shape[1]}x{weight.shape[0]})"),
             f"The layer expects {weight.shape[1]} features, the input has the shape "
             f"{tuple(input.shape)}.",
@@ -198,11 +198,11 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
             "bilinear(): input dimensions do not match: got "
             f"{list(left)} and {list(right)}: all but the last must be equal"
         )
-    for number, supplied, n in ((1, left, shape[1]), (2, right, shape[2])):
-        if not supplied or supplied[-1] != n:
+    for number, size, n in ((1, left, shape[1]), (2, right, shape[2])):
+        if not size or size[-1] != n:
             raise RuntimeError(
                 f"bilinear(): input{number} size does not match weight size: got "
-                f"{list(supplied)[-1:]} but expected {n} (weight {list(shape)})"
+                f"{list(size)[-1:]} but expected {n} (weight {list(shape)})"
             )
     if bias is not None and bias._array.shape != shape[:1]:
         raise RuntimeError(

@@ -40,21 +40,21 @@ def _locate(target: Array, classes: int, ignore_index: int) -> tuple[Array, Arra
     inside = not 0 <= ignore_index < classes
     if inside and all_below(t, classes):
         return t, None
-    retained = t != ignore_index
-    t = np.where(retained, t, 0)
+    valid = t != ignore_index
+    t = np.where(valid, t, 0)
     bad = t.view(np.uint64) >= classes
     if bad.any():
-        supplied = target if target.dtype is _INT64 else target.astype(np.int64)
+        labels = target if target.dtype is _INT64 else target.astype(np.int64)
         raise noted(IndexError(f"Target {t[bad].flat[0]} is out of bounds."),
-                    _labels_advice(supplied, bad, classes))
-    return t, retained
+                    _labels_advice(labels, bad, classes))
+    return t, valid
 
 
-def _factors(t: Array, retained: Array | None, weight: Array | None) -> Array | None:
+def _factors(t: Array, valid: Array | None, weight: Array | None) -> Array | None:
     """What each row's loss is multiplied by; None for one."""
     if weight is None:
-        return None if retained is None else retained.astype(np.float32)
-    return weight[t] if retained is None else np.where(retained, weight[t], 0)
+        return None if valid is None else valid.astype(np.float32)
+    return weight[t] if valid is None else np.where(valid, weight[t], 0)
 
 
 def _total(t: Array, factors: Array | None) -> float:
@@ -79,10 +79,10 @@ def _likelihood(
     kind: np.dtype
 ) -> Array:
     """Minus the rows' entries at their targets, weighted and reduced."""
-    t, retained = _locate(target, _classes(x.shape), ignore_index)
-    picked, factors = _pick(x, t), _factors(t, retained, weight)
+    t, valid = _locate(target, _classes(x.shape), ignore_index)
+    picked, factors = _pick(x, t), _factors(t, valid, weight)
     if factors is not None:
-        picked = np.where(factors == 0, 0, picked * factors) if retained is not None \
+        picked = np.where(factors == 0, 0, picked * factors) if valid is not None \
             else picked * factors
     if reduction == NONE:
         return np.negative(picked).astype(kind, copy=False)
@@ -100,8 +100,8 @@ def _coefficients(
     classes: int, kind: np.dtype
 ) -> tuple:
     """Indices, and each row's cotangent: an array like the target, or one number for all."""
-    t, retained = _locate(target, classes, ignore_index)
-    factors = _factors(t, retained, weight)
+    t, valid = _locate(target, classes, ignore_index)
+    factors = _factors(t, valid, weight)
     if reduction == MEAN:
         total = _total(t, factors)
         g = g / kind.type(total) if total else g * 0
@@ -120,11 +120,11 @@ def _nll_reference(
     x: np.ndarray, target: np.ndarray, weight: None, reduction: int, ignore_index: int
 ) -> np.ndarray:
     rows = np.moveaxis(x, 1, -1).reshape(-1, x.shape[1]) if x.ndim > 1 else x[None]
-    retained = target.reshape(-1) != ignore_index
-    y = np.array([-r[t] if k else 0 for r, t, k in zip(rows, target.reshape(-1), retained)])  # noqa: B905
+    valid = target.reshape(-1) != ignore_index
+    y = np.array([-r[t] if k else 0 for r, t, k in zip(rows, target.reshape(-1), valid)])  # noqa: B905
     if reduction == 0:
         return y.reshape(target.shape)
-    return y.sum() / retained.sum() if reduction == 1 else y.sum()
+    return y.sum() / valid.sum() if reduction == 1 else y.sum()
 
 
 def _cross_reference(x: np.ndarray, *rest: Any) -> tuple[np.ndarray, np.ndarray]:

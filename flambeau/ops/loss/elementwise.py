@@ -438,8 +438,8 @@ def gaussian_nll_loss(
     number = reduction_number(reduction) if reduction in ("none", "mean", "sum") else None
     if number is None:
         raise ValueError(f"{reduction} is not valid")
-    retained = var + (var.detach().clamp(min=eps) - var.detach())
-    y = 0.5 * (retained.log() + (input - target) ** 2 / retained)
+    clamped = var + (var.detach().clamp(min=eps) - var.detach())
+    y = 0.5 * (clamped.log() + (input - target) ** 2 / clamped)
     if full:
         y = y + 0.5 * math.log(2 * math.pi)
     return reduce_tensor(y, number)

@@ -170,18 +170,18 @@ def large_with(
 
 
 def _serve_with(
-    body: Any, supplied: tuple, plain: tuple, named: dict[str, Any], key: tuple, arrays: tuple,
+    body: Any, operands: tuple, plain: tuple, named: dict[str, Any], key: tuple, arrays: tuple,
     target: Array | None, straight: bool,
 ) -> Array | None:
     """`serve` of a body with settings, known by `key`; kept as such if all is `straight`."""
-    places = tuple([v.__class__ is _ndarray for v in supplied])
+    places = tuple([v.__class__ is _ndarray for v in operands])
 
     def formula(*values: Any) -> Any:
         each = iter(values)
-        full = [next(each) if place else v for place, v in zip(places, supplied, strict=True)]
+        full = [next(each) if place else v for place, v in zip(places, operands, strict=True)]
         return body(*full, *plain, **named)
 
-    if len(arrays) == len(supplied) and not plain and not named:
+    if len(arrays) == len(operands) and not plain and not named:
         y, known = serve(body, arrays, target=target), body
     else:
         y, known = serve(key, arrays, formula, target=target), key
@@ -295,10 +295,10 @@ def _is_brief(key: tuple) -> bool:
 
     result, stack = [], [e for s in statements(function.kernel.body) for e in expressions(s)]
     while stack:
-        single = stack.pop()
-        stack.extend(operands(single))
-        if isinstance(single, Apply):
-            result.append(single.operation)
+        node = stack.pop()
+        stack.extend(operands(node))
+        if isinstance(node, Apply):
+            result.append(node.operation)
     return len(result) <= 2 and {*result} <= {Scalar.ADD, Scalar.SUB, Scalar.MUL}
 
 

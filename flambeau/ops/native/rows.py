@@ -61,10 +61,10 @@ def kernel(builder: KernelBuilder, x: Array, *settings: Any) -> int | None:
     def build() -> Any:
         from ...native.loop_ir.ir import ReduceOp
 
-        supplied = [
+        options = [
             ReduceOp[_FOLDS[setting]] if setting in _FOLDS else setting for setting in settings
         ]
-        return builder.build(x.dtype.name, *supplied)
+        return builder.build(x.dtype.name, *options)
 
     function = request_kernel(key, build)
     if function is None:
@@ -283,8 +283,8 @@ def reduce_axes(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bo
     if result is None:
         return None
     shape = [n if i not in axes else 1 for i, n in enumerate(x.shape)]
-    retained = shape if keepdims else [n for i, n in enumerate(x.shape) if i not in axes]
-    y = np.empty(retained, inside)
+    result_shape = shape if keepdims else [n for i, n in enumerate(x.shape) if i not in axes]
+    y = np.empty(result_shape, inside)
     if middle:
         columns = prod(x.shape[high + 1 :])
         rows = x.size // max(y.size, 1)
@@ -322,9 +322,9 @@ def _apart(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool, f
     call(address, (x, y), rows, columns, step)
     if every:
         return np.full((1,) * rank if keepdims else (), ufunc.reduce(y), y.dtype)
-    retained = x.shape[outer:] if down else x.shape[:outer]
-    ones = (1,) * (rank - len(retained)) if keepdims else ()
-    return y.reshape(ones + retained if down else retained + ones)
+    rest = x.shape[outer:] if down else x.shape[:outer]
+    ones = (1,) * (rank - len(rest)) if keepdims else ()
+    return y.reshape(ones + rest if down else rest + ones)
 
 
 def _in_order(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool, formula: str

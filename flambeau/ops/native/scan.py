@@ -51,8 +51,10 @@ def _kernel(builder: KernelBuilder, x: Array, ufunc: Any, *settings: Any) -> int
 
 
 def _along_rows(ufunc: Any, x: Array, axis: int, result: tuple[Array, ...]) -> bool:
-    several, single = (_kernel(_SCAN_ROWS, x, ufunc, len(result) > 1, n) for n in (SCANNED_ROWS, 1))
-    if several is None or single is None:
+    scan_block, scan_row = (
+        _kernel(_SCAN_ROWS, x, ufunc, len(result) > 1, n) for n in (SCANNED_ROWS, 1)
+    )
+    if scan_block is None or scan_row is None:
         return False
     n = x.shape[-1]
     arrays = [a.reshape(-1, n) for a in (x, *result)]
@@ -61,9 +63,9 @@ def _along_rows(ufunc: Any, x: Array, axis: int, result: tuple[Array, ...]) -> b
     whole = count * SCANNED_ROWS
     if count:
         windows = [a[k:] for a in arrays for k in range(SCANNED_ROWS)]
-        call(several, windows, count, n, SCANNED_ROWS * n)
+        call(scan_block, windows, count, n, SCANNED_ROWS * n)
     if whole < rows:
-        call(single, [a[whole:] for a in arrays], rows - whole, n, n)
+        call(scan_row, [a[whole:] for a in arrays], rows - whole, n, n)
     return True
 
 

@@ -68,8 +68,8 @@ def _batch_norm(
 def _move(running: Array, new: Array, momentum: float) -> None:
     """A running statistic moved towards a new one."""
     if running.dtype is new.dtype:
-        retained, share = number(1 - momentum, new.dtype), number(momentum, new.dtype)
-        running[...] = retained * running + share * new
+        decay, share = number(1 - momentum, new.dtype), number(momentum, new.dtype)
+        running[...] = decay * running + share * new
     else:
         running[...] = (1 - momentum) * running + momentum * new
 

@@ -242,9 +242,9 @@ def _nan_to_num(
     limit = ml_dtypes.finfo(x.dtype)  # type: ignore[no-untyped-call]
     high = float(limit.max) if posinf is None else float(posinf)
     low = float(limit.min) if neginf is None else float(neginf)
-    supplied = (float(nan), high, low)
-    y = large_with(_replace, (x,), supplied, {}) if x.size > MAX_NUMPY_COSTLY_ELEMENTS else None
-    return _replace(x, *supplied) if y is None else y
+    replacements = (float(nan), high, low)
+    y = large_with(_replace, (x,), replacements, {}) if x.size > MAX_NUMPY_COSTLY_ELEMENTS else None
+    return _replace(x, *replacements) if y is None else y
 
 
 def _replace(x: np.ndarray, nan: float, high: float, low: float) -> np.ndarray:

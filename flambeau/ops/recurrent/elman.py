@@ -106,10 +106,10 @@ def rnn_adjoint(
     kind, inside = x.dtype, compute_dtype(x.dtype)
     g_y, g_h, x, h, w_ih, w_hh, y = _cast(inside, g_y, g_h, x, h, w_ih, w_hh, y)
     steps = Steps(sizes, reverse)
-    supplied = present({"y": y, "gy": g_y, "dh": g_h})
-    whole_layer = prepare(_cell(relu), steps, w_hh, tuple(supplied), ("d", "dh"), True)
+    inputs = present({"y": y, "gy": g_y, "dh": g_h})
+    whole_layer = prepare(_cell(relu), steps, w_hh, tuple(inputs), ("d", "dh"), True)
     if whole_layer is not None:
-        back = whole_layer(supplied)
+        back = whole_layer(inputs)
         return _gradients(back["d"], back["dh"], x, h, w_ih, y, steps, kind, needs)
     d = (y > 0).astype(inside) if relu else np.subtract(1, y * y)
     dh = np.zeros(h.shape, inside) if g_h is None else g_h.copy()

@@ -114,8 +114,8 @@ def prepare(
     if runner is None:
         return None
     blocks = -(-batch // rows)
-    threads = min(form.threads, blocks) if work >= MIN_THREADED_RECURRENT_MULTIPLICATIONS else 1
-    call = _Call(count, batch, blocks, threads)
+    is_threaded = work >= MIN_THREADED_RECURRENT_MULTIPLICATIONS
+    call = _Call(count, batch, blocks, min(form.threads, blocks) if is_threaded else 1)
     return lambda arrays: _call(runner, form, call, w, arrays)
 
 
@@ -176,17 +176,17 @@ def _build_layer(form: _Form) -> _Runner | None:
             Buffer(type, buffer), parts[name] * width, Size(name), later=later
         )
 
-    supplied = {name: grid(name, name) for name in form.inputs}
-    if "bias" in supplied:
-        supplied["bias"] = recurrent.SequenceLayout(supplied["bias"].buffer, 0)
-    supplied["panels"] = recurrent.SequenceLayout(Buffer(type, "panels"), 0)
+    inputs = {name: grid(name, name) for name in form.inputs}
+    if "bias" in inputs:
+        inputs["bias"] = recurrent.SequenceLayout(inputs["bias"].buffer, 0)
+    inputs["panels"] = recurrent.SequenceLayout(Buffer(type, "panels"), 0)
     wanted = {name: [grid(name, f"{name} wanted")] for name in form.wanted}
     weight = recurrent.SequenceLayout(Buffer(type, "w"), width)
     last, batch = (Load(Buffer(Type.I64, name), Affine()) for name in ("last", "batch"))
     extents = recurrent.RecurrentExtents(Size("steps"), width, form.rows, Size("blocks"),
                                 None if form.even else batch, last)
     make = recurrent.backward if form.backward else recurrent.forward
-    written = make(cell, type, extents, supplied, wanted)
+    written = make(cell, type, extents, inputs, wanted)
     packing = request_kernel(("panels", form), lambda: recurrent.pack_weights(
         cell, width, weight, form.backward))
     all_steps = request_kernel(("recurrence", form), lambda: written.kernel)
@@ -201,7 +201,7 @@ def _build_layer(form: _Form) -> _Runner | None:
 
 
 def _call(
-    runner: _Runner, form: _Form, call: _Call, w: Array, supplied: dict[str, Array]
+    runner: _Runner, form: _Form, call: _Call, w: Array, inputs: dict[str, Array]
 ) -> dict[str, Array]:
     """Runs the kernels on arrays of rows; gives the results."""
     panels = np.empty(runner.panels, form.kind)
@@ -221,14 +221,14 @@ def _call(
         "batch": np.array([n], np.int64),
     }
     for name, array in (
-        supplied | {f"{name} wanted": array for name, array in result.items()}
+        inputs | {f"{name} wanted": array for name, array in result.items()}
     ).items():
-        single = name.removesuffix(" wanted")
-        step = sizes.get(single, 0) * array.itemsize
+        base_name = name.removesuffix(" wanted")
+        step = sizes.get(base_name, 0) * array.itemsize
         first = array.__array_interface__["data"][0]
         if step and form.descending:
             first -= step * (call.count - 1)
-        if single == "previous":
+        if base_name == "previous":
             first += step
         places[name], places[f"{name} later"] = first, first + step
     work = [np.empty(elements * call.blocks, form.kind) for elements in runner.work]

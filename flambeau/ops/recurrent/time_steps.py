@@ -217,15 +217,15 @@ def overload(args: tuple, kwargs: dict, names: tuple[str, ...], name: str) -> tu
     )
     if packed:
         names = ("data", "batch_sizes", *names[1:-1])
-    supplied = dict(zip(names, args, strict=False)) | kwargs
-    if len(args) > len(names) or set(supplied) != set(names):
+    values = dict(zip(names, args, strict=False)) | kwargs
+    if len(args) > len(names) or set(values) != set(names):
         raise TypeError(
             f"{name}() received an invalid combination of arguments: expected {', '.join(names)}"
         )
-    supplied.setdefault("batch_first", False)
+    values.setdefault("batch_first", False)
     if packed:
-        supplied["input"] = supplied.pop("data")
-    return supplied, supplied.pop("batch_sizes", None)
+        values["input"] = values.pop("data")
+    return values, values.pop("batch_sizes", None)
 
 
 # ----------------------------------------------------------------------------------------- cells

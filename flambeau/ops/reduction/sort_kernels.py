@@ -132,34 +132,34 @@ class _Rows:
             self.by(_INTROSORT, [count, _splits(count)])
 
 
-def _sort_as_cpp(supplied: Array) -> _Rows:
-    rows = _Rows(supplied)
-    rows.sort(supplied.shape[1])
+def _sort_as_cpp(keys: Array) -> _Rows:
+    rows = _Rows(keys)
+    rows.sort(keys.shape[1])
     return rows
 
 
-def _heap(supplied: Array, count: int) -> tuple[Array, Array]:
+def _heap(keys: Array, count: int) -> tuple[Array, Array]:
     """The least keys of each row, sorted, and their numbers."""
-    result = np.empty((len(supplied), count), supplied.dtype)
-    numbers, n = np.empty(result.shape, np.int64), supplied.shape[1]
-    call_kernel(_kernel(_LEAST, supplied.dtype.name), supplied.size, result, numbers, supplied,
-        np.array([n, count]), len(supplied), count, n)
+    result = np.empty((len(keys), count), keys.dtype)
+    numbers, n = np.empty(result.shape, np.int64), keys.shape[1]
+    call_kernel(_kernel(_LEAST, keys.dtype.name), keys.size, result, numbers, keys,
+        np.array([n, count]), len(keys), count, n)
     return result, numbers
 
 
-def _least_as_cpp(supplied: Array, count: int) -> Array:
-    n = supplied.shape[1]
+def _least_as_cpp(keys: Array, count: int) -> Array:
+    n = keys.shape[1]
     if count * 64 <= n:
-        return _heap(supplied, count)[1]
-    rows = _Rows(supplied)
-    rows.by(_INTROSELECT, np.full(len(supplied), count - 1), [_splits(n)], [n])
+        return _heap(keys, count)[1]
+    rows = _Rows(keys)
+    rows.by(_INTROSELECT, np.full(len(keys), count - 1), [_splits(n)], [n])
     rows.sort(count - 1)
     return rows.numbers[:, :count]
 
 
-def _rank_as_quickselect(supplied: Array, rank: int) -> Array:
-    rows = _Rows(supplied)
-    rows.by(_QUICKSELECT, [rank, supplied.shape[1]])
+def _rank_as_quickselect(keys: Array, rank: int) -> Array:
+    rows = _Rows(keys)
+    rows.by(_QUICKSELECT, [rank, keys.shape[1]])
     return rows.numbers[:, rank]
 
 

@@ -318,24 +318,24 @@ def gradient(
     if edge_order not in (1, 2):
         raise RuntimeError("torch.gradient only supports edge_order=1 and edge_order=2.")
     axes = canonical_dims(dim, input._array.ndim)
-    supplied = _spacings(spacing, axes)
+    spacings = _spacings(spacing, axes)
     for axis in axes:
         if input.shape[axis] < edge_order + 1:
             raise RuntimeError("torch.gradient expected each dimension size to be at least "
                                "edge_order+1")
-    for h in supplied:
+    for h in spacings:
         if isinstance(h, Tensor) and h.device != input.device:
             raise RuntimeError(
                 "torch.gradient expected each tensor to be on the same device, but got devices "
                 f"{input.device} and {h.device}!"
             )
-    for axis, h in zip(axes, supplied, strict=True):
+    for axis, h in zip(axes, spacings, strict=True):
         if isinstance(h, Tensor) and h._array.size != input.shape[axis]:
             raise RuntimeError(
                 "torch.gradient expected each element to be a 1D tensor with the same length as "
                 f"the corresponding dimension, but got {h._array.size} for {input.shape[axis]}"
             )
     return tuple(_difference(input, axis, h, edge_order)
-                 for axis, h in zip(axes, supplied, strict=True))
+                 for axis, h in zip(axes, spacings, strict=True))
 
 

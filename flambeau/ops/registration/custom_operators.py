@@ -49,19 +49,19 @@ class Schema:
         if len(args) > len(first):
             raise self._error(f"{name}() expected at most {len(first)} argument(s) but received "
                               f"{len(args)} argument(s)")
-        supplied = dict(zip([a.name for a in first], args, strict=False))
+        bound = dict(zip([a.name for a in first], args, strict=False))
         for key in kwargs:
-            if key in supplied or key not in {a.name for a in self.arguments}:
+            if key in bound or key not in {a.name for a in self.arguments}:
                 raise self._error(f"Unknown keyword argument '{key}' for operator '{name}'")
-        supplied.update(kwargs)
+        bound.update(kwargs)
         for argument in self.arguments:
-            if argument.name not in supplied:
+            if argument.name not in bound:
                 if argument.required:
                     raise self._error(f"{name}() is missing value for argument '{argument.name}'")
-                supplied[argument.name] = argument.default
-            self._check(argument, supplied[argument.name], name)
-        return (tuple(supplied[a.name] for a in first),
-                {a.name: supplied[a.name] for a in self.arguments if a.keyword})
+                bound[argument.name] = argument.default
+            self._check(argument, bound[argument.name], name)
+        return (tuple(bound[a.name] for a in first),
+                {a.name: bound[a.name] for a in self.arguments if a.keyword})
 
     def _check(self, argument: Argument, value: Any, name: str) -> None:
         if argument.kind == "Tensor" and not isinstance(value, Tensor):

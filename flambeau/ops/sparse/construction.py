@@ -149,8 +149,8 @@ def rows_at(g: Tensor, indices: np.ndarray, rows: int, padding_idx: int) -> Tens
     """A gradient of a table (rows, width): `g` (n, width) at n indices, none at `padding_idx`."""
     flat = indices.reshape(-1)
     if padding_idx >= 0:
-        retained = np.flatnonzero(flat != padding_idx)
-        flat, g = flat[retained], g[wrap(retained)]
+        valid = np.flatnonzero(flat != padding_idx)
+        flat, g = flat[valid], g[wrap(valid)]
     places = flat.astype(np.int64)[None]
     return _coo_of_values(g, places, (rows, g.shape[-1]), False)
 

@@ -88,10 +88,10 @@ def empty_like(
 def _fill_like(name: str, fill: str, arguments: tuple[Any, ...] = ()) -> None:
     def function(input: Tensor, *args: Any, requires_grad: bool = False, **named: Any) -> Tensor:
         generator = named.pop("generator", None)
-        supplied = {} if generator is None else {"generator": generator}
+        options = {} if generator is None else {"generator": generator}
         if "fill_value" in named:
             args = (named.pop("fill_value"),)
-        result = getattr(empty_like(input, **named), fill)(*(args or arguments), **supplied)
+        result = getattr(empty_like(input, **named), fill)(*(args or arguments), **options)
         return result.requires_grad_() if requires_grad else result
 
     function.__name__ = name

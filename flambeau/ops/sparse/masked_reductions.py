@@ -67,11 +67,11 @@ def _reduce(a: CooArray, axes: tuple[int, ...], keepdim: bool, ufunc: np.ufunc) 
     values = a.values
     for axis in sorted(over_dense, reverse=True):
         values = ufunc.reduce(values, axis, keepdims=keepdim)
-    retained = [axis for axis in range(sparse) if axis not in axes]
+    remaining = [axis for axis in range(sparse) if axis not in axes]
     shape = tuple(1 if i in axes else n for i, n in enumerate(a.shape)) if keepdim else \
         tuple(n for i, n in enumerate(a.shape) if i not in axes)
     places = CooArray(
-        a.indices[retained], values, tuple(a.shape[k] for k in retained)
+        a.indices[remaining], values, tuple(a.shape[k] for k in remaining)
     ).linear_indices()
     order = np.argsort(places, kind="stable")
     result, starts = np.unique(places[order], return_index=True)
@@ -81,5 +81,5 @@ def _reduce(a: CooArray, axes: tuple[int, ...], keepdim: bool, ufunc: np.ufunc) 
     else:
         values = values[:0]
     indices = np.zeros((sparse, result.size), np.int64)
-    indices[retained] = a.indices[retained][:, chosen]
-    return CooArray(indices if keepdim else indices[retained], values, shape, True)
+    indices[remaining] = a.indices[remaining][:, chosen]
+    return CooArray(indices if keepdim else indices[remaining], values, shape, True)

@@ -66,14 +66,14 @@ def _sum_axes(a: Any, axes: tuple[int, ...], keepdim: bool) -> Any:
     sparse = a.sparse_dim
     over_sparse = [axis for axis in axes if axis < sparse]
     over_dense = tuple(axis - sparse + 1 for axis in axes if axis >= sparse)
-    retained = [axis for axis in range(sparse) if axis not in over_sparse]
+    remaining = [axis for axis in range(sparse) if axis not in over_sparse]
     new_values = _sum_values(_accumulate(a.values), over_dense, keepdim)
     shape = tuple(1 if i in axes else n for i, n in enumerate(a.shape)) if keepdim else \
         tuple(n for i, n in enumerate(a.shape) if i not in axes)
-    if not retained:
+    if not remaining:
         total = _sum_values(new_values, (0,))
         return total.reshape(shape)
-    indices = a.indices.copy() if keepdim else a.indices[retained]
+    indices = a.indices.copy() if keepdim else a.indices[remaining]
     if keepdim:
         indices[over_sparse] = 0
     result = CooArray(indices, new_values, shape, a.coalesced and not over_sparse)
@@ -95,7 +95,7 @@ def _spread(g: Array, input: Array, axes: Any, keepdim: bool) -> Array:
     """The gradient of a sum at the places of its operand."""
     a: Any = input
     dense = g if isinstance(g, np.ndarray) else None
-    retained = [axis for axis in range(a.sparse_dim) if axis not in axes]
+    remaining = [axis for axis in range(a.sparse_dim) if axis not in axes]
     shape = tuple(1 if i in axes else n for i, n in enumerate(a.shape))
     if dense is None and not keepdim:
         g = CooArray(
@@ -103,12 +103,12 @@ def _spread(g: Array, input: Array, axes: Any, keepdim: bool) -> Array:
             g.values.reshape(
                 -1, *shape[a.sparse_dim :]
             ),
-            tuple(a.shape[k] for k in retained) + shape[a.sparse_dim :],
+            tuple(a.shape[k] for k in remaining) + shape[a.sparse_dim :],
             g.coalesced,
         )
     elif not keepdim:
-        g = g.reshape(tuple(a.shape[k] for k in retained) + shape[a.sparse_dim :])
-    where = a.indices[retained]
+        g = g.reshape(tuple(a.shape[k] for k in remaining) + shape[a.sparse_dim :])
+    where = a.indices[remaining]
     if keepdim:
         where = a.indices.copy()
         where[[k for k in range(a.sparse_dim) if k in axes]] = 0

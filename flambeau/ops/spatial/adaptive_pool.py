@@ -264,16 +264,16 @@ def _output(name: str, n: int, input: Tensor, size: Any) -> tuple[int, ...]:
             if "max" in name else
             f"{name}(): Expected {n + 1}D or {n + 2}D tensor, but got {list(shape)}"
         )
-    supplied = tuple(size) if hasattr(size, "__iter__") else (size,) * n
-    supplied = supplied * n if len(supplied) == 1 else supplied
-    if len(supplied) != n:
+    sizes = tuple(size) if hasattr(size, "__iter__") else (size,) * n
+    sizes = sizes * n if len(sizes) == 1 else sizes
+    if len(sizes) != n:
         if n == 1:
             raise RuntimeError(
-                f"{name}() argument 'output_size' should contain one int (got {len(supplied)})"
+                f"{name}() argument 'output_size' should contain one int (got {len(sizes)})"
             )
         raise RuntimeError(f"{name}(): internal error: output_size.size() must be {n}"
                            if "max" in name else f"{name}: output_size must be {n}")
-    result = tuple([k if m is None else int(m) for k, m in zip(shape[-n:], supplied, strict=True)])
+    result = tuple([k if m is None else int(m) for k, m in zip(shape[-n:], sizes, strict=True)])
     if "max" in name and any(m < 0 for m in result):
         outer = [*(shape[:-n] if len(shape) > n + 1 else (1, *shape[:-n])), *[1] * (n == 1)]
         raise RuntimeError("Trying to create tensor with negative dimension "

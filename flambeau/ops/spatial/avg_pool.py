@@ -91,17 +91,17 @@ def _is_whole(average: Average, spatial: Sequence[int]) -> bool:
 def _spread_natively(g: Array, spatial: tuple[int, ...], average: Average, divisors: Array
                      ) -> Array | None:
     """The cotangent of the input, by a kernel if there is one."""
-    shape, single = (*g.shape[: -len(spatial)], *spatial), 1
+    shape, divisor = (*g.shape[: -len(spatial)], *spatial), 1
     if divisors.ndim:
         g = np.divide(g, divisors.astype(compute_dtype(g.dtype)))
     else:
-        single = int(divisors)
+        divisor = int(divisors)
     if g.dtype.kind == "f" and g.size and _is_whole(average, spatial):
         result = np.empty(shape, g.dtype)
-        fill(result, np.broadcast_to(np.divide(g, g.dtype.type(single)), shape))
+        fill(result, np.broadcast_to(np.divide(g, g.dtype.type(divisor)), shape))
         return result
     return pool_native.sums(g, len(spatial), prod(shape), _counts_back, _reach_back, average,
-                            spatial, single)
+                            spatial, divisor)
 
 
 def _sums(x: Array, window: Window, output: Sequence[int]) -> Array:

@@ -77,10 +77,10 @@ class Convolution(NamedTuple):
 
         x, w, y = (item if len(item) == 4 else (*item[:2], 1, *item[2:])
                    for item in (self.x, self.weight, self.y))
-        window, single = self.window, len(self.x) == 3
-        stride, dilation = ((1, *each) if single else each
+        window, is_1d = self.window, len(self.x) == 3
+        stride, dilation = ((1, *each) if is_1d else each
                             for each in (window.stride, window.dilation))
-        before = [0] * single + [lo for lo, _ in window.padding]
+        before = [0] * is_1d + [lo for lo, _ in window.padding]
         strides = [strides_of(*each) for each in zip((x, w, y), self.last, strict=True)]
         return Geometry(
             Type.F32 if self.kind == "f" else Type.F64, x[0], x[1], (x[2], x[3]), w[0],
@@ -115,43 +115,43 @@ def _depthwise(conv: Convolution) -> DepthwiseCall | None:
     return call(conv.geometry())
 
 
-def _ran_depthwise(single: Convolution, call: DepthwiseCall, arrays: Sequence[Array]) -> bool:
+def _ran_depthwise(conv: Convolution, call: DepthwiseCall, arrays: Sequence[Array]) -> bool:
     from ...native.loop_ir.ir import Type
 
-    kind = Type.F32 if single.kind == "f" else Type.F64
-    key = ("depthwise", call.builder.__name__, single.kind, call.step)
-    worth = max(1.0, single.multiplications / CONV_MULTIPLICATIONS_PER_CALL)
+    kind = Type.F32 if conv.kind == "f" else Type.F64
+    key = ("depthwise", call.builder.__name__, conv.kind, call.step)
+    worth = max(1.0, conv.multiplications / CONV_MULTIPLICATIONS_PER_CALL)
     function = background_jit.request_kernel(
         key, lambda: call.builder(kind, call.step), worth=worth
     )
     if function is None:
         return False
     x, *others = arrays
-    if single.direction == "data":
+    if conv.direction == "data":
         weight, result = others
-        others = [weight, np.zeros(single.x[1], x.dtype), result]
+        others = [weight, np.zeros(conv.x[1], x.dtype), result]
     call_kernel(
-        function.address, single.multiplications // MULTIPLICATIONS_PER_ELEMENT, x, call.offsets,
+        function.address, conv.multiplications // MULTIPLICATIONS_PER_ELEMENT, x, call.offsets,
         *others, *call.sizes
     )
     return True
 
 
-def _own(single: Convolution) -> Kernel:
+def _own(conv: Convolution) -> Kernel:
     """Raises Unsupported where the kernel for all shapes is as fast."""
     from ...native.codegen.contraction import check_winograd
     from ...native.kernels import conv_static
 
-    g = single.geometry()
-    if single.direction == "forward":
+    g = conv.geometry()
+    if conv.direction == "forward":
         kernel = conv_static.forward(g, True)
     else:
         kernel = (
             conv_static.backward_data(g)
-            if single.direction == "data"
+            if conv.direction == "data"
             else conv_static.backward_weight(g)
         )
-    if not single.unusual:
+    if not conv.unusual:
         check_winograd(kernel)
     return kernel
 
@@ -169,33 +169,33 @@ def _calls(conv: Convolution, grouped: bool) -> tuple[KernelCall, ...]:
     return tuple(calls(conv.geometry(), grouped))
 
 
-def _builder(single: Convolution, grouped: bool) -> Kernel:
+def _builder(conv: Convolution, grouped: bool) -> Kernel:
     from ...native.kernels import conv as any_conv
     from ...native.loop_ir.ir import Type
 
-    builder = any_conv.weight if single.direction == "weight" else any_conv.windows
-    return builder(Type.F32 if single.kind == "f" else Type.F64, grouped)
+    builder = any_conv.weight if conv.direction == "weight" else any_conv.windows
+    return builder(Type.F32 if conv.kind == "f" else Type.F64, grouped)
 
 
-def _request(single: Convolution, grouped: bool) -> Any:
+def _request(conv: Convolution, grouped: bool) -> Any:
     """The kernel, or None."""
-    key = ("any convolution", single.direction == "weight", single.kind, grouped)
-    worth = max(1.0, single.multiplications / CONV_MULTIPLICATIONS_PER_CALL)
-    return background_jit.request_kernel(key, lambda: _builder(single, grouped), worth=worth)
+    key = ("any convolution", conv.direction == "weight", conv.kind, grouped)
+    worth = max(1.0, conv.multiplications / CONV_MULTIPLICATIONS_PER_CALL)
+    return background_jit.request_kernel(key, lambda: _builder(conv, grouped), worth=worth)
 
 
-def _ran_by_any(single: Convolution, arrays: Sequence[Array]) -> bool:
-    grouped = single.groups > 1 and single.groups >= threads()
-    function = _request(single, grouped)
+def _ran_by_any(conv: Convolution, arrays: Sequence[Array]) -> bool:
+    grouped = conv.groups > 1 and conv.groups >= threads()
+    function = _request(conv, grouped)
     if function is None:
-        if single.direction == "forward" and background_jit.is_recording() and MODE.grad:
-            _request(single._replace(direction="weight"), grouped)  # both are made at a time
+        if conv.direction == "forward" and background_jit.is_recording() and MODE.grad:
+            _request(conv._replace(direction="weight"), grouped)  # both are made at a time
         return False
-    if single.direction == "data":
+    if conv.direction == "data":
         g, weight, result = arrays
-        arrays = [g, weight, np.zeros(single.x[1], g.dtype), result]
-    size, work = arrays[0].itemsize, single.multiplications // MULTIPLICATIONS_PER_ELEMENT
-    for places, sizes in _calls(single, grouped):
+        arrays = [g, weight, np.zeros(conv.x[1], g.dtype), result]
+    size, work = arrays[0].itemsize, conv.multiplications // MULTIPLICATIONS_PER_ELEMENT
+    for places, sizes in _calls(conv, grouped):
         if any(places):
             starts = zip(arrays, places, strict=True)
             call_kernel(

@@ -66,9 +66,9 @@ def forward(x: Array, w: Array, bias: Array | None, window: Window, groups: int)
     (x, x_last), (w, w_last) = _lay_out(depthwise, x, w)
     y = empty(shape, x.dtype, x_last or w_last)
     shift = np.zeros(shape[1], x.dtype) if bias is None else np.ascontiguousarray(bias)
-    single = Convolution("forward", x.shape, w.shape, shape, x.dtype.char, window, groups,
+    conv = Convolution("forward", x.shape, w.shape, shape, x.dtype.char, window, groups,
                          (x_last, w_last, x_last or w_last))
-    return y if run_kernel_for(single, [x, w, shift, y]) else None
+    return y if run_kernel_for(conv, [x, w, shift, y]) else None
 
 
 def backward_data(g: Array, w: Array, spatial: Sequence[int], window: Window, groups: int
@@ -84,9 +84,9 @@ def backward_data(g: Array, w: Array, spatial: Sequence[int], window: Window, gr
     shape = (g.shape[0], w.shape[1] * groups, *spatial)
     (g, g_last), (w, w_last) = _lay_out(depthwise, g, w)
     result = empty(shape, g.dtype, g_last or w_last)
-    single = Convolution("data", shape, w.shape, g.shape, g.dtype.char, window, groups,
+    conv = Convolution("data", shape, w.shape, g.shape, g.dtype.char, window, groups,
                          (g_last or w_last, w_last, g_last))
-    return result if run_kernel_for(single, [g, w, result]) else None
+    return result if run_kernel_for(conv, [g, w, result]) else None
 
 
 def backward_weight(x: Array, g: Array, window: Window, groups: int) -> Array | None:
@@ -102,6 +102,6 @@ def backward_weight(x: Array, g: Array, window: Window, groups: int) -> Array | 
     (x, x_last), (g, g_last) = _lay_out(depthwise, x, g)
     last = x_last and len(shape) == 4
     new = empty(shape, x.dtype, last)
-    single = Convolution("weight", x.shape, shape, g.shape, x.dtype.char, window, groups,
+    conv = Convolution("weight", x.shape, shape, g.shape, x.dtype.char, window, groups,
                          (x_last, last, g_last))
-    return new if run_kernel_for(single, [x, g, new]) else None
+    return new if run_kernel_for(conv, [x, g, new]) else None

@@ -276,7 +276,7 @@ def _channels_advice(x: tuple, channels: int) -> str | None:
 def _check(x: tuple, w: tuple, bias: tuple | None, groups: int, transposed: bool) -> None:
     """RuntimeError unless the shapes of input, weight and bias belong together."""
     how = "transposed=1" if transposed else f"groups={groups}"
-    supplied = f"Given {how}, weight of size {list(w)}"
+    prefix = f"Given {how}, weight of size {list(w)}"
     channels = w[0] if transposed else w[1] * groups
     if w[0] == 0 or (transposed and w[1] == 0):
         raise RuntimeError(
@@ -293,7 +293,7 @@ def _check(x: tuple, w: tuple, bias: tuple | None, groups: int, transposed: bool
     if x[1] != channels:
         raise noted(
             RuntimeError(
-                f"{supplied}, expected input{list(x)} to have {channels} channels, but got "
+                f"{prefix}, expected input{list(x)} to have {channels} channels, but got "
                 f"{x[1]} channels instead"
             ),
             _channels_advice(x, channels),

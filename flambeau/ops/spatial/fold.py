@@ -16,8 +16,8 @@ from ..core.sample_inputs import Rng, Sample
 
 
 def _window(kernel: Any, dilation: Any, padding: Any, stride: Any) -> Window:
-    supplied = (kernel, dilation, padding, stride)
-    pairs = [tuple(v) if isinstance(v, (tuple, list)) else (v, v) for v in supplied]
+    options = (kernel, dilation, padding, stride)
+    pairs = [tuple(v) if isinstance(v, (tuple, list)) else (v, v) for v in options]
     kernel, dilation, padding, stride = (v * 2 if len(v) == 1 else v for v in pairs)
     for name, short, values, least in (
         ("kernel size", "kernel", kernel, 1), ("dilation", "dilation", dilation, 1),

@@ -71,11 +71,11 @@ def _run_over_points(
     (rows, columns), count, pixels = _lines(n, points), prod(points), prod(sizes)
     *before, result = others
     numbers = _numbers(tuple(sizes), align, input.dtype)
-    supplied = [np.ascontiguousarray(x) for x in (input, *before, grid)]
+    arrays = [np.ascontiguousarray(x) for x in (input, *before, grid)]
     call_kernel(
         kernel,
         n * c * count * len(sizes),
-        *supplied,
+        *arrays,
         *numbers,
         result,
         n,

@@ -50,17 +50,18 @@ class _Taps(NamedTuple):
 
 
 def _axis_taps(
-    supplied: Array, size: int, mode: int, padding: int, align: bool
+    coordinates: Array, size: int, mode: int, padding: int, align: bool
 ) -> list[tuple[Array, Array, Array]]:
     """Along one axis: places, weights, and their derivatives by what the grid says."""
-    factor = np.asarray((size - 1) / 2 if align else size / 2, supplied.dtype)
+    factor = np.asarray((size - 1) / 2 if align else size / 2, coordinates.dtype)
     # Rounded once, as PyTorch and the kernels do: which pixel is nearest depends on it.
-    x = ((supplied + 1) * factor.astype(np.float64) - (0 if align else 0.5)).astype(supplied.dtype)
-    single = np.ones_like(x)
+    x = (coordinates + 1) * factor.astype(np.float64) - (0 if align else 0.5)
+    x = x.astype(coordinates.dtype)
+    ones = np.ones_like(x)
     if mode != BICUBIC:
         x, slope = place_points(x, size, padding, align)
         if mode == NEAREST:
-            return [(np.rint(x), single, 0 * single)]
+            return [(np.rint(x), ones, 0 * ones)]
         floor, slope = np.floor(x), slope * factor
         return [(floor, 1 - (x - floor), -slope), (floor + 1, x - floor, slope)]
     floor = np.floor(x)
@@ -167,10 +168,10 @@ def _image_adjoint(
     taps, (n, c, *sizes) = _taps(input, grid, mode, padding, align), input.shape
     above, result = g.reshape(n, c, -1), np.zeros((n, c, prod(sizes)), np.float64)
     for k, (weight, inside) in enumerate(zip(taps.weights, taps.inside, strict=True)):
-        for i, retained in enumerate(inside):
-            to, by = taps.places[k, i][retained], weight[i][retained].astype(np.float64)
+        for i, valid in enumerate(inside):
+            to, by = taps.places[k, i][valid], weight[i][valid].astype(np.float64)
             for channel in range(c):
-                each = above[i, channel][retained] * by
+                each = above[i, channel][valid] * by
                 result[i, channel] += np.bincount(to, each, result.shape[-1])
     return result.reshape(input.shape).astype(input.dtype)
 
@@ -221,7 +222,7 @@ def grid_sampler(
 
 def _check(input: Tensor, grid: Tensor, mode: int) -> None:
     shape, points = input._array.shape, grid._array.shape
-    supplied = f"got input with sizes {list(shape)} and grid with sizes {list(points)}"
+    sizes = f"got input with sizes {list(shape)} and grid with sizes {list(points)}"
     if len(shape) not in (4, 5) or len(points) != len(shape):
         if points and points[-1] != len(shape) - 2:
             raise RuntimeError(
@@ -230,11 +231,11 @@ def _check(input: Tensor, grid: Tensor, mode: int) -> None:
             )
         raise RuntimeError(
             "grid_sampler(): expected 4D or 5D input and grid with same number of dimensions, but "
-            + supplied
+            + sizes
         )
     if shape[0] != points[0]:
         raise RuntimeError(
-            f"grid_sampler(): expected grid and input to have same batch size, but {supplied}"
+            f"grid_sampler(): expected grid and input to have same batch size, but {sizes}"
         )
     if points[-1] != len(shape) - 2:
         raise RuntimeError(

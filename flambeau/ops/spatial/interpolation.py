@@ -351,22 +351,22 @@ def _sizes(spatial: tuple[int, ...], size: Any, factor: Any) -> tuple[Any, Any]:
         raise ValueError("only one of size or scale_factor should be defined")
     if size is None and factor is None:
         raise ValueError("either size or scale_factor should be defined")
-    supplied = size if factor is None else factor
-    if isinstance(supplied, Tensor):
-        supplied = supplied.tolist()
-    if isinstance(supplied, (tuple, list)):
-        if len(supplied) != len(spatial):
+    per_axis = size if factor is None else factor
+    if isinstance(per_axis, Tensor):
+        per_axis = per_axis.tolist()
+    if isinstance(per_axis, (tuple, list)):
+        if len(per_axis) != len(spatial):
             what, of, letter = (("output size", "output size of", "o") if factor is None
                                 else ("scale_factor", "scale_factor of shape", "s"))
             raise ValueError(
                 f"Input and {what.removesuffix(' size')} must have the same number of spatial "
                 f"dimensions, but got input with spatial dimensions of {list(spatial)} and {of} "
-                f"{supplied}. Please provide input tensor in (N, C, d1, d2, ...,dK) format and "
+                f"{per_axis}. Please provide input tensor in (N, C, d1, d2, ...,dK) format and "
                 f"{what} in ({letter}1, {letter}2, ...,{letter}K) format."
             )
-        result = list(supplied)
+        result = list(per_axis)
     else:
-        result = [supplied] * len(spatial)
+        result = [per_axis] * len(spatial)
     if factor is not None:
         return None, [float(f) for f in result]
     for n in result:

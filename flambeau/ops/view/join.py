@@ -23,7 +23,6 @@ from ..core.errors import RefusedValue
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 from ..core.sample_inputs import Rng, Sample
-from ..native import row_copies
 from ..native.row_copies import join_rows, large_copy
 
 _ndarray = np.ndarray
@@ -62,17 +61,17 @@ def cat(tensors: Sequence[Array], dim: int = 0) -> Array:
         raise RefusedValue("torch.cat(): expected a non-empty list of Tensors")
     if (y := _few(np.concatenate, tensors, dim)) is not None:
         return y
-    retained = [a for a in tensors if not _legacy_empty(a)]
-    if not retained:
+    nonempty = [a for a in tensors if not _legacy_empty(a)]
+    if not nonempty:
         return np.empty(0, np.result_type(*(a.dtype for a in tensors)))
-    first = retained[0]
-    for i, a in enumerate(retained):
+    first = nonempty[0]
+    for i, a in enumerate(nonempty):
         if a.ndim == 0:
             raise RuntimeError(
                 f"zero-dimensional tensor (at position {i}) cannot be concatenated"
             )
     at = canonical_dim(dim, first.ndim)
-    for i, a in enumerate(retained):
+    for i, a in enumerate(nonempty):
         if a.ndim != first.ndim:
             raise RuntimeError(
                 f"Tensors must have same number of dimensions: got {first.ndim} and {a.ndim}"
@@ -84,9 +83,9 @@ def cat(tensors: Sequence[Array], dim: int = 0) -> Array:
                     f"got size {n} for tensor number {i} in the list."
                 )
     if all(a.dtype is first.dtype for a in tensors):
-        return np.concatenate(retained, at) if (y := join_rows(retained, at)) is None else y
+        return np.concatenate(nonempty, at) if (y := join_rows(nonempty, at)) is None else y
     kind = result_dtype(tensors).numpy
-    return np.concatenate([a.astype(kind, copy=False) for a in retained], at)
+    return np.concatenate([a.astype(kind, copy=False) for a in nonempty], at)
 
 
 @cat.vjp("tensors")

@@ -27,8 +27,8 @@ _MODES = {"reflect": "reflection", "replicate": "replication", "circular": "circ
 
 def _pairs(pad: Sequence[int], ndim: int) -> list[tuple[int, int]]:
     """(before, after) for each axis from the first."""
-    supplied = [(pad[i], pad[i + 1]) for i in range(0, len(pad), 2)]
-    return [(0, 0)] * (ndim - len(supplied)) + supplied[::-1]
+    listed = [(pad[i], pad[i + 1]) for i in range(0, len(pad), 2)]
+    return [(0, 0)] * (ndim - len(listed)) + listed[::-1]
 
 
 def _shape_after_padding(shape: tuple[int, ...], pairs: list[tuple[int, int]]) -> tuple[int, ...]:
@@ -105,8 +105,8 @@ def _sources(n: int, before: int, after: int, mode: str) -> np.ndarray:
     """Where along an axis of length n each place of the padded axis comes from."""
     if mode == "circular":
         first = max(-before, 0)
-        retained = n - first - max(-after, 0)
-        return first + (np.arange(n + before + after) - max(before, 0)) % max(retained, 1)
+        length = n - first - max(-after, 0)
+        return first + (np.arange(n + before + after) - max(before, 0)) % max(length, 1)
     places = np.arange(-before, n + after)
     if mode == "replicate":
         return np.clip(places, 0, n - 1)

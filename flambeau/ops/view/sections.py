@@ -176,15 +176,15 @@ def tensor_split(
         )
     at = canonical_dim(dim, input._array.ndim)
     n = input._array.shape[at]
-    supplied = _places("tensor_split", indices_or_sections, indices, sections)
-    if isinstance(supplied, Tensor):
-        supplied = supplied.tolist()
-    if isinstance(supplied, int):
-        if supplied <= 0:
-            raise RuntimeError(f"number of sections must be larger than 0, got {supplied}")
-        size, extra = divmod(n, supplied)
-        return split_sizes(input, tuple(size + (i < extra) for i in range(supplied)), at)
-    bounds = [0, *supplied, n]
+    places = _places("tensor_split", indices_or_sections, indices, sections)
+    if isinstance(places, Tensor):
+        places = places.tolist()
+    if isinstance(places, int):
+        if places <= 0:
+            raise RuntimeError(f"number of sections must be larger than 0, got {places}")
+        size, extra = divmod(n, places)
+        return split_sizes(input, tuple(size + (i < extra) for i in range(places)), at)
+    bounds = [0, *places, n]
     head = (slice(None),) * at
     return tuple(
         basic_index(input, (*head, slice(a, b), Ellipsis))

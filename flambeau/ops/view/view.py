@@ -369,9 +369,9 @@ def movedim(input: Tensor, source: int | Sequence[int], destination: int | Seque
             "dims)"
         )
     a, b = [canonical_dim(d, n) for d in sources], [canonical_dim(d, n) for d in targets]
-    for what, dims, supplied in (("source", a, sources), ("destination", b, targets)):
+    for what, dims, axes in (("source", a, sources), ("destination", b, targets)):
         if len(set(dims)) != len(dims):
-            raise RuntimeError(f"movedim: repeated dim in `{what}` ({supplied})")
+            raise RuntimeError(f"movedim: repeated dim in `{what}` ({axes})")
     rest = iter(i for i in range(n) if i not in a)
     placed = dict(zip(b, a, strict=True))
     return permute(input, [placed[i] if i in placed else next(rest) for i in range(n)])

@@ -104,13 +104,13 @@ def _one_by_one(
 ) -> np.ndarray:
     """`count` normals in float64, the first of them the one kept from the last call."""
     with source.lock:
-        retained = source.next_normal
-        new = count if retained is None else count - 1
+        spare = source.next_normal
+        new = count if spare is None else count - 1
         words = source.words(4 * ((new + 1) // 2))
         result = _pairs_by_loop(words) if new <= _MAX_LOOP_PAIRS else _pairs_at_once(words, dtype)
         source.next_normal = float(result[-1]) if new % 2 else None
-    if retained is not None:
-        result = np.concatenate([np.array([retained]), result[:new]])
+    if spare is not None:
+        result = np.concatenate([np.array([spare]), result[:new]])
     elif new % 2:
         result = result[:new]
     return exact_libm.fma(result, std, mean)

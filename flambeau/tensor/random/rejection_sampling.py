@@ -55,10 +55,10 @@ class _Draws:
 
     def normal(self) -> float:
         """Standard normal; the second of each pair waits in the generator."""
-        retained = self._source.next_normal
-        if retained is not None:
+        spare = self._source.next_normal
+        if spare is not None:
             self._source.next_normal = None
-            return retained
+            return spare
         first, second = self.uniform(), self.uniform()
         radius = math.sqrt(-2.0 * math.log1p(-second))
         angle = 2.0 * math.pi * first

@@ -19,10 +19,10 @@ def cast(b: Builder, value: ir.Value, source: Type, target: Type, lanes: int) ->
             return _is_nonzero_half(b, value, source, lanes)
         return cast(b, _widen(b, value, source, lanes), Type.F32, target, lanes)
     if target in HALVES:
-        single = cast(b, value, source, Type.F32, lanes)
+        as_float32 = cast(b, value, source, Type.F32, lanes)
         if target is Type.F16:
-            return b.fptrunc(single, vector(REGISTER[target], lanes))
-        return _round_to_bf16(b, single, lanes)
+            return b.fptrunc(as_float32, vector(REGISTER[target], lanes))
+        return _round_to_bf16(b, as_float32, lanes)
     if target is Type.BOOL:
         zero = b.splat(constant(source, 0), lanes)
         if source.floating:
@@ -81,11 +81,11 @@ def _is_nonzero_half(b: Builder, value: ir.Value, source: Type, lanes: int) -> i
 
 def _widen(b: Builder, value: ir.Value, source: Type, lanes: int) -> ir.Value:
     """A half-precision value as F32."""
-    single = vector(REGISTER[Type.F32], lanes)
+    float32_type = vector(REGISTER[Type.F32], lanes)
     if source is Type.F16:
-        return b.fpext(value, single)
+        return b.fpext(value, float32_type)
     bits = b.shl(b.zext(value, vector(I32, lanes)), b.splat(ir.Constant(I32, 16), lanes))
-    return b.bitcast(bits, single)
+    return b.bitcast(bits, float32_type)
 
 
 def _round_to_bf16(b: Builder, value: ir.Value, lanes: int) -> ir.Value:
