@@ -35,6 +35,8 @@ def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("core.dispatch", "core.function_writer", "core.promotion"):
         monkeypatch.setattr(sys.modules[f"flambeau.ops.{module}"],
                             "MAX_NUMPY_COSTLY_ELEMENTS", 3)
+    monkeypatch.setattr(sys.modules["flambeau.ops.indexing.index"],
+                        "MAX_NUMPY_POINTWISE_ELEMENTS", 3)
     monkeypatch.setattr(fast_call, "MAX_SINGLE_THREAD_ELEMENTS", 3)
     for name in THRESHOLDS:
         monkeypatch.setattr(pointwise_native, name, 3)
