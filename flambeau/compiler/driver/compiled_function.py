@@ -34,7 +34,7 @@ from .installation import Installer
 from .program_builder import ProgramBuilder, flatten_call
 from .specialization import Specialization
 from .specializations import Specializations
-from .states import Building, Eager, Installed
+from .states import Building, Eager, Installed, New
 
 
 class Compiled:
@@ -160,6 +160,9 @@ class Compiled:
             self._fallback.refuse_another()
             return self._function(*args, **kwargs)
         state = specialization.state
+        if isinstance(state, New) and self._policy.may_follow and self._specializations.grow():
+            self._fallback.start_following("its arguments grow from call to call")
+            return self._fallback.followed(args, kwargs)
         if isinstance(state, Eager):
             return self._function(*args, **kwargs)
         if isinstance(state, Building):

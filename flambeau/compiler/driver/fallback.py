@@ -75,7 +75,8 @@ class Fallback:
         self.specializations.follow_all()
         self.followed = FollowedFunction(
             self.function, self.builder.build, self.policy.is_synchronous, self._stop_following,
-            self.policy.follows_without_trial)
+            self.policy.follows_without_trial,
+            None if self.policy.evaluates else self.builder.plan)
 
     def _stop_following(self, why: str) -> None:
         self.warn(f"flambeau.compile: {self.name} stays eager: {why}. Its Python runs on every "

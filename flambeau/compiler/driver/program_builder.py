@@ -11,6 +11,7 @@ from ..ir.graph import Graph
 from ..runtime.commit_results import can_commit
 from ..runtime.optimizer_counters import snapshot_groups
 from ..schedule.arena import Arena
+from ..schedule.tasks import Task
 from ..trace.bindings import locate_version_bumps
 from ..trace.operands import flatten
 from ..trace.trace import Trace
@@ -69,6 +70,12 @@ class ProgramBuilder:
         from .pipeline import build
 
         return build(graph, not self.policy.is_synchronous, arena)
+
+    def plan(self, graph: Graph) -> list[Task]:
+        """The kernels of a graph."""
+        from .pipeline import optimize, plan
+
+        return plan(optimize(graph))[0]
 
     def restore(self, trace: Trace, args: tuple, kwargs: dict[str, Any]) -> Pending | None:
         """The program from disk, if its manifest can be bound to this call."""

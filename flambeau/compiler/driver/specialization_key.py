@@ -35,6 +35,16 @@ def describe_tensors(x: Any) -> Any:
                  if isinstance(leaf, (Tensor, np.ndarray)))
 
 
+def is_larger(a: Any, b: Any) -> bool:
+    """Whether tensors, as described, are those of a call with longer ones: of the same ranks, no
+    extent shorter, one longer."""
+    if len(a) != len(b) or any(len(x) != len(y) or x[0] is not y[0] or len(x[1]) != len(y[1])
+                               for x, y in zip(a, b, strict=True)):
+        return False
+    extents = [pair for x, y in zip(a, b, strict=True) for pair in zip(x[1], y[1], strict=True)]
+    return all(m >= n for m, n in extents) and any(m > n for m, n in extents)
+
+
 def describe_overlap(given: tuple[tuple, dict], reachable: set[int]) -> tuple[tuple, ...]:
     """Which arguments lie on the memory of an earlier one: on all of it, a part, or beside it; and
     whether they are one object, or views of one tensor. Also which lie on memory that the step

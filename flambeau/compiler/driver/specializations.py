@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -15,8 +16,13 @@ from .build_task import Pending
 from .eviction import SpecializationTable
 from .named_modules import find_named_modules
 from .specialization import Specialization
-from .specialization_key import describe_argument, describe_overlap, describe_tensors
+from .specialization_key import (
+    describe_argument, describe_overlap, describe_tensors, is_larger,
+)
 from .states import Building, Event, Followed, Installed, Outdated
+
+
+GROWING_KINDS = 3  # each larger than the one before, after which calls are followed
 
 
 class Specializations:
@@ -73,6 +79,14 @@ class Specializations:
         """The programs that are being built."""
         return [s.state.pending for s in list(self._table.values())
                 if isinstance(s.state, Building)]
+
+    def grow(self) -> bool:
+        """Whether the last kinds of calls came once each, and each is larger than the one before:
+        a cache grows by a token a call."""
+        last = [*self._table.values()][-GROWING_KINDS:]
+        return len(last) == GROWING_KINDS and all(
+            (s.uses or 0) <= 1 for s in last[:-1]
+        ) and all(is_larger(b.tensors, a.tensors) for a, b in itertools.pairwise(last))
 
     def differ_in_numbers(self) -> bool:
         """Whether they differ only in plain arguments, and none recurs often enough."""

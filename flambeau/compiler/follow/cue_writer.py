@@ -42,6 +42,8 @@ def cue_for(hook: Hook, session: Session, following: Following, at: int, args: t
             kwargs: dict[str, Any], made: Any) -> Cue:
     """The cue of an intercepted function that has just run, beginning at event `at`."""
     cue = Cue(hook, following.segment)
+    if not following.segment.is_fixed(at, following.owners, (args, kwargs)):
+        return cue
     if hook.plain is not None:
         _call(cue, at, hook.plain(args, kwargs))
     elif hook.operator is not None and hook.binder is not None:

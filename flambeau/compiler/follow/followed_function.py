@@ -15,6 +15,8 @@ from ...tensor.ambient import AMBIENT
 from ..ir.errors import Unfit, describe_failure, within_memory
 from ..ir.graph import Graph
 from .following import Following
+from .growing_program import GrowingProgram, Plan
+from .growing_segment import GrowingSegment, find_growth
 from .hooks import ACTIVE, TABLE
 from .interception import hooks
 from .replay import Replay
@@ -36,11 +38,14 @@ class FollowedFunction:
     build: compiles a graph. waits: whether calls wait for it.
     tell: warns why the function stays eager.
     always: follow without a trial.
+    plan: plans the kernels of a graph; None where no program serves several lengths.
     """
 
     def __init__(self, function: Callable, build: Callable[[Graph], Any], waits: bool,
-                 tell: Callable[[str], None], always: bool = False) -> None:
+                 tell: Callable[[str], None], always: bool = False, plan: Plan | None = None
+                 ) -> None:
         self.function, self.make, self.waits, self.tell = function, build, waits, tell
+        self.plan = plan
         self.trial = Trial(not always)
         self.built = 0  # programs whose build began
         self.late: list[bool] = []  # of the last calls: whether each took a new path
@@ -49,7 +54,7 @@ class FollowedFunction:
         self.lock = threading.RLock()
         self.failed = ""
         self.is_steady = True  # whether the last call only ran programs
-        self.programs: list[SegmentProgram] = []
+        self.programs: list[Any] = []
         self.calls = 0  # followed so far
 
     def __call__(self, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -147,7 +152,9 @@ class FollowedFunction:
         """Whether a segment may be recorded from an exit now."""
         if exit.pending:
             self.is_steady = False
-        return not exit.pending and self.built < MAX_PROGRAMS
+        grows = any(isinstance(s, GrowingSegment) and s.exit(s.count).pending
+                    for s in exit.segments)
+        return not exit.pending and not grows and self.built < MAX_PROGRAMS
 
     def note(self, why: str) -> None:
         """Note why a segment ended or was not recorded, for explain()."""
@@ -176,15 +183,15 @@ class FollowedFunction:
             inputs = [following.inputs.get(s) for s in range(len(owners))]
             self.build(segment, following.pos, owners, inputs, alive, following.shifts)
 
-    def _run(self, program: SegmentProgram, following: Following, exit: Exit) -> None:
-        if program.is_trusted:
+    def _run(self, program: Any, following: Following, exit: Exit) -> None:
+        if program.may_run_alone():
             if not program.run(following):
                 Replay(following).run()
             return
         self.is_steady = False
         wrong = program.verify(following, Replay(following).run)
         if wrong is None:
-            program.is_trusted = True
+            program.note_agreement()
             return
         exit.programs.remove(program)
         self._unfit(program.segment, f"the compiled step computes another {wrong} than the eager "
@@ -200,7 +207,10 @@ class FollowedFunction:
             if segment.memory[s].computed is not None and segment.memory[s].computed < count
         )
         try:
-            program = SegmentProgram(segment, count, owners, inputs, computed, shifts or {})
+            if isinstance(segment, GrowingSegment) and count > segment.first_varying:
+                program: Any = GrowingProgram(segment, count, computed)
+            else:
+                program = SegmentProgram(segment, count, owners, inputs, computed, shifts or {})
         except Unfit as error:
             self._unfit(segment, f"{error.what} ({error.line})" if error.line else error.what)
             return
@@ -211,10 +221,14 @@ class FollowedFunction:
         ):
             self._work(program, segment, exit)
 
-    def _work(self, program: SegmentProgram, segment: Segment, exit: Exit) -> None:
+    def _work(self, program: Any, segment: Segment, exit: Exit) -> None:
         try:
             with within_memory("compile"):
-                program.compile(self.make)
+                if isinstance(program, GrowingProgram):
+                    assert self.plan is not None
+                    program.compile(self.plan, not self.waits)
+                else:
+                    program.compile(self.make)
             exit.programs.insert(0, program)
             del exit.programs[PROGRAMS:]
             self.programs.append(program)
@@ -225,8 +239,29 @@ class FollowedFunction:
         finally:
             exit.pending = False
 
+    def grow(self, exit: Exit, alive: Any) -> GrowingSegment | None:
+        """Puts one segment in place of those of an exit that differ in a length."""
+        segment = find_growth(exit.segments) if exit.grows and self.plan is not None else None
+        if segment is None:
+            return None
+        before = exit.segments
+        exit.segments = [segment, *[s for s in before if s not in segment.parts]]
+        segment.parts.clear()
+        segment.origin = exit
+        self.build(segment, segment.count, segment.owners, [], alive)
+        if segment.problem:
+            exit.segments = before
+            return None
+        return segment
+
     def _unfit(self, segment: Segment, why: str) -> None:
-        """Give up on a segment that no program can compute: the function stays eager."""
+        """Give up on a segment that no program can compute: the function stays eager, unless the
+        segment was put in place of several, which then get programs of their own."""
         segment.problem = why
+        if isinstance(segment, GrowingSegment):
+            self.note(why)
+            segment.origin.grows = False
+            segment.origin.segments.remove(segment)
+            return
         self.failed = why
         self.tell(why)

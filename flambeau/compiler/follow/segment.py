@@ -108,6 +108,7 @@ class Exit:
 
     closed: why no more segments are recorded from here.
     varies: the operator, or CONSTANT, with which calls go on here with a new number in each call.
+    grows: whether segments that differ in a length may become one.
     """
 
     segments: list[Segment] = field(default_factory=list)
@@ -115,6 +116,7 @@ class Exit:
     failures: int = 0
     closed: str = ""
     varies: Any = None
+    grows: bool = True
     pending: bool = False  # whether a program is being built
 
 
@@ -150,6 +152,16 @@ class Segment:
             (s, i, computed) for i, entry in enumerate(self.entries) for s in entry.made
             if (computed := memory[s].computed) is not None
         ]
+
+    def adapt(self, at: int, bound: tuple) -> bool:
+        """Whether the list changed to be that of an operator's operands at an event: of a call of
+        another length."""
+        return False
+
+    def is_fixed(self, at: int, owners: Any, arguments: Any) -> bool:
+        """Whether an event, and a function before it with these arguments, are the same in all
+        calls that follow the segment."""
+        return True
 
     @property
     def is_ready(self) -> bool:

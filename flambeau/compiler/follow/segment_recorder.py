@@ -180,7 +180,7 @@ class SegmentRecorder(Recorder):
                 kind = INPUT
                 use = first.get(storage.number)
                 if use is not None and owner is not None:
-                    array = _window(owner, use)
+                    array = window_in(owner, use)
             stored = owner if kind == STABLE else None
             memory.append(Memory(kind, storage.whole, stored, first.get(storage.number)))
             owners.append(storage.owner_ref() if storage.owner_ref is not None else owner)
@@ -188,7 +188,8 @@ class SegmentRecorder(Recorder):
         return memory, owners, inputs
 
 
-def _window(owner: np.ndarray, value: Value) -> np.ndarray:
+def window_in(owner: np.ndarray, value: Value) -> np.ndarray:
+    """The window of a Value on the array that owns its storage."""
     if value.offset == 0 and value.shape == owner.shape and value.strides == owner.strides:
         return owner
     memory = _as_bytes(owner)

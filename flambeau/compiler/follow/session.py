@@ -41,6 +41,7 @@ class Session:
         self.following: Following | None = None
         self.exit: Exit = driver.root
         self.tried = 0  # segments of this exit that did not match
+        self.calls: list[Any] = []  # composite functions that may have begun at the exit
         self.retired = False
         self.strays = False  # whether it left the paths that have programs
         self.is_guarded = is_anything_swapped()  # arguments may be foreign tensors
@@ -79,8 +80,15 @@ class Session:
         ACTIVE.cue = None
         if self.following is not None and self.following.pos:
             self.flush()
-        else:
+        elif self.following is not None:
+            self._keep_calls(self.following)
             self.following = None
+
+    def _keep_calls(self, following: Following) -> None:
+        """A function may have begun that is made of others: it did so where a segment is left, so
+        the next one may begin inside of it."""
+        calls = following.segment.calls.get(following.pos, ())
+        self.calls += [call for call in calls if call not in self.calls]
 
     def flush(self) -> None:
         """Compute all listed events, or end the recording. Every tensor then has its values."""
@@ -97,6 +105,8 @@ class Session:
             link(following.segment, following.cues)
             following.cues = None
         self.exit, self.tried = following.segment.exit(following.pos), 0
+        self.calls = []
+        self._keep_calls(following)
         with self.silence():
             self.driver.compute(self, following)
 
@@ -135,13 +145,22 @@ class Session:
             if lifted is not None:
                 return hook.function(*lifted, **kwargs)
         if self.following is None and self.advance():
-            assert self.following is not None
-            segment = self.following.segment
-            if is_due(segment):
-                self.following.cues = []
-                self.driver.is_steady = False
-            elif segment.cue is not None and segment.cue.hook is hook:
-                return segment.cue.take(args, kwargs)
+            return self._begin(hook, args, kwargs)
+        return self._follow(hook, args, kwargs)
+
+    def _begin(self, hook: Hook, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """Calls the first function since a segment is followed."""
+        assert self.following is not None
+        segment = self.following.segment
+        if is_due(segment):
+            self.following.cues = []
+            self.driver.is_steady = False
+        elif segment.cue is not None and segment.cue.hook is hook:
+            return segment.cue.take(args, kwargs)
+        return self._follow(hook, args, kwargs)
+
+    def _follow(self, hook: Hook, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """Calls a function, and notes a cue for it where the call notes its way."""
         following = self.following
         cues = None if following is None else following.cues
         if following is None or cues is None:
@@ -173,6 +192,8 @@ class Session:
             exit.segments.pop()
         with self.silence():
             self.recorder = SegmentRecorder(self)
+            if self.calls:
+                self.recorder.calls[0], self.calls = self.calls, []
             RECORDING.install()
         return self.recorder
 
@@ -191,7 +212,9 @@ class Session:
                 return
             segment = result[0]
             self.exit.segments.insert(0, segment)
-            self.driver.build(segment, segment.count, *result[1:])
+            segment = self.driver.grow(self.exit, result[3]) or segment
+            if segment is result[0]:
+                self.driver.build(segment, segment.count, *result[1:])
         if recorder.cut is None:
             self.exit, self.tried = segment.exit(segment.count), 0
         else:  # the events behind the cut ran eagerly and belong to no segment
@@ -234,10 +257,12 @@ class Session:
                         return hook.original(*args, **kwargs)
                 if not self.advance():
                     return NO
-                continue
+                return self._begin(hook, args, kwargs)
             entry = following.next
             if entry.operator is operator and following.matches(entry, bound):
                 return following.produce(entry, bound)
+            if entry.operator is operator and following.segment.adapt(following.pos, bound):
+                continue
             if is_view or operator.name in following.segment.silent:
                 result = self._windows(hook, bound, args, kwargs)
                 if result is not NO:

@@ -18,6 +18,7 @@ from ...native.target.load_balance import TYPICAL_THREADS
 from ...native.target.graph_costs import (
     CACHE_LINE_ELEMENTS, CHUNK_ELEMENTS, COLUMN_BLOCK_ELEMENTS, MAX_ROW_SCRATCH_ELEMENTS,
 )
+from ..ir.any_length import serves_any_length
 from ..ir.graph import Node, Op
 from ..fusion.fusion_group import (
     FusionGroup, fused_nodes, reshape_chain,
@@ -91,10 +92,12 @@ class LoopKernel:
         indices = [self._open_axis(at, axes) for axes in outer]
         extent = axes_extent(shape, last)
         lane = Index("lane")
-        if outer or extent <= self.chunk:
+        if outer or extent <= self.chunk or serves_any_length():
             at[last[-1]] = along(lane)
             stages = self._compute_stages(at, [])
-            body: list[Statement] = [Loop(lane, extent, stages, LoopKind.VECTORIZED)]
+            is_long = not outer and serves_any_length()
+            kind = LoopKind.PARALLEL if is_long else LoopKind.VECTORIZED
+            body: list[Statement] = [Loop(lane, extent, stages, kind)]
             for index, axes in zip(reversed(indices), reversed(outer), strict=True):
                 body = [Loop(index, axes_extent(shape, axes), body, LoopKind.PARALLEL)]
             return body

@@ -29,8 +29,9 @@ class MemoryPlan:
     barriers: list[bool]
 
 
-def plan_memory(tasks: Sequence[Task], layout: BufferAssignment) -> MemoryPlan:
-    """Assign offsets in order of first use, then place the barriers."""
+def plan_memory(tasks: Sequence[Task], layout: BufferAssignment | None) -> MemoryPlan:
+    """Assign offsets in order of first use, then place the barriers. `layout` is only asked for
+    what eager functions read and write; None where none is called."""
     uses = [task_memories(task, layout) for task in tasks]
     last: dict[int, int] = {}
     for k, memories in enumerate(uses):
@@ -100,7 +101,7 @@ class _FreeList:
 
 
 def _place_barriers(
-    tasks: Sequence[Task], layout: BufferAssignment, offsets: dict[int, int]
+    tasks: Sequence[Task], layout: BufferAssignment | None, offsets: dict[int, int]
 ) -> list[bool]:
     """The tasks after which threads must wait for each other."""
     result = [False] * len(tasks)

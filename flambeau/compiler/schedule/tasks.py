@@ -169,10 +169,11 @@ def _parallelize(body: Sequence[Statement]) -> None:
             loop.kind = LoopKind.PARALLEL
 
 
-def task_memories(task: Task, layout: BufferAssignment) -> list[Allocation]:
+def task_memories(task: Task, layout: BufferAssignment | None) -> list[Allocation]:
     """The allocations that a task reads or writes."""
     if task.call is None:
         return task.memories
+    assert layout is not None
     read = [layout.seen(operand).memory for operand in task.call.inputs]
     return [*read, *(place.memory for place in layout.targets(task.call))]
 

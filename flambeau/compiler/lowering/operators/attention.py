@@ -15,6 +15,7 @@ from ....native.target.graph_costs import (
 )
 from ....ops.attention.scaled_dot_product import _LOG_SUMS, _NOTHING, _PROBABILITIES
 from ....ops.core.promotion import compute_dtype
+from ...ir.any_length import serves_any_length
 from ...ir.graph import Node, Op, reshape
 from ...fusion.fusion_group import MOVEMENTS
 from ...kernels.flash_attention import block_extent
@@ -46,7 +47,7 @@ def _prefers_flash(q: Symbol, k: Symbol, v: Symbol, causal: bool, keep: int) -> 
     they are large, else as measured."""
     *batch, rows, depth = q.shape
     columns, width, size = k.shape[-2], v.shape[-1], q.dtype.itemsize
-    if 0 in (*q.shape, *k.shape, *v.shape) or q.dtype.kind != "f":
+    if 0 in (*q.shape, *k.shape, *v.shape) or q.dtype.kind != "f" or serves_any_length():
         return False
     block = block_extent(rows, columns, depth, width, size, causal)
     if block and math.prod(batch) * rows * columns * size > MAX_STORED_SCORE_BYTES:

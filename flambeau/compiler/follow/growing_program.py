@@ -1,0 +1,150 @@
+"""GrowingProgram: the first events of a growing segment as one native program for all lengths.
+
+It is planned for a few lengths as any segment is, and what these plans have in common is compiled.
+Its first calls, and each that is twice as long as all that were compared, run beside a replay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+
+from ...tensor.storage import owner_of
+from ..ir.any_length import any_length
+from ..ir.errors import Unfit
+from ..ir.graph import Graph
+from ..runtime.sized_program import SizedProgram
+from ..schedule.polynomials import NoCommonForm, fit
+from ..schedule.sized_kernels import CommonTasks
+from ..schedule.tasks import Task
+from ..trace.bindings import Argument
+from ..validation.self_check import agree, max_magnitude
+from ..validation.self_check import CANCELLATION_TOLERANCE
+from .following import Following
+from .growing_segment import GrowingSegment
+from .memory_layout import laid_out
+from .segment_program import SegmentProgram
+
+# Primes, far apart: no blocks divide them, and numbers of blocks do not follow from them. Costs
+# decide otherwise for short and for long steps, so the next ones are tried where some have nothing
+# in common.
+SAMPLES = ((283, 397, 523, 797), (67, 109, 149, 211), (17, 29, 43, 61))
+CAPACITY = 4096  # up to which lengths threads have scratch for
+COMPARED_CALLS = 3
+
+Plan = Callable[[Graph], Sequence[Task]]
+
+
+class GrowingProgram:
+    """The program of the first `count` events, for one set of memories that live on."""
+
+    def __init__(self, segment: GrowingSegment, count: int, survivors: frozenset[int]) -> None:
+        self.segment, self.count, self.survivors = segment, count, survivors
+        self.calls = self.compared = 0
+        self.longest = 0  # that was compared
+        self.step: Any = None
+        self.most: int | None = None  # the longest that it computes
+
+    def compile(self, plan: Plan, aside: bool) -> None:
+        """Makes the native program. Raises Unfit."""
+        why = ""
+        for lengths in SAMPLES:
+            try:
+                self._compile(plan, lengths, aside)
+                return
+            except NoCommonForm as error:
+                why = why or str(error)
+        raise Unfit(f"no kernels serve all lengths: {why}")
+
+    def _compile(self, plan: Plan, lengths: Sequence[int], aside: bool) -> None:
+        """Makes the native program of what plans for some lengths have in common."""
+        with any_length():
+            programs = [self._at(n) for n in lengths]
+            plans = [plan(program.graph) for program in programs]
+        self._check_alike(programs)
+        common = CommonTasks(lengths, plans, CAPACITY)
+        last = programs[-1]
+        slots = [[p.bindings.slots[k] for p in programs]
+                 for k, s in enumerate(last.graph.sources) if s.kind != "state"]
+        if any(not isinstance(slot, Argument) for each in slots for slot in each):
+            raise NoCommonForm("random numbers, or numbers of optimizers")
+        self.leaves = [last.leaves[each[0].leaf] for each in slots]
+        offsets = [fit(lengths, [slot.offset for slot in each]) for each in slots]
+        self.step = SizedProgram(last.graph, common, offsets, aside)
+        self.most = CAPACITY if common.is_bounded else None
+        self.targets = last.target_storages
+        self.checks = [self._make_check(check, last) for check in last.bindings.checks]
+
+    def _at(self, length: int) -> SegmentProgram:
+        """What the program is at a length."""
+        segment, inputs = self.segment.sample(length)
+        owners = segment.owners.copy()
+        for s, array in enumerate(inputs):
+            if array is not None:
+                owners[s] = array if array.base is None else owner_of(array)
+        return SegmentProgram(segment, self.count, owners, inputs, self.survivors, {})
+
+    def _check_alike(self, programs: Sequence[SegmentProgram]) -> None:
+        first = programs[0]
+        for program in programs:
+            if not program.are_wholes or program.target_storages != first.target_storages:
+                raise NoCommonForm("results that are no whole arrays")
+            if program.graph.writes or len(program.graph.sources) != len(first.graph.sources):
+                raise NoCommonForm("writes, or other arguments")
+            if [c.bound.size for c in program.bindings.checks] != \
+                    [c.bound.size for c in first.bindings.checks]:
+                raise NoCommonForm("indices whose bounds depend on the length")
+
+    def _make_check(self, check: Any, program: SegmentProgram) -> Callable[[Following], bool]:
+        if check.leaf is None:
+            raise Unfit("indices that the step computes")
+        s = program.leaves[check.leaf]
+        first = program.segment.memory[s].first
+        assert first is not None
+        test = check.bound.quick(first.dtype, 0 in first.shape)
+        return lambda following: test(following.inputs[s])
+
+    # -------------------------------------------------------------------------------- running
+
+    def may_run_alone(self) -> bool:
+        """Whether the program may compute a call of the segment's length unchecked."""
+        return self.compared >= COMPARED_CALLS and self.segment.length <= 2 * self.longest
+
+    def run(self, following: Following) -> bool:
+        """Computes the events that a call listed; False, with nothing done, where it cannot."""
+        owners = following.owners
+        return self._run(following, [owners[s] for s in self.targets])
+
+    def _run(self, following: Following, outputs: Sequence[Any]) -> bool:
+        length = self.segment.length
+        too_long = self.most is not None and length > self.most
+        if too_long or not all(check(following) for check in self.checks):
+            return False
+        inputs = following.inputs
+        self.step.run(length, [*[inputs[s] for s in self.leaves], *outputs])
+        self.calls += 1
+        return True
+
+    def verify(self, following: Following, replay: Callable[[], None]) -> str | None:
+        """Computes the events by a replay, and by the program beside it: what differs, if so."""
+        owners: list[Any] = [following.owners[s] for s in self.targets]
+        outputs = [laid_out((y.shape, y.strides, y.dtype)) for y in owners]
+        ran = self._run(following, outputs)
+        replay()
+        if not ran:
+            return None
+        floats = [following.inputs[s] for s in self.leaves
+                  if following.inputs[s].dtype.kind == "f"]
+        least = CANCELLATION_TOLERANCE * min(1.0, max(map(max_magnitude, floats), default=0.0))
+        scale = max((max_magnitude(b) for b in owners if b.dtype.kind == "f"), default=0.0)
+        for k, (a, b) in enumerate(zip(outputs, owners, strict=True)):
+            if not agree(a, b, least) and (b.dtype.kind not in "fV"
+                                           or not agree(a, b, max(least, scale))):
+                return f"result {k}"
+        return None
+
+    def note_agreement(self) -> None:
+        """A call was computed beside a replay, with the same results."""
+        self.compared += 1
+        self.longest = max(self.longest, self.segment.length)

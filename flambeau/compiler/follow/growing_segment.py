@@ -1,0 +1,343 @@
+"""GrowingSegment: the list of calls that differ in a length: a cache that grows by a token a call.
+
+Lists of three lengths are compared. Extents, strides, offsets and plain integers that differ must
+follow from the length. The list is written anew for a length, where it depends on it, when a call
+shows that length: by an operand at the first place that depends on it. From there on the call is
+compared with the list as it is for any other segment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ...native.foundation.generated_code import SourceBuilder
+from ...ops.core.registry import OPERATORS, Kind
+from ...tensor.tensor import Tensor
+from ...tensor.storage import owner_of
+from ..schedule.polynomials import NoCommonForm, Polynomial, fit
+from ..trace.plain_values import same_plain
+from ..trace.trace import CONSTANT, EMPTY, OPERATOR, WRITE, Event, Value, same_bits
+from .memory_layout import laid_out
+from .segment import INPUT, INTERNAL, Memory, Segment
+from .segment_recorder import window_in
+
+SEEN_LENGTHS = 3  # recorded before they are taken for one list
+MIN_EXTENT = 2  # of what grows: other rules hold for extents of one and of none
+# Operators, beside pointwise ones and windows, whose results' extents follow from their operands'
+# by one rule for all extents.
+_OPERATORS = frozenset(OPERATORS[name] for name in (
+    "cat", "stack", "matmul", "linear", "addmm", "baddbmm", "_attention", "softmax", "log_softmax",
+    "logsumexp", "sum", "mean", "_layer_norm", "clone", "_to_copy", "rows_of",
+) if name in OPERATORS)
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """Something in a list that depends on the length.
+
+    text: it as source, of the length `n`. solve: the length at which it would be what a call shows,
+    or None.
+    """
+
+    text: str
+    solve: Callable[[Any], int | None] = lambda item: None
+
+
+class GrowingSegment(Segment):
+    """A list for all lengths from `least` on. `first_varying`: the first event that depends on it.
+    """
+
+    def __init__(self, segments: Sequence[Segment]) -> None:
+        """Raises NoCommonForm."""
+        first = segments[0]
+        self.parts, self.lengths = [*segments], _lengths(segments)
+        common = _Common(self.lengths)
+        events = {i: forms for i in range(first.count)
+                  if (forms := common.event([s.entries[i].event for s in segments]))}
+        memories = {k: forms for k in range(len(first.memory))
+                    if (forms := common.memory([s.memory[k] for s in segments]))}
+        calls = common.calls([s.calls for s in segments])
+        if not events:
+            raise NoCommonForm("nothing that depends on the length")
+        self.varying, self.varying_calls = frozenset(events), frozenset(calls)
+        self.varying_storages = frozenset(memories)
+        self.first_varying = min(events)
+        self._first_form = events[self.first_varying].get("args")
+        self.least = common.least
+        self.origin: Any = None  # the exit at which it begins
+        self.length = self.lengths[0]
+        super().__init__(
+            [replace(entry.event) for entry in first.entries],
+            [replace(memory) for memory in first.memory], first.modes, first.silent,
+            dict(first.calls))
+        self._source, self._forms = common.source, (events, memories, calls)
+        self._write = self._define(self)
+
+    def _define(self, segment: Segment) -> Callable[[int], None]:
+        """The function that writes a segment, which is this one or a copy, for a length."""
+        events, memories, calls = self._forms
+        source = SourceBuilder({**self._source.names, "memory": segment.memory,
+                                "calls": segment.calls, "arrays": segment.recycled.arrays,
+                                "geometries": segment.recycled.geometries})
+        source.add(*self._source.lines, depth=0)
+        for s, forms in memories.items():
+            m = source.name(segment.memory[s])
+            source.add(*[f"{m}.{name} = {form.text}" for name, form in forms.items()])
+            source.add(f"whole = {m}.whole", f"arrays[{s}] = None",
+                       f"geometries[{s}] = whole.shape, whole.strides, whole.dtype")
+        for i, forms in events.items():
+            entry = source.name(segment.entries[i])
+            source.add(*[f"{entry}.event.{name} = {form.text}" for name, form in forms.items()])
+            source.add(f"{entry}.prepare(memory)")
+        source.add(*[f"calls[{at}] = {text}" for at, text in calls.items()])
+        return source.define("write(n)", "<flambeau growing segment>")[1]
+
+    def resize(self, length: int) -> None:
+        """Writes the list for a length."""
+        if length != self.length:
+            self.length = length
+            self._write(length)
+
+    def adapt(self, at: int, bound: tuple) -> bool:
+        """Whether the list was written for another length, which the operands at an event show."""
+        form = self._first_form if at == self.first_varying else None
+        length = None if form is None else form.solve(bound)
+        if length is None or length < self.least or length == self.length:
+            return False
+        self.resize(length)
+        return True
+
+    def is_fixed(self, at: int, owners: Any, arguments: Any) -> bool:
+        """Whether an event, and a function before it with these arguments, are the same at all
+        lengths."""
+        if at in self.varying or at in self.varying_calls:
+            return False
+        varying = {id(owners[s]) for s in self.varying_storages if owners[s] is not None}
+        return not any(id(owner_of(x._array)) in varying for x in _tensors(arguments))
+
+    def sample(self, length: int) -> tuple[Segment, list[np.ndarray | None]]:
+        """The list of a length as a segment of its own, and memory like its inputs'."""
+        segment = Segment([replace(e.event) for e in self.entries],
+                          [replace(m) for m in self.memory], self.modes, self.silent,
+                          dict(self.calls))
+        self._define(segment)(length)
+        return segment, [_like(m) if m.kind == INPUT else None for m in segment.memory]
+
+
+def find_growth(segments: Sequence[Segment]) -> GrowingSegment | None:
+    """The list that the newest segments of an exit have in common; None where they have none."""
+    newest = segments[0]
+    alike = [s for s in segments if not isinstance(s, GrowingSegment) and s.modes == newest.modes
+             and s.count == newest.count and len(s.memory) == len(newest.memory)]
+    if len(alike) < SEEN_LENGTHS:
+        return None
+    try:
+        return GrowingSegment(alike[:SEEN_LENGTHS])
+    except NoCommonForm:
+        return None
+
+
+def _lengths(segments: Sequence[Segment]) -> list[int]:
+    """The first extent of memory from outside that differs in all segments."""
+    for k, memory in enumerate(segments[0].memory):
+        firsts = [s.memory[k].first for s in segments]
+        if memory.kind != INPUT or any(f is None for f in firsts):
+            continue
+        shapes = [f.shape for f in firsts if f is not None]
+        if len({*map(len, shapes)}) > 1:
+            break
+        for extents in zip(*shapes, strict=True):
+            if len({*extents}) == len(extents):
+                return [*extents]
+    raise NoCommonForm("no extent of an argument that differs")
+
+
+class _Common:
+    """Finds what lists of several lengths have in common. `least`: the shortest length."""
+
+    def __init__(self, lengths: list[int]) -> None:
+        self.lengths, self.least = lengths, MIN_EXTENT
+        self.source = SourceBuilder({"Value": Value})  # what writes the list for a length
+        self._variables: dict[tuple, str] = {}  # windows that were written, by what they are
+
+    def event(self, events: Sequence[Event]) -> dict[str, Form]:
+        """The parts of an event that depend on the length."""
+        first = events[0]
+        if any((e.kind, e.operator, e.function, e.form) !=
+               (first.kind, first.operator, first.function, first.form) for e in events) \
+                or first.kind not in (OPERATOR, WRITE, CONSTANT, EMPTY):
+            raise NoCommonForm("other events")
+        if any(not _same_array(e.array, first.array) for e in events):
+            raise NoCommonForm("other constants")
+        result = {}
+        for name in ("args", "kwargs", "results"):
+            form = self.common([getattr(e, name) for e in events])
+            if isinstance(form, Form):
+                result[name] = form
+        operator = first.operator
+        if result and operator is not None and operator.kind is not Kind.POINTWISE \
+                and operator.kind is not Kind.VIEW and operator not in _OPERATORS:
+            raise NoCommonForm(f"{operator.name} gives extents by a rule of its own")
+        return result
+
+    def memory(self, memories: Sequence[Memory]) -> dict[str, Form]:
+        """The parts of a storage that depend on the length."""
+        first = memories[0]
+        if any(m.kind != first.kind or m.owner is not first.owner or m.computed != first.computed
+               for m in memories):
+            raise NoCommonForm("other memory")
+        if first.kind != INTERNAL and any(m.written for m in memories):
+            raise NoCommonForm("writes to memory from outside")
+        result = {}
+        for name in ("whole", "first"):
+            form = self.common([getattr(m, name) for m in memories])
+            if isinstance(form, Form):
+                result[name] = form
+        return result
+
+    def calls(self, every: Sequence[dict[int, list[Any]]]) -> dict[int, str]:
+        """Composite functions before the events where their plain arguments depend on the length.
+        """
+        first = every[0]
+        if any(calls.keys() != first.keys() for calls in every):
+            raise NoCommonForm("other functions")
+        result = {}
+        for at, here in first.items():
+            several = [calls[at] for calls in every]
+            if any(len(calls) != len(here) for calls in several):
+                raise NoCommonForm("other functions")
+            parts = []
+            for entries in zip(*several, strict=True):
+                if any(hook is not entries[0][0] for hook, _ in entries):
+                    raise NoCommonForm("other functions")
+                parts.append((entries[0][0], self.common([key for _, key in entries])))
+            if any(isinstance(form, Form) for _, form in parts):
+                text = ", ".join(f"({self._text(hook)}, {self._text(key)})" for hook, key in parts)
+                result[at] = f"[{text}]"
+        return result
+
+    def common(self, items: Sequence[Any]) -> Any:
+        """What items of all lengths have in common: the item itself, or a Form."""
+        first = items[0]
+        kind = first.__class__
+        if any(item.__class__ is not kind for item in items):
+            raise NoCommonForm("other arguments")
+        if kind is Value:
+            return self._value(items)
+        if kind is int:
+            return self._number(items, 1)
+        if kind is tuple or kind is list:
+            return self._several(items, kind)
+        if kind is dict:
+            if any([*item] != [*first] for item in items):
+                raise NoCommonForm("other arguments")
+            form = self._several([tuple(item.values()) for item in items], tuple)
+            if not isinstance(form, Form):
+                return first
+            return Form(f"dict(zip({self._text([*first])}, {form.text}))")
+        if kind is slice:
+            form = self._several([(s.start, s.stop, s.step) for s in items], tuple)
+            return Form(f"slice(*{form.text})") if isinstance(form, Form) else first
+        if any(item is not first and not _same(item, first) for item in items):
+            raise NoCommonForm("other arguments")
+        return first
+
+    def _number(self, items: Sequence[int], degree: int) -> Any:
+        form = fit(self.lengths, items, degree)
+        return form if isinstance(form, int) else Form(form.source())
+
+    def _text(self, part: Any) -> str:
+        """Something as source."""
+        return part.text if isinstance(part, Form) else self.source.name(part)
+
+    def _several(self, items: Sequence[Any], kind: type) -> Any:
+        if len({len(item) for item in items}) > 1:
+            raise NoCommonForm("another number of arguments")
+        parts = [self.common(each) for each in zip(*items, strict=True)]
+        forms = [(i, part) for i, part in enumerate(parts) if isinstance(part, Form)]
+        if not forms:
+            return items[0]
+
+        def solve(item: Any) -> int | None:
+            if not isinstance(item, (tuple, list)) or len(item) != len(parts):
+                return None
+            return next((n for i, form in forms if (n := form.solve(item[i])) is not None), None)
+
+        text = "".join(f"{self._text(part)}, " for part in parts)
+        return Form(f"[{text}]" if kind is list else f"({text})", solve)
+
+    def _value(self, items: Sequence[Value]) -> Any:
+        first = items[0]
+        if all(v == first for v in items):
+            return first
+        if any(v.storage != first.storage or v.dtype != first.dtype
+               or len(v.shape) != len(first.shape) for v in items):
+            raise NoCommonForm("other windows")
+        offset = fit(self.lengths, [v.offset for v in items])
+        shape = [fit(self.lengths, each, 1) for each in zip(*(v.shape for v in items), strict=True)]
+        strides = [fit(self.lengths, each)
+                   for each in zip(*(v.strides for v in items), strict=True)]
+        for k, extent in enumerate(shape):
+            if isinstance(extent, Polynomial):
+                if extent.slope < 1 or min(v.shape[k] for v in items) < MIN_EXTENT:
+                    raise NoCommonForm("extents that shrink, or of one")
+                self.least = max(self.least, -((extent.base - MIN_EXTENT) // extent.slope))
+        text = (f"Value({first.storage}, {_source(offset)}, {_sources(shape)}, "
+                f"{_sources(strides)}, {self.source.name(first.dtype)})")
+        key = (first.storage, offset, *shape, *strides)
+        variable = self._variables.get(key)
+        if variable is None:
+            variable = self._variables[key] = f"w{len(self._variables)}"
+            self.source.add(f"{variable} = {text}")
+
+        def solve(item: Any) -> int | None:
+            array = item._array if isinstance(item, Tensor) else item
+            if not isinstance(array, np.ndarray) or array.ndim != len(shape):
+                return None
+            for extent, actual in zip(shape, array.shape, strict=True):
+                if isinstance(extent, Polynomial):
+                    n, rest = divmod(actual - extent.base, extent.slope)
+                    return None if rest else n
+            return None
+
+        return Form(variable, solve)
+
+
+def _source(form: int | Polynomial) -> str:
+    return str(form) if isinstance(form, int) else form.source()
+
+
+def _sources(forms: Sequence[int | Polynomial]) -> str:
+    return "(" + "".join(f"{_source(form)}, " for form in forms) + ")"
+
+
+def _same_array(a: np.ndarray | None, b: np.ndarray | None) -> bool:
+    return a is b or same_bits(a, b)
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, np.ndarray):
+        return same_bits(a, b)
+    try:
+        return same_plain(a, b) or bool(a == b)
+    except Exception:
+        return False
+
+
+def _tensors(x: Any) -> list[Tensor]:
+    if isinstance(x, Tensor):
+        return [x]
+    if isinstance(x, dict):
+        return [t for item in x.values() for t in _tensors(item)]
+    return [t for item in x for t in _tensors(item)] if isinstance(x, (tuple, list)) else []
+
+
+def _like(memory: Memory) -> np.ndarray:
+    """An array that lies on memory of its own as an input's first use does."""
+    whole = memory.whole
+    owner = laid_out((whole.shape, whole.strides, whole.dtype))
+    return owner if memory.first is None else window_in(owner, memory.first)

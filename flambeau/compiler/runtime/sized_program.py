@@ -1,0 +1,132 @@
+"""SizedProgram: a native program for all lengths of a step.
+
+Its kernels take extents and strides as arguments. Where values lie in the arena is planned for a
+length with room to grow, and anew (in about a millisecond) once a step is longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+import numpy as np
+
+from ...native.foundation.generated_code import SourceBuilder
+from ...native.jit.kernel_function import compile_all
+from ...native.runtime.fast_call import data_address
+from ...native.runtime.launch_table import BARRIER, SERIAL, LaunchTable, Patch, Record
+from ...native.runtime.thread_pool import threads
+from ..fusion.placement import Allocation, Home
+from ..ir.graph import Graph
+from ..ir.interpreter import numpy_type
+from ..schedule.arena import Arena
+from ..schedule.memory_plan import plan_memory
+from ..schedule.polynomials import Polynomial
+from ..schedule.sized_kernels import CommonTasks
+from .executable import MIN_PARALLEL_WORK
+
+ROOM = 2  # how many times as long as the step at hand the longest one is that memory is there for
+
+
+class SizedProgram:
+    """The tasks that a step has in common at all lengths.
+
+    graph: of one of the lengths. offsets: for each argument in the order of `arguments`, how many
+    bytes behind the first element of its array it begins.
+    """
+
+    def __init__(self, graph: Graph, common: CommonTasks, offsets: Sequence[int | Polynomial],
+                 aside: bool) -> None:
+        """`aside`: compile beside the caller's program."""
+        self.sources, self.common = graph.sources, common
+        self.arguments = [k for k, s in enumerate(graph.sources) if s.kind != "state"]
+        self.states = {k: s.array() for k, s in enumerate(graph.sources) if s.kind == "state"}
+        self.offsets = offsets
+        kernels = [task.kernel for task in common.tasks]
+        self.functions = compile_all(kernels, threads=threads(), aside=aside)
+        self.planned_length = 0  # the longest step that the arena has room for
+        self.threads = 1
+        self.values: Callable[[int, Sequence[np.ndarray]], tuple]
+        self.table: LaunchTable
+        self.arena: Arena
+
+    def run(self, length: int, arrays: Sequence[np.ndarray]) -> None:
+        """Runs the step. `arrays`: those of the arguments, then the outputs, which are packed."""
+        if length > self.planned_length:
+            self._plan(ROOM * length)
+        self.table.run(self.values(length, arrays), self.threads)
+
+    def _plan(self, length: int) -> None:
+        """Lays values out in an arena for steps up to a length."""
+        tasks = self.common.tasks
+        for sized in tasks:
+            for memory in sized.task.memories:
+                size = self.common.elements[id(memory)]
+                memory.elements = size if isinstance(size, int) else max(1, size(length))
+        plan = plan_memory([sized.task for sized in tasks], None)
+        self.arena = Arena(plan.size)
+        works = [self.common.work(k, length) for k in range(len(tasks))]
+        self.threads = 1 if sum(works) < MIN_PARALLEL_WORK else 0
+        self.constants: dict[int, np.ndarray] = {}
+        slots = _Slots()
+        records, patches = [], []
+        for k, (sized, function) in enumerate(zip(tasks, self.functions, strict=True)):
+            cells: list[int] = []
+            for memory, start in zip(sized.task.memories, sized.starts, strict=True):
+                slot, value = self._cell(memory, start, plan.offsets, slots)
+                if slot is not None:
+                    patches.append(Patch(k, len(cells), slot))
+                cells.append(value)
+            for size in sized.sizes:
+                patches.append(Patch(k, len(cells), slots.number(size.source())))
+                cells.append(0)
+            sized.task.work = works[k]
+            flags = (BARRIER if plan.barriers[k] else 0) | (SERIAL if sized.task.serial else 0)
+            records.append(Record(function.address, cells, flags))
+        self.table = LaunchTable(records, patches, len(slots.texts), keep=self)
+        self.values = slots.write()
+        self.planned_length = length
+
+    def _cell(self, memory: Allocation, start: int | Polynomial, offsets: dict[int, int],
+              slots: _Slots) -> tuple[int | None, int]:
+        """The table's slot that gives a buffer's address at each call, or the address."""
+        home, size = memory.home, memory.type.size
+        if home is Home.OUTPUT:
+            at = len(self.arguments) + memory.index
+            return slots.number(_sum(f"address(arrays[{at}])", (start, size))), 0
+        if home is Home.SOURCE and memory.index not in self.states:
+            at = self.arguments.index(memory.index)
+            return slots.number(_sum(f"address(arrays[{at}])", (start, size),
+                                     (self.offsets[at], 1))), 0
+        if home is Home.ARENA:
+            base = self.arena.base + offsets[id(memory)]
+        elif home is Home.CONSTANT:
+            array = np.ascontiguousarray(memory.value, numpy_type(memory.type))
+            base = int(self.constants.setdefault(id(memory), array).ctypes.data)
+        else:
+            base = int(self.states[memory.index].ctypes.data)
+        if isinstance(start, int):
+            return None, base + start * size
+        return slots.number(_sum(str(base), (start, size))), 0
+
+
+def _sum(first: str, *terms: tuple[int | Polynomial, int]) -> str:
+    """An address and some lengths, each times a factor, as source."""
+    number = sum(x * factor for x, factor in terms if isinstance(x, int))
+    parts = [f"{factor} * {x.source()}" for x, factor in terms if isinstance(x, Polynomial)]
+    return " + ".join([first, *parts, *([str(number)] if number else [])])
+
+
+class _Slots:
+    """The values that a table takes at each call, as source."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, int] = {}
+
+    def number(self, text: str) -> int:
+        """The slot of a value."""
+        return self.texts.setdefault(text, len(self.texts))
+
+    def write(self) -> Callable[[int, Sequence[np.ndarray]], tuple]:
+        """The function that computes all values."""
+        source = SourceBuilder({"address": data_address})
+        source.add("return (" + "".join(f"{text}, " for text in self.texts) + ")")
+        return source.define("values(n, arrays)", "<flambeau sized program>")[1]

@@ -1,0 +1,64 @@
+"""Polynomials of a length: how extents, strides and offsets of a step follow from one that varies.
+
+They are read off a few lengths, and must hold at more of these than it takes to determine them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class NoCommonForm(Exception):
+    """What was made at several lengths differs in more than numbers that follow from the length."""
+
+
+@dataclass(frozen=True)
+class Polynomial:
+    """base + slope * n + square * n * n, with integer coefficients."""
+
+    base: int
+    slope: int
+    square: int = 0
+
+    def __call__(self, n: int) -> int:
+        """Its value at a length."""
+        return self.base + n * (self.slope + self.square * n)
+
+    def source(self) -> str:
+        """It as Python source, of the variable `n`."""
+        return f"({self.base} + n * ({self.slope} + n * {self.square}))"
+
+
+def fit(lengths: Sequence[int], values: Sequence[int], degree: int = 2) -> int | Polynomial:
+    """The integer, if all values are equal, or the polynomial that passes through all of them.
+
+    Raises NoCommonForm where there is none of that degree with integer coefficients.
+    """
+    first = values[0]
+    if all(value == first for value in values):
+        return first
+    (n, m, *_), (y, z, *_) = lengths, values
+    slope, rest = divmod(z - y, m - n)
+    result = Polynomial(y - slope * n, slope)
+    if rest or not _passes(result, lengths, values):
+        if degree < 2 or len(lengths) < 3:
+            raise NoCommonForm(f"{[*values]} at lengths {[*lengths]}")
+        result = _parabola(lengths, values)
+    return result
+
+
+def _parabola(lengths: Sequence[int], values: Sequence[int]) -> Polynomial:
+    (n, m, k), (y, z, w) = lengths[:3], values[:3]
+    # Newton's divided differences, over one denominator.
+    top = (w - y) * (m - n) - (z - y) * (k - n)
+    square, rest = divmod(top, (k - n) * (m - n) * (k - m))
+    slope, more = divmod(z - y - square * (m * m - n * n), m - n)
+    result = Polynomial(y - n * (slope + square * n), slope, square)
+    if rest or more or not _passes(result, lengths, values):
+        raise NoCommonForm(f"{[*values]} at lengths {[*lengths]}")
+    return result
+
+
+def _passes(form: Polynomial, lengths: Sequence[int], values: Sequence[int]) -> bool:
+    return all(form(n) == value for n, value in zip(lengths, values, strict=True))
