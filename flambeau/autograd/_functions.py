@@ -11,7 +11,7 @@ from ..native.foundation.user_frames import warn
 from ..tensor.tensor import Tensor
 from .function import Function
 from .graph import Node
-from .hooks import AccumulateGrad as AccumulateGrad
+from .node import AccumulateGrad as AccumulateGrad
 
 __all__ = ["Resize", "Type"]
 

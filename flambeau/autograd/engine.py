@@ -21,7 +21,8 @@ from ..tensor.layout import dense_order, empty_strided_array
 from ..tensor.tensor import Tensor, wrap
 from .hooks import run_leaf_hooks, run_node_hooks
 from .mode import MODE
-from .node import Node, Output
+from .node import Node
+from .outputs import Output
 
 
 def run(

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ..tensor.tensor import Tensor
-from .hooks import AccumulateGrad, accumulator_of
-from .node import Output
+from .node import AccumulateGrad, accumulator_of
+from .outputs import Output
 
 
 class GradientEdge(tuple):

@@ -16,49 +16,6 @@ from .handle import RemovableHandle
 from .node import Node
 
 
-class AccumulateGrad(Node):
-    """The end of the graph at a leaf, as `next_functions` shows it."""
-
-    __slots__ = ("_leaf",)
-
-    _leaf: Tensor
-
-    @property
-    def variable(self) -> Tensor:
-        """The leaf."""
-        return self._leaf
-
-    def _all_edges(self) -> list[Any]:
-        return []
-
-    def register_hook(self, hook: Callable) -> RemovableHandle:
-        """Calls hook((), (gradient,)) after the leaf's grad was accumulated."""
-        return register_post_accumulate_grad_hook(
-            self._leaf, lambda leaf: hook((), (leaf.grad,)), plain=True
-        )
-
-    def register_prehook(self, hook: Callable) -> RemovableHandle:
-        """Calls hook((gradient,)) before it is accumulated."""
-        def on_tensor(g: Tensor) -> Tensor | None:
-            result = hook((g,))
-            return None if result is None else result[0]
-
-        return register_hook(self._leaf, on_tensor)
-
-
-def accumulator_of(leaf: Tensor) -> AccumulateGrad:
-    """The leaf's node, the same object while anybody holds it."""
-    reference = leaf.__dict__.get("_accumulator")
-    result = None if reference is None else reference()
-    if result is None:
-        result = object.__new__(AccumulateGrad)
-        result._leaf, result.edges, result.saved, result.versions = leaf, (), (), ()
-        result.plan = result.restore = result.hooks = None
-        result.sequence = 1 << 62
-        leaf.__dict__["_accumulator"] = weakref.ref(result)
-    return result
-
-
 def register_hook(tensor: Tensor, hook: Callable) -> RemovableHandle:
     """Calls hook(grad) when the tensor's gradient is known; what it returns replaces it.
 
@@ -74,14 +31,14 @@ def register_hook(tensor: Tensor, hook: Callable) -> RemovableHandle:
     if node is None:
         hooks = tensor.__dict__.setdefault("_backward_hooks", OrderedDict())
     else:
-        hooks = _node_hooks(node).setdefault(("tensor", node.output_number()), OrderedDict())
+        hooks = node.shown().hooks_at(("tensor", node.output_number()))
     handle = RemovableHandle(hooks)
     hooks[handle.id] = hook
     return handle
 
 
 def register_post_accumulate_grad_hook(
-    tensor: Tensor, hook: Callable, plain: bool = False
+    tensor: Tensor, hook: Callable
 ) -> RemovableHandle:
     """Calls hook(tensor) after its grad was accumulated; for leaves.
 
@@ -117,7 +74,7 @@ def retain_grad(tensor: Tensor) -> None:
         return
     tensor.__dict__["_retained"] = True
     reference = weakref.ref(tensor)
-    hooks = _node_hooks(node).setdefault(("retain", node.output_number()), OrderedDict())
+    hooks = node.shown().hooks_at(("retain", node.output_number()))
 
     def keep(g: Tensor | None) -> None:
         leaf = reference()
@@ -135,23 +92,8 @@ def move_retained(tensor: Tensor, old: Any, new: Any) -> None:
     hooks = old.shown().hooks.get(("retain", old.output_number()), {})
     keep = hooks.pop(id(tensor), None)
     if keep is not None:
-        there = _node_hooks(new).setdefault(("retain", new.output_number()), OrderedDict())
+        there = new.shown().hooks_at(("retain", new.output_number()))
         there[id(tensor)] = keep
-
-
-def _node_hooks(target: Any) -> dict[Any, OrderedDict]:
-    node = target.shown()
-    if node.hooks is None:
-        node.hooks = {}
-    return node.hooks
-
-
-def add_node_hook(node: Node, when: str, hook: Callable) -> RemovableHandle:
-    """Registers a node's pre- or post-hook."""
-    hooks = _node_hooks(node).setdefault((when, None), OrderedDict())
-    handle = RemovableHandle(hooks)
-    hooks[handle.id] = hook
-    return handle
 
 
 def run_leaf_hooks(leaf: Tensor, g: Tensor, before: bool) -> Tensor:
@@ -228,5 +170,3 @@ def _replaced(new: Any, g: Tensor) -> Tensor:
             f"got {tuple(new.shape)}"
         )
     return new
-
-

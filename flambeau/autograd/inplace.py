@@ -20,7 +20,8 @@ from ..tensor.windows.lazy_window import bits_of, memory_of, toggled
 from ..tensor.tensor import INFERENCE, Tensor, wrap
 from .hooks import move_retained
 from .mode import MODE
-from .node import Node, Output
+from .node import Node
+from .outputs import Output
 from .save_plan import Plan
 from .tape import new_node, requires
 

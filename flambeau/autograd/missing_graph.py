@@ -15,13 +15,15 @@ import textwrap
 from collections.abc import Iterator
 from contextlib import suppress
 from types import CodeType, FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..tensor.tensor import Tensor
 from ..native.foundation.call_advice import value_of
 from ..native.foundation.user_frames import is_internal, user_frame
 from .mode import MODE
-from .node import Node, Output
+
+if TYPE_CHECKING:
+    from .node import Node
 
 _CUTS = {
     "argmax": "argmax() gives positions, which have no gradient",
@@ -314,10 +316,12 @@ def _reaches(start: Any, wanted: Node) -> bool:
     stack = [start]
     while stack:
         target = stack.pop()
-        node = target.node if target.__class__ is Output else target
+        if isinstance(target, Tensor):
+            continue
+        node = target.shown()
         if node is wanted:
             return True
-        if isinstance(node, Node) and id(node) not in seen:
+        if id(node) not in seen:
             seen.add(id(node))
             stack.extend(edge for edge in node.edges if edge is not None)
     return False

@@ -6,51 +6,19 @@ are checked to be unchanged before a vjp reads them.
 
 from __future__ import annotations
 
+import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
-from ..tensor.dtypes import FLOAT32, FROM_NUMPY
-from ..tensor.storage import VersionCounter
+from ..tensor.dtypes import FLOAT32
 from ..tensor.tensor import Tensor, wrap
-from ..native.foundation.user_frames import noted
+from .graph_errors import raise_freed, raise_stale
+from .handle import RemovableHandle
 from .mode import MODE
-from .overwritten_outputs import Outputs, worked_out_again
+from .outputs import SavedOutput, SavedOutputs, with_history
 from .save_plan import OUTPUT, SHAPE
 from .unbroadcast import unbroadcast
-
-
-class SavedOutput:
-    """A node's own output, kept without a cycle: its memory and version, not the tensor."""
-
-    __slots__ = ("array", "counter", "index", "version")
-
-    def __init__(self, tensor: Tensor, index: int | None = None) -> None:
-        counter = tensor._counter
-        if counter is None:
-            tensor._counter = counter = VersionCounter()
-        self.array, self.counter, self.index = tensor._array, counter, index
-        self.version = counter.value
-
-    def tensor(self, node: Node) -> Tensor:
-        """The output again; part of the graph when backward is itself recorded."""
-        if self.counter.value != self.version:
-            again = worked_out_again(node, self.index)
-            if again is not None:
-                return again
-            raise_stale(node.name(), self.array, self.counter, self.version)
-        result = wrap(self.array)
-        result._counter = self.counter
-        return _as_output(result, node, self.index)
-
-
-def _as_output(result: Tensor, node: Node, index: int | None) -> Tensor:
-    """A tensor as the node's output again, if backward is itself recorded."""
-    if MODE.grad and result._array.dtype.kind in "fcV":
-        result._requires_grad = result._tracked = True
-        result._node = node if index is None else Output(node, index)
-    return result
 
 
 class PackedTensor:
@@ -73,7 +41,7 @@ class PackedTensor:
         if not isinstance(result, Tensor) or not MODE.grad:
             return result
         if self.is_output:
-            return _as_output(wrap(result._array), node, None)
+            return with_history(wrap(result._array), node, None)
         if self.history is None or result is self.history:
             return result
         new = wrap(result._array)
@@ -139,16 +107,25 @@ class Node:
         return self.sequence
 
     def register_hook(self, hook: Callable) -> Any:
-        """Calls hook(gradients of the inputs, gradients of the outputs) after the node."""
-        from .hooks import add_node_hook
-
-        return add_node_hook(self, "post", hook)
+        """Call hook(gradients of the inputs, gradients of the outputs) after the node."""
+        return self._add_hook("post", hook)
 
     def register_prehook(self, hook: Callable) -> Any:
-        """Calls hook(gradients of the outputs) before the node."""
-        from .hooks import add_node_hook
+        """Call hook(gradients of the outputs) before the node."""
+        return self._add_hook("pre", hook)
 
-        return add_node_hook(self, "pre", hook)
+    def _add_hook(self, when: str, hook: Callable) -> RemovableHandle:
+        hooks = self.hooks_at((when, None))
+        handle = RemovableHandle(hooks)
+        hooks[handle.id] = hook
+        return handle
+
+    def hooks_at(self, place: tuple[str, int | None]) -> OrderedDict[int, Callable]:
+        """The hooks of one kind, of one output or of the node itself, to be added to."""
+        if self.hooks is None:
+            self.hooks = {}
+        hooks: OrderedDict[int, Callable] = self.hooks.setdefault(place, OrderedDict())
+        return hooks
 
     def values(self) -> Sequence[Any]:
         """The saved values, checked to be unchanged; RuntimeError when they were freed."""
@@ -266,27 +243,51 @@ class _LeafAgain(Node):
         return (g,)
 
 
-class Output:
-    """One output of a node with several: where its gradient goes."""
+class AccumulateGrad(Node):
+    """The end of the graph at a leaf, as `next_functions` shows it."""
 
-    __slots__ = ("index", "node")
+    __slots__ = ("_leaf",)
 
-    def __init__(self, node: Node, index: int) -> None:
-        self.node, self.index = node, index
+    _leaf: Tensor
 
-    def shown(self) -> Node:
-        return self.node
+    @property
+    def variable(self) -> Tensor:
+        """The leaf."""
+        return self._leaf
 
-    def output_number(self) -> int:
-        return self.index
+    def _all_edges(self) -> list[Any]:
+        return []
+
+    def register_hook(self, hook: Callable) -> RemovableHandle:
+        """Call hook((), (gradient,)) after the leaf's grad was accumulated."""
+        return self._leaf.register_post_accumulate_grad_hook(lambda leaf: hook((), (leaf.grad,)))
+
+    def register_prehook(self, hook: Callable) -> RemovableHandle:
+        """Call hook((gradient,)) before it is accumulated."""
+        def on_tensor(g: Tensor) -> Tensor | None:
+            result = hook((g,))
+            return None if result is None else result[0]
+
+        return self._leaf.register_hook(on_tensor)
+
+
+def accumulator_of(leaf: Tensor) -> AccumulateGrad:
+    """The leaf's node, the same object while anybody holds it."""
+    reference = leaf.__dict__.get("_accumulator")
+    result = None if reference is None else reference()
+    if result is None:
+        result = object.__new__(AccumulateGrad)
+        result._leaf, result.edges, result.saved, result.versions = leaf, (), (), ()
+        result.plan = result.restore = result.hooks = None
+        result.sequence = 1 << 62
+        leaf.__dict__["_accumulator"] = weakref.ref(result)
+    return result
 
 
 def _shown_edge(target: Any) -> tuple[Any, int]:
     if target is None:
         return None, 0
     if isinstance(target, Tensor):
-        from .hooks import accumulator_of
-
         return accumulator_of(target), 0
     return target.shown(), target.output_number()
 
@@ -309,7 +310,7 @@ def unpacked(node: Node, value: Any, version: Any) -> Any:
         return value.tensor(node)
     if value.__class__ is tuple:
         if value and isinstance(value[0], SavedOutput):
-            return Outputs(node, value)
+            return SavedOutputs(node, value)
         return tuple(
             v if n is None else unpacked(node, v, n) for v, n in zip(value, version, strict=True)
         )
@@ -319,45 +320,3 @@ def unpacked(node: Node, value: Any, version: Any) -> Any:
     if counter is not None and counter.value != version:
         raise_stale(node.name(), value._array, counter, version, value)
     return value
-
-
-def raise_freed(node: Node) -> None:
-    """What PyTorch says when a graph is walked twice."""
-    from .missing_graph import why_freed
-
-    error = RuntimeError(
-        "Trying to backward through the graph a second time (or directly access saved tensors "
-        "after they have already been freed). Saved intermediate values of the graph are freed "
-        "when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to "
-        "backward through the graph a second time or if you need to access saved tensors after "
-        "calling backward."
-    )
-    raise noted(error, f"The first freed node is {node.name()}.", why_freed(node))
-
-
-def raise_stale(
-    node_name: str, array: np.ndarray, counter: Any, version: int, source: Tensor | None = None
-) -> None:
-    """What PyTorch says when a saved tensor was overwritten; a note says by whom.
-
-    `source` is the tensor where a node saved an input, None where it saved its output.
-    """
-    made_by = source.grad_fn if source is not None else None
-    name = node_name if source is None else made_by.name() if made_by is not None else ""
-    role = f", which is output 0 of {name.rstrip('0123456789').removesuffix('Backward')}," \
-        if name else ""
-    kind = FROM_NUMPY[array.dtype]
-    legacy = {"float32": "FloatTensor", "float64": "DoubleTensor", "float16": "HalfTensor",
-              "int64": "LongTensor", "int32": "IntTensor"}.get(kind.name, f"{kind.name} tensor")
-    saved = "its output" if source is None else "an input"
-    writer = "" if counter.writer is None else (
-        f", which was last written in place at {counter.line()}: write `x = x + 1` instead of "
-        "`x += 1`, or clone it first"
-    )
-    raise noted(RuntimeError(
-        "one of the variables needed for gradient computation has been modified by an inplace "
-        f"operation: [torch.{legacy} {list(array.shape)}]{role} is at version {counter.value}; "
-        f"expected version {version} instead. Hint: enable anomaly detection to find the operation "
-        "that failed to compute its gradient, with torch.autograd.set_detect_anomaly(True, "
-        "check_nan=False)."
-    ), f"{node_name} saved {saved}{writer}.")

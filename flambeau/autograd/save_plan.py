@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..native.foundation.generated_code import define
 from ..tensor.tensor import INFERENCE
+from .graph_errors import raise_inference
+from .outputs import SavedOutput
 
 if TYPE_CHECKING:
     from .node import Node
@@ -24,12 +26,13 @@ class Plan(Generic[N]):
     `sources`: (kind, position) of each saved value. `entries`: (vjp, indices of the saved values
     it reads). `inputs`: the positions of the tensor parameters that get a gradient, in order.
     `only`: the vjp, when there is one and it reads the saved values as they lie. `plain`: nothing
-    saved is a tensor. `joint`: one vjp gives the gradients of all inputs at once.
+    saved is a tensor. `joint`: one vjp gives the gradients of all inputs at once. `arguments`:
+    (position, index of the saved value) of each argument that is saved.
     """
 
     __slots__ = (
-        "entries", "frees", "inputs", "joint", "keep", "node_type", "only", "pack", "plain",
-        "sources", "unversioned",
+        "arguments", "entries", "frees", "inputs", "joint", "keep", "node_type", "only", "pack",
+        "plain", "sources", "unversioned",
     )
 
     def __init__(
@@ -38,6 +41,8 @@ class Plan(Generic[N]):
     ) -> None:
         self.node_type, self.sources, self.entries = node_type, tuple(sources), tuple(entries)
         self.inputs, self.joint = tuple(inputs), joint
+        self.arguments = [(i, k) for k, (kind, i) in enumerate(self.sources)
+                          if kind in (INPUT, ATTRIBUTE)]
         self.plain = all(kind not in (INPUT, OUTPUT) for kind, _ in self.sources)
         self.unversioned = (None,) * len(self.sources)
         self.pack = _packer(self.sources) if self.plain else None
@@ -76,9 +81,6 @@ def _keeper(sources: tuple[tuple[int, int], ...]) -> Callable[[Plan, tuple, Any,
             form = {SHAPE: "a[{}]._array.shape", ATTRIBUTE: "a[{}]", DTYPE: "a[{}].dtype"}[kind]
             value = form.format(i)
         values, versions = values + value + ", ", versions + version + ", "
-    from .node import SavedOutput
-    from .tape import raise_inference
-
     names: dict[str, Any] = {"INFERENCE": INFERENCE, "raise_inference": raise_inference,
                              "SavedOutput": SavedOutput}
     source = ["def keep(plan, a, y, needed):", *lines, f"    return ({values}), ({versions})"]

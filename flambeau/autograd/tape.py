@@ -14,7 +14,9 @@ from typing import Any
 from ..tensor.dtypes import FLOAT32
 from ..tensor.tensor import INFERENCE, Tensor
 from .mode import MODE, SPECIAL
-from .node import Output, PackedTensor, SavedOutput
+from .graph_errors import raise_inference
+from .node import PackedTensor
+from .outputs import Output, SavedOutput
 from .save_plan import ATTRIBUTE, DTYPE, INPUT, OUTPUT, SHAPE, N, Plan
 
 _next_sequence = itertools.count(1).__next__
@@ -346,16 +348,6 @@ def _keep(value: Any) -> tuple[Any, Any]:
         raise_inference()
     counter = value._counter
     return value, (0 if counter is None else counter.value)
-
-
-def raise_inference() -> None:
-    """What PyTorch says when a tensor made in inference mode meets autograd."""
-    raise RuntimeError(
-        "Inference tensors cannot be saved for backward. Please do not use Tensors created in "
-        "inference mode in computation tracked by autograd. To work around this, you can make a "
-        "clone to get a normal tensor and use it in autograd, or use `torch.no_grad()` instead of "
-        "`torch.inference_mode()`."
-    )
 
 
 def _keep_output(result: Any) -> tuple[Any, Any]:

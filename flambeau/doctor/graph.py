@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd.node import Node, Output, SavedOutput
+from ..autograd.node import Node
+from ..autograd.outputs import Output, SavedOutput
 from ..autograd.save_plan import OUTPUT
 from ..tensor.tensor import Tensor
 from .places import Spot

@@ -16,7 +16,7 @@ from ..autograd import grad as autograd_grad
 from ..autograd.forward_ad import (
     attach, carry, give, pop_level, primal_at, push_level, same_history, tangent_at, tangents_of,
 )
-from ..autograd.node import Output
+from ..autograd.outputs import Output
 from ..tensor import Tensor
 from ..tensor.tree import leaves, map_leaves
 from .structure import rebuild, tensors_of

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...autograd.engine import key_of
-from ...autograd.node import Node, Output
+from ...autograd.node import Node
+from ...autograd.outputs import Output
 from ...tensor.storage import _as_bytes
 from ...tensor.tensor import Tensor
 from ..trace.trace import CALL, DRAW, OPERATOR, UPDATE, WRITE, Trace, same_bits, values_in

@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...autograd.mode import SPECIAL
-from ...autograd.node import Node, Output
+from ...autograd.node import Node
+from ...autograd.outputs import Output
 from ...tensor.ambient import AMBIENT
 from ...tensor.tensor import Tensor
 from ..trace.trace import OPERATOR, WRITE, Event, Value, values_in

@@ -6,7 +6,8 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ...autograd.node import Node, Output
+from ...autograd.node import Node
+from ...autograd.outputs import Output
 from ...tensor.storage import _as_bytes
 from ...tensor.exposed_memory import EXPOSED
 from ...tensor.tensor import Tensor, creation

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...autograd.mode import MODE, SPECIAL
-from ...autograd.node import Node, Output, SavedOutput
+from ...autograd.node import Node
+from ...autograd.outputs import Output, SavedOutput
 from ...autograd.save_plan import ATTRIBUTE, OUTPUT
 from ...autograd.save_plan import INPUT as INPUT_SOURCE
 from ...autograd.tape import _next_sequence, requires

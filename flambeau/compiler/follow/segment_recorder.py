@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 # Modules of flambeau whose functions wrap memory that Python made, or that a node of an earlier
 # segment saved as its output, of which no tensor is left.
-_WRAPPING = ("flambeau.autograd.node", "flambeau.ops.creation.interchange",
+_WRAPPING = ("flambeau.autograd.node", "flambeau.autograd.outputs",
+             "flambeau.ops.creation.interchange",
              "flambeau.ops.creation.creation", "flambeau.tensor.", "flambeau.utils.",
              "flambeau.serialization.")
 

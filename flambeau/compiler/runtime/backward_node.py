@@ -11,7 +11,9 @@ import numpy as np
 
 from ...autograd.backward import partial_grad
 from ...autograd.mode import MODE, no_grad
-from ...autograd.node import Node, Output, raise_freed, raise_stale
+from ...autograd.graph_errors import raise_freed, raise_stale
+from ...autograd.node import Node
+from ...autograd.outputs import Output
 from ...autograd.tape import _next_sequence
 from ...native.foundation.reference_counts import ARGUMENT_REFERENCES
 from ...tensor.storage import VersionCounter, owner_of

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ...autograd.node import Node, raise_freed
+from ...autograd.graph_errors import raise_freed
+from ...autograd.node import Node
 from ...tensor.storage import VersionCounter
 from ...tensor.tensor import Tensor, view_of
 from ...tensor.tree import leaves_of

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...autograd.node import Output
+from ...autograd.outputs import Output
 from ...futures import Future
 from ...tensor import Tensor
 from ..engines.engine import reduced

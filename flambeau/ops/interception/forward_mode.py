@@ -17,7 +17,8 @@ from ...autograd.forward_ad import (
     tangents_of,
 )
 from ...autograd.inplace import before_write
-from ...autograd.node import Node, SavedOutput
+from ...autograd.node import Node
+from ...autograd.outputs import SavedOutput
 from ...autograd.save_plan import INPUT
 from ...tensor.dtypes import dtype
 from ...tensor.tensor import Tensor

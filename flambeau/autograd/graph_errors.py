@@ -1,0 +1,69 @@
+"""Errors of a graph that cannot run backward: freed, overwritten, recorded in inference mode.
+
+Each has PyTorch's text, and a note that names the line to change.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..native.foundation.user_frames import noted
+from ..tensor.dtypes import FROM_NUMPY
+from ..tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from .node import Node
+
+
+def raise_freed(node: Node) -> None:
+    """Raise what PyTorch raises when a graph is walked twice."""
+    from .missing_graph import why_freed
+
+    error = RuntimeError(
+        "Trying to backward through the graph a second time (or directly access saved tensors "
+        "after they have already been freed). Saved intermediate values of the graph are freed "
+        "when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to "
+        "backward through the graph a second time or if you need to access saved tensors after "
+        "calling backward."
+    )
+    raise noted(error, f"The first freed node is {node.name()}.", why_freed(node))
+
+
+def raise_stale(
+    node_name: str, array: np.ndarray, counter: Any, version: int, source: Tensor | None = None
+) -> None:
+    """Raise what PyTorch raises when a saved tensor was overwritten; a note names the writer.
+
+    source: the saved input; None if the node saved its output.
+    """
+    made_by = source.grad_fn if source is not None else None
+    name = node_name if source is None else made_by.name() if made_by is not None else ""
+    role = f", which is output 0 of {name.rstrip('0123456789').removesuffix('Backward')}," \
+        if name else ""
+    kind = FROM_NUMPY[array.dtype]
+    legacy = {"float32": "FloatTensor", "float64": "DoubleTensor", "float16": "HalfTensor",
+              "int64": "LongTensor", "int32": "IntTensor"}.get(kind.name, f"{kind.name} tensor")
+    saved = "its output" if source is None else "an input"
+    writer = "" if counter.writer is None else (
+        f", which was last written in place at {counter.line()}: write `x = x + 1` instead of "
+        "`x += 1`, or clone it first"
+    )
+    raise noted(RuntimeError(
+        "one of the variables needed for gradient computation has been modified by an inplace "
+        f"operation: [torch.{legacy} {list(array.shape)}]{role} is at version {counter.value}; "
+        f"expected version {version} instead. Hint: enable anomaly detection to find the operation "
+        "that failed to compute its gradient, with torch.autograd.set_detect_anomaly(True, "
+        "check_nan=False)."
+    ), f"{node_name} saved {saved}{writer}.")
+
+
+def raise_inference() -> None:
+    """Raise what PyTorch raises when autograd would save a tensor of inference mode."""
+    raise RuntimeError(
+        "Inference tensors cannot be saved for backward. Please do not use Tensors created in "
+        "inference mode in computation tracked by autograd. To work around this, you can make a "
+        "clone to get a normal tensor and use it in autograd, or use `torch.no_grad()` instead of "
+        "`torch.inference_mode()`."
+    )
