@@ -33,7 +33,6 @@ _new = object.__new__
 class Following:
     """The cursor of one call in one segment.
 
-    pos, next: the index of the next event, and its entry.
     owners: the array that owns each storage in this call; None where it is not met yet.
     inputs: the first window by which the call met each storage from outside.
     sources: the memory of inputs that Python may write unseen; their owner is a copy.
@@ -43,8 +42,7 @@ class Following:
 
     __slots__ = (
         "addresses", "ambient", "bound", "cues", "inputs", "next", "owners", "pos", "segment",
-        "sequence", "shifts", "sources", "updates",
-        "windows",
+        "sequence", "shifts", "sources", "updates", "windows",
     )
 
     def __init__(self, segment: Segment) -> None:

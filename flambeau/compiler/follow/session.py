@@ -290,10 +290,7 @@ class Session:
         return result
 
     def match(self, kind: str, test: Callable[[Following, Entry], bool]) -> Following | None:
-        """Step past the next event if it is of this kind and passes the test.
-
-        Returns None, with everything computed, if no segment matches.
-        """
+        """Step past the next event of this kind, if the test holds; None if no segment matches."""
         while self.recorder is None and not self.retired:
             following = self.following
             if following is None:
