@@ -28,7 +28,7 @@ def _root(y: Any, g: Tensor | None, create_graph: bool) -> tuple[Any, Tensor]:
     if isinstance(y, GradientEdge):
         return _root_at_edge(y, g)
     if not y.requires_grad:
-        from .missing_graph import why_no_graph
+        from .errors.missing_graph import why_no_graph
 
         raise noted(
             RuntimeError("element 0 of tensors does not require grad and does not have a grad_fn"),

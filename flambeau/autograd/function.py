@@ -19,7 +19,7 @@ from ..tensor.tensor import Tensor, wrap
 from .forward_ad import LEVELS, attach, innermost_level, primal_at, same_history, tangent_at
 from .inplace import bump, check_writable, rebase
 from .mode import MODE
-from .graph_errors import raise_freed
+from .errors.graph_errors import raise_freed
 from .node import Node, unpacked
 from .outputs import Output, SavedOutput
 from .unbroadcast import unbroadcast

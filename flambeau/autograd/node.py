@@ -13,7 +13,7 @@ from typing import Any
 
 from ..tensor.dtypes import FLOAT32
 from ..tensor.tensor import Tensor, wrap
-from .graph_errors import raise_freed, raise_stale
+from .errors.graph_errors import raise_freed, raise_stale
 from .handle import RemovableHandle
 from .mode import MODE
 from .outputs import SavedOutput, SavedOutputs, with_history

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..tensor.storage import VersionCounter
 from ..tensor.tensor import Tensor, wrap
-from .graph_errors import raise_stale
+from .errors.graph_errors import raise_stale
 from .mode import MODE
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..native.foundation.generated_code import define
 from ..tensor.tensor import INFERENCE
-from .graph_errors import raise_inference
+from .errors.graph_errors import raise_inference
 from .outputs import SavedOutput
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...autograd.backward import partial_grad
 from ...autograd.mode import MODE, no_grad
-from ...autograd.graph_errors import raise_freed, raise_stale
+from ...autograd.errors.graph_errors import raise_freed, raise_stale
 from ...autograd.node import Node
 from ...autograd.outputs import Output
 from ...autograd.tape import _next_sequence

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...autograd.graph_errors import raise_freed
+from ...autograd.errors.graph_errors import raise_freed
 from ...autograd.node import Node
 from ...tensor.storage import VersionCounter
 from ...tensor.tensor import Tensor, view_of

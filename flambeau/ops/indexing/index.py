@@ -16,7 +16,7 @@ from ...native.target.eager_costs import (
 from ...native.foundation.user_frames import warn
 from ...autograd.inplace import before_write, bump, check_writable
 from ...autograd.mode import MODE
-from ...autograd.graph_errors import raise_stale
+from ...autograd.errors.graph_errors import raise_stale
 from ...autograd.tape import record, requires
 from ...native.runtime.background_jit import KernelPolicy
 from ...tensor.dtypes import FLOAT32, FLOAT64, FLOATS

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..native.foundation.user_frames import noted
-from ..tensor.dtypes import FROM_NUMPY
-from ..tensor.tensor import Tensor
+from ...native.foundation.user_frames import noted
+from ...tensor.dtypes import FROM_NUMPY
+from ...tensor.tensor import Tensor
 
 if TYPE_CHECKING:
-    from .node import Node
+    from ..node import Node
 
 
 def raise_freed(node: Node) -> None:

@@ -17,13 +17,13 @@ from contextlib import suppress
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
-from ..tensor.tensor import Tensor
-from ..native.foundation.call_advice import value_of
-from ..native.foundation.user_frames import is_internal, user_frame
-from .mode import MODE
+from ...tensor.tensor import Tensor
+from ...native.foundation.call_advice import value_of
+from ...native.foundation.user_frames import is_internal, user_frame
+from ..mode import MODE
 
 if TYPE_CHECKING:
-    from .node import Node
+    from ..node import Node
 
 _CUTS = {
     "argmax": "argmax() gives positions, which have no gradient",
