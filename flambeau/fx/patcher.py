@@ -134,9 +134,17 @@ def patch_tensor_methods(patcher: Patcher) -> None:
     The first is Tensor's method to a graph.
     """
     shared = set(PUBLIC["torch"].values())
-    for name, function in list(vars(Tensor).items()):
-        if isinstance(function, FunctionType) and not name.startswith("_") and function in shared:
-            patcher.patch_method(Tensor, name, _as_method(function))
+    methods = {name: function for name, function in vars(Tensor).items()
+               if isinstance(function, FunctionType) and function in shared
+               and not name.startswith("_")}
+    for name, function in methods.items():
+        setattr(Tensor, name, _as_method(function))
+    patcher.undo.append(functools.partial(_put_back, methods))
+
+
+def _put_back(methods: dict[str, FunctionType]) -> None:
+    for name, function in methods.items():
+        setattr(Tensor, name, function)
 
 
 def patch_seen_functions(patcher: Patcher, space: dict[str, Any], ids: set[int]) -> None:

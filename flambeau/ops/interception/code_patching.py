@@ -156,15 +156,16 @@ def show_original(function: types.FunctionType, original: Callable) -> None:
 
     The `__wrapped__` of an operator stays: it lists the operator's block.
     """
-    if isinstance(vars(function).get("__wrapped__"), types.FunctionType | None):
+    below = function.__dict__.get("__wrapped__")
+    if below is None or isinstance(below, types.FunctionType):
         function.__wrapped__ = original  # type: ignore[attr-defined]
 
 
 def hide_original(function: types.FunctionType, original: Callable) -> None:
     """Ends `show_original`: shows what the original itself wraps."""
-    if vars(function).get("__wrapped__") is not original:
+    if function.__dict__.get("__wrapped__") is not original:
         return
-    below = vars(original).get("__wrapped__")
+    below = original.__dict__.get("__wrapped__")
     if below is None:
         del function.__wrapped__  # type: ignore[attr-defined]
     else:
@@ -178,7 +179,7 @@ class Swap:
     """
 
     __slots__ = ("check", "code", "defaults", "function", "is_by_kind", "kwdefaults", "original",
-                 "record", "recorder", "written")
+                 "record", "recorder", "stub", "worn", "written")
 
     def __init__(self, function: types.FunctionType, recorder: Recorder) -> None:
         if STUBS:
@@ -199,13 +200,18 @@ class Swap:
             restore_stub(self.function)
         if not self.is_by_kind:
             _observers.add(self)
-        layers = _layers.setdefault(self.function, [])
-        if self not in layers:
-            # Swaps that came since this one last ended run below it; the function may have been
-            # written meanwhile.
-            if layers or self.function.__code__ is not self.code:
+        layers = _layers.get(self.function)
+        if layers is None:
+            if self.function.__code__ is not self.code:  # it was written meanwhile
                 self.keep()
                 self.wrap(clone(self.function))
+            _layers[self.function] = [self]
+            self._wear()
+            return
+        if self not in layers:
+            # Swaps that came since this one last ended run below it.
+            self.keep()
+            self.wrap(clone(self.function))
             layers.append(self)
         if layers[-1] is self:
             self._wear()
@@ -223,6 +229,7 @@ class Swap:
     def wrap(self, original: types.FunctionType) -> None:
         """Has the recorder called with `original`, what lies below this swap."""
         self.original = original
+        self.worn: dict[str, Any] | None = None  # what the stub is given, once it was on
         is_written = original.__code__ is not _unwritten.__code__
         self.record: Callable = functools.partial(
             self.recorder, original if is_written else self._call_unwritten)
@@ -236,11 +243,14 @@ class Swap:
         return self.written(*args, **kwargs)
 
     def _wear(self) -> None:
-        function = self.function
-        free = len(function.__code__.co_freevars)
-        function.__kwdefaults__ = {"_record": self.record, "_check": self.check}
+        function, worn = self.function, self.worn
+        if worn is None or worn["_check"] is not self.check:
+            free = len(function.__code__.co_freevars)
+            self.stub = _stub(free, self.check is not None, self.code.co_name)
+            worn = self.worn = {"_record": self.record, "_check": self.check}
+        function.__kwdefaults__ = worn
         function.__defaults__ = None
-        function.__code__ = _stub(free, self.check is not None, self.code.co_name)
+        function.__code__ = self.stub
         show_original(function, self.original)
 
     def keep(self) -> None:
@@ -255,21 +265,23 @@ class Swap:
         Ctrl-C may interrupt it anywhere: done again, it finishes.
         """
         _observers.discard(self)
-        layers = _layers.get(self.function, [])
+        function = self.function
+        layers = _layers.get(function, [])
         if self not in layers:
             return
-        function = self.function
-        restore_stub(function)
+        if STUBS:
+            restore_stub(function)
         function.__code__, function.__defaults__ = self.code, self.defaults
         function.__kwdefaults__ = self.kwdefaults
         hide_original(function, self.original)
+        if len(layers) == 1:
+            del _layers[function]
+            return
         for swap in layers[layers.index(self) + 1 :]:
             swap.keep()
             swap.wrap(clone(function))
             swap._wear()
         layers.remove(self)
-        if not layers:
-            _layers.pop(function, None)
 
 
 def swap_of(function: Any, recorder: Callable, is_by_kind: bool = False) -> Swap:

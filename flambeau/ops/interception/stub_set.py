@@ -29,7 +29,7 @@ class StubSet:
         self.modes = 0  # modes that are on, in any thread
         self.permanent = False  # a tensor was met whose calls must be looked at
         self.is_on = False
-        self.targets: dict[FunctionType, tuple[Any, ...]] = {}
+        self.targets: Targets = {}
         self.swaps: dict[FunctionType, Swap] = {}
         self.suspended: list[list[Swap]] = []  # what each suspension took off
         self.lock = threading.RLock()
@@ -97,7 +97,9 @@ class StubSet:
 
         Others have theirs: making all of them anew costs several times as much as a mode's entry.
         """
-        targets = dict(self.find_targets())
+        targets = self.find_targets()
+        if targets is self.targets:
+            return
         for function, (handle, *first) in targets.items():
             if self.targets.get(function) != targets[function]:
                 recorder = functools.partial(handle, *first)

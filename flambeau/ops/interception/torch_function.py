@@ -7,6 +7,7 @@ method wears a stub that looks for one. A program without either pays nothing.
 from __future__ import annotations
 
 import contextlib
+import operator
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import FunctionType
@@ -188,8 +189,24 @@ def _full_name(function: Any) -> str:
 # ------------------------------------------------------------------------- which functions, when
 
 
+_routes: dict[FunctionType, tuple[Any, ...]] = {}
+_routes_of: list[Any] = []  # what the namespaces held when `_routes` was made
+
+
 def _find_routes() -> dict[FunctionType, tuple[Any, ...]]:
-    return dict.fromkeys(INTERNAL, (_internal,)) | public_functions()
+    """All public functions, and what their calls go to; the same dict while none is added.
+
+    Comparing what the namespaces hold takes a twentieth of the time of looking for functions.
+    """
+    global _routes
+    spaces = (*PUBLIC.values(), vars(Tensor), *NAMESPACES)
+    present = list(INTERNAL)
+    for names in spaces:
+        present += names.values()
+    if len(present) != len(_routes_of) or not all(map(operator.is_, present, _routes_of)):
+        _routes = dict.fromkeys(INTERNAL, (_internal,)) | public_functions()
+        _routes_of[:] = present
+    return _routes
 
 
 ROUTES = StubSet(_find_routes)
