@@ -11,6 +11,9 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any, NamedTuple
 
+from ...tensor.dtypes import dtype
+from ...tensor.size import Size
+from ...tensor.tensor import Tensor
 from .stub_set import StubSet
 
 
@@ -22,6 +25,9 @@ class Kind(NamedTuple):
 
 
 Handlers = list[tuple[Kind, Callable]]
+
+# Types of arguments that are of no kind, and hold nothing that is.
+_DENSE = frozenset((Tensor, Size, bool, int, float, complex, str, type(None), dtype))
 
 HANDLERS: dict[FunctionType, Handlers] = {}  # of all functions, for a capture
 _worn: dict[FunctionType, Handlers] = {}  # of those that wear a stub
@@ -44,7 +50,12 @@ def wear_registered() -> None:
 def _look(
     function: FunctionType, original: Callable, args: tuple, kwargs: dict[str, Any]
 ) -> Any:
-    """A call: the affair of the first kind that it has among its arguments."""
+    """A call: the affair of the first kind that it has among its arguments.
+
+    Looking at types alone, which settles most calls, takes a third of the time of `looks`.
+    """
+    if not kwargs and _DENSE.issuperset(map(type, args)):
+        return original(*args)
     for kind, handler in _worn[function]:
         if kind.looks(args, kwargs):
             return handler(*args, **kwargs)
