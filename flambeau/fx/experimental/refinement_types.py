@@ -1,0 +1,20 @@
+"""Equality: a constraint between two sizes, or two types, of a graph."""
+
+from __future__ import annotations
+
+__all__ = ["Equality"]
+
+
+class Equality:
+    """Says that two things are the same."""
+
+    def __init__(self, lhs: object, rhs: object) -> None:
+        self.lhs, self.rhs = lhs, rhs
+
+    def __repr__(self) -> str:
+        return f"{self.lhs} = {self.rhs}"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Equality) and (self.lhs, self.rhs) == (other.lhs, other.rhs)
+
+    __hash__ = None  # type: ignore[assignment]
