@@ -223,6 +223,8 @@ def __getattr__(name: str) -> Any:
         return _traced().TracedModule
     if name in ("ScriptModule", "RecursiveScriptModule"):
         return getattr(import_module(f"{__name__}.torchscript.script_module"), name)
+    if name == "CompilationUnit":
+        return import_module(f"{__name__}.compilation_unit").CompilationUnit
     if name == "ScriptFunction":
         return import_module(f"{__name__}.scripted").ScriptFunction
     if name == "Error":
@@ -232,6 +234,6 @@ def __getattr__(name: str) -> Any:
 
 globals()["annotations"] = import_module(f"{__name__}.annotations")  # not the __future__ feature
 _lacking = lacking(__name__, (
-    "CompilationUnit", "Future",
+    "Future",
     "fork", "wait",
 ))

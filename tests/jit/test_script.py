@@ -123,3 +123,21 @@ def test_calls_of_scripted_functions_are_proved():
     from flambeau.compiler.proof import declarations
 
     assert not declarations.in_library(torch.jit.ScriptFunction.__call__.__code__)
+
+
+def test_a_compilation_unit_has_the_functions_of_a_text(tmp_path):
+    unit = torch.jit.CompilationUnit("""
+        def scale(x, n):
+            # type: (Tensor, int) -> Tensor
+            factor = 2.0  # type: float
+            return x * factor * n
+    """)
+    x = torch.ones(2)
+    assert torch.equal(unit.scale(x, 3), x * 6)
+    assert unit.scale.code.startswith("def scale(x: Tensor, n: int) -> Tensor:")
+    unit.scale.save(tmp_path / "scale.pt")
+    assert torch.equal(torch.jit.load(tmp_path / "scale.pt")(x, 3), x * 6)
+    with pytest.raises(AttributeError, match="no attribute 'other'"):
+        unit.other  # noqa: B018
+    with pytest.raises(RuntimeError, match="expected 'def'"):
+        torch.jit.CompilationUnit("x = 1")

@@ -10,6 +10,7 @@ import typing
 from typing import Any
 
 from ....nn.module import Module
+from ....tensor.tensor import Tensor
 from .source_calls import SourceCalls
 from .static_values import Static
 
@@ -43,10 +44,7 @@ class FunctionCode(SourceCalls):
         arguments = self.tree.args
         if arguments.vararg or arguments.kwarg:
             self.refuse(self.tree, "*args and **kwargs")
-        try:
-            self._hints = typing.get_type_hints(self.function)
-        except (NameError, TypeError) as error:
-            self.refuse(self.tree, f"an annotation: {error}")
+        self._hints = self._all_hints(class_name is not None)
         result: list[str] = []
         defaults = {p.name: p.default for p in
                     inspect.signature(self.function).parameters.values()}
@@ -61,6 +59,36 @@ class FunctionCode(SourceCalls):
                 text += f"={ast.unparse(self._known(node, Static(default)))}"
             result.append(text)
         return result
+
+    def _all_hints(self, is_method: bool) -> dict[str, Any]:
+        """The types of parameters and of the result, by annotations or comments."""
+        try:
+            hints = typing.get_type_hints(self.function)
+        except (NameError, TypeError) as error:
+            self.refuse(self.tree, f"an annotation: {error}")
+        arguments = [*self.tree.args.args, *self.tree.args.kwonlyargs]
+        for node in arguments:
+            if node.type_comment:
+                kind = ast.parse(node.type_comment, mode="eval").body
+                hints[node.arg] = self._evaluated(node, kind)
+        if self.tree.type_comment:
+            written = ast.parse(self.tree.type_comment, mode="func_type")
+            own = arguments[1:] if is_method and len(written.argtypes) < len(arguments) \
+                else arguments
+            if own and not (len(written.argtypes) == 1
+                            and isinstance(written.argtypes[0], ast.Constant)):
+                for node, kind in zip(own, written.argtypes, strict=False):
+                    hints[node.arg] = self._evaluated(node, kind)
+            hints["return"] = self._evaluated(self.tree, written.returns)
+        return hints
+
+    def _evaluated(self, node: ast.AST, annotation: ast.expr) -> Any:
+        """The type that an annotation in the source names."""
+        try:
+            return eval(ast.unparse(annotation), {"Tensor": Tensor, **vars(typing),
+                                                  **self.scope.outer})
+        except Exception as error:
+            self.refuse(node, f"an annotation: {error}")
 
     # ------------------------------------------------------------------------ statements
 
@@ -90,21 +118,23 @@ class FunctionCode(SourceCalls):
                 isinstance(target, ast.Name):
             self.scope.known[target.id] = static
             return None
-        value = self.visit(node.value)
+        if node.type_comment:
+            kind = ast.parse(node.type_comment, mode="eval").body
+            value = self._annotated(node, kind, node.value)
+        else:
+            value = self.visit(node.value)
         return ast.Assign([self.visit(target)], value, lineno=0)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
         """`x: T = value` as an annotated value."""
         if node.value is None:
             return None
-        space = {**self.scope.outer}
-        try:
-            kind = eval(ast.unparse(node.annotation), space)
-        except Exception as error:
-            self.refuse(node, f"an annotation: {error}")
-        text = ast.parse(self._type(kind), mode="eval").body
-        value = ast.Call(ast.Name("annotate"), [text, self.visit(node.value)], [])
+        value = self._annotated(node, node.annotation, node.value)
         return ast.Assign([self.visit(node.target)], value, lineno=0)
+
+    def _annotated(self, node: ast.AST, annotation: ast.expr, value: ast.expr) -> ast.expr:
+        text = ast.parse(self._type(self._evaluated(node, annotation)), mode="eval").body
+        return ast.Call(ast.Name("annotate"), [text, self.visit(value)], [])
 
     def visit_If(self, node: ast.If) -> Any:
         """Of a branch that is known only the one that runs stays."""

@@ -53,7 +53,7 @@ class SourceExpressions(ast.NodeTransformer):
         self.function, self.owner, self.unit = function, owner, unit
         try:
             lines, self._first = inspect.getsourcelines(function)
-            tree = ast.parse(textwrap.dedent("".join(lines))).body[0]
+            tree = _parse(textwrap.dedent("".join(lines)))
         except (OSError, TypeError, SyntaxError) as error:
             raise NotImplementedError(
                 f"torch.jit.script: the source of {function.__qualname__} is not there") from error
@@ -229,6 +229,14 @@ class SourceExpressions(ast.NodeTransformer):
 
     def _child(self, owner: Static, name: str) -> Static:
         return Static(owner.value._modules[name], attribute_read(owner.text or "self", name))
+
+
+def _parse(text: str) -> ast.stmt:
+    """The definition in a text, with comments such as `# type: (int) -> int`."""
+    try:
+        return ast.parse(text, type_comments=True).body[0]
+    except SyntaxError:  # a comment that only looks like one
+        return ast.parse(text).body[0]
 
 
 def _names_bound(tree: ast.FunctionDef) -> set[str]:
