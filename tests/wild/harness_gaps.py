@@ -29,7 +29,8 @@ STAND_INS = frozenset(
 _export _export.wrappers _functorch _functorch.aot_autograd _functorch.apis
 _functorch.batch_norm_replacement _functorch.deprecated _functorch.eager_transforms
 _functorch.make_functional _functorch.python_key _functorch.vmap _higher_order_ops.flex_attention
-_higher_order_ops.inline_asm_elementwise _higher_order_ops.invoke_subgraph
+_higher_order_ops.cond _higher_order_ops.map _higher_order_ops.inline_asm_elementwise
+_higher_order_ops.invoke_subgraph
 _higher_order_ops.register_hook _logging _logging._internal _logging.scribe _prims _prims_common
 _prims_common.wrappers _refs _refs._conversions _refs.fft _refs.linalg _refs.nn
 _refs.nn.functional _refs.special _utils_internal _vmap_internals ao ao.nn ao.nn.quantized
@@ -39,8 +40,17 @@ utils._foreach_utils utils._mode_utils utils._triton utils.cpp_extension utils.w
 )
 # Parts of the harness that test what flambeau does not have (TorchScript, quantised tensors).
 LEFT_OUT = frozenset("testing._internal." + name for name in (
-    "custom_op_db", "hop_db", "common_quantized", "common_quantization", "jit_utils", "common_jit",
+    "custom_op_db", "hop_db", "common_quantized", "common_quantization",
 ))
+
+# What PyTorch's hooks check of each function that is compiled, for those that are saved.
+_SAVED_COPY = """
+            if not capture_output and not isinstance(script, str):
+                copied = self.getExportImportCopy(scripted_fn)
+                self.assertEqual(copied(*recording_inputs), script_outputs, atol=atol, rtol=rtol)
+            return scripted_fn
+
+    def checkTrace("""
 
 # By module: (text, what stands there instead).
 CHANGES = {
@@ -53,6 +63,23 @@ CHANGES = {
     ],
     "testing._internal.common_device_type": [
         ('if os.environ.get("OPINFO_RESTRICT_TO_DSL"):\n                return', "return"),
+    ],
+    "testing._internal.jit_utils": [
+        ("from torch.autograd.function import _nested_map", """
+def _nested_map(condition, fn, condition_msg=None):
+    def each(value):
+        if condition(value):
+            return fn(value)
+        if isinstance(value, (list, tuple)):
+            return type(value)(map(each, value))
+        return value
+    return each
+"""),
+        ("    torch._C._jit_clear_class_registry()\n", "    return\n"),
+        ("torch._C._jit_set_emit_hooks(", "print if True else ("),
+        ("torch.jit.TracerWarning.ignore_lib_warnings()", "pass"),
+        ("from torch.onnx import OperatorExportTypes\n", ""),
+        ("            return scripted_fn\n\n    def checkTrace(", _SAVED_COPY),
     ],
     "testing._internal.common_nn": [
         ("from torch.autograd.gradcheck import", "from torch.autograd._pt_gradcheck import"),

@@ -123,8 +123,9 @@ class CapabilityBasedPartitioner:
     def propose_partitions(self) -> list[Partition]:
         """The parts, from the end of the graph to its start."""
         modules = dict(self.graph_module.named_modules())
-        merging = _Merging()
+        merging, orders = _Merging(), dict[Node, int]()
         for order, node in enumerate(reversed(self.graph_module.graph.nodes)):
+            orders[node] = order
             is_new = self.operator_support.is_node_supported(modules, node)
             own = [merging.add(node, order)] if is_new else []
             if self.skip_horizontal_fusion:
@@ -136,8 +137,8 @@ class CapabilityBasedPartitioner:
             for other in candidates[1:]:
                 candidates[0] = merging.merge(candidates[0], other)
         for partition in merging.all:
-            orders: dict[Node, Any] = dict(partition.nodes)
-            partition.nodes = dict(sorted(orders.items(), key=lambda item: -item[1]))
+            nodes = sorted(partition.nodes, key=orders.__getitem__, reverse=True)
+            partition.nodes = {node: orders[node] for node in nodes}
         self._move_items(merging)
         chosen = [p for p in merging.all if p.size() > 0]
         if self.allows_single_node_partition:
