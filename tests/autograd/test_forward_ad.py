@@ -301,3 +301,40 @@ def test_gradcheck_meets_missing_and_batched_tangents() -> None:
 
     with pytest.raises(RuntimeError, match="do not yet support calling random operations"):
         torch.autograd.gradcheck(draws, (x,), check_batched_forward_grad=True, **options)
+
+
+def _large(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, dtype=F64)
+
+
+LABELS = torch.arange(300) % 129
+KERNEL_RULES = {
+    "mse": (F.mse_loss, (300, 129), (300, 129)),
+    "huber, none": (lambda x, y: F.huber_loss(x, y, reduction="none"), (300, 129), (300, 129)),
+    "cross entropy": (lambda x: F.cross_entropy(x, LABELS), (300, 129)),
+    "cross entropy, ignored": (
+        lambda x: F.cross_entropy(x, LABELS, ignore_index=3, reduction="sum"), (300, 129)),
+    "layer norm": (lambda x, w, b: F.layer_norm(x, (129,), w, b), (300, 129), (129,), (129,)),
+    "batch norm": (
+        lambda x, w, b: F.batch_norm(x, None, None, w, b, True), (6, 5, 40, 40), (5,), (5,)),
+}
+
+
+@pytest.mark.parametrize("name", KERNEL_RULES)
+def test_rules_on_large_arrays_are_the_transposed_ones(name: str) -> None:
+    """Where no derivative of the tangents is wanted, rules take fused passes; each subset of the
+    inputs with tangents gives what a vjp, transposed, does."""
+    f, *shapes = KERNEL_RULES[name]
+    args, tangents = ([_large(*shape) for shape in shapes] for _ in range(2))
+    for chosen in range(1, 2 ** len(shapes)):
+        moved = [i for i in range(len(shapes)) if chosen >> i & 1]
+
+        def part(*xs: torch.Tensor, moved: list[int] = moved) -> torch.Tensor:
+            every = list(args)
+            for i, x in zip(moved, xs, strict=True):
+                every[i] = x
+            return f(*every)
+
+        xs, ts = (tuple(v[i] for i in moved) for v in (args, tangents))
+        wanted = linearize(part, *xs)[1](*ts)
+        assert torch.allclose(jvp(part, xs, ts)[1], wanted, rtol=1e-6, atol=1e-9)

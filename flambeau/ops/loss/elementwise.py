@@ -12,6 +12,7 @@ import numpy as np
 
 from ...autograd.forward_ad import sum_terms, unless_missing
 from ...native.target.eager_costs import MAX_NUMPY_POINTWISE_ELEMENTS
+from ...autograd.mode import MODE
 from ...native.foundation.user_frames import warn
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name, result_dtype
@@ -65,6 +66,41 @@ def _large(formula: Any, x: Array, t: Array, reduction: int) -> Any:
 # ---------------------------------------------------------------- losses of input - target
 
 
+def _push_difference(
+    rise: Any, pair: tuple[Array, Array], tangents: tuple[Array | None, Array | None],
+    reduction: int, parameter: float, kind: np.dtype,
+) -> Array:
+    """The tangent of a loss of differences in one pass over the arrays, where a kernel serves it.
+
+    rise: the derivative by the difference.
+    """
+    x = pair[0]
+    input_t, target_t = (
+        None if t is None else t.astype(x.dtype, copy=False) for t in tangents)
+
+    def of_input(x: Any, t: Any, x_t: Any) -> Any:
+        return rise(x - t, parameter) * x_t
+
+    def of_target(x: Any, t: Any, t_t: Any) -> Any:
+        return rise(t - x, parameter) * t_t
+
+    def of_both(x: Any, t: Any, x_t: Any, t_t: Any) -> Any:
+        return rise(x - t, parameter) * (x_t - t_t)
+
+    formula = of_input if target_t is None else of_target if input_t is None else of_both
+    operands = (*pair, *(t for t in (input_t, target_t) if t is not None))
+    if x.size > MAX_NUMPY_POINTWISE_ELEMENTS and x.__class__ is np.ndarray:
+        total = None
+        if reduction != NONE:
+            total = sum_of(formula, *operands)
+            total = total / x.size if total is not None and reduction == MEAN else total
+        elif all(a.shape == x.shape for a in operands):
+            total = large_with(formula, operands, (), {})
+        if total is not None:
+            return np.asarray(total, kind)
+    return _reduce(formula(*operands), reduction, kind)
+
+
 def _differences(parameter: float) -> Callable[[Rng], Iterator[Sample]]:
     def samples(rng: Rng) -> Iterator[Sample]:
         for number in (NONE, MEAN, SUM):
@@ -84,12 +120,12 @@ def _reference(formula: Any) -> Callable[..., Any]:
 def _difference_loss(name: str, node: str, parameter: float, formula: Any) -> Callable[..., Any]:
     """Declares an operator (input, target, reduction, parameter) of the difference alone.
 
-    Decorates (forward, slope): forward writes the losses over the differences; slope gives, in
-    operators, the derivative by the difference, times the cotangent.
+    Decorates (forward, slope, rise): forward writes the losses over the differences; slope gives,
+    in operators, the derivative by the difference, times the cotangent; rise that of arrays.
     """
 
     def decorate(parts: Any) -> Any:
-        forward, slope = parts()
+        forward, slope, rise = parts()
 
         def body(input: Array, target: Array, reduction: int, parameter: float) -> Array:
             kind = _kind(input, target)
@@ -113,11 +149,23 @@ def _difference_loss(name: str, node: str, parameter: float, formula: Any) -> Ca
         def _(g: Tensor, input: Tensor, target: Tensor, reduction: str, parameter: float) -> Tensor:
             return slope(target - input, g, reduction, parameter)
 
+        @opaque(layout=Layout.FREE, name=f"_{name}_loss_tangent", expose=(), differentiable=False,
+                ref=None, samples=None)
+        def push(
+            input: Array, target: Array, input_t: Array | None, target_t: Array | None,
+            reduction: int, parameter: float,
+        ) -> Array:
+            kind = _kind(input, target)
+            return _push_difference(
+                rise, _pair(input, target, name), (input_t, target_t), reduction, parameter, kind)
+
         @result.jvp
         def _(
             input_t: Tensor | None, target_t: Tensor | None, y: Tensor, input: Tensor,
             target: Tensor, reduction: int, parameter: Any,
         ) -> Tensor:
+            if not MODE.grad:
+                return push(input, target, input_t, target_t, reduction, parameter)
             t: Any = sum_terms(input_t, unless_missing(lambda t: -t, target_t))
             t = t.to(y.dtype)
             if reduction == NONE:
@@ -131,7 +179,7 @@ def _difference_loss(name: str, node: str, parameter: float, formula: Any) -> Ca
 
 
 @_difference_loss("mse", "MseLossBackward0", 0.0, lambda d, _: d * d)
-def _mse() -> tuple[Callable[..., Any], Callable[..., Any]]:
+def _mse() -> tuple[Callable[..., Any], ...]:
     """Squared differences."""
 
     def forward(d: np.ndarray, _: float) -> np.ndarray:
@@ -140,12 +188,15 @@ def _mse() -> tuple[Callable[..., Any], Callable[..., Any]]:
     def slope(d: Tensor, g: Tensor, reduction: int, _: float) -> Tensor:
         return d * share(g, reduction, d._array.size, 2.0)
 
-    return forward, slope
+    def rise(d: np.ndarray, _: float) -> np.ndarray:
+        return d + d
+
+    return forward, slope, rise
 
 
 @_difference_loss("smooth_l1", "SmoothL1LossBackward0", 0.7,
                   lambda d, b: np.where(abs(d) < b, d * d / (2 * b), abs(d) - b / 2))
-def _smooth_l1() -> tuple[Callable[..., Any], Callable[..., Any]]:
+def _smooth_l1() -> tuple[Callable[..., Any], ...]:
     """Squares of differences below beta, absolute values above."""
 
     def forward(d: np.ndarray, beta: float) -> np.ndarray:
@@ -155,12 +206,15 @@ def _smooth_l1() -> tuple[Callable[..., Any], Callable[..., Any]]:
     def slope(d: Tensor, g: Tensor, reduction: int, beta: float) -> Tensor:
         return (d / beta).clamp(-1, 1) * share(g, reduction, d._array.size)
 
-    return forward, slope
+    def rise(d: np.ndarray, beta: float) -> np.ndarray:
+        return np.minimum(np.maximum(d / beta, -1), 1)
+
+    return forward, slope, rise
 
 
 @_difference_loss("huber", "HuberLossBackward0", 1.3,
                   lambda d, b: np.where(abs(d) <= b, d * d / 2, b * (abs(d) - b / 2)))
-def _huber() -> tuple[Callable[..., Any], Callable[..., Any]]:
+def _huber() -> tuple[Callable[..., Any], ...]:
     """Half squares of differences below delta, lines above."""
 
     def forward(d: np.ndarray, delta: float) -> np.ndarray:
@@ -170,7 +224,10 @@ def _huber() -> tuple[Callable[..., Any], Callable[..., Any]]:
     def slope(d: Tensor, g: Tensor, reduction: int, delta: float) -> Tensor:
         return d.clamp(-delta, delta) * share(g, reduction, d._array.size)
 
-    return forward, slope
+    def rise(d: np.ndarray, delta: float) -> np.ndarray:
+        return np.minimum(np.maximum(d, -delta), delta)
+
+    return forward, slope, rise
 
 
 def _match(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:

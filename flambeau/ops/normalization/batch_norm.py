@@ -92,9 +92,11 @@ def _(
     input_t: Tensor | None, weight_t: Tensor | None, bias_t: Tensor | None, input: Tensor,
     weight: Tensor | None, save_mean: Tensor, save_rstd: Tensor, eps: float
 ) -> Tensor | None:
+    if not MODE.grad:
+        return _batch_norm_tangent(
+            input_t, input, weight, save_mean, save_rstd, weight_t, bias_t)
+
     def push(t: Any) -> Any:
-        if not MODE.grad:  # the Jacobian of a channel is symmetric
-            return _batch_norm_backward(t, input, None, save_mean, save_rstd)[0]
         dims = [0, *range(2, input.dim())]
         hat, _, rstd = normalize(input, dims, eps)
         return slope(t, hat, rstd, dims)
@@ -104,6 +106,34 @@ def _(
         return _batch_norm(input, scale, shift, None, None, *statistics, 0.0, eps)
 
     return affine_tangent(push, affine, (input_t, weight_t, bias_t), input, weight, channels)
+
+
+@opaque(layout=Layout.FREE,
+        name="_batch_norm_tangent", expose=(), differentiable=False, ref=None, samples=None)
+def _batch_norm_tangent(
+    input_t: Array | None, input: Array, weight: Array | None, mean: Array, rstd: Array,
+    weight_t: Array | None, bias_t: Array | None
+) -> Array:
+    """The tangent of batch_norm in training: of each channel, linear in the input and its tangent.
+
+    Two passes over memory, one of them for the channels' sums.
+    """
+    if not input.size:
+        return np.empty(input.shape, input.dtype)
+    t, x, w, w_t, b_t = as_dtype(mean.dtype, input_t, input, weight, weight_t, bias_t)
+    x = images(x)
+    b = np.zeros(mean.shape, mean.dtype) if w_t is None else rstd * w_t
+    c = -b * mean if b_t is None else b_t - b * mean
+    if t is None:
+        y = affine(x, b, c)
+    else:
+        t = images(t)
+        count = number(x.shape[0] * x.shape[2], mean.dtype)
+        of_t, of_product = (np.add.reduce(v, 0) for v in channel_sums(t, x, mean))
+        a = scale_and_shift(rstd, w)
+        slant = -a * rstd * rstd * of_product / count
+        y = combine(t, x, a, b + slant, c - a * of_t / count - slant * mean)
+    return y.reshape(input.shape).astype(input.dtype, copy=False)
 
 
 @opaque(layout=Layout.FREE,
@@ -183,12 +213,12 @@ def _(
     weight: Tensor | None, running_mean: Tensor, running_var: Tensor, eps: float
 ) -> Tensor | None:
     def push(t: Any) -> Any:
-        return _batch_norm_running(t, None, None, running_mean * 0, running_var, eps)
+        return _batch_norm_running(t, weight, None, running_mean * 0, running_var, eps)
 
     def affine(scale: Any, shift: Any) -> Any:
         return _batch_norm_running(input, scale, shift, running_mean, running_var, eps)
 
-    return affine_tangent(push, affine, (input_t, weight_t, bias_t), input, weight, channels)
+    return affine_tangent(push, affine, (input_t, weight_t, bias_t), input, None, channels)
 
 
 def _check_batch(input: Tensor, eps: float, named: dict[str, Tensor | None]) -> None:

@@ -12,7 +12,7 @@ from ...autograd.mode import MODE
 from ...tensor.dtypes import FLOAT32, HALF, finfo
 from ...tensor.tensor import Tensor
 from ..view.join import cat
-from .reference import rows_backward, rows_forward
+from .reference import rows_backward, rows_forward, rows_tangent
 from .norm_formulas import (
     affine_tangent, as_dtype, check_parameter_dtypes, floating, normalize, select_needed, slope,
     statistics,
@@ -79,9 +79,11 @@ def _(
     input_t: Tensor | None, weight_t: Tensor | None, bias_t: Tensor | None, input: Tensor,
     weight: Tensor | None, save_mean: Tensor, save_rstd: Tensor, n: int, eps: float
 ) -> Tensor | None:
+    if not MODE.grad:
+        return _layer_norm_tangent(
+            input_t, input, weight, save_mean, save_rstd, weight_t, bias_t)
+
     def push(t: Any) -> Any:
-        if not MODE.grad:  # the Jacobian of the rows is symmetric
-            return _layer_norm_backward(t, input, None, save_mean, save_rstd, n)[0]
         dims = list(range(-n, 0))
         hat, _, rstd = normalize(input, dims, eps)
         return slope(t, hat, rstd, dims)
@@ -91,6 +93,22 @@ def _(
         return _layer_norm(input, scale, shift, *statistics, n, eps)
 
     return affine_tangent(push, affine, (input_t, weight_t, bias_t), input, weight)
+
+
+@opaque(layout=Layout.FREE,
+        name="_layer_norm_tangent", expose=(), differentiable=False, ref=None, samples=None)
+def _layer_norm_tangent(
+    input_t: Array | None, input: Array, weight: Array | None, mean: Array, rstd: Array,
+    weight_t: Array | None, bias_t: Array | None
+) -> Array:
+    """The tangent of layer_norm, of those of its input, weight and bias."""
+    if not input.size:
+        return np.empty(input.shape, input.dtype)
+    x = input.reshape(len(mean), -1).astype(mean.dtype, copy=False)
+    t = None if input_t is None else input_t.reshape(x.shape).astype(mean.dtype, copy=False)
+    w, w_t, b_t = (None if v is None else v.reshape(-1)
+                   for v in as_dtype(mean.dtype, weight, weight_t, bias_t))
+    return _shape(rows_tangent(t, x, w, mean, rstd, w_t, b_t), input.shape, input.dtype)
 
 
 @opaque(layout=Layout.FREE,

@@ -7,7 +7,7 @@ stay in cache.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 import numpy as np
@@ -52,6 +52,23 @@ def _affine(x: Array, scale: Array, shift: Array) -> Array:
 
 def _combine(g: Array, x: Array, a: Array, b: Array, c: Array) -> Array:
     return g * a + x * b + c
+
+
+def _weigh_tangent(t: Array, x: Array, a: Array, b: Array, c: Array, weight: Array) -> Array:
+    return (t * a + x * b + c) * weight
+
+
+def _push_parameters(
+    x: Array, scale: Array, shift: Array, weight_t: Array, bias_t: Array
+) -> Array:
+    return (x * scale + shift) * weight_t + bias_t
+
+
+def _push_all(
+    t: Array, x: Array, a: Array, b: Array, c: Array, weight: Array, scale: Array, shift: Array,
+    weight_t: Array, bias_t: Array
+) -> Array:
+    return (t * a + x * b + c) * weight + (x * scale + shift) * weight_t + bias_t
 
 
 @lru_cache(maxsize=64)
@@ -164,6 +181,46 @@ def rows_backward(
         np.subtract(share, hat, out=hat)
         np.multiply(hat, r, out=new[part])
     return new, of_weight, of_bias
+
+
+def rows_tangent(
+    t: Array | None, x: Array, weight: Array | None, mean: Array, rstd: Array,
+    weight_t: Array | None, bias_t: Array | None,
+) -> Array:
+    """The tangent of rows_forward's result, of those of x, weight and bias: two passes, one for the
+    sums of rows and one for the rest."""
+    rows, n = x.shape
+    ends = np.zeros(n, x.dtype)
+    ones = np.ones(n, x.dtype)
+    parameters = (_column(rstd), _column(-mean * rstd), ends if weight_t is None else weight_t,
+                  ends if bias_t is None else bias_t)
+    body: Callable[..., Array]
+    operands: tuple[Array, ...]
+    if t is None:
+        body, operands = _push_parameters, (x, *parameters)
+    else:
+        coefficients = _row_coefficients(t, x, mean, rstd)
+        if weight_t is not None or bias_t is not None:
+            weight = ones if weight is None else weight
+            body, operands = _push_all, (t, x, *coefficients, weight, *parameters)
+        elif weight is None:
+            body, operands = _combine, (t, x, *coefficients)
+        else:
+            body, operands = _weigh_tangent, (t, x, *coefficients, weight)
+    y = large(body, *operands) if rows * n > MAX_NUMPY_ROW_ELEMENTS else None
+    return body(*operands) if y is None else y
+
+
+def _row_coefficients(
+    t: Array, x: Array, mean: Array, rstd: Array
+) -> tuple[Array, Array, Array]:
+    """(a, b, c) of each row: a t + b x + c is the tangent of the normalised row."""
+    sums = centred_products(t, x, mean) if x.size > MAX_NUMPY_ROW_ELEMENTS else None
+    if sums is None:
+        sums = np.add.reduce(t, 1), np.einsum("ij,ij->i", t, x - _column(mean))
+    n = x.dtype.type(x.shape[1])
+    b = -rstd * rstd * rstd * sums[1] / n
+    return _column(rstd), _column(b), _column(-rstd * sums[0] / n - b * mean)
 
 
 def affine(x: Array, scale: Array, shift: Array) -> Array:
