@@ -6,7 +6,7 @@ from math import prod
 from typing import Any
 
 from ..ir.axis_order import inverse_permutation
-from ..ir.exchange import EXCHANGE_TURN, LATE
+from ..ir.exchange import EXCHANGE_TURN, LATE, what_is_replaced
 from ..ir.graph import Graph, Node, Op
 from .fusion_group import MULTI_RESULT, FusionGroup, reshape_chain, view_through
 from .placement import Home, Allocation, Place, allocate_in_arena
@@ -25,6 +25,7 @@ class BufferAssignment:
         self._places: dict[int, Place] = {}
         self._targets: dict[int, list[Place]] = {}
         self.elsewhere: set[int] = set()  # values that the kernel of another value writes
+        self._replaced: dict[int, list[int]] = {}  # by node that starts an exchange
         self.first: list[tuple[Place, Place]] = []  # copies done before everything else
         self.copies: list[tuple[Place, Place]] = []  # and those done after
         calls = [node for node in fusion.nodes if node.op is Op.CALL]
@@ -53,6 +54,10 @@ class BufferAssignment:
     def targets(self, node: Node) -> list[Place]:
         """Where a value is written by the kernel that computes it."""
         return self._targets.get(id(node), [])
+
+    def replaced(self, start: Node) -> list[int]:
+        """The operands of a node that starts an exchange that lie where their results will."""
+        return self._replaced.get(id(start), [])
 
     def _place_sources(self) -> None:
         for node in self.fusion.nodes:
@@ -155,6 +160,24 @@ class BufferAssignment:
                     self._place_parts(node)
                 elif node.op in (Op.PERMUTE, Op.RESHAPE):
                     self._place_moved(node)
+                elif node.op is Op.CALL:
+                    self._place_sent(node)
+
+    def _place_sent(self, result: Node) -> None:
+        """Write what an exchange sends where its result will be, if nothing else reads it: then
+        no copies are made before and after."""
+        if (replaced := what_is_replaced(result)) is None:
+            return
+        start, position = replaced
+        sent, place = start.inputs[position], self.place(result)
+        while sent.op is Op.RESHAPE and id(sent) not in self._materialized:
+            sent = sent.inputs[0]
+        window = place.window.reshaped(sent.shape)
+        if place.memory.home is not Home.ARENA or id(sent) in self._places or window is None:
+            return
+        if self.fusion.readers.get(id(sent)) == [self.fusion.group_of[id(start)]]:
+            self._add_target(sent, Place(place.memory, window))
+            self._replaced.setdefault(id(start), []).append(position)
 
     def _place_parts(self, node: Node) -> None:
         """Write parts that only a concatenation reads directly into it."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
@@ -23,8 +24,9 @@ EARLY, LATE = -1, 1  # when a call runs, among those that could: as soon as it c
 class Exchange:
     """A collective of whole arrays.
 
-    `start` is given contiguous arrays and returns at once; `finish` returns the results, as many
-    arrays of the same shapes. `recorded` holds what a recorded call gave and what came of it.
+    `start` is given contiguous arrays, which are its own until `finish`, and returns at once;
+    `finish` returns the results, as many arrays of the same shapes: the same ones, where it wrote
+    into them. `recorded` holds what a recorded call gave and what came of it.
     """
 
     def __init__(
@@ -36,12 +38,16 @@ class Exchange:
         self.is_offline = False
         self.seen: Arrays = ()  # what an offline run gave
 
-    def start(self, *arrays: np.ndarray) -> np.ndarray:
-        """Starts the collective; returns a token, which has no meaning."""
+    def start(self, *arrays: np.ndarray, replaced: Sequence[int] = ()) -> np.ndarray:
+        """Starts the collective; returns a token, which has no meaning.
+
+        Arrays at the positions `replaced` are given away, of others it takes copies.
+        """
         if self.is_offline:
             self.seen = [array.copy() for array in arrays]
         else:
-            self._start(arrays)
+            self._start([array if i in replaced else array.copy()
+                         for i, array in enumerate(arrays)])
         return _TOKEN
 
     def finish(self, *_: np.ndarray) -> Arrays:
@@ -57,8 +63,8 @@ class _Part:
     def __init__(self, exchange: Exchange, name: str, call: Callable) -> None:
         self.exchange, self.__name__, self.call = exchange, f"{name}_{exchange.__name__}", call
 
-    def __call__(self, *arrays: np.ndarray) -> np.ndarray | Arrays:
-        result: np.ndarray | Arrays = self.call(*arrays)
+    def __call__(self, *arrays: np.ndarray, **options: Any) -> np.ndarray | Arrays:
+        result: np.ndarray | Arrays = self.call(*arrays, **options)
         return result
 
 
@@ -72,7 +78,8 @@ def exchanged(
     inputs = (*arrays, *(() if after is None else (after,)))
     count = len(arrays)
     start = Node(Op.CALL, inputs, (1,), Type.I32, {
-        "function": _Part(exchange, "start", lambda *operands: exchange.start(*operands[:count])),
+        "function": _Part(exchange, "start", lambda *operands, **options: exchange.start(
+            *operands[:count], **options)),
         "output": 0, "group": object(), EXCHANGE_TURN: EARLY,
     }, origin)
     shared = {"function": _Part(exchange, "finish", exchange.finish), "group": object(),
@@ -80,6 +87,14 @@ def exchanged(
     results = [Node(Op.CALL, (start,), array.shape, array.type, {**shared, "output": i}, origin)
                for i, array in enumerate(arrays)]
     return start, results
+
+
+def what_is_replaced(result: Node) -> tuple[Node, int] | None:
+    """For a result of an exchange the node that starts it, and the position of the array there
+    that has the result's place; None for other nodes."""
+    if result.op is Op.CALL and result.attributes.get(EXCHANGE_TURN) == LATE:
+        return result.inputs[0], result.attributes["output"]
+    return None
 
 
 def exchanges_of(graph: Graph) -> list[Exchange]:

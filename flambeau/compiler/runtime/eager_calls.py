@@ -7,6 +7,7 @@ run. A call costs a few microseconds beside its function.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +28,8 @@ class EagerCalls:
 
     def __init__(self, step: Step) -> None:
         self.step = step
-        self._places: dict[int, tuple[list[Locate], list[Locate]]] = {}  # by node
+        # By node: what calls its function, where its arguments and its results are.
+        self._places: dict[int, tuple[Callable, list[Locate], list[Locate]]] = {}
         self._results: dict[int, Any] = {}  # by group of nodes, while a run lasts
 
     def forget(self) -> None:
@@ -39,18 +41,22 @@ class EagerCalls:
         places = self._places.get(id(node))
         if places is None:
             places = self._places[id(node)] = self._locate_all(node)
-        operands, targets = places
+        function, operands, targets = places
         results = self._results.get(id(node.group))
         if results is None:
-            results = node.function(*[locate(inputs, outputs) for locate in operands])
+            results = function(*[locate(inputs, outputs) for locate in operands])
             self._results[id(node.group)] = results
         result = results[node.output] if isinstance(results, tuple | list) else results
         for locate in targets:
-            locate(inputs, outputs)[...] = result
+            target = locate(inputs, outputs)
+            if not _is_same_memory(target, result):
+                target[...] = result
 
-    def _locate_all(self, node: Node) -> tuple[list[Locate], list[Locate]]:
+    def _locate_all(self, node: Node) -> tuple[Callable, list[Locate], list[Locate]]:
         layout = self.step.layout
-        return ([self._locate(layout.seen(operand)) for operand in node.inputs],
+        function, replaced = node.function, layout.replaced(node)
+        return (partial(function, replaced=replaced) if replaced else function,
+                [self._locate(layout.seen(operand)) for operand in node.inputs],
                 [self._locate(place) for place in layout.targets(node)])
 
     def _locate(self, place: Place) -> Locate:
@@ -82,3 +88,10 @@ class EagerCalls:
         if slot in self.step.states:
             return self.step.states[slot]
         return self.step.cells[slot] if slot in self.step.cells else np.asarray(inputs[slot])
+
+
+def _is_same_memory(target: np.ndarray, result: Any) -> bool:
+    """Whether a function wrote its result where it belongs."""
+    return (isinstance(result, np.ndarray) and result.shape == target.shape
+            and result.strides == target.strides and result.dtype == target.dtype
+            and result.ctypes.data == target.ctypes.data)

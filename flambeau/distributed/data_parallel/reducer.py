@@ -187,31 +187,34 @@ class Reducer:
             return
         if self._recorder is not None:
             self._record(bucket)
-        self._start(bucket)
+        self._start(bucket, bucket.buffer._array)
 
     def _record(self, bucket: Bucket) -> None:
         from ...compiler.capture.record_exchange import Transfer
 
         transfer = bucket.transfer = Transfer(
             self._recorder, "all_reduce", 1 / self.divisor, bucket,
-            partial(self._start, bucket), partial(self._result, bucket),
+            partial(self._start_arrays, bucket), partial(self._result, bucket),
         )
         transfer.sends([bucket.buffer._array])
 
     @staticmethod
-    def _result(bucket: Bucket) -> list[np.ndarray]:
+    def _result(bucket: Bucket) -> Sequence[np.ndarray]:
         """Waits for a bucket that a program started."""
         assert bucket.work is not None
         bucket.work.wait()
-        return [bucket.buffer._array]
+        return bucket.work.result()
 
-    def _start(self, bucket: Bucket, gradients: Sequence[np.ndarray] = ()) -> None:
-        """Has the group's thread add up a bucket, filled with `gradients` where there are such."""
-        engine, array = self.group._engine, bucket.buffer._array
-        for gradient in gradients:
-            np.copyto(array, gradient)
+    def _start_arrays(self, bucket: Bucket, gradients: Sequence[np.ndarray]) -> None:
+        """Starts the reduction of a bucket whose gradients lie in a program's memory."""
+        (array,) = gradients
+        self._start(bucket, array)
+
+    def _start(self, bucket: Bucket, array: np.ndarray) -> None:
+        """Has the group's thread add up a bucket's gradients, in place."""
+        engine = self.group._engine
         bucket.work = self.group._communicator.start(
-            partial(reduced, array, ReduceOp.SUM, engine, engine.all_reduce)
+            partial(reduced, array, ReduceOp.SUM, engine, engine.all_reduce), [array]
         )
 
     # ---------------------------------------------------------------- after a backward

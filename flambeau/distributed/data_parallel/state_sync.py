@@ -24,8 +24,8 @@ class _Broadcast:
         self._work: Work | None = None
 
     def start(self, arrays: Sequence[np.ndarray]) -> None:
-        """Has the group's thread broadcast copies of flat arrays."""
-        self._packed = [array.copy() for array in arrays]
+        """Has the group's thread broadcast flat arrays, in place."""
+        self._packed = list(arrays)
         self._work = self._group._communicator.start(self._run)
 
     def _run(self) -> None:

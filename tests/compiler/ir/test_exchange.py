@@ -115,3 +115,31 @@ def test_what_an_exchange_sends_is_computed_before_what_it_does_not_need() -> No
     assert sum("matmul" in name for name in names[:start]) == 1, names
     (_, got) = step.run([])
     np.testing.assert_allclose(got, 2 * 64 * 1e-4, rtol=1e-5)
+
+
+@pytest.mark.parametrize("is_read_elsewhere", [False, True])
+def test_what_is_sent_is_replaced_where_it_lies_unless_others_read_it(
+    is_read_elsewhere: bool,
+) -> None:
+    received: list[np.ndarray] = []
+
+    def start(arrays: Sequence[np.ndarray]) -> None:
+        received[:] = arrays
+        for array in arrays:
+            array *= 2
+
+    x = np.full((EXTENT, EXTENT), 0.01, np.float32)
+    source = Source("state", x.shape, Type.F32, lambda: x)
+    x_in = Node(Op.INPUT, (), x.shape, Type.F32, {"slot": 0})
+    product = matmul(x_in, x_in)
+    sent = [reshape(product, (EXTENT * EXTENT,)),
+            reshape(matmul(product, x_in), (EXTENT * EXTENT,))]
+    exchange = Exchange("double", start, lambda: received)
+    _, results = exchanged(exchange, sent[not is_read_elsewhere :], None, "")
+    outputs = [apply(Scalar.ADD, r, constant(1.0, Type.F32, (1,))) for r in results]
+    step = build(Graph([source], [x_in], outputs, []))
+    wanted = [2 * 64 * 1e-4 + 1, 2 * 64**2 * 1e-6 + 1][not is_read_elsewhere :]
+    for y, value in zip(step.run([]), wanted, strict=True):
+        np.testing.assert_allclose(y, value, rtol=1e-5)
+    in_arena = [np.shares_memory(array, step.arena) for array in received]
+    assert in_arena == ([False, True] if is_read_elsewhere else [True])
