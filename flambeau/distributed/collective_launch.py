@@ -36,7 +36,7 @@ def require_tensor(value: Any, name: str) -> None:
 
 def require_tensors(values: Any, name: str) -> None:
     """TypeError for an argument that is no list of tensors."""
-    if not isinstance(values, (list, tuple)) or not all(isinstance(x, Tensor) for x in values):
+    if not isinstance(values, (list, tuple)) or [x for x in values if not isinstance(x, Tensor)]:
         raise TypeError(
             f"Invalid function argument. Expected parameter `{name}` of type List[torch.Tensor]\n"
             f"             but got {type(values)} with elements of type "

@@ -57,11 +57,12 @@ def _check_op(op: ReduceOp, tensor: Tensor) -> None:
 
 def _check_sizes(function: str, kind: str, tensors: Sequence[Tensor], like: Tensor) -> None:
     """RuntimeError where a tensor of a list has another dtype or size than the single one."""
+    dtype, size = like.dtype, like.numel()
     for at, tensor in enumerate(tensors):
-        if tensor.dtype != like.dtype:
+        if tensor.dtype is not dtype:
             raise RuntimeError(f"ProcessGroupGloo::{function}: invalid tensor type at index {at} "
-                               f"(expected {like.dtype}, got {tensor.dtype})")
-        if tensor.numel() != like.numel():
+                               f"(expected {dtype}, got {tensor.dtype})")
+        if tensor.numel() != size:
             raise RuntimeError(
                 f"ProcessGroupGloo::{function}: invalid {kind}tensor size at index {at} (expected "
                 f"({', '.join(map(str, like.shape))}), got ({', '.join(map(str, tensor.shape))}))"
@@ -168,7 +169,8 @@ def _gathered(pg: ProcessGroup, like: Array) -> Array:
 def _spread(rows: Array, targets: Sequence[Destination]) -> None:
     """Copies a row to each destination, of whatever shape with as many elements."""
     for row, target in zip(rows, targets, strict=True):
-        np.copyto(target.array, row.reshape(target.array.shape))
+        array = target.array
+        np.copyto(array, row if row.shape == array.shape else row.reshape(array.shape))
         target.settle()
 
 

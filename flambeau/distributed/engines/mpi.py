@@ -139,12 +139,14 @@ class MPIEngine(Engine):
         )
 
     def all_gather(self, output: Array, array: Array) -> None:
-        target, source, comm = bytes_of(output), bytes_of(array), self._comm
-        self._collective(
-            target.nbytes,
-            lambda: comm.Iallgather(source, target),
-            lambda: comm.Allgather(source, target),
-        )
+        comm = self._comm
+        if array.dtype.char not in self.reduced_dtypes:  # MPI may not know it
+            output, array = bytes_of(output), bytes_of(array)
+        if output.nbytes < _GATHERED_MIN_BYTES:
+            self._finish(comm.Iallgather(array, output))
+        else:
+            self._finish(comm.Ibarrier())
+            comm.Allgather(array, output)
 
     def gather(self, output: Array | None, array: Array, root: int) -> None:
         target = None if output is None else bytes_of(output)
