@@ -59,16 +59,16 @@ def value(found: dict[str, dict[str, Any]], engine: str, key: str = "seconds") -
     return found.get(engine, {}).get(key)
 
 
-def steps(results: dict) -> list[str]:
-    """The table of whole training steps."""
-    names = shown(results)
+def steps(results: dict, aims: bool = True) -> list[str]:
+    """The table of whole training steps; with what the project aims at, or without."""
+    names, last = shown(results), ("aim",) if aims else ()
     lines = head("Training step with Adam", *(NAMES[n] for n in names), "times PyTorch's speed",
-                 "times the best other", "aim")
+                 "times the best other", *last)
     for name, found in _of(results, "step"):
         model, ours = MODELS[name], value(found, "compiled")
         lines.append(row(model.title, *(duration(value(found, n)) for n in names),
                          times(value(found, "torch"), ours), times(best(found), ours),
-                         f"{model.aim:g}"))
+                         *(f"{model.aim:g}" for _ in last)))
     return lines
 
 
@@ -228,7 +228,8 @@ def write(results: dict) -> None:
     put(ROOT / "docs" / "speed.md", BEGIN, END, markdown(results))
     if "steps" in results["parts"]:
         every = "https://github.com/flambeau-ai/flambeau/blob/main/docs/speed.md"
-        short = "\n".join([*steps(results), "", footnote(results), f"[All rows]({every})."])
+        table = steps(results, aims=False)
+        short = "\n".join([*table, "", footnote(results), f"[All rows]({every})."])
         for page in ("README.md", "README.zh-CN.md"):
             put(ROOT / page, BEGIN, END, short)
 
