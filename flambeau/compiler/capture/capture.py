@@ -28,7 +28,7 @@ from ...ops.interception.code_patching import end_followed_call
 from ...tensor.tensor import wrap
 from .lazy_call import Deferred
 from .live_tensors import live_tensors
-from .side_effects import clean, noted
+from .side_effects import clean, containers_of, noted
 from .escapes import backward_problem, finish, live_outputs
 from ..trace.ambient_modes import read_ambient_modes
 from .returned_tensors import describe_returned
@@ -175,7 +175,8 @@ def capture(
                 if not forgotten(recorder.numbers):
                     trace.add_problem("item() reads a tensor's values in Python", "")
         _conclude(recorder, states, flatten((args, kwargs)))
-        trace.proof = None if watcher is None else watcher.conclude(recorder.public)
+        if watcher is not None:
+            trace.proof = watcher.conclude(recorder.public, recorder.containers)
         return result, trace
     finally:
         _capturing.release()
@@ -206,9 +207,15 @@ def _recorded(
         returned = function(*args, **kwargs)
     if read_ambient_modes() != trace.modes:
         trace.add_problem("it leaves another grad mode, autocast, default dtype or device", "")
-    result = plain(returned)
+    try:
+        result = plain(returned)
+    except RecursionError:
+        trace.add_problem("it returns a list or dict that holds itself", "")
+        return returned
+    recorder.containers = list(containers_of(returned))
     assert recorder.surroundings is not None
-    trace.result = noted(recorder.surroundings, trace, reads(returned, recorder.floats))
+    trace.result = noted(recorder.surroundings, trace, reads(returned, recorder.floats),
+                         recorder.containers)
     if trace.deferred is not None and not _is_finished(trace, like):
         trace.deferred.compute()
     record_backward(recorder, args, kwargs)

@@ -98,7 +98,9 @@ def _one_hot(r: Recorder, original: Callable, tensor: Any, num_classes: Any = -1
     if num_classes < 1 or tensor._array.dtype != np.int64 or not tensor._array.size:
         return original(tensor, num_classes)
     original(tensor, num_classes)  # refuses classes that are none
-    return (tensor.unsqueeze(-1) == ops.arange(num_classes)).to(tensor.dtype)
+    classes = ops.arange(num_classes)
+    known = classes.index_select(0, tensor.reshape(-1))  # whose bounds are checked on each call
+    return (known.unsqueeze(-1) == classes).to(tensor.dtype).reshape(*tensor.shape, num_classes)
 
 
 def _as_told(original: Callable, mask: Any, is_causal: Any = None, size: Any = None) -> bool:

@@ -87,6 +87,7 @@ def _later(r: Recorder, target: np.ndarray, source: np.ndarray) -> bool:
 
 def _write_one(r: Recorder, original: Callable, name: str, y: Any, target: Any) -> Any:
     r.compute()
+    r.refer(target)  # its memory is that from before the write
     original(name, y, target)
     r.write(target._array, y._array)
 

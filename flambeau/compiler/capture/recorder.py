@@ -46,6 +46,7 @@ class Recorder:
         self.trace = Trace(values)
         self.thread = threading.get_ident()
         self.public: set[str] = set()  # names of the public functions that ran
+        self.containers: list[Any] = []  # lists and dicts that the call returns or stores
         self.quiet = 0  # inside an operator: what it calls is its own business
         self.drawing = False  # inside a function that draws random numbers
         self.counter, self.streams = False, 0  # whether draws are counted; how many there were
@@ -172,7 +173,8 @@ class Recorder:
     def write(self, target: np.ndarray, source: np.ndarray, **parts: Any) -> None:
         """Record that `source` was written over `target`."""
         line, _ = self.line()
-        into = self.trace.value_of(target, fresh=True)
+        fresh = id(owner_of(target)) not in self.trace.known_owners
+        into = self.trace.value_of(target, fresh)
         self.add(WRITE, args=(into, self.window(source, line)), **parts)
 
     def constant(self, array: np.ndarray, function: Any = None) -> Value:

@@ -19,8 +19,10 @@ from ..trace.trace import Effect, Trace
 _MISSING = object()
 
 
-def noted(around: Surroundings, trace: Trace, result: Any) -> Any:
+def noted(around: Surroundings, trace: Trace, result: Any, containers: list[Any]) -> Any:
     """Add changes to the trace; returns what a program must produce: the result and stored tensors.
+
+    Adds the lists and dicts that are stored to `containers`.
     """
     trace.plain = list(_plain_leaves(result))
     retained = []
@@ -31,6 +33,7 @@ def noted(around: Surroundings, trace: Trace, result: Any) -> Any:
                                   "new instead", around.line_of(key))
                 return result
             numbers = of_numbers(value)
+            containers += containers_of(value)
             if numbers and holder.place is not None:
                 before = holder.before
                 old = before.get(key, _MISSING) if isinstance(before, dict) else _MISSING
@@ -80,6 +83,15 @@ def _changes(holder: Holder) -> Iterator[tuple[str, Any, Any]]:
     for key in {**before, **now}:
         if not same_plain(before.get(key, _MISSING), now.get(key, _MISSING)):
             yield holder.named(key), key, now.get(key, _MISSING)
+
+
+def containers_of(x: Any) -> Iterator[Any]:
+    """The lists and dicts of a structure, each as often as it lies there."""
+    if isinstance(x, (list, dict)):
+        yield x
+    if isinstance(x, (tuple, list, dict)):
+        for part in x.values() if isinstance(x, dict) else x:
+            yield from containers_of(part)
 
 
 def _plain_leaves(x: Any) -> Iterator[Any]:

@@ -269,6 +269,11 @@ class Facts:
             for part in parts
         )
 
+    def list_outside_containers(self) -> dict[int, Any]:
+        """Lists and dicts from outside that the call met, by id."""
+        return {key: p.value for key, p in self.known.items()
+                if p.kind in (Kind.OUTSIDE, Kind.ARGUMENT) and isinstance(p.value, (list, dict))}
+
     def forget(self) -> None:
         """Lets go of the objects of the call."""
         self.known.clear()

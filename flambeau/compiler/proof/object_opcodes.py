@@ -14,7 +14,7 @@ from ...tensor.tensor import Tensor
 from .bytecode import IS_METHOD_FLAG
 from .attributes import load_attribute
 from .calls import parameters
-from .contents import guard_content
+from .contents import guard_content, guard_if_container
 from .declarations import in_library
 from .effects import store
 from .facts import Facts
@@ -55,6 +55,8 @@ def store_subscript(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     facts.need(key)
     if key.tainted:
         raise NotProvedError("a key depends on a tensor's values")
+    if target.kind is Kind.TENSOR:
+        guard_if_container(facts, key)
     store(facts, s, target, key.value, value, item=True)
 
 
@@ -71,6 +73,7 @@ def load_entry(facts: Facts, s: ShadowFrame, owner: Provenance, key: Provenance)
         raise NotProvedError("an index or a key depends on a tensor's values")
     if owner.kind is Kind.TENSOR:
         facts.guard_class(Tensor, "__getitem__")
+        guard_if_container(facts, key)
         s.call = CallState(runs_code=True)
         return Provenance(Kind.TENSOR)
     if owner.kind is Kind.ARGUMENT:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
 from ...nn import functional
@@ -47,6 +47,7 @@ class Watcher:
         self._oracle = oracle
         self.mismatches = 0
         self._is_tracing = False
+        self._outside: dict[int, Any] = {}  # lists and dicts that the call met, by id
 
     def __enter__(self) -> Watcher:
         if sys.version_info[:2] not in WATCHED_VERSIONS:
@@ -72,12 +73,19 @@ class Watcher:
         if error is not None:
             self._refuse("", 0, "it raised an exception")
         self.shadows.clear()
+        self._outside = self.facts.list_outside_containers()
         self.facts.forget()
 
-    def conclude(self, public: Iterable[str] = ()) -> Proof:
+    def conclude(self, public: Iterable[str] = (), containers: Sequence[Any] = ()) -> Proof:
         """Looks at all guards again, now that the call is over. `public`: the names of the public
-        functions that ran: modules of the library look them up in `nn.functional`."""
+        functions that ran: modules of the library look them up in `nn.functional`. `containers`:
+        the lists and dicts in what the call returned or stored, which a program creates anew."""
         proof, names = self.proof, vars(functional)
+        ids = set(map(id, containers))
+        if len(ids) < len(containers):
+            self._refuse("", 0, "one list or dict lies at two places of what it returns or stores")
+        if ids & self._outside.keys():
+            self._refuse("", 0, "it returns or stores a list or dict that was there before")
         path = self.facts.constant(names)
         for name in sorted(names.keys() & public):
             self.facts.guard(f"{path}[{name!r}]", Test.IDENTITY, names[name])
