@@ -156,6 +156,8 @@ def capture(
         recorder.surroundings = Surroundings(function, args, kwargs)
         if like is not None:
             recorder.deferred = trace.deferred = Deferred(recorder, like)
+            if watcher is not None:
+                watcher.facts.look = recorder.compute
         try:
             swap_all(recorder)
             _recorders.current = recorder

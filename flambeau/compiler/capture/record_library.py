@@ -127,7 +127,10 @@ def _total_norm(
     if not supplied or float(norm_type) != 2.0:
         return original(supplied, norm_type, error_if_nonfinite, foreach)
     if error_if_nonfinite:
+        r.compute()
         r.problem("clip_grad_norm_(error_if_nonfinite=True) reads the norm in Python")
+        with r.silence():
+            original(supplied, norm_type, True, foreach)  # refuses norms that are not finite
     with no_grad():
         return ops.stack([(t * t).sum() for t in supplied]).sum().sqrt()
 

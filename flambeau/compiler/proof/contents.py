@@ -55,6 +55,7 @@ def _is_opaque_truth(x: Any, only_length: bool) -> bool:
 
 
 def _guard_array(facts: Facts, p: Provenance) -> None:
+    facts.look()  # a tensor may have the same memory
     if p.value.nbytes > MAX_ARRAY_BYTES:
         raise NotProvedError(
             f"it reads a NumPy array of {p.value.nbytes} bytes, too many to compare on each call"

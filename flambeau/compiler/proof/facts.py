@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,7 @@ class Facts:
         self.line: tuple[str, int] = ("", 0)  # that runs
         self.missing: dict[type, set[str]] = {}  # names that classes must not get
         self.orders: set[type] = set()  # classes whose bases must stay
+        self.look: Callable[[], None] = lambda: None  # before the step looks at shared memory
         self._names: dict[int, str] = {}
 
     # ------------------------------------------------------------------------------ guards

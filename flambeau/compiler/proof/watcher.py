@@ -182,6 +182,7 @@ class Watcher:
 
     def _refuse_at(self, frame: Any, why: str) -> None:
         """Refuses with the line of the user's code, and where in other code it is, if it is."""
+        self.facts.look()  # what the step does next, nobody knows
         code = frame.f_code
         at = frame
         while at is not None and (

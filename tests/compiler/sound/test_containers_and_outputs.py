@@ -124,3 +124,31 @@ def test_classes_out_of_range_raise_in_compiled_calls():
         assert step(torch.tensor([[0, 3]])).tolist() == [[[1, 0, 0, 0], [0, 0, 0, 1]]]
     with pytest.raises(RuntimeError, match="Class values must be smaller"):
         step(torch.tensor([[0, 4]]))
+
+
+def test_arrays_on_the_memory_of_tensors_are_read_after_writes():
+    weight = torch.zeros(2)
+    array = weight.numpy()
+
+    def step(x):
+        weight.add_(x)
+        return x * float(array[0])
+
+    compiled = torch.compile(step, mode="now", backend="evaluate")
+    assert [compiled(torch.ones(2))[0].item() for _ in range(CALLS)] == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("follow", [True, False])
+def test_norms_that_are_not_finite_raise_in_compiled_calls(follow):
+    weight = torch.ones(2, requires_grad=True)
+
+    @torch.compile(options={"mode": "now", "follow": follow}, backend="evaluate")
+    def step(x):
+        weight.grad = None
+        (weight * x).sum().backward()
+        return torch.nn.utils.clip_grad_norm_([weight], 1.0, error_if_nonfinite=True)
+
+    for _ in range(CALLS):
+        step(torch.ones(2))
+    with pytest.raises(RuntimeError, match="total norm of order 2.0"):
+        step(torch.full((2,), torch.inf))
