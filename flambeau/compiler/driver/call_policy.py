@@ -36,6 +36,11 @@ class CallPolicy:
                 and not self.draws_by_counter and not has_peers())
 
     @property
+    def may_grow(self) -> bool:
+        """Whether calls may be followed because their arguments grow."""
+        return self.may_follow and not self.evaluates
+
+    @property
     def follows_without_trial(self) -> bool:
         """Whether calls are followed even where that does not pay."""
         return bool(self.options["follow"]) or self.evaluates

@@ -160,7 +160,7 @@ class Compiled:
             self._fallback.refuse_another()
             return self._function(*args, **kwargs)
         state = specialization.state
-        if isinstance(state, New) and self._policy.may_follow and self._specializations.grow():
+        if isinstance(state, New) and self._policy.may_grow and self._specializations.grow():
             self._fallback.start_following("its arguments grow from call to call")
             return self._fallback.followed(args, kwargs)
         if isinstance(state, Eager):

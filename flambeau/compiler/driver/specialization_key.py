@@ -35,14 +35,14 @@ def describe_tensors(x: Any) -> Any:
                  if isinstance(leaf, (Tensor, np.ndarray)))
 
 
-def is_larger(a: Any, b: Any) -> bool:
-    """Whether tensors, as described, are those of a call with longer ones: of the same ranks, no
-    extent shorter, one longer."""
+def compare_extents(a: Any, b: Any) -> tuple[int, ...] | None:
+    """How much longer tensors of one call, as described, are than those of another, extent by
+    extent; None where ranks differ, an extent is shorter or none is longer."""
     if len(a) != len(b) or any(len(x) != len(y) or x[0] is not y[0] or len(x[1]) != len(y[1])
                                for x, y in zip(a, b, strict=True)):
-        return False
-    extents = [pair for x, y in zip(a, b, strict=True) for pair in zip(x[1], y[1], strict=True)]
-    return all(m >= n for m, n in extents) and any(m > n for m, n in extents)
+        return None
+    more = [n - m for x, y in zip(a, b, strict=True) for m, n in zip(x[1], y[1], strict=True)]
+    return tuple(more) if any(more) and min(more) >= 0 else None
 
 
 def describe_overlap(given: tuple[tuple, dict], reachable: set[int]) -> tuple[tuple, ...]:

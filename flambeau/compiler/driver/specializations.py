@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ...autograd.mode import MODE
 from ...nn.module import Module
 from ...tensor.tensor import Tensor
 from ..runtime.guarded_call import Program
@@ -17,7 +18,7 @@ from .eviction import SpecializationTable
 from .named_modules import find_named_modules
 from .specialization import Specialization
 from .specialization_key import (
-    describe_argument, describe_overlap, describe_tensors, is_larger,
+    compare_extents, describe_argument, describe_overlap, describe_tensors,
 )
 from .states import Building, Event, Followed, Installed, Outdated
 
@@ -81,12 +82,15 @@ class Specializations:
                 if isinstance(s.state, Building)]
 
     def grow(self) -> bool:
-        """Whether the last kinds of calls came once each, and each is larger than the one before:
-        a cache grows by a token a call."""
+        """Whether the last kinds of calls came once each, and each is larger than the one before by
+        the same: a cache grows by a token a call. With gradients, lengths have programs each."""
+        if MODE.grad:
+            return False
         last = [*self._table.values()][-GROWING_KINDS:]
         return len(last) == GROWING_KINDS and all(
             (s.uses or 0) <= 1 for s in last[:-1]
-        ) and all(is_larger(b.tensors, a.tensors) for a, b in itertools.pairwise(last))
+        ) and None not in (steps := {compare_extents(a.tensors, b.tensors)
+                                     for a, b in itertools.pairwise(last)}) and len(steps) == 1
 
     def differ_in_numbers(self) -> bool:
         """Whether they differ only in plain arguments, and none recurs often enough."""
