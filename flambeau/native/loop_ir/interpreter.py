@@ -268,7 +268,7 @@ def apply_scalar(operation: Scalar, values: Sequence[Any], kind: np.dtype) -> An
     if operation in (Scalar.PHILOX, Scalar.PHILOX_WORD):
         words = philox if operation is Scalar.PHILOX else philox_word
         return words(*(np.atleast_1d(value) for value in values))[0]
-    if operation in (Scalar.ERF, Scalar.ERFC):
+    if operation in (Scalar.ERF, Scalar.ERFC, Scalar.LGAMMA):
         return getattr(math, operation.name.lower())(float(first))
     if operation in (Scalar.DOT_BYTES, Scalar.DOT_LOW_BYTES):
         return _dot_bytes(*values)

@@ -99,6 +99,7 @@ class Scalar(Enum):
     ATANH = auto()
     ERF = auto()
     ERFC = auto()
+    LGAMMA = auto()  # of F64, the C library's
     FLOOR = auto()
     CEIL = auto()
     TRUNC = auto()

@@ -26,8 +26,8 @@ _COUNTS = {Scalar.FMA: 3, Scalar.PHILOX: 3, Scalar.PHILOX_WORD: 3, Scalar.WHERE:
     (Scalar.NEG, Scalar.ABS, Scalar.SQRT, Scalar.EXP, Scalar.EXP2, Scalar.EXPM1, Scalar.LOG,
      Scalar.LOG2, Scalar.LOG10, Scalar.LOG1P, Scalar.SIN, Scalar.COS, Scalar.TAN, Scalar.ASIN,
      Scalar.ACOS, Scalar.ATAN, Scalar.SINH, Scalar.COSH, Scalar.TANH, Scalar.ASINH, Scalar.ACOSH,
-     Scalar.ATANH, Scalar.ERF, Scalar.ERFC, Scalar.FLOOR, Scalar.CEIL, Scalar.TRUNC, Scalar.ROUND,
-     Scalar.NOT, Scalar.CAST, Scalar.BITCAST), 1)
+     Scalar.ATANH, Scalar.ERF, Scalar.ERFC, Scalar.LGAMMA, Scalar.FLOOR, Scalar.CEIL, Scalar.TRUNC,
+     Scalar.ROUND, Scalar.NOT, Scalar.CAST, Scalar.BITCAST), 1)
 _HALVES = (Type.F16, Type.BF16)
 
 

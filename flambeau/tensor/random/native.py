@@ -39,7 +39,7 @@ def native(name: str, dtype: np.dtype | None = None) -> int | None:
 
 
 def _built(name: str, dtype: np.dtype | None) -> Kernel:
-    from ...native.kernels.random import libm, mersenne_twister, normal, rejection
+    from ...native.kernels.random import counts, libm, mersenne_twister, normal, rejection
     from ...native.loop_ir.ir import Type
 
     makers: dict[str, Callable[..., Kernel]] = {
@@ -47,7 +47,8 @@ def _built(name: str, dtype: np.dtype | None) -> Kernel:
         "uniform": mersenne_twister.uniform,
         "bernoulli": mersenne_twister.bernoulli, "integers": mersenne_twister.integers,
         "shuffle": mersenne_twister.shuffle,
-        "normal": normal.normal, "gamma": rejection.gamma, **libm.FUNCTIONS,
+        "normal": normal.normal, "gamma": rejection.gamma,
+        "poisson": counts.poisson, "binomial": counts.binomial, **libm.FUNCTIONS,
     }
     if dtype is None:
         return makers[name]()

@@ -1,7 +1,7 @@
 """Poisson, binomial, gamma and Dirichlet numbers: each element draws until it accepts.
 
-How many words an element spends depends on the words, so the elements go one after another: in a
-Python loop (about a microsecond a draw), many gamma numbers in a kernel.
+How many words an element spends depends on the words, so the elements go one after another: few in
+a Python loop (about a microsecond a draw), many in a kernel that draws what the loop would.
 """
 
 from __future__ import annotations
@@ -15,14 +15,9 @@ import numpy as np
 from . import native
 from .generator import Generator, default_generator
 from .distributions import BFLOAT16, require, unit64
+from ...native.loop_ir.stirling_tail import STIRLING_TAIL
 
-_TINY64 = float(np.finfo(np.float64).tiny)
-# log(k!) minus Stirling's approximation, for k = 0 .. 9.
-_STIRLING_TAIL = (
-    0.0810614667953272, 0.0413406959554092, 0.0276779256849983, 0.02079067210376509,
-    0.0166446911898211, 0.0138761288230707, 0.0118967099458917, 0.0104112652619720,
-    0.00925546218271273, 0.00833056343336287,
-)
+_WHOLE = 2.0**53  # below it a float64 counts exactly
 
 
 class _Draws:
@@ -70,8 +65,13 @@ def poisson(rates: np.ndarray, generator: Generator | None = None) -> np.ndarray
     """A Poisson count for each rate, in the dtype and shape of `rates`."""
     dtype = rates.dtype
     require(dtype, dtype.kind == "f" or dtype == BFLOAT16, "poisson_cpu")
+    wide = rates.astype(np.float64)
+    kernel = native.sequential("poisson", wide.dtype, wide.size)
+    if kernel is not None and ((wide >= 0) & (wide < _WHOLE)).all():
+        spending = (wide > 0).astype(np.int64) + (wide >= 10)
+        return _by_kernel(kernel, [wide], spending, generator).astype(dtype)
     with _Draws(generator) as draws:
-        counts = [_poisson(rate, draws) for rate in rates.astype(np.float64).ravel().tolist()]
+        counts = [_poisson(rate, draws) for rate in wide.ravel().tolist()]
     return np.array(counts, np.float64).astype(dtype).reshape(rates.shape)
 
 
@@ -129,6 +129,10 @@ def binomial(
         )
     require(dtype, dtype.kind == "f" and dtype.itemsize > 2, "binomial_cpu")
     counts, probabilities = np.broadcast_arrays(counts, probabilities)
+    kernel = native.sequential("binomial", dtype, counts.size)
+    if kernel is not None and (np.abs(counts) < _WHOLE).all():
+        spending = ((counts > 0) & (probabilities > 0) & (probabilities < 1)).astype(np.int64)
+        return _by_kernel(kernel, [counts, probabilities], spending, generator)
     rounded = float if dtype == np.float64 else _to_single
     with _Draws(generator) as draws:
         drawn = [
@@ -209,8 +213,8 @@ def _binomial_by_rejection(
 
 
 def _stirling_tail(k: float) -> float:
-    if k < len(_STIRLING_TAIL):
-        return _STIRLING_TAIL[int(k)]
+    if k < len(STIRLING_TAIL):
+        return STIRLING_TAIL[int(k)]
     square = (k + 1) * (k + 1)
     return (1.0 / 12 - (1.0 / 360 - 1.0 / 1260 / square) / square) / (k + 1)
 
@@ -220,8 +224,8 @@ def standard_gamma(shapes: np.ndarray, generator: Generator | None = None) -> np
     dtype = shapes.dtype
     require(dtype, dtype.kind == "f" and dtype.itemsize > 2, "gamma_cpu")
     kernel = native.sequential("gamma", dtype, shapes.size)
-    if kernel is not None:
-        return _gammas_by_kernel(kernel, shapes, generator)
+    if kernel is not None:  # a uniform number each, and every second one a pair for normal ones
+        return _by_kernel(kernel, [shapes], 2 * (shapes != 0), generator, spared=1)
     rounded = float if dtype == np.float64 else _to_single
     tiny = float(np.finfo(dtype).tiny)
     with _Draws(generator) as draws:
@@ -229,31 +233,36 @@ def standard_gamma(shapes: np.ndarray, generator: Generator | None = None) -> np
     return np.array(drawn, np.float64).astype(dtype).reshape(shapes.shape)
 
 
-def _gammas_by_kernel(
-    kernel: Callable[..., None], shapes: np.ndarray, generator: Generator | None
+def _by_kernel(
+    kernel: Callable[..., None], parameters: list[np.ndarray], least: np.ndarray,
+    generator: Generator | None, spared: int = 0,
 ) -> np.ndarray:
-    """Calls the kernel with more and more uniform numbers, until it has drawn all."""
+    """Calls a kernel with more and more uniform numbers, until it has drawn all.
+
+    `least`: so many numbers an element spends at least, but for `spared` of all.
+    """
     source = default_generator if generator is None else generator
-    ordered = np.ascontiguousarray(shapes)
-    drawn = np.empty(ordered.shape, ordered.dtype)
+    ordered = [np.ascontiguousarray(array) for array in parameters]
+    drawn = np.empty(ordered[0].shape, ordered[0].dtype)
+    # What the elements from each one on spend at least.
+    from_here = np.append(np.cumsum(least.reshape(-1)[::-1])[::-1], 0)
     with source.lock:
         waits = source.next_normal is not None
-        place = np.array([0, 0, waits, 0, ordered.size], np.int64)
+        place = np.array([0, 0, waits, 0, drawn.size], np.int64)
         waiting = np.array([source.next_normal or 0.0])
         uniforms = np.empty(0)
-        while place[1] < ordered.size:
-            # What is left was too little for one element, which so spends all of it and more; each
-            # of the others spends one, and every second one a pair.
+        while place[1] < drawn.size:
+            # What is left was too little for one element, which so spends all of it and more.
             rest = uniforms[place[0] :]
-            spending = int(np.count_nonzero(ordered.reshape(-1)[place[1] :]))
-            surely = max(2 * spending - 1 - rest.size, 1) if spending else 0
-            new = _uniforms_to_block_end(source, surely)
-            uniforms = np.concatenate((rest, new))
+            if from_here[place[1]]:
+                surely = int(from_here[place[1]]) - spared - rest.size
+                new = _uniforms_to_block_end(source, max(surely, 1))
+                uniforms = np.concatenate((rest, new))
             place[0], place[3] = 0, uniforms.size
-            kernel(place, waiting, uniforms, ordered, drawn)
+            kernel(place, waiting, uniforms, *ordered, drawn)
         source.give_back(2 * int(uniforms.size - place[0]))
         source.next_normal = float(waiting[0]) if place[2] else None
-    return drawn.reshape(shapes.shape)
+    return drawn.reshape(parameters[0].shape)
 
 
 def _uniforms_to_block_end(source: Generator, count: int) -> np.ndarray:

@@ -11,7 +11,7 @@ import pytest
 from flambeau.native.runtime.background_jit import KernelPolicy
 from flambeau.tensor.random import distributions, integers, native, normal
 from flambeau.tensor.random.generator import Generator
-from flambeau.tensor.random.rejection_sampling import standard_gamma
+from flambeau.tensor.random.rejection_sampling import binomial, poisson, standard_gamma
 
 SIZES = [0, 1, 2, 623, 624, 625, 1248, 1249, 4992, 5617, 70_001, 131_072]
 FLOATS = ["float32", "float64", "float16", "bfloat16"]
@@ -90,6 +90,50 @@ def test_gamma_numbers_by_machine_code_are_those_of_the_loop(
     for (n, spent), numbers in zip(cases, expected, strict=True):
         assert drawn(fill, np.empty(n, dtype), spent) == numbers, (n, spent)
     assert standard_gamma(np.ones((), dtype)).shape == ()
+
+
+def count_parameters(name: str, size: int, dtype: str) -> list[np.ndarray]:
+    """Rates, or counts and probabilities, on both sides of 10 successes, and what takes no word."""
+    source = np.random.default_rng(size)
+    if name == "poisson":
+        rates = (source.random(size) * 30).astype(numpy_type(dtype))
+        rates[::7], rates[3::11], rates[5::13] = 0, 3000, 1e-3
+        return [rates]
+    counts, p = np.floor(source.random(size) * 60).astype(dtype), source.random(size).astype(dtype)
+    counts[2::9], p[::7], p[3::11], p[5::13], p[6::17] = 40_000, 0, 1, np.nan, 1e-3
+    return [counts, p]
+
+
+@pytest.mark.parametrize(("name", "dtype"), [
+    ("poisson", "float32"), ("poisson", "float64"), ("poisson", "bfloat16"),
+    ("binomial", "float32"), ("binomial", "float64"),
+])
+def test_counts_by_machine_code_are_those_of_the_loop(
+    name: str, dtype: str, by_arrays: Callable, by_kernels: Callable
+) -> None:
+    draw = {"poisson": poisson, "binomial": binomial}[name]
+    cases = [(n, spent) for n in (1, 207, 1249) for spent in (0, 621)]
+
+    def fill(array: np.ndarray, source: Generator) -> None:
+        normal.fill_normal(np.empty(3), source)  # the normal number that it leaves stays
+        parameters = count_parameters(name, array.size, dtype)
+        put(array, draw(*parameters, source) + 100 * draw(*parameters, source))
+
+    by_arrays()
+    expected = [drawn(fill, np.empty(n), spent) for n, spent in cases]
+    by_kernels()
+    assert native.sequential(name, np.dtype("float64"), 1) is not None
+    for (n, spent), numbers in zip(cases, expected, strict=True):
+        assert drawn(fill, np.empty(n), spent) == numbers, (n, spent)
+
+
+def test_counts_without_a_kernel_end_as_before(by_kernels: Callable) -> None:
+    by_kernels()
+    with pytest.raises(RuntimeError, match="expected rate to be non-negative"):
+        poisson(np.array([3.0, -1.0]))
+    assert poisson(np.full((2, 0), 3.0)).shape == (2, 0)
+    endless, none = binomial(np.array([np.inf, np.nan]), np.array([1.0, 0.5]))
+    assert endless == np.inf and np.isnan(none)
 
 
 def test_the_twister_goes_on_from_what_machine_code_left(by_kernels: Callable) -> None:

@@ -26,7 +26,7 @@ from ...target.cost_model import (
 )
 
 _COSTLY_OPERATIONS = {Scalar.POW, Scalar.ATAN2, Scalar.DIV, Scalar.REM} | {
-    s for s in Scalar if Scalar.EXP.value <= s.value <= Scalar.ERFC.value
+    s for s in Scalar if Scalar.EXP.value <= s.value <= Scalar.LGAMMA.value
 }
 
 

@@ -17,11 +17,11 @@ from ..expression_builder import Value, apply, constant, where
 from ..statement_program import StatementProgram, Variable
 
 # What an element's state may be.
-_DRAWN, _TRYING, _SHORT = 0, 1, 2
+DRAWN, TRYING, SHORT = 0, 1, 2
 _THIRD, _SQUEEZE = float(np.float32(1 / 3)), float(np.float32(0.0331))
 
 
-class _RejectionProgram(StatementProgram):
+class RejectionProgram(StatementProgram):
     """Draws `y` from `uniforms` (F64).
 
     `place` (I64): uniform numbers spent, elements drawn, whether a normal number waits, how many
@@ -37,7 +37,7 @@ class _RejectionProgram(StatementProgram):
             for i, name in enumerate(("spent", "element", "waits", "available", "count"))
         )
         self.spare = self.real("spare", Value(Load(self.waiting, Affine())))
-        self.state = self.integer("state", _DRAWN)
+        self.state = self.integer("state", DRAWN)
 
     @contextmanager
     def elements(self) -> Iterator[Value]:
@@ -46,14 +46,14 @@ class _RejectionProgram(StatementProgram):
         with self.while_(going.now > 0):
             before = [(v, self.integer("before", v.now)) for v in (self.spent, self.waits)]
             spare = self.real("spare_before", self.spare.now)
-            self.state.put(_TRYING)
+            self.state.put(TRYING)
             yield self.element.now
-            with self.where(self.state.now == _SHORT):
+            with self.where(self.state.now == SHORT):
                 for variable, value in before:
                     variable.put(value.now)
                 self.spare.put(spare.now)
                 going.put(0)
-            with self.where(self.state.now == _DRAWN):
+            with self.where(self.state.now == DRAWN):
                 self.element.put(self.element.now + 1)
                 with self.where(self.element.now == self.count.now):
                     going.put(0)
@@ -62,7 +62,7 @@ class _RejectionProgram(StatementProgram):
         """Writes the element."""
         at = ((self.element.now.expression, 1),)
         self.write(Store(self.y, Affine(), value.cast(self.y.type).expression, at))
-        self.state.put(_DRAWN)
+        self.state.put(DRAWN)
 
     @contextmanager
     def with_uniforms(self, count: int) -> Iterator[list[Value]]:
@@ -74,7 +74,7 @@ class _RejectionProgram(StatementProgram):
             yield [Value(Load(self.uniforms, Affine(), (a,))) for a in at]
             self.spent.put(self.spent.now + count)
         with self.where(enough.now == 0):
-            self.state.put(_SHORT)
+            self.state.put(SHORT)
 
     def normal(self, target: Variable) -> None:
         """Standard normal into a variable; the second of each pair waits for the next call."""
@@ -103,7 +103,7 @@ def gamma(type: Type) -> Kernel:
 
     Marsaglia and Tsang, "A simple method for generating gamma variables", 2000.
     """
-    code, shapes = _RejectionProgram(type), Buffer(type, "shapes")
+    code, shapes = RejectionProgram(type), Buffer(type, "shapes")
 
     def rounded(x: Value) -> Value:
         return x.cast(type).cast(Type.F64)
@@ -121,28 +121,28 @@ def gamma(type: Type) -> Kernel:
             alpha.put(rounded(alpha.now + 1.0))
         d = code.real("d", rounded(alpha.now - _THIRD))
         c = code.real("c", constant(1.0, Type.F64) / apply(Scalar.SQRT, d.now * 9.0))
-        with code.while_(code.state.now == _TRYING):
+        with code.while_(code.state.now == TRYING):
             value = _gamma_candidate(code, d, c)
-            with code.where(code.state.now == _DRAWN):
+            with code.where(code.state.now == DRAWN):
                 drawn = code.real("drawn", scale.now * d.now * value.now)
                 code.accept(where(drawn.now > tiny, drawn.now, tiny))
     return code.kernel("gamma", [shapes])
 
 
-def _gamma_candidate(code: _RejectionProgram, d: Variable, c: Variable) -> Variable:
-    """One try; what it gives counts if the state is _DRAWN behind it."""
+def _gamma_candidate(code: RejectionProgram, d: Variable, c: Variable) -> Variable:
+    """One try; what it gives counts if the state is DRAWN behind it."""
     x, y = code.real("x", 0.0), code.real("y", 0.0)
-    with code.while_((code.state.now == _TRYING) & (y.now <= 0)):
+    with code.while_((code.state.now == TRYING) & (y.now <= 0)):
         code.normal(x)
         y.put(c.now * x.now + 1.0)
     v, square = code.real("v", y.now * y.now * y.now), code.real("square", x.now * x.now)
-    with code.where(code.state.now == _TRYING), code.with_uniforms(1) as (uniform,):
+    with code.where(code.state.now == TRYING), code.with_uniforms(1) as (uniform,):
         u = code.real("u", constant(1.0, Type.F64) - uniform)
         below = u.now < constant(1.0, Type.F64) - square.now * _SQUEEZE * square.now
         with code.where(below):
-            code.state.put(_DRAWN)
+            code.state.put(DRAWN)
         bound = square.now * 0.5 + d.now * (1.0 - v.now + apply(Scalar.LOG, v.now))
-        with (code.where(code.state.now == _TRYING),
+        with (code.where(code.state.now == TRYING),
               code.where(apply(Scalar.LOG, u.now) < bound)):
-            code.state.put(_DRAWN)
+            code.state.put(DRAWN)
     return v
