@@ -441,3 +441,25 @@ def test_an_input_handed_back_is_a_view_that_may_not_be_written(torch):
         a.mul_(2)
     (g,) = torch.autograd.grad(a[0] * a.sum(), x)
     assert g.tolist() == [4.0]
+
+
+def test_fast_gradcheck_moves_every_input_in_one_direction(torch):
+    calls = []
+
+    def function(x, y):
+        calls.append(x)
+        return (x.sin() * y).sum(), x.exp()
+
+    def wrong(x):
+        y = x.clone()
+        y.register_hook(lambda g: g + 1e-2)
+        return y
+
+    x, y = (torch.rand(20, dtype=torch.double, requires_grad=True) for _ in range(2))
+    assert torch.autograd.gradcheck(function, (x, y), fast_mode=True)
+    assert len(calls) == 5  # of the gradients, and two for each input
+    assert torch.autograd.gradgradcheck(function, (x, y), fast_mode=True)
+    z = torch.rand(4, dtype=torch.cdouble, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda z: z * z.abs() + z.conj(), (z,), fast_mode=True)
+    with pytest.raises(RuntimeError, match="Jacobian mismatch for output 0 with respect to input"):
+        torch.autograd.gradcheck(wrong, (x,), fast_mode=True)
