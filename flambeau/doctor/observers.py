@@ -73,6 +73,8 @@ def rare_targets(session: Session) -> list[tuple[Any, Observer]]:
     result.append((loaders._BaseDataLoaderIter.__init__, _iterator_observer(session)))
     loader = importlib.import_module("flambeau.utils.data.dataloader").DataLoader
     result.append((loader.__init__, _made(session, "on_loader")))
+    samplers = importlib.import_module("flambeau.utils.data").WeightedRandomSampler
+    result.append((samplers.__init__, _noted(session)))
     namespace = importlib.import_module("flambeau")
     result.append((namespace.manual_seed, _seed_observer(session)))
     return result
@@ -276,6 +278,18 @@ def _made(session: Session, event: str) -> Observer:
     return made
 
 
+def _noted(session: Session) -> Observer:
+    """Notes where an object is made, for `Session.made_at`."""
+
+    def made(original: Callable, args: tuple, kwargs: dict) -> Any:
+        original(*args, **kwargs)
+        spot = None if session.busy else constructor_spot(args[0])
+        if spot is not None:
+            session.made_at[args[0]] = spot
+
+    return made
+
+
 def _told_before(session: Session, event: str) -> Observer:
     def told(original: Callable, args: tuple, kwargs: dict) -> Any:
         if not session.busy:
@@ -336,7 +350,9 @@ def _iterator_observer(session: Session) -> Observer:
     def begun(original: Callable, args: tuple, kwargs: dict) -> Any:
         original(*args, **kwargs)
         session.wake()
-        session.loaders[args[0]] = args[1] if len(args) > 1 else kwargs["loader"]
+        loader = session.loaders[args[0]] = args[1] if len(args) > 1 else kwargs["loader"]
+        if not session.busy:
+            session.emit("on_iterator", loader, here())
 
     return begun
 

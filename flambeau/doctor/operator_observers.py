@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..autograd import tape
+from ..autograd.function import Function
 from ..autograd.mode import MODE
 from ..nn.parameter import Parameter
 from ..ops.core.registry import PUBLIC
@@ -40,7 +41,8 @@ _DRAWS = ("randn", "rand", "randint", "randn_like", "rand_like", "randint_like",
           "bernoulli")
 _FLIPS = ("flip", "fliplr", "flipud", "rot90", "roll")
 _FUNCTIONS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "normalize",
-              "layer_norm", "multi_head_attention_forward", "interpolate")
+              "layer_norm", "multi_head_attention_forward", "interpolate",
+              "scaled_dot_product_attention")
 _RESHAPES = ("view", "reshape", "flatten")
 _HEAVY_S = 0.6e-6  # what a patch itself costs a call, beside what the observer measures
 
@@ -69,6 +71,7 @@ def targets(session: Session) -> Iterator[tuple[Any, Observer]]:
         if inspect.isfunction(function):
             yield function, _cut(session, f"{kind}()")
     yield vars(Tensor)["data"].fget, _cut(session, ".data")
+    yield vars(Tensor)["data"].fset, _data_set(session)
     yield vars(Tensor)["grad"].fget, _grad_read(session)
     for name in _RESHAPES:
         for function in _public(name):
@@ -79,6 +82,9 @@ def targets(session: Session) -> Iterator[tuple[Any, Observer]]:
     for name in _FLIPS:
         for function in _public(name):
             yield function, _mapped(session, name)
+    for name in ("triu", "tril"):
+        for function in _public(name):
+            yield function, _triangle(session)
     for name in _DRAWS:
         for function in _public(name):
             yield function, _draw(session)
@@ -86,6 +92,7 @@ def targets(session: Session) -> Iterator[tuple[Any, Observer]]:
     yield functional.embedding, _embedding(session, inspect.signature(functional.embedding))
     yield Parameter.__new__, _parameter(session)
     yield PUBLIC["torch"]["empty"], _empty(session)
+    yield vars(Function)["_flambeau_apply"].__func__, _apply(session)
     yield from _distributions(session)
 
 
@@ -230,6 +237,28 @@ def _cut(session: Session, kind: str) -> Observer:
     return cut
 
 
+def _apply(session: Session) -> Observer:
+    """A call of a Function: its class, what it was given, and the context and result."""
+
+    def apply(original: Callable, args: tuple, kwargs: dict) -> Any:
+        result = original(*args, **kwargs)
+        code = getattr(args[0].forward, "__code__", None)
+        if not session.busy and code is not None and not is_internal(code):
+            session.emit("on_apply", args[0], args[1], result[1], here())
+        return result
+
+    return apply
+
+
+def _data_set(session: Session) -> Observer:
+    def assign(original: Callable, args: tuple, kwargs: dict) -> Any:
+        original(*args, **kwargs)
+        if not session.busy:
+            session.emit("on_data_set", args[0], here())
+
+    return assign
+
+
 def _best(session: Session, name: str) -> Observer:
     """argmax, or max along an axis: for rules, both give the number of the greatest."""
     cut = _cut(session, "argmax()") if name == "argmax" else _plain
@@ -257,6 +286,16 @@ def _mapped(session: Session, name: str) -> Observer:
         return result
 
     return call
+
+
+def _triangle(session: Session) -> Observer:
+    def cut(original: Callable, args: tuple, kwargs: dict) -> Any:
+        result = original(*args, **kwargs)
+        if not session.busy and not is_internal(sys._getframe(2).f_code):
+            session.emit("on_triangle", result, here())
+        return result
+
+    return cut
 
 
 def _draw(session: Session) -> Observer:

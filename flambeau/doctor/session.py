@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from .clock import Clock
+from .executed import ExecutedLines
 from .finding import Finding, Level, Mistake, Place
 from .instruments import Instruments
 from .intended import is_intended
@@ -48,6 +49,7 @@ class Session:
         self.seen: set[str] = set()  # events that happened
         self.faults: dict[str, str] = {}  # rules that failed, and how
         self.clock = Clock()
+        self.lines = ExecutedLines()
         self.updates = 0  # steps of all optimizers
         self.thread = threading.get_ident()
         self.stack: list[Any] = []  # modules that are running
@@ -119,6 +121,7 @@ class Session:
         if error is not None:
             self.error = type(error).__name__
         patches.remove()
+        self.lines.stop()
         self.ended, self.watching = True, False
         self.emit("finish")
         self.findings.sort(key=lambda finding: ORDER[finding.level])
@@ -158,7 +161,11 @@ class Session:
         """Tells the rules; what they do is no event itself, and its time is counted."""
         self.seen.add(event)
         handlers = self.handlers[event]
-        if not handlers or self.busy:
+        if self.busy:
+            return
+        if self.lines.waiting:
+            self.lines.look()
+        if not handlers:
             return
         compared = event == "on_backward" and self.watching
         cpu_s = time.thread_time() if compared else 0.0
@@ -302,4 +309,6 @@ LACKING = {
     "on_best": "neither argmax nor max along an axis was called",
     "on_moved": "nothing was flipped, rotated or rolled",
     "on_draw": "the program drew no random numbers",
+    "on_apply": "no Function of the program's own was called",
+    "on_iterator": "there was no loop over a DataLoader",
 }

@@ -42,7 +42,7 @@ class Rule:
         "on_cut", "on_seed", "on_view", "on_compare", "on_threshold", "on_broadcast", "on_function",
         "on_grad_read", "on_embedding", "on_parameter", "on_empty", "on_distribution", "on_sample",
         "on_log_prob", "on_entropy", "on_mask", "on_operand", "on_best", "on_moved", "on_draw",
-        "finish",
+        "on_apply", "on_iterator", "on_data_set", "on_triangle", "finish",
     )
 
     def __init__(self, session: Session) -> None:
@@ -67,6 +67,16 @@ class Rule:
             self.id, level or self.level, what, tuple(lines.values()), evidence,
             self.fix if fix is None else fix,
         )
+
+    def report_when_run(self, what: str, place: Place, frame: Any, **more: Any) -> None:
+        """Reports what was read in the source, once its line has run."""
+        self.session.lines.when_run(place.file, place.line, frame,
+                                    lambda: self.report(what, place, **more))
+
+    def made_by(self, call: LossCall) -> list[Spot | None]:
+        """Where the module of a loss was constructed, and with it its weights and options; nothing
+        for a call of the function."""
+        return [self.session.made_at.get(call.module)] if call.is_of_module else []
 
     def origin(self, node: Any) -> list[Spot]:
         """The lines that a node comes from: the call, and where its layer was constructed. That of
@@ -141,6 +151,9 @@ class Rule:
     def on_loader(self, loader: Any, spot: Spot | None) -> None:
         """A DataLoader was constructed."""
 
+    def on_iterator(self, loader: Any, spot: Spot | None) -> None:
+        """A loop over a DataLoader begins."""
+
     def on_cut(self, kind: str, tensor: Any, spot: Spot | None) -> None:
         """Something is taken out of the graph: by detach, data, item, numpy, tolist, tensor."""
 
@@ -157,6 +170,10 @@ class Rule:
                     spot: Spot | None) -> None:
         """Another function of interest was called, while watched."""
 
+    def on_apply(self, function: Any, args: tuple[Any, ...], result: Any,
+                 spot: Spot | None) -> None:
+        """A Function of the user's gave `result`, while watched."""
+
     def on_grad_read(self, tensor: Any) -> None:
         """The user's program asked for a `.grad`."""
 
@@ -171,6 +188,12 @@ class Rule:
 
     def on_mask(self, mask: Any, spot: Spot | None) -> None:
         """A tensor was compared with a number for equality, while watched."""
+
+    def on_triangle(self, result: Any, spot: Spot | None) -> None:
+        """triu() or tril() gave `result`, while watched."""
+
+    def on_data_set(self, tensor: Any, spot: Spot | None) -> None:
+        """`tensor.data = ...` was run, while watched."""
 
     def on_parameter(self, parameter: Any, source: Any, spot: Spot | None) -> None:
         """A Parameter was made of a tensor, while watched."""

@@ -30,8 +30,8 @@ class SamplerFavoursFrequent(Rule):
     broken = """
 labels = (torch.arange(64) % 8 == 0).long()
 counts = labels.bincount().double()
-sampler = torch.utils.data.WeightedRandomSampler(counts[labels], 64)
-loader = DataLoader(TensorDataset(x, labels), batch_size=16, sampler=sampler)  # <-
+sampler = torch.utils.data.WeightedRandomSampler(counts[labels], 64)  # <-
+loader = DataLoader(TensorDataset(x, labels), batch_size=16, sampler=sampler)
 net = nn.Linear(8, 2)
 optimizer = optim.SGD(net.parameters(), lr=0.1)
 for xb, yb in loader:
@@ -40,23 +40,17 @@ for xb, yb in loader:
     optimizer.step()
 """
     fixed = edit(broken, {
-        "sampler = torch.utils.data.WeightedRandomSampler(counts[labels], 64)":
+        "sampler = torch.utils.data.WeightedRandomSampler(counts[labels], 64)  # <-":
             "sampler = torch.utils.data.WeightedRandomSampler(1 / counts[labels], 64)",
-        "loader = DataLoader(TensorDataset(x, labels), batch_size=16, sampler=sampler)  # <-":
-            "loader = DataLoader(TensorDataset(x, labels), batch_size=16, sampler=sampler)",
     })
     healthy = (edit(broken, {
         # Hard samples come more often, each by its own loss.
-        "sampler = torch.utils.data.WeightedRandomSampler(counts[labels], 64)":
+        "sampler = torch.utils.data.WeightedRandomSampler(counts[labels], 64)  # <-":
             "sampler = torch.utils.data.WeightedRandomSampler(x.abs().sum(1), 64)",
-        "loader = DataLoader(TensorDataset(x, labels), batch_size=16, sampler=sampler)  # <-":
-            "loader = DataLoader(TensorDataset(x, labels), batch_size=16, sampler=sampler)",
     }), edit(broken, {
         # The square root of the inverse: between the natural shares and equal ones.
-        "sampler = torch.utils.data.WeightedRandomSampler(counts[labels], 64)":
+        "sampler = torch.utils.data.WeightedRandomSampler(counts[labels], 64)  # <-":
             "sampler = torch.utils.data.WeightedRandomSampler(counts[labels] ** -0.5, 64)",
-        "loader = DataLoader(TensorDataset(x, labels), batch_size=16, sampler=sampler)  # <-":
-            "loader = DataLoader(TensorDataset(x, labels), batch_size=16, sampler=sampler)",
     }))
 
     def on_loader(self, loader: Any, spot: Spot | None) -> None:
@@ -70,6 +64,7 @@ for xb, yb in loader:
             return
         ratio = values / numbers
         if np.ptp(ratio) < 1e-3 * ratio[0]:
-            self.report("the weights of the samples grow with the counts of their classes", spot,
+            self.report("the weights of the samples grow with the counts of their classes",
+                        self.session.made_at.get(sampler), spot,
                         counts=[int(n) for n in numbers[:6]],
                         weights=[float(v) for v in values[:6]])

@@ -99,5 +99,7 @@ for rows in t.split(16):
             counts[0] += 1
             counts[1] += len(goal)
             if counts[0] >= _BATCHES and counts[1] >= _ROWS:
+                shared = np.shares_memory(inputs, target)  # written so, as in many an example
                 self.report(f"column {column} of the inputs is the target", call.spot,
+                            level=Level.HINT if shared else None,
                             rows=counts[1], columns=inputs.shape[1])

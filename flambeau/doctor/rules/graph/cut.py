@@ -86,6 +86,8 @@ for _ in range(5):
         self.silent: dict[int, dict[int, int]] = {}  # by optimizer and parameter: steps without
         self.ran: set[int] = set()  # parameters of modules that ran
         self.without_grad: dict[int, Spot | None] = {}  # and of those that ran under no_grad
+        self.layers: set[int] = set()  # parameters of layers that ran with gradients
+        self.inner: dict[int, Spot | None] = {}  # and of those that ran under no_grad
 
     def on_cut(self, kind: str, tensor: Any, spot: Spot | None) -> None:
         cut = self.cuts.get(spot)
@@ -104,6 +106,13 @@ for _ in range(5):
             elif call.module.training:
                 self.without_grad.update(dict.fromkeys(keys, call.spot))
 
+    def on_layer(self, call: ModuleCall) -> None:
+        keys = [id(p) for p in call.module._parameters.values() if p is not None]
+        if call.recorded:
+            self.layers.update(keys)
+        elif call.module.training:
+            self.inner.update(dict.fromkeys(keys, call.spot))
+
     def on_backward(self, backward: Backward) -> None:
         if backward.watched and self.session.clock.passes < 64:
             self.reached.update(backward.graph.leaves)
@@ -121,6 +130,19 @@ for _ in range(5):
             if lost:
                 self._judge(lost, update)
 
+    def _judge_inner(self, lost: list[Any], update: Update) -> None:
+        """Layers that a forward method runs under no_grad, and that a group of the optimizer is
+        made for."""
+        keys = {id(p) for p in lost if id(p) in self.inner and id(p) not in self.layers}
+        groups = [group["params"] for group in update.optimizer.param_groups]
+        whole = [group for group in groups if all(id(p) in keys for p in group)]
+        if not whole or len(whole) == len(groups):
+            return
+        self.report(f"{self.session.parameter_names(whole[0])} only run without gradients",
+                    self.inner[id(whole[0][0])], update.spot,
+                    fix="compute what is to be trained outside of torch.no_grad()",
+                    **{"parameters without gradient": len(keys)})
+
     def _judge(self, lost: list[Any], update: Update) -> None:
         keys = {id(p) for p in lost}
         cuts = sorted(
@@ -135,6 +157,7 @@ for _ in range(5):
                         update.spot, **{"parameters without gradient": len(lost),
                                         "steps": _STEPS})
             return
+        self._judge_inner(lost, update)
         ungraded = [p for p in lost if id(p) in self.without_grad and id(p) not in self.ran]
         if ungraded and len(ungraded) < len(update.params):
             self.report(f"{self.session.parameter_names(ungraded)} only run without gradients",

@@ -6,13 +6,23 @@ from typing import Any
 
 import numpy as np
 
+from ....tensor.tensor import Tensor
 from ...events import Backward, ModuleCall
 from ...finding import Level
-from ...graph import array_of, operator_name, saved, spot_of
+from ...graph import array_of, node_of, operator_name, saved, spot_of
+from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
 
 _STEPS = 8
+
+
+def recomputed(exponential: Any) -> list[Spot | None]:
+    """Where the old log-probability was computed, if that was done with a graph of its own."""
+    difference = node_of(exponential.edges[0]) if exponential.edges else None
+    edges = getattr(difference, "edges", ())
+    old = node_of(edges[1]) if len(edges) == 2 and edges[1] is not None else None
+    return [] if old is None or isinstance(old, Tensor) else [spot_of(old)]
 
 
 class RatioAlwaysOne(Rule):
@@ -105,8 +115,8 @@ for _ in range(10):
             self.over = not (ratios == 1).all()
             self.ones += 1
             if not self.over and self.ones >= _STEPS and self.again >= _STEPS // 2:
-                self.report("the clipped ratio is exactly 1 everywhere", spot_of(node),
-                            backward.spot, steps=self.ones)
+                self.report("the clipped ratio is exactly 1 everywhere",
+                            *recomputed(node), spot_of(node), backward.spot, steps=self.ones)
             return
 
     on_gradient = on_backward

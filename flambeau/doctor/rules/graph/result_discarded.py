@@ -90,6 +90,7 @@ for _ in range(3):
                     and isinstance(method.value, ast.Name) \
                     and type(frame.f_locals.get(method.value.id)) is Tensor:
                 place = Place(frame.f_code.co_filename, node.lineno, frame.f_code.co_qualname)
-                self.report(f"{method.value.id}.{method.attr}(...) changes nothing", place)
+                self.report_when_run(f"{method.value.id}.{method.attr}(...) changes nothing",
+                                     place, frame)
 
     on_gradient = on_backward

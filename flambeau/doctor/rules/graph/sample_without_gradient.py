@@ -93,6 +93,8 @@ for _ in range(5):
                 if key in self.samples and not tensor.requires_grad:
                     self.read[key] = self.samples[key]
 
+    on_layer = on_call
+
     def on_backward(self, backward: Backward) -> None:
         for spot in set(self.read.values()):
             self.times[spot] = self.times.get(spot, 0) + 1

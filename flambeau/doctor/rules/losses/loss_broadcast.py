@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ....tensor.tensor import Tensor
 from ...events import LossCall
 from ...finding import Level
@@ -19,10 +21,10 @@ _AXES_ADDED = ("unsqueeze", "_slice", "index", "_index", "expand")
 
 
 def column_and_row(a: Any, b: Any) -> int:
-    """N, where one shape is (N, 1) and the other (N,) with N > 1; else 0."""
+    """N, where one shape is (..., N, 1) and the other (..., N) with N > 1; else 0."""
     for column, row in ((a._array.shape, b._array.shape), (b._array.shape, a._array.shape)):
-        if len(row) == 1 and column == (row[0], 1) and row[0] > 1:
-            return int(row[0])
+        if row and column == (*row, 1) and row[-1] > 1:
+            return int(row[-1])
     return 0
 
 
@@ -97,7 +99,7 @@ for _ in range(4):
         n = column_and_row(a, b)
         if not n or name not in ("_sub", "sub") or a.requires_grad and b.requires_grad:
             return
-        column = a if a._array.ndim == 2 else b
+        column = a if a._array.ndim > b._array.ndim else b
         node = node_of(column._node)
         base = column._base
         if node is not None and not isinstance(node, Tensor) \
@@ -106,6 +108,7 @@ for _ in range(4):
         if base is not None and base is (b if column is a else a):
             return
         self.report(
-            f"a difference of {a._array.shape} and {b._array.shape} has shape ({n}, {n}): every "
-            "prediction meets every target", spot, pairs=n * n, samples=n,
+            f"a difference of {a._array.shape} and {b._array.shape} has shape "
+            f"{np.broadcast_shapes(a._array.shape, b._array.shape)}: every prediction meets every "
+            "target", spot, pairs=n * n, samples=n,
         )

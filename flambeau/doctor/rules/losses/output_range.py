@@ -13,6 +13,7 @@ from ..rule import Rule
 
 _RANGES = {"relu_only": (0.0, math.inf), "relu": (0.0, math.inf), "sigmoid": (0.0, 1.0),
            "tanh": (-1.0, 1.0), "softmax": (0.0, 1.0)}
+_POSITIVE = ("exp", "softplus", "relu", "relu_only")
 _REGRESSION = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
 _LOGITS = ("cross_entropy", "binary_cross_entropy_with_logits", "nll_loss", "multi_margin_loss")
 _SHARE = 0.15  # of the targets that have to be out of reach
@@ -28,7 +29,8 @@ class OutputRange(Rule):
     why = (
         "A ReLU gives no negative number, a sigmoid nothing above 1: targets there are out of "
         "reach, and units that are clipped learn nothing. Before a loss on logits a ReLU "
-        "forbids the network to say no. Silent where less than 15 % of the targets are out of "
+        "forbids the network to say no. After exp() poisson_nll_loss applies exp() again, unless "
+        "log_input=False. Silent where less than 15 % of the targets are out of "
         "reach."
     )
     fix = "leave the last activation out"
@@ -74,7 +76,13 @@ for _ in range(4):
 
     def on_loss(self, call: LossCall) -> None:
         name = operator_name(call.node) if call.node is not None else ""
-        if name not in _RANGES or not call.recorded or not call.values.size:
+        if name not in (*_RANGES, *_POSITIVE) or not call.recorded or not call.values.size:
+            return
+        if call.name == "poisson_nll_loss":
+            if call.argument("log_input", True) is True and name in _POSITIVE:
+                self.report(f"poisson_nll_loss takes the rate's logarithm and is given what {name} "
+                            "gives: exp is applied to it once more", *self.origin(call.node),
+                            call.spot, fix="leave the last activation out, or log_input=False")
             return
         shown = "relu" if name.startswith("relu") else name
         if call.name in _LOGITS and shown == "relu":
@@ -85,6 +93,8 @@ for _ in range(4):
         target = call.target
         if call.name not in _REGRESSION or not isinstance(target, Tensor) or target.requires_grad \
                 or target._array.shape != call.values.shape or call.values.size < 8:
+            return
+        if name not in _RANGES:
             return
         low, high = _RANGES[name]
         outside = ((target._array < low - 1e-6) | (target._array > high + 1e-6)).mean()

@@ -28,11 +28,12 @@ class SoftmaxOverTheBatch(Rule):
     id = "softmax-over-the-batch"
     level = Level.LIKELY
     needs = ("on_loss",)
-    title = "softmax runs over the samples of the batch instead of over the classes"
+    title = "softmax runs over the samples of the batch, or over pixels, instead of the classes"
     why = (
         "With dim=0 the samples of a batch compete with each other, and a sample's "
         "probabilities do not sum to 1. Certain where the result is the loss's input; likely "
-        "where it is used on the way there. Silent for square similarities (contrastive losses) "
+        "where it is used on the way there. For images the classes are axis 1, and dim=-1 runs "
+        "over the width. Silent for square similarities (contrastive losses) "
         "and for attention over an axis that is not the batch."
     )
     fix = "softmax over the classes: dim=1, or dim=-1"
@@ -85,7 +86,11 @@ for _ in range(4):
         axis = _axis(call.node)
         if axis is None or call.input._array.shape != axis[1] or rows < 2:
             return
-        if axis[0] == 0 and len(axis[1]) > 1 and axis[1][0] == rows and axis[1][1] != rows:
+        if axis[0] > 1 and call.name != "kl_div":
+            self.report(f"softmax runs over axis {axis[0]}, and {call.name} has its classes on "
+                        "axis 1", *self.origin(call.node), call.spot, level=Level.CERTAIN,
+                        fix="softmax over the classes: dim=1", shape=str(axis[1]), dim=axis[0])
+        elif axis[0] == 0 and len(axis[1]) > 1 and axis[1][0] == rows and axis[1][1] != rows:
             self.report("softmax runs over the samples: each column sums to 1, not each row",
                         *self.origin(call.node), call.spot, level=Level.CERTAIN,
                         shape=str(axis[1]), dim=0)

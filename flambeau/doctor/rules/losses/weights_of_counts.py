@@ -32,18 +32,17 @@ class WeightsOfCounts(Rule):
 net = nn.Linear(8, 2)
 labels = (torch.arange(64) % 8 == 0).long()
 counts = labels.bincount().float()
-criterion = nn.CrossEntropyLoss(weight=counts / counts.sum())
+criterion = nn.CrossEntropyLoss(weight=counts / counts.sum())  # <-
 optimizer = optim.SGD(net.parameters(), lr=0.1)
 for _ in range(5):
-    loss = criterion(net(x), labels)  # <-
+    loss = criterion(net(x), labels)
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
 """
     fixed = edit(broken, {
-        "criterion = nn.CrossEntropyLoss(weight=counts / counts.sum())":
+        "criterion = nn.CrossEntropyLoss(weight=counts / counts.sum())  # <-":
             "criterion = nn.CrossEntropyLoss(weight=counts.sum() / counts)",
-        "loss = criterion(net(x), labels)  # <-": "loss = criterion(net(x), labels)",
     })
     healthy = ("""
 # Equal weights.
@@ -114,5 +113,6 @@ for _ in range(5):
         return before + counts
 
     def _tell(self, call: LossCall, counts: np.ndarray, weight: np.ndarray) -> None:
-        self.report("the weights favour the classes that are frequent", call.spot,
+        self.report("the weights favour the classes that are frequent",
+                    *self.made_by(call), call.spot,
                     counts=[int(c) for c in counts[:6]], weights=[float(w) for w in weight[:6]])

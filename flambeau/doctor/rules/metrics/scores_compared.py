@@ -14,6 +14,7 @@ from ..rule import Rule
 
 _TIMES = 2
 _NUMBERS = 8  # that are compared at least
+_NEGATIVE = 0.05  # of whole predictions that labels 0 and 1 can never be equal to
 _SHARE = 0.9  # of them are no whole numbers
 
 
@@ -27,7 +28,9 @@ class ScoresCompared(Rule):
     why = (
         "max(dim) gives the greatest scores first and their positions second; probabilities have "
         "to be rounded. The accuracy is 0 whatever the model does. Told when nine of ten numbers "
-        f"on one side are no whole numbers and the other side has whole ones only, {_TIMES} times."
+        f"on one side are no whole numbers and the other side has whole ones only, {_TIMES} times; "
+        "likely where predictions are whole, some are negative, and the labels are 0 and 1, as for "
+        "logits that are rounded."
     )
     fix = "prediction = scores.argmax(1)"
     broken = """
@@ -72,6 +75,18 @@ with torch.no_grad():
                     and scores.size >= _NUMBERS and _is_whole(labels).all() \
                     and 1 - _is_whole(scores).mean() >= _SHARE and np.ptp(labels) > 0:
                 self._count(scores, spot)
+            elif scores.dtype.kind == "f" and scores.shape == labels.shape \
+                    and scores.size >= _NUMBERS and (scores < 0).mean() > _NEGATIVE \
+                    and _is_whole(scores).all() and set(np.unique(labels)) == {0, 1}:
+                self._count_negative(scores, spot)
+
+    def _count_negative(self, scores: np.ndarray, spot: Spot | None) -> None:
+        self.times[spot] = self.times.get(spot, 0) + 1
+        if self.times[spot] >= _TIMES:
+            self.report("some predictions are negative, and are compared with labels 0 and 1", spot,
+                        level=Level.LIKELY, fix="prediction = (logits > 0).float()",
+                        negative=f"{float((scores < 0).mean()):.0%}",
+                        scores=[float(scores.min()), float(scores.max())])
 
     def _count(self, scores: np.ndarray, spot: Spot | None) -> None:
         self.times[spot] = self.times.get(spot, 0) + 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ....nn.parameter import Parameter
 from ...events import Update
 from ...finding import Level
 from ...places import Spot
@@ -65,6 +66,10 @@ optimizer.step()
     def on_parameter(self, parameter: Any, source: Any, spot: Spot | None) -> None:
         self.session.follow(parameter)
         self.made[id(parameter)] = spot
+
+    def on_data_set(self, tensor: Any, spot: Spot | None) -> None:
+        if isinstance(tensor, Parameter):
+            self.on_parameter(tensor, None, spot)
 
     def on_step(self, update: Update) -> None:
         if update.number != 1:

@@ -35,9 +35,9 @@ layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
 parts = nn.ModuleList([embedding, layer, head])
 optimizer = optim.Adam(parts.parameters())
 for _ in range(4):
-    hidden = layer(embedding(tokens[:, :-1]))
+    hidden = layer(embedding(tokens[:, :-1]))  # <-
     logits = head(hidden)
-    loss = F.cross_entropy(logits.transpose(1, 2), tokens[:, 1:])  # <-
+    loss = F.cross_entropy(logits.transpose(1, 2), tokens[:, 1:])
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
@@ -46,10 +46,8 @@ for _ in range(4):
         "parts = nn.ModuleList([embedding, layer, head])":
             "parts = nn.ModuleList([embedding, layer, head])\n"
             "mask = nn.Transformer.generate_square_subsequent_mask(8)",
-        "hidden = layer(embedding(tokens[:, :-1]))":
+        "hidden = layer(embedding(tokens[:, :-1]))  # <-":
             "hidden = layer(embedding(tokens[:, :-1]), src_mask=mask)",
-        "loss = F.cross_entropy(logits.transpose(1, 2), tokens[:, 1:])  # <-":
-            "loss = F.cross_entropy(logits.transpose(1, 2), tokens[:, 1:])",
     })
     healthy = ("""
 # Tags, not next tokens: both sides may be seen.
@@ -79,12 +77,24 @@ for _ in range(4):
         super().__init__(session)
         self.tokens: list[Tokens] = []
         self.judged: set[Spot | None] = set()
+        self.attention: list[Spot | None] = []  # where attention was called
+        self.masks: list[Spot | None] = []  # and where triu() or tril() made its mask
 
     def on_embedding(self, tokens: Tokens) -> None:
         self.tokens = [*self.tokens[-3:], tokens]
 
+    def on_function(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any],
+                    spot: Spot | None) -> None:
+        if name in ("multi_head_attention_forward", "scaled_dot_product_attention"):
+            self.attention.append(spot)
+
+    def on_triangle(self, result: Any, spot: Spot | None) -> None:
+        self.masks.append(spot)
+
     def on_backward(self, backward: Backward) -> None:
         self.tokens.clear()
+        self.attention.clear()
+        self.masks.clear()
 
     on_gradient = on_backward
 
@@ -105,5 +115,6 @@ for _ in range(4):
         """Tells where next tokens are predicted by a model that sees them."""
         if shift == 1 and sees:
             self.report("the scores at the first position depend on the tokens after it, which are "
-                        "the targets", call.spot, tokens.spot,
+                        "the targets", *self.masks[-1:], *self.attention[-1:], call.spot,
+                        tokens.spot,
                         tokens=str(tokens.indices.shape))

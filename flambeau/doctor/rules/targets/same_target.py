@@ -109,8 +109,8 @@ for _ in range(14):
     def finish(self) -> None:
         for kind, spots in self.calls.items():
             if len(self.answers[kind]) == 1 and len(spots) >= _CALLS and self._fresh(kind):
-                latest = list(dict.fromkeys(reversed(spots)))
-                self.report("every target is the same number", *latest[:2], calls=len(spots),
+                lines = list(dict.fromkeys(spots))  # the first taught first
+                self.report("every target is the same number", *lines[:2], calls=len(spots),
                             target=min(self.answers[kind]))
 
     def _fresh(self, kind: str) -> bool:

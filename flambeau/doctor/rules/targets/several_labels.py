@@ -20,7 +20,9 @@ class SeveralLabels(Rule):
     title = "cross_entropy with several labels a sample: classes exclude each other there"
     why = (
         "A softmax shares out one unit of probability, so that labels that hold together work "
-        "against each other. Silent where the rows of the target sum to 1."
+        "against each other. Silent where the rows of the target sum to 1. Told as well where "
+        "every row sums to one and the same other number, as smoothed labels do whose parts were "
+        "not divided by the number of classes."
     )
     fix = "binary_cross_entropy_with_logits, which asks about each label by itself"
     broken = """
@@ -69,3 +71,8 @@ for _ in range(4):
         if binary and bool((sums > 1.5).any()):
             self.report("samples have several labels, which a softmax sets against each other",
                         call.spot, **{"labels a sample": [float(sums.min()), float(sums.max())]})
+        elif not binary and sums.size > 1 and values.min() >= 0 and np.ptp(sums) < 1e-3 * abs(
+                sums.max()) and abs(sums.mean() - 1) > 0.02 and not call.target.requires_grad:
+            self.report("the targets of each sample sum to another number than 1", call.spot,
+                        fix="smoothed labels are one_hot * (1 - e) + e / classes",
+                        sum=float(sums.mean()), classes=values.shape[1])

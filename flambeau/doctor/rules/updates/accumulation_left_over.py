@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from ...events import Backward, Update
@@ -65,26 +66,36 @@ for k in (2, 2, 2, 3, 3, 3, 4, 4, 4):
         super().__init__(session)
         self.passes = 0
         self.counts: list[int] = []  # passes of each update
+        self.skip = 0  # updates whose passes were not all seen
+        self.woken = 0  # `trusted_from`, which grows with each rest
         self.done = False
 
     def on_backward(self, backward: Backward) -> None:
+        if self.session.trusted_from != self.woken:
+            self.woken, self.counts, self.skip = self.session.trusted_from, [], 1
         self.passes += 1
 
     def on_step(self, update: Update) -> None:
-        self.counts.append(self.passes)
-        self.passes = 0
-        few = self.counts[0]
-        if self.done or self.counts[-1] <= few or few < 2 or self.session.rested:
+        passes, self.passes = self.passes, 0
+        if self.skip:
+            self.skip -= 1
+            return
+        self.counts.append(passes)
+        few = min(self.counts)
+        if self.done or passes <= few or few < 2:
             return
         self.done = len(self.session.optimizers) > 1 or len(self.counts) > 4096
         uneven = [i for i, count in enumerate(self.counts) if count != few]
-        period, more = uneven[0], self.counts[uneven[0]]
-        regular = uneven == [period * (i + 1) for i in range(len(uneven))] and all(
-            self.counts[i] == more for i in uneven)
+        more = self.counts[uneven[0]]
+        periods = {after - before for before, after in pairwise(uneven)}
+        if not self.woken:
+            periods.add(uneven[0])  # the first epoch began with the first update
+        regular = len(periods) <= 1 and all(self.counts[i] == more for i in uneven) \
+            and (not self.woken or max(periods, default=3) > 2)
         self.done |= not regular or more >= 2 * few
-        if not self.done and len(uneven) >= 2:
+        if not self.done and len(uneven) >= (3 if self.woken else 2):
             self.done = True
-            self._report(update.spot, few, more, period)
+            self._report(update.spot, few, more, max(periods))
 
     def _report(self, spot: Spot | None, few: int, more: int, period: int) -> None:
         self.report(f"{more - few} batches at the end of an epoch are added to the next epoch's "

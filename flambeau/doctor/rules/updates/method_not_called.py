@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
+from ....native.foundation.user_frames import user_frame
 from ...events import Backward, Update
 from ...finding import Level, Place
 from ...places import Spot
@@ -21,6 +22,7 @@ _PURE = frozenset((
     "squeeze", "unsqueeze", "permute", "clamp", "masked_fill", "detach", "relu", "sigmoid", "tanh",
     "softmax", "log_softmax", "normalize", "leaky_relu", "gelu",
 ))
+_PARAMETERS = ("parameters", "named_parameters", "buffers", "named_buffers")
 # Those of them that only tensors have.
 _OF_TENSORS = frozenset((
     "squeeze", "unsqueeze", "permute", "clamp", "masked_fill", "detach", "reshape", "view",
@@ -33,6 +35,8 @@ _SPACES = frozenset(("torch", "F", "nn", "functional", "flambeau"))
 def idle_statements(tree: ast.AST) -> Iterator[tuple[int, str, str]]:
     """Statements without effect: line, what was written, what is lacking."""
     for node in ast.walk(tree):
+        if isinstance(node, ast.For):
+            yield from rebound_parameters(node)
         if not isinstance(node, ast.Expr):
             continue
         value = node.value
@@ -51,6 +55,24 @@ def idle_statements(tree: ast.AST) -> Iterator[tuple[int, str, str]]:
             yield node.lineno, ast.unparse(value), "result"
 
 
+def rebound_parameters(loop: ast.For) -> Iterator[tuple[int, str, str]]:
+    """Assignments to the variable of a loop over parameters whose result nothing reads: the
+    parameter stays as it is."""
+    if not any(isinstance(part, ast.Attribute) and part.attr in _PARAMETERS
+               for part in ast.walk(loop.iter)):
+        return
+    names = {part.id for part in ast.walk(loop.target) if isinstance(part, ast.Name)}
+    for statement in loop.body:
+        target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+        if not isinstance(target, ast.Name) or target.id not in names \
+                or not isinstance(statement.value, ast.BinOp):
+            continue
+        after = [part for part in ast.walk(loop) if isinstance(part, ast.Name)
+                 and part.id == target.id and part.lineno > (statement.end_lineno or 0)]
+        if not after:
+            yield statement.lineno, ast.unparse(statement), "place"
+
+
 class MethodNotCalled(Rule):
     """Reads the source of the files that train."""
 
@@ -61,7 +83,8 @@ class MethodNotCalled(Rule):
     why = (
         "`optimizer.zero_grad` without parentheses does nothing, x.unsqueeze(1) gives a new tensor "
         "and leaves x as it is, and `loss + penalty` adds to nothing. Certain for methods that are "
-        "not called, likely for results that nobody uses."
+        "not called, and for `p = ...` in a loop over parameters; likely for results that nobody "
+        "uses."
     )
     fix = "optimizer.zero_grad(); x = x.unsqueeze(1)"
     broken = """
@@ -110,11 +133,17 @@ for _ in range(2):
         tree = tree_of(file)
         for line, written, lacking in idle_statements(tree) if tree is not None else ():
             if lacking == "call":
-                self.report(f"`{written}` is named, not called: it does nothing",
-                            Place(file, line), fix=f"{written}()")
+                self.report_when_run(f"`{written}` is named, not called: it does nothing",
+                                     Place(file, line), user_frame(1), fix=f"{written}()")
+            elif lacking == "place":
+                name, _, value = written.partition(" = ")
+                self.report_when_run(f"`{written}` gives a name to a new tensor: no parameter "
+                                     "changes", Place(file, line), user_frame(1),
+                                     fix=f"{name}.copy_({value}) under torch.no_grad()")
             else:
-                self.report(f"the result of `{written}` is thrown away", Place(file, line),
-                            level=Level.LIKELY, fix=f"... = {written}")
+                self.report_when_run(f"the result of `{written}` is thrown away",
+                                     Place(file, line), user_frame(1), level=Level.LIKELY,
+                                     fix=f"... = {written}")
 
     def on_backward(self, backward: Backward) -> None:
         self._look(backward.spot)

@@ -1,0 +1,104 @@
+"""An embedding whose padding_idx is a word, while another token pads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...events import Tokens
+from ...finding import Level
+from ...places import Spot
+from ...programs import edit
+from ..rule import Rule
+
+_ROWS = 32  # that are looked at before a judgement
+
+
+class OtherPadding(Rule):
+    """Looks for the token that fills the ends of rows, and for that of padding_idx."""
+
+    id = "padding-is-another-token"
+    level = Level.LIKELY
+    needs = ("on_embedding",)
+    title = "padding_idx is the number of a word, which is never trained; another token pads"
+    why = (
+        "The row of padding_idx is 0 and gets no gradient. Told where the rows of tokens end in "
+        "runs of one token, of several lengths, which stands nowhere else, and the token of "
+        "padding_idx stands before them and ends no row."
+    )
+    fix = "padding_idx is the token that fills up the rows"
+    broken = """
+tokens = torch.randint(0, 12, (64, 9))
+tokens[tokens == 1] = 2
+for row, length in enumerate(torch.randint(2, 8, (64,)).tolist()):
+    tokens[row, length:] = 1
+embedding = nn.Embedding(12, 8, padding_idx=0)  # <-
+net = nn.Linear(8, 3)
+optimizer = optim.Adam([*embedding.parameters(), *net.parameters()])
+for _ in range(4):
+    words = (tokens != 1).unsqueeze(-1)
+    pooled = (embedding(tokens) * words).sum(1) / words.sum(1)
+    loss = F.cross_entropy(net(pooled), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    fixed = edit(broken, {
+        "embedding = nn.Embedding(12, 8, padding_idx=0)  # <-":
+            "embedding = nn.Embedding(12, 8, padding_idx=1)",
+    })
+    healthy = (edit(broken, {
+        # Padding at the start of the rows: the word that ends them is the same in all.
+        "tokens[row, length:] = 1": "tokens[row, :length] = 0",
+        "embedding = nn.Embedding(12, 8, padding_idx=0)  # <-":
+            "embedding = nn.Embedding(12, 8, padding_idx=0)\ntokens[:, -1] = 1",
+        "words = (tokens != 1).unsqueeze(-1)": "words = (tokens != 0).unsqueeze(-1)",
+    }), edit(broken, {
+        # Token 1 ends a sentence, and 0 pads after it.
+        "tokens[row, length:] = 1":
+            "tokens[row, length:] = 0\ntokens[row, length - 1] = 1",
+        "embedding = nn.Embedding(12, 8, padding_idx=0)  # <-":
+            "embedding = nn.Embedding(12, 8, padding_idx=0)",
+        "words = (tokens != 1).unsqueeze(-1)": "words = (tokens != 0).unsqueeze(-1)",
+    }))
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        # By line: rows, rows with the token of padding_idx inside, the lengths of the runs.
+        self.counts: dict[Any, list[Any]] = {}
+
+    def on_embedding(self, tokens: Tokens) -> None:
+        indices, padding, spot = tokens.indices, tokens.padding, tokens.spot
+        if padding is None or indices.ndim != 2 or indices.shape[1] < 3 or indices.size > 1 << 18:
+            return
+        known = self.counts.setdefault((spot, padding), [0, 0, set(), set()])
+        _note(known, indices, padding)
+        rows, inside, lengths, fillers = known
+        if rows < _ROWS or len(fillers) != 1 or len(lengths) < 3 or inside < rows // 8:
+            return
+        module = self.session.stack[-1] if self.session.stack else None
+        made_at: Spot | None = self.session.made_at.get(module) if module is not None else None
+        self.report(
+            f"rows are filled up with token {next(iter(fillers))}, and padding_idx is {padding}, "
+            "which stands among the words", made_at, spot, rows=rows,
+            **{f"rows with token {padding}": inside},
+        )
+
+
+def _note(known: list[Any], indices: np.ndarray, padding: int) -> None:
+    """Adds the rows of a batch; what cannot be padding makes the set of fillers larger than one."""
+    last = indices[:, -1]
+    run = (np.flip(indices, 1) == last[:, None]).cumprod(1).sum(1)
+    filled = run >= 2
+    tokens = np.unique(last[filled])
+    known[0] += len(indices)
+    known[2].update(run[filled].tolist())
+    known[3].update(tokens.tolist())
+    for token in tokens:
+        ends_here = np.where(last == token, run, 0)
+        if ((indices == token).sum(1) != ends_here).any():
+            known[3].update((token, None))  # it is a word as well
+    if padding in last:
+        known[3].update((padding, None))
+    known[1] += int((indices == padding).any(1).sum())
