@@ -20,7 +20,7 @@ _STEPS = 8
 def recomputed(exponential: Any) -> list[Spot | None]:
     """Where the old log-probability was computed, if that was done with a graph of its own."""
     difference = node_of(exponential.edges[0]) if exponential.edges else None
-    edges = getattr(difference, "edges", ())
+    edges: tuple[Any, ...] = getattr(difference, "edges", ())
     old = node_of(edges[1]) if len(edges) == 2 and edges[1] is not None else None
     return [] if old is None or isinstance(old, Tensor) else [spot_of(old)]
 

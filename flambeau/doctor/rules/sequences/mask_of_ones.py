@@ -64,10 +64,10 @@ for _ in range(4):
 
     def __init__(self, session: Any) -> None:
         super().__init__(session)
-        self.made: list[tuple[np.ndarray, Spot | None]] = []  # what triu() and tril() gave
+        self.triangles: list[tuple[np.ndarray, Spot | None]] = []  # what triu() and tril() gave
 
     def on_triangle(self, result: Any, spot: Spot | None) -> None:
-        self.made = [*self.made[-3:], (result._array, spot)]
+        self.triangles = [*self.triangles[-3:], (result._array, spot)]
 
     def on_function(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any],
                     spot: Spot | None) -> None:
@@ -80,7 +80,7 @@ for _ in range(4):
                 continue
             ones = array == 1
             if ones.any() and not ones.all() and np.all(ones | (array == 0)):
-                made_at = [at for mask, at in self.made if mask.shape == array.shape[-2:]
+                made_at = [at for mask, at in self.triangles if mask.shape == array.shape[-2:]
                            and (mask == array).all()]
                 self.report(f"`{keyword}` holds 0 and 1 as floats, which are added to the scores",
                             *made_at[-1:], spot, shape=list(array.shape), ones=float(ones.mean()))

@@ -126,7 +126,8 @@ def _is_deeper(loss: Spot | None, backward: Spot | None) -> bool:
 
 def running_lines() -> tuple[Any, ...]:
     """The user's functions that are running, each with its place in the bytecode."""
-    frame, lines = user_frame(1), []
+    frame = user_frame(1)
+    lines: list[tuple[Any, int]] = []
     while frame is not None and len(lines) < 8:
         if not is_internal(frame.f_code):
             lines.append((frame.f_code, frame.f_lasti))

@@ -63,9 +63,10 @@ def rebound_parameters(loop: ast.For) -> Iterator[tuple[int, str, str]]:
         return
     names = {part.id for part in ast.walk(loop.target) if isinstance(part, ast.Name)}
     for statement in loop.body:
-        target = statement.targets[0] if isinstance(statement, ast.Assign) else None
-        if not isinstance(target, ast.Name) or target.id not in names \
-                or not isinstance(statement.value, ast.BinOp):
+        if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.BinOp):
+            continue
+        target = statement.targets[0]
+        if not isinstance(target, ast.Name) or target.id not in names:
             continue
         after = [part for part in ast.walk(loop) if isinstance(part, ast.Name)
                  and part.id == target.id and part.lineno > (statement.end_lineno or 0)]
