@@ -73,21 +73,9 @@ def targets(session: Session) -> Iterator[tuple[Any, Observer]]:
     yield vars(Tensor)["data"].fget, _cut(session, ".data")
     yield vars(Tensor)["data"].fset, _data_set(session)
     yield vars(Tensor)["grad"].fget, _grad_read(session)
-    for name in _RESHAPES:
-        for function in _public(name):
-            yield function, _view(session)
-    for name in ("argmax", "max"):
-        for function in _public(name):
-            yield function, _best(session, name)
-    for name in _FLIPS:
-        for function in _public(name):
-            yield function, _mapped(session, name)
-    for name in ("triu", "tril"):
-        for function in _public(name):
-            yield function, _triangle(session)
-    for name in _DRAWS:
-        for function in _public(name):
-            yield function, _draw(session)
+    for names, observer in _BY_NAME:
+        for name in names:
+            yield from ((function, observer(session, name)) for function in _public(name))
     yield from _comparisons(session)
     yield functional.embedding, _embedding(session, inspect.signature(functional.embedding))
     yield Parameter.__new__, _parameter(session)
@@ -288,7 +276,7 @@ def _mapped(session: Session, name: str) -> Observer:
     return call
 
 
-def _triangle(session: Session) -> Observer:
+def _triangle(session: Session, name: str) -> Observer:
     def cut(original: Callable, args: tuple, kwargs: dict) -> Any:
         result = original(*args, **kwargs)
         if not session.busy and not is_internal(sys._getframe(2).f_code):
@@ -298,7 +286,7 @@ def _triangle(session: Session) -> Observer:
     return cut
 
 
-def _draw(session: Session) -> Observer:
+def _draw(session: Session, name: str) -> Observer:
     def draw(original: Callable, args: tuple, kwargs: dict) -> Any:
         result = original(*args, **kwargs)
         if not session.busy and isinstance(result, Tensor) \
@@ -318,7 +306,7 @@ def _grad_read(session: Session) -> Observer:
     return read
 
 
-def _view(session: Session) -> Observer:
+def _view(session: Session, name: str) -> Observer:
     def view(original: Callable, args: tuple, kwargs: dict) -> Any:
         result = original(*args, **kwargs)
         if not session.busy and isinstance(args[0], Tensor) and args[0]._array.ndim > 1:
@@ -360,6 +348,11 @@ def _threshold(session: Session) -> Observer:
 
     return compare
 
+
+_BY_NAME: tuple[tuple[tuple[str, ...], Callable[[Session, str], Observer]], ...] = (
+    (_RESHAPES, _view), (("argmax", "max"), _best), (_FLIPS, _mapped), (_DRAWS, _draw),
+    (("triu", "tril"), _triangle),
+)
 
 # ------------------------------------------------------------------------- tokens, distributions
 
