@@ -6,7 +6,6 @@ While a profile is on, operators wear a stub that notes when they began and ende
 
 from __future__ import annotations
 
-import enum
 import functools
 import sys
 import threading
@@ -16,6 +15,7 @@ from typing import Any, Self
 
 from ..tensor.absent import lacking
 from .profiler_util import (
+    DeviceType as DeviceType,
     EventList, FunctionEvent, FunctionEventAvg, Interval, nested, write_chrome_trace,
 )
 
@@ -26,12 +26,6 @@ _NAMES = ("emit_itt", "emit_nvtx", "load_nvprof", "parse_nvprof_trace", "Enforce
 
 __getattr__ = lacking(__name__, _NAMES)
 _LABEL = 7  # the scope of a label of the user's
-
-
-class DeviceType(enum.Enum):
-    """Where an event ran."""
-
-    CPU = 0
 
 
 class Recorder:

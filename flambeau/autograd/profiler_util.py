@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import json
 import os
 from collections import defaultdict
@@ -11,6 +12,12 @@ from typing import Any
 from .profiler_table import build_table, format_time
 
 __all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "Interval"]
+
+
+class DeviceType(enum.Enum):
+    """Where an event ran."""
+
+    CPU = 0
 
 
 class Interval:
@@ -70,8 +77,6 @@ class FunctionEvent(_Times):
         input_shapes: Any = None, stack: Any = None, scope: int = 0, cpu_memory_usage: int = 0,
         sequence_nr: int = -1, is_user_annotation: bool = False, flops: int = 0,
     ) -> None:
-        from .profiler import DeviceType
-
         self.id, self.name, self.trace_name, self.thread = id, name, name, thread
         self.time_range = Interval(start_us, end_us)
         self.input_shapes = [] if input_shapes is None else input_shapes

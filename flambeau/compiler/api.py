@@ -69,7 +69,7 @@ def compile(
         return model
     if backend == "eager":
         return _uncompiled(model)
-    from .driver.compiled_function import compile_callable
+    from .driver.optimized_module import compile_callable
 
     random = (options or {}).get("random", "generator")
     if random not in ("generator", "counter"):

@@ -10,7 +10,7 @@ from typing import Any
 
 from .. import autograd
 from ..tensor import Tensor
-from . import functional as F
+from ..ops.spatial.convolution import conv1d, conv2d, conv3d
 
 
 def _gradient(
@@ -33,7 +33,7 @@ def conv1d_input(
 ) -> Tensor:
     """The gradient of conv1d with respect to its input, of shape `input_size`."""
     options = (stride, padding, dilation, groups)
-    return _gradient(F.conv1d, "input", input_size, weight, grad_output, options)
+    return _gradient(conv1d, "input", input_size, weight, grad_output, options)
 
 
 def conv1d_weight(
@@ -42,7 +42,7 @@ def conv1d_weight(
 ) -> Tensor:
     """The gradient of conv1d with respect to its weight, of shape `weight_size`."""
     options = (stride, padding, dilation, groups)
-    return _gradient(F.conv1d, "weight", weight_size, input, grad_output, options)
+    return _gradient(conv1d, "weight", weight_size, input, grad_output, options)
 
 
 def conv2d_input(
@@ -51,7 +51,7 @@ def conv2d_input(
 ) -> Tensor:
     """The gradient of conv2d with respect to its input, of shape `input_size`."""
     options = (stride, padding, dilation, groups)
-    return _gradient(F.conv2d, "input", input_size, weight, grad_output, options)
+    return _gradient(conv2d, "input", input_size, weight, grad_output, options)
 
 
 def conv2d_weight(
@@ -60,7 +60,7 @@ def conv2d_weight(
 ) -> Tensor:
     """The gradient of conv2d with respect to its weight, of shape `weight_size`."""
     options = (stride, padding, dilation, groups)
-    return _gradient(F.conv2d, "weight", weight_size, input, grad_output, options)
+    return _gradient(conv2d, "weight", weight_size, input, grad_output, options)
 
 
 def conv3d_input(
@@ -69,7 +69,7 @@ def conv3d_input(
 ) -> Tensor:
     """The gradient of conv3d with respect to its input, of shape `input_size`."""
     options = (stride, padding, dilation, groups)
-    return _gradient(F.conv3d, "input", input_size, weight, grad_output, options)
+    return _gradient(conv3d, "input", input_size, weight, grad_output, options)
 
 
 def conv3d_weight(
@@ -78,4 +78,4 @@ def conv3d_weight(
 ) -> Tensor:
     """The gradient of conv3d with respect to its weight, of shape `weight_size`."""
     options = (stride, padding, dilation, groups)
-    return _gradient(F.conv3d, "weight", weight_size, input, grad_output, options)
+    return _gradient(conv3d, "weight", weight_size, input, grad_output, options)

@@ -16,6 +16,7 @@ import numpy as np
 from flambeau.tensor.dtypes import uint8
 from flambeau.tensor.storage import TypedStorage, UntypedStorage
 
+from .byte_order import swap_bytes
 from .location import MapLocation, restorer
 from .pickler import StorageTable, pickler_for
 from .rebuild import StorageType
@@ -114,8 +115,6 @@ def _fill(
         )
     _read_into(file, memory)
     if order != sys.byteorder and storage.dtype.itemsize > 1:
-        from .loader import swap_bytes
-
         swap_bytes(memory, storage.dtype)
     # The tensors are made already: only a place that keeps the memory can be meant.
     if restorer(map_location)(storage._untyped_storage, location) is not storage._untyped_storage:

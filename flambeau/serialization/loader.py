@@ -23,6 +23,7 @@ from .archive import ArchiveReader, is_archive
 from .location import MapLocation, MetaStorage, goes_to_meta, restorer
 from .options import MAP_SHARED, LoadEndianness, Settings
 from .rebuild import LoadState, StorageType
+from .byte_order import swap_bytes
 
 FileLike = str | os.PathLike[str] | IO[bytes]
 
@@ -93,12 +94,6 @@ def _read_reference(parts: tuple[Any, ...]) -> tuple[dtype, str, str, int]:
     else:
         raise pickle.UnpicklingError(f"{storage_type!r} is not a storage class")
     return kind, key, location, count * kind.itemsize
-
-
-def swap_bytes(memory: np.ndarray, kind: dtype) -> None:
-    """Reverses the bytes of each element, in place; of each part of a complex one."""
-    width = kind.itemsize // 2 if kind.is_complex else kind.itemsize
-    memory.view(f"u{width}").byteswap(inplace=True)
 
 
 def _byte_order(archive: ArchiveReader) -> str:

@@ -18,7 +18,7 @@ from flambeau.tensor import Tensor
 from flambeau.tensor.dtypes import all_dtypes, dtype
 from flambeau.tensor.storage import UntypedStorage, tensor_on
 
-from .saver import replacing
+from .atomic_file import open_replacement
 
 if TYPE_CHECKING:
     from safetensors import SafetensorError as SafetensorError
@@ -104,7 +104,7 @@ def save_file(
     from safetensors import serialize_file
 
     specs = _specs(tensors)
-    with replacing(Path(filename)) as file:
+    with open_replacement(Path(filename)) as file:
         serialize_file(specs, file.name, metadata=metadata)
 
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 import io
 import os
 import pickle
-import secrets
-import stat
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 from . import legacy
 from .archive import ALIGNMENT, ArchiveWriter
+from .atomic_file import open_replacement
 from .options import Settings
 from .pickler import StorageTable, pickler_for
 
@@ -52,7 +49,7 @@ def save(
             f.flush()
         return
     path = Path(os.fsdecode(os.fspath(f)))
-    with replacing(path) as file:
+    with open_replacement(path) as file:
         _write(obj, file, path.name.rpartition(".")[0] or path.name or "archive", pickle_module,
                pickle_protocol, _use_new_zipfile_serialization,
                _disable_byteorder_record)
@@ -76,52 +73,3 @@ def _write(
     for key, storage in table.storages.items():
         archive.record(f"data/{key}", storage._bytes.data)
     archive.close()
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write beside `path`, which takes its place at the end if nothing was raised.
-
-    Links are followed and permissions kept. What is no regular file (a pipe, /dev/null), or lies
-    where no file can be added, is written directly. RuntimeError for a missing directory.
-    """
-    target = Path(os.path.realpath(path))
-    if not target.parent.is_dir():
-        raise RuntimeError(f"Parent directory {path.parent} does not exist.")
-    mode = target.stat().st_mode if target.exists() else None
-    if mode is not None and not stat.S_ISREG(mode):
-        with open(target, "wb") as file:
-            yield file
-        return
-    beside = target.with_name(f".{target.name[:200]}.{secrets.token_hex(4)}.tmp")
-    try:
-        file = open(beside, "xb")  # noqa: SIM115 (closed below, before it is moved)
-    except PermissionError:
-        with open(target, "wb") as file:
-            yield file
-        return
-    try:
-        with file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        if mode is not None:
-            os.chmod(beside, stat.S_IMODE(mode))
-        os.replace(beside, target)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
-    _sync_directory(target.parent)
-
-
-def _sync_directory(directory: Path) -> None:
-    # So that the new name survives a loss of power too; Windows cannot open directories.
-    if os.name != "posix":
-        return
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    except OSError:
-        pass  # some network file systems refuse, and the file itself is already safe
-    finally:
-        os.close(handle)

@@ -18,7 +18,6 @@ from typing import Any
 
 from ...native.foundation.environment import CHECK
 from ...native.runtime.background_jit import recording
-from ...nn.module import Module
 from ...tensor.ambient import AMBIENT
 from ..capture.capture import busy
 from ..capture.record_writes import CALLED_THROUGH
@@ -221,12 +220,3 @@ def reset() -> None:
     """Drop the programs of all compiled functions."""
     for item in list(_instances):
         item.forget()
-
-
-def compile_callable(function: Any, options: dict[str, Any]) -> Any:
-    """Compile a function or module."""
-    if isinstance(function, Module):
-        from .optimized_module import OptimizedModule
-
-        return OptimizedModule(function, options)
-    return Compiled(function, options)

@@ -101,3 +101,10 @@ class OptimizedModule(Module):
     def __reduce__(self) -> tuple[Any, ...]:
         options = getattr(self.__dict__["_compiled"], "_options", None)
         return OptimizedModule, (self._orig_mod, options)
+
+
+def compile_callable(function: Any, options: dict[str, Any]) -> Any:
+    """Compile a function or module."""
+    if isinstance(function, Module):
+        return OptimizedModule(function, options)
+    return Compiled(function, options)

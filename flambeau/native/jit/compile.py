@@ -7,36 +7,24 @@ and the sources of the code generator.
 from __future__ import annotations
 
 import gc
-import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from queue import SimpleQueue
-from threading import Thread, get_native_id
+from threading import Thread
 
 from ..foundation import disk_cache
 from ..foundation.allocator import probe
-from ..foundation.source_hash import hash_sources
 from ..loop_ir.ir import Kernel
 from . import scratch_slots  # noqa: F401 - provides the functions that kernels take scratch by
 from .elf_loader import find_loaded, load_codes
+from .object_code import emit_text, hash_emitter
+from .thread_priority import yield_to_others
 from ..target.machine import (
-    COMPILE_BYTES, Target, emit_object_code, external_functions, host, llvm_version,
+    COMPILE_BYTES, emit_object_code, external_functions, host, llvm_version,
 )
 
 # characters of IR, the nodes behind which take 30 times as many bytes
 _COLLECT_AFTER_CHARACTERS = 2 << 20
-_BACKGROUND_NICENESS = 5  # a third of a normal thread's CPU share
 _MAX_LLVM_THREADS = 3  # threads for each that emits, of which Python lets one run at a time
-# What emits machine code, and nothing else: a change elsewhere keeps cached kernels valid.
-_EMITTER_SOURCES = (
-    "native/loop_ir", "native/target", "native/codegen", "native/jit/scratch_slots.py",
-    "native/jit/compile.py",
-)
-
-
-def hash_emitter() -> str | None:
-    """A hash of the source files that determine a kernel's code; None if one cannot be read."""
-    return hash_sources(*_EMITTER_SOURCES)
 
 
 def compile_kernels(kernels: Mapping[str, Kernel], threads: int = 1, aside: bool = False
@@ -69,12 +57,12 @@ def compile_kernels(kernels: Mapping[str, Kernel], threads: int = 1, aside: bool
         from .worker_pool import WORKERS, compile_time_s
 
         left = WORKERS.compile(
-            missing, finish, lambda name: finish_text(name, _emit_text(kernels[name], name)),
+            missing, finish, lambda name: finish_text(name, emit_text(kernels[name], name)),
             threads, aside,
         )
         if left:  # the dearest first: nobody is to wait for one at the end
             left.sort(key=lambda name: -compile_time_s(kernels[name]))
-            _compile_here(left, lambda name: _emit_text(kernels[name], name), finish_text,
+            _compile_here(left, lambda name: emit_text(kernels[name], name), finish_text,
                   min(threads, _MAX_LLVM_THREADS), aside)
     return load_codes({name: (keys[name], *compiled_codes[name]) for name in kernels})
 
@@ -103,32 +91,6 @@ def load_cached(names: Sequence[str]) -> dict[str, int] | None:
             return None
         entries[name] = key, *_unpack_entry(entry)
     return addresses | load_codes(entries)
-
-
-def _emit_text(kernel: Kernel, name: str) -> str:
-    from ..codegen.kernel import emit
-    from ..loop_ir.verify import verify
-
-    verify(kernel)
-    return emit(kernel, name=name)
-
-
-def compile_for(kernel: Kernel, name: str, target: Target) -> tuple[list[str], bytes]:
-    """The external functions that a kernel's code calls, and its object code, for a target."""
-    from ..codegen.kernel import emit
-    from ..loop_ir.verify import verify
-
-    verify(kernel)
-    text = emit(kernel, target, name)
-    return external_functions(text), emit_object_code(text, target)
-
-
-def import_emitter() -> None:
-    """Imports the code generator ahead of time."""
-    from ..codegen import kernel  # noqa: F401
-    from ..loop_ir import verify  # noqa: F401
-
-    host()
 
 
 def _compile_here(
@@ -191,19 +153,6 @@ def _start_threads(work: Callable[[], None], count: int) -> list[Thread]:
             break
         threads_started.append(thread)
     return threads_started
-
-
-def yield_to_others(level: int = _BACKGROUND_NICENESS) -> None:
-    """Lowers this thread's priority for good, where threads have their own. Never raises it, as
-    under `nice`.
-    """
-    if sys.platform == "linux":
-        thread = get_native_id()
-        try:
-            os.setpriority(os.PRIO_PROCESS, thread,
-                           max(level, os.getpriority(os.PRIO_PROCESS, thread)))
-        except OSError:
-            pass  # not allowed here: it competes with the others
 
 
 def _pack_entry(needs: list[str], code: bytes) -> bytes:

@@ -13,8 +13,9 @@ import time
 from threading import Thread
 from typing import Any
 
-from . import compile
 from ..target.machine import llvm_version
+from .object_code import compile_for, hash_emitter, import_emitter
+from .thread_priority import yield_to_others
 
 _HEADER_BYTES = 8  # bytes that say how long a message is
 _COLLECT_AFTER_BYTES = 200_000  # objects that kernels may leave behind, some 40 MB
@@ -58,11 +59,11 @@ def serve(parent: int) -> None:
     os.dup2(2, 1)  # nothing that prints is to get among the answers
     if os.name == "posix":
         Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
-    compile.import_emitter()
+    import_emitter()
     gc.disable()
     gc.freeze()  # the modules need not be gone through to find what a kernel left behind
     try:
-        send(answers, (compile.hash_emitter(), llvm_version()))
+        send(answers, (hash_emitter(), llvm_version()))
         while True:
             aside, *what = receive(requests)
             send(answers, _answer_at_low_priority(what) if aside else _answer(what))
@@ -82,7 +83,7 @@ def _exit_with_parent(parent: int) -> None:
 def _answer(what: list[Any]) -> tuple[Any, ...]:
     name, kernel, target = what
     try:
-        return True, *compile.compile_for(kernel, name, target)
+        return True, *compile_for(kernel, name, target)
     except Exception as error:
         try:
             pickle.loads(pickle.dumps(error))
@@ -110,7 +111,7 @@ def _answer_at_low_priority(what: list[Any]) -> tuple[Any, ...]:
     answers: list[tuple[Any, ...]] = []
 
     def work() -> None:
-        compile.yield_to_others(_Niceness.level)
+        yield_to_others(_Niceness.level)
         begun, used = time.perf_counter(), time.thread_time()
         answers.append(_answer(what))
         share = (time.thread_time() - used) / max(time.perf_counter() - begun, 1e-6)

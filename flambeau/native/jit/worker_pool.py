@@ -23,6 +23,7 @@ from ..foundation.source_hash import PACKAGE
 from ..foundation.environment import DEBUG
 from ..foundation.environment import COMPILE_WORKERS as FLAG
 from ..loop_ir.ir import Contract, Kernel, statements
+from .object_code import hash_emitter
 from .worker_main import receive, send
 from ..target.machine import Target, host, llvm_version
 
@@ -121,8 +122,6 @@ class _Worker:
         """Waits until it is ready. Raises RuntimeError if its code generator differs from this
         process's.
         """
-        from .compile import hash_emitter
-
         place = self.pipes[1].fileno()
         if os.name == "posix" and not select.select([place], [], [], _START_TIMEOUT_S)[0]:
             raise RuntimeError("it did not begin")
@@ -267,8 +266,6 @@ class WorkerPool:
             self.threads += 1
 
     def _possible(self) -> bool:
-        from .compile import hash_emitter
-
         name = os.path.basename(sys.executable or "").lower()
         if not self.why and (not name.startswith(("python", "pypy")) or hasattr(sys, "frozen")):
             self._disable("sys.executable is no Python")

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .stub_removal import Stubs
+
 
 class LazyDocstring(str):
     """An operator's own text; all of it, with arguments, results and errors, once it is read."""
@@ -66,12 +68,6 @@ def own_text(function: Any) -> str:
     """What stands in a function's block, without composing the rest."""
     text = function.__doc__
     return text.own if isinstance(text, LazyDocstring) else text or ""
-
-
-class Stubs:
-    """What takes a stub off a function, so that its own signature shows; set above this layer."""
-
-    take_off: Callable[[Any], Any] = staticmethod(lambda function: function)
 
 
 def document(function: Any, names: Sequence[str], namespaces: Sequence[str]) -> None:

@@ -13,7 +13,7 @@ from types import FunctionType
 from typing import Any
 
 from ...tensor.dtypes import BOOL, COMPLEX, FLOATING, FROM_NUMPY, INTEGER
-from .lazy_docstring import Stubs
+from .stub_removal import Stubs
 
 _CATEGORIES = {BOOL: "bool", INTEGER: "an integer", FLOATING: "floating", COMPLEX: "complex"}
 # How far calls are followed from the body: checks are a call or two away.

@@ -15,7 +15,7 @@ from ...native.foundation.generated_code import define
 from ..core.dispatch import _stub as _unwritten
 from ..core.function_writer import write_function
 from ..core.registry import Operator
-from ..documentation.lazy_docstring import Stubs
+from ..documentation.stub_removal import Stubs
 
 # recorder(clone, args, kwargs): what a swapped function does instead.
 Recorder = Callable[[Callable, tuple, dict], Any]

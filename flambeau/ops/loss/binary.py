@@ -13,7 +13,7 @@ from ...tensor.promotion import legacy_name
 from ...tensor.random.distributions import within_unit
 from ...tensor.tensor import Tensor
 from .elementwise import _kind, _reduce
-from .reduction import MEAN, NONE, SUM, reduction_number, share
+from .reduction import MEAN, NONE, SUM, reduce_tensor, reduction_number, share
 from ..native.pointwise import large
 from ..core.autocast import Policy
 from ..core.promotion import compute_dtype
@@ -152,7 +152,9 @@ def _logit_entropy(x: Array, t: Array) -> Array:
 def _bce_logits(
     input: Array, target: Array, weight: Array | None, pos_weight: Array | None, reduction: int
 ) -> Array:
-    """Binary cross entropy of sigmoid(input), without overflow.    Args:
+    """Binary cross entropy of sigmoid(input), without overflow.
+
+    Args:
         input: Logits.
         target: The targets, in [0, 1], of the shape of `input`.
         reduction (int): 0: each loss, 1: their mean, 2: their sum.
@@ -267,3 +269,26 @@ def _torch_bce_logits(
 
 
 publish(_torch_bce_logits, ("binary_cross_entropy_with_logits",), ("torch",))
+
+
+@composite(expose=("nn.functional",), explains=True)
+def multilabel_soft_margin_loss(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
+    reduce: bool | None = None, reduction: str = "mean"
+) -> Tensor:
+    """Binary cross entropy with logits, averaged over the classes along the last axis.
+
+    Args:
+        input: Logits, (n, classes) or (classes,).
+        target: 0 or 1 for each of them.
+
+    >>> labels = torch.tensor([[1., 0., 1.]])
+    >>> torch.nn.functional.multilabel_soft_margin_loss(torch.zeros(1, 3), labels)
+    tensor(0.6931)
+    """
+    number = reduction_number(reduction, size_average, reduce)
+    shape = np.broadcast_shapes(input._array.shape, target._array.shape)
+    y = _bce_logits(input.expand(shape), target.to(input.dtype).expand(shape), None, None, NONE)
+    if weight is not None:
+        y = y * weight
+    return reduce_tensor(y.sum(-1) / input.size(-1), number)

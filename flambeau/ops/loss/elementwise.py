@@ -547,31 +547,6 @@ def soft_margin_loss(
     return _soft_margin(input, target, reduction_number(reduction, size_average, reduce))
 
 
-@composite(expose=("nn.functional",), explains=True)
-def multilabel_soft_margin_loss(
-    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
-    reduce: bool | None = None, reduction: str = "mean"
-) -> Tensor:
-    """Binary cross entropy with logits, averaged over the classes along the last axis.
-
-    Args:
-        input: Logits, (n, classes) or (classes,).
-        target: 0 or 1 for each of them.
-
-    >>> labels = torch.tensor([[1., 0., 1.]])
-    >>> torch.nn.functional.multilabel_soft_margin_loss(torch.zeros(1, 3), labels)
-    tensor(0.6931)
-    """
-    number = reduction_number(reduction, size_average, reduce)
-    shape = np.broadcast_shapes(input._array.shape, target._array.shape)
-    from .binary import _bce_logits
-
-    y = _bce_logits(input.expand(shape), target.to(input.dtype).expand(shape), None, None, NONE)
-    if weight is not None:
-        y = y * weight
-    return reduce_tensor(y.sum(-1) / input.size(-1), number)
-
-
 def _hinge_embedding(
     input: Tensor, target: Tensor, margin: float = 1.0, reduction: int | str = NONE
 ) -> Tensor:

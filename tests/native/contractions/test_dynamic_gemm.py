@@ -13,7 +13,7 @@ from flambeau.native.jit.kernel_function import KernelFunction, compile_kernel
 from flambeau.native.codegen.gemm import tile_kernel
 from flambeau.native.codegen.kernel import emit
 from flambeau.native.loop_ir.interpreter import interpret
-from flambeau.native.jit.compile import compile_for
+from flambeau.native.jit.object_code import compile_for
 from flambeau.native.kernels.gemm import GemmForm, sized
 from flambeau.native.jit.elf_loader import load_codes
 from flambeau.native.loop_ir.ir import Type

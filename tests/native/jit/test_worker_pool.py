@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from flambeau.native.foundation.source_hash import PACKAGE
-from flambeau.native.jit import compile, worker_pool
+from flambeau.native.jit import compile, object_code, worker_pool
 from flambeau.native.loop_ir.ir import (
     Accumulator, Affine, Apply, Axis, Buffer, Constant, Contract, Index, Kernel, Load, Loop,
     LoopKind, ReduceOp, Scalar, Store, Type,
@@ -98,7 +98,7 @@ def test_a_maker_makes_the_code_that_this_process_would(made: Made, aside: bool)
     assert sorted([*made.code, *made.here]) == ["k0", "k1", "k2"]
     assert not (aside and made.here)
     for name, found in made.code.items():
-        assert found == compile.compile_for(kernels[int(name[1:])], name, host())
+        assert found == object_code.compile_for(kernels[int(name[1:])], name, host())
 
 
 def test_makers_that_are_expected_begin_before_there_is_work(made: Made) -> None:

@@ -1,0 +1,20 @@
+"""The priority of threads that compile in the background."""
+
+from __future__ import annotations
+
+import os
+import sys
+from threading import get_native_id
+
+_BACKGROUND_NICENESS = 5  # a third of a normal thread's CPU share
+
+
+def yield_to_others(level: int = _BACKGROUND_NICENESS) -> None:
+    """Lower this thread's priority for good, where threads have their own; never raise it."""
+    if sys.platform == "linux":
+        thread = get_native_id()
+        try:
+            os.setpriority(os.PRIO_PROCESS, thread,
+                           max(level, os.getpriority(os.PRIO_PROCESS, thread)))
+        except OSError:
+            pass  # not allowed here: it competes with the others

@@ -1,0 +1,60 @@
+"""Files that appear under their name only when they are complete."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+
+@contextmanager
+def open_replacement(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write beside `path`, which takes its place at the end if nothing was raised.
+
+    Links are followed and permissions kept. What is no regular file (a pipe, /dev/null), or lies
+    where no file can be added, is written directly. RuntimeError for a missing directory.
+    """
+    target = Path(os.path.realpath(path))
+    if not target.parent.is_dir():
+        raise RuntimeError(f"Parent directory {path.parent} does not exist.")
+    mode = target.stat().st_mode if target.exists() else None
+    if mode is not None and not stat.S_ISREG(mode):
+        with open(target, "wb") as file:
+            yield file
+        return
+    beside = target.with_name(f".{target.name[:200]}.{secrets.token_hex(4)}.tmp")
+    try:
+        file = open(beside, "xb")  # noqa: SIM115 (closed below, before it is moved)
+    except PermissionError:
+        with open(target, "wb") as file:
+            yield file
+        return
+    try:
+        with file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        if mode is not None:
+            os.chmod(beside, stat.S_IMODE(mode))
+        os.replace(beside, target)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+    _sync_directory(target.parent)
+
+
+def _sync_directory(directory: Path) -> None:
+    # So that the new name survives a loss of power too; Windows cannot open directories.
+    if os.name != "posix":
+        return
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError:
+        pass  # some network file systems refuse, and the file itself is already safe
+    finally:
+        os.close(handle)

@@ -1,0 +1,13 @@
+"""Files from machines of the other byte order."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from flambeau.tensor.dtypes import dtype
+
+
+def swap_bytes(memory: np.ndarray, kind: dtype) -> None:
+    """Reverse the bytes of each element, in place; of each part of a complex one."""
+    width = kind.itemsize // 2 if kind.is_complex else kind.itemsize
+    memory.view(f"u{width}").byteswap(inplace=True)
