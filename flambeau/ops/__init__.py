@@ -13,11 +13,11 @@ from .core.registry import OPERATORS, PUBLIC
 
 # Every family of operators, by folder; importing one registers its operators.
 FAMILIES = {
-    "core": "attributes callbacks foreach",
+    "core": "attributes foreach",
     "creation": "conversion copies creation dropout fill gamma_draws interchange random",
     "pointwise": (
         "arithmetic bitwise combination compare complex_numbers division exponential extrema "
-        "logical power rounding selection trigonometric"
+        "logical power python_callback rounding selection trigonometric"
     ),
     "activation": "exponential_units gates gelu rectifiers sigmoids softmax softplus",
     "special": "bessel entropy error_function gamma polynomials quantile_gradient",

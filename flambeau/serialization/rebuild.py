@@ -19,7 +19,8 @@ from flambeau.tensor.layout import strided
 from flambeau.tensor.quantizers import (
     per_channel_affine, per_channel_affine_float_qparams, per_tensor_affine,
 )
-from flambeau.tensor.storage import TypedStorage, UntypedStorage, tensor_on
+from flambeau.tensor.storage import TypedStorage, UntypedStorage
+from flambeau.tensor.tensor import tensor_on
 
 from .location import MapLocation, place_of
 

@@ -16,7 +16,8 @@ import numpy as np
 
 from flambeau.tensor import Tensor
 from flambeau.tensor.dtypes import all_dtypes, dtype
-from flambeau.tensor.storage import UntypedStorage, tensor_on
+from flambeau.tensor.storage import UntypedStorage
+from flambeau.tensor.tensor import tensor_on
 
 from .atomic_file import open_replacement
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -260,3 +261,25 @@ def copy_in_format(array: np.ndarray, form: memory_format = preserve_format) -> 
         result = empty_strided_array(array.shape, format_strides(array.shape, form), array.dtype)
     np.copyto(result, array)
     return result
+
+
+def owner_of(array: np.ndarray) -> np.ndarray:
+    """The array that owns the memory of `array`, as far as NumPy knows it."""
+    while True:
+        base: Any = array.base
+        if base.__class__ is not np.ndarray and hasattr(base, "base"):
+            base = base.base  # what np.lib.stride_tricks puts between
+        if not isinstance(base, np.ndarray):
+            return array
+        array = base
+
+
+def _as_bytes(array: np.ndarray) -> np.ndarray:
+    """All the memory that `array` spans, as a window of bytes."""
+    if array.flags.c_contiguous:
+        return array.reshape(-1).view(np.uint8)
+    if array.flags.f_contiguous:
+        return array.T.reshape(-1).view(np.uint8)
+    span = sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True))
+    first = array[tuple(slice(0, 1) for _ in array.shape)].reshape(1).view(np.uint8)
+    return np.lib.stride_tricks.as_strided(first, (span + array.itemsize,), (1,))

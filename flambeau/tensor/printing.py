@@ -10,13 +10,15 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .narrow_dtypes import widened
 from .dtypes import bool_, complex64, complex128, float64, get_default_dtype, int64
-from .tensor import Tensor
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
 
 
 @dataclasses.dataclass
@@ -206,18 +208,19 @@ def array_str(array: np.ndarray, indent: int = 0) -> str:
 
 # ---------------------------------------------------------------- what stands around them
 
-_PLAIN_CLASSES: set[type] = {Tensor}
+_PLAIN_CLASSES: set[type] = set()
 
 
 def prints_as_tensor(cls: type) -> type:
-    """Lets a subclass (Parameter) print as 'tensor(...)'; others print under their own name."""
+    """Let a class (Tensor, Parameter) print as 'tensor(...)'; others print under their own name."""
     _PLAIN_CLASSES.add(cls)
     return cls
 
 
 def _is_parameter(tensor: Tensor) -> bool:
     marked = getattr(tensor, "_is_param", False)
-    return marked or any(c in _PLAIN_CLASSES and c is not Tensor for c in type(tensor).__mro__)
+    return marked or any(c in _PLAIN_CLASSES and not _PLAIN_CLASSES.isdisjoint(c.__mro__[1:])
+                         for c in type(tensor).__mro__)
 
 
 def _suffixes(tensor: Tensor) -> list[str]:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from .storage import owner_of
+from .layout import owner_of
 
 
 class SharedMemory(mmap.mmap):

@@ -16,11 +16,14 @@ import numpy as np
 from .windows.lazy_window import memory_of
 from .dtypes import FROM_NUMPY, QuantizedDtype, by_name, get_default_dtype
 from .dtypes import dtype as Dtype
+from .layout import _as_bytes as _as_bytes
+from .layout import owner_of as owner_of
 from .meta import MetaArray, meta_array
+from .shared_memory import moved, shared_memory
 from .storage_casts import StorageCasts
 
 if TYPE_CHECKING:
-    from .tensor import Tensor
+    pass
 
 
 class VersionCounter:
@@ -87,28 +90,6 @@ def anchored(array: np.ndarray) -> np.ndarray:
     return np.asarray(_Anchor(array))
 
 
-def owner_of(array: np.ndarray) -> np.ndarray:
-    """The array that owns the memory of `array`, as far as NumPy knows it."""
-    while True:
-        base: Any = array.base
-        if base.__class__ is not np.ndarray and hasattr(base, "base"):
-            base = base.base  # what np.lib.stride_tricks puts between
-        if not isinstance(base, np.ndarray):
-            return array
-        array = base
-
-
-def _as_bytes(array: np.ndarray) -> np.ndarray:
-    """All the memory that `array` spans, as a window of bytes."""
-    if array.flags.c_contiguous:
-        return array.reshape(-1).view(np.uint8)
-    if array.flags.f_contiguous:
-        return array.T.reshape(-1).view(np.uint8)
-    span = sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True))
-    first = array[tuple(slice(0, 1) for _ in array.shape)].reshape(1).view(np.uint8)
-    return np.lib.stride_tricks.as_strided(first, (span + array.itemsize,), (1,))
-
-
 def version_of(tensor: Any) -> int:
     """A tensor's version, past what a class of the user's may do when it is asked."""
     counter = tensor._counter
@@ -134,6 +115,9 @@ class UntypedStorage(StorageCasts):
             self._bytes = np.array(_integers(size, "torch.UntypedStorage()"), np.uint8)
         if is_meta(device):
             self._bytes = meta_array(self._bytes.shape, self._bytes.dtype)
+
+    def _cast(self, kind: Dtype) -> TypedStorage:
+        return _as_typed(self._array(), kind)
 
     def _array(self) -> np.ndarray:
         """The bytes; NotImplementedError for storages of meta tensors, which have none."""
@@ -184,14 +168,10 @@ class UntypedStorage(StorageCasts):
 
     def is_shared(self) -> bool:
         """Whether other processes can see it."""
-        from .shared_memory import shared_memory
-
         return shared_memory(self._bytes) is not None
 
     def share_memory_(self) -> UntypedStorage:
         """Moves it to memory that other processes can see."""
-        from .shared_memory import moved
-
         self._share_fd_cpu_()
         self._bytes = moved(self._bytes)
         return self
@@ -466,6 +446,9 @@ class TypedStorage(StorageCasts):
             return f"torch.{self.pickle_storage_type()}"
         return self._cast(dtype if isinstance(dtype, Dtype) else _named_dtype(dtype))
 
+    def _cast(self, kind: Dtype) -> TypedStorage:
+        return _as_typed(self._array(), kind)
+
     @classmethod
     def from_buffer(cls, *args: Any, **kwargs: Any) -> TypedStorage:
         """A copy of a buffer's elements: as UntypedStorage.from_buffer."""
@@ -549,14 +532,10 @@ def window(
     return np.ndarray(tuple(shape), numpy_dtype, memory, offset * item, steps)
 
 
-def tensor_on(
-    storage: UntypedStorage, dtype: Dtype, offset: int, shape: Sequence[int],
-    stride: Sequence[int],
-) -> Tensor:
-    """A tensor on an existing storage."""
-    from .tensor import wrap
-
-    return wrap(window(storage, dtype.numpy, offset, shape, stride))
+def _as_typed(elements: np.ndarray, kind: Dtype) -> TypedStorage:
+    """A typed storage with these elements in another dtype."""
+    values = np.array(elements.astype(kind.numpy, copy=True))
+    return TypedStorage(wrap_storage=UntypedStorage(values.view(np.uint8)), dtype=kind)
 
 
 def dtype_of(array: np.ndarray) -> Dtype:

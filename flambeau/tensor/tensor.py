@@ -6,7 +6,7 @@ attaches its own from flambeau.autograd; here is what a tensor is before it comp
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,9 +20,11 @@ from .layout import (
 )
 from .meta import MetaArray
 from .narrow_dtypes import COMPLEX32, NARROW, plain_number, widened
+from .printing import prints_as_tensor, tensor_str
+from .shared_memory import moved, shared_memory
 from .size import Size
 from .storage import (
-    STORAGE_TYPES, TypedStorage, UntypedStorage, VersionCounter, offset_of, storage_of,
+    STORAGE_TYPES, TypedStorage, UntypedStorage, VersionCounter, offset_of, storage_of, window,
 )
 
 if TYPE_CHECKING:
@@ -62,6 +64,7 @@ _INTERNAL = frozenset(
 )
 
 
+@prints_as_tensor
 class Tensor(Methods, metaclass=_TensorType):
     """A multi-dimensional array of one dtype that autograd can differentiate through.
 
@@ -337,8 +340,6 @@ class Tensor(Methods, metaclass=_TensorType):
         >>> torch.zeros(2).is_shared()
         False
         """
-        from .shared_memory import shared_memory
-
         return shared_memory(self._array) is not None
 
     def share_memory_(self) -> Tensor:
@@ -347,8 +348,6 @@ class Tensor(Methods, metaclass=_TensorType):
         >>> torch.zeros(2).share_memory_().is_shared()
         True
         """
-        from .shared_memory import moved
-
         self._array = moved(self._array)
         return self
 
@@ -623,14 +622,20 @@ class Tensor(Methods, metaclass=_TensorType):
         return int(self.item())
 
     def __repr__(self, *, tensor_contents: str | None = None) -> str:
-        from .printing import tensor_str
-
         return tensor_str(self, tensor_contents=tensor_contents)
 
     def __format__(self, spec: str) -> str:
         if self._array.ndim == 0 and not self.is_meta and type(self) is Tensor:
             return self.item().__format__(spec)
         return object.__format__(self, spec)
+
+
+def tensor_on(
+    storage: UntypedStorage, kind: dtype, offset: int, shape: Sequence[int],
+    stride: Sequence[int],
+) -> Tensor:
+    """A tensor on an existing storage."""
+    return wrap(window(storage, kind.numpy, offset, shape, stride))
 
 
 def attach(**attributes: Any) -> None:

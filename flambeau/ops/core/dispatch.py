@@ -32,7 +32,7 @@ from .legacy_argument_order import OLD_ORDERED
 from ..native.pointwise import large, swap_operands
 from .output_layout import Layout, lay_out
 from .promotion import compute_pointwise
-from .registry import Kind, Operator, Promotion, publish
+from .operator import Kind, Operator, Promotion, publish
 
 _new = object.__new__
 _ndarray = np.ndarray

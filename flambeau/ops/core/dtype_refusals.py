@@ -12,7 +12,7 @@ from ...tensor.dtypes import BOOL, COMPLEX, FLOATING, INTEGER, dtype
 from ...tensor.promotion import legacy_name
 
 if TYPE_CHECKING:
-    from .registry import Operator
+    from .operator import Operator
 
 
 def not_implemented(operator: Operator, kind: dtype) -> NotImplementedError:

@@ -14,7 +14,7 @@ from ...tensor.narrow_dtypes import COMPLEX32
 from ...tensor.tensor import Tensor
 
 if TYPE_CHECKING:
-    from .registry import Operator
+    from .operator import Operator
 
 _UFuncTypeError: Any = vars(np)["_core"]._exceptions.UFuncTypeError  # NumPy exports it nowhere
 # Raised by NumPy on arguments that do not fit; subclasses of ValueError say what they mean.

@@ -23,7 +23,7 @@ from ..native.pointwise import large_with
 from .out import write_out
 from .output_layout import Layout, lay_out
 from .promotion import compute_pointwise
-from .registry import Kind, Operator, Promotion
+from .operator import Kind, Operator, Promotion
 
 NUMPY_NAMES = {"dim": "axis", "keepdim": "keepdims"}  # of parameters, which PyTorch takes too
 # Operators of any number of axes that must be given one, if only an empty list.

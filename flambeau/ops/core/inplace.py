@@ -30,7 +30,7 @@ from ..native.pointwise import large_with
 from ..native.row_copies import fill
 
 if TYPE_CHECKING:
-    from .registry import Operator
+    from .operator import Operator
 
 INT64 = np.dtype(np.int64)
 

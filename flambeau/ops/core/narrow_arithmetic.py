@@ -14,7 +14,7 @@ from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
 
 if TYPE_CHECKING:
-    from .registry import Operator
+    from .operator import Operator
 
 _COMPUTED = {
     "complex32": frozenset("""

@@ -18,7 +18,7 @@ from ...tensor.tensor import Tensor
 from ..native.row_copies import fill
 
 if TYPE_CHECKING:
-    from .registry import Operator
+    from .operator import Operator
 
 # Operators that read elements out of order, so that an operand may not be the output itself.
 _OUT_OF_ORDER = frozenset(

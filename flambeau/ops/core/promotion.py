@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,10 +13,9 @@ from ...tensor.narrow_dtypes import NARROW, widened
 from ...tensor.promotion import result_dtype
 from ...tensor.tensor import Tensor
 from .narrow_arithmetic import compute_narrow
+from .operator import Operator, Promotion
 from ..native.pointwise import large_with, least, mix_dtypes, swap_operands
 
-if TYPE_CHECKING:
-    from .registry import Operator
 
 
 def compute_pointwise(
@@ -26,8 +25,6 @@ def compute_pointwise(
 
     Half precision is computed in float32 and rounded once, as PyTorch does.
     """
-    from .registry import Promotion
-
     promotion = operator.promotion
     options = options or {}
     if promotion is Promotion.NONE:

@@ -9,260 +9,19 @@ tests and the typing stub.
 
 from __future__ import annotations
 
-import inspect
-import re
-from collections.abc import Callable, Sequence
-from enum import Enum, auto
-from types import CodeType, FunctionType
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar, overload
 
-import numpy as np
+from .dispatch import build
+from .operator import (
+    DERIVATIVES, OPERATORS, PUBLIC, Array, Kind, Number, Operator, Positions, Promotion, publish,
+)
 
-from ...autograd.node import Node
-from ...autograd.save_plan import ATTRIBUTE, DTYPE, INPUT, NEEDS, OUTPUT, SHAPE, Plan
-from ...tensor.tensor import Tensor
-from ..documentation.lazy_docstring import document, own_text
-from .output_layout import Layout
-
-if TYPE_CHECKING:
-    from .autocast import Policy
-
-Array = np.ndarray
-# An attribute that holds index arrays: backward frees it, as PyTorch frees saved index tensors.
-Positions = tuple
-Number = bool | int | float | complex
-
-
-class Kind(Enum):
-    """How an operator treats its inputs."""
-
-    POINTWISE = auto()  # one element of the result from one of each input, with broadcasting
-    VIEW = auto()  # the same memory, seen otherwise
-    OPAQUE = auto()  # its own shape rule: reductions, matmul, sorting, ...
-    COMPOSITE = auto()  # a body on tensors, made of other operators
-
-
-class Promotion(Enum):
-    """In which dtype a pointwise operator computes."""
-
-    COMMON = auto()  # the promoted dtype of its inputs
-    FLOATING = auto()  # the same, integers becoming the default dtype
-    PREDICATE = auto()  # inputs promoted, result bool
-    NONE = auto()  # the body decides
-
-
-_LAYOUTS = {Kind.POINTWISE: Layout.ITERATOR, Kind.OPAQUE: Layout.CONTIGUOUS}
-
-OPERATORS: dict[str, Operator] = {}
-DERIVATIVES: set[CodeType] = set()  # the code of all vjps
-# What users see, by namespace: "torch", "Tensor", "nn.functional", "linalg", "special", "fft".
-PUBLIC: dict[str, dict[str, Any]] = {}
-
-
-class Operator:
-    """One operator: what was declared, and what the tape and the tests need of it."""
-
-    vjps: dict[str, Callable]  # by input
-    plans: dict[int, Plan]  # by the inputs that require grad
-    joint: Callable | None = None  # the vjp of all inputs at once
-    jvp: Callable | None = None
-    twin: Any  # the in-place form, where there is one
-    source: Any  # of the function that was written out for it
-
-    def __init__(self, name: str, kind: Kind, body: Callable, options: dict[str, Any]) -> None:
-        self.name, self.kind, self.body = name, kind, body
-        self.doc = inspect.cleandoc(own_text(body))
-        self.ref: Callable | None = options.pop("ref", None)
-        self.samples: Any = options.pop("samples", None)
-        self.promotion: Promotion = options.pop("promotion", Promotion.COMMON)
-        self.refuse: Callable | None = options.pop("refuse", None)
-        self.ufunc: np.ufunc | None = options.pop("ufunc", None)  # the body, on plain floats
-        self.layout: Layout = options.pop("layout", _LAYOUTS.get(kind, Layout.FREE))
-        self.holomorphic: bool = options.pop("holomorphic", True)
-        self.differentiable: bool = options.pop("differentiable", True)
-        self.inplace: bool = options.pop("inplace", kind is Kind.POINTWISE)
-        self.constant_outputs: tuple[int, ...] = options.pop("constant_outputs", ())
-        self.result_type: Any = options.pop("result_type", None)
-        self.expose: tuple[str, ...] = options.pop("expose", ("torch", "Tensor"))
-        self.aliases: tuple[str, ...] = options.pop("aliases", ())
-        self.second_order: bool = options.pop("second_order", True)
-        self._read_facts(options)
-        node = options.pop("node", _camel(name) + "Backward0")
-        if options:
-            raise TypeError(f"operator {name}: unknown options {sorted(options)}")
-        self.vjps, self.plans = {}, {}
-        self.pointwise = kind is Kind.POINTWISE
-        self.function: Callable = body
-        self.kernels: dict[str, Callable] = {}
-        if kind is not Kind.COMPOSITE:
-            attributes = {"operator": self, "__slots__": (), "__module__": "builtins"}
-            self.node_type = type(node, (Node,), attributes)
-            self._read_signature(body)
-            self.shown_edges = tuple(map(self.names.index, self.edges)) or self.tensor_positions
-
-    def _read_facts(self, options: dict[str, Any]) -> None:
-        """What is true of few operators: of their parameters, and of what they are linear in."""
-        # A composite that takes NumPy's names, `axis` and `keepdims`, as all other kinds do.
-        self.numpy_names: bool = options.pop("numpy_names", False)
-        # A composite that reads its arguments' attributes: it wears what explains a missing one.
-        self.explains: bool = options.pop("explains", False)
-        # What autocast does to the operator's floating inputs; None where it does nothing.
-        self.autocast: Policy | None = options.pop("autocast", None)
-        # Parameters whose memory the body writes to.
-        self.writes: tuple[str, ...] = options.pop("writes", ())
-        # The parameter that holds labels: classes along the first input's second axis, or its only
-        # one. Compiled programs take labels as they are and check their bounds before.
-        self.labels: str | None = options.pop("labels", None)
-        # Whether bool arrays behind the first input choose elements: the shape of the result then
-        # depends on values.
-        self.selects_by_mask: bool = options.pop("selects_by_mask", False)
-        # In which inputs the operator is linear: a sum of terms, each a product of inputs that are
-        # linear while the others are fixed, as in "input * weight + bias".
-        self.linear_in: str = options.pop("linear_in", "")
-        # The order in which a node shows its edges, where PyTorch's operator takes another one.
-        self.edges: tuple[str, ...] = options.pop("edges", ())
-
-    def _read_signature(self, body: Callable) -> None:
-        parameters = list(inspect.signature(body).parameters.values())
-        self.parameters = parameters
-        self.names = tuple(p.name for p in parameters)
-        for name in {*self.writes, *([] if self.labels is None else [self.labels])}:
-            if name not in self.names:
-                raise TypeError(f"operator {self.name} has no parameter {name}")
-        self.written_positions = tuple(self.names.index(name) for name in self.writes)
-        notes = [str(p.annotation) for p in parameters]
-        self.tensor_positions = tuple(i for i, n in enumerate(notes) if "Array" in n)
-        self.position_attributes = tuple(i for i, n in enumerate(notes) if "Positions" in n)
-        self.sequence_positions = tuple(i for i, n in enumerate(notes) if "Sequence[Array" in n)
-        self.has_sequence = bool(self.sequence_positions)
-        single = len(self.tensor_positions) == 1 and not self.has_sequence
-        optional = single and "|" in notes[self.tensor_positions[0]]
-        self.single = self.tensor_positions[0] if single and not optional else None
-        self.tensor_names = tuple(self.names[i] for i in self.tensor_positions)
-
-    # ---------------------------------------------------------------------- derivatives
-
-    def plan(self, mask: int) -> Plan:
-        """The plan for the inputs whose bits are set in `mask` (bit = parameter position)."""
-        wanted = [i for i in self.tensor_positions if mask >> i & 1]
-        sources: list[tuple[int, int]] = []
-        entries = []
-        if self.joint is not None:
-            entries.append((self.joint, self._indices(self.joint, sources)))
-        else:
-            wanted = [i for i in wanted if self.differentiable]
-            for i in wanted:
-                vjp = self.vjps.get(self.names[i], _missing(self, self.names[i]))
-                entries.append((vjp, self._indices(vjp, sources)))
-        actual: Plan = Plan(self.node_type, sources, entries, wanted, self.joint is not None)
-        actual.frees = any((ATTRIBUTE, i) in sources for i in self.position_attributes)
-        self.plans[mask] = actual
-        return actual
-
-    def _indices(self, vjp: Callable, sources: list[tuple[int, int]]) -> tuple[int, ...]:
-        result = []
-        for name in list(inspect.signature(vjp).parameters)[1:]:
-            source = self.source_of(name)
-            if source not in sources:
-                sources.append(source)
-            result.append(sources.index(source))
-        return tuple(result)
-
-    def source_of(self, name: str) -> tuple[int, int]:
-        """Where a vjp's parameter comes from, by its name."""
-        if name in ("y", "ys"):
-            return OUTPUT, 0
-        if name == "needs":
-            return NEEDS, 0
-        if name in self.names:
-            position = self.names.index(name)
-            return (INPUT if position in self.tensor_positions else ATTRIBUTE), position
-        for ending, kind in (("_shape", SHAPE), ("_dtype", DTYPE)):
-            if name.endswith(ending) and name.removesuffix(ending) in self.tensor_names:
-                return kind, self.names.index(name.removesuffix(ending))
-        raise TypeError(
-            f"operator {self.name}: its vjp asks for '{name}'; known are g, y, ys, needs, "
-            f"{', '.join(self.names)}, and <input>_shape or <input>_dtype"
-        )
-
-    def restores(self, args: tuple, y: Tensor) -> list | None:
-        """(shape, dtype) for each parameter whose cotangent must be summed or cast, else None."""
-        shape, dtype = y._array.shape, y._array.dtype
-        pointwise = self.kind is Kind.POINTWISE
-        result: list[Any] = [None] * len(args)
-        for i in self.tensor_positions:
-            value = args[i]
-            if value.__class__ in (tuple, list):
-                result[i] = [self._restore(v, shape, dtype, pointwise) for v in value]
-                result[i] = result[i] if any(result[i]) else None
-            else:
-                result[i] = self._restore(value, shape, dtype, pointwise)
-        return result if any(result) else None
-
-    @staticmethod
-    def _restore(value: Any, shape: tuple, dtype: np.dtype, pointwise: bool) -> Any:
-        if not isinstance(value, Tensor):
-            return None
-        array = value._array
-        if (pointwise and array.shape != shape) or array.dtype != dtype:
-            return (array.shape, array.dtype)
-        return None
-
-    def declare_vjp(self, target: Any) -> Callable:
-        """`@op.vjp` for the only tensor input or for all at once; `@op.vjp("name")` for one."""
-        if isinstance(target, str):
-            names = target.split()
-
-            def decorate(vjp: Callable) -> Callable:
-                for name in names:
-                    self._add(name, vjp)
-                return vjp
-
-            return decorate
-        if len(self.tensor_positions) == 1:
-            self._add(self.tensor_names[0], target)
-        else:
-            if self.joint is not None:
-                raise TypeError(f"operator {self.name}: derivative declared twice")
-            self.joint = target
-            self._indices(target, [])
-            DERIVATIVES.add(target.__code__)
-        return target
-
-    def declare_jvp(self, rule: Callable) -> Callable:
-        """`@op.jvp`: the result's tangent, a tuple of them for several results, None for zeros.
-
-        The rule takes `<input>_t`, the tangent of that input or None, and what a vjp takes by name.
-        """
-        if self.jvp is not None:
-            raise TypeError(f"operator {self.name}: jvp declared twice")
-        for name in inspect.signature(rule).parameters:
-            if name.removesuffix("_t") not in self.tensor_names:
-                self.source_of(name)
-        self.jvp = rule
-        return rule
-
-    def _add(self, name: str, vjp: Callable) -> None:
-        if name in self.vjps or name not in self.tensor_names:
-            raise TypeError(f"operator {self.name}: vjp for '{name}' twice, or no such input")
-        self._indices(vjp, [])
-        self.vjps[name] = vjp
-        DERIVATIVES.add(vjp.__code__)
-
-
-def _missing(operator: Operator, name: str) -> Callable:
-    def vjp(g: Any) -> Any:
-        raise RuntimeError(f"derivative for '{operator.name}' with respect to '{name}' is not "
-                           "implemented")
-
-    return vjp
-
-
-def _camel(name: str) -> str:
-    return "".join(part.capitalize() for part in re.split("_+", name.strip("_")))
-
-
-# --------------------------------------------------------------------------- declarations
+__all__ = [
+    "DERIVATIVES", "OPERATORS", "PUBLIC", "Array", "Declared", "Kind", "Number", "Operator",
+    "Positions", "Promotion", "Rule", "answers_from_values", "composite", "declare", "opaque",
+    "pointwise", "publish", "shape_depends_on_values", "view",
+]
 
 Rule = TypeVar("Rule", bound=Callable)
 
@@ -288,8 +47,6 @@ def declare(kind: Kind, **options: Any) -> Callable[[Callable], Declared]:
     """A decorator that registers a body and returns the function users call."""
 
     def decorate(body: Callable) -> Declared:
-        from .dispatch import build
-
         name = options.get("name", body.__name__)
         rest = {k: v for k, v in options.items() if k != "name"}
         if name in OPERATORS:
@@ -337,21 +94,3 @@ def answers_from_values(function: Any) -> Any:
     """Marks a public function that reads values of tensors and answers in Python."""
     function.answers_from_values = True
     return function
-
-
-def publish(function: Any, names: Sequence[str], namespaces: Sequence[str]) -> None:
-    """Puts a function where users find it; names ending in '_' are in-place twins."""
-    own = getattr(function, "__name__", "")
-    if own.startswith("_") and own not in names and isinstance(function, FunctionType):
-        function.__name__ = function.__qualname__ = names[0].rpartition(".")[2]
-    if isinstance(function, FunctionType):
-        document(function, names, namespaces)
-    for space in namespaces:
-        for name in names:
-            if "." in name:  # "special.expit": a name in a namespace of its own
-                home, short = name.rsplit(".", 1)
-                PUBLIC.setdefault(home, {})[short] = function
-                continue
-            PUBLIC.setdefault(space, {})[name] = function
-            if space == "Tensor":
-                setattr(Tensor, name, function)

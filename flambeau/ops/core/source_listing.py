@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .registry import Operator
+    from .operator import Operator
 
 
 class SourceListing(ModuleType):

@@ -46,7 +46,7 @@ indices | tuple of Tensors | An index for each axis; None: the whole axis.
 [core.attributes]
 other | Tensor | The other tensor.
 
-[core.callbacks]
+[pointwise.python_callback]
 tensor | Tensor | The second operand, broadcast to this tensor's shape.
 x | Tensor | The second operand, broadcast to this tensor's shape.
 y | Tensor | The third operand, broadcast to this tensor's shape.

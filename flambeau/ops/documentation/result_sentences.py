@@ -15,7 +15,6 @@ attention.scaled_dot_product | Tensor | (..., heads, l, e), of the dtype of `que
 core.aten | Tensor | The result of the operator.
 core.attributes:detach | Tensor | A view without history, which shares the memory of `input`.
 core.attributes:to_dense | Tensor | The tensor, in `dtype`.
-core.callbacks | Tensor | `self`, changed.
 registration.removed_functions | Never | It always raises.
 creation.conversion:cuda,pin_memory | Never | It always raises.
 creation.conversion:type | str or Tensor | The type's name, or the tensor in `dtype`.
@@ -174,6 +173,7 @@ normalization.group_norm:native_group_norm | tuple of Tensors | The result, the 
 normalization.layer_norm:native_layer_norm | tuple of Tensors | The result, the means, and 1 / the
     deviations.
 normalization | Tensor | Of the shape and dtype of `input`.
+pointwise.python_callback | Tensor | `self`, changed.
 pointwise.combination:dist | Tensor | Without axes.
 pointwise.compare:allclose | bool | Whether all are.
 pointwise.compare:equal | bool | Whether they are.
