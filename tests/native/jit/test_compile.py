@@ -121,7 +121,7 @@ def test_another_emitter_makes_its_own_code(
 def test_the_sources_are_those_of_the_emitter(monkeypatch: pytest.MonkeyPatch) -> None:
     version = object_code.hash_emitter()
     assert version == object_code.hash_emitter()
-    monkeypatch.setattr(compile, "_EMITTER_SOURCES", ("native/codegen",))
+    monkeypatch.setattr(object_code, "_EMITTER_SOURCES", ("native/codegen",))
     assert object_code.hash_emitter() not in (None, version)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from flambeau.native.foundation.source_hash import PACKAGE
-from flambeau.native.jit import compile, object_code, worker_pool
+from flambeau.native.jit import object_code, worker_pool
 from flambeau.native.loop_ir.ir import (
     Accumulator, Affine, Apply, Axis, Buffer, Constant, Contract, Index, Kernel, Load, Loop,
     LoopKind, ReduceOp, Scalar, Store, Type,
@@ -137,7 +137,7 @@ def test_without_makers_all_is_left(
 def test_a_maker_with_other_sources_is_refused(
     made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compile, "hash_emitter", lambda: "others")
+    monkeypatch.setattr(worker_pool, "hash_emitter", lambda: "others")
     assert made.make(scaled(1.0)) == ["k0"]
     assert gone(made.crew)
     assert "its sources are others" in made.crew.why
