@@ -8,6 +8,7 @@ compared with the list as it is for any other segment.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -56,11 +57,17 @@ class GrowingSegment(Segment):
         first = segments[0]
         self.parts, self.lengths = [*segments], _lengths(segments)
         common = _Common(self.lengths)
-        events = {i: forms for i in range(first.count)
-                  if (forms := common.event([s.entries[i].event for s in segments]))}
+        every = list(zip(*([e.event for e in s.entries] for s in segments), strict=True))
+        varying = [_is_varying_constant(events) for events in every]
+        kept = [i for i, varies in enumerate(varying) if not varies]
+        outside = {e[0].results[0].storage for e, varies in zip(every, varying, strict=True)
+                   if varies}
+        self.takes_constants = bool(outside)
+        events = {at: forms for at, i in enumerate(kept) if (forms := common.event(every[i]))}
         memories = {k: forms for k in range(len(first.memory))
-                    if (forms := common.memory([s.memory[k] for s in segments]))}
-        calls = common.calls([s.calls for s in segments])
+                    if (forms := common.memory([s.memory[k] for s in segments], k in outside))}
+        plain = [_move_calls(s.calls, kept) for s in segments]
+        calls = common.calls(plain)
         if not events:
             raise NoCommonForm("nothing that depends on the length")
         self.varying, self.varying_calls = frozenset(events), frozenset(calls)
@@ -71,9 +78,10 @@ class GrowingSegment(Segment):
         self.origin: Any = None  # the exit at which it begins
         self.length = self.lengths[0]
         super().__init__(
-            [replace(entry.event) for entry in first.entries],
-            [replace(memory) for memory in first.memory], first.modes, first.silent,
-            dict(first.calls))
+            [replace(first.entries[i].event) for i in kept],
+            [replace(m, kind=INPUT if k in outside else m.kind, computed=None, written=False)
+             for k, m in enumerate(first.memory)],
+            first.modes, first.silent, plain[0])
         self._source, self._forms = common.source, (events, memories, calls)
         self._write = self._define(self)
 
@@ -122,8 +130,8 @@ class GrowingSegment(Segment):
     def sample(self, length: int) -> tuple[Segment, list[np.ndarray | None]]:
         """The list of a length as a segment of its own, and memory like its inputs'."""
         segment = Segment([replace(e.event) for e in self.entries],
-                          [replace(m) for m in self.memory], self.modes, self.silent,
-                          dict(self.calls))
+                          [replace(m, computed=None, written=False) for m in self.memory],
+                          self.modes, self.silent, dict(self.calls))
         self._define(segment)(length)
         return segment, [_like(m) if m.kind == INPUT else None for m in segment.memory]
 
@@ -184,13 +192,14 @@ class _Common:
             raise NoCommonForm(f"{operator.name} gives extents by a rule of its own")
         return result
 
-    def memory(self, memories: Sequence[Memory]) -> dict[str, Form]:
-        """The parts of a storage that depend on the length."""
+    def memory(self, memories: Sequence[Memory], is_outside: bool) -> dict[str, Form]:
+        """The parts of a storage that depend on the length. `is_outside`: it holds constants that
+        are others in each call."""
         first = memories[0]
         if any(m.kind != first.kind or m.owner is not first.owner or m.computed != first.computed
                for m in memories):
             raise NoCommonForm("other memory")
-        if first.kind != INTERNAL and any(m.written for m in memories):
+        if (first.kind != INTERNAL or is_outside) and any(m.written for m in memories):
             raise NoCommonForm("writes to memory from outside")
         result = {}
         for name in ("whole", "first"):
@@ -305,6 +314,21 @@ class _Common:
             return None
 
         return Form(variable, solve)
+
+
+def _is_varying_constant(events: Sequence[Event]) -> bool:
+    """Whether events are constants of other numbers at each length, but of one dtype and rank."""
+    arrays = [e.array for e in events if e.kind == CONSTANT and e.array is not None]
+    return (len(arrays) == len(events) and len({(a.dtype, a.ndim) for a in arrays}) == 1
+            and not all(same_bits(a, arrays[0]) for a in arrays))
+
+
+def _move_calls(calls: dict[int, list[Any]], kept: Sequence[int]) -> dict[int, list[Any]]:
+    """Composite functions by the events before which they ran, of which some were `kept`."""
+    result: dict[int, list[Any]] = {}
+    for at, here in calls.items():
+        result.setdefault(bisect_left(kept, at), []).extend(here)
+    return result
 
 
 def _source(form: int | Polynomial) -> str:

@@ -109,6 +109,7 @@ class Exit:
     closed: why no more segments are recorded from here.
     varies: the operator, or CONSTANT, with which calls go on here with a new number in each call.
     grows: whether segments that differ in a length may become one.
+    fresh: how many calls are still to be recorded from here, whatever segments there are.
     """
 
     segments: list[Segment] = field(default_factory=list)
@@ -117,6 +118,7 @@ class Exit:
     closed: str = ""
     varies: Any = None
     grows: bool = True
+    fresh: int = 0
     pending: bool = False  # whether a program is being built
 
 
@@ -162,6 +164,8 @@ class Segment:
         """Whether an event, and a function before it with these arguments, are the same in all
         calls that follow the segment."""
         return True
+
+    takes_constants = False  # whether constants that are not listed are memory from outside
 
     @property
     def is_ready(self) -> bool:

@@ -19,6 +19,7 @@ from ...tensor.tensor import Tensor
 from ..trace.ambient_modes import read_ambient_modes
 from .following import Following
 from .foreign_tensors import needs_dispatch
+from .growing_segment import SEEN_LENGTHS
 from .hooks import ACTIVE, RECORDING, Hook
 from .cue_writer import cue_for
 from .inline_cache import is_due, link
@@ -41,6 +42,7 @@ class Session:
         self.following: Following | None = None
         self.exit: Exit = driver.root
         self.tried = 0  # segments of this exit that did not match
+        self.fork: Exit | None = None  # whence a path that was known led here, until it ended
         self.calls: list[Any] = []  # composite functions that may have begun at the exit
         self.retired = False
         self.strays = False  # whether it left the paths that have programs
@@ -64,7 +66,7 @@ class Session:
     def advance(self) -> bool:
         """Start to follow the next candidate segment of this exit; False if none is left."""
         segments = self.exit.segments
-        if self.tried < len(segments):
+        if self.tried < len(segments) and not self.exit.fresh:
             modes = read_ambient_modes()
             for at in range(self.tried, len(segments)):
                 if segments[at].is_ready and segments[at].modes == modes:
@@ -79,7 +81,9 @@ class Session:
         """Leave the segment: the call does something other than its next event."""
         ACTIVE.cue = None
         if self.following is not None and self.following.pos:
+            fork = self.fork or self.exit
             self.flush()
+            self.fork = fork
         elif self.following is not None:
             self._keep_calls(self.following)
             self.following = None
@@ -94,7 +98,7 @@ class Session:
         """Compute all listed events, or end the recording. Every tensor then has its values."""
         if self.recorder is not None:
             self._conclude()
-        following, self.following = self.following, None
+        following, self.following, self.fork = self.following, None, None
         ACTIVE.cue = None
         if following is None:
             return
@@ -210,15 +214,37 @@ class Session:
                 if recorder.trace.events:
                     self._give_up(recorder.why)
                 return
-            segment = result[0]
-            self.exit.segments.insert(0, segment)
-            segment = self.driver.grow(self.exit, result[3]) or segment
-            if segment is result[0]:
+            exit, segment = self.exit, result[0]
+            exit.segments.insert(0, segment)
+            grown = self.driver.grow(exit, result[3])
+            is_partial = exit.fresh > 0 or recorder.cut is not None
+            if grown is not None:
+                segment = grown
+                self._record_anew(exit)
+            elif exit.fresh:
+                self._count_fresh(exit)
+            else:
                 self.driver.build(segment, segment.count, *result[1:])
-        if recorder.cut is None:
+        if not is_partial:
             self.exit, self.tried = segment.exit(segment.count), 0
         else:  # the events behind the cut ran eagerly and belong to no segment
             self.retire()
+
+    def _record_anew(self, exit: Exit) -> None:
+        """Segments grew together at an exit. If calls only came there by leaving segments before,
+        those are parts of one list too: the next calls are recorded from where that began."""
+        exit.fresh, fork = 0, self.fork
+        if fork is not None and fork is not exit and fork.grows:
+            fork.fresh = SEEN_LENGTHS
+
+    def _count_fresh(self, exit: Exit) -> None:
+        """A call was recorded for a longer list. After the last one without success, exits are used
+        as they were."""
+        exit.fresh -= 1
+        if not exit.fresh:
+            exit.grows = False
+            exit.segments = [s for s in exit.segments
+                             if s.is_ready or s.exit(s.count).pending]
 
     def _give_up(self, why: str) -> None:
         self.exit.failures += 1

@@ -11,6 +11,7 @@ import pytest
 
 import flambeau as torch
 import flambeau.nn.functional as F
+from flambeau.compiler.follow.growing_program import GrowingProgram
 from flambeau.compiler.schedule.polynomials import NoCommonForm, Polynomial, fit
 
 HEADS, WIDTH = 2, 8
@@ -103,6 +104,33 @@ def test_other_lengths_are_computed_as_eagerly(function: Any, programs: int) -> 
             torch.testing.assert_close(result, wanted)
             assert result.stride() == wanted.stride()
     assert step._fallback.followed.built <= programs, step.explain()
+
+
+def at_positions(q: Any, k: Any, v: Any, new: Any) -> Any:
+    x = torch.tanh(q) * 2
+    return k + x + torch.arange(k.shape[2])[:, None], v * torch.tensor(k.shape[2] * 0.5)
+
+
+def after_a_look(q: Any, k: Any, v: Any, new: Any) -> Any:
+    x = torch.tanh(q) * 2
+    if x.sum() > 1e9:
+        return x, k
+    return k + x, v * x.sum()
+
+
+@pytest.mark.parametrize("function", [at_positions, after_a_look])
+def test_what_precedes_is_part_of_the_list(function: Any) -> None:
+    """Calls leave the first one's list where they differ; later ones are one list again."""
+    step = followed(function)
+    for length in (*range(3, 20), 2, 300):
+        args = cache(length)
+        for result, wanted in zip(step(*args), function(*args), strict=True):
+            torch.testing.assert_close(result, wanted)
+    programs = step._fallback.followed.programs
+    assert programs[-1].calls >= 4, step.explain()
+    growing = [p for p in programs if isinstance(p, GrowingProgram)]
+    is_cut = function is after_a_look  # where a value is read
+    assert (growing[-1].segment.origin is step._fallback.followed.root) is not is_cut
 
 
 def test_polynomials_pass_through_all_points() -> None:
