@@ -48,6 +48,7 @@ SUBCOMMANDS = {
     "explain": "explain",
 }
 _OWN_FILE = __file__
+_BROKEN_PIPE_CODE = 141  # what a shell says of a program that SIGPIPE ended
 # What `python -m` calls; the public run_module puts the old `__main__` back when it is done.
 _run_module = runpy._run_module_as_main  # type: ignore[attr-defined]
 _replaced: ModuleType | None = None  # the `__main__` before the program's
@@ -64,8 +65,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"flambeau {version._flambeau_version} (PyTorch {torch_alias.TORCH_VERSION})")
         return 0
     if args[0] in SUBCOMMANDS:
-        subcommand = importlib.import_module(f".{SUBCOMMANDS[args[0]]}", __package__)
-        return int(subcommand.main(args[1:]))
+        return _subcommand(args)
     if args[0] == "--compile":
         compile_models.start()
         args = args[1:]
@@ -81,6 +81,18 @@ def main(argv: list[str] | None = None) -> int:
     if line.options or not line.program:
         return interpreter_options.restart(line)
     return _program(line.program)
+
+
+def _subcommand(args: list[str]) -> int:
+    """Runs a subcommand. A reader that has enough of its output, as `head`, ends it quietly."""
+    subcommand = importlib.import_module(f".{SUBCOMMANDS[args[0]]}", __package__)
+    try:
+        code = int(subcommand.main(args[1:]))
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
+        return _BROKEN_PIPE_CODE
 
 
 def _watched(args: list[str]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -45,6 +46,16 @@ def test_cache_reports_and_clears(
     assert cache.main(["size"]) == 0
     assert capsys.readouterr().out == "0\n"
     assert cache.main(["nonsense"]) == 2
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a pipe's reader cannot be closed first")
+def test_a_reader_that_has_enough_ends_it_quietly() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "flambeau", "explain", "no-zero-grad"]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
 
 
 def test_check_names_what_is_missing_and_where(tmp_path: Path) -> None:
