@@ -85,11 +85,11 @@ def _later(r: Recorder, target: np.ndarray, source: np.ndarray) -> bool:
     return False
 
 
-def _write_one(r: Recorder, original: Callable, name: str, y: Any, target: Any) -> Any:
+def _write_into(r: Recorder, original: Callable, target: Any, result: np.ndarray) -> None:
     r.compute()
     r.refer(target)  # its memory is that from before the write
-    original(name, y, target)
-    r.write(target._array, y._array)
+    original(target, result)
+    r.write(target._array, result)
 
 
 def _copy_array(r: Recorder, original: Callable, target: Any, source: Any) -> Any:
@@ -170,7 +170,7 @@ def _as_index(r: Recorder, original: Callable, item: Any) -> Any:
 
 def _writes(r: Recorder) -> Pairs:
     yield in_place.write, when_on(r, _written)
-    yield out._write_one, when_on(r, _write_one)
+    yield out.write_into, when_on(r, _write_into)
     yield copies._copy_array, when_on(r, _copy_array)
     yield inplace.before_write, when_on(r, _before_write)
     yield ops.fill_, when_on(r, _fill_)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ...autograd.tape import requires
 from ...tensor.storage import version_of
 from ...tensor.tensor import Tensor
 from ..trace.trace import Trace, Value
@@ -100,7 +101,7 @@ class _Description:
         whole = source is not None and trace.returned_arrays[source] is tensor._array
         return ReturnedTensor(
             None, None, trace.value_of(tensor._array), source, base is not None, whole, version,
-            bool(tensor.requires_grad), tensor._history() is None,
+            tensor._tracked and requires(tensor), tensor._history() is None,
         )
 
     def _locate_base(self, base: Tensor) -> int:

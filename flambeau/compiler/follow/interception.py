@@ -262,7 +262,7 @@ def _peek() -> Hook:
 def _writes() -> Iterator[Hook]:
     r = record_writes
     yield _split(in_place.write, r._written, _write)
-    yield _barrier(out._write_one)
+    yield _barrier(out.write_into)
     yield _split(copies._copy_array, r._copy_array, _copy)
     yield _split(inplace.before_write, r._before_write, _before_write)
     yield _split(ops.fill_, r._fill_, _fill)

@@ -152,3 +152,45 @@ def test_norms_that_are_not_finite_raise_in_compiled_calls(follow):
         step(torch.ones(2))
     with pytest.raises(RuntimeError, match="total norm of order 2.0"):
         step(torch.full((2,), torch.inf))
+
+
+def test_random_numbers_drawn_into_an_output_are_those_of_eager_calls():
+    def draw(compiled):
+        torch.manual_seed(0)
+        out = torch.zeros(3)
+        step = torch.compile(lambda x: torch.rand(3, out=out) * x, mode="now",
+                             backend="evaluate", disable=not compiled)
+        return [(step(torch.ones(3)).tolist(), out.tolist()) for _ in range(CALLS)]
+
+    assert draw(True) == draw(False)
+
+
+def test_recordings_call_no_function_of_a_tensor_class():
+    calls = []
+
+    class Counting(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, function, types, args=(), kwargs=None):
+            calls.append(function.__name__)
+            return super().__torch_function__(function, types, args, kwargs or {})
+
+    weight = torch.ones(2).as_subclass(Counting)
+    step = torch.compile(lambda x: x * weight, mode="now", backend="evaluate")
+    for _ in range(CALLS):
+        step(torch.ones(2))
+    assert calls == ["mul"] * CALLS
+
+
+def test_numbers_that_vary_are_not_saved_where_hooks_see_it():
+    scale, weight = [1.0], torch.ones(2, requires_grad=True)
+
+    def step(x):
+        scale[0] += 1
+        product = torch.utils.checkpoint.checkpoint(
+            lambda y: (y * weight).square() * scale[0], x, use_reentrant=False)
+        product.sum().backward()
+        return weight.grad.sum()
+
+    compiled = torch.compile(step, options={"mode": "now", "follow": True}, backend="evaluate")
+    sums = [compiled(torch.ones(2)).item() for _ in range(CALLS)]
+    assert sums == [8.0, 20.0, 36.0, 56.0, 80.0]
