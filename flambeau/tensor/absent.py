@@ -135,7 +135,7 @@ _resolving: set[str] = set()  # the paths that are being looked up
 
 
 def _found(path: str) -> Any:
-    """What flambeau has at a path below `torch`, or a Lacking of that name.
+    """The object at a path below `torch`, or a Lacking of that name.
 
     Modules that name each other as a name's home lead back here: then nobody has it.
     """

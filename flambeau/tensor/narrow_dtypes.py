@@ -52,5 +52,5 @@ def _to_exponents(array: np.ndarray) -> np.ndarray:
 
 
 def plain_number(value: Any) -> Any:
-    """What NumPy's `item` gives of such an element, as a Python number."""
+    """An element of a narrow dtype as a Python number."""
     return complex(*map(float, value)) if isinstance(value, tuple) else float(value)

@@ -224,7 +224,7 @@ def _is_parameter(tensor: Tensor) -> bool:
 
 
 def _suffixes(tensor: Tensor) -> list[str]:
-    """What the elements do not tell: device, size, dtype, place in the graph."""
+    """The suffixes of a printed tensor: device, size, dtype, place in the graph."""
     default = get_default_dtype()
     result = []
     shown_size = f"size={tuple(tensor.shape)}"

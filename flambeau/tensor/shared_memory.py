@@ -27,14 +27,14 @@ class SharedMemory(mmap.mmap):
 
     @classmethod
     def of(cls, descriptor: int, size: int, offset: int = 0) -> SharedMemory:
-        """Part of the file behind a descriptor, which becomes its own."""
+        """A mapping of part of a file; takes ownership of the descriptor."""
         memory = cls(descriptor, size, offset=offset)
         memory.descriptor, memory.offset = descriptor, offset
         return memory
 
     @classmethod
     def new(cls, size: int) -> SharedMemory:
-        """So many bytes, which nobody has yet."""
+        """New shared memory of `size` bytes."""
         descriptor = unnamed_file()
         os.ftruncate(descriptor, size)
         return cls.of(descriptor, size)

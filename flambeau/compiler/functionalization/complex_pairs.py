@@ -53,7 +53,7 @@ def from_pairs(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 
 def permute_window(node: Node, order: Sequence[int]) -> Node:
-    """What a window sees with the window's axes in another order; pairs stay whole."""
+    """Permute the axes of a window; the last axis of pairs stays last."""
     return permute(node, (*order, *range(len(order), len(node.shape))))
 
 

@@ -82,7 +82,7 @@ class Functionalization:
         return graph, self.bindings
 
     def _host_calls(self) -> list[Callable[[], Any]]:
-        """What is called after the run: schedulers, whose optimisers are done by then."""
+        """The calls to make after the run: schedulers, whose optimisers have stepped by then."""
         for call in self.trace.host_calls:
             if call.updates < count_updates(self.trace, call.optimiser):
                 raise Unfit("a scheduler steps before its optimiser does", call.line)
@@ -137,7 +137,7 @@ class Functionalization:
         raise Untraceable("a window lies outside of the memory that is known")
 
     def read(self, window: Value) -> Node:
-        """What a window sees now; complex numbers as pairs."""
+        """The current value of a window; complex numbers as pairs."""
         window = real_window(window)
         return self.region(window).read(window)
 

@@ -49,7 +49,7 @@ class Region:
         return self.node
 
     def read(self, window: Value) -> Node:
-        """What a window on the region sees."""
+        """The value of a window on the region."""
         if 0 in window.shape:
             return broadcast_to(number(0, type_of(window.dtype)), window.shape)
         if window.dtype != self.dtype:

@@ -164,7 +164,7 @@ _UFUNCS = {
 
 
 def identity_element(fold: ReduceOp, dtype: np.dtype) -> Any:
-    """What a fold over nothing gives."""
+    """The result of a reduction over no elements."""
     if fold in (ReduceOp.SUM, ReduceOp.ANY):
         return 0
     if fold in (ReduceOp.PRODUCT, ReduceOp.ALL):

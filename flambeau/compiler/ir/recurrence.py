@@ -67,7 +67,7 @@ def result_shape(node: Node, over: tuple[int, int]) -> Shape:
 
 
 def evaluate_recurrence(node: Node, *inputs: Array) -> Array:
-    """What a RECURRENCE gives."""
+    """Evaluate a RECURRENCE."""
     v, order = dict(zip(node.names, inputs, strict=True)), -1 if node.reverse else 1
     constants = {"bias": v["bias"]} if "bias" in v else {}
     results, last = walk_forward(
@@ -76,7 +76,7 @@ def evaluate_recurrence(node: Node, *inputs: Array) -> Array:
 
 
 def evaluate_recurrence_gradient(node: Node, *inputs: Array) -> Array:
-    """What a RECURRENCE_GRADIENT gives."""
+    """Evaluate a RECURRENCE_GRADIENT."""
     v, cell = dict(zip(node.names, inputs, strict=True)), CELLS[node.cell]
     order = -1 if node.reverse else 1
     before = None

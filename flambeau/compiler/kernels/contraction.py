@@ -68,7 +68,7 @@ class ContractionKernel:
         return Load(self.values.buffer(memory), self.values.affine(window, at), mask=mask)
 
     def epilogue(self, total: Accumulator, at: Sequence[At]) -> list[Statement]:
-        """What is stored for one element of the product."""
+        """The value to store for one element of the product."""
         values = self.values
         body: list[Statement] = []
         late: list[Statement] = []

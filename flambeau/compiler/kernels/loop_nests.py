@@ -138,7 +138,7 @@ class LoopKernel:
         return body
 
     def _forget_values(self) -> None:
-        """The same values are computed once more, elsewhere."""
+        """Drop cached values: they are computed again at another place."""
         self.values.at_hand = {}
         self.done = set()
 
@@ -208,7 +208,7 @@ class LoopKernel:
         self, members: list[Node], sums: dict[int, Accumulator], at: list[At],
         folded: list[list[int]], indices: list[Index],
     ) -> list[Statement]:
-        """What is done at one element in one stage."""
+        """Emit one stage's work at one element."""
         values = self.values
         body: list[Statement] = []
         late: list[Statement] = []

@@ -23,7 +23,7 @@ Replacement = Callable[..., "Node | None"]
 
 @dataclass(frozen=True)
 class Pattern:
-    """What a node must be; any node by default. `operands`: patterns of all inputs, if given."""
+    """A condition on a node; any node by default. `operands`: patterns of all inputs, if given."""
 
     ops: tuple[Op, ...] = ()
     operation: Scalar | None = None  # of an APPLY
@@ -155,7 +155,7 @@ class RuleSet:
         return ir.rewrite(graph, replace_node)
 
     def apply(self, node: Node) -> Node:
-        """What replaces a node; the node itself where no rule applies."""
+        """Rewrite a node by the first rule that applies; the node itself where none does."""
         while True:
             result = self._apply_once(node)
             if result is None:

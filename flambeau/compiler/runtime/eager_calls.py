@@ -60,7 +60,7 @@ class EagerCalls:
                 [self._locate(place) for place in layout.targets(node)])
 
     def _locate(self, place: Place) -> Locate:
-        """What gives a place as a NumPy array."""
+        """A function that returns a buffer as a NumPy array."""
         memory, window = place.memory, place.window
         dtype = numpy_type(memory.type)
         strides = tuple(s * dtype.itemsize for s in window.strides)

@@ -194,7 +194,8 @@ class Step:
 
     @cached_property
     def _selectors(self) -> tuple[Callable, Callable, Callable]:
-        """What picks the numbers and the arrays of the values, and what packs numbers."""
+        """Selectors for the numbers and the arrays among the values, and a packer for the
+        numbers."""
         return (_make_selector(self.changing, self._numbers),
                 _make_selector(self.changing, self._arrays),
                 struct.Struct(f"={len(self._numbers)}d").pack_into)
@@ -256,7 +257,7 @@ class Step:
 
     @contextmanager
     def restoring_writes(self, values: Sequence[Any]) -> Iterator[None]:
-        """What the step writes meanwhile, states and arguments, is put back at the end."""
+        """Inside, the step may run: states and arguments that it writes are restored at the end."""
         inputs = dict(zip(self.changing, values, strict=True))
         arrays = [self.states.get(slot, inputs.get(slot)) for slot, _ in self.edges.writes]
         before = [(array, array.copy()) for array in arrays if array is not None]
@@ -270,7 +271,7 @@ class Step:
 def _make_selector(
     slots: Sequence[int], some: Sequence[int]
 ) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    """What gives the values of some of the slots, quickly."""
+    """A fast function that selects the values of some slots."""
     where = [slots.index(k) for k in some]
     if len(where) < 2 or where == [*range(where[0], where[-1] + 1)]:
         return itemgetter(slice(where[0], where[-1] + 1) if where else slice(0, 0))

@@ -83,7 +83,7 @@ class _States:
             self.recorded[i] = None
 
     def leave(self) -> None:
-        """What the program wrote is to stay."""
+        """Keep the program's writes."""
         self.saved = {i: value for i, value in self.saved.items() if i not in self.written}
 
     def restore(self) -> None:
@@ -127,7 +127,7 @@ def _backward(step: Any, bindings: Bindings, outputs: list[np.ndarray]) -> list[
 
 
 def _compare_writes(step: Any, bindings: Bindings, states: _States, least: float) -> str | None:
-    """What is written back: updated parameters as a whole, the rest one by one."""
+    """Compare the writes: updated parameters as a whole, the rest one by one."""
     pairs, gradients = [], []
     for (slot, _), wanted in zip(step.edges.writes, bindings.written, strict=True):
         if slot not in states.arrays:
@@ -165,7 +165,7 @@ def _noise_floor(bindings: Bindings) -> float:
 
 
 def _exchanges(exchanges: list[Exchange], least: float) -> str | None:
-    """What is sent to other processes, which as a whole may differ as gradients do."""
+    """Compare what is sent to other processes, with the tolerance of gradients."""
     for exchange in exchanges:
         wanted_arrays, _ = exchange.recorded or ((), ())
         for actual, wanted in zip(exchange.seen, wanted_arrays, strict=True):

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def renamed(function: Any, qualname: str) -> Any:
-    """The same function under another qualified name, which Python's errors quote."""
+    """A copy of a function under another qualified name, which Python's errors quote."""
     code = function.__code__.replace(co_qualname=qualname)
     copy = FunctionType(
         code, function.__globals__, function.__name__, function.__defaults__, function.__closure__

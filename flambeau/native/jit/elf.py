@@ -158,7 +158,7 @@ def link(files: Sequence[ObjectFile], elsewhere: Callable[[str], int]) -> Linked
 
 
 def _slot(i: int, file: ObjectFile, place: Relocation) -> tuple:
-    """What an address's slot is known by: (name,) of what is elsewhere, else (file, symbol)."""
+    """The key of an address slot: (name,) for external symbols, else (file, symbol)."""
     name, section, _ = file.symbols[place.symbol]
     return (name,) if section is None else (i, place.symbol)
 

@@ -42,7 +42,7 @@ def define(name: str, address: int) -> None:
 
 
 def _process_symbol(name: str) -> int:
-    """The address of what this process has under a name."""
+    """The address of a symbol of this process; UnsupportedObject if there is none."""
     if name in PROVIDERS:
         PROVIDERS[name]()
     known = _defined.get(name)
@@ -58,7 +58,7 @@ def _process_symbol(name: str) -> int:
 
 
 def _map_image(code: LinkedImage) -> int:
-    """Puts code into memory of its own, and says where."""
+    """Maps code into executable memory; returns its address."""
     try:
         area = mmap.mmap(-1, len(code.bytes), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except OSError:
@@ -77,7 +77,7 @@ def _map_image(code: LinkedImage) -> int:
 
 
 def _load_without_llvm(codes: Mapping[str, bytes]) -> None:
-    """Loads object files without LLVM. Raises Unknown where that cannot be."""
+    """Loads object files without LLVM; UnsupportedObject where `elf` cannot link them."""
     if sys.platform != "linux" or os.uname().machine != "x86_64":
         raise UnsupportedObject("another kind of system")
     code = elf.link(
@@ -163,7 +163,7 @@ def load_codes(kernels: Mapping[str, tuple[str, Sequence[str], bytes]]) -> dict[
 
 
 def _key(text: str) -> str:
-    """What stands for a text's object code, in memory and on disk."""
+    """The cache key of a text's object code, in memory and on disk."""
     target = host()
     return disk_cache.make_key(
         "object", llvm_version(), target.triple, target.cpu, target.features, text

@@ -23,7 +23,7 @@ def panel_columns() -> int:
 
 @dataclass(frozen=True)
 class ByteProductForm:
-    """What products have in common that one kernel serves.
+    """The form of a byte product; products of one form share a kernel.
 
     `columns`: of a panel. `rows`: how many there are, where few have a kernel of their own. `low`:
     no byte of a is above 127. `integers`: the result is the int32 sums. `whole`: all panels are

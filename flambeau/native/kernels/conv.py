@@ -129,7 +129,7 @@ def _calls_per_group(
 
 
 def _group_strides(g: Geometry) -> tuple[int, int, int]:
-    """What a group moves in x, the weight and y."""
+    """The strides of a group in x, the weight and y."""
     return g.inputs_each * g.x[1], g.outputs_each * g.weight[0], g.outputs_each * g.y[1]
 
 

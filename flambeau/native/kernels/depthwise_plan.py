@@ -154,7 +154,7 @@ def _output_sizes(block: _Block, output: Pair) -> dict[str, int]:
 
 
 def _input_sizes(block: _Block, spatial: Pair, padding: Pair, stride: Pair) -> dict[str, int]:
-    """What windows read: images of the size `spatial` with so much padding before."""
+    """The sizes of images that windows read: `spatial`, and the padding before it."""
     (h, w), (top, left) = spatial, padding
     return {
         "x_row": w, "x_down": block.rows * stride[0] * w, "x_across": block.columns * stride[1],
@@ -209,7 +209,7 @@ def backward_data(g: Geometry) -> DepthwiseCall | None:
 
 
 def _spread(block: _Block, output: Pair, first: Pair, stride: Pair) -> dict[str, int]:
-    """What the gradient of strided windows reads, and where in its block it puts that."""
+    """The elements that the gradient of strided windows reads, and their places in its block."""
     (h, w), (sh, sw) = output, stride
     begin = [_round_up(c, s) for c, s in zip(first, stride, strict=True)]
     at = [b * s - c for b, s, c in zip(begin, stride, first, strict=True)]

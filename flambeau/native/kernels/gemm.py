@@ -33,7 +33,7 @@ class GemmLayout:
 
 @dataclass(frozen=True)
 class GemmForm:
-    """What products have in common that one kernel serves: all but their sizes.
+    """The form of a product, all but its sizes; products of one form share a kernel.
 
     `a_along`, `b_along`: whether memory runs along the depth, else along rows or columns. `rows`:
     how many there are, where few rows have kernels of their own. `near`, `precision`: as a

@@ -18,7 +18,7 @@ NUMBERS_PER_AXIS = 5
 
 @dataclass(frozen=True)
 class Sampling:
-    """What the code depends on: `mode` and `padding` are words, `axes` those of an image."""
+    """The settings that a kernel is compiled for; `axes`: spatial axes of an image."""
 
     type: Type
     mode: str
@@ -194,7 +194,7 @@ class _SampleBuilder:
 
 
 def _sizes() -> list[Size]:
-    """What kernels that go over the points are told at each call, in order."""
+    """The size parameters of kernels that loop over the points, in order."""
     names = ("batch", "rows", "columns", "channels", "pixels", "image", "entry", "line", "made",
              "points")
     return [Size(name) for name in names]

@@ -37,7 +37,7 @@ class _GroupKernelBuilder:
         return self.buffers[-1]
 
     def value(self, name: str, place: Affine) -> Value:
-        """What the next argument has at a place."""
+        """Load the next argument at an index."""
         return Value(Load(self.buffer(name), place))
 
     def sum(self) -> Value:

@@ -182,7 +182,7 @@ class _StripNest:
         return Load(self.x, at, ((self.row, 1), (self.column, 1)), mask)
 
     def cell(self, local: Buffer) -> tuple[Load, Expression | None]:
-        """What a column of the window meets in the row made of rows, and whether there is one."""
+        """The element under a column of the window in the reduced row, and whether it exists."""
         if self.step is not None:
             at = self.at((self.r, "pitch"), *self.strip(self.step), (self.j, "apart"))
             return Load(local, at), None

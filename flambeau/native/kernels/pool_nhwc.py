@@ -73,13 +73,13 @@ class Pixels:
 
     @property
     def place(self) -> Affine:
-        """Where an element of the result is."""
+        """The index of an element of the result."""
         return self.at((self.image, "y_image"), (self.r, "y_row"), (self.q, "channels"),
                        (self.v, POOLED_LANES), (self.lane, 1))
 
     @property
     def steps(self) -> tuple[tuple[Expression, Extent], ...]:
-        """From an image's first pixel to the one that a window meets."""
+        """The offset of the pixel under the window from the image's first."""
         return ((self.row, 1), (self.column, 1))
 
     @property
@@ -88,12 +88,12 @@ class Pixels:
 
     @property
     def largest(self) -> Expression:
-        """What is met, -inf where that is padding."""
+        """The element under the window; -inf in the padding."""
         lowest = Constant(self.type, -inf)
         return Apply(Scalar.WHERE, (self.inside, self.met, lowest), self.type)
 
     def windows(self, body: list[Statement]) -> Statement:
-        """All that a window meets."""
+        """A loop over the elements of a window."""
         inner = Loop(self.j, self.sizes["window"], body)
         return Loop(self.i, self.sizes["taps"], [inner])
 
@@ -101,7 +101,7 @@ class Pixels:
         return Loop(self.lane, POOLED_LANES, body, LoopKind.VECTORIZED)
 
     def each_pixel(self, body: list[Statement]) -> Statement:
-        """All of the result, shared out by rows."""
+        """A loop over all pixels of the result, parallel over rows."""
         body = [Loop(self.v, self.sizes["vectors"], [self.lanes(body)])]
         body = [Loop(self.q, self.sizes["columns"], body)]
         body = [Loop(self.r, self.sizes["rows"], body, LoopKind.PARALLEL)]

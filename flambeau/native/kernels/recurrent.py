@@ -510,7 +510,7 @@ class _BackwardKernel(_StepLoop):
         return values
 
     def _before(self, row: Index, columns: Terms, mask: Expression | None) -> Value:
-        """What came before the step: from the step before, or the state before all steps."""
+        """The state before a step: the previous step's, or the initial state."""
         now = IndexValue(Affine(0, ((self.step, 1),)))
 
         def under(test: Scalar) -> Expression:

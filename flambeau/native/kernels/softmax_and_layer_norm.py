@@ -218,7 +218,7 @@ def layer_norm_sums(type: Type) -> Kernel:
 def reduce_over_rows(
     r: RowKernelBuilder, name: str, folds: Sequence[tuple[ReduceOp, Value, Buffer]]
 ) -> Kernel:
-    """What folds over all rows, side by side for the columns."""
+    """A kernel that reduces over all rows, all columns in parallel lanes."""
     sums = [Accumulator(fold, value.type) for fold, value, _ in folds]
     inside: list[Statement] = [
         Update(total, value.expression) for total, (_, value, _) in zip(sums, folds, strict=True)

@@ -44,7 +44,7 @@ def verify(kernel: Kernel, counts: Mapping[Buffer, int] | None = None) -> None:
 
 
 class _KernelScope:
-    """What is known at a statement of a kernel: loops around it, and accumulators that are begun.
+    """The scope of a statement: the loops around it, and the accumulators begun so far.
 
     `outside`: accumulators begun outside of the loop over lanes; `active_reductions`: those that
     this loop updates.
@@ -206,7 +206,7 @@ class _Check:
         self.body(self.scope.kernel.body)
 
     def parts(self, buffer: Buffer) -> None:
-        """What threads add to in rows of their own is sums, and nothing else is done with it."""
+        """Check that privatized buffers are only added to."""
         if buffer.parts is None:
             return
         if not buffer.type.floating or buffer.type in _HALVES or buffer.aliased:

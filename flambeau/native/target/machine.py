@@ -173,7 +173,7 @@ def _request_amx_permission() -> bool:
 
 
 def _select_target(like: Target) -> Target | None:
-    """What FLAMBEAU_CPU names, where a processor like this one can run its code."""
+    """The target that FLAMBEAU_CPU names, if this processor can run its code."""
     name = CPU.value()
     if not name:
         return None

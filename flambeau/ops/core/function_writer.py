@@ -159,7 +159,7 @@ class _Operand:
         self.may_be_number, self.may_be_none = "Number" in note, "None" in note
 
     def read_array(self) -> str:
-        """What the body gets. An AttributeError tells of an argument that is no tensor."""
+        """A tensor's array, for the body. AttributeError for an argument that is no tensor."""
         n = self.name
         if self.is_sequence:
             return self.read_window() if self.may_be_none else f"[v._array for v in {n}]"

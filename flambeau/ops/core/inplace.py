@@ -119,7 +119,7 @@ def _at_once(
 
 
 def _by_kernel(operator: Operator, array: np.ndarray, args: tuple, kwargs: dict) -> bool:
-    """Writes a pointwise operator's result over its first operand in machine code, where it can."""
+    """Runs a pointwise operator in place by a kernel; False where there is none."""
     if operator.kind.name != "POINTWISE" or array.__class__ is not np.ndarray \
             or not array.flags.writeable or (order := dense_order(array)) is None:
         return False

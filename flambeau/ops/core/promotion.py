@@ -57,7 +57,7 @@ def compute_pointwise(
 def _halves(
     operator: Operator, operands: tuple, attributes: tuple, options: dict[str, Any], common: dtype
 ) -> np.ndarray | None:
-    """The same by a kernel, for large arrays of half precision, numbers and settings."""
+    """The result by a kernel, for large half-precision arrays, numbers and settings."""
     body: Any = operator.body if attributes or options else operator.ufunc or operator.body
     if len(operands) == 2 and not isinstance(operands[0], Tensor) and not attributes:
         body, operands = swap_operands(body), operands[::-1]
@@ -70,7 +70,7 @@ def _halves(
 
 
 def _promote_mixed(operator: Operator, operands: tuple, common: dtype) -> np.ndarray | None:
-    """The same by a kernel that reads each operand in its own dtype, for large arrays."""
+    """The result by a kernel that reads each operand in its own dtype, for large arrays."""
     first, body = operands[0], operator.ufunc or operator.body
     if not isinstance(first, Tensor) or first._array.size <= least(body) \
             or any(x is None for x in operands):

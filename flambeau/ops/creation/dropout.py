@@ -54,7 +54,7 @@ def _check_probability(p: float) -> None:
 
 @shape_only
 def _certain(input: Tensor, p: float, train: bool, inplace: bool) -> Tensor | None:
-    """What comes out where nothing needs to be drawn; None where it does."""
+    """The result where no numbers are drawn (p is 0 or 1, or not training); None otherwise."""
     _check_probability(p)
     if p == 0 or not train or not input._array.size:
         return input

@@ -533,7 +533,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
 
 
 def _value_mismatch(self: Tensor, basic: Any, rest: Any, source: Tensor) -> RuntimeError:
-    """What is said of a value whose shape is not that of the elements it goes to."""
+    """The error for a value that does not broadcast to the indexed elements."""
     target = self._array if basic is None else self._array[basic]
     if rest is None:
         shape, value_shape = target.shape, source._array.shape

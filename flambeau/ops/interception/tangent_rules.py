@@ -164,7 +164,7 @@ def _linear(operator: Operator, values: list[Any], tangents: list[Any], y: Any) 
 
 
 def _part(value: Any, tangent: Any, filled: bool) -> Any:
-    """What stands in an argument's place: its tangent, or nothing, or zeros if `filled`."""
+    """An argument's tangent; where it has none, None, or zeros if `filled`."""
     if value.__class__ in (tuple, list):
         parts = tangent or [None] * len(value)
         return type(value)(
@@ -181,7 +181,7 @@ def _zeros(x: Tensor) -> Tensor:
 def _values(
     operator: Operator, sources: Sequence[tuple[int, int]], values: list[Any], y: Any, needs: tuple
 ) -> list[Any]:
-    """What a vjp reads, of a call that is not recorded."""
+    """The values that a vjp reads by name, for a call that is not recorded."""
     result: list[Any] = []
     for kind, position in sources:
         if kind in (ATTRIBUTE, INPUT):

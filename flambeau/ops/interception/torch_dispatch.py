@@ -156,7 +156,8 @@ def _ask(values: Sequence[Any]) -> list[Any]:
 
 
 def _hand_over(func: Any, match: list[Any], args: tuple, kwargs: dict[str, Any]) -> Any:
-    """What the last mode or the first class that does not pass gives."""
+    """The result of the innermost mode, or of the first class that does not return
+    NotImplemented."""
     kinds = tuple(map(type, match))
     with_grad, MODE.grad = MODE.grad, False
     try:

@@ -47,7 +47,7 @@ PLAIN_METHOD = (
 
 
 class _State(threading.local):
-    """What a thread overrides at the moment."""
+    """The overrides that are active in a thread."""
 
     def __init__(self) -> None:
         self.modes: list[Any] = []  # the last one is asked first
@@ -141,7 +141,7 @@ def ask_mode(
     function: Any, kinds: tuple[type, ...], args: tuple, kwargs: dict[str, Any],
     original: Callable | None = None,
 ) -> Any:
-    """What the last mode gives, which is off meanwhile."""
+    """The result of the innermost mode, which is disabled during its own call."""
     state = STATE
     mode = state.modes[-1]
     if getattr(mode.__torch_function__, "__self__", mode) is not mode:
@@ -159,7 +159,7 @@ def ask_mode(
 def ask(
     function: Any, overriders: Sequence[Any], args: tuple, kwargs: dict[str, Any], mode: Any = None
 ) -> Any:
-    """What the first class that does not pass gives; TypeError if all pass."""
+    """The result of the first class that does not return NotImplemented; TypeError if all do."""
     kinds = tuple(map(type, overriders))
     for value in overriders:
         hook = value.__torch_function__

@@ -146,7 +146,7 @@ def _arrange(x: Tensor, labels: Sequence[Label], order: Sequence[Label]) -> Tens
 
 
 class Steps(NamedTuple):
-    """What is done to an operand before a product; None where there is nothing to do."""
+    """The movements that bring an operand into the form of a product; None where none is needed."""
 
     squeeze: tuple[int, ...] | None
     sum: tuple[int, ...] | None

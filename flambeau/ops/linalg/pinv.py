@@ -22,7 +22,7 @@ from ..core.sample_inputs import Rng, Sample
 
 
 def _threshold(largest: Array, atol: Any, rtol: Any, shape: tuple, kind: np.dtype) -> Any:
-    """What counts as zero among singular values, of which these are the largest."""
+    """The threshold below which singular values count as zero, from the largest of each matrix."""
     absolute = 0.0 if atol is None else atol
     if rtol is None:
         rtol = np.finfo(kind).eps * max(shape[-2:])

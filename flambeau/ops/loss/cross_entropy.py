@@ -53,7 +53,7 @@ def _locate(target: Array, classes: int, ignore_index: int) -> tuple[Array, Arra
 
 
 def _factors(t: Array, valid: Array | None, weight: Array | None) -> Array | None:
-    """What each row's loss is multiplied by; None for one."""
+    """The weight of each row's loss; None where all are 1."""
     if weight is None:
         return None if valid is None else valid.astype(np.float32)
     return weight[t] if valid is None else np.where(valid, weight[t], 0)

@@ -13,7 +13,7 @@ from ..core.registry import composite
 
 
 def _refusal(input: Tensor, weight: Tensor, bias: Tensor | None) -> str | None:
-    """What is wrong with the shapes, or None."""
+    """The error message for shapes that do not fit, or None."""
     if input.dim() not in (1, 2):
         return f"expected input with dimensionality 1 or 2, got {input.dim()}"
     if weight.dim() < 2:

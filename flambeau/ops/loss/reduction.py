@@ -47,7 +47,7 @@ def reduce_loss(y: Array, reduction: int, kind: np.dtype) -> Array:
 
 
 def reduce_tensor(loss: Any, reduction: int | str) -> Any:
-    """The same for a tensor of losses, recorded."""
+    """Reduce a tensor of losses with recorded operators."""
     if reduction == NONE:
         return loss
     return loss.mean() if reduction == MEAN else loss.sum()

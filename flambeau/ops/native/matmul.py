@@ -65,7 +65,7 @@ def large_product(
 
 
 def _plan(key: tuple, a: np.ndarray, b: np.ndarray, bias: np.ndarray | None) -> _Plan | None:
-    """What calls the kernel of a product, once there is one."""
+    """How to call the kernel of a product; None until it is compiled."""
     if not _fits(a, b, bias):
         return None
     by_unit = _by_unit(a.dtype, MatmulPrecision.parts)
@@ -87,7 +87,7 @@ def _plan(key: tuple, a: np.ndarray, b: np.ndarray, bias: np.ndarray | None) -> 
 
 
 def _fits(a: np.ndarray, b: np.ndarray, bias: np.ndarray | None) -> bool:
-    """Whether the operands are of a form that kernels are made for."""
+    """Whether a kernel supports the operands: dtypes, shapes and strides."""
     if a.__class__ is not np.ndarray or b.__class__ is not np.ndarray:
         return False
     kind, shape, strides, others = a.dtype, a.shape, a.strides, b.strides
@@ -104,7 +104,7 @@ def _fits(a: np.ndarray, b: np.ndarray, bias: np.ndarray | None) -> bool:
 
 
 def _form(a: np.ndarray, b: np.ndarray, bias: np.ndarray | None) -> tuple[tuple, tuple[int, ...]]:
-    """What says which kernel it is, and the sizes that it is told."""
+    """The key of the kernel, and the sizes to pass to it."""
     *stack, m, k = a.shape
     size = a.itemsize
     row, step = a.strides[-2:]
@@ -129,7 +129,7 @@ def _form(a: np.ndarray, b: np.ndarray, bias: np.ndarray | None) -> tuple[tuple,
 
 
 def blocks_of_rows(count: int, rows: int, threads: int) -> int:
-    """Into how many blocks the rows of each of so many products are cut: threads share these."""
+    """Into how many blocks to cut the rows of each product, so that the threads are busy."""
     fit = [n for n in (1, 2, 3, 4, 6, 8)
            if rows % n == 0 and (n == 1 or rows // n >= MIN_PRODUCT_BLOCK_ROWS)]
     if threads <= TYPICAL_THREADS:
@@ -142,7 +142,7 @@ def blocks_of_rows(count: int, rows: int, threads: int) -> int:
 def _axes(
     stack: list[int], a: np.ndarray, b: np.ndarray, step: int
 ) -> list[tuple[int, int, int, int]]:
-    """Of the stack: each axis' extent and strides, where two go on in one another as one."""
+    """The extents and strides of the stack's axes, contiguous neighbours merged."""
     size = a.itemsize
     result: list[tuple[int, int, int, int]] = []
     for extent, ours, theirs in reversed(list(zip(stack, a.strides, b.strides, strict=False))):
@@ -158,7 +158,7 @@ def _axes(
 
 @lru_cache
 def _by_unit(dtype: np.dtype, parts: int) -> bool:
-    """Whether products of such numbers may go to the matrix unit."""
+    """Whether the matrix unit (AMX) multiplies this dtype at this precision."""
     from ...native.codegen.gemm.amx_split import count_bf16_terms
     from ...native.loop_ir.ir import Type
     from ...native.target.machine import host
@@ -168,14 +168,14 @@ def _by_unit(dtype: np.dtype, parts: int) -> bool:
 
 @lru_cache
 def _by_pairs(dtype: np.dtype, parts: int) -> bool:
-    """Whether products of float32 numbers may be made of pairs of bfloat16 ones."""
+    """Whether float32 products may use dot products of bfloat16 pairs."""
     from ...native.target.machine import host
 
     return dtype.name == "float32" and parts == 1 and host().pairs
 
 
 def _kernel(key: tuple, a: np.ndarray, b: np.ndarray) -> Kernel:
-    """The kernel of a form; where the matrix unit may be used, of a shape."""
+    """Build the kernel of a form, or for the matrix unit of a shape."""
     from ...native.kernels.gemm import GemmForm, GemmLayout, product, sized
     from ...native.loop_ir.ir import Type
 

@@ -266,7 +266,7 @@ def serve(
 
 @native_route
 def settings_key(body: Any) -> Any:
-    """What a body is known by: functions made anew for each call by their code and settings."""
+    """The cache key of a body: functions created at each call are known by code and settings."""
     cells = getattr(body, "__closure__", None)
     if cells is None:
         return body

@@ -345,7 +345,7 @@ def _in_order(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool
 
 def _in_two(ufunc: Any, x: Array, axes: tuple[int, ...], keepdims: bool, formula: str
             ) -> Array | None:
-    """The same over axes that do not lie side by side: those furthest in first, the rest by NumPy.
+    """Reduce over axes that are not adjacent: the innermost by a kernel, the rest by NumPy.
 
     For what is still much after that it is None.
     """

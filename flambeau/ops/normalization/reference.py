@@ -73,7 +73,7 @@ def _push_all(
 
 @lru_cache(maxsize=64)
 def _numbers(eps: float, n: int, kind: np.dtype) -> tuple[Array, Array]:
-    """What a kernel reads beside its rows: eps and 1 / n."""
+    """The parameters of a kernel: eps and 1 / n."""
     return np.array(eps, kind), np.array(1 / n, kind)
 
 

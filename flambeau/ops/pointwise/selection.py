@@ -108,7 +108,8 @@ Tensor.where = _method
 
 
 def _operand(x: Any, beside: Any) -> Any:
-    """What `select` takes for one of its sides; an integer in the dtype of integers beside it."""
+    """An operand of `select` as an array; a Python integer takes the dtype of integers beside
+    it."""
     if x.__class__ is int and isinstance(beside, Tensor) and beside._array.dtype.kind in "iu":
         return wrap(convert_scalar(x, beside._array.dtype))
     if isinstance(x, (Tensor, bool, int, float, complex, np.number)):

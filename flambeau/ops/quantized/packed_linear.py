@@ -91,7 +91,8 @@ class LinearPackedParams:
     def _by_kernel(
         self, rows: np.ndarray, scale: float, zero: int, low: bool
     ) -> np.ndarray | None:
-        """The same by kernels, once there are some; `low`: no integer of a row is above 127."""
+        """The product by kernels, once they are compiled; `low`: no integer of a row is above
+        127."""
         n, k = self.codes.shape
         if self.panels is None or rows.shape[0] * n * k < MIN_BYTE_KERNEL_MULTIPLICATIONS:
             return None

@@ -126,7 +126,7 @@ def _gradients(
     d: Array, dh: Array, x: Array, h: Array, w_ih: Array, y: Array, steps: Steps, kind: np.dtype,
     needs: tuple[bool, ...],
 ) -> tuple[Array | None, ...]:
-    """What is wanted of the cotangents, from those of the sums."""
+    """The cotangents that are needed, from those of the sums."""
     result = (
         product(d, w_ih) if needs[0] else None,
         dh if needs[1] else None,

@@ -160,7 +160,7 @@ def _(
 
 
 def _factors(gates: Array, inner: Array, before: Array) -> Array:
-    """What dh is multiplied by for each gate, in the order n (from h), r, z, n (from x)."""
+    """The derivative of h by each gate, in the order n (from h), r, z, n (from x)."""
     width = before.shape[1]
     result = np.empty((len(gates), 4 * width), gates.dtype)
     step = max(1, BLOCK_ELEMENTS // max(gates.shape[1], 1))

@@ -56,7 +56,7 @@ def _reference(
 
 
 def _halves(width: int, kind: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-    """What the gates are multiplied by, before and after tanh, and what is then added."""
+    """Factors before and after tanh, and the offset, that make all gates one tanh."""
     factor, shift = np.full(4 * width, 0.5, kind), np.full(4 * width, 0.5, kind)
     factor[2 * width : 3 * width], shift[2 * width : 3 * width] = 1, 0
     return factor, shift
@@ -235,7 +235,7 @@ def _gradients(
     d: Array, x: Array, y: Array, h: Array, w_ih: Array, projected: Any, whole: Any, dh: Array,
     dc: Array, steps: Steps, kind: np.dtype, needs: tuple[bool, ...],
 ) -> tuple[Array | None, ...]:
-    """What is wanted of the cotangents, from those of the gates."""
+    """The cotangents that are needed, from those of the gates."""
     gradients = (
         product(d, w_ih) if needs[0] else None,
         dh if needs[1] else None,

@@ -46,7 +46,7 @@ class _Runner:
 
 @dataclass(frozen=True)
 class _Form:
-    """What kernels are made for."""
+    """What a compiled kernel depends on."""
 
     cell: str
     kind: np.dtype
@@ -79,7 +79,7 @@ def present(inputs: dict[str, Array | None]) -> dict[str, Array]:
 
 @native_route
 def sums_of_inputs(x: Array, w: Array, bias: Array | None) -> Array:
-    """What the inputs of all steps add to the gates."""
+    """The inputs' contribution to the gates, for all steps."""
     turned = w.T
     result = large_product(x, turned, bias)
     if result is None:

@@ -34,7 +34,7 @@ def _count(x: Array, inverse: bool) -> tuple[Array, Array | None, Array] | None:
 
 
 def _sort(x: Array, inverse: bool) -> tuple[Array, Array | None, Array]:
-    """The same of any numbers; each NaN is a value of its own."""
+    """Unique values of any dtype by sorting; each NaN is a value of its own."""
     where = None
     if inverse:
         where = sort_kernels.sort_numbers(sort_kernels.keys(x[None]), False)[0]

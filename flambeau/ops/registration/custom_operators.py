@@ -164,7 +164,7 @@ class CustomOperator:
         return self.kernel()(*args, **kwargs)
 
     def kernel(self) -> Callable:
-        """What computes it on the CPU; NotImplementedError where nothing does."""
+        """The CPU kernel; NotImplementedError where none is registered."""
         for key in CPU_KEYS:
             if key in self.kernels:
                 return self.kernels[key]

@@ -72,7 +72,7 @@ def _resize_legacy(x: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def _module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
-    """What Module.load_state_dict puts in this tensor's place where parameters are swapped.
+    """The tensor that Module.load_state_dict swaps in for this one.
 
     >>> torch.zeros(2).module_load(torch.ones(2))
     tensor([1., 1.])

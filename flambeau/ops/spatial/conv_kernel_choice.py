@@ -71,7 +71,8 @@ class Convolution(NamedTuple):
         return window.dense and window.kernel == (3, 3) and window.dilation == (1, 1)
 
     def geometry(self) -> Geometry:
-        """What its kernels are made from: a single spatial axis is the second of two."""
+        """The geometry that its kernels are built from: a single spatial axis is the second of
+        two."""
         from ...native.kernels.conv_static import Geometry, strides_of
         from ...native.loop_ir.ir import Type
 

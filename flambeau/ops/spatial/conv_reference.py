@@ -171,7 +171,7 @@ def forward(x: Array, w: Array, bias: Array | None, window: Window, groups: int)
 
 
 def _of_few(x: Array, w: Array, bias: Array | None, window: Window, y: Array) -> Array:
-    """The same of few windows of a padded input, written to y: they are copied all at once."""
+    """Convolve few windows of a padded input into y, copying all of them first."""
     steps, output = x.strides[2:], y.shape[2:]
     shape = (x.shape[1], *window.kernel, len(x), *output)
     inside, between = ([n * s for n, s in zip(apart, steps, strict=True)]

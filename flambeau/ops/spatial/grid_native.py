@@ -44,7 +44,8 @@ def _fits(input: Array, grid: Array) -> bool:
 
 
 def _numbers(sizes: tuple[int, ...], align: bool, kind: np.dtype) -> tuple[Array, Array]:
-    """What kernels know of the image's axes: floats (see `NUMBERS`), and pixels of a step."""
+    """The kernel's parameters for the image's axes: floats (see `NUMBERS`), and strides in
+    pixels."""
     rows = [((n - 1) / 2, 0, n - 1, 0, n - 1) if align else (n / 2, -0.5, n - 1, -0.5, n)
             for n in sizes]
     steps = [prod(sizes[i + 1 :]) for i in range(len(sizes))]

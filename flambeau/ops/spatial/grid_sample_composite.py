@@ -96,7 +96,7 @@ def place_points(
 
 
 def _pad(x: Tensor, size: int, padding: int, align: bool) -> Tensor:
-    """The same on recorded coordinates."""
+    """`place_points` in recorded operators."""
     if padding == ZEROS:
         return x
     result, slope = (v.astype(x._array.dtype) for v in place_points(x._array, size, padding, align))

@@ -44,7 +44,7 @@ def _inside(spatial: Sequence[int], window: Window) -> tuple:
 
 
 def _met(x: Array, window: Window, at: Sequence[int], output: Sequence[int]) -> Array:
-    """What one position of the window meets, as a view (images, output...)."""
+    """The elements under one position of every window, as a view (images, output...)."""
     return x[(slice(None), *[
         slice(i * d, i * d + s * (m - 1) + 1, s)
         for i, d, s, m in zip(at, window.dilation, window.stride, output, strict=True)
@@ -52,7 +52,7 @@ def _met(x: Array, window: Window, at: Sequence[int], output: Sequence[int]) -> 
 
 
 def _along(x: Array, axis: int, i: int, window: Window, m: int) -> Array:
-    """What position i of the window's spatial axis `axis` meets, as a view of x (images, ...)."""
+    """The elements under position i of every window along `axis`, as a view of x (images, ...)."""
     s, start = window.stride[axis], i * window.dilation[axis]
     return x[(*(slice(None),) * (axis + 1), slice(start, start + s * (m - 1) + 1, s))]
 

@@ -192,7 +192,7 @@ def load_tables(
 @lru_cache(maxsize=512)
 def divisors(kind: np.dtype, tables: tuple[int, int, int], counts: Callable, *settings: object
              ) -> tuple[Array, Array]:
-    """What sums are divided by, for each row of the result and each column of its blocks.
+    """The divisors of sums, for each row of the result and each column of its blocks.
 
     `counts(settings)`: the numbers for each axis, whose products are meant. `tables`: how many
     blocks there are, how many columns one has, and how many there is room for.

@@ -43,7 +43,7 @@ def fma32(x: np.ndarray, y: float | np.floating, z: float | np.floating) -> np.n
 
 
 def fma32_arrays(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
-    """The same for three float32 arrays."""
+    """`fma32` of three float32 arrays."""
     wide = x.astype(np.float64)
     wide *= y
     wide += z

@@ -210,7 +210,7 @@ def _shuffle_by_loop(partners: np.ndarray) -> np.ndarray:
 
 
 def _shuffle(partners: np.ndarray) -> np.ndarray:
-    """The same by array operations.
+    """Shuffle with array operations.
 
     Step i leaves at place i what lay at its partner, namely what the last earlier step with this
     partner put there: what lay at that step's own place, and so on back, by pointer doubling.

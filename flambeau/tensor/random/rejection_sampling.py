@@ -266,7 +266,7 @@ def _by_kernel(
 
 
 def _uniforms_to_block_end(source: Generator, count: int) -> np.ndarray:
-    """So many uniform numbers, and what else the block of the last one holds."""
+    """At least `count` uniform numbers, up to the end of the last one's block."""
     words = source.words(2 * count)
     return unit64(np.concatenate((words, source.words(source.spare_words() // 2 * 2))))
 

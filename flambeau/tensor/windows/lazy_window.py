@@ -50,7 +50,7 @@ class LazyWindow(NDArrayOperatorsMixin):
         return self.apply(memory)
 
     def apply(self, values: Any) -> Any:
-        """What stands in memory for these elements, and the elements for what stands there."""
+        """Map elements to their stored form or back: each form is its own inverse."""
         if self.conjugated:
             values = np.conjugate(values)
         return np.negative(values) if self.negated else values

@@ -76,7 +76,7 @@ def bind_arguments(operator: Operator, args: Sequence[Any], kwargs: dict) -> tup
 def run_on_symbols(
     operator: Operator, args: Sequence[Any], kwargs: dict
 ) -> tuple[Any, list[SymbolArray]]:
-    """What the lowering or the body gives on symbols, and the symbols that it was given."""
+    """Run an operator's lowering or body on symbols; returns its results and those symbols."""
     positional, named = bind_arguments(operator, to_symbols(list(args)), {
         name: to_symbols(v) for name, v in kwargs.items()})
     symbols = [*_collect_symbols(positional), *_collect_symbols(list(named.values()))]

@@ -29,7 +29,7 @@ class BasicIndex(NamedTuple):
     result: tuple[int, ...]
 
     def read(self, node: Node) -> Node:
-        """What the index reads."""
+        """The elements that the index reads."""
         return reshape_node(
             graph.strided_slice(node, self.starts, self.steps, self.shape), self.result
         )

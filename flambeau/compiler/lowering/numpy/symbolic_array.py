@@ -322,7 +322,7 @@ def _resolve_types(ufunc: np.ufunc, kinds: tuple) -> tuple[np.dtype, ...]:
 
 
 def kind_of(x: Any) -> Any:
-    """What NumPy's promotion sees of an operand: a dtype, or a Python number's class."""
+    """An operand as NumPy's promotion sees it: a dtype, or a Python number's class."""
     if x.__class__ is SymbolArray:
         return x.node.attributes.get("weak") or x.dtype
     if isinstance(x, (np.ndarray, np.generic)):
@@ -333,7 +333,7 @@ def kind_of(x: Any) -> Any:
 
 
 def promotion_proxy(x: Any) -> Any:
-    """What promotion sees of an operand: a small array, or a number."""
+    """An operand as promotion sees it: a small array, or a number."""
     if x.__class__ is not SymbolArray:
         return x
     weak = x.node.attributes.get("weak")  # a Python number that is read at each call

@@ -30,7 +30,7 @@ _NARROW, _LONG = 32, 128  # a depth, and columns, from which on products do not 
 def _scores(
     q: Symbol, k: Symbol, mask: Any, scale: float, is_causal: bool
 ) -> Symbol:
-    """What softmax is taken of."""
+    """The masked and scaled scores before softmax."""
     s = np.matmul(q, k.swapaxes(-1, -2)) * scale
     low = s.dtype.type(-math.inf)
     if is_causal:

@@ -161,7 +161,7 @@ def _scatter_windows(g: Node, w: Node, plane: _Plane, lengths: Sequence[int], gr
 
 def _phase(g: Node, w: Node, plane: _Plane, places: Sequence[int], counts: Sequence[int],
            groups: int) -> Node:
-    """What reaches every stride-th place (of the padded input) from the given ones on."""
+    """One phase of a strided convolution: the taps that reach every stride-th place."""
     dilations = []
     for axis in (0, 1):
         skipped, phase = divmod(places[axis], plane.stride[axis])

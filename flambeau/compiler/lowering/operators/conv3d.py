@@ -16,13 +16,13 @@ Plane = Callable[..., Symbol]  # the convolution of planes, or one of its gradie
 
 
 def _planes(window: Window) -> Window:
-    """What a window is within planes."""
+    """The 2-d window within a plane."""
     kernel, stride, padding, dilation = window
     return Window(kernel[1:], stride[1:], padding[1:], dilation[1:])
 
 
 def _depth(window: Window) -> Window:
-    """What a window is across planes."""
+    """The 1-d window across planes."""
     kernel, stride, padding, dilation = window
     return Window(kernel[:1], stride[:1], padding[:1], dilation[:1])
 

@@ -27,7 +27,7 @@ def _is_target(target: Symbol, shape: tuple[int, ...], axis: int) -> Symbol:
 def _row_weights(
     target: Symbol, weight: Symbol | None, ignore_index: int, kind: np.dtype
 ) -> Symbol:
-    """What each row counts for."""
+    """The weight of each row."""
     t = target.astype(np.int64, copy=False)
     is_counted = call_ufunc(np.not_equal, (t, ignore_index))
     if weight is None:

@@ -51,7 +51,7 @@ def _add_along(g: Node, axis: int, places: np.ndarray, n: int) -> Node:
 
 
 def _fold_padding(g: Node, n: int, axis: int, before: int, after: int, mode: str) -> Node:
-    """What came from a place of an axis of n is added up there."""
+    """Sum the cotangents of padded elements into the elements that they copied."""
     sources = _sources(n, before, after, mode)
     if before < 0 or after < 0:
         return _add_along(g, axis, sources, n)

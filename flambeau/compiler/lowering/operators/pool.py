@@ -76,7 +76,7 @@ class Windows:
         return add_border(x, (*zeros, *low), (*zeros, *high), value)
 
     def along(self, x: Node, axis: int, place: int) -> Node:
-        """What one position along one of the windows' axes meets."""
+        """The elements under one position along one axis of the windows."""
         w = self.window
         return slice_axis(x, self.first + axis, place * w.dilation[axis], self.output[axis],
                       w.stride[axis])
@@ -91,7 +91,7 @@ class Windows:
         return x
 
     def met(self, x: Node, at: Sequence[int]) -> Node:
-        """What one position of the windows meets."""
+        """The elements under one position of the windows."""
         for axis, place in enumerate(at):
             x = self.along(x, axis, place)
         return x

@@ -72,7 +72,7 @@ class _Layer:
         return x.reshape(self.count * self.rows, x.shape[-1])
 
     def select_last(self, x: Symbol) -> Symbol:
-        """What is there after the last step."""
+        """The state after the last step."""
         return x[0] if self.reverse else x[self.count - 1]
 
     def node(self, make: Callable[..., Node], inputs: Values, of: str) -> Symbol:

@@ -104,7 +104,7 @@ class PlacedTile:
 
 
 class ConvEpilogue:
-    """What is done with a tile's sums."""
+    """The epilogue that consumes a tile's sums."""
 
     def __init__(self, context: Context, contract: Contract, cut: ConvPlan) -> None:
         self.context, self.contract, self.cut = context, contract, cut
@@ -150,7 +150,8 @@ class ConvEpilogue:
 
     def _looped(self, tile: PlacedTile, sums: Sums, column: ir.Value, valid: int, turning: ir.Value
                 ) -> None:
-        """The same vector by vector: beside all the sums no register is left for long work."""
+        """Emit the epilogue in a loop over vectors: all sums at once leave no registers for long
+        work."""
         b, lanes, size = self.context.builder, self.cut.lanes, self.cut.type.size
         vectors, full = tile.shape(valid).vectors, valid // lanes
         for k, value in enumerate(sums):
@@ -184,7 +185,7 @@ class ConvEpilogue:
 
     def _turned(self, tile: PlacedTile, sums: Sums, column: ir.Value, valid: int, square: ir.Value,
                 turning: ir.Value) -> None:
-        """The same with lanes along the rows."""
+        """Emit the epilogue with lanes along the rows."""
         b, lanes, size = self.context.builder, self.cut.lanes, self.cut.type.size
         vectors, deltas = tile.shape(valid).vectors, tile.deltas()
         run = len(deltas) if self.flat else tile.extents()[-1]

@@ -43,7 +43,7 @@ def count_bf16_terms(type: Type, precision: int) -> int:
 
 @dataclass(frozen=True)
 class SplitOperand:
-    """What is packed: `valid` of the 32 rows of a panel (columns, of b), `depth` steps of each.
+    """An operand to pack: `valid` of a panel's 32 rows (columns of b), `depth` steps of each.
 
     Strides are in bytes; one of them is an element's size. `turned`: two steps of
     the depth lie side by side in a row of the depth, as for b; else in a row of the width, as for

@@ -26,7 +26,7 @@ from ...target.cost_model import MIN_PACK_PREFETCH_BYTES
 
 @dataclass(frozen=True)
 class PackedPanel:
-    """What to pack: `width` by `depth` elements, of which `valid` along the width exist.
+    """A panel to pack: `width` by `depth` elements, of which `valid` along the width exist.
 
     Strides are in bytes; `lanes` is the number of elements of `type` in a vector. `pairs`: two
     depth steps form one element of `type`, with a zero upper half after an odd depth.

@@ -389,7 +389,7 @@ class Builder(VectorBuilder):
         self.intrinsic("masked.scatter", ir.VoidType(), arguments, overloads=kinds)
 
     def from_memory(self, value: ir.Value, type: Type, lanes: int) -> ir.Value:
-        """What was loaded, as it is in registers."""
+        """Convert a loaded value from its type in memory to its type in registers."""
         if type is not Type.BOOL:
             return value
         return self.icmp_unsigned("!=", value, self.splat(ir.Constant(I8, 0), lanes))

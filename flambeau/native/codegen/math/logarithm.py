@@ -20,7 +20,7 @@ NAN = float("nan")
 
 
 def with_special_cases(m: Lanes, x: Value, y: Value) -> Value:
-    """What a logarithm is at 0, at infinity and below 0."""
+    """Insert the results at 0, at infinity and below 0."""
     y = m.where(m.equal(x, 0.0), -INFINITY, y)
     y = m.where(m.equal(x, INFINITY), INFINITY, y)
     return m.where(m.less(x, 0.0), NAN, m.where(m.is_nan(x), x, y))

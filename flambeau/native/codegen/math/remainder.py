@@ -1,4 +1,4 @@
-"""What remains of a division of float32, in float64 inside, where the quotient is not too great."""
+"""The remainder of float32 numbers, computed in float64 where the quotient is small enough."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class EpiloguePrefetch:
         self.table: ir.Value | None = None
 
     def _find_streams(self) -> list[Load | Store]:
-        """What the epilogue reads and writes column by column, at another place for each row."""
+        """Find the epilogue's column-wise streams, whose address depends on the row."""
         column, rows = self.contract.column.index, self.contract.rows
         streams = {
             (access.buffer, access.at): access for access in epilogue_accesses(self.contract)

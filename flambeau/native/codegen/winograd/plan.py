@@ -115,7 +115,7 @@ class WinogradPlan:
 
     @property
     def units(self) -> int:
-        """What threads take as a whole: batches of tiles, or images."""
+        """The units of work that threads take: batches of tiles, or images."""
         return -(-self.tiles // self.span)
 
     @property

@@ -266,7 +266,7 @@ class _WinogradWeightEmitter:
 
     def _images(self, channel: ir.Value, count: ir.Value, column: ir.Value, across: ir.Value
                 ) -> None:
-        """The same, some images at a time, that are turned first."""
+        """Accumulate over blocks of images, which are transposed first."""
         b, cut = self.b, self.cut
         image = cut.others[0]
         each = cut.sides[0].tiles * cut.sides[1].tiles
