@@ -61,7 +61,7 @@ def write_file(path: str, data: Tensor) -> None:
         raise RuntimeError("Error opening output file") from error
 
 
-def _content(data: Tensor) -> bytes:
+def _read_bytes(data: Tensor) -> bytes:
     if data._array.dtype != np.uint8:
         raise RuntimeError(f"Input tensor must have uint8 data type, got {data._array.dtype}")
     if data.dim() != 1 or not data.numel():
@@ -85,7 +85,7 @@ _BROKEN = {
 
 def _open_image(content: bytes, kind: str) -> Any:
     """A file's content as a Pillow image; RuntimeError for one of another kind or a broken one."""
-    if _kind(content) != kind:
+    if _detect_format(content) != kind:
         first = f": starts with 0x{content[0]:02x} 0x{content[1:2].hex()}"
         raise RuntimeError(_WRONG[kind] + (first if kind == "JPEG" else ""))
     image_module = _pillow("Image")
@@ -97,7 +97,7 @@ def _open_image(content: bytes, kind: str) -> Any:
     return image
 
 
-def _kind(content: bytes) -> str | None:
+def _detect_format(content: bytes) -> str | None:
     for signature, kind in _SIGNATURES.items():
         if content.startswith(signature) and (kind != "WEBP" or content[8:12] == b"WEBP"):
             return kind
@@ -110,7 +110,7 @@ def _tensor(pixels: np.ndarray) -> Tensor:
     return wrap(np.ascontiguousarray(pixels.transpose(2, 0, 1)))
 
 
-def _upright(image: Any, wanted: bool) -> Any:
+def _rotate_by_exif(image: Any, wanted: bool) -> Any:
     """The image as EXIF says that the camera was held, where that is wanted."""
     return _pillow("ImageOps").exif_transpose(image) if wanted else image
 
@@ -121,8 +121,8 @@ def decode_png(data: Tensor, mode: int, apply_exif_orientation: bool = False) ->
     A palette's image unchanged is the numbers of its colours. NotImplementedError for colours of
     16 bits a channel, which Pillow reads as 8.
     """
-    content = _content(data)
-    image = _upright(_open_image(content, "PNG"), apply_exif_orientation)
+    content = _read_bytes(data)
+    image = _rotate_by_exif(_open_image(content, "PNG"), apply_exif_orientation)
     bits, colour = content[24], content[25]  # of the header, which comes first
     if bits == 16 and colour != 0:
         raise NotImplementedError("decode_png: 16 bits a channel in an image that is not gray")
@@ -131,19 +131,19 @@ def decode_png(data: Tensor, mode: int, apply_exif_orientation: bool = False) ->
     if image.mode == "1":
         image = image.convert("L")
     if mode == UNCHANGED:
-        return _tensor(_deep(image) if image.mode in _DEEP else np.asarray(image))
-    return _tensor(_in_mode(image, mode, (1 << bits) - 1))
+        return _tensor(_read_16_bit(image) if image.mode in _DEEP else np.asarray(image))
+    return _tensor(_convert_mode(image, mode, (1 << bits) - 1))
 
 
-def _deep(image: Any) -> np.ndarray:
+def _read_16_bit(image: Any) -> np.ndarray:
     return np.asarray(image).astype(np.uint16)
 
 
-def _in_mode(image: Any, mode: int, opaque: int) -> np.ndarray:
+def _convert_mode(image: Any, mode: int, opaque: int) -> np.ndarray:
     """A PNG image's pixels in a mode, as libpng makes them; `opaque`: alpha where there is none."""
     if image.mode == "P":
         image = image.convert("RGBA" if "transparency" in image.info else "RGB")
-    pixels = _deep(image) if image.mode in _DEEP else np.asarray(image)
+    pixels = _read_16_bit(image) if image.mode in _DEEP else np.asarray(image)
     pixels = pixels[:, :, None] if pixels.ndim == 2 else pixels
     has_alpha = pixels.shape[2] in (2, 4)
     colours = pixels[:, :, :-1] if has_alpha else pixels
@@ -161,10 +161,10 @@ def _in_mode(image: Any, mode: int, opaque: int) -> np.ndarray:
 
 def decode_jpeg(data: Tensor, mode: int, apply_exif_orientation: bool = False) -> Tensor:
     """A JPEG file's image, uint8 (channels, height, width): unchanged, gray or RGB."""
-    image = _open_image(_content(data), "JPEG")
+    image = _open_image(_read_bytes(data), "JPEG")
     if mode not in (UNCHANGED, GRAY, RGB):
         raise RuntimeError("The provided mode is not supported for JPEG files")
-    image = _upright(image, apply_exif_orientation)
+    image = _rotate_by_exif(image, apply_exif_orientation)
     if mode == UNCHANGED:
         pixels = np.asarray(image)
         return _tensor(255 - pixels if image.mode == "CMYK" else pixels)  # as the file has them
@@ -173,7 +173,7 @@ def decode_jpeg(data: Tensor, mode: int, apply_exif_orientation: bool = False) -
 
 def decode_webp(encoded_data: Tensor, mode: int) -> Tensor:
     """A WEBP file's image, uint8 (channels, height, width): unchanged, RGB or with transparency."""
-    image = _open_image(_content(encoded_data), "WEBP")
+    image = _open_image(_read_bytes(encoded_data), "WEBP")
     if mode in (GRAY, GRAY_ALPHA):
         warn(
             "Webp does not support grayscale conversions. The returned tensor will be in the "
@@ -184,7 +184,7 @@ def decode_webp(encoded_data: Tensor, mode: int) -> Tensor:
 
 def decode_gif(data: Tensor) -> Tensor:
     """A GIF file's image, uint8 (3, height, width), or all of several (n, 3, height, width)."""
-    image, sequence = _open_image(_content(data), "GIF"), _pillow("ImageSequence")
+    image, sequence = _open_image(_read_bytes(data), "GIF"), _pillow("ImageSequence")
     frames = [np.asarray(frame.convert("RGB")) for frame in sequence.Iterator(image)]
     pixels = np.stack(frames).transpose(0, 3, 1, 2)
     return wrap(np.ascontiguousarray(pixels[0] if len(frames) == 1 else pixels))
@@ -192,7 +192,7 @@ def decode_gif(data: Tensor) -> Tensor:
 
 def decode_image(data: Tensor, mode: int, apply_exif_orientation: bool = False) -> Tensor:
     """The image of a file whose kind its first bytes say; RuntimeError for an unknown kind."""
-    kind = _kind(_content(data))
+    kind = _detect_format(_read_bytes(data))
     if kind == "GIF":
         return decode_gif(data)
     if kind == "WEBP":

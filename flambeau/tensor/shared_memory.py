@@ -152,8 +152,8 @@ def window(memory: Any, dtype: Any, shape: Any, strides: Any, offset: int) -> np
     return np.ndarray(shape, dtype, memory, offset, strides)
 
 
-def moved(array: np.ndarray) -> np.ndarray:
-    """The array in shared memory: itself if it is there, else a copy with the same strides.
+def move_to_shared_memory(array: np.ndarray) -> np.ndarray:
+    """Move an array to shared memory: itself if it is there, else a copy with the same strides.
 
     NotImplementedError for a part of a larger memory, whose other tensors would stay behind.
     """

@@ -1,4 +1,4 @@
-"""New memory: as it comes, or filled where deterministic algorithms ask for it.
+"""New memory: uninitialized, or filled for deterministic algorithms.
 
 With `torch.use_deterministic_algorithms(True)`, and unless
 `torch.utils.deterministic.fill_uninitialized_memory` is off, floating dtypes are filled with NaN
@@ -15,19 +15,19 @@ from .dtypes import FROM_NUMPY, iinfo
 
 
 class Filling:
-    """Whether new memory is filled: both settings have to be on."""
+    """The two settings; new memory is filled where both are on."""
 
     deterministic = False
-    wanted = True
+    enabled = True
 
 
-def fills() -> bool:
-    """Whether new memory is to be filled."""
-    return Filling.deterministic and Filling.wanted
+def should_fill() -> bool:
+    """Whether to fill new memory."""
+    return Filling.deterministic and Filling.enabled
 
 
 def fill_new(array: np.ndarray) -> np.ndarray:
-    """The array, marked as uninitialised memory is."""
+    """Fill an array in place with the mark of uninitialized memory; return it."""
     kind = FROM_NUMPY[array.dtype]
     if kind.is_floating_point or kind.is_complex:
         array[...] = np.nan
@@ -39,4 +39,4 @@ def fill_new(array: np.ndarray) -> np.ndarray:
 def new_memory(shape: Sequence[int] | int, dtype: np.dtype) -> np.ndarray:
     """An array for `torch.empty`."""
     result = np.empty(shape, dtype)
-    return fill_new(result) if Filling.deterministic and Filling.wanted else result
+    return fill_new(result) if Filling.deterministic and Filling.enabled else result

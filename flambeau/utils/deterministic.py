@@ -14,13 +14,13 @@ class _Settings(ModuleType):
     @property
     def fill_uninitialized_memory(self) -> bool:
         """Whether deterministic mode fills new memory with NaN or the largest integer."""
-        return Filling.wanted
+        return Filling.enabled
 
     @fill_uninitialized_memory.setter
     def fill_uninitialized_memory(self, mode: bool) -> None:
         if not isinstance(mode, bool):
             raise RuntimeError(f"expected a bool, but got {type(mode).__name__}")
-        Filling.wanted = mode
+        Filling.enabled = mode
 
 
 sys.modules[__name__].__class__ = _Settings

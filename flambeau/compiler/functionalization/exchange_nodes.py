@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...native.loop_ir.ir import Scalar
 from ..ir.errors import Unfit
-from ..ir.exchange import exchanged
+from ..ir.exchange import build_exchange
 from ..ir.graph import Node, apply, concat, constant, reshape, strided_slice
 from ..trace.trace import Event
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def add_exchange(graph: Functionalization, event: Event) -> None:
-    """Packs the tensors into flat arrays, and gives them the values that come back."""
+    """Packs the tensors into flat arrays, exchanges these, and unpacks the results."""
     if graph.trace.backward is not None:
         raise Unfit("it communicates with other processes, and returns a tensor through which "
                     "backward goes on", event.line)
@@ -24,7 +24,7 @@ def add_exchange(graph: Functionalization, event: Event) -> None:
         concat([_scaled(reshape(graph.read(w), (w.size,)), scale) for w in group], 0)
         for group in event.args
     ]
-    graph.started, results = exchanged(exchange, flat, graph.started, event.origin)
+    graph.started, results = build_exchange(exchange, flat, graph.started, event.origin)
     for group, result, recorded in zip(event.args, results, exchange.recorded[1], strict=True):
         at = 0
         for w in group:

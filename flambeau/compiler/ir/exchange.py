@@ -1,7 +1,7 @@
 """Exchange: a collective of a program, as two calls: one starts it, the other waits for it.
 
-Kernels that need no result run in between. While a program is checked or timed, nothing travels:
-the other processes would not take part.
+Kernels that do not need its results run in between. While a program is checked or timed, exchanges
+are offline: the other processes would not take part.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from .graph import Graph, Node, Op
 
 Arrays = Sequence[np.ndarray]
 _TOKEN = np.zeros(1, np.int32)
-EXCHANGE_TURN = "turn"  # the attribute of its CALL nodes, EARLY or LATE:
-EARLY, LATE = -1, 1  # when a call runs, among those that could: as soon as it can, as late
+EXCHANGE_TURN = "turn"  # the attribute of its CALL nodes: EARLY or LATE
+EARLY, LATE = -1, 1  # the call runs as early, or as late, as its operands allow
 
 
 class Exchange:
     """A collective of whole arrays.
 
-    `start` is given contiguous arrays, which are its own until `finish`, and returns at once;
-    `finish` returns the results, as many arrays of the same shapes: the same ones, where it wrote
-    into them. `recorded` holds what a recorded call gave and what came of it.
+    `start` takes contiguous arrays, which are its own until `finish`, and returns at once; `finish`
+    waits for the results, which have the same shapes: the same arrays, where it wrote into them.
+    `recorded` holds the operands and results of the recorded call.
     """
 
     def __init__(
@@ -36,12 +36,12 @@ class Exchange:
         self._start, self._finish = start, finish
         self.recorded: tuple[Arrays, Arrays] | None = None
         self.is_offline = False
-        self.seen: Arrays = ()  # what an offline run gave
+        self.seen: Arrays = ()  # the operands of an offline run
 
     def start(self, *arrays: np.ndarray, replaced: Sequence[int] = ()) -> np.ndarray:
-        """Starts the collective; returns a token, which has no meaning.
+        """Starts the collective; returns a token, so that `finish` can depend on it.
 
-        Arrays at the positions `replaced` are given away, of others it takes copies.
+        Takes ownership of the arrays at the positions `replaced`, and copies the others.
         """
         if self.is_offline:
             self.seen = [array.copy() for array in arrays]
@@ -68,10 +68,10 @@ class _Part:
         return result
 
 
-def exchanged(
+def build_exchange(
     exchange: Exchange, arrays: Sequence[Node], after: Node | None, origin: str
 ) -> tuple[Node, list[Node]]:
-    """The node that starts an exchange of flat arrays, and its results.
+    """Build the nodes of an exchange of flat arrays: the one that starts it, and its results.
 
     `after` is the start of the exchange before: all processes start theirs in one order.
     """
@@ -106,7 +106,7 @@ def exchanges_of(graph: Graph) -> list[Exchange]:
 
 @contextmanager
 def offline(graph: Graph) -> Iterator[list[Exchange]]:
-    """Inside, exchanges of a graph give what was recorded, or what they are given."""
+    """Inside, a graph's exchanges return their recorded results, or else their operands."""
     exchanges = exchanges_of(graph)
     for exchange in exchanges:
         exchange.is_offline = True

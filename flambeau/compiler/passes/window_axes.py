@@ -28,7 +28,7 @@ def _move_before_merge(node: Node) -> Node | None:
         parts = _match_axes(fine.shape, a.shape)
         if parts is None or not _reads_expanded_value(fine, parts):
             continue
-        move = _reduce_before_merge if node.op is Op.REDUCE else _apply_before_merge
+        move = _move_reduce if node.op is Op.REDUCE else _move_apply
         moved = move(node, fine, parts)
         if moved is not None:
             return with_origin(node, reshape(moved, node.shape), moved)
@@ -74,7 +74,7 @@ def _reads_expanded_value(node: Node, parts: list[list[int]]) -> bool:
     return False
 
 
-def _apply_before_merge(node: Node, fine: Node, parts: list[list[int]]) -> Node:
+def _move_apply(node: Node, fine: Node, parts: list[list[int]]) -> Node:
     inputs = []
     for a in node.inputs:
         if a.op is Op.RESHAPE and a.inputs[0].shape == fine.shape:
@@ -88,7 +88,7 @@ def _apply_before_merge(node: Node, fine: Node, parts: list[list[int]]) -> Node:
     return Node(Op.APPLY, tuple(inputs), fine.shape, node.type, node.attributes)
 
 
-def _reduce_before_merge(node: Node, fine: Node, parts: list[list[int]]) -> Node | None:
+def _move_reduce(node: Node, fine: Node, parts: list[list[int]]) -> Node | None:
     if node.type is not node.inputs[0].type:
         return None  # an argmax counts positions along one axis
     return reduce(fine, node.fold, [i for axis in node.axes for i in parts[axis]])

@@ -41,7 +41,7 @@ def define(name: str, address: int) -> None:
 # ------------------------------------------------------------------------------- without LLVM
 
 
-def _process_symbol(name: str) -> int:
+def _find_process_symbol(name: str) -> int:
     """The address of a symbol of this process; UnsupportedObject if there is none."""
     if name in PROVIDERS:
         PROVIDERS[name]()
@@ -81,7 +81,7 @@ def _load_without_llvm(codes: Mapping[str, bytes]) -> None:
     if sys.platform != "linux" or os.uname().machine != "x86_64":
         raise UnsupportedObject("another kind of system")
     code = elf.link(
-        [elf.parse_object(code_bytes) for code_bytes in codes.values()], _process_symbol
+        [elf.parse_object(code_bytes) for code_bytes in codes.values()], _find_process_symbol
     )
     base = _map_image(code)
     for key, functions in zip(codes, code.functions, strict=True):
@@ -162,7 +162,7 @@ def load_codes(kernels: Mapping[str, tuple[str, Sequence[str], bytes]]) -> dict[
         return {name: _codes[key](name) for name, (key, _, _) in kernels.items()}
 
 
-def _key(text: str) -> str:
+def _make_key(text: str) -> str:
     """The cache key of a text's object code, in memory and on disk."""
     target = host()
     return disk_cache.make_key(
@@ -188,7 +188,7 @@ def load(text: str, names: Sequence[str]) -> dict[str, int]:
     return load_all([(text, names)])[0]
 
 
-def _on_threads(work: Callable[[str], None], keys: Sequence[str], threads: int) -> None:
+def _run_on_threads(work: Callable[[str], None], keys: Sequence[str], threads: int) -> None:
     """work(key) for all keys, on the caller's and daemon threads; the first error is raised."""
     waiting, errors = [*reversed(keys)], list[BaseException]()
 
@@ -216,7 +216,7 @@ def _on_threads(work: Callable[[str], None], keys: Sequence[str], threads: int) 
 
 def load_all(items: Sequence[tuple[str, Sequence[str]]], threads: int = 1) -> list[dict[str, int]]:
     """`load` for many texts, compiled on several threads."""
-    keys = [_key(text) for text, _ in items]
+    keys = [_make_key(text) for text, _ in items]
     texts = {key: text for key, (text, _) in zip(keys, items, strict=True) if key not in _codes}
     code = {key: disk_cache.get(key) for key in texts}
     missing = [key for key, object_bytes in code.items() if object_bytes is None]
@@ -225,7 +225,7 @@ def load_all(items: Sequence[tuple[str, Sequence[str]]], threads: int = 1) -> li
         code[key] = object_bytes = emit_object_code(texts[key])
         disk_cache.put(key, object_bytes)
 
-    _on_threads(compiled, missing, threads)
+    _run_on_threads(compiled, missing, threads)
     with gate:
         for key, object_bytes in code.items():
             if object_bytes is not None:

@@ -19,7 +19,7 @@ class _Scan:
         self.where = Buffer(Type.I64, f"where{number}") if positions else None
 
     def begin(self) -> list[Statement]:
-        """Store the initial value, before the first step."""
+        """Statements that begin the accumulators."""
         first_statements: list[Statement] = [Begin(self.total)]
         return first_statements if self.where is None else [*first_statements, Begin(self.last)]
 

@@ -65,7 +65,7 @@ def _halves(
     if not isinstance(first, Tensor) or first._array.size <= MAX_NUMPY_COSTLY_ELEMENTS:
         return None
     arrays = [x._array if isinstance(x, Tensor) and x._array.dtype == common.numpy
-                else _cast(x, types.float32.numpy, common) for x in operands]
+              else _cast(x, types.float32.numpy, common) for x in operands]
     return large_with(body, tuple(arrays), attributes, options)
 
 

@@ -21,7 +21,7 @@ from ...autograd.backward import requires_grad_
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.narrow_dtypes import COMPLEX32, NARROW, refuse_narrow
 from ...tensor.tensor import Tensor, creation, wrap
-from ...tensor.uninitialized import fill_new, fills, new_memory
+from ...tensor.uninitialized import fill_new, new_memory, should_fill
 from ..core.scalar_conversion import convert_scalar, fits
 from ..core.errors import explaining, not_a_tensor
 from ..core.number_cache import number
@@ -173,7 +173,7 @@ def _fill(make: Callable, name: str, doc: str) -> Callable:
             array = make(size, kind)
         if memory_format is not None and name == "empty":
             array = empty_strided_array(size, format_strides(size, memory_format), kind)
-            array = fill_new(array) if fills() else array
+            array = fill_new(array) if should_fill() else array
         result = _new(Tensor)
         result._array = array
         result._requires_grad = result._tracked = False
@@ -289,7 +289,7 @@ def empty_strided(
     if on_meta(device):
         return place(meta_array(tuple(size), numpy_dtype(dtype)), device, requires_grad)
     array = empty_strided_array(tuple(size), tuple(stride), numpy_dtype(dtype))
-    if fills():
+    if should_fill():
         fill_new(array)
     return place(array, device, requires_grad)
 
@@ -569,7 +569,7 @@ def _like(name: str, value: Any) -> Callable:
         except AttributeError as error:
             raise not_a_tensor(error, name, function, (input,)) from None
         if value is None:
-            if fills() and array.__class__ is not MetaArray:
+            if should_fill() and array.__class__ is not MetaArray:
                 fill_new(array)
         elif array.__class__ is not MetaArray and not clear:
             array[...] = convert_scalar(value, array.dtype) if array.dtype in NARROW else value

@@ -53,7 +53,7 @@ def _check_probability(p: float) -> None:
 
 
 @shape_only
-def _certain(input: Tensor, p: float, train: bool, inplace: bool) -> Tensor | None:
+def _drop_without_drawing(input: Tensor, p: float, train: bool, inplace: bool) -> Tensor | None:
     """The result where no numbers are drawn (p is 0 or 1, or not training); None otherwise."""
     _check_probability(p)
     if p == 0 or not train or not input._array.size:
@@ -65,14 +65,14 @@ def _certain(input: Tensor, p: float, train: bool, inplace: bool) -> Tensor | No
 
 
 def _drop(input: Tensor, p: float, train: bool, channels: bool, inplace: bool) -> Tensor:
-    if (certain := _certain(input, p, train, inplace)) is not None:
+    if (certain := _drop_without_drawing(input, p, train, inplace)) is not None:
         return certain
     noise = wrap(_drawn(input, channels, lambda result: fill_dropout(result, p)))
     return input.mul_(noise) if inplace else input * noise
 
 
 def _alpha_dropped(input: Tensor, p: float, train: bool, channels: bool, inplace: bool) -> Tensor:
-    if (certain := _certain(input, p, train, inplace)) is not None:
+    if (certain := _drop_without_drawing(input, p, train, inplace)) is not None:
         return certain
     a = 1 / math.sqrt((_ALPHA * _ALPHA * p + 1) * (1 - p))
     noise = _drawn(input, channels, lambda result: fill_bernoulli(result, 1 - p))

@@ -27,7 +27,7 @@ def _select(rng: Rng) -> Iterator[Sample]:
     yield (rng.normal(size=(3, 4)), 0, np.array([2])), {}
 
 
-def _vector(index: Array, name: str) -> Array:
+def _check_index(index: Array, name: str) -> Array:
     if index.ndim > 1:
         raise IndexError(
             f"{name}(): Index is supposed to be a vector"
@@ -57,12 +57,12 @@ def index_select(input: Array, dim: int, index: Array) -> Array:
     tensor([[2, 2, 1],
             [4, 4, 3]])
     """
-    index = _vector(index, "index_select")
+    index = _check_index(index, "index_select")
     at = canonical_dim(dim, input.ndim)
     if not input.ndim:
         return input.copy()
     n = input.shape[at]
-    if _leaves(index, n):
+    if _is_out_of_range(index, n):
         if input.ndim < 2 or (not at and input.size):
             raise IndexError("index out of range in self")
         if not n:
@@ -77,14 +77,14 @@ def _(g: Tensor, input_shape: tuple[int, ...], dim: int, index: Tensor) -> Tenso
     return g.new_zeros(input_shape).index_add(dim, index, g)
 
 
-def _leaves(index: Array, size: int) -> bool:
+def _is_out_of_range(index: Array, size: int) -> bool:
     """Whether an index is not of an axis of this length."""
     return not all_below(index, size) and bool(
         index.size and (index.max() >= size or index.min() < 0)
     )
 
 
-def _along(at: int, index: Array) -> Any:
+def _slices_at(at: int, index: Array) -> Any:
     return index if not at else (*[slice(None)] * at, index)
 
 
@@ -104,7 +104,7 @@ def _check_source(name: str, input: Array, at: int, index: Array, source: Array)
             f"{name}(): Number of indices ({index.size}) should be equal to source.size(dim): "
             f"({source.shape[at]}), for dim: {at}"
         )
-    if input.ndim and _leaves(index, n := input.shape[at]):
+    if input.ndim and _is_out_of_range(index, n := input.shape[at]):
         wrong = index[(index >= n) | (index < 0)][0]
         text = f"index {wrong} is out of bounds for dimension {at} with size {n}"
         if name == "index_copy_":
@@ -114,7 +114,7 @@ def _check_source(name: str, input: Array, at: int, index: Array, source: Array)
         raise IndexError("index out of range in self")
 
 
-def _spread(index: Array, at: int, source: Array) -> Array:
+def _spread_index(index: Array, at: int, source: Array) -> Array:
     """The index of each of a source's elements along an axis."""
     shape = [1] * source.ndim
     shape[at] = index.size
@@ -128,7 +128,7 @@ def _spread(index: Array, at: int, source: Array) -> Array:
 def _index_add(input: Array, dim: int, index: Array, source: Array, alpha: Number) -> Array:
     """A copy with alpha * source added to slices."""
     at = canonical_dim(dim, input.ndim)
-    index = _vector(index, "index_add_")
+    index = _check_index(index, "index_add_")
     input_shape, source_shape = input.shape, source.shape
     if input_shape[:at] + input_shape[at + 1 :] != source_shape[:at] + source_shape[at + 1 :]:
         raise RuntimeError(
@@ -149,8 +149,8 @@ def _index_add(input: Array, dim: int, index: Array, source: Array, alpha: Numbe
     else:
         fits = source.shape == target.shape[:at] + index.shape + target.shape[at + 1 :]
         if not (fits and source.size > MAX_NUMPY_GATHER_ELEMENTS
-                and gather_scatter.put(target, at, _spread(index, at, source), source, True)):
-            np.add.at(target, _along(at, index), source)
+                and gather_scatter.put(target, at, _spread_index(index, at, source), source, True)):
+            np.add.at(target, _slices_at(at, index), source)
     return result
 
 
@@ -195,7 +195,7 @@ def index_copy(input: Array, dim: int, index: Array, source: Array) -> Array:
     tensor([2., 0., 1.])
     """
     at = canonical_dim(dim, input.ndim)
-    index = _vector(index, "index_copy_")
+    index = _check_index(index, "index_copy_")
     input_shape, source_shape = (x.shape[:at] + x.shape[at + 1 :] for x in (input, source))
     if input_shape != source_shape and input.ndim and source.ndim:
         raise RuntimeError(
@@ -205,7 +205,7 @@ def index_copy(input: Array, dim: int, index: Array, source: Array) -> Array:
         )
     _check_source("index_copy_", input, at, index, source)
     result = input.copy()
-    (result if result.ndim else result.reshape(1))[_along(at, index)] = source
+    (result if result.ndim else result.reshape(1))[_slices_at(at, index)] = source
     return result
 
 
@@ -225,7 +225,7 @@ def _(g: Tensor, dim: int, index: Tensor, source_shape: tuple[int, ...]) -> Tens
 def _index_fill(input: Array, dim: int, index: Array, value: Array) -> Array:
     """A copy with a value in the slices at some indices of an axis."""
     at = canonical_dim(dim, input.ndim)
-    index = _vector(index, "index_fill_")
+    index = _check_index(index, "index_fill_")
     result = input.copy()
     if not input.size:
         return result
@@ -233,7 +233,7 @@ def _index_fill(input: Array, dim: int, index: Array, value: Array) -> Array:
     if not all_below(index, n) and index.size and (index.max() >= n or index.min() < -n):
         wrong = index[(index >= n) | (index < -n)][0]
         raise IndexError(f"index {wrong} is out of bounds for dimension {at} with size {n}")
-    (result if result.ndim else result.reshape(1))[_along(at, index)] = value
+    (result if result.ndim else result.reshape(1))[_slices_at(at, index)] = value
     return result
 
 
@@ -280,7 +280,7 @@ def index_reduce(
     if not input._array.ndim:
         y = _scatter_reduce(input, 0, index.reshape(()), source.reshape(()), reduce, include_self)
     else:
-        if _leaves(index._array, input._array.shape[at]):
+        if _is_out_of_range(index._array, input._array.shape[at]):
             raise IndexError("index out of range in self")
         shape = [-1 if i == at else 1 for i in range(input._array.ndim)]
         places = index.reshape(shape).expand(*source._array.shape)

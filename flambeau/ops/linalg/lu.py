@@ -63,12 +63,12 @@ def _check_rank(A: Array, name: str) -> None:
     check_kernel(A, "lu_cpu")
 
 
-def _needs_pivots(pivot: bool) -> None:
+def _require_pivots(pivot: bool) -> None:
     if not pivot:
         raise RuntimeError("linalg.lu_factor: LU without pivoting is not implemented on the CPU")
 
 
-def _zero_pivot(place: int) -> str:
+def _describe_zero_pivot(place: int) -> str:
     return (f"U[{place},{place}] is zero and using it on lu_solve would result in a division by "
             "zero. If you still want to perform the factorization, consider calling linalg.lu(A, "
             "pivot) or linalg.lu_factor_ex(A, pivot)")
@@ -127,13 +127,13 @@ def lu(A: Array, *, pivot: bool = True) -> tuple[Array, Array, Array]:
             [0., 0.]])
     """
     _check_rank(A, "linalg.lu")
-    _needs_pivots(pivot)
+    _require_pivots(pivot)
     LU, pivots, _ = factorize(A)
     P = permutation_matrix(pivots, A.shape[-2], A.dtype)
-    return (P, *_triangles(LU))
+    return (P, *_unpack_triangles(LU))
 
 
-def _triangles(LU: Array) -> tuple[Array, Array]:
+def _unpack_triangles(LU: Array) -> tuple[Array, Array]:
     k = min(LU.shape[-2:])
     L = np.tril(LU[..., :, :k], -1)
     L[..., range(k), range(k)] = 1
@@ -155,10 +155,10 @@ def _lu_factor_ex(
 ) -> tuple[Array, Array, Array]:
     """L and U in one array, row exchanges, and the places of zero pivots."""
     _check_rank(A, "torch.lu_factor")
-    _needs_pivots(pivot)
+    _require_pivots(pivot)
     LU, pivots, info = factorize(A)
     if check_errors:
-        refuse(info, name, _zero_pivot, RuntimeError)
+        refuse(info, name, _describe_zero_pivot, RuntimeError)
     return LU, pivots, info
 
 
@@ -288,13 +288,13 @@ def lu_solve(
     """
     _check_solve(LU._array, pivots._array, B._array, left)
     if not left:
-        y = mH(_lu_solved(LU, pivots, mH(B), not adjoint))
+        y = mH(_solve_factored(LU, pivots, mH(B), not adjoint))
     else:
-        y = _lu_solved(LU, pivots, B, adjoint)
+        y = _solve_factored(LU, pivots, B, adjoint)
     return y if out is None else write_out(_lu_factor_ex.operator, y, out)
 
 
-def _lu_solved(LU: Tensor, pivots: Tensor, B: Tensor, adjoint: bool) -> Tensor:
+def _solve_factored(LU: Tensor, pivots: Tensor, B: Tensor, adjoint: bool) -> Tensor:
     P = wrap(permutation_matrix(pivots._array, LU.shape[-2], LU._array.dtype))
     if adjoint:
         half = solve_triangular(mH(LU), B, upper=False)

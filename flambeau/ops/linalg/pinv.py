@@ -21,7 +21,7 @@ from ..core.sample_inputs import Rng, Sample
 # ------------------------------------------------------------------------------ pseudo-inverses
 
 
-def _threshold(largest: Array, atol: Any, rtol: Any, shape: tuple, kind: np.dtype) -> Any:
+def _zero_threshold(largest: Array, atol: Any, rtol: Any, shape: tuple, kind: np.dtype) -> Any:
     """The threshold below which singular values count as zero, from the largest of each matrix."""
     absolute = 0.0 if atol is None else atol
     if rtol is None:
@@ -62,7 +62,7 @@ def _pinv(
         return np.zeros((*A.shape[:-2], n, m), A.dtype)
     U, S, Vh = _values(A, hermitian, True)
     sizes = np.abs(S)
-    least = _threshold(sizes.max(-1), atol, rtol, A.shape, S.dtype)
+    least = _zero_threshold(sizes.max(-1), atol, rtol, A.shape, S.dtype)
     with np.errstate(all="ignore"):
         inverse = np.where(sizes > least, 1 / S, 0).astype(S.dtype)
     return np.matmul(np.swapaxes(Vh, -1, -2).conj() * inverse[..., None, :],
@@ -126,7 +126,7 @@ def _matrix_rank(A: Array, atol: Any = None, rtol: Any = None, hermitian: bool =
     if not A.size:
         return np.zeros(A.shape[:-2], np.int64)
     S = _values(A, hermitian, False)[1]
-    least = _threshold(S.max(-1), atol, rtol, A.shape, S.dtype)
+    least = _zero_threshold(S.max(-1), atol, rtol, A.shape, S.dtype)
     return np.asarray((least < S).sum(-1), np.int64)
 
 

@@ -52,7 +52,7 @@ def _locate(target: Array, classes: int, ignore_index: int) -> tuple[Array, Arra
     return t, valid
 
 
-def _factors(t: Array, valid: Array | None, weight: Array | None) -> Array | None:
+def _row_weights(t: Array, valid: Array | None, weight: Array | None) -> Array | None:
     """The weight of each row's loss; None where all are 1."""
     if weight is None:
         return None if valid is None else valid.astype(np.float32)
@@ -82,7 +82,7 @@ def _likelihood(
 ) -> Array:
     """Minus the rows' entries at their targets, weighted and reduced."""
     t, valid = _locate(target, _classes(x.shape), ignore_index)
-    picked, factors = _pick(x, t), _factors(t, valid, weight)
+    picked, factors = _pick(x, t), _row_weights(t, valid, weight)
     if factors is not None:
         picked = np.where(factors == 0, 0, picked * factors) if valid is not None \
             else picked * factors
@@ -103,7 +103,7 @@ def _coefficients(
 ) -> tuple:
     """Indices, and each row's cotangent: an array like the target, or one number for all."""
     t, valid = _locate(target, classes, ignore_index)
-    factors = _factors(t, valid, weight)
+    factors = _row_weights(t, valid, weight)
     if reduction == MEAN:
         total = _total(t, factors)
         g = g / kind.type(total) if total else g * 0
@@ -337,7 +337,7 @@ def _(
 # ------------------------------------------------------------------------------ public functions
 
 
-def _advice(input: Tensor, target: Tensor) -> str | None:
+def _describe_fix(input: Tensor, target: Tensor) -> str | None:
     """What to do about arguments that do not fit."""
     shape, wanted = input._array.shape, target._array.shape
     kinds = input._array.dtype.kind, target._array.dtype.kind
@@ -385,7 +385,7 @@ def _indices(
     except (RuntimeError, ValueError) as error:
         if scores:
             _check_scores(input, target)
-        noted(error, _advice(input, target))
+        noted(error, _describe_fix(input, target))
         raise
     if weight is not None:
         _check_weight(input, weight)
@@ -399,7 +399,7 @@ def _check_scores(input: Tensor, target: Tensor) -> None:
         kernel = "log_softmax_lastdim_kernel_impl" if input.dim() <= 2 else "softmax_kernel_impl"
         raise noted(
             NotImplementedError(f'"{kernel}" not implemented for \'{legacy_name(input.dtype)}\''),
-            _advice(input, target),
+            _describe_fix(input, target),
         )
 
 

@@ -1,8 +1,8 @@
-"""Large matrix products in machine code: a kernel for each dtype and layout, of any size.
+"""Large matrix products by kernels: one for each dtype and layout, for matrices of any size.
 
-Until a form's kernel is there, and for what has none, `large_product` returns None and the linear
-algebra library under NumPy does the work. Where there is a matrix unit, which takes what is known
-beforehand only, products that may use it have kernels for their shapes.
+`large_product` returns None until a form's kernel is compiled, and for forms without one: NumPy's
+BLAS then does the work. The matrix unit (AMX) needs static shapes, so products that may use it have
+a kernel for each shape.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def large_product(
     key = (a.dtype, shape, b.shape, a.strides, b.strides, bias is None, MatmulPrecision.parts)
     plan = _plans.get(key)
     if plan is None:
-        plan = _plan(key, a, b, bias)
+        plan = _find_plan(key, a, b, bias)
         if plan is None:
             return None
     if bias is not None and not bias.flags.c_contiguous:
@@ -64,19 +64,19 @@ def large_product(
     return y
 
 
-def _plan(key: tuple, a: np.ndarray, b: np.ndarray, bias: np.ndarray | None) -> _Plan | None:
+def _find_plan(key: tuple, a: np.ndarray, b: np.ndarray, bias: np.ndarray | None) -> _Plan | None:
     """How to call the kernel of a product; None until it is compiled."""
     if not _fits(a, b, bias):
         return None
-    by_unit = _by_unit(a.dtype, MatmulPrecision.parts)
-    form, sizes = (("shape", *key), ()) if by_unit else _form(a, b, bias)
+    by_unit = _uses_matrix_unit(a.dtype, MatmulPrecision.parts)
+    form, sizes = (("shape", *key), ()) if by_unit else _describe_form(a, b, bias)
     calls = _calls.get(form, 0) + 1
     if calls == 1 and len(_calls) >= MAX_PRODUCT_FORMS:
         return None
     _calls[form] = min(calls, PRODUCT_CALLS_BEFORE_USE)
     if calls != PRODUCT_CALLS_BEFORE_COMPILING and calls < PRODUCT_CALLS_BEFORE_USE:
         return None
-    function = request_kernel(("product", *form), lambda: _kernel(form, a, b))
+    function = request_kernel(("product", *form), lambda: _build_kernel(form, a, b))
     if function is None or calls < PRODUCT_CALLS_BEFORE_USE:
         return None
     if len(_plans) >= MAX_PRODUCT_PLANS:
@@ -90,7 +90,7 @@ def _fits(a: np.ndarray, b: np.ndarray, bias: np.ndarray | None) -> bool:
     """Whether a kernel supports the operands: dtypes, shapes and strides."""
     if a.__class__ is not np.ndarray or b.__class__ is not np.ndarray:
         return False
-    kind, shape, strides, others = a.dtype, a.shape, a.strides, b.strides
+    kind, shape, a_strides, b_strides = a.dtype, a.shape, a.strides, b.strides
     if kind.name not in _TYPES or b.dtype != kind or shape[-1] != b.shape[-2]:
         return False
     if len(shape) > 2 and (shape[:-2] != b.shape[:-2] or len(shape) > 4):
@@ -98,12 +98,14 @@ def _fits(a: np.ndarray, b: np.ndarray, bias: np.ndarray | None) -> bool:
     if bias is not None and (bias.shape != b.shape[-1:] or bias.dtype != kind):
         return False
     size = kind.itemsize
-    if size not in strides[-2:] or size not in others[-2:]:
+    if size not in a_strides[-2:] or size not in b_strides[-2:]:
         return False
-    return not any(s < 0 or s % size for s in (*strides, *others))
+    return not any(s < 0 or s % size for s in (*a_strides, *b_strides))
 
 
-def _form(a: np.ndarray, b: np.ndarray, bias: np.ndarray | None) -> tuple[tuple, tuple[int, ...]]:
+def _describe_form(
+    a: np.ndarray, b: np.ndarray, bias: np.ndarray | None
+) -> tuple[tuple, tuple[int, ...]]:
     """The key of the kernel, and the sizes to pass to it."""
     *stack, m, k = a.shape
     size = a.itemsize
@@ -112,23 +114,24 @@ def _form(a: np.ndarray, b: np.ndarray, bias: np.ndarray | None) -> tuple[tuple,
     step, column = b.strides[-2:]
     b_along, b_apart = (False, step) if column == size else (True, column)
     n = b.shape[-1]
-    axes = _axes(stack, a, b, m * n) if stack else []
-    blocks = blocks_of_rows(prod(stack), m, POOL.threads()) if axes else 1
+    axes = _merge_stack_axes(stack, a, b, m * n) if stack else []
+    blocks = choose_row_blocks(prod(stack), m, POOL.threads()) if axes else 1
     if blocks > 1:
         m //= blocks
         axes.append((blocks, m * row // size, 0, m * n))
     rows = m if m <= MAX_SPECIALIZED_PRODUCT_ROWS else None
-    near = k <= MAX_UNPACKED_DEPTH and m < MIN_PACKED_ROWS \
+    is_unpacked = k <= MAX_UNPACKED_DEPTH and m < MIN_PACKED_ROWS \
         and k * max(m, n) * size <= MAX_UNPACKED_OPERAND_BYTES
-    precision = 1 if _by_pairs(a.dtype, MatmulPrecision.parts) else 3
-    key = ("form", a.dtype, a_along, b_along, len(axes), bias is not None, rows, near, precision)
+    precision = 1 if _uses_bf16_pairs(a.dtype, MatmulPrecision.parts) else 3
+    key = ("form", a.dtype, a_along, b_along, len(axes), bias is not None, rows, is_unpacked,
+           precision)
     sizes = [m, n, k, a_apart // size, b_apart // size]
     for axis in axes:
         sizes += axis
     return key, tuple(sizes)
 
 
-def blocks_of_rows(count: int, rows: int, threads: int) -> int:
+def choose_row_blocks(count: int, rows: int, threads: int) -> int:
     """Into how many blocks to cut the rows of each product, so that the threads are busy."""
     fit = [n for n in (1, 2, 3, 4, 6, 8)
            if rows % n == 0 and (n == 1 or rows // n >= MIN_PRODUCT_BLOCK_ROWS)]
@@ -139,15 +142,16 @@ def blocks_of_rows(count: int, rows: int, threads: int) -> int:
     return next((n for n in fit if even[n] >= MIN_PRODUCT_UTILIZATION), best)
 
 
-def _axes(
+def _merge_stack_axes(
     stack: list[int], a: np.ndarray, b: np.ndarray, step: int
 ) -> list[tuple[int, int, int, int]]:
     """The extents and strides of the stack's axes, contiguous neighbours merged."""
     size = a.itemsize
     result: list[tuple[int, int, int, int]] = []
-    for extent, ours, theirs in reversed(list(zip(stack, a.strides, b.strides, strict=False))):
+    axes = list(zip(stack, a.strides, b.strides, strict=False))
+    for extent, a_stride, b_stride in reversed(axes):
         if extent != 1:
-            axis = (extent, ours // size, theirs // size, step)
+            axis = (extent, a_stride // size, b_stride // size, step)
             if result and all(x == y * result[0][0] for x, y in zip(axis[1:], result[0][1:],
                                                                     strict=True)):
                 axis = (extent * result[0][0], *result.pop(0)[1:])
@@ -157,7 +161,7 @@ def _axes(
 
 
 @lru_cache
-def _by_unit(dtype: np.dtype, parts: int) -> bool:
+def _uses_matrix_unit(dtype: np.dtype, parts: int) -> bool:
     """Whether the matrix unit (AMX) multiplies this dtype at this precision."""
     from ...native.codegen.gemm.amx_split import count_bf16_terms
     from ...native.loop_ir.ir import Type
@@ -167,14 +171,14 @@ def _by_unit(dtype: np.dtype, parts: int) -> bool:
 
 
 @lru_cache
-def _by_pairs(dtype: np.dtype, parts: int) -> bool:
+def _uses_bf16_pairs(dtype: np.dtype, parts: int) -> bool:
     """Whether float32 products may use dot products of bfloat16 pairs."""
     from ...native.target.machine import host
 
     return dtype.name == "float32" and parts == 1 and host().pairs
 
 
-def _kernel(key: tuple, a: np.ndarray, b: np.ndarray) -> Kernel:
+def _build_kernel(key: tuple, a: np.ndarray, b: np.ndarray) -> Kernel:
     """Build the kernel of a form, or for the matrix unit of a shape."""
     from ...native.kernels.gemm import GemmForm, GemmLayout, product, sized
     from ...native.loop_ir.ir import Type

@@ -243,7 +243,7 @@ def serve(
     except TypeError:  # a setting that is no plain number
         return None
     if known.__class__ is not tuple:
-        if not large and not _often(key, known):
+        if not large and not _is_called_often(key, known):
             return None
         known = _request(key, known, body if formula is None else formula, result)
         if known is not None and not large and _is_brief(key):
@@ -273,7 +273,7 @@ def settings_key(body: Any) -> Any:
     return (body.__code__, tuple([settings_key(c.cell_contents) for c in cells]))
 
 
-def _often(key: tuple, calls: int | None) -> bool:
+def _is_called_often(key: tuple, calls: int | None) -> bool:
     """Counts a call of arrays of middle size; whether there were so many that a kernel pays."""
     calls = calls or 0
     if calls < CALLS_BEFORE_USE and (calls or len(_ready) < MAX_POINTWISE_KERNELS) \

@@ -55,7 +55,7 @@ def kernel(builder: KernelBuilder, x: Array, *settings: Any) -> int | None:
     known = _ready.get(key)
     if known is not None:
         return known if KernelPolicy.allowed else None
-    if x.size <= MAX_COUNTED_ROW_ELEMENTS and not _often(key):
+    if x.size <= MAX_COUNTED_ROW_ELEMENTS and not _is_called_often(key):
         return None
 
     def build() -> Any:
@@ -73,7 +73,7 @@ def kernel(builder: KernelBuilder, x: Array, *settings: Any) -> int | None:
     return result
 
 
-def _often(key: tuple) -> bool:
+def _is_called_often(key: tuple) -> bool:
     """Counts a call of arrays of middle size; whether there were so many that a kernel pays."""
     calls = _calls.get(key, 0)
     if calls < CALLS_BEFORE_USE and KernelPolicy.counts and len(_calls) < MAX_ROW_KERNELS:
@@ -276,7 +276,7 @@ def reduce_axes(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bo
         return _total(ufunc, x.reshape(-1), (1,) * rank if keepdims else (), formula)
     low, high = min(axes), max(axes)
     if high - low + 1 != len(axes):
-        return _in_two(ufunc, x, axes, keepdims, formula)
+        return _reduce_in_two_steps(ufunc, x, axes, keepdims, formula)
     middle = low > 0 and high < rank - 1
     builder = _REDUCE_MIDDLE if middle else _REDUCE_COLUMNS if low == 0 else _REDUCE_ROWS
     result = kernel(builder, x, ufunc, formula)
@@ -343,7 +343,7 @@ def _in_order(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool
     return y if keepdims else y.squeeze(axes)
 
 
-def _in_two(ufunc: Any, x: Array, axes: tuple[int, ...], keepdims: bool, formula: str
+def _reduce_in_two_steps(ufunc: Any, x: Array, axes: tuple[int, ...], keepdims: bool, formula: str
             ) -> Array | None:
     """Reduce over axes that are not adjacent: the innermost by a kernel, the rest by NumPy.
 

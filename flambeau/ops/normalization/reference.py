@@ -72,7 +72,7 @@ def _push_all(
 
 
 @lru_cache(maxsize=64)
-def _numbers(eps: float, n: int, kind: np.dtype) -> tuple[Array, Array]:
+def _kernel_parameters(eps: float, n: int, kind: np.dtype) -> tuple[Array, Array]:
     """The parameters of a kernel: eps and 1 / n."""
     return np.array(eps, kind), np.array(1 / n, kind)
 
@@ -94,7 +94,7 @@ def _small_rows(
             parts += (v,)
     rows, n = x.shape
     y = np.empty(x.shape, x.dtype)
-    FastCalls.alone(kernel, x, *parts, *_numbers(eps, n, x.dtype), mean, rstd, y, rows, n)
+    FastCalls.alone(kernel, x, *parts, *_kernel_parameters(eps, n, x.dtype), mean, rstd, y, rows, n)
     return y
 
 
@@ -145,7 +145,8 @@ def _small_rows_backward(
             return None
     rows, n = x.shape
     result, of_weight, of_bias = np.empty(x.shape, kind), np.empty(n, kind), np.empty(n, kind)
-    FastCalls.alone(kernel, *parts, mean, rstd, _numbers(0.0, n, kind)[1], result, rows, n)
+    scale = _kernel_parameters(0.0, n, kind)[1]
+    FastCalls.alone(kernel, *parts, mean, rstd, scale, result, rows, n)
     FastCalls.alone(sums, g, x, mean, rstd, of_weight, of_bias, rows, n)
     return result, of_weight, of_bias
 

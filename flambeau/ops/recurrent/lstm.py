@@ -55,7 +55,7 @@ def _reference(
     return y, h, c
 
 
-def _halves(width: int, kind: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+def _tanh_factors(width: int, kind: np.dtype) -> tuple[np.ndarray, np.ndarray]:
     """Factors before and after tanh, and the offset, that make all gates one tanh."""
     factor, shift = np.full(4 * width, 0.5, kind), np.full(4 * width, 0.5, kind)
     factor[2 * width : 3 * width], shift[2 * width : 3 * width] = 1, 0
@@ -81,7 +81,7 @@ def lstm_layer(
         results = _in_one_kernel(steps, x, h, c, w_ih, w_hh, total_bias(b_ih, b_hh), keep)
         if results is not None:
             return (*(v.astype(kind, copy=False) for v in results[:3]), *results[3:])
-    factor, shift = _halves(width, inside)
+    factor, shift = _tanh_factors(width, inside)
     gates = np.dot(x, (w_ih * factor[:, None]).T)
     add_biases(gates, b_ih, b_hh, factor)
     turned = np.ascontiguousarray((w_hh * factor[:, None]).T)

@@ -105,7 +105,7 @@ def prepare(
     if w.nbytes > MAX_THREAD_WEIGHT_BYTES and not _whole(w.nbytes, steps.batch):
         return None
     ascending = count < 2 or steps.windows[0][0] == 0
-    batch, rows = steps.batch, _block(steps.batch)
+    batch, rows = steps.batch, _choose_block_rows(steps.batch)
     prefetch = len(w) * w.itemsize >= MIN_PREFETCHED_GATE_BYTES
     form = _Form(cell, w.dtype, rows, batch % rows == 0, prefetch, w.shape[1],
                  ascending == backward, threads(), tuple(inputs), tuple(wanted),
@@ -119,7 +119,7 @@ def prepare(
     return lambda arrays: _call(runner, form, call, w, arrays)
 
 
-def _block(batch: int) -> int:
+def _choose_block_rows(batch: int) -> int:
     """Rows of a block: one of a few numbers, so that few kernels serve all batches."""
     from ...native.kernels.recurrent import choose_block_rows
 

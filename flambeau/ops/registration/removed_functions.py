@@ -71,7 +71,7 @@ def _resize_legacy(x: Tensor, shape: tuple[int, ...]) -> Tensor:
     return result
 
 
-def _module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
+def _load_from_module(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
     """The tensor that Module.load_state_dict swaps in for this one.
 
     >>> torch.zeros(2).module_load(torch.ones(2))
@@ -146,7 +146,8 @@ def _set_volatile(self: Tensor, value: Any) -> None:
 
 
 attach(
-    resize=_resize, resize_as=_resize_as, module_load=_module_load, record_stream=_record_stream,
+    resize=_resize, resize_as=_resize_as, module_load=_load_from_module,
+    record_stream=_record_stream,
     reinforce=_reinforce, __delitem__=_delete_item, xpu=_xpu, mtia=_mtia, ipu=_ipu,
     grad_dtype=property(_grad_dtype, _set_grad_dtype),
     volatile=property(_volatile, _set_volatile),

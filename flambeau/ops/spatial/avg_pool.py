@@ -82,7 +82,7 @@ def _counts_back(average: Average, spatial: Sequence[int], divisor: int) -> list
     return [np.full(n, divisor if axis == 0 else 1) for axis, n in enumerate(spatial)]
 
 
-def _is_whole(average: Average, spatial: Sequence[int]) -> bool:
+def _covers_image(average: Average, spatial: Sequence[int]) -> bool:
     """Whether there is one window, which is the image."""
     window = average.window
     return window.kernel == tuple(spatial) and not any(lo or hi for lo, hi in window.padding)
@@ -96,7 +96,7 @@ def _spread_natively(g: Array, spatial: tuple[int, ...], average: Average, divis
         g = np.divide(g, divisors.astype(compute_dtype(g.dtype)))
     else:
         divisor = int(divisors)
-    if g.dtype.kind == "f" and g.size and _is_whole(average, spatial):
+    if g.dtype.kind == "f" and g.size and _covers_image(average, spatial):
         result = np.empty(shape, g.dtype)
         fill(result, np.broadcast_to(np.divide(g, g.dtype.type(divisor)), shape))
         return result
@@ -104,7 +104,7 @@ def _spread_natively(g: Array, spatial: tuple[int, ...], average: Average, divis
                             spatial, divisor)
 
 
-def _sums(x: Array, window: Window, output: Sequence[int]) -> Array:
+def _sum_windows(x: Array, window: Window, output: Sequence[int]) -> Array:
     """Sums over windows of the last axes, one axis after the other."""
     n = len(output)
     pads = [(0, 0)] * (x.ndim - n) + list(window.padding)
@@ -119,7 +119,7 @@ def _sums(x: Array, window: Window, output: Sequence[int]) -> Array:
     return x
 
 
-def _spread(g: Array, window: Window, spatial: Sequence[int]) -> Array:
+def _spread_over_windows(g: Array, window: Window, spatial: Sequence[int]) -> Array:
     """Each cotangent added to all the elements of its window."""
     n = len(spatial)
     for axis, (k, s) in enumerate(zip(window.kernel, window.stride, strict=True)):
@@ -144,7 +144,7 @@ def _average(input: Array, average: Average) -> Array:
         return meta_array((*input.shape[:-n], *output), input.dtype)
     inside = compute_dtype(input.dtype)
     divisors = average.divisors(spatial)
-    if inside == input.dtype and inside.kind == "f" and _is_whole(average, spatial):
+    if inside == input.dtype and inside.kind == "f" and _covers_image(average, spatial):
         axes = tuple(range(input.ndim - n, input.ndim))
         total = reduce_axes(np.add, input, axes, True)
         total = np.add.reduce(input, axes, keepdims=True) if total is None else total
@@ -152,7 +152,7 @@ def _average(input: Array, average: Average) -> Array:
     native = pool_native.sums(input, n, 0, _counts, _reach, average, tuple(spatial))
     if native is not None:
         return native
-    y = _sums(input.astype(inside, copy=False), average.window, output)
+    y = _sum_windows(input.astype(inside, copy=False), average.window, output)
     if inside.kind == "i":
         signs = np.sign(y) * np.sign(divisors)  # towards zero, as in C
         return (signs * (np.abs(y) // np.abs(divisors))).astype(input.dtype)
@@ -211,7 +211,7 @@ def _declare(n: int) -> Any:
         if native is not None:
             return native
         shares = np.divide(g, divisors.astype(inside), dtype=inside)
-        return _spread(shares, average.window, spatial).astype(g.dtype, copy=False)
+        return _spread_over_windows(shares, average.window, spatial).astype(g.dtype, copy=False)
 
     @adjoint.vjp("g")
     def _(g: Tensor, average: Average) -> Tensor:

@@ -95,19 +95,19 @@ def run_kernel_for(conv: Convolution, arrays: Sequence[Array]) -> bool:
 
     They are x, weight, bias, y, or gy, weight, gx, or x, gy, gw.
     """
-    if conv.depthwise and not any(conv.last) and (call := _depthwise(conv)) is not None:
-        return _ran_depthwise(conv, call, arrays)
+    if conv.depthwise and not any(conv.last) and (call := _plan_depthwise(conv)) is not None:
+        return _run_depthwise(conv, call, arrays)
     if (conv.square or conv.unusual) and conv.multiplications >= MIN_STATIC_CONV_MULTIPLICATIONS:
-        function = kernel_for(("convolution", conv), lambda: _own(conv),
+        function = kernel_for(("convolution", conv), lambda: _build_static_kernel(conv),
                               CONV_CALLS_BEFORE_COMPILING, CONV_CALLS_BEFORE_USE)
         if function is not None:
             run_kernel(function, arrays)
             return True
-    return _ran_by_any(conv, arrays)
+    return _run_dynamic(conv, arrays)
 
 
 @lru_cache(maxsize=1024)
-def _depthwise(conv: Convolution) -> DepthwiseCall | None:
+def _plan_depthwise(conv: Convolution) -> DepthwiseCall | None:
     """The call of a kernel for depthwise convolutions; None where windows are too large for it."""
     from ...native.kernels import depthwise_plan
 
@@ -116,7 +116,7 @@ def _depthwise(conv: Convolution) -> DepthwiseCall | None:
     return call(conv.geometry())
 
 
-def _ran_depthwise(conv: Convolution, call: DepthwiseCall, arrays: Sequence[Array]) -> bool:
+def _run_depthwise(conv: Convolution, call: DepthwiseCall, arrays: Sequence[Array]) -> bool:
     from ...native.loop_ir.ir import Type
 
     kind = Type.F32 if conv.kind == "f" else Type.F64
@@ -138,7 +138,7 @@ def _ran_depthwise(conv: Convolution, call: DepthwiseCall, arrays: Sequence[Arra
     return True
 
 
-def _own(conv: Convolution) -> Kernel:
+def _build_static_kernel(conv: Convolution) -> Kernel:
     """Raises Unsupported where the kernel for all shapes is as fast."""
     from ...native.codegen.contraction import check_winograd
     from ...native.kernels import conv_static
@@ -161,7 +161,7 @@ def _own(conv: Convolution) -> Kernel:
 
 
 @lru_cache(maxsize=1024)
-def _calls(conv: Convolution, grouped: bool) -> tuple[KernelCall, ...]:
+def _plan_calls(conv: Convolution, grouped: bool) -> tuple[KernelCall, ...]:
     """The calls of the kernel for all shapes that make a convolution."""
     from ...native.kernels import conv as any_conv
 
@@ -170,7 +170,7 @@ def _calls(conv: Convolution, grouped: bool) -> tuple[KernelCall, ...]:
     return tuple(calls(conv.geometry(), grouped))
 
 
-def _builder(conv: Convolution, grouped: bool) -> Kernel:
+def _build_dynamic_kernel(conv: Convolution, grouped: bool) -> Kernel:
     from ...native.kernels import conv as any_conv
     from ...native.loop_ir.ir import Type
 
@@ -178,25 +178,28 @@ def _builder(conv: Convolution, grouped: bool) -> Kernel:
     return builder(Type.F32 if conv.kind == "f" else Type.F64, grouped)
 
 
-def _request(conv: Convolution, grouped: bool) -> Any:
+def _request_dynamic_kernel(conv: Convolution, grouped: bool) -> Any:
     """The kernel, or None."""
     key = ("any convolution", conv.direction == "weight", conv.kind, grouped)
     worth = max(1.0, conv.multiplications / CONV_MULTIPLICATIONS_PER_CALL)
-    return background_jit.request_kernel(key, lambda: _builder(conv, grouped), worth=worth)
+    return background_jit.request_kernel(
+        key, lambda: _build_dynamic_kernel(conv, grouped), worth=worth
+    )
 
 
-def _ran_by_any(conv: Convolution, arrays: Sequence[Array]) -> bool:
+def _run_dynamic(conv: Convolution, arrays: Sequence[Array]) -> bool:
     grouped = conv.groups > 1 and conv.groups >= threads()
-    function = _request(conv, grouped)
+    function = _request_dynamic_kernel(conv, grouped)
     if function is None:
         if conv.direction == "forward" and background_jit.is_recording() and MODE.grad:
-            _request(conv._replace(direction="weight"), grouped)  # both are made at a time
+            # The backward pass will need it: both compile at the same time.
+            _request_dynamic_kernel(conv._replace(direction="weight"), grouped)
         return False
     if conv.direction == "data":
         g, weight, result = arrays
         arrays = [g, weight, np.zeros(conv.x[1], g.dtype), result]
     size, work = arrays[0].itemsize, conv.multiplications // MULTIPLICATIONS_PER_ELEMENT
-    for places, sizes in _calls(conv, grouped):
+    for places, sizes in _plan_calls(conv, grouped):
         if any(places):
             starts = zip(arrays, places, strict=True)
             call_kernel(

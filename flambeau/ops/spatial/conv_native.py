@@ -67,7 +67,7 @@ def forward(x: Array, w: Array, bias: Array | None, window: Window, groups: int)
     y = empty(shape, x.dtype, x_last or w_last)
     shift = np.zeros(shape[1], x.dtype) if bias is None else np.ascontiguousarray(bias)
     conv = Convolution("forward", x.shape, w.shape, shape, x.dtype.char, window, groups,
-                         (x_last, w_last, x_last or w_last))
+                       (x_last, w_last, x_last or w_last))
     return y if run_kernel_for(conv, [x, w, shift, y]) else None
 
 
@@ -85,7 +85,7 @@ def backward_data(g: Array, w: Array, spatial: Sequence[int], window: Window, gr
     (g, g_last), (w, w_last) = _lay_out(depthwise, g, w)
     result = empty(shape, g.dtype, g_last or w_last)
     conv = Convolution("data", shape, w.shape, g.shape, g.dtype.char, window, groups,
-                         (g_last or w_last, w_last, g_last))
+                       (g_last or w_last, w_last, g_last))
     return result if run_kernel_for(conv, [g, w, result]) else None
 
 
@@ -103,5 +103,5 @@ def backward_weight(x: Array, g: Array, window: Window, groups: int) -> Array | 
     last = x_last and len(shape) == 4
     new = empty(shape, x.dtype, last)
     conv = Convolution("weight", x.shape, shape, g.shape, x.dtype.char, window, groups,
-                         (x_last, last, g_last))
+                       (x_last, last, g_last))
     return new if run_kernel_for(conv, [x, g, new]) else None

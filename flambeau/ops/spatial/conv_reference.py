@@ -149,7 +149,7 @@ def forward(x: Array, w: Array, bias: Array | None, window: Window, groups: int)
     if groups > 1 and w.shape[1] == 1:
         return _depthwise_forward(x, w, bias, window, y, groups)
     if groups == 1 and y.size * w[:1].size <= MAX_COPIED_WINDOW_ELEMENTS * len(w):
-        return _of_few(x, w, bias, window, y)
+        return _convolve_few_windows(x, w, bias, window, y)
     columns = _Columns(x, window, output, w.shape[1])
     step = w.shape[0] // groups
     weights = w.reshape(groups, step, -1)
@@ -170,7 +170,9 @@ def forward(x: Array, w: Array, bias: Array | None, window: Window, groups: int)
     return y
 
 
-def _of_few(x: Array, w: Array, bias: Array | None, window: Window, y: Array) -> Array:
+def _convolve_few_windows(
+    x: Array, w: Array, bias: Array | None, window: Window, y: Array
+) -> Array:
     """Convolve few windows of a padded input into y, copying all of them first."""
     steps, output = x.strides[2:], y.shape[2:]
     shape = (x.shape[1], *window.kernel, len(x), *output)

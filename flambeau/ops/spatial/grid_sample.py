@@ -72,7 +72,7 @@ def _axis_taps(
     ]
 
 
-def _taps(input: Array, grid: Array, mode: int, padding: int, align: bool) -> _Taps:
+def _compute_taps(input: Array, grid: Array, mode: int, padding: int, align: bool) -> _Taps:
     """The taps of all points."""
     sizes = input.shape[2:]
     along = [
@@ -92,13 +92,13 @@ def _taps(input: Array, grid: Array, mode: int, padding: int, align: bool) -> _T
     return _Taps(np.stack(places), np.stack(present), np.stack(weights), np.stack(by, 1))
 
 
-def _find(flat: Array, taps: _Taps, k: int) -> Array:
+def _gather_tap(flat: Array, taps: _Taps, k: int) -> Array:
     """The pixels (n, c, points) of one tap, 0 outside."""
     values = np.take_along_axis(flat, taps.places[k][:, None], 2)
     return np.where(taps.inside[k][:, None], values, 0)
 
 
-def _grids(rng: Rng) -> Iterator[Sample]:
+def _samples(rng: Rng) -> Iterator[Sample]:
     for mode, padding, align in itertools.product(range(3), range(3), (False, True)):
         points = rng.uniform(-1.4, 1.4, (2, 2, 3, 2))
         yield (rng.normal(size=(2, 2, 3, 4)), points, mode, padding, align), {}
@@ -112,7 +112,7 @@ def _reference(
     return by_parts(wrap(input), wrap(grid), mode, padding, align)._array
 
 
-@opaque(name="_grid_sampler", node="GridSamplerBackward0", expose=(), samples=_grids,
+@opaque(name="_grid_sampler", node="GridSamplerBackward0", expose=(), samples=_samples,
         ref=_reference)
 def _sampler(input: Array, grid: Array, mode: int, padding: Any, align: bool) -> Array:
     """input (n, c, *sizes) at the points of grid (n, *points, axes): (n, c, *points)."""
@@ -123,10 +123,10 @@ def _sampler(input: Array, grid: Array, mode: int, padding: Any, align: bool) ->
     y = sample(input, grid, *words, align)
     if y is not None:
         return y
-    taps, flat = _taps(input, grid, mode, padding, align), input.reshape(n, c, -1)
+    taps, flat = _compute_taps(input, grid, mode, padding, align), input.reshape(n, c, -1)
     y = np.zeros((n, c, taps.places.shape[-1]), input.dtype)
     for k, weight in enumerate(taps.weights):
-        y += _find(flat, taps, k) * weight[:, None]
+        y += _gather_tap(flat, taps, k) * weight[:, None]
     return y.reshape(n, c, *points)
 
 
@@ -165,7 +165,7 @@ def _image_adjoint(
     y = image_adjoint(g, input, grid, _WORDS[mode], _PADS[padding], align)
     if y is not None:
         return y
-    taps, (n, c, *sizes) = _taps(input, grid, mode, padding, align), input.shape
+    taps, (n, c, *sizes) = _compute_taps(input, grid, mode, padding, align), input.shape
     above, result = g.reshape(n, c, -1), np.zeros((n, c, prod(sizes)), np.float64)
     for k, (weight, inside) in enumerate(zip(taps.weights, taps.inside, strict=True)):
         for i, valid in enumerate(inside):
@@ -191,11 +191,11 @@ def _points_adjoint(
     if y is not None:
         return y
     n, c = input.shape[:2]
-    taps, flat, above = _taps(input, grid, mode, padding, align), input.reshape(n, c, -1), \
+    taps, flat, above = _compute_taps(input, grid, mode, padding, align), input.reshape(n, c, -1), \
         g.reshape(n, c, -1)
     result = np.zeros((grid.shape[-1], *taps.places.shape[1:]), grid.dtype)
     for k in range(len(taps.places)):
-        result += taps.slopes[:, k] * (_find(flat, taps, k) * above).sum(1)
+        result += taps.slopes[:, k] * (_gather_tap(flat, taps, k) * above).sum(1)
     return np.stack([*result[::-1]], -1).reshape(grid.shape)
 
 
@@ -255,7 +255,7 @@ def _check(input: Tensor, grid: Tensor, mode: int) -> None:
         raise RuntimeError(f"expected scalar type {names[0]} but found {names[1]} (grid_sampler)")
 
 
-def _align(align: bool | None) -> bool:
+def _default_alignment(align: bool | None) -> bool:
     if align is None:
         warn(
             "Default grid_sample and affine_grid behavior has changed to align_corners=False since "
@@ -291,7 +291,7 @@ def grid_sample(
             f"'reflection', but got: '{padding_mode}'"
         )
     return grid_sampler(
-        input, grid, _MODES[mode], _PADDINGS[padding_mode], _align(align_corners)
+        input, grid, _MODES[mode], _PADDINGS[padding_mode], _default_alignment(align_corners)
     )
 
 
@@ -346,7 +346,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     tensor([[-1., -1.],
             [ 1., -1.]])
     """
-    align = _align(align_corners)
+    align = _default_alignment(align_corners)
     if not theta.is_floating_point():
         raise ValueError(f"Expected theta to have floating point type, but got {theta.dtype}")
     if len(size) not in (4, 5):

@@ -43,7 +43,7 @@ def _inside(spatial: Sequence[int], window: Window) -> tuple:
     ])
 
 
-def _met(x: Array, window: Window, at: Sequence[int], output: Sequence[int]) -> Array:
+def _elements_under(x: Array, window: Window, at: Sequence[int], output: Sequence[int]) -> Array:
     """The elements under one position of every window, as a view (images, output...)."""
     return x[(slice(None), *[
         slice(i * d, i * d + s * (m - 1) + 1, s)
@@ -170,12 +170,12 @@ def _maxima_and_places(input: Array, window: Window) -> tuple[Array, Array]:
     flat[_inside(spatial, window)[1:]] = np.arange(flat[_inside(spatial, window)[1:]].size).reshape(
         spatial)
     for at in np.ndindex(*window.kernel):
-        part = _met(x, window, at, output)
+        part = _elements_under(x, window, at, output)
         better = part > y
         if x.dtype.kind != "i":
             better |= part != part  # the last NaN wins
         np.copyto(y, part, where=better)
-        np.copyto(places, _met(flat[None], window, at, output), where=better)
+        np.copyto(places, _elements_under(flat[None], window, at, output), where=better)
     shape = (*input.shape[:-n], *output)
     return y.reshape(shape), places.reshape(shape)
 
@@ -188,7 +188,7 @@ def _selections(x: Array, y: Array, window: Window) -> Iterator[tuple[tuple[int,
     nan = y != y if y.dtype.kind != "i" else None
     nan = nan if nan is not None and nan.any() else None
     for at in np.ndindex(*window.kernel):
-        part = _met(x, window, at, output)
+        part = _elements_under(x, window, at, output)
         hit = part == y
         if nan is not None:
             hit |= nan & (part != part)
@@ -260,7 +260,7 @@ def _picked(u: Array, input: Array, tops: Array, window: Window) -> Array:
     values = _pad(u.reshape(-1, *spatial), window)
     result = np.zeros((len(values), *output), u.dtype)
     for at, hit in _selections(input.reshape(-1, *spatial), tops.reshape(result.shape), window):
-        np.copyto(result, _met(values, window, at, output), where=hit)
+        np.copyto(result, _elements_under(values, window, at, output), where=hit)
     return result.reshape(tops.shape)
 
 

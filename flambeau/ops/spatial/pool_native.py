@@ -45,7 +45,7 @@ def _fits(x: Array, count: int = 0) -> bool:
     )
 
 
-def _channels_last(x: Array, n: int) -> bool:
+def _is_channels_last(x: Array, n: int) -> bool:
     """Whether channels are innermost in memory, of images with n axes."""
     if x.flags.c_contiguous or x.ndim != n + 2:
         return False
@@ -67,7 +67,7 @@ def _empty(shape: tuple[int, ...], kind: Any, last: bool) -> Array:
     return np.empty((n, *spatial, c), kind).transpose(0, len(shape) - 1, *range(1, len(shape) - 1))
 
 
-def _function(builder: KernelBuilder, kind: np.dtype, *form: int | None) -> int | None:
+def _request_kernel(builder: KernelBuilder, kind: np.dtype, *form: int | None) -> int | None:
     """The address of a kernel."""
     function = background_jit.request_kernel(
         (builder, kind, *form), lambda: builder.build(kind.name, *form)
@@ -111,7 +111,7 @@ class _Call:
 
     def __init__(self, x: Array, n: int, maxima: bool, axes: Callable, settings: tuple,
                  last: bool | None = None) -> None:
-        self.n, self.last = n, _channels_last(x, n) if last is None else last
+        self.n, self.last = n, _is_channels_last(x, n) if last is None else last
         self.kind = FLOAT32 if x.dtype.itemsize == 2 else x.dtype
         self.input_dtype, self.shape = x.dtype, x.shape
         self.tables: Any = load_tables(self.last, maxima, axes, *settings)
@@ -130,8 +130,8 @@ class _Call:
 
     def function(self, builders: _Builders) -> int | None:
         if self.last:
-            return _function(builders.nhwc, self.kind)
-        return _function(builders.nchw, self.kind, self.tables.step)
+            return _request_kernel(builders.nhwc, self.kind)
+        return _request_kernel(builders.nchw, self.kind, self.tables.step)
 
     @property
     def steps(self) -> tuple[Array, ...]:
@@ -169,7 +169,7 @@ def places(x: Array, n: int, axes: Callable, *settings: object) -> tuple[Array, 
     call = _Call(x, n, True, axes, settings, last=False)
     if not call or not call.tables.whole:
         return None
-    function = _function(_PLACES, call.kind, call.tables.step)
+    function = _request_kernel(_PLACES, call.kind, call.tables.step)
     if function is None:
         return None
     y, where = call.empty(call.output), call.empty(call.output, np.int64)

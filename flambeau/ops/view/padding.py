@@ -25,7 +25,7 @@ from ..core.sample_inputs import matrices
 _MODES = {"reflect": "reflection", "replicate": "replication", "circular": "circular"}
 
 
-def _pairs(pad: Sequence[int], ndim: int) -> list[tuple[int, int]]:
+def _pads_per_axis(pad: Sequence[int], ndim: int) -> list[tuple[int, int]]:
     """(before, after) for each axis from the first."""
     listed = [(pad[i], pad[i + 1]) for i in range(0, len(pad), 2)]
     return [(0, 0)] * (ndim - len(listed)) + listed[::-1]
@@ -68,7 +68,7 @@ def constant_pad_nd(input: Array, pad: Sequence[int], value: Number = 0) -> Arra
             "Length of pad should be no more than twice the number of dimensions of the input. "
             f"Pad length is {len(pad)} while the input has {input.ndim} dimensions."
         )
-    pairs = _pairs(pad, input.ndim)
+    pairs = _pads_per_axis(pad, input.ndim)
     shape = _shape_after_padding(input.shape, pairs)
     if input.__class__ is MetaArray:
         return meta_array(shape, input.dtype)
@@ -101,7 +101,7 @@ def _(g: Tensor, pad: Sequence[int]) -> Tensor:
 # ---------------------------------------------------------------------------- borders from inside
 
 
-def _sources(n: int, before: int, after: int, mode: str) -> np.ndarray:
+def _source_positions(n: int, before: int, after: int, mode: str) -> np.ndarray:
     """Where along an axis of length n each place of the padded axis comes from."""
     if mode == "circular":
         first = max(-before, 0)
@@ -120,7 +120,7 @@ def _on_axis(axis: int, where: Any) -> tuple:
 
 def _extend(input: Array, axis: int, before: int, after: int, mode: str) -> Array:
     n = input.shape[axis]
-    sources = _sources(n, before, after, mode)
+    sources = _source_positions(n, before, after, mode)
     if before < 0 or after < 0:
         return input.take(sources, axis)
     shape = list(input.shape)
@@ -134,7 +134,7 @@ def _extend(input: Array, axis: int, before: int, after: int, mode: str) -> Arra
 
 def _contract(g: Array, n: int, axis: int, before: int, after: int, mode: str) -> Array:
     """The adjoint of `_extend`: what came from a place is added up there."""
-    sources = _sources(n, before, after, mode)
+    sources = _source_positions(n, before, after, mode)
     if before < 0 or after < 0:
         shape = list(g.shape)
         shape[axis] = n
@@ -163,9 +163,10 @@ _NUMPY_MODES: dict[str, Any] = {"reflect": "reflect", "replicate": "edge", "circ
 def _padded(input: Array, pad: Any, mode: str) -> Array:
     """The tensor with its borders mirrored ("reflect"), repeated ("replicate") or wrapped."""
     if input.__class__ is MetaArray:
-        return meta_array(_shape_after_padding(input.shape, _pairs(pad, input.ndim)), input.dtype)
+        shape = _shape_after_padding(input.shape, _pads_per_axis(pad, input.ndim))
+        return meta_array(shape, input.dtype)
     y = input
-    for axis, (before, after) in enumerate(_pairs(pad, input.ndim)):
+    for axis, (before, after) in enumerate(_pads_per_axis(pad, input.ndim)):
         if before or after:
             y = _extend(y, axis, before, after, mode)
     return y if y is not input else input.copy()
@@ -181,7 +182,7 @@ def _(g: Tensor, input_shape: tuple[int, ...], pad: Any, mode: str) -> Tensor:
 def _padded_adjoint(g: Array, shape: Any, pad: Any, mode: str) -> Array:
     """The cotangent of `_padded`."""
     y = g.astype(compute_dtype(g.dtype), copy=False)
-    for axis, (before, after) in reversed(list(enumerate(_pairs(pad, g.ndim)))):
+    for axis, (before, after) in reversed(list(enumerate(_pads_per_axis(pad, g.ndim)))):
         if before or after:
             y = _contract(y, shape[axis], axis, before, after, mode)
     return y.astype(g.dtype, copy=False)
@@ -250,7 +251,7 @@ def _check_pad(pad: Any) -> list[int]:
 
 def _check_borders(input: Tensor, pad: list[int], mode: str) -> None:
     shape, ndim, axes = input._array.shape, input._array.ndim, len(pad) // 2
-    pairs = _pairs(pad, ndim)
+    pairs = _pads_per_axis(pad, ndim)
     if mode == "circular":
         for axis, (before, after) in enumerate(pairs):
             if before > shape[axis] or after > shape[axis]:

@@ -14,7 +14,7 @@ from flambeau.native.kernels import conv_static
 from flambeau.native.loop_ir.ir import Contract, Kernel, Type
 from flambeau.native.target.load_balance import utilization
 from flambeau.native.target.machine import host
-from flambeau.ops.native.matmul import blocks_of_rows
+from flambeau.ops.native.matmul import choose_row_blocks
 
 MANY = (3, 7, 16)
 # batch, channels, outputs, image, kernel, stride, padding
@@ -122,7 +122,7 @@ def test_small_products_have_tiles_for_all(threads: int) -> None:
 ])
 def test_rows_of_stacked_products_are_cut(count: int, rows: int, threads: int, blocks: int
                                           ) -> None:
-    assert blocks_of_rows(count, rows, threads) == blocks
+    assert choose_row_blocks(count, rows, threads) == blocks
 
 
 def test_evenness() -> None:

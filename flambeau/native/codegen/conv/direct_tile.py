@@ -130,10 +130,10 @@ class ConvEpilogue:
              turning: ir.Value) -> None:
         """The body, for a tile over `valid` columns from `column` on; the rest is scratch."""
         if self.sideways:
-            self._turned(tile, sums, column, valid, square, turning)
+            self._emit_along_rows(tile, sums, column, valid, square, turning)
             return
         if self.long_sums:
-            self._looped(tile, sums, column, valid, turning)
+            self._emit_by_vector(tile, sums, column, valid, turning)
             return
         b, cut, vectors = self.context.builder, self.cut, tile.shape(valid).vectors
         starts = [b.add(column, constant(j * cut.lanes)) for j in range(vectors)]
@@ -148,8 +148,9 @@ class ConvEpilogue:
                         (self.contract.column.index, start), cut.lanes,
                         sums[i * vectors + j], mask)
 
-    def _looped(self, tile: PlacedTile, sums: Sums, column: ir.Value, valid: int, turning: ir.Value
-                ) -> None:
+    def _emit_by_vector(
+        self, tile: PlacedTile, sums: Sums, column: ir.Value, valid: int, turning: ir.Value
+    ) -> None:
         """Emit the epilogue in a loop over vectors: all sums at once leave no registers for long
         work."""
         b, lanes, size = self.context.builder, self.cut.lanes, self.cut.type.size
@@ -183,8 +184,10 @@ class ConvEpilogue:
             if valid % lanes:
                 emit_vector(known, row, constant(full), b.first_lanes(valid % lanes, lanes))
 
-    def _turned(self, tile: PlacedTile, sums: Sums, column: ir.Value, valid: int, square: ir.Value,
-                turning: ir.Value) -> None:
+    def _emit_along_rows(
+        self, tile: PlacedTile, sums: Sums, column: ir.Value, valid: int, square: ir.Value,
+        turning: ir.Value,
+    ) -> None:
         """Emit the epilogue with lanes along the rows."""
         b, lanes, size = self.context.builder, self.cut.lanes, self.cut.type.size
         vectors, deltas = tile.shape(valid).vectors, tile.deltas()

@@ -132,22 +132,22 @@ def emit_accumulation(
     if not depth:
         return emit_step(b, tile, source, sums)
     if len(depth) == 1:
-        return _innermost(b, tile, source, depth[0], sums, unroll, ahead)
+        return _emit_innermost_loop(b, tile, source, depth[0], sums, unroll, ahead)
     outer = depth[0]
 
     def body(_: ir.Value, carried: Sums) -> Sums:
-        at = _source_at(source, carried[0], carried[1])
+        at = _move_source(source, carried[0], carried[1])
         inner = emit_accumulation(b, tile, at, depth[1:], carried[2:], unroll, ahead)
         return [offset_bytes(b, carried[0], outer.a), offset_bytes(b, carried[1], outer.b), *inner]
 
     return emit_loop(b, outer.extent, [source.a, source.b, *sums], body)[2:]
 
 
-def _source_at(source: TileSource, a: ir.Value, b: ir.Value) -> TileSource:
+def _move_source(source: TileSource, a: ir.Value, b: ir.Value) -> TileSource:
     return replace(source, a=a, b=b)
 
 
-def _innermost(
+def _emit_innermost_loop(
     b: ir.IRBuilder, tile: MicroTile, source: TileSource, axis: DepthLoop, sums: Sums, unroll: int,
     ahead: PrefetchPlan | None,
 ) -> Sums:
@@ -164,8 +164,8 @@ def _innermost(
         a, vectors, sums_so_far = carried[0], carried[1], carried[2:]
         for u in range(unroll):
             s = u % sets * n
-            at = _source_at(source, offset_bytes(b, a, multiply(b, axis.a, u)),
-                            offset_bytes(b, vectors, multiply(b, axis.b, u)))
+            at = _move_source(source, offset_bytes(b, a, multiply(b, axis.a, u)),
+                              offset_bytes(b, vectors, multiply(b, axis.b, u)))
             sums_so_far[s : s + n] = emit_step(b, tile, at, sums_so_far[s : s + n])
         ends = (
             offset_bytes(b, a, multiply(b, axis.a, unroll)),
@@ -174,12 +174,12 @@ def _innermost(
         return [*ends, *sums_so_far]
 
     if unroll == 1:
-        return _rounds(b, axis.extent, 1, carried, body, ahead)[2:]
+        return _emit_iterations(b, axis.extent, 1, carried, body, ahead)[2:]
     if isinstance(axis.extent, int):
         rounds, rest = divmod(axis.extent, unroll)
     else:
         rounds, rest = b.sdiv(axis.extent, constant(unroll)), b.srem(axis.extent, constant(unroll))
-    carried = _rounds(b, rounds, unroll, carried, body, ahead)
+    carried = _emit_iterations(b, rounds, unroll, carried, body, ahead)
     total = carried[2 : 2 + n]
     for s in range(1, sets):
         total = [_add(b, x, y) for x, y in zip(total, carried[2 + s * n :], strict=False)]
@@ -187,14 +187,14 @@ def _innermost(
         return total
 
     def remaining_step(_: ir.Value, carried: Sums) -> Sums:
-        sums_so_far = emit_step(b, tile, _source_at(source, carried[0], carried[1]), carried[2:])
+        sums_so_far = emit_step(b, tile, _move_source(source, carried[0], carried[1]), carried[2:])
         ends = offset_bytes(b, carried[0], axis.a), offset_bytes(b, carried[1], axis.b)
         return [*ends, *sums_so_far]
 
     return emit_loop(b, rest, [carried[0], carried[1], *total], remaining_step)[2:]
 
 
-def _rounds(
+def _emit_iterations(
     b: ir.IRBuilder, rounds: Number, unroll: int, carried: Sums,
     body: Callable[[ir.Value, Sums], Sums], ahead: PrefetchPlan | None,
 ) -> Sums:

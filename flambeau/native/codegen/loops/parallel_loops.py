@@ -28,7 +28,7 @@ def emit_parallel(context: Context, statement: Statement) -> None:
         nest.pop()
     context.parallel = True
     if len(nest) == 1:
-        start, stop = _thread_rounds(context, statement)
+        start, stop = _split_loop(context, statement)
         emit_rounds(context, Scope(), statement, start, stop)
     else:
         _emit_nest(context, nest, _rounds_per_block(context, nest[-1]))
@@ -50,7 +50,7 @@ def has_enough_rounds(nest: list[Loop]) -> bool:
     return len(extents) == len(nest) and prod(extents) >= MIN_ITERATIONS_TO_SPLIT
 
 
-def _thread_rounds(context: Context, loop: Loop) -> tuple[ir.Value, ir.Value]:
+def _split_loop(context: Context, loop: Loop) -> tuple[ir.Value, ir.Value]:
     """This thread's iterations of a loop: whole cache lines if it is vectorized or tiled."""
     loads = find_transposable_loads(loop, context.plan)
     lanes = tile_side(context, loads) if loads else min(context.plan.widths.get(loop, 1), 16)
@@ -84,7 +84,7 @@ def _emit_nest(context: Context, nest: list[Loop], block: int) -> None:
     total = extents[0]
     for extent in extents[1:]:
         total = b.mul(total, extent)
-    what = [target for target in _written_in(nest[0]) if target in context.versions]
+    what = [target for target in _list_written_buffers(nest[0]) if target in context.versions]
     with b.counted_loop(*split_rounds(context, total), name="round") as number:
         indices: list[ir.Value] = []
         for extent in reversed(extents[1:]):
@@ -105,5 +105,5 @@ def _emit_nest(context: Context, nest: list[Loop], block: int) -> None:
     context.invalidate(what)
 
 
-def _written_in(loop: Loop) -> list[Buffer]:
+def _list_written_buffers(loop: Loop) -> list[Buffer]:
     return [s.buffer for s in statements(loop.body) if isinstance(s, Store)]

@@ -254,7 +254,7 @@ class _WinogradWeightEmitter:
                     self._spread_outputs(number, column, across, outputs)
                 self._products(tiles, count, across)
         else:
-            self._images(channel, count, column, across)
+            self._accumulate_images(channel, count, column, across)
         self._taps(channel, count, column, across)
 
     def _targets(self, tile: ir.Value) -> list[ir.Value]:
@@ -264,8 +264,9 @@ class _WinogradWeightEmitter:
 
     # ----------------------------------------------------------------- rows innermost
 
-    def _images(self, channel: ir.Value, count: ir.Value, column: ir.Value, across: ir.Value
-                ) -> None:
+    def _accumulate_images(
+        self, channel: ir.Value, count: ir.Value, column: ir.Value, across: ir.Value
+    ) -> None:
         """Accumulate over blocks of images, which are transposed first."""
         b, cut = self.b, self.cut
         image = cut.others[0]
