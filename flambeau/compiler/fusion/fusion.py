@@ -53,7 +53,7 @@ class Fusion:
         self._read.clear()
         self.group_of: dict[int, FusionGroup] = {}
         self.groups: list[FusionGroup] = []
-        self.readers: dict[int, list[FusionGroup]] = {}  # by id of what is read
+        self.readers: dict[int, list[FusionGroup]] = {}  # by id of the value read
         self._with_successors = 0  # bit i: some group comes after group i
         for node in self._order_nodes():
             if id(node) in self.materialized and node.op not in (Op.INPUT, Op.ARRAY):

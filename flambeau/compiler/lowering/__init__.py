@@ -64,12 +64,12 @@ def lowered_by_hand(operator: Operator) -> bool:
 
 
 def _set_origin(roots: tuple, name: str, inputs: list[Node]) -> None:
-    """Tells new nodes where they come from."""
+    """Set the origin of new nodes, for error messages and reports."""
     known = {id(node) for node in inputs}
     stack = [node for node in roots if node is not None]
     while stack:
         node = stack.pop()
-        if id(node) in known or node.origin:  # where it comes from is told of all behind it
+        if id(node) in known or node.origin:  # its inputs have their origins then
             continue
         known.add(id(node))
         node.origin = name

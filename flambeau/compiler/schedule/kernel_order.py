@@ -36,7 +36,7 @@ class KernelOrder:
         self.written: dict[int, int] = {}  # by memory: the time at which it was first touched
         self.heap: list[QueueEntry] = []
         self.entry: dict[int, QueueEntry] = {}  # of the groups that can be next
-        self.waiting: dict[int, list[int]] = {}  # by the last of those that a group waits for
+        self.waiting: dict[int, list[int]] = {}  # by the last group that they wait for
         self.missing = (1 << len(groups)) - 1  # bit i: group i is still to come
 
     @staticmethod

@@ -192,7 +192,7 @@ class Bindings:
 
     slots: list[Any] = field(default_factory=list)  # one per input of the program
     updates: list[Update] = field(default_factory=list)
-    result: Any = None  # what is returned; NewTensor, ReturnedArgument, ReturnedConstant as leaves
+    result: Any = None  # returned; leaves: NewTensor, ReturnedArgument, ReturnedConstant
     grads: list[tuple[Any, Any]] = field(default_factory=list)  # (leaf, its grad afterwards)
     grad_slots: dict[int, int] = field(default_factory=dict)  # slots of grads' memory, by position
     incoming_grads: list[tuple[Any, Any]] = field(default_factory=list)  # (leaf, its grad before)

@@ -151,7 +151,7 @@ def _compare_writes(step: Any, bindings: Bindings, states: _States, least: float
         if not gap <= KINK_TOLERANCE**2 * size:
             return f"set of gradients (by {gap**0.5:.2g} where they are {size**0.5:.2g})"
     # Optimisers divide gradients by their size, so that noise in a gradient that is zero becomes a
-    # full step: what is compared is all that changed together.
+    # full step: all changes are compared together.
     gap = sum(squared_distance(a, b) for a, b in pairs)
     if not gap <= 0.1 * states.moved + 1e-12 and not all(agree(a, b) for a, b in pairs):
         return (f"update of the parameters (by {gap**0.5:.2g} where they move by "

@@ -17,7 +17,7 @@ from .environment import CACHE_DIR, CACHE_SIZE
 _MAGIC = b"flambeau code 1\n"
 _SUFFIX = ".code"
 _TEMPORARY = ".part"
-# seconds after which a temporary file is a dead process's, or a use worth noting
+# after which a temporary file belongs to a dead process, and a use is noted again
 _STALE_AFTER_S = 3600.0
 _written: dict[str, int] = {}  # bytes written by this process since it last looked at the size
 

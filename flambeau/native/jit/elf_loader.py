@@ -22,14 +22,14 @@ from ..target.machine import (
     emit_object_code, external_functions, gate, host, initialize, llvm_version,
 )
 
-_LLVM_TABLE_BYTES = 1 << 20  # bytes that LLVM's loader takes around what is loaded
+_LLVM_TABLE_BYTES = 1 << 20  # overhead of LLVM's loader
 _READ, _WRITE, _EXECUTE = 1, 2, 4  # of mprotect
-_defined: dict[str, int] = {}  # addresses that code may ask for by name, beside the process's own
-# The addresses in what was loaded under a key. It lives longer than any thread that runs in there.
+_defined: dict[str, int] = {}  # addresses of external functions, beside the process's own symbols
+# Look-ups of function addresses, by key. Entries stay: a thread may be running the code.
 _codes: dict[str, Callable[[str], int]] = {}
 
 
-# Functions that are defined when code first asks for them: what installs each.
+# Installers of functions that are defined when code first refers to them.
 PROVIDERS: dict[str, Callable[[], None]] = {}
 
 

@@ -48,7 +48,7 @@ _WORKER_START_S = 0.1
 # of the time of one processor, what threads of this process take on two or more
 _IN_PROCESS_TIME_RATIO = 0.57
 _WORK_PER_WORKER_S = 0.3  # seconds of work for one
-_PROCESSORS_PER_BACKGROUND_WORKER = 4  # while others work, one processor in so many is for makers
+_PROCESSORS_PER_BACKGROUND_WORKER = 4  # while the process computes, one processor in four compiles
 # seconds of work; they would slow down the others by more than they take
 _MIN_BACKGROUND_WORK_S = 0.3
 FIRST_PRODUCT_S = 0.045  # seconds that the first product of a kernel takes
@@ -323,7 +323,7 @@ class WorkerPool:
         except Exception as error:
             said = "" if process is None else process.end()
             with self.lock:
-                if process is None or process in self.all:  # and nobody ended it
+                if process is None or process in self.all:  # not ended meanwhile
                     self._disable(f"no process could be started: {said or error}")
                 self.all.discard(process)
             return None

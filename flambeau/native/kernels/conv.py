@@ -19,7 +19,7 @@ from .conv_static import Geometry, NchwStrides, affine, phase_taps
 _EXTENTS = ("n", "oc", "oh", "ow", "ic", "kh", "kw")
 _STRIDES = ("xn", "xc", "xh", "xw", "wo", "wi", "wh", "ww", "yn", "yc", "yh", "yw")
 _WINDOW = ("h", "w", "sh", "sw", "dh", "dw", "ph", "pw")
-_GROUPS = ("groups", "xg", "wg", "yg")  # how many, and what is between them
+_GROUPS = ("groups", "xg", "wg", "yg")  # their number, and their distances in x, the weight and y
 _NAMES = (*_EXTENTS, *_STRIDES, *_WINDOW, *_GROUPS)
 
 

@@ -396,7 +396,7 @@ class _ForwardKernel(_StepLoop):
         stores: list[Statement] = [self.store_own(self.new, row, columns, results["y"][0])]
         for name, parts in results.items():
             stores += self.stores(name, self.step, row, columns, mask, parts)
-        if self.cell.carries:  # comes last: what is stored before is made of the old one
+        if self.cell.carries:  # comes last: earlier stores read the old state
             stores.append(self.store_own(self.c, row, columns, results["cells"][0]))
         names = ("x", "y", *self.cell.keeps)
         return [*self.prefetch_next_step(names, ((panel, self.count),)), product,
@@ -490,7 +490,7 @@ class _BackwardKernel(_StepLoop):
             if name in results:
                 stores += self.stores(name, self.step, row, columns, mask, results[name])
         for name, state in (("dh", self.dh), *((("dc", self.dc),) if self.cell.carries else ())):
-            if name in results:  # comes last: what is stored before is made of the old one
+            if name in results:  # comes last: earlier stores read the old state
                 stores.append(self.store_own(state, row, columns, results[name][0]))
         return self.over_rows(stores, row, unit, width)
 

@@ -6,7 +6,7 @@ from ..loop_ir.ir import (
     Affine, Buffer, Index, Kernel, Load, Loop, LoopKind, Size, Statement, Store, Type,
 )
 
-_AXES = 4  # of which `rows_apart` copies rows: queries, keys and values side by side
+_AXES = 4  # of the rows that `rows_apart` copies, e.g. interleaved queries, keys and values
 
 
 def in_order(type: Type, axes: int, inner: int) -> Kernel:

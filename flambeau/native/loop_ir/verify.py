@@ -266,7 +266,7 @@ class _Check:
                 self.updates(loop),
             )
         begun = set(self.scope.begun)
-        if loop.kind is LoopKind.PARALLEL:  # what is begun outside is the first thread's
+        if loop.kind is LoopKind.PARALLEL:  # accumulators begun outside belong to the first thread
             self.scope.begun = set()
         self.parallel = loop.kind is LoopKind.PARALLEL and len(loop.body) == 1
         with_axes = self.scope.axes([Axis(loop.index, self.largest_extent(loop))])

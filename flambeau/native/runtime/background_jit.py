@@ -30,14 +30,14 @@ class KernelPolicy:
     """
 
     allowed = True
-    counts = True  # whether calls of small arrays count: how many are recorded is nobody's business
+    counts = True  # whether calls of small arrays count towards compiling
 
 
 class _RecordingState(threading.local):
-    """Whether this thread makes a call once, for a program that is then made at once and makes all
-    others: kernels for it would take longer to make than they save."""
+    """Whether this thread records a step. The program that comes of it replaces the eager calls, so
+    compiling kernels for them would cost more than it saves."""
 
-    calls: dict[Hashable, float] | None = None  # how often kernels were missed in it
+    calls: dict[Hashable, float] | None = None  # calls without a kernel, by key, in this step
 
     CALLS_BEFORE_COMPILING = 64  # of one kind in one step, from which on kernels pay
 

@@ -23,7 +23,7 @@ PREFETCH_DISTANCE_BYTES = 2048  # ahead of a stream that comes from L3
 FAR_PREFETCH_DISTANCE_BYTES = 8192  # ahead of a stream that comes from DRAM
 MIN_STREAM_BYTES = 1 << 20  # of all streams of a loop; less stays in L2
 MIN_DRAM_STREAM_BYTES = 16 << 20  # beyond any L3; distant slices of a large one are as slow
-MAX_STREAMED_WINDOW_ELEMENTS = 9  # of a window, each of which is a stream: 3 x 3
+MAX_STREAMED_WINDOW_ELEMENTS = 9  # one memory stream per element of a window: 3 x 3
 MIN_EPILOGUE_PREFETCH_BYTES = 128 << 10  # smaller matrices stay in L2 anyway
 MIN_PACK_PREFETCH_BYTES = 256 << 10  # spanned by the depth of a panel
 PREFETCHES_PER_TILE_ROUND = 2  # rows of the next group, side by side
@@ -42,7 +42,7 @@ L2_TO_REGISTER_CYCLES = 2.5  # for a vector of b
 
 MIN_ITERATIONS_TO_SPLIT = 16  # of outer loops, with which threads are busy without splitting rows
 ITERATIONS_PER_VECTORIZED_BLOCK = 1024  # of a vectorized loop that form one unit of work
-MIN_MULTIPLY_ADDS_TO_SPLIT = 200_000  # about 3 us; less is hardly worth a barrier
+MIN_MULTIPLY_ADDS_TO_SPLIT = 200_000  # about 3 us; less does not pay for a barrier
 MAX_SPLIT_RELATIVE_COST = 0.9  # what smaller tiles for many threads may cost, of the time of larger
 MIN_CONV_UTILIZATION = 0.88  # of the threads' time, before units of rows are cut smaller
 
@@ -184,7 +184,7 @@ def largest_share_cycles(
 
 # Rows and vectors of a tile, by registers. With 16 a product needs one for its halves, and the
 # constant that sums them lies in memory.
-BYTE_PRODUCT_BLOCK_QUADS = 1024  # of the depth: a panel of so many lies in a tenth of L2
+BYTE_PRODUCT_BLOCK_QUADS = 1024  # of the depth: a panel of this depth takes a tenth of L2
 BYTE_PRODUCT_TILES = {16: (6, 2), 32: (8, 3)}
 MIN_BYTE_KERNEL_MULTIPLICATIONS = 1 << 16  # of a product, from which a kernel's call pays
 MIN_BYTE_PACKING_MULTIPLICATIONS = 1 << 22  # from which packing weights for one product pays

@@ -73,7 +73,7 @@ TILE_STEP, COLUMN_LOAD, ROW_LOAD, SUM_MOVE = 24, 1, 1, 1
 
 ATTENTION_LOCAL_BYTES = 60 << 10  # for the blocks of one thread
 ATTENTION_LANES = 16  # extents of blocks are whole vectors
-ATTENTION_BLOCK = 64  # rows and columns of a block, where so many fit
+ATTENTION_BLOCK = 64  # at most, rows and columns of a block
 ATTENTION_DIAGONAL_STEP = 16  # by which products on the diagonal grow or shrink
 MAX_UNBLOCKED_ATTENTION = 96  # rows and columns up to this are one block, where they fit
 MAX_STORED_SCORE_BYTES = 16 << 20  # more are not kept, but computed again

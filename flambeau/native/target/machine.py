@@ -229,7 +229,7 @@ def initialize(target: Target) -> None:
         llvm.initialize_all_asmprinters()
 
 
-_machines: dict[Target, list[Any]] = {}  # that nobody uses now
+_machines: dict[Target, list[Any]] = {}  # idle ones
 
 
 @contextmanager

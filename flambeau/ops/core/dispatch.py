@@ -232,7 +232,7 @@ def _binary_slow(operator: Operator, input: Any, other: Any, unknown: Any) -> An
         raise explain(operator, error, (input, other)) from None
 
 
-# What Python's own operators know; other operands are asked for their reflected operator.
+# Operand types that Python's operators accept; others get NotImplemented.
 _OPERANDS = (Tensor, bool, int, float, complex, np.generic, np.ndarray)
 
 

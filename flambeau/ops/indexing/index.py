@@ -523,7 +523,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
             _put(target, _like(source, target), check_version(rest, index, self, source))
         elif requires(self) or (source._tracked and requires(source)):
             overwrite(target, source, "setitem")
-        else:  # what is broadcast may come from the target itself, as in PyTorch
+        else:  # a broadcast value may alias the target, as in PyTorch
             same = source._array.shape == target._array.shape
             target.copy_(source if same else _without_leading(source, target).clone())
     except IndexError as error:

@@ -36,7 +36,7 @@ _ORDINARY: set[type] = {
 NAMESPACES: list[dict[str, Any]] = []
 # Entry points of autograd: what they call is no public call.
 INTERNAL: list[FunctionType] = []
-# Who else is told of the class of each new object of a subclass.
+# Observers of the classes of new subclass objects.
 INSTANTIATED: list[Callable[[type], None]] = []
 _NEVER = frozenset(("is_tensor", "is_storage", "typename", "as_subclass"))
 
@@ -50,12 +50,12 @@ class _State(threading.local):
     """The overrides that are active in a thread."""
 
     def __init__(self) -> None:
-        self.modes: list[Any] = []  # the last one is asked first
+        self.modes: list[Any] = []  # the last one is called first
         self.no_subclasses = 0  # regions in which classes of arguments are not asked
         self.nothing = 0  # regions in which modes are not asked either
         self.inside = False  # a function of torch runs: what it calls is its own affair
         self.running = False  # the outermost mode handles a call
-        self.skipped: Any = None  # the function whose next call goes to nobody
+        self.skipped: Any = None  # the function whose next call is not intercepted
         self.operator = False  # the call that is handed over is one of Python's operators
 
 
@@ -310,7 +310,7 @@ def _internal(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
         state.nothing -= 1
 
 
-# Python's operators: the method that `__torch_function__` is told, as PyTorch's bindings do it.
+# Python's operators: the method that `__torch_function__` receives, as in PyTorch.
 _PYTHON_OPERATORS = {
     "__add__": "add", "__radd__": "add", "__iadd__": "add_", "__sub__": "sub", "__isub__": "sub_",
     "__mul__": "mul", "__rmul__": "mul", "__imul__": "mul_", "__truediv__": "div", "__div__": "div",

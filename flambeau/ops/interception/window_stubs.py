@@ -30,7 +30,7 @@ Handlers = list[tuple[Kind, Callable]]
 _DENSE = frozenset((Tensor, Size, bool, int, float, complex, str, type(None), dtype))
 
 HANDLERS: dict[FunctionType, Handlers] = {}  # of all functions, for a capture
-_worn: dict[FunctionType, Handlers] = {}  # of those that wear a stub
+_worn: dict[FunctionType, Handlers] = {}  # of functions that are stubbed
 STUBS = StubSet(lambda: {function: (_look, function) for function in _worn}, is_by_kind=False)
 
 

@@ -67,7 +67,7 @@ def _small(a: Array, b: Array) -> Array | None:
         if 0 < a.ndim < 3 and 0 < b.ndim < 3:
             return np.asarray(a.dot(b))
         return np.matmul(a, b) if a.ndim == 3 == b.ndim else None
-    except ValueError:  # they do not fit, which is told elsewhere
+    except ValueError:  # shapes do not fit; reported elsewhere
         return None
 
 

@@ -50,7 +50,7 @@ def _check_factors(kind: np.dtype, **factors: Any) -> None:
 def _add(y: Array, input: Array, beta: Any, alpha: Any) -> Array:
     """beta * input + alpha * y, written over y where its memory is its own."""
     kind = y.dtype
-    if kind.kind in "biu":  # as in C, what is not whole is cut off
+    if kind.kind in "biu":  # truncates, as in C
         beta, alpha = int(beta), int(alpha)
     if not y.ndim:
         y = np.asarray(y)

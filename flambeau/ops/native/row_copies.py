@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 Array = np.ndarray  # by this name it is not what symbols are when operators are lowered
 
-_AXES = 5  # that a kernel takes: four of rows, as in native/kernels/moved.py, and along them
+_AXES = 5  # of a kernel: four of rows, as in native/kernels/transpose.py, and one along them
 _BITS = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}
-_KNOWN = (1, 2, -1, 0)  # distances of a row's elements, each of which has kernels of its own
+_KNOWN = (1, 2, -1, 0)  # strides in elements that have kernels of their own
 _ROWS_APART = KernelBuilder("transpose", "rows_apart")
 _REPEATED = KernelBuilder("transpose", "repeated")
 _Axis = tuple[int, int, int]  # extent, and steps of target and source in bytes

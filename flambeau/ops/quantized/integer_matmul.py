@@ -11,7 +11,7 @@ import numpy as np
 from ...native.target.cost_model import MIN_BYTE_PACKING_MULTIPLICATIONS
 from ..native.byte_products import large_byte_product, pack_panels
 
-_EXACT_DEPTH = (1 << 24) // (255 * 128)  # products of so many pairs lie within float32's integers
+_EXACT_DEPTH = (1 << 24) // (255 * 128)  # sums of that many products are exact in float32
 
 
 def multiply_integers(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -51,8 +51,8 @@ class _Form:
     cell: str
     kind: np.dtype
     rows: int  # of a block
-    even: bool  # whether all blocks have so many
-    far: bool  # whether a step's lines are asked for ahead
+    even: bool  # whether all blocks have `rows` rows
+    far: bool  # whether the next step's gates are prefetched
     width: int
     descending: bool  # whether steps are taken from the last one on
     threads: int

@@ -79,7 +79,7 @@ def _place_along(x: Array, y: Array, g: Array, axis: int, window: Window) -> Arr
     apart = window.stride[axis] >= (k - 1) * window.dilation[axis] + 1
     free: Any = None
     for i in range(k):
-        hit = free  # what is left belongs to the last position
+        hit = free  # the rest belongs to the last position
         if i < k - 1:
             hit = _along(x, axis, i, window, m) == y
             if free is None:

@@ -26,7 +26,7 @@ from ..numpy.symbolic_array import Symbol, symbol
 from ..registry import lowering
 
 Sizes = tuple[int, ...]
-Values = Mapping[str, Any]  # symbols by name; None for those that are absent
+Values = Mapping[str, Any]  # symbols by name; None where absent
 
 _FLOATS = ("float32", "float64")
 

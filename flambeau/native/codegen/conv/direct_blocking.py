@@ -286,7 +286,7 @@ class ConvPlan:
 
     def spans(self) -> dict[Index, int]:
         """The extents of every axis that one packing of `a` covers."""
-        if self.blocks > 1 or self.once:  # what is packed is for all the rows
+        if self.blocks > 1 or self.once:  # the packed weight serves all rows
             spans = {a.index: require_static(a.extent) for a in self.rows}
         else:
             spans = {a.index: n for a, n in zip(self.rows, self.unit, strict=True)}

@@ -40,7 +40,7 @@ class _Terms:
     parts: tuple[int, int]
 
     @property
-    def checked(self) -> bool:  # what is not finite is so in a single term
+    def checked(self) -> bool:  # with one term, infinities and NaNs need no check
         return max(self.parts) > 1
 
 

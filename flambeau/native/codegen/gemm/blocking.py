@@ -145,7 +145,7 @@ def choose_tile(
     tiles = [(r, v) for v in range(1, min(6, max(vectors, 1)) + 1)
              for r in range(1, min(30, max(m, 1)) + 1) if r * v + v + 1 <= registers]
     best = min(tiles, key=lambda tile: cost(tile, min(shares, 2)), default=wide)
-    if shares > 2:  # smaller tiles read more: so they are worth it where many would be idle
+    if shares > 2:  # smaller tiles read more, and pay only where many threads would be idle
         other = min(tiles, key=lambda tile: cost(tile, shares), default=wide)
         best = (
             other if cost(other, shares) < MAX_SPLIT_RELATIVE_COST * cost(best, shares) else best

@@ -46,7 +46,7 @@ class TileKernel:
         """Of a tile, and of bringing a panel of columns and a group of rows near."""
         tile, panel, group = split_costs(self.tile.rows, self.tile.vectors, self.tile.lanes)
         if not is_known(self.p.m) and self.plan.pack_b and not self.plan.pack_a:
-            group //= 4  # its rows are asked for meanwhile; known sizes gain nothing by it
+            group //= 4  # its rows are prefetched meanwhile; static sizes gain nothing
         return tile, panel, group
 
     def configure(self) -> AbstractContextManager[None]:
@@ -120,7 +120,7 @@ class TileKernel:
         sums = emit_accumulation(
             b, tile, source, [replace(axis, extent=whole)], sums, plan.unroll, ahead
         )
-        # What follows a row's last number is another row's, or nobody's.
+        # Beyond a row's last element lies another row, or unmapped memory.
         last = replace(
             source, a=offset_bytes(b, source.a, multiply(b, whole, axis.a)), a_type=Type.I16,
             b=offset_bytes(b, source.b, multiply(b, whole, axis.b)), multiply=dot_accumulate_first,

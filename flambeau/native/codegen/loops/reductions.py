@@ -92,7 +92,7 @@ class ReductionState:
         self.value_type = plan.types.get(accumulator, accumulator.type)
         self.lanes, self.widths = lanes, sorted({lanes, *widths})
         self.ascending = accumulator in plan.ascending
-        # Of what is in the slots now.
+        # Reads the current values of the slots.
         self.type = Type.F64 if accumulator in plan.long_sums else self.value_type
         self.parts: dict[int, tuple[Any, ...]] = {}
         self.outer: list[tuple[dict[int, tuple[Any, ...]], Type]] = []
