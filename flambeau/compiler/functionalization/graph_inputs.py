@@ -111,7 +111,7 @@ def gradients_read_before(trace: Trace) -> list[tuple[Any, Any]]:
     return result
 
 
-def make_memory_getter(slot: Any) -> Callable[..., Any]:
+def memory_getter(slot: Any) -> Callable[..., Any]:
     """A function that returns the memory of a slot; None if only the call decides it."""
     return {bind.State: lambda: slot.array, bind.RandomInput: lambda: slot.view}.get(
         type(slot), _refuse_early_read

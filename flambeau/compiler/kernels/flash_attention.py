@@ -1,9 +1,11 @@
-"""Kernels of attention, forward and backward, in which scores exist one block at a time.
+"""FlashAttention: attention kernels, forward and backward, that hold one block of scores at a time.
 
-For a block of query rows: for each block of keys the scores, a column a query, in memory of the
-thread's own; the softmax's maxima and sums run along. Backward works the probabilities out again
-from the sums. Where `causal` hides every element of a block, it is not visited; of a block on the
-diagonal of a square, products leave out what is hidden, in steps of a few rows or columns.
+For each block of query rows the kernel loops over blocks of keys. Scores lie in thread-local
+memory, transposed: lanes run over queries. The forward pass rescales a running softmax (maximum and
+sum of each row); the backward pass recomputes probabilities from the saved log-sums.
+
+Where `causal` hides a whole block, it is skipped. In a block on the diagonal of a square, products
+leave out the hidden elements, in steps of ATTENTION_DIAGONAL_STEP rows or columns.
 """
 
 from __future__ import annotations
@@ -12,11 +14,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from ...native.loop_ir.ir import (
-    Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent,
-    ReduceOp, Index, Kernel, LoopKind, Load, Loop, IndexValue, Scalar, Statement, Store, Type,
-    Update,
+    Accumulator, Affine, Axis, Begin, Buffer, Contract, Expression, Extent, Index, IndexValue,
+    Kernel, Load, Loop, LoopKind, ReduceOp, Scalar, Statement, Store, Type, Update,
 )
+from ...native.kernels.expression_builder import Value, apply, constant, where
 from ...native.target.graph_costs import (
     ATTENTION_BLOCK, ATTENTION_DIAGONAL_STEP, ATTENTION_LANES, ATTENTION_LOCAL_BYTES,
     MAX_UNBLOCKED_ATTENTION,
@@ -51,15 +55,16 @@ def attention_flops(group: FusionGroup) -> int:
 
 
 def block_extent(rows: int, columns: int, depth: int, width: int, size: int, causal: bool) -> int:
-    """The rows and columns of a block, or 0 where none is small enough: two operands turned, the
-    scores, and four numbers a row are to fit."""
+    """The rows and columns of a block, or 0 where no block fits into thread-local memory: two
+    transposed operands, the scores, and four numbers for each row."""
 
     def fits(n: int) -> bool:
         return size * n * (depth + width + n + 4) <= ATTENTION_LOCAL_BYTES
 
     extent = max(rows, columns)
-    triangle = causal and rows == columns
-    if extent <= (ATTENTION_BLOCK if triangle else MAX_UNBLOCKED_ATTENTION) and fits(extent):
+    is_square_causal = causal and rows == columns
+    unblocked = ATTENTION_BLOCK if is_square_causal else MAX_UNBLOCKED_ATTENTION
+    if extent <= unblocked and fits(extent):
         return extent
     most = next((n for n in range(ATTENTION_BLOCK, 0, -ATTENTION_LANES) if fits(n)), 0)
     if not most:
@@ -69,47 +74,48 @@ def block_extent(rows: int, columns: int, depth: int, width: int, size: int, cau
 
 
 @dataclass(frozen=True)
-class _Block:
-    """Some rows or columns: where they begin, and how many there are."""
+class _Range:
+    """`count` consecutive rows or columns from `start` on."""
 
-    at: At
+    start: At
     count: int
 
-    def element(self, index: Index) -> At:
-        base, terms = self.at
+    def at(self, index: Index) -> At:
+        """The position of an element, counted from the start."""
+        base, terms = self.start
         return base, (*terms, (index, 1))
 
-    def part(self, first: int, count: int) -> _Block:
-        """Some of them, from the `first` on."""
-        base, terms = self.at
-        return _Block((base + first, terms), count)
+    def subrange(self, first: int, count: int) -> _Range:
+        """`count` of them, from the `first` on."""
+        base, terms = self.start
+        return _Range((base + first, terms), count)
 
 
 @dataclass(frozen=True)
-class _Part:
-    """Of a block of scores: some columns and some rows, as (first, how many)."""
+class _Tile:
+    """A rectangle in a block of scores: its columns and rows, each as (first, count)."""
 
     columns: tuple[int, int]
     rows: tuple[int, int]
 
 
 @dataclass(frozen=True)
-class _Visit:
-    """Blocks of columns that a block of rows meets: by a loop, or one by itself.
+class _KeyBlocks:
+    """Blocks of columns that a block of rows is multiplied with: a loop of them, or a single one.
 
-    `hidden`: whether `causal` hides some elements. `first`: the block's first visit, and the first
-    time that anything meets these columns.
+    `is_masked`: whether `causal` hides some elements. `is_first`: whether no block came before, for
+    these rows and for these columns.
     """
 
-    columns: _Block
-    hidden: bool
-    first: bool
+    columns: _Range
+    is_masked: bool
+    is_first: bool
     index: Index | None = None
-    rounds: int | Affine = 1
+    count: int | Affine = 1
 
 
-class _Blocks:
-    """What both directions have in common: operands, blocks, and loops over them."""
+class _AttentionKernel:
+    """The base of both directions: operands, blocks, and loops over them."""
 
     def __init__(self, nodes: Sequence[Node], layout: BufferAssignment) -> None:
         self.nodes, self.layout = nodes, layout
@@ -122,7 +128,7 @@ class _Blocks:
         self.outer: list[At] = [
             along(i) if n != 1 else FIXED for i, n in zip(self.indices, self.batch, strict=True)
         ]
-        self.triangle = node.causal and self.rows == self.columns
+        self.is_square_causal = node.causal and self.rows == self.columns
         self.mask: Place | None = None
 
     def choose_block(self, width: int, mask: Node | None) -> None:
@@ -133,7 +139,7 @@ class _Blocks:
         )
         self.has_column_blocks = self.columns > self.size
         self.transposes_rows = self.has_column_blocks or (
-            self.triangle and self.size > ATTENTION_DIAGONAL_STEP
+            self.is_square_causal and self.size > ATTENTION_DIAGONAL_STEP
         )
         self.scores = Buffer(self.type, "scores", local=self.size * self.size)
         if mask is not None:
@@ -153,124 +159,124 @@ class _Blocks:
         where = self.values.affine(place.window, [*self.outer, *at])
         return Load(self.values.buffer(place.memory), where)
 
-    def stores(self, node: Node, value: Expression, *at: At, add: bool = False) -> list[Statement]:
-        """A result's element, wherever it belongs."""
+    def build_stores(
+        self, node: Node, value: Value, *at: At, add: bool = False
+    ) -> list[Statement]:
+        """Stores of a result's element, one for each place of the result."""
         return [
             Store(self.values.buffer(place.memory),
-                  self.values.affine(place.window, [*self.outer, *at]), value, add=add)
+                  self.values.affine(place.window, [*self.outer, *at]), value.expression, add=add)
             for place in self.layout.targets(node)
         ]
 
-    def score(self, part: _Part, column: Index, row: Index) -> Affine:
-        """Where a score is kept."""
-        base = part.columns[0] * self.size + part.rows[0]
+    def score_index(self, tile: _Tile, column: Index, row: Index) -> Affine:
+        """The position of a score in the block."""
+        base = tile.columns[0] * self.size + tile.rows[0]
         return Affine(base, ((column, self.size), (row, 1)))
 
-    def number(self, value: float) -> Constant:
-        return Constant(self.type, value)
+    def row_value(self, buffer: Buffer, row: Affine) -> Value:
+        """A row's number in thread-local memory."""
+        return Value(Load(buffer, row))
 
-    def apply(self, operation: Scalar, *operands: Expression) -> Apply:
-        return Apply(operation, operands, self.type)
-
-    def transpose_rows(self, node: Node, rows: _Block, buffer: Buffer) -> list[Statement]:
-        """Rows of an operand with its axes in the other order, where several products read them."""
+    def transpose_rows(self, node: Node, rows: _Range, buffer: Buffer) -> list[Statement]:
+        """Transpose rows of an operand into thread-local memory, if several products read them."""
         if not self.transposes_rows:
             return []
         r, c = Index("r"), Index("c")
         store = Store(buffer, Affine(0, ((c, self.size), (r, 1))),
-                      self.load(node, rows.element(r), along(c)))
+                      self.load(node, rows.at(r), along(c)))
         return [Loop(c, node.shape[-1], [Loop(r, rows.count, [store], LoopKind.VECTORIZED)])]
 
     def load_transposed(
-        self, node: Node, rows: _Block, part: _Part, buffer: Buffer, row: Index, depth: Index
+        self, node: Node, rows: _Range, tile: _Tile, buffer: Buffer, row: Index, depth: Index
     ) -> Load:
-        """An element of such rows, for a product that has them as columns."""
+        """An element of rows that `transpose_rows` copied, for a product over its columns."""
         if self.transposes_rows:
-            return Load(buffer, Affine(part.rows[0], ((depth, self.size), (row, 1))))
-        return self.load(node, rows.part(*part.rows).element(row), along(depth))
+            return Load(buffer, Affine(tile.rows[0], ((depth, self.size), (row, 1))))
+        return self.load(node, rows.subrange(*tile.rows).at(row), along(depth))
 
     # -------------------------------------------------------------------- loops
 
     def loop_over_batch(self, body: list[Statement]) -> list[Statement]:
-        """Loops over what comes before rows and columns."""
+        """Loops over the batch axes; at least one of them is parallel."""
         for index, n in reversed(list(zip(self.indices, self.batch, strict=True))):
             if n != 1:
                 body = [Loop(index, n, body, LoopKind.PARALLEL)]
         first = body[0]
         if not (isinstance(first, Loop) and first.kind is LoopKind.PARALLEL):
-            body = [Loop(Index("once"), 1, body, LoopKind.PARALLEL)]  # blocks are one thread's own
+            body = [Loop(Index("once"), 1, body, LoopKind.PARALLEL)]  # blocks are thread-local
         return body
 
-    def column_visits(self, rows: _Block, number: Index | None, last: bool) -> list[_Visit]:
-        """The blocks of columns that a block of rows has to do with."""
+    def list_key_blocks(self, rows: _Range, number: Index | None, last: bool) -> list[_KeyBlocks]:
+        """The blocks of columns that a block of rows attends to."""
         full, tail = divmod(self.columns, self.size)
         j = Index("j")
-        some = _Block((0, ((j, self.size),)), self.size)
-        if self.triangle:
-            result = [_Visit(_Block(rows.at, rows.count), True, True)]
+        looped = _Range((0, ((j, self.size),)), self.size)
+        if self.is_square_causal:
+            result = [_KeyBlocks(_Range(rows.start, rows.count), True, True)]
             if last and full:
-                result.append(_Visit(some, False, False, j, full))
+                result.append(_KeyBlocks(looped, False, False, j, full))
             elif number is not None:
-                result.append(_Visit(some, False, False, j, Affine(0, ((number, 1),))))
+                result.append(_KeyBlocks(looped, False, False, j, Affine(0, ((number, 1),))))
             return result
-        hidden, result = self.node.causal, []
+        is_masked, result = self.node.causal, []
         if full == 1:
-            result = [_Visit(_Block(FIXED, self.size), hidden, True)]
+            result = [_KeyBlocks(_Range(FIXED, self.size), is_masked, True)]
         elif full:
-            result = [_Visit(some, hidden, False, j, full)]
+            result = [_KeyBlocks(looped, is_masked, False, j, full)]
         if tail:
-            result.append(_Visit(_Block((full * self.size, ()), tail), hidden, not full))
+            result.append(_KeyBlocks(_Range((full * self.size, ()), tail), is_masked, not full))
         return result
 
-    def row_blocks(self) -> list[tuple[_Block, Index | None, int, bool]]:
+    def row_blocks(self) -> list[tuple[_Range, Index | None, int, bool]]:
         """Blocks of rows: each with its loop's index and rounds, and whether it is a shorter one
         at the end."""
         full, tail = divmod(self.rows, self.size)
-        result: list[tuple[_Block, Index | None, int, bool]] = []
+        result: list[tuple[_Range, Index | None, int, bool]] = []
         if full == 1:
-            result.append((_Block(FIXED, self.size), None, 1, False))
+            result.append((_Range(FIXED, self.size), None, 1, False))
         elif full:
             i = Index("i")
-            result.append((_Block((0, ((i, self.size),)), self.size), i, full, False))
+            result.append((_Range((0, ((i, self.size),)), self.size), i, full, False))
         if tail:
-            result.append((_Block((full * self.size, ()), tail), None, 1, True))
+            result.append((_Range((full * self.size, ()), tail), None, 1, True))
         return result
 
-    def _diagonal_steps(self, visit: _Visit, rows: _Block, step: int) -> list[tuple[int, int]]:
-        """Of a block on the diagonal, so many rows or columns at a time, as (first, how many)."""
+    def _diagonal_steps(self, keys: _KeyBlocks, rows: _Range, step: int) -> list[tuple[int, int]]:
+        """Steps of rows or columns in a block on the diagonal, as (first, count); else none."""
         n = rows.count
-        if not (self.triangle and visit.hidden):
+        if not (self.is_square_causal and keys.is_masked):
             return []
         return [(first, min(step, n - first)) for first in range(0, n, step)]
 
-    def visible_parts(self, visit: _Visit, rows: _Block) -> list[_Part]:
-        """Parts that together have all that is not hidden: wide ones, of two steps of rows."""
-        result: list[_Part] = []
-        for first, count in self._diagonal_steps(visit, rows, 2 * ATTENTION_DIAGONAL_STEP):
+    def list_visible_tiles(self, keys: _KeyBlocks, rows: _Range) -> list[_Tile]:
+        """Tiles that cover all visible scores: wide ones, of two steps of rows."""
+        result: list[_Tile] = []
+        for first, count in self._diagonal_steps(keys, rows, 2 * ATTENTION_DIAGONAL_STEP):
             near = min(ATTENTION_DIAGONAL_STEP, count)
-            result.append(_Part((0, first + near), (first, count)))
+            result.append(_Tile((0, first + near), (first, count)))
             if count > near:
-                result.append(_Part((first + near, count - near), (first + near, count - near)))
-        return result or [_Part((0, visit.columns.count), (0, rows.count))]
+                result.append(_Tile((first + near, count - near), (first + near, count - near)))
+        return result or [_Tile((0, keys.columns.count), (0, rows.count))]
 
-    def by_rows(self, visit: _Visit, rows: _Block) -> list[_Part]:
-        """A few rows each, with all columns that they see."""
-        result = [_Part((0, first + n), (first, n))
-                  for first, n in self._diagonal_steps(visit, rows, ATTENTION_DIAGONAL_STEP)]
-        return result or [_Part((0, visit.columns.count), (0, rows.count))]
+    def list_row_tiles(self, keys: _KeyBlocks, rows: _Range) -> list[_Tile]:
+        """Tiles of a few rows, with all columns that these see."""
+        result = [_Tile((0, first + n), (first, n))
+                  for first, n in self._diagonal_steps(keys, rows, ATTENTION_DIAGONAL_STEP)]
+        return result or [_Tile((0, keys.columns.count), (0, rows.count))]
 
-    def by_columns(self, visit: _Visit, rows: _Block) -> list[_Part]:
-        """A few columns each, with all rows that see them."""
-        result = [_Part((first, n), (first, rows.count - first))
-                  for first, n in self._diagonal_steps(visit, rows, ATTENTION_DIAGONAL_STEP)]
-        return result or [_Part((0, visit.columns.count), (0, rows.count))]
+    def list_column_tiles(self, keys: _KeyBlocks, rows: _Range) -> list[_Tile]:
+        """Tiles of a few columns, with all rows that see these."""
+        result = [_Tile((first, n), (first, rows.count - first))
+                  for first, n in self._diagonal_steps(keys, rows, ATTENTION_DIAGONAL_STEP)]
+        return result or [_Tile((0, keys.columns.count), (0, rows.count))]
 
-    def loop_over_visit(self, visit: _Visit, body: list[Statement]) -> list[Statement]:
-        return body if visit.index is None else [Loop(visit.index, visit.rounds, body)]
+    def loop_over_keys(self, keys: _KeyBlocks, body: list[Statement]) -> list[Statement]:
+        return body if keys.index is None else [Loop(keys.index, keys.count, body)]
 
     # ------------------------------------------------------------------- scores
 
-    def product(
+    def contract(
         self, rows: tuple[Index, int], columns: tuple[Index, int], depth: tuple[Index, int],
         a: Load, b: Load, total: Accumulator, body: list[Statement],
     ) -> Contract:
@@ -280,34 +286,39 @@ class _Blocks:
         return Accumulator(ReduceOp.SUM, self.type)
 
     def scale_and_mask(
-        self, total: Expression, rows: _Block, columns: _Block, r: Index, k: Index, hidden: bool
-    ) -> Expression:
+        self, total: Accumulator, rows: _Range, columns: _Range, r: Index, k: Index, is_masked: bool
+    ) -> Value:
         """A score from its product: scaled and masked."""
-        value: Expression = self.apply(Scalar.MUL, total, self.number(self.node.scale))
-        low = self.number(-math.inf)
-        if hidden:
-            test = Apply(Scalar.LE, (_position(columns, k), _position(rows, r)), Type.BOOL)
-            value = self.apply(Scalar.WHERE, test, value, low)
+        score = Value(total) * self.node.scale
+        if is_masked:
+            is_visible = _position(columns, k) <= _position(rows, r)
+            score = where(is_visible, score, -math.inf)
         if self.mask is not None:
-            mask = self._load(self.mask, [rows.element(r), columns.element(k)])
+            mask = Value(self._load(self.mask, [rows.at(r), columns.at(k)]))
             if mask.type is Type.BOOL:
-                return self.apply(Scalar.WHERE, mask, value, low)
-            value = self.apply(Scalar.ADD, value, mask)
-        return value
+                return where(mask, score, -math.inf)
+            score = score + mask
+        return score
 
     def finish_kernel(self, name: str, body: list[Statement]) -> KernelWithMemory:
         buffers = [self.values.buffers[id(m)] for m in self.values.memories]
         return Kernel(name, buffers, body), self.values.memories
 
 
-def _position(block: _Block, index: Index) -> IndexValue:
-    base, terms = block.element(index)
+def _position(block: _Range, index: Index) -> Value:
+    """The number of a row or column, as a value."""
+    base, terms = block.at(index)
     pairs: tuple[tuple[Index, Extent], ...] = terms
-    return IndexValue(Affine(base, pairs))
+    return Value(IndexValue(Affine(base, pairs)))
 
 
-class _Forward(_Blocks):
-    """The result, and the logarithms of the sums."""
+def _finite_maximum(row_max: Value) -> Value:
+    """A maximum that can be subtracted: 0 as long as all scores are -inf."""
+    return where(row_max == -math.inf, 0, row_max)
+
+
+class _Forward(_AttentionKernel):
+    """The output, and the log-sum-exp of each row."""
 
     def __init__(self, nodes: Sequence[Node], layout: BufferAssignment) -> None:
         super().__init__(nodes, layout)
@@ -318,12 +329,12 @@ class _Forward(_Blocks):
         mask = self.node.inputs[at] if len(self.node.inputs) > at else None
         self.choose_block(0 if self.y is None else self.y.shape[-1], mask)
         local = {"q": self.depth, "y": self.width, "top": 1, "sum": 1, "factor": 1}
-        self.q_turned, self.partial_y, self.top, self.sum, self.factor = (
+        self.q_transposed, self.y_sum, self.row_max, self.row_sum, self.rescale = (
             Buffer(self.type, name, local=max(1, n) * self.size) for name, n in local.items()
         )
 
     def kernel(self) -> KernelWithMemory:
-        """A thread does some blocks of rows."""
+        """The kernel: threads share the blocks of rows."""
         body: list[Statement] = []
         for rows, index, rounds, last in self.row_blocks():
             inner = self._process_rows(rows, index, last)
@@ -332,243 +343,242 @@ class _Forward(_Blocks):
             body += self.loop_over_batch(inner)
         return self.finish_kernel("attention", body)
 
-    def _process_rows(self, rows: _Block, number: Index | None, last: bool) -> list[Statement]:
-        visits = self.column_visits(rows, number, last)
-        alone = len(visits) == 1 and visits[0].first
-        body = self.transpose_rows(self.q, rows, self.q_turned)
-        if not visits[0].first:
-            body += self._clear_statistics(rows)
-        for visit in visits:
-            steps = [self._compute_scores(visit, rows, part)
-                     for part in self.visible_parts(visit, rows)]
-            by_rows = self.by_rows(visit, rows)
-            steps += [self._exponentiate(visit, part) for part in by_rows]
-            if alone:
-                steps.append(self._finish_statistics(rows))
+    def _process_rows(self, rows: _Range, number: Index | None, last: bool) -> list[Statement]:
+        key_blocks = self.list_key_blocks(rows, number, last)
+        is_only = len(key_blocks) == 1 and key_blocks[0].is_first
+        body = self.transpose_rows(self.q, rows, self.q_transposed)
+        if not key_blocks[0].is_first:
+            body += self._clear_softmax(rows)
+        for keys in key_blocks:
+            steps = [self._compute_scores(keys, rows, tile)
+                     for tile in self.list_visible_tiles(keys, rows)]
+            by_rows = self.list_row_tiles(keys, rows)
+            steps += [self._update_softmax(keys, tile) for tile in by_rows]
+            if is_only:
+                steps.append(self._finish_softmax(rows))
             if self.y is not None:
-                steps += [self._accumulate_values(visit, rows, part, alone) for part in by_rows]
-            body += self.loop_over_visit(visit, steps)
-        if not alone:
-            body.append(self._finish_statistics(rows))
+                steps += [self._accumulate_values(keys, rows, tile, is_only) for tile in by_rows]
+            body += self.loop_over_keys(keys, steps)
+        if not is_only:
+            body.append(self._finish_softmax(rows))
             body += self._store_result(rows)
         return body
 
-    def _clear_statistics(self, rows: _Block) -> list[Statement]:
+    def _clear_softmax(self, rows: _Range) -> list[Statement]:
         r, c, row = Index("r"), Index("c"), Index("r")
         at = Affine(0, ((r, 1),))
-        begin = [Store(self.top, at, self.number(-math.inf)), Store(self.sum, at, self.number(0))]
-        body: list[Statement] = [Loop(r, rows.count, list(begin), LoopKind.VECTORIZED)]
+        low, zero = (constant(n, self.type).expression for n in (-math.inf, 0))
+        begin: list[Statement] = [Store(self.row_max, at, low), Store(self.row_sum, at, zero)]
+        body: list[Statement] = [Loop(r, rows.count, begin, LoopKind.VECTORIZED)]
         if self.y is not None:
-            clear = Store(self.partial_y, Affine(0, ((row, self.width), (c, 1))), self.number(0))
+            clear = Store(self.y_sum, Affine(0, ((row, self.width), (c, 1))), zero)
             body.append(Loop(row, rows.count, [Loop(c, self.width, [clear], LoopKind.VECTORIZED)]))
         return body
 
-    def _compute_scores(self, visit: _Visit, rows: _Block, part: _Part) -> Statement:
+    def _compute_scores(self, keys: _KeyBlocks, rows: _Range, tile: _Tile) -> Statement:
         r, k, c = Index("r"), Index("k"), Index("c")
-        total, columns = self.new_sum(), visit.columns.part(*part.columns)
-        value = self.scale_and_mask(total, rows.part(*part.rows), columns, r, k, visit.hidden)
-        return self.product(
-            (k, columns.count), (r, part.rows[1]), (c, self.depth),
-            self.load(self.k, columns.element(k), along(c)),
-            self.load_transposed(self.q, rows, part, self.q_turned, r, c),
-            total, [Store(self.scores, self.score(part, k, r), value)],
+        total, columns = self.new_sum(), keys.columns.subrange(*tile.columns)
+        queries = rows.subrange(*tile.rows)
+        score = self.scale_and_mask(total, queries, columns, r, k, keys.is_masked)
+        return self.contract(
+            (k, columns.count), (r, queries.count), (c, self.depth),
+            self.load(self.k, columns.at(k), along(c)),
+            self.load_transposed(self.q, rows, tile, self.q_transposed, r, c),
+            total, [Store(self.scores, self.score_index(tile, k, r), score.expression)],
         )
 
-    def _exponentiate(self, visit: _Visit, part: _Part) -> Statement:
-        """Scores become their exponentials; maxima and sums take them in."""
-        r, k, n = Index("r"), Index("k"), part.columns[1]
-        at = Affine(part.rows[0], ((r, 1),))
-        score = Load(self.scores, self.score(part, k, r))
-        top = Accumulator(ReduceOp.MAXIMUM, self.type, "top")
-        total = Accumulator(ReduceOp.SUM, self.type)
+    def _update_softmax(self, keys: _KeyBlocks, tile: _Tile) -> Statement:
+        """Update each row's maximum and sum; replace scores by their exponentials."""
+        r, k, again = Index("r"), Index("k"), Index("k")
+        at, count = Affine(tile.rows[0], ((r, 1),)), tile.columns[1]
+        row_max = Accumulator(ReduceOp.MAXIMUM, self.type, "top")
+        row_sum = Accumulator(ReduceOp.SUM, self.type)
         body: list[Statement] = [
-            Begin(top, None if visit.first else Load(self.top, at)),
-            Loop(k, n, [Update(top, score)]),
+            Begin(row_max, None if keys.is_first else Load(self.row_max, at)),
+            Loop(k, count, [Update(row_max, Load(self.scores, self.score_index(tile, k, r)))]),
         ]
-        base = self._finite_maximum(top)
-        start: Expression | None = None
-        if not visit.first:
-            before = self.apply(Scalar.SUB, Load(self.top, at), base)
-            body.append(Store(self.factor, at, self.apply(Scalar.EXP, before)))
-            start = self.apply(Scalar.MUL, Load(self.sum, at), Load(self.factor, at))
-        again = Index("k")
-        score = Load(self.scores, self.score(part, again, r))
-        e = self.apply(Scalar.EXP, self.apply(Scalar.SUB, score, base))
+        shift = _finite_maximum(Value(row_max))
+        previous_sum: Expression | None = None
+        if not keys.is_first:
+            rescale = np.exp(self.row_value(self.row_max, at) - shift)
+            body.append(Store(self.rescale, at, rescale.expression))
+            previous_sum = (self.row_value(self.row_sum, at)
+                            * self.row_value(self.rescale, at)).expression
+        place = self.score_index(tile, again, r)
+        exponential = np.exp(Value(Load(self.scores, place)) - shift).expression
         body += [
-            Begin(total, start),
-            Loop(again, n, [Update(total, e), Store(self.scores, self.score(part, again, r), e)]),
-            Store(self.top, at, top),
-            Store(self.sum, at, total),
+            Begin(row_sum, previous_sum),
+            Loop(again, count, [Update(row_sum, exponential),
+                                Store(self.scores, place, exponential)]),
+            Store(self.row_max, at, row_max),
+            Store(self.row_sum, at, row_sum),
         ]
-        return Loop(r, part.rows[1], body, LoopKind.VECTORIZED)
-
-    def _finite_maximum(self, top: Expression) -> Expression:
-        """A maximum that can be subtracted: 0 as long as all scores are -inf."""
-        nothing = Apply(Scalar.EQ, (top, self.number(-math.inf)), Type.BOOL)
-        return self.apply(Scalar.WHERE, nothing, self.number(0), top)
+        return Loop(r, tile.rows[1], body, LoopKind.VECTORIZED)
 
     def _accumulate_values(
-        self, visit: _Visit, rows: _Block, part: _Part, alone: bool
+        self, keys: _KeyBlocks, rows: _Range, tile: _Tile, is_only: bool
     ) -> Statement:
-        """Adds the probabilities' product with the values."""
+        """Add the product of the exponentials with the values to the output."""
         assert self.y is not None
         v = self.y.inputs[2]
         r, k, c = Index("r"), Index("k"), Index("c")
-        total, columns = self.new_sum(), visit.columns.part(*part.columns)
-        first, count = part.rows
+        total, columns = self.new_sum(), keys.columns.subrange(*tile.columns)
+        first, count = tile.rows
         at, row = Affine(first * self.width, ((r, self.width), (c, 1))), Affine(first, ((r, 1),))
-        if alone:
-            value = self.apply(Scalar.MUL, total, Load(self.factor, row))
-            body = self.stores(self.y, value, rows.part(first, count).element(r), along(c))
-        elif visit.first:
-            body = [Store(self.partial_y, at, total)]
+        if is_only:
+            value = Value(total) * self.row_value(self.rescale, row)
+            body = self.build_stores(self.y, value, rows.subrange(first, count).at(r), along(c))
+        elif keys.is_first:
+            body = [Store(self.y_sum, at, total)]
         else:
-            so_far = Load(self.partial_y, at)
-            value = self.apply(Scalar.FMA, so_far, Load(self.factor, row), total)
-            body = [Store(self.partial_y, at, value)]
-        return self.product(
+            value = apply(Scalar.FMA, self.row_value(self.y_sum, at),
+                          self.row_value(self.rescale, row), Value(total))
+            body = [Store(self.y_sum, at, value.expression)]
+        return self.contract(
             (r, count), (c, self.width), (k, columns.count),
-            Load(self.scores, self.score(part, k, r)), self.load(v, columns.element(k), along(c)),
+            Load(self.scores, self.score_index(tile, k, r)), self.load(v, columns.at(k), along(c)),
             total, body,
         )
 
-    def _finish_statistics(self, rows: _Block) -> Statement:
-        """The sums' logarithms, and what to multiply rows by."""
+    def _finish_softmax(self, rows: _Range) -> Statement:
+        """Compute each row's log-sum-exp, and the factor that normalizes it."""
         r = Index("r")
         at = Affine(0, ((r, 1),))
-        total: Expression = Load(self.sum, at)
-        top: Expression = Load(self.top, at)
+        row_sum, row_max = self.row_value(self.row_sum, at), self.row_value(self.row_max, at)
         if self.mask is not None:  # rows may be masked everywhere: they give 0
-            none = Apply(Scalar.EQ, (total, self.number(0)), Type.BOOL)
-            total = self.apply(Scalar.WHERE, none, self.number(1), total)
-            top = self._finite_maximum(top)
+            row_sum = where(row_sum == 0, 1, row_sum)
+            row_max = _finite_maximum(row_max)
         body: list[Statement] = []
         if self.y is not None:
-            body.append(Store(self.factor, at, self.apply(Scalar.DIV, self.number(1), total)))
+            body.append(Store(self.rescale, at, (1 / row_sum).expression))
         if self.sums is not None:
-            value = self.apply(Scalar.ADD, self.apply(Scalar.LOG, total), top)
-            body += self.stores(self.sums, value, rows.element(r))
+            body += self.build_stores(self.sums, np.log(row_sum) + row_max, rows.at(r))
         return Loop(r, rows.count, body, LoopKind.VECTORIZED)
 
-    def _store_result(self, rows: _Block) -> list[Statement]:
+    def _store_result(self, rows: _Range) -> list[Statement]:
         if self.y is None:
             return []
         r, c = Index("r"), Index("c")
-        value = self.apply(Scalar.MUL, Load(self.partial_y, Affine(0, ((r, self.width), (c, 1)))),
-                           Load(self.factor, Affine(0, ((r, 1),))))
-        body = self.stores(self.y, value, rows.element(r), along(c))
+        value = self.row_value(self.y_sum, Affine(0, ((r, self.width), (c, 1)))) \
+            * self.row_value(self.rescale, Affine(0, ((r, 1),)))
+        body = self.build_stores(self.y, value, rows.at(r), along(c))
         return [Loop(r, rows.count, [Loop(c, self.width, body, LoopKind.VECTORIZED)])]
 
 
-class _Backward(_Blocks):
-    """The gradients of queries, keys and values, as far as they are wanted."""
+class _Backward(_AttentionKernel):
+    """The gradients of queries, keys and values, those that the graph reads.
+
+    `delta`: for each row the sum of output times its gradient.
+    """
 
     def __init__(self, nodes: Sequence[Node], layout: BufferAssignment) -> None:
         super().__init__(nodes, layout)
-        self.q, self.k, self.v, self.g, self.sums, self.inner, *mask = self.node.inputs
+        self.q, self.k, self.v, self.g, self.sums, self.delta, *mask = self.node.inputs
         self.choose_block(self.v.shape[-1], mask[0] if mask else None)
-        self.wanted: dict[int, Node] = {node.of: node for node in nodes}
-        self.q_turned = Buffer(self.type, "q", local=self.depth * self.size)
-        self.g_turned = Buffer(self.type, "g", local=self.width * self.size)
+        self.gradients: dict[int, Node] = {node.of: node for node in nodes}
+        self.q_transposed = Buffer(self.type, "q", local=self.depth * self.size)
+        self.g_transposed = Buffer(self.type, "g", local=self.width * self.size)
 
     def kernel(self) -> KernelWithMemory:
-        """A thread does everything for some of the batch: nobody else adds to its gradients."""
+        """The kernel: threads share the batch, so that each adds to gradients of its own."""
         body: list[Statement] = []
         blocks = self.row_blocks()
-        many_rows = len(blocks) > 1 or blocks[0][1] is not None
-        if not self.triangle:
-            for of, node in self.wanted.items():
-                if many_rows if of else self.has_column_blocks:
+        has_row_blocks = len(blocks) > 1 or blocks[0][1] is not None
+        if not self.is_square_causal:
+            for of, node in self.gradients.items():
+                if has_row_blocks if of else self.has_column_blocks:
                     body.append(self._clear(node))
         for rows, index, rounds, last in blocks:
-            inner = self._process_rows(rows, index, last, many_rows)
+            inner = self._process_rows(rows, index, last, has_row_blocks)
             body += inner if index is None else [Loop(index, rounds, inner)]
         return self.finish_kernel("attention_backward", self.loop_over_batch(body))
 
     def _clear(self, node: Node) -> Statement:
         r, c = Index("r"), Index("c")
-        body = self.stores(node, self.number(0), along(r), along(c))
+        body = self.build_stores(node, constant(0, self.type), along(r), along(c))
         return Loop(r, node.shape[-2], [Loop(c, node.shape[-1], body, LoopKind.VECTORIZED)])
 
     def _process_rows(
-        self, rows: _Block, number: Index | None, last: bool, many_rows: bool
+        self, rows: _Range, number: Index | None, last: bool, has_row_blocks: bool
     ) -> list[Statement]:
-        body = self.transpose_rows(self.q, rows, self.q_turned)
-        if 0 in self.wanted or 1 in self.wanted:
-            body += self.transpose_rows(self.g, rows, self.g_turned)
-        for visit in self.column_visits(rows, number, last):
-            fresh = self.triangle and visit.first
-            add_rows, add_columns = self.has_column_blocks and not fresh, many_rows and not fresh
-            parts = self.visible_parts(visit, rows)
-            by_columns = self.by_columns(visit, rows)
+        body = self.transpose_rows(self.q, rows, self.q_transposed)
+        if 0 in self.gradients or 1 in self.gradients:
+            body += self.transpose_rows(self.g, rows, self.g_transposed)
+        for keys in self.list_key_blocks(rows, number, last):
+            fresh = self.is_square_causal and keys.is_first
+            add_rows = self.has_column_blocks and not fresh
+            add_columns = has_row_blocks and not fresh
+            tiles = self.list_visible_tiles(keys, rows)
+            by_columns = self.list_column_tiles(keys, rows)
             steps: list[Statement] = [
-                self._recompute_probabilities(visit, rows, part) for part in parts
+                self._recompute_probabilities(keys, rows, tile) for tile in tiles
             ]
-            if 2 in self.wanted:
-                steps += [self._add_column_gradients(2, self.g, visit, rows, part, add_columns)
-                          for part in by_columns]
-            if 0 in self.wanted or 1 in self.wanted:
-                steps += [self._score_gradients(visit, rows, part) for part in parts]
-            if 1 in self.wanted:
-                steps += [self._add_column_gradients(1, self.q, visit, rows, part, add_columns)
-                          for part in by_columns]
-            if 0 in self.wanted:
-                steps += [self._add_row_gradients(visit, rows, part, add_rows)
-                          for part in self.by_rows(visit, rows)]
-            body += self.loop_over_visit(visit, steps)
+            if 2 in self.gradients:
+                steps += [self._add_column_gradients(2, self.g, keys, rows, tile, add_columns)
+                          for tile in by_columns]
+            if 0 in self.gradients or 1 in self.gradients:
+                steps += [self._compute_score_gradients(keys, rows, tile) for tile in tiles]
+            if 1 in self.gradients:
+                steps += [self._add_column_gradients(1, self.q, keys, rows, tile, add_columns)
+                          for tile in by_columns]
+            if 0 in self.gradients:
+                steps += [self._add_row_gradients(keys, rows, tile, add_rows)
+                          for tile in self.list_row_tiles(keys, rows)]
+            body += self.loop_over_keys(keys, steps)
         return body
 
-    def _recompute_probabilities(self, visit: _Visit, rows: _Block, part: _Part) -> Statement:
+    def _recompute_probabilities(self, keys: _KeyBlocks, rows: _Range, tile: _Tile) -> Statement:
         r, k, c = Index("r"), Index("k"), Index("c")
-        total, columns = self.new_sum(), visit.columns.part(*part.columns)
-        some = rows.part(*part.rows)
-        value = self.scale_and_mask(total, some, columns, r, k, visit.hidden)
-        value = self.apply(Scalar.SUB, value, self.load(self.sums, some.element(r)))
-        value = self.apply(Scalar.EXP, value)
-        return self.product(
-            (k, columns.count), (r, some.count), (c, self.depth),
-            self.load(self.k, columns.element(k), along(c)),
-            self.load_transposed(self.q, rows, part, self.q_turned, r, c),
-            total, [Store(self.scores, self.score(part, k, r), value)],
+        total, columns = self.new_sum(), keys.columns.subrange(*tile.columns)
+        queries = rows.subrange(*tile.rows)
+        score = self.scale_and_mask(total, queries, columns, r, k, keys.is_masked)
+        probability = np.exp(score - Value(self.load(self.sums, queries.at(r))))
+        return self.contract(
+            (k, columns.count), (r, queries.count), (c, self.depth),
+            self.load(self.k, columns.at(k), along(c)),
+            self.load_transposed(self.q, rows, tile, self.q_transposed, r, c),
+            total, [Store(self.scores, self.score_index(tile, k, r), probability.expression)],
         )
 
-    def _score_gradients(self, visit: _Visit, rows: _Block, part: _Part) -> Statement:
-        """The gradient of the scores, in their place."""
+    def _compute_score_gradients(self, keys: _KeyBlocks, rows: _Range, tile: _Tile) -> Statement:
+        """Replace probabilities by the gradient of the scores."""
         r, k, c = Index("r"), Index("k"), Index("c")
-        total, columns = self.new_sum(), visit.columns.part(*part.columns)
-        at, some = self.score(part, k, r), rows.part(*part.rows)
-        value = self.apply(Scalar.SUB, total, self.load(self.inner, some.element(r)))
-        value = self.apply(Scalar.MUL, value, Load(self.scores, at))
-        value = self.apply(Scalar.MUL, value, self.number(self.node.scale))
-        return self.product(
-            (k, columns.count), (r, some.count), (c, self.width),
-            self.load(self.v, columns.element(k), along(c)),
-            self.load_transposed(self.g, rows, part, self.g_turned, r, c),
-            total, [Store(self.scores, at, value)],
+        total, columns = self.new_sum(), keys.columns.subrange(*tile.columns)
+        at, queries = self.score_index(tile, k, r), rows.subrange(*tile.rows)
+        gradient = Value(total) - Value(self.load(self.delta, queries.at(r)))
+        gradient = gradient * Value(Load(self.scores, at)) * self.node.scale
+        return self.contract(
+            (k, columns.count), (r, queries.count), (c, self.width),
+            self.load(self.v, columns.at(k), along(c)),
+            self.load_transposed(self.g, rows, tile, self.g_transposed, r, c),
+            total, [Store(self.scores, at, gradient.expression)],
         )
 
     def _add_column_gradients(
-        self, of: int, other: Node, visit: _Visit, rows: _Block, part: _Part, add: bool
+        self, of: int, other: Node, keys: _KeyBlocks, rows: _Range, tile: _Tile, add: bool
     ) -> Statement:
         """Adds to the gradient of keys or values."""
         r, k, c = Index("r"), Index("k"), Index("c")
-        total, columns = self.new_sum(), visit.columns.part(*part.columns)
-        some = rows.part(*part.rows)
-        body = self.stores(self.wanted[of], total, columns.element(k), along(c), add=add)
-        return self.product(
-            (k, columns.count), (c, other.shape[-1]), (r, some.count),
-            Load(self.scores, self.score(part, k, r)), self.load(other, some.element(r), along(c)),
+        total, columns = self.new_sum(), keys.columns.subrange(*tile.columns)
+        queries = rows.subrange(*tile.rows)
+        body = self.build_stores(self.gradients[of], Value(total), columns.at(k), along(c), add=add)
+        return self.contract(
+            (k, columns.count), (c, other.shape[-1]), (r, queries.count),
+            Load(self.scores, self.score_index(tile, k, r)),
+            self.load(other, queries.at(r), along(c)),
             total, body,
         )
 
-    def _add_row_gradients(self, visit: _Visit, rows: _Block, part: _Part, add: bool) -> Statement:
+    def _add_row_gradients(
+        self, keys: _KeyBlocks, rows: _Range, tile: _Tile, add: bool
+    ) -> Statement:
         """Adds to the gradient of queries."""
         r, k, c = Index("r"), Index("k"), Index("c")
-        total, columns = self.new_sum(), visit.columns.part(*part.columns)
-        some = rows.part(*part.rows)
-        body = self.stores(self.wanted[0], total, some.element(r), along(c), add=add)
-        return self.product(
-            (r, some.count), (c, self.depth), (k, columns.count),
-            Load(self.scores, self.score(part, k, r)),
-            self.load(self.k, columns.element(k), along(c)), total, body,
+        total, columns = self.new_sum(), keys.columns.subrange(*tile.columns)
+        queries = rows.subrange(*tile.rows)
+        body = self.build_stores(self.gradients[0], Value(total), queries.at(r), along(c), add=add)
+        return self.contract(
+            (r, queries.count), (c, self.depth), (k, columns.count),
+            Load(self.scores, self.score_index(tile, k, r)),
+            self.load(self.k, columns.at(k), along(c)), total, body,
         )
