@@ -14,8 +14,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from ...native.loop_ir.ir import (
     Accumulator, Affine, Axis, Begin, Buffer, Contract, Expression, Extent, Index, IndexValue,
     Kernel, Load, Loop, LoopKind, ReduceOp, Scalar, Statement, Store, Type, Update,
@@ -312,6 +310,10 @@ def _position(block: _Range, index: Index) -> Value:
     return Value(IndexValue(Affine(base, pairs)))
 
 
+def _exp(x: Value) -> Value:
+    return apply(Scalar.EXP, x)
+
+
 def _finite_maximum(row_max: Value) -> Value:
     """A maximum that can be subtracted: 0 as long as all scores are -inf."""
     return where(row_max == -math.inf, 0, row_max)
@@ -400,12 +402,12 @@ class _Forward(_AttentionKernel):
         shift = _finite_maximum(Value(row_max))
         previous_sum: Expression | None = None
         if not keys.is_first:
-            rescale = np.exp(self.row_value(self.row_max, at) - shift)
+            rescale = _exp(self.row_value(self.row_max, at) - shift)
             body.append(Store(self.rescale, at, rescale.expression))
             previous_sum = (self.row_value(self.row_sum, at)
                             * self.row_value(self.rescale, at)).expression
         place = self.score_index(tile, again, r)
-        exponential = np.exp(Value(Load(self.scores, place)) - shift).expression
+        exponential = _exp(Value(Load(self.scores, place)) - shift).expression
         body += [
             Begin(row_sum, previous_sum),
             Loop(again, count, [Update(row_sum, exponential),
@@ -452,7 +454,8 @@ class _Forward(_AttentionKernel):
         if self.y is not None:
             body.append(Store(self.rescale, at, (1 / row_sum).expression))
         if self.sums is not None:
-            body += self.build_stores(self.sums, np.log(row_sum) + row_max, rows.at(r))
+            log_sum = apply(Scalar.LOG, row_sum) + row_max
+            body += self.build_stores(self.sums, log_sum, rows.at(r))
         return Loop(r, rows.count, body, LoopKind.VECTORIZED)
 
     def _store_result(self, rows: _Range) -> list[Statement]:
@@ -532,7 +535,7 @@ class _Backward(_AttentionKernel):
         total, columns = self.new_sum(), keys.columns.subrange(*tile.columns)
         queries = rows.subrange(*tile.rows)
         score = self.scale_and_mask(total, queries, columns, r, k, keys.is_masked)
-        probability = np.exp(score - Value(self.load(self.sums, queries.at(r))))
+        probability = _exp(score - Value(self.load(self.sums, queries.at(r))))
         return self.contract(
             (k, columns.count), (r, queries.count), (c, self.depth),
             self.load(self.k, columns.at(k), along(c)),

@@ -77,13 +77,13 @@ def multi_head_attention_forward(
         return _join_heads(y, out_proj_weight, out_proj_bias, batched), None
     if is_causal and mask is None:
         raise AssertionError("is_causal needs an attn_mask where need_weights is True")
-    weights = _weights(q, k, mask)
+    probabilities = _weights(q, k, mask)
     if p > 0:
-        weights = dropout(weights, p, True)
-    y = _join_heads(weights @ v, out_proj_weight, out_proj_bias, batched)
+        probabilities = dropout(probabilities, p, True)
+    y = _join_heads(probabilities @ v, out_proj_weight, out_proj_bias, batched)
     if average_attn_weights:
-        weights = weights.mean(dim=1)
-    return y, weights if batched else weights.squeeze(0)
+        probabilities = probabilities.mean(dim=1)
+    return y, probabilities if batched else probabilities.squeeze(0)
 
 
 # -------------------------------------------------------------------------------------- checks

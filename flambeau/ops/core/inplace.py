@@ -73,7 +73,8 @@ def inplace_twin(operator: Operator, function: Callable) -> Callable:
     twin.__doc__ = f"`{operator.name}` in place. {own_text(body).partition(chr(10))[0]}"
     source_listing.attach(twin, operator, lambda: _signature_in_place(operator))
     twin.__name__ = twin.__qualname__ = operator.name + "_"
-    twin.operator = operator
+    attributes: Any = twin
+    attributes.operator = operator
     return twin
 
 
@@ -153,7 +154,7 @@ def _by_kernel(operator: Operator, array: np.ndarray, args: tuple, kwargs: dict)
     return large_with(body, tuple(operands), tuple(values.values()), named, array) is not None
 
 
-def _apart(operand: np.ndarray, array: np.ndarray) -> bool:
+def _apart(operand: Any, array: Any) -> bool:
     """Whether an operand is the array that is written, element for element, or lies elsewhere."""
     if operand.__class__ is LazyWindow or array.__class__ is LazyWindow:
         return False
@@ -168,7 +169,7 @@ def _finish(direct: np.ufunc, array: np.ndarray, args: tuple) -> None:
     Except where an argument overlaps the result: then NumPy drops the copy it worked on.
     """
     for a in args:
-        if isinstance(a, np.ndarray) and np.may_share_memory(a, array, 1):
+        if isinstance(a, np.ndarray) and np.may_share_memory(a, array, 1):  # type: ignore[arg-type]
             same = a.ctypes.data == array.ctypes.data and a.strides == array.strides
             if not same:
                 with np.errstate(all="ignore"):
@@ -229,13 +230,14 @@ def _reads_self(operator: Operator) -> bool:
 
 def adopt(self: Tensor, y: Tensor) -> None:
     """Gives `self`, into which `y` was written, the history of `y`."""
-    node = y._node
+    node, counter = y._node, self._counter
     if node is None:
         return
+    assert counter is not None
     for saved in node.shown().saved or ():
         if saved.__class__ is SavedOutput and saved.array is y._array:
-            saved.array, saved.counter = self._array, self._counter
-            saved.version = self._counter.value
+            saved.array, saved.counter = self._array, counter
+            saved.version = counter.value
     rebase(self, node)
 
 

@@ -20,7 +20,7 @@ from ..core.sample_inputs import Rng, Sample
 from ..native.embedding import bags_most, bags_summed
 
 _SUM, _MEAN, _MAX = range(3)
-_MODES = {"sum": _SUM, "mean": _MEAN, "max": _MAX}
+_MODES: dict[Any, int] = {"sum": _SUM, "mean": _MEAN, "max": _MAX}
 
 
 def _samples(rng: Rng) -> Iterator[Sample]:
@@ -217,7 +217,7 @@ def _(gg: Tensor, indices: Tensor, offsets: Tensor, mode: Any, padding_idx: Any)
 
 
 @opaque(linear_in="g", layout=Layout.FREE, name="_embedding_bag_max_rows", expose=())
-def _max_adjoint(g: Array, which: Array, rows: float) -> Array:
+def _max_adjoint(g: Array, which: Array, rows: int) -> Array:
     """The cotangent of each bag's maximum at the row that had it."""
     result = np.zeros((rows, g.shape[1]), compute_dtype(g.dtype))
     bag, column = np.nonzero(which >= 0)
@@ -259,9 +259,10 @@ def _reduce(
     weight: Tensor, indices: Tensor, offsets: Tensor | None, scale_grad_by_freq: bool,
     mode: int | str, sparse: bool, each: Tensor | None, include_last_offset: bool,
     padding_idx: int | None
-) -> tuple[Tensor, Tensor, Tensor, int]:
+) -> tuple[Tensor, Tensor, Tensor | None, int]:
     """(bags reduced, indices of maxima, where bags start, the index that counts nothing or -1)."""
     if include_last_offset:
+        assert offsets is not None
         if not offsets._array.size:
             raise RuntimeError("include_last_offset: number of offsets should be at least 1")
         offsets = offsets[:-1]

@@ -208,7 +208,7 @@ def _pair_plan(
     m, k, n = (math.prod(lengths(part)) for part in (rows, summed, columns))
     if summed:
         orders = batch + rows + summed, batch + summed + columns
-        shapes = (
+        shapes: tuple[tuple[int, ...] | None, ...] = (
             (*lengths(batch), m, k) if len(rows) != 1 or len(summed) != 1 else None,
             (*lengths(batch), k, n) if len(columns) != 1 or len(summed) != 1 else None,
         )
@@ -218,12 +218,12 @@ def _pair_plan(
         shapes = tuple(None if o == order else tuple(sizes[s] if s in o else 1 for s in order)
                        for o in orders)
         reshape = None
-    steps = [
+    first, second = [
         Steps(_places(labels, item), _places(w, drop), _order(remaining, o), shape)
         for labels, item, w, drop, remaining, o, shape in zip(
             (left, right), ones, whole, alone, (x, y), orders, shapes, strict=True)
     ]
-    return PairPlan(*steps, bool(summed), reshape, tuple(order))
+    return PairPlan(first, second, bool(summed), reshape, tuple(order))
 
 
 def _pair(a: tuple, b: tuple, keep: frozenset) -> tuple[Tensor, tuple[Label, ...]]:
@@ -276,7 +276,8 @@ def contract(operands: list, output: Sequence[Label]) -> Tensor:
         rest = [o for k, o in enumerate(operands) if k not in (i, j)]
         keep = frozenset(output).union(*(labels for _, labels in rest))
         operands = [_pair(first, second, keep), *rest]
-    x, labels = _reduce(*operands[0], set(operands[0][1]) - set(output))
+    x, labels = operands[0]
+    x, labels = _reduce(x, labels, set(labels) - set(output))
     missing = [s for s in output if s not in labels]  # they were 1 everywhere
     for s in missing:
         x, labels = x.unsqueeze(-1), [*labels, s]
@@ -316,6 +317,7 @@ def einsum(*args: Any) -> Tensor:
     if len(args) < 2:
         raise ValueError("einsum(): must specify the equation string and at least one operand, or "
                          "at least one operand and its subscripts list")
+    operands: Sequence[Any]
     if isinstance(args[0], Tensor):
         equation, operands = _from_lists(args)
     else:

@@ -34,7 +34,7 @@ _ndarray = np.ndarray
 # ---------------------------------------------------------------- classes given by their index
 
 
-def _locate(target: Array, classes: int, ignore_index: int) -> tuple[Array, Array | None]:
+def _locate(target: Array, classes: int, ignore_index: float) -> tuple[Array, Array | None]:
     """Class indices that are safe to look up, and which rows count (None: all of them)."""
     t = target if target.dtype is _INT64 else target.astype(np.int64)
     if not t.size:
@@ -235,7 +235,7 @@ def _fuse(name: str, node: str) -> Any:
 
     @body.jvp
     def _(
-        input_t: Tensor | None, ys: tuple[Tensor, ...], target: Tensor, weight: Tensor | None,
+        input_t: Tensor, ys: tuple[Tensor, ...], target: Tensor, weight: Tensor | None,
         reduction: Any, ignore_index: Any
     ) -> tuple[Tensor | None, ...]:
         if not MODE.grad:  # nobody reads the tangent of the log probabilities
@@ -298,10 +298,10 @@ def _slope(
             FastCalls.alone(kernel, result, t, np.asarray(c, logs.dtype), *result.shape)
             return result
     if logs.size > MAX_NUMPY_POINTWISE_ELEMENTS and logs.ndim == 2:
-        result = large(_share_out, logs, c[:, None] if c.ndim else np.asarray(c))
-        if result is not None:
-            result[np.arange(len(t)), t] -= c
-            return result
+        shared = large(_share_out, logs, c[:, None] if c.ndim else np.asarray(c))
+        if shared is not None:
+            shared[np.arange(len(t)), t] -= c
+            return shared
     result = np.exp(logs, dtype=inside)
     if result.ndim == 2:
         result[np.arange(len(t)), t] -= 1

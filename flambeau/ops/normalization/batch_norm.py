@@ -241,7 +241,7 @@ def _check_batch(input: Tensor, eps: float, named: dict[str, Tensor | None]) -> 
 def batch(
     input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None,
     bias: Tensor | None, training: bool, momentum: float, eps: float
-) -> tuple[Tensor | None, ...]:
+) -> tuple[Any, ...]:
     """batch_norm, with the mean and 1 / deviation that it used in training."""
     _check_batch(input, eps, {"running_mean": running_mean, "running_var": running_var,
                               "weight": weight, "bias": bias})
@@ -287,7 +287,9 @@ def batch_norm(
                 "A batch of one sample has no variance: DataLoader(..., drop_last=True) leaves the "
                 "last, short batch out; model.eval() uses the running statistics.",
             )
-    return batch(input, running_mean, running_var, weight, bias, training, momentum, eps)[0]
+    y: Tensor = batch(
+        input, running_mean, running_var, weight, bias, training, momentum, eps)[0]
+    return y
 
 
 def _torch_batch_norm(

@@ -249,11 +249,14 @@ def instance_norm(
             "Expected running_mean and running_var to be defined when use_input_stats is false"
         )
     n, c = shape[:2]
-    repeated = [None if p is None else p.repeat(n) for p in
-                (running_mean, running_var, weight, bias)]
-    y = batch(input.reshape(1, n * c, *shape[2:]), *repeated, use_input_stats, momentum, eps)[0]
-    for p, moved in ((running_mean, repeated[0]), (running_var, repeated[1])):
-        if p is not None and use_input_stats:
+    means, variances, weights, biases = [
+        None if p is None else p.repeat(n) for p in (running_mean, running_var, weight, bias)
+    ]
+    images = input.reshape(1, n * c, *shape[2:])
+    y: Tensor = batch(
+        images, means, variances, weights, biases, use_input_stats, momentum, eps)[0]
+    for p, moved in ((running_mean, means), (running_var, variances)):
+        if p is not None and moved is not None and use_input_stats:
             p.detach().copy_(moved.reshape(n, c).mean(0))
     return y.reshape(shape)
 

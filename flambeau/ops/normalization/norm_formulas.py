@@ -15,7 +15,7 @@ from ..core.promotion import compute_dtype
 from ..core.registry import Array
 
 
-def as_dtype(kind: np.dtype, *arrays: Array | None) -> list[Array | None]:
+def as_dtype(kind: np.dtype, *arrays: Array | None) -> list[Any]:
     """The arrays in one dtype; None stays."""
     return [None if a is None else a.astype(kind, copy=False) for a in arrays]
 

@@ -108,7 +108,7 @@ def view_as_real(input: Array) -> Array:
     if input.dtype.kind != "c":
         raise RuntimeError("view_as_real is only supported for complex tensors, not for "
                            f"{FROM_NUMPY[input.dtype]}")
-    if input.__class__ is LazyWindow:
+    if isinstance(input, LazyWindow):
         raise RuntimeError(
             "view_as_real doesn't work on unresolved conjugated tensors.  To resolve the conjugate "
             "tensor so you can view it as real, use self.resolve_conj(); however, be warned that "

@@ -36,5 +36,6 @@ def hash_tensor(
     wide = np.float64 if input.dtype.kind in "fV" else np.int64
     bits = np.ascontiguousarray(input.astype(wide)).view(np.uint64)
     axes: Any = axes_of(dim, input.ndim)
-    result = np.bitwise_xor.reduce(bits, axis=axes, keepdims=keepdim)
+    xor: Any = np.bitwise_xor
+    result = xor.reduce(bits, axis=axes, keepdims=keepdim)
     return np.asarray(result, np.uint64)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.target.eager_costs import MAX_INSERTION_SORT_LENGTH
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.tensor import Tensor, wrap
 from . import sort_kernels
@@ -51,8 +52,10 @@ def _find(
         return np.take_along_axis(input, where, at), where
     last = at == input.ndim - 1
     x = np.ascontiguousarray(input) if last else _turn(input, at)
-    where = sort_kernels.small_order(x, descending) if sorting else None
-    if where is None:
+    small_order = sort_kernels.small_order(x, descending) if sorting else None
+    if small_order is not None:
+        where = small_order
+    else:
         where = find(sort_kernels.keys(_rows_of(x), descending)).reshape(*x.shape[:-1], k)
     result = sort_kernels.gather_elements(x, where)
     return (result, where) if last else (np.moveaxis(result, -1, at), np.moveaxis(where, -1, at))
@@ -107,7 +110,7 @@ def sort(
     tensor([1, 2, 0])
     """
     if isinstance(dim, bool):
-        dim, descending = -1, dim
+        dim, descending = -1, bool(dim)
     return _sort(input, dim, descending, bool(stable), out=out)
 
 
@@ -235,7 +238,7 @@ def _middle(input: Array, at: int, ignore_nan: bool) -> Array:
     missing = np.zeros((), bool) if whole else np.isnan(input)
     if input.__class__ is np.ndarray and input.size and (whole or not missing.any()):
         x = _turn(input, at)
-        if n <= sort_kernels.MAX_INSERTION_SORT_LENGTH:
+        if n <= MAX_INSERTION_SORT_LENGTH:
             return np.argsort(input, at, kind="stable").take([(n - 1) // 2], at)
         result = sort_kernels.rank_numbers(sort_kernels.keys(_rows_of(x)), (n - 1) // 2, True)
         return np.moveaxis(result.reshape(*x.shape[:-1], 1), -1, at)
@@ -458,7 +461,7 @@ def searchsorted(
             "torch.searchsorted(): side and right can't be set to opposites, got side of left "
             "while right was True"
         )
-    where = "right" if right or side == "right" else "left"
+    where: Any = "right" if right or side == "right" else "left"
     rows = sorted_sequence._array
     if sorter is not None:
         rows = np.take_along_axis(rows, sorter._array, -1)

@@ -80,7 +80,7 @@ def _narrow(x: Array) -> Array:
 def _of_floats(x: Array) -> Array:
     wide = x if x.dtype.char in "fd" else x.astype(np.float32)
     whole, bits = (np.int32, 31) if wide.itemsize == 4 else (np.int64, 63)
-    y = (wide + wide.dtype.type(0)).view(whole)  # -0 is 0
+    y: Any = (wide + wide.dtype.type(0)).view(whole)  # -0 is 0
     sign = y >> whole(bits)
     sign &= np.iinfo(whole).max
     y ^= sign

@@ -138,7 +138,7 @@ def _edges(column: Array, count: int, low: float | None, high: float | None) -> 
     if count <= 0:
         raise RuntimeError("torch.histogramdd(): bins must be > 0, but got "
                            f"{count} for dimension 0")
-    if low is None:
+    if low is None or high is None:
         low, high = (float(column.min()), float(column.max())) if column.size else (0.0, 1.0)
         if not np.isfinite([low, high]).all():
             raise RuntimeError(f"torch.histogramdd: range [{low}, {high}] is not finite")
@@ -159,7 +159,7 @@ def _count(points: Array, edges: list[Array], weight: Array | None, density: boo
         inside &= (column >= e[0]) & (column <= e[-1])
         flat = flat * (len(e) - 1) + np.clip(place, 0, len(e) - 2)
     share = None if weight is None else weight.reshape(-1)[inside]
-    result = np.bincount(flat[inside], share, int(np.prod(shape))).reshape(shape)
+    result: Any = np.bincount(flat[inside], share, int(np.prod(shape))).reshape(shape)
     result = result.astype(points.dtype)
     if density:
         with np.errstate(all="ignore"):
@@ -197,7 +197,8 @@ def histogram(
         edges = bins.copy()
     else:
         low, high = (None, None) if range is None else range
-        edges = _edges(flat, int(bins), low, high)
+        count: Any = bins
+        edges = _edges(flat, int(count), low, high)
     _check_weight(input, weight)
     return _count(flat[:, None], [edges], weight, density), edges
 

@@ -32,7 +32,8 @@ _ALIASES = (
 _NAMES = [*_ALONE, *(s + b for s in _SETS for b in _BACKENDS), *_ALIASES]
 
 # A class that is iterated over at run time, which the type checker reads as an enum of any names.
-DispatchKey: Any = enum.Enum("DispatchKey", [(name, i) for i, name in enumerate(_NAMES)])
+_make_enum: Any = enum.Enum  # of names that are known at run time only
+DispatchKey: Any = _make_enum("DispatchKey", [(name, i) for i, name in enumerate(_NAMES)])
 DispatchKey.__module__ = "torch._C"
 DispatchKey.__int__ = lambda self: self.value
 

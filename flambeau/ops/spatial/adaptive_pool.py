@@ -119,8 +119,8 @@ def _reference(pick: Any) -> Callable[..., Any]:
         result = np.empty((*x.shape[:-n], *output))
         cells = [_bounds(k, m) for k, m in zip(x.shape[-n:], output, strict=True)]
         for at in np.ndindex(*output):
-            part = x[(Ellipsis, *[slice(*cells[i][j]) for i, j in enumerate(at)])]
-            result[(Ellipsis, *at)] = pick(part, tuple(range(-n, 0)))
+            cell: Any = (Ellipsis, *[slice(*cells[i][j]) for i, j in enumerate(at)])
+            result[(Ellipsis, *at)] = pick(x[cell], tuple(range(-n, 0)))
         return result
 
     return ref
@@ -217,7 +217,7 @@ def _largest(input: Array, output: tuple[int, ...]) -> tuple[Array, Array]:
     y, places = np.empty((*lead, *output), input.dtype), np.empty((*lead, *output), np.int64)
     cells = [_bounds(k, m) for k, m in zip(spatial, output, strict=True)]
     for at in product(*[range(m) for m in output]):
-        cell = (Ellipsis, *[slice(*cells[i][j]) for i, j in enumerate(at)])
+        cell: Any = (Ellipsis, *[slice(*cells[i][j]) for i, j in enumerate(at)])
         part = input[cell].reshape(*lead, -1)
         best = part.argmax(-1)
         places[(Ellipsis, *at)] = flat[cell].reshape(-1)[best]

@@ -112,7 +112,10 @@ def _sum_windows(x: Array, window: Window, output: Sequence[int]) -> Array:
         x = np.pad(x, pads)
     for axis, (k, s, m) in enumerate(zip(window.kernel, window.stride, output, strict=True)):
         tail = (slice(None),) * (n - axis - 1)
-        parts = [x[(Ellipsis, slice(i, i + s * (m - 1) + 1, s), *tail)] for i in range(k)]
+        indices: list[Any] = [
+            (Ellipsis, slice(i, i + s * (m - 1) + 1, s), *tail) for i in range(k)
+        ]
+        parts = [x[index] for index in indices]
         x = parts[0] if k == 1 else np.add(parts[0], parts[1])
         for part in parts[2:]:
             np.add(x, part, out=x)
@@ -130,9 +133,11 @@ def _spread_over_windows(g: Array, window: Window, spatial: Sequence[int]) -> Ar
             (*g.shape[: g.ndim - n + axis], length, *g.shape[g.ndim - n + axis + 1 :]), g.dtype
         )
         for i in range(k):
-            target = result[(Ellipsis, slice(i, i + s * (m - 1) + 1, s), *tail)]
+            index: Any = (Ellipsis, slice(i, i + s * (m - 1) + 1, s), *tail)
+            target = result[index]
             np.add(target, g, out=target)
-        g = result[(Ellipsis, slice(lo, lo + spatial[axis]), *tail)]
+        inner: Any = (Ellipsis, slice(lo, lo + spatial[axis]), *tail)
+        g = result[inner]
     return np.ascontiguousarray(g)
 
 
@@ -178,8 +183,9 @@ def _reference(x: np.ndarray, average: Any) -> np.ndarray:
         padded = np.pad(values, [(0, 0)] * (x.ndim - n) + list(window.padding))
         axes = tuple(range(x.ndim - n, x.ndim))
         view = np.lib.stride_tricks.sliding_window_view(padded, window.kernel, axes)
-        view = view[(Ellipsis, *[slice(None, None, s) for s in window.stride],
-                     *[slice(None)] * n)]
+        strided: Any = (Ellipsis, *[slice(None, None, s) for s in window.stride],
+                        *[slice(None)] * n)
+        view = view[strided]
         result.append(view.sum(tuple(range(-n, 0))))
     return result[0] / (np.prod(window.kernel) if average.count_include_pad else result[1])
 

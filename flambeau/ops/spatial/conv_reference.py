@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -199,10 +199,11 @@ def _offsets(window: Window) -> Iterator[tuple[int, ...]]:
 
 def _take_window(x: Array, window: Window, at: Sequence[int], output: Sequence[int]) -> Array:
     """The elements of a padded input that one kernel position meets, as a view."""
-    return x[(Ellipsis, *[
+    index: Any = (Ellipsis, *[
         slice(i * d, i * d + s * (n - 1) + 1, s)
         for i, d, s, n in zip(at, window.dilation, window.stride, output, strict=True)
-    ])]
+    ])
+    return x[index]
 
 
 def _depthwise_forward(x: Array, w: Array, bias: Array | None, window: Window, y: Array,
@@ -215,7 +216,8 @@ def _depthwise_forward(x: Array, w: Array, bias: Array | None, window: Window, y
             target = y[n, m::each]
             target[...] = 0 if bias is None else _per_channel(bias[m::each], y.ndim)
             for at in _offsets(window):
-                factor = _per_channel(weights[(slice(None), m, *at)], y.ndim)
+                index: Any = (slice(None), m, *at)
+                factor = _per_channel(weights[index], y.ndim)
                 np.multiply(_take_window(x[n], window, at, output), factor, out=temporary)
                 np.add(target, temporary, out=target)
     return y
@@ -257,7 +259,8 @@ def _depthwise_weight(x: Array, g: Array, window: Window, groups: int) -> Array:
         for at in _offsets(window):
             taken = np.ascontiguousarray(_take_window(x[n], window, at, output)).reshape(groups, -1)
             parts = g[n].reshape(groups, each, -1)
-            result[(slice(None), slice(None), *at)] += np.einsum("gp,gmp->gm", taken, parts)
+            index: Any = (slice(None), slice(None), *at)
+            result[index] += np.einsum("gp,gmp->gm", taken, parts)
     return result
 
 

@@ -115,9 +115,10 @@ class _Image:
         self.sizes, self.points = sizes, points
         self.shape = (n, c, *points)
 
-    def at(self, coordinates: list[np.ndarray]) -> tuple[Tensor, ...]:
+    def at(self, coordinates: list[np.ndarray]) -> tuple[Tensor, Any]:
         """(the pixels (n, c, *points), which of them lie inside (n, *points))."""
-        inside, places = True, 0
+        inside: Any = True
+        places: Any = 0
         for x, size in zip(coordinates, self.sizes, strict=True):
             inside = inside & (x >= 0) & (x < size)
             places = places * size + np.clip(x, 0, size - 1)
@@ -131,22 +132,23 @@ def _whole(x: np.ndarray) -> np.ndarray:
     return np.clip(np.where(np.isnan(wide), -1e9, wide), -1e9, 1e9).astype(np.int64)
 
 
-def _weigh(image: _Image, coordinates: list[np.ndarray], weight: Tensor | None) -> Tensor:
+def _weigh(image: _Image, coordinates: list[np.ndarray], weight: Tensor) -> Tensor:
     """Pixels times their weights, nothing outside."""
     result, inside = image.at(coordinates)
     if not inside.all():
         weight = weight * wrap(inside.astype(weight._array.dtype))
-    return result * weight.unsqueeze(1)
+    y: Tensor = result * weight.unsqueeze(1)
+    return y
 
 
-def _linear(image: _Image, xs: list[Tensor]) -> Tensor | None:
+def _linear(image: _Image, xs: list[Tensor]) -> Tensor:
     """The mean of the 2 ** axes pixels around each point, by nearness."""
     floors = [np.floor(x._array) for x in xs]
     beyond = [x - wrap(f) for x, f in zip(xs, floors, strict=True)]
     whole = [_whole(f) for f in floors]
-    y = None
+    y: Any = None
     for corner in itertools.product((0, 1), repeat=len(xs)):
-        weight = None
+        weight: Any = None
         for b, t in zip(corner, beyond, strict=True):
             factor = t if b else 1 - t
             weight = factor if weight is None else weight * factor
@@ -155,11 +157,11 @@ def _linear(image: _Image, xs: list[Tensor]) -> Tensor | None:
     return y
 
 
-def _cubic(image: _Image, xs: list[Tensor], padding: int, align: bool) -> Tensor | None:
+def _cubic(image: _Image, xs: list[Tensor], padding: int, align: bool) -> Tensor:
     """The cubic convolution of the 16 pixels around each point; each is padded by itself."""
     floors = [np.floor(x._array) for x in xs]
     weights = [cubic_weights(x - wrap(f)) for x, f in zip(xs, floors, strict=True)]
-    y = None
+    y: Any = None
     for i, j in itertools.product(range(4), repeat=2):
         taps = [
             _whole(place_points(f + k - 1, size, padding, align)[0])

@@ -27,8 +27,9 @@ def unbind(input: Array, dim: int = 0) -> tuple[Array, ...]:
     if not input.ndim:
         raise IndexError("Dimension specified as 0 but tensor has no dimensions")
     at = canonical_dim(dim, input.ndim)
-    head = (slice(None),) * at
-    return tuple([input[(*head, i, Ellipsis)] for i in range(input.shape[at])])
+    head: tuple[Any, ...] = (slice(None),) * at
+    indices: list[Any] = [(*head, i, Ellipsis) for i in range(input.shape[at])]
+    return tuple([input[index] for index in indices])
 
 
 @unbind.vjp
@@ -43,7 +44,8 @@ def split_sizes(input: Array, sizes: Any, dim: int) -> tuple[Array, ...]:
     """Consecutive pieces of an axis, of the lengths given."""
     head, at, result = (slice(None),) * dim, 0, []
     for n in sizes:
-        result.append(input[(*head, slice(at, at + n), Ellipsis)])
+        index: Any = (*head, slice(at, at + n), Ellipsis)
+        result.append(input[index])
         at += n
     return tuple(result)
 

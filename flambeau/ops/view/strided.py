@@ -75,7 +75,7 @@ def _as_strided(
 ) -> Array:
     """A window on the tensor's storage; `geometry` is the input's own (strides, offset)."""
     result = window(storage_of(input), input.dtype, offset, size, stride)
-    return input.like(result) if input.__class__ is LazyWindow else result
+    return input.like(result) if isinstance(input, LazyWindow) else result
 
 
 @_as_strided.vjp
