@@ -10,7 +10,7 @@ from ...autograd.mode import MODE
 from ...nn.module import Module
 from ...tensor.tensor import Tensor
 from ..runtime.guarded_call import Program
-from ..runtime.guards import ReachableState
+from ..runtime.reachable_state import ReachableState
 from ..trace.ambient_modes import read_ambient_modes
 from ..trace.trace import Trace
 from .build_task import Pending

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import ClassVar
 
 from ..runtime.guarded_call import Program
-from ..runtime.guards import ReachableState
+from ..runtime.reachable_state import ReachableState
 from ..trace.trace import Trace
 from ..trace.trace_signature import Precedent
 from .build_task import Pending

@@ -33,7 +33,7 @@ from ..capture.side_effects import perform
 from ..proof.guards import Proof
 from .gradient_buffers import GradBuffers
 from .guard_source import GuardWriter
-from .guards import ReachableState, change_counts
+from .reachable_state import ReachableState, change_counts
 from .backward_node import BackwardRunner
 from .result_source import ResultSource
 from .sample_inputs import SampleInputs

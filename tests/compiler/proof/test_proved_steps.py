@@ -13,7 +13,7 @@ import pytest
 import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau import nn
-from flambeau.compiler.runtime.guards import change_counts
+from flambeau.compiler.runtime.reachable_state import change_counts
 
 from .watched_steps import Config, Net, parts, trainer, watch
 

@@ -1,7 +1,8 @@
-"""What a step reaches beside its arguments, tensors and hooks, as a recorded call left them.
+"""ReachableState: the tensors and hooks that a step uses beside its arguments, as it was recorded.
 
-The proof guards what the step reads of modules. Here are the tensors, whose memory and flags are
-compared before each run, and hooks, which are compared after any hook anywhere changed.
+Before each run the tensors' memory and flags are compared; hooks are compared once any hook in the
+process changed. compiler/proof/guards.py guards what the step reads of modules; guard_source.py
+writes the guards of arguments.
 """
 
 from __future__ import annotations
