@@ -25,17 +25,17 @@ def narrower_values(fusion: Fusion) -> Iterator[Node]:
         if group.special is not None:
             continue
         for node in group.nodes:
-            makers: dict[int, set[int]] = {}  # by producing group: the values read from it
+            producers: dict[int, set[int]] = {}  # by producing group: the values read from it
             for leaf, _ in fusion.read(node):
-                maker = fusion.group_of.get(id(leaf))
-                if maker is not None and maker is not group and maker.special is None:
-                    makers.setdefault(maker.position, set()).add(id(leaf))
-            if any(len(read) > 1 for read in makers.values()):
+                producer = fusion.group_of.get(id(leaf))
+                if producer is not None and producer is not group and producer.special is None:
+                    producers.setdefault(producer.position, set()).add(id(leaf))
+            if any(len(read) > 1 for read in producers.values()):
                 yield from _candidates(node, fusion, roots)
 
 
 def _candidates(node: Node, fusion: Fusion, roots: set[int]) -> Iterator[Node]:
-    """Such values among what a node is computed from, nearest first."""
+    """Operands of a node, direct or indirect, that are such values: nearest first."""
     stack, seen = list(node.inputs), set()
     while stack:
         node = stack.pop()
@@ -53,25 +53,26 @@ def _stores_less(node: Node, fusion: Fusion, roots: set[int]) -> bool:
     read = list(leaves(node, fusion.materialized))
     result = [leaf for leaf, _ in read if leaf.op not in (Op.INPUT, Op.ARRAY)]
     full = {id(leaf): leaf for leaf in result if prod(leaf.shape) == prod(node.shape)}
-    makers = {id(fusion.group_of[key]): fusion.group_of[key] for key in full}
-    if len(full) < 2 or len(makers) != 1:
+    producers = {id(fusion.group_of[key]): fusion.group_of[key] for key in full}
+    if len(full) < 2 or len(producers) != 1:
         return False
-    (maker,) = makers.values()
+    (producer,) = producers.values()
     sources = {id(fusion.group_of[id(leaf)]): fusion.group_of[id(leaf)]
                for leaf, _ in read if id(leaf) in fusion.group_of}
-    if maker.special is not None or not fusion.fits(maker, node, read, list(sources.values())):
+    if producer.special is not None \
+            or not fusion.fits(producer, node, read, list(sources.values())):
         return False
     saved_bytes = sum(
         leaf.type.size
         for key, leaf in full.items()
-        if key not in roots and _is_read_only_through(leaf, node, maker, fusion)
+        if key not in roots and _is_read_only_through(leaf, node, producer, fusion)
     )
     return saved_bytes > node.type.size
 
 
-def _is_read_only_through(leaf: Node, node: Node, maker: FusionGroup, fusion: Fusion) -> bool:
+def _is_read_only_through(leaf: Node, node: Node, producer: FusionGroup, fusion: Fusion) -> bool:
     """Whether other groups read a value only to compute this node."""
     materialized = {**fusion.materialized, id(node): node}
-    others = [g for g in fusion.readers.get(id(leaf), ()) if g is not maker]
+    others = [g for g in fusion.readers.get(id(leaf), ()) if g is not producer]
     return all(result is not leaf for group in others for item in group.nodes
                for result, _ in leaves(item, materialized))

@@ -28,17 +28,17 @@ def push(operator: Operator, values: list[Any], tangents: list[Any], y: Any) -> 
     Where no derivative of the tangents is wanted, rules run as vjps do in backward: without a tape,
     on kernels.
     """
-    has_tangents, requires = _histories((*values, *tangents))
+    has_tangents, requires = _find_histories((*values, *tangents))
     if has_tangents:  # of an outer level: kernels without a derivative would lose them
         with enable_grad():
-            return _by_rule(operator, values, tangents, y)
+            return _apply_rule(operator, values, tangents, y)
     if requires and is_grad_enabled():
-        return _by_rule(operator, values, tangents, y)
+        return _apply_rule(operator, values, tangents, y)
     with no_grad():
-        return _by_rule(operator, values, tangents, y)
+        return _apply_rule(operator, values, tangents, y)
 
 
-def _histories(values: Sequence[Any]) -> tuple[bool, bool]:
+def _find_histories(values: Sequence[Any]) -> tuple[bool, bool]:
     """Whether some value carries a tangent, and whether one requires grad."""
     has_tangents = requires = False
     for v in values:
@@ -46,29 +46,29 @@ def _histories(values: Sequence[Any]) -> tuple[bool, bool]:
             has_tangents = has_tangents or last_level(v) is not None
             requires = requires or v.requires_grad
         elif v.__class__ in (tuple, list):
-            inner = _histories(v)
+            inner = _find_histories(v)
             has_tangents, requires = has_tangents or inner[0], requires or inner[1]
     return has_tangents, requires
 
 
-def _by_rule(operator: Operator, values: list[Any], tangents: list[Any], y: Any) -> Any:
+def _apply_rule(operator: Operator, values: list[Any], tangents: list[Any], y: Any) -> Any:
     if operator.jvp is not None:
-        return _declared(operator, values, tangents, y)
+        return _push_declared(operator, values, tangents, y)
     if operator.kind is Kind.VIEW:
-        return _view(operator, values, tangents)
+        return _push_view(operator, values, tangents)
     if operator.linear_in:
-        return _linear(operator, values, tangents, y)
-    if _complex(values):
+        return _push_linear(operator, values, tangents, y)
+    if _has_complex(values):
         diagonal = operator.kind is Kind.POINTWISE and operator.holomorphic \
             and operator.joint is None
     else:
         diagonal = operator.kind is Kind.POINTWISE
         if isinstance(y, Tensor) and not y.is_complex() and not operator.has_sequence \
                 and (y._array.size == 1 or _reduces(operator)):
-            return _rows(operator, values, tangents, y)
+            return _push_rows(operator, values, tangents, y)
     if diagonal and isinstance(y, Tensor):
-        return _diagonal(operator, values, tangents, y)
-    return _transpose(operator, values, tangents, y)
+        return _push_diagonal(operator, values, tangents, y)
+    return _push_by_double_vjp(operator, values, tangents, y)
 
 
 def _reduces(operator: Operator) -> bool:
@@ -77,13 +77,13 @@ def _reduces(operator: Operator) -> bool:
         and "dim" in operator.names and "keepdim" in operator.names
 
 
-def _declared(operator: Operator, values: list[Any], tangents: list[Any], y: Any) -> Any:
-    """The rule that the operator declares, with what it asks for by name."""
+def _push_declared(operator: Operator, values: list[Any], tangents: list[Any], y: Any) -> Any:
+    """Apply the rule that the operator declares; its parameters name what it reads."""
     read = []
     for name, position in _parameters(operator.jvp, operator):
         if position is None:
             source = operator.source_of(name)
-            read += _values(operator, [source], values, y, ())
+            read += _read_values(operator, [source], values, y, ())
         else:
             read.append(tangents[position])
     return operator.jvp(*read)  # type: ignore[misc]
@@ -100,11 +100,11 @@ def _parameters(rule: Any, operator: Operator) -> list[tuple[str, int | None]]:
     return result
 
 
-def _complex(values: Sequence[Any]) -> bool:
+def _has_complex(values: Sequence[Any]) -> bool:
     return any(isinstance(v, Tensor) and v.is_complex() for v in values)
 
 
-def _call(operator: Operator, values: list[Any]) -> Any:
+def _call_with(operator: Operator, values: list[Any]) -> Any:
     args, named = [], {}
     for parameter, value in zip(operator.parameters, values, strict=True):
         if parameter.kind is parameter.KEYWORD_ONLY:
@@ -116,16 +116,16 @@ def _call(operator: Operator, values: list[Any]) -> Any:
     return operator.function(*args, **named)
 
 
-def _view(operator: Operator, values: list[Any], tangents: list[Any]) -> Any:
-    """The same view of the tangent, which lies in memory as its primal does."""
+def _push_view(operator: Operator, values: list[Any], tangents: list[Any]) -> Any:
+    """Take the view of the tangent, laid out in memory as its primal."""
     changed = list(values)
     for i in operator.tensor_positions:
         if tangents[i] is not None:
-            changed[i] = _laid_out_as(values[i], tangents[i])
-    return _call(operator, changed)
+            changed[i] = _match_strides(values[i], tangents[i])
+    return _call_with(operator, changed)
 
 
-def _laid_out_as(x: Tensor, tangent: Tensor) -> Tensor:
+def _match_strides(x: Tensor, tangent: Tensor) -> Tensor:
     """The tangent with the strides of `x`, copied where it has others."""
     strides = x._array.strides
     if tangent._array.strides == strides or 0 in strides or not x._array.size:
@@ -135,35 +135,37 @@ def _laid_out_as(x: Tensor, tangent: Tensor) -> Tensor:
 
 
 @functools.cache
-def _terms(operator: Operator) -> tuple[tuple[int, ...], ...]:
+def _parse_terms(operator: Operator) -> tuple[tuple[int, ...], ...]:
     """The positions of the inputs in each term of `linear_in`."""
     return tuple(tuple(operator.names.index(name.strip()) for name in term.split("*"))
                  for term in operator.linear_in.split("+"))
 
 
-def _linear(operator: Operator, values: list[Any], tangents: list[Any], y: Any) -> Any:
+def _push_linear(operator: Operator, values: list[Any], tangents: list[Any], y: Any) -> Any:
     """The rule of an operator that is a sum of products of its inputs: each product's rule."""
-    terms = _terms(operator)
+    terms = _parse_terms(operator)
     products = [i for term in terms if len(term) > 1 for i in term]
     alone = [i for term in terms if len(term) == 1 for i in term]
     steps = [[i] for i in products if tangents[i] is not None]
     if not steps and not any(tangents[i] is not None for i in alone):
         return None
     if products and not steps:  # the operator cannot be called without its product
-        return _transpose(operator, values, tangents, y)
+        return _push_by_double_vjp(operator, values, tangents, y)
     total = None
     for step in steps or [[]]:
         changed = list(values)
         for i in step:
             changed[i] = tangents[i]
-        for i in alone:  # once, and where nothing can be left out, zeros
-            changed[i] = _part(values[i], tangents[i], not products) if total is None else None
-        part = _call(operator, changed)
+        for i in alone:  # in the first step only; with zeros where nothing can be left out
+            is_first = total is None
+            changed[i] = _tangent_or_zeros(values[i], tangents[i], not products) \
+                if is_first else None
+        part = _call_with(operator, changed)
         total = part if total is None else total + part
     return total
 
 
-def _part(value: Any, tangent: Any, filled: bool) -> Any:
+def _tangent_or_zeros(value: Any, tangent: Any, filled: bool) -> Any:
     """An argument's tangent; where it has none, None, or zeros if `filled`."""
     if value.__class__ in (tuple, list):
         parts = tangent or [None] * len(value)
@@ -178,7 +180,7 @@ def _zeros(x: Tensor) -> Tensor:
     return x.new_zeros(()).expand(x.shape)
 
 
-def _values(
+def _read_values(
     operator: Operator, sources: Sequence[tuple[int, int]], values: list[Any], y: Any, needs: tuple
 ) -> list[Any]:
     """The values that a vjp reads by name, for a call that is not recorded."""
@@ -212,7 +214,7 @@ def _cotangents(
 ) -> list[Any]:
     """The raw vjp of some inputs; a list within for a sequence of tensors."""
     plan = operator.plans.get(_mask(positions)) or operator.plan(_mask(positions))
-    read = _values(operator, plan.sources, values, y, _needs(operator, positions))
+    read = _read_values(operator, plan.sources, values, y, _needs(operator, positions))
     if plan.joint:
         vjp, indices = plan.entries[0]
         every = vjp(g, *[read[i] for i in indices])
@@ -225,7 +227,7 @@ def _mask(positions: Sequence[int]) -> int:
     return sum(1 << i for i in positions)
 
 
-def _diagonal(operator: Operator, values: list[Any], tangents: list[Any], y: Tensor) -> Any:
+def _push_diagonal(operator: Operator, values: list[Any], tangents: list[Any], y: Tensor) -> Any:
     """The rule of a pointwise operator: each vjp is a product with a diagonal."""
     total = None
     for i in operator.tensor_positions:
@@ -250,7 +252,7 @@ def _diagonal(operator: Operator, values: list[Any], tangents: list[Any], y: Ten
     return total if total.shape == y.shape else total.expand(y.shape)
 
 
-def _rows(operator: Operator, values: list[Any], tangents: list[Any], y: Tensor) -> Any:
+def _push_rows(operator: Operator, values: list[Any], tangents: list[Any], y: Tensor) -> Any:
     """The rule of a result whose elements read disjoint inputs: the cotangent of ones holds the
     Jacobian's rows, whose products with the tangent are summed.
     """
@@ -272,7 +274,7 @@ def _rows(operator: Operator, values: list[Any], tangents: list[Any], y: Tensor)
     return total if total is None else total.to(y.dtype)
 
 
-def _transpose(operator: Operator, values: list[Any], tangents: list[Any], y: Any) -> Any:
+def _push_by_double_vjp(operator: Operator, values: list[Any], tangents: list[Any], y: Any) -> Any:
     """The rule of any operator: the vjp, as a function of the cotangent, transposed."""
     several = not isinstance(y, Tensor)
     outputs = list(y) if several else [y]
@@ -280,7 +282,7 @@ def _transpose(operator: Operator, values: list[Any], tangents: list[Any], y: An
         operator.joint is not None or operator.names[i] in operator.vjps)]
     if not positions:
         return None
-    recorded = is_grad_enabled() and _histories((*values, *tangents)) != (False, False)
+    recorded = is_grad_enabled() and _find_histories((*values, *tangents)) != (False, False)
     with enable_grad():
         slots = [_slot(t, i, operator) for i, t in enumerate(outputs)]
         g: Any = tuple(slots) if several else slots[0]
