@@ -259,7 +259,7 @@ def _reduce(
     weight: Tensor, indices: Tensor, offsets: Tensor | None, scale_grad_by_freq: bool,
     mode: int | str, sparse: bool, each: Tensor | None, include_last_offset: bool,
     padding_idx: int | None
-) -> tuple[Tensor, Tensor, Tensor | None, int]:
+) -> tuple[Tensor, Tensor, Any, int]:
     """(bags reduced, indices of maxima, where bags start, the index that counts nothing or -1)."""
     if include_last_offset:
         assert offsets is not None

@@ -218,10 +218,11 @@ def _largest(input: Array, output: tuple[int, ...]) -> tuple[Array, Array]:
     cells = [_bounds(k, m) for k, m in zip(spatial, output, strict=True)]
     for at in product(*[range(m) for m in output]):
         cell: Any = (Ellipsis, *[slice(*cells[i][j]) for i, j in enumerate(at)])
+        element: Any = (Ellipsis, *at)
         part = input[cell].reshape(*lead, -1)
         best = part.argmax(-1)
-        places[(Ellipsis, *at)] = flat[cell].reshape(-1)[best]
-        y[(Ellipsis, *at)] = np.take_along_axis(part, best[..., None], -1)[..., 0]
+        places[element] = flat[cell].reshape(-1)[best]
+        y[element] = np.take_along_axis(part, best[..., None], -1)[..., 0]
     return y, places
 
 
