@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 import subprocess
 import sys
@@ -66,6 +67,15 @@ NAMED_FOLDERS = (
     "flambeau/compiler/fusion/", "flambeau/compiler/schedule/", "flambeau/compiler/kernels/",
     "flambeau/compiler/report/", "flambeau/compiler/validation/",
 )
+SORTED_FOLDERS = tuple(
+    f"flambeau/{folder}/" for folder in (
+        "compiler/fusion", "compiler/functionalization", "compiler/ir", "compiler/kernels",
+        "compiler/lowering", "compiler/passes", "compiler/report", "compiler/schedule",
+        "compiler/trace", "compiler/validation", "native/codegen/conv", "native/codegen/llvm",
+        "native/codegen/loops", "native/codegen/math", "native/codegen/winograd",
+        "native/foundation", "native/kernels", "native/loop_ir", "native/runtime", "native/target",
+    )
+)
 ABSOLUTE = re.compile(r"(?<![\w.])/(?:home|Users|work|root|tmp|mnt|opt|data)/\w")
 
 
@@ -121,6 +131,20 @@ def test_names_say_something(path: Path) -> None:
     empty = [f"line {line}: {name}" for line, name in bound_names(ast.parse(path.read_text()))
              if name in EMPTY_NAMES]
     assert not empty
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in PACKAGE
+             if relative(p).startswith(SORTED_FOLDERS) and p.name != "__init__.py"], ids=relative
+)
+def test_relative_imports_are_sorted(path: Path) -> None:
+    """Neighbouring ones: from the outermost package inwards, then by name."""
+    body = ast.parse(path.read_text()).body
+    for first, second in itertools.pairwise(body):
+        if isinstance(first, ast.ImportFrom) and isinstance(second, ast.ImportFrom) \
+                and first.level and second.level and second.lineno == (first.end_lineno or 0) + 1:
+            keys = [(-node.level, (node.module or "").lower()) for node in (first, second)]
+            assert keys == sorted(keys), f"line {second.lineno}"
 
 
 def test_classes_of_the_native_layer_have_names_of_their_own() -> None:

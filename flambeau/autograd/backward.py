@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..native.foundation.user_frames import warn
+from ..native.foundation.user_frames import noted
 from ..tensor.dtypes import FLOAT32
 from ..tensor.tensor import Tensor, attach, wrap
-from ..native.foundation.user_frames import noted
 from .engine import key_of, run
 from .forward_ad import drop_tangents
 from .gradient_edge import GradientEdge, needs_gradient, target_of

@@ -16,15 +16,15 @@ import numpy as np
 from ..native.foundation.user_frames import warn
 from ..tensor.capture_marks import shape_only
 from ..tensor.tensor import Tensor, wrap
+from .errors.graph_errors import raise_freed
 from .forward_ad import LEVELS, attach, innermost_level, primal_at, same_history, tangent_at
 from .inplace import bump, check_writable, rebase
 from .mode import MODE
-from .errors.graph_errors import raise_freed
 from .node import Node, unpacked
 from .outputs import Output, SavedOutput
-from .unbroadcast import unbroadcast
 from .save_plan import Plan
 from .tape import new_node, pack, requires
+from .unbroadcast import unbroadcast
 
 
 # What a context shows of its node; every other name is the user's.

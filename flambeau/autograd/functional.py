@@ -13,8 +13,8 @@ import numpy as np
 
 from ..tensor.tensor import Tensor, wrap
 from .backward import Stack, grad
-from .function import Function
 from .forward_ad import dual_level, make_dual, unpack_dual
+from .function import Function
 from .mode import enable_grad, is_grad_enabled, set_grad_enabled
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]

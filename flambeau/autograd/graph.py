@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..tensor.ambient import note_change
 from ..tensor.tensor import Tensor
 from .gradient_edge import GradientEdge
 from .handle import RemovableHandle
-from ..tensor.ambient import note_change
 from .mode import MODE, SPECIAL
 from .node import Node
 

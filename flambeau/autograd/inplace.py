@@ -16,8 +16,8 @@ import numpy as np
 
 from ..native.foundation.user_frames import noted
 from ..tensor.storage import VersionCounter
-from ..tensor.windows.lazy_window import bits_of, memory_of, toggled
 from ..tensor.tensor import INFERENCE, Tensor, wrap
+from ..tensor.windows.lazy_window import bits_of, memory_of, toggled
 from .hooks import move_retained
 from .mode import MODE
 from .node import Node

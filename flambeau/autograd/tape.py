@@ -13,8 +13,8 @@ from typing import Any
 
 from ..tensor.dtypes import FLOAT32
 from ..tensor.tensor import INFERENCE, Tensor
-from .mode import MODE, SPECIAL
 from .errors.graph_errors import raise_inference
+from .mode import MODE, SPECIAL
 from .node import PackedTensor
 from .outputs import Output, SavedOutput
 from .save_plan import ATTRIBUTE, DTYPE, INPUT, OUTPUT, SHAPE, N, Plan

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..native.foundation.user_frames import warn
 from .. import ops
 from ..autograd import Function, is_grad_enabled
+from ..native.foundation.user_frames import warn
 from ..tensor import Tensor
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..native.foundation.user_frames import warn
 from .. import ops
 from ..autograd import no_grad
+from ..native.foundation.user_frames import warn
 from ..tensor import Tensor, dtype
 from ..tensor import device as device_type
 from ..tensor.dtypes import as_dtype

@@ -9,9 +9,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ..native.foundation.user_frames import warn
 from .. import linalg, ops
 from ..autograd import no_grad
+from ..native.foundation.user_frames import warn
 from ..ops.interception import torch_function
 from ..tensor import Tensor
 

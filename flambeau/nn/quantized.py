@@ -6,8 +6,8 @@ from typing import Any, NoReturn
 
 from .. import ops
 from ..tensor import Tensor
-from .modules import Identity
 from .module import Module
+from .modules import Identity
 
 __all__ = ["FloatFunctional"]
 __path__: list[str] = []  # a package in PyTorch

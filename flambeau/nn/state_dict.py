@@ -10,11 +10,11 @@ from collections import OrderedDict, namedtuple
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from ..native.foundation.user_frames import warn
 from ..autograd import no_grad
 from ..autograd.handle import RemovableHandle
-from ..tensor import Tensor
+from ..native.foundation.user_frames import warn
 from ..native.foundation.user_frames import noted
+from ..tensor import Tensor
 from .conversion import ConversionPolicy
 from .hooks import _add, _WrappedHook
 from .members import Members

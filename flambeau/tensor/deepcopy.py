@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from .windows.lazy_window import LazyWindow
 from .meta import MetaArray
-from .windows.opaque_window import OpaqueWindow
 from .storage import UntypedStorage, offset_of, owner_of, window
 from .tensor import Tensor, attach, wrap
+from .windows.lazy_window import LazyWindow
+from .windows.opaque_window import OpaqueWindow
 
 
 def deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:

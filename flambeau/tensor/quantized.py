@@ -11,11 +11,11 @@ from typing import Any, NoReturn
 import numpy as np
 
 from .dtypes import QuantizedDtype
-from .windows.opaque_window import OpaqueWindow
 from .printing import array_str, prints_as_tensor, quantized_str, tensor_str
 from .quantizers import Quantizer
 from .storage import TypedStorage, UntypedStorage, offset_of, storage_of
 from .tensor import Tensor, creation, wrap
+from .windows.opaque_window import OpaqueWindow
 
 
 class QuantizedArray(OpaqueWindow):

@@ -13,10 +13,10 @@ from typing import Any, NoReturn
 import numpy as np
 
 from .layout import layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr
-from .windows.opaque_window import OpaqueWindow
 from .printing import prints_as_tensor, sparse_str, tensor_str
 from .size import Size
 from .tensor import Tensor, creation, wrap
+from .windows.opaque_window import OpaqueWindow
 
 
 class SparseArray(OpaqueWindow):

@@ -17,9 +17,9 @@ from contextlib import suppress
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
-from ...tensor.tensor import Tensor
 from ...native.foundation.call_advice import value_of
 from ...native.foundation.user_frames import is_internal, user_frame
+from ...tensor.tensor import Tensor
 from ..mode import MODE
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ import numpy as np
 
 from ...tensor.storage import owner_of
 from ...tensor.tensor import Tensor, wrap
-from ..trace import bindings as bind
-from ..trace.counter_rng import CounterDraw, draw_key
 from ..capture.escapes import written_storages
 from ..ir.axis_order import inverse_permutation, memory_order
+from ..trace import bindings as bind
+from ..trace.counter_rng import CounterDraw, draw_key
 from ..trace.operands import tensors_in
 from ..trace.trace import DRAW, Event, Trace, Value, address
 from .complex_pairs import as_pairs, from_pairs, real_window

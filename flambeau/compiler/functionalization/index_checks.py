@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from ...native.loop_ir.ir import Scalar
-from ..trace.bindings import Argument, State
-from ..ir.interpreter import evaluate
 from ..ir.graph import Graph, Node, Op, apply, topological_order, rewrite
+from ..ir.interpreter import evaluate
 from ..lowering.numpy.node_builders import number
+from ..trace.bindings import Argument, State
 
 _MAX_RECOMPUTED_NODES = 40  # nodes of a computation that is repeated in Python to look at an index
 _MOVEMENTS = (Op.RESHAPE, Op.PERMUTE, Op.EXPAND)

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from ..trace import bindings as bind
 from ..ir.axis_order import inverse_permutation, memory_order
 from ..ir.graph import Graph, Node, Op, Source, permute
 from ..lowering.numpy.node_builders import dtype_of, type_of
 from ..lowering.registry import Untraceable
+from ..trace import bindings as bind
 from ..trace.trace import Backward
 
 _FREE = (Op.CONSTANT, Op.ARRAY, Op.IOTA)  # made anew rather than kept

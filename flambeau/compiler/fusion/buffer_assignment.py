@@ -8,10 +8,10 @@ from typing import Any
 from ..ir.axis_order import inverse_permutation
 from ..ir.exchange import EXCHANGE_TURN, LATE, what_is_replaced
 from ..ir.graph import Graph, Node, Op
+from ..ir.strided_view import StridedView, source_view, contiguous_view
+from .fusion import Fusion, is_blocked_transpose
 from .fusion_group import MULTI_RESULT, FusionGroup, reshape_chain, view_through
 from .placement import Home, Allocation, Place, allocate_in_arena
-from .fusion import Fusion, is_blocked_transpose
-from ..ir.strided_view import StridedView, source_view, contiguous_view
 
 STRIDED_WRITERS = MULTI_RESULT | {Op.CONCAT}  # special nodes that can write through strides
 

@@ -16,12 +16,12 @@ from ...native.target.graph_costs import (
     MAX_SERIAL_ELEMENTS, MIN_BLOCKED_TRANSPOSE_ELEMENTS,
 )
 from ..ir.graph import CONTRACTIONS, Graph, Node, Op, is_operation
+from ..ir.strided_view import contiguous_view
 from .fusion_group import (
     ATTENTIONS, FOLDS, INLINE, RECURRENCES, MULTI_RESULT, Chain, FusionGroup, domain,
     element, fused_nodes, is_identity, leaves, partial_sum_view, reshape_chain,
     rebase_chain, view_through,
 )
-from ..ir.strided_view import contiguous_view
 from .materialization import EXPENSIVE_OPERATIONS, Materialization
 from .rematerialize import narrower_values
 

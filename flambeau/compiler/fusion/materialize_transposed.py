@@ -13,8 +13,8 @@ from math import prod
 
 from ...native.target.graph_costs import MIN_TRANSPOSED_COPY_ELEMENTS
 from ..ir.graph import Node, Op
-from .fusion_group import INLINE, MOVEMENTS, leaves, view_through
 from ..ir.strided_view import contiguous_view
+from .fusion_group import INLINE, MOVEMENTS, leaves, view_through
 
 
 def transposed_window_operands(

@@ -12,12 +12,12 @@ from ...native.loop_ir.ir import Apply as Applied
 from ...native.loop_ir.ir import Scalar as Operation
 from ...native.runtime.thread_pool import threads
 from ...native.target.load_balance import TYPICAL_THREADS
-from ..ir.graph import Node, Op
+from ..fusion.buffer_assignment import BufferAssignment
+from ..fusion.fusion import Fusion
 from ..fusion.fusion_group import FusionGroup, element, reshape_chain, broadcast_chain, view_through
 from ..fusion.placement import Allocation, Place
-from ..fusion.fusion import Fusion
+from ..ir.graph import Node, Op
 from ..ir.strided_view import StridedView
-from ..fusion.buffer_assignment import BufferAssignment
 from .expressions import FIXED, At, ExpressionBuilder, along
 
 

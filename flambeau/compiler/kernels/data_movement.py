@@ -12,12 +12,12 @@ from ...native.loop_ir.ir import (
     Accumulator, Apply, Begin, Constant, Expression, Index, Kernel, LoopKind, Loop, Scalar,
     Statement, Store, Type, Update,
 )
-from ..ir.graph import Node, Op
+from ..fusion.buffer_assignment import BufferAssignment
+from ..fusion.fusion import Fusion
 from ..fusion.fusion_group import reshape_chain, row_shapes
 from ..fusion.placement import Allocation, Place
-from ..fusion.fusion import Fusion
+from ..ir.graph import Node, Op
 from ..ir.strided_view import StridedView
-from ..fusion.buffer_assignment import BufferAssignment
 from .expressions import FIXED, At, ExpressionBuilder, along
 
 KernelWithMemory = tuple[Kernel, list[Allocation]]

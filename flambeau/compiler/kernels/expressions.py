@@ -8,11 +8,11 @@ from ...native.loop_ir.ir import (
     Accumulator, Affine, Apply, Begin, Buffer, Constant, Expression, Extent, ReduceOp, Index, Load,
     IndexValue, Scalar, Statement, Store, Type,
 )
-from ..ir.graph import Node, Op, Shape
 from ..fusion.fusion_group import (
     MOVEMENTS, Chain, index_chain, partial_sum_view, broadcast_chain, table_view, view_through,
 )
 from ..fusion.placement import Home, Allocation, Place
+from ..ir.graph import Node, Op, Shape
 from ..ir.strided_view import StridedView, contiguous_view
 from .index_maps import coordinates
 

@@ -14,19 +14,19 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ...native.kernels.expression_builder import Value, apply, constant, where
 from ...native.loop_ir.ir import (
     Accumulator, Affine, Axis, Begin, Buffer, Contract, Expression, Extent, Index, IndexValue,
     Kernel, Load, Loop, LoopKind, ReduceOp, Scalar, Statement, Store, Type, Update,
 )
-from ...native.kernels.expression_builder import Value, apply, constant, where
 from ...native.target.graph_costs import (
     ATTENTION_BLOCK, ATTENTION_DIAGONAL_STEP, ATTENTION_LANES, ATTENTION_LOCAL_BYTES,
     MAX_UNBLOCKED_ATTENTION,
 )
-from ..ir.graph import Node, Op
+from ..fusion.buffer_assignment import BufferAssignment
 from ..fusion.fusion_group import FusionGroup
 from ..fusion.placement import Allocation, Place
-from ..fusion.buffer_assignment import BufferAssignment
+from ..ir.graph import Node, Op
 from .expressions import FIXED, At, ExpressionBuilder, along
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...native.loop_ir.ir import Affine, Apply, Constant, Expression, IndexValue, Scalar, Type
+from ..fusion.fusion_group import Chain
 from ..ir.axis_order import inverse_permutation
 from ..ir.graph import Op
-from ..fusion.fusion_group import Chain
 from ..ir.strided_view import row_major_strides
 
 At = tuple[int, tuple]

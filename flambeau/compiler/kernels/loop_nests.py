@@ -14,19 +14,19 @@ from ...native.loop_ir.ir import (
     IndexValue, Statement, Store, Update,
 )
 from ...native.runtime.thread_pool import threads
-from ...native.target.load_balance import TYPICAL_THREADS
 from ...native.target.graph_costs import (
     CACHE_LINE_ELEMENTS, CHUNK_ELEMENTS, COLUMN_BLOCK_ELEMENTS, MAX_ROW_SCRATCH_ELEMENTS,
 )
-from ..ir.any_length import serves_any_length
-from ..ir.graph import Node, Op
+from ...native.target.load_balance import TYPICAL_THREADS
+from ..fusion.buffer_assignment import BufferAssignment
+from ..fusion.fusion import Fusion, is_blocked_transpose
 from ..fusion.fusion_group import (
     FusionGroup, fused_nodes, reshape_chain,
 )
-from ..fusion.placement import Place
-from ..fusion.fusion import Fusion, is_blocked_transpose
 from ..fusion.materialization import EXPENSIVE_OPERATIONS
-from ..fusion.buffer_assignment import BufferAssignment
+from ..fusion.placement import Place
+from ..ir.any_length import serves_any_length
+from ..ir.graph import Node, Op
 from .expressions import FIXED, At, ExpressionBuilder, along
 from .loop_axes import POSITION_REDUCTIONS, axes_extent, is_narrow, merge_axes
 from .stages import assign_stages

@@ -9,11 +9,11 @@ from ...native.kernels.recurrent import (
 from ...native.kernels.recurrent_cells import CELLS
 from ...native.loop_ir.ir import Buffer, Constant, Kernel, Type
 from ...native.runtime.thread_pool import threads
-from ..ir.graph import Node, Op
+from ..fusion.buffer_assignment import BufferAssignment
 from ..fusion.fusion_group import FusionGroup
 from ..fusion.placement import Home, Allocation, Place
+from ..ir.graph import Node, Op
 from ..ir.recurrence import inputs_by_name, extents
-from ..fusion.buffer_assignment import BufferAssignment
 
 KernelWithMemory = tuple[str, Kernel, list[Allocation]]  # with its name
 

@@ -11,10 +11,10 @@ from math import prod
 
 from ...native.loop_ir.ir import ReduceOp, Scalar
 from ...native.runtime.thread_pool import threads
-from ...native.target.load_balance import TYPICAL_THREADS, utilization
 from ...native.target.graph_costs import (
     MAX_ADDED_PARTS, MAX_WEIGHT_PARTS, MIN_READ_RATIO, RELATIVE_COST_PER_ROUND,
 )
+from ...native.target.load_balance import TYPICAL_THREADS, utilization
 from ..ir.graph import Graph, Node, Op, apply, reduce, reshape, strided_slice, with_origin
 from .pattern import RuleSet, capture, op, rule
 

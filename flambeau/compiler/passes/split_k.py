@@ -12,10 +12,10 @@ from math import prod
 
 from ...native.loop_ir.ir import ReduceOp, Type
 from ...native.runtime.thread_pool import threads
-from ...native.target.load_balance import TYPICAL_THREADS
 from ...native.target.graph_costs import (
     MAX_SPLIT_K_RELATIVE_COST, MIN_SPLIT_K_DEPTH, split_cost, unsplit_cost,
 )
+from ...native.target.load_balance import TYPICAL_THREADS
 from ..ir.graph import Graph, Node, matmul, permute, reduce, reshape, with_origin
 from .pattern import RuleSet, op, rule
 

@@ -10,9 +10,9 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from .figures import StepFigures, measure_figures
 from ..ir.graph import Graph, Node
 from ..runtime.executable import Step
+from .figures import StepFigures, measure_figures
 
 TIMES, GRAPH, GROUPS, LOOPS, LLVM, ASSEMBLY = range(1, 7)
 

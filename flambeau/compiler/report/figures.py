@@ -12,12 +12,12 @@ from typing import Any
 
 from ...native.runtime.roofline import measure_peaks
 from ...native.target.graph_costs import predict_seconds
-from ..ir.graph import Graph, Node, Op
 from ..fusion.fusion_group import fused_nodes
 from ..fusion.placement import Allocation
-from ..schedule.tasks import Task
+from ..ir.graph import Graph, Node, Op
 from ..runtime.executable import Step
 from ..runtime.step_timing import time_step
+from ..schedule.tasks import Task
 
 PHASES = ("forward", "backward", "update")
 BOUNDS = ("flops", "memory", "cached", "waiting", "eager")

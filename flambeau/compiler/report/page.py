@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from ...native.loop_ir.printer import format_kernel
+from ..schedule.tasks import Task
 from .explain import relative_origin
 from .figures import BOUNDS, PHASES, StepFigures, KernelFigures
-from ..schedule.tasks import Task
 
 _ORIGIN = re.compile(r"^(\S+)( \(backward\))?(?: in (.+?))?(?: at (.+))?$")
 

@@ -13,12 +13,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..trace import bindings as bind
 from ..ir.interpreter import numpy_type
+from ..runtime.executable import Step
+from ..runtime.guarded_call import Program
+from ..trace import bindings as bind
 from .explain import GRAPH, explain_text, graph_lines
 from .figures import StepFigures, measure_figures
-from ..runtime.guarded_call import Program
-from ..runtime.executable import Step
 
 MAX_LEVEL = 6
 

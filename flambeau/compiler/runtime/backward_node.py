@@ -10,15 +10,15 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from ...autograd.backward import partial_grad
-from ...autograd.mode import MODE, no_grad
 from ...autograd.errors.graph_errors import raise_freed, raise_stale
+from ...autograd.mode import MODE, no_grad
 from ...autograd.node import Node
 from ...autograd.outputs import Output
 from ...autograd.tape import _next_sequence
 from ...native.foundation.reference_counts import ARGUMENT_REFERENCES
+from ...ops import zeros_like
 from ...tensor.storage import VersionCounter, owner_of
 from ...tensor.tensor import Tensor, wrap
-from ...ops import zeros_like
 from ..trace.bindings import (
     Argument, BackwardBindings, Cotangent, SavedForBackward, OuterMemory, State,
 )

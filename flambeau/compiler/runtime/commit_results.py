@@ -12,11 +12,11 @@ import numpy as np
 
 from ...tensor.tensor import Tensor
 from ...tensor.tree import leaves
+from ..ir.graph import Graph
 from ..trace.bindings import (
     ANY_GRAD, Bindings, RandomInput, ReturnedArgument, NewTensor, Output, ReturnedConstant, Scalar,
     State,
 )
-from ..ir.graph import Graph
 from ..trace.trace import UPDATE, Trace
 
 

@@ -19,13 +19,13 @@ import numpy as np
 
 from ...native.foundation.allocator import out_of_memory_error
 from ...native.loop_ir.ir import Type
-from ...native.runtime.thread_pool import threads
 from ...native.runtime.launch_table import LaunchTable, Patch, Record
+from ...native.runtime.thread_pool import threads
 from ...native.target.load_balance import TYPICAL_THREADS
-from ..schedule.arena import Arena
-from ..ir.interpreter import numpy_type
-from ..ir.graph import Graph, Node
 from ..fusion.placement import Home
+from ..ir.graph import Graph, Node
+from ..ir.interpreter import numpy_type
+from ..schedule.arena import Arena
 from ..schedule.program_table import ProgramTable
 from .eager_calls import EagerCalls
 

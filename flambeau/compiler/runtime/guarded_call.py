@@ -14,27 +14,27 @@ from typing import Any
 
 import numpy as np
 
-from ...native.foundation.generated_code import SourceBuilder
 from ...autograd.handle import HANDLES
 from ...autograd.mode import MODE
+from ...native.foundation.generated_code import SourceBuilder
 from ...native.target.matmul_precision import MatmulPrecision
 from ...nn.registration import CHANGES
 from ...ops.core.autocast import AUTOCAST
+from ...ops.core.autocast import autocast_now
 from ...tensor.ambient import AMBIENT
 from ...tensor.tensor import GradLooks, Tensor, wrap
+from ..capture.side_effects import perform
+from ..proof.guards import Proof
 from ..trace.ambient_modes import AmbientModes, read_defaults
 from ..trace.bindings import (
     Argument, Bindings, RandomInput, Scalar, State, are_disjoint, describe_aliasing,
     is_repeatable, overlap_at,
 )
-from ...ops.core.autocast import autocast_now
-from .optimizer_counters import StepCounter
-from ..capture.side_effects import perform
-from ..proof.guards import Proof
+from .backward_node import BackwardRunner
 from .gradient_buffers import GradBuffers
 from .guard_source import GuardWriter
+from .optimizer_counters import StepCounter
 from .reachable_state import ReachableState, change_counts
-from .backward_node import BackwardRunner
 from .result_source import ResultSource
 from .sample_inputs import SampleInputs
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 from ...native.loop_ir.ir import Store, statements
-from .arena import ALIGNMENT
-from ..fusion.placement import Home, Allocation
 from ..fusion.buffer_assignment import BufferAssignment
+from ..fusion.placement import Home, Allocation
+from .arena import ALIGNMENT
 from .tasks import Task, task_memories
 
 MAX_WASTE_RATIO = 1.25  # of a free stretch's size to the size of the value placed in it

@@ -18,12 +18,12 @@ import numpy as np
 from ...native.foundation import disk_cache
 from ...native.foundation.source_hash import hash_sources
 from ...native.loop_ir.ir import Type
-from ...native.runtime.thread_pool import threads
 from ...native.runtime.launch_table import BARRIER, SERIAL
+from ...native.runtime.thread_pool import threads
 from ...native.target.machine import host, llvm_version
-from ..ir.interpreter import numpy_type
-from ..ir.graph import Graph
 from ..fusion.placement import Home
+from ..ir.graph import Graph
+from ..ir.interpreter import numpy_type
 from ..ir.serialization import serialize_graph
 
 if TYPE_CHECKING:

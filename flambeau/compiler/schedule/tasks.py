@@ -13,22 +13,22 @@ from ...native.loop_ir.ir import (
     statements, subexpressions,
 )
 from ...native.runtime.thread_pool import threads
-from ...native.target.load_balance import TYPICAL_THREADS
 from ...native.target.graph_costs import (
     MAX_DELAYED_BYTES, MIN_PARALLEL_ELEMENTS, MIN_PARALLEL_EXTENT,
 )
-from ..ir.graph import Graph, Node, Op
+from ...native.target.load_balance import TYPICAL_THREADS
+from ..fusion.buffer_assignment import BufferAssignment
+from ..fusion.fusion import Fusion, fuse
 from ..fusion.fusion_group import ATTENTIONS, RECURRENCES, FusionGroup
 from ..fusion.placement import Home, Allocation, Place
-from ..fusion.fusion import Fusion, fuse
-from .horizontal_fusion import fuse_horizontally
-from .kernel_order import order_kernels
-from ..kernels.flash_attention import attention_flops, attention_kernels
+from ..ir.graph import Graph, Node, Op
 from ..kernels.contraction import ContractionKernel
-from ..fusion.buffer_assignment import BufferAssignment
+from ..kernels.data_movement import copy_kernel, special_kernels
+from ..kernels.flash_attention import attention_flops, attention_kernels
 from ..kernels.loop_nests import LoopKernel
 from ..kernels.recurrent import recurrent_flops, recurrent_kernels
-from ..kernels.data_movement import copy_kernel, special_kernels
+from .horizontal_fusion import fuse_horizontally
+from .kernel_order import order_kernels
 
 
 @dataclass(eq=False)

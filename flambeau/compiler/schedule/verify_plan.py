@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
-from ..fusion.placement import Home
-from .memory_plan import MemoryPlan
 from ..fusion.buffer_assignment import BufferAssignment
-from .tasks import Task, task_memories
+from ..fusion.placement import Home
 from ..ir.verify import require
+from .memory_plan import MemoryPlan
+from .tasks import Task, task_memories
 
 
 def verify_plan(tasks: Sequence[Task], layout: BufferAssignment, plan: MemoryPlan) -> None:

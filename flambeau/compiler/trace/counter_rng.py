@@ -19,8 +19,8 @@ import numpy as np
 from ...native.loop_ir.ir import Scalar, Type
 from ...tensor.random.generator import Generator, default_generator
 from ..ir.axis_order import memory_order
-from ..ir.interpreter import evaluate, numpy_type, type_of
 from ..ir.graph import Graph, Node, Op, apply, cast, constant, reshape
+from ..ir.interpreter import evaluate, numpy_type, type_of
 
 _HALVES = (Type.F16, Type.BF16)
 

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from ...native.foundation.allocator import out_of_memory_error
-from ...tensor.windows.lazy_window import LazyWindow
-from ...tensor.windows.opaque_window import OpaqueWindow
 from ...tensor.storage import _as_bytes, owner_of
 from ...tensor.tree import leaves_of, map_leaves
-from .plain_values import same_plain
+from ...tensor.windows.lazy_window import LazyWindow
+from ...tensor.windows.opaque_window import OpaqueWindow
 from ..ir.errors import describe_failure
+from .plain_values import same_plain
 
 # Kinds of events:
 OPERATOR = "operator"  # an operator of the registry returned `results`

@@ -24,11 +24,11 @@ from ...nn.parameter import is_lazy
 from ...optim import Optimizer
 from ...tensor.devices import device
 from ...tensor.dtypes import FROM_NUMPY, dtype
-from ...tensor.random.generator import Generator
 from ...tensor.layout import layout, memory_format
+from ...tensor.random.generator import Generator
 from ...tensor.tensor import Tensor
-from .counter_rng import CounterDraw
 from ..schedule.program_table import hash_compiler_sources, hash_library_sources
+from .counter_rng import CounterDraw
 from .trace import CALL, CONSTANT, EXCHANGE, WINDOW, Event, Storage, Trace, Value
 
 _VERSION = "5"

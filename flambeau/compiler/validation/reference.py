@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.interpreter import evaluate, numpy_type
 from ..ir.graph import Graph
+from ..ir.interpreter import evaluate, numpy_type
 
 
 class Reference:

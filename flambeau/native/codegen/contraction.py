@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from ..loop_ir.ir import Contract, Kernel, Scalar, Store, statements
 from ..target.machine import host
-from .winograd import plan, weight_gradient
-from .conv.implicit_gemm import emit_implicit_gemm
-from .conv.implicit_gemm_weight import emit_implicit_gemm_weight
 from .conv.direct import emit_direct_conv
 from .conv.direct_blocking import Unsupported
+from .conv.implicit_gemm import emit_implicit_gemm
+from .conv.implicit_gemm_weight import emit_implicit_gemm_weight
 from .gemm.dispatch import emit_gemm
 from .loops.context import Context, Scope
 from .loops.contraction_loops import emit_contraction_loops
 from .loops.statement import EMITTERS, hoist_invariants
 from .loops.vectorization import written_values
+from .winograd import plan, weight_gradient
 from .winograd.forward import emit_winograd
 
 

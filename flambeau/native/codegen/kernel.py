@@ -13,15 +13,15 @@ from llvmlite import ir
 
 from ..loop_ir.ir import Contract, Kernel, Loop, LoopKind, Statement, Store, Type, statements
 from ..target.machine import Target, host
-from .llvm.builder import I64, MEMORY, POINTER, Builder, Module
 from . import contraction  # noqa: F401 - adds its emitter to those of statements
+from .llvm.builder import I64, MEMORY, POINTER, Builder, Module
 from .loops.context import Context, Scope
 from .loops.denormals import flush_denormals, needs_flush_to_zero
-from .loops.privatized_sums import assign_private_rows
-from .loops.vectorization import memory_accesses, plan_vectorization
 from .loops.outlining import Outliner
-from .loops.statement import emit_body
 from .loops.parallel_loops import emit_parallel
+from .loops.privatized_sums import assign_private_rows
+from .loops.statement import emit_body
+from .loops.vectorization import memory_accesses, plan_vectorization
 
 LOCAL_BYTES = 64 * 1024  # of scratch on the stack
 

@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..foundation import disk_cache
-from . import elf
 from ..foundation.allocator import out_of_memory_error, probe
-from .elf import LinkedImage, UnsupportedObject
 from ..target.machine import (
     emit_object_code, external_functions, gate, host, initialize, llvm_version,
 )
+from . import elf
+from .elf import LinkedImage, UnsupportedObject
 
 _LLVM_TABLE_BYTES = 1 << 20  # overhead of LLVM's loader
 _READ, _WRITE, _EXECUTE = 1, 2, 4  # of mprotect

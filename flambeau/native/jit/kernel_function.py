@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..loop_ir.ir import Kernel
 from ..loop_ir.fingerprint import fingerprint
+from ..loop_ir.ir import Kernel
 
 _functions: dict[str, KernelFunction] = {}
 

@@ -12,8 +12,8 @@ from ..loop_ir.ir import (
     Accumulator, Apply, Begin, Buffer, Constant, If, Kernel, Load, Loop, LoopKind, ReduceOp, Scalar,
     Statement, Store, Type, Update,
 )
-from .pool import MAX_WINDOW_ELEMENTS, compare, number
 from ..target.eager_costs import POOLED_LANES
+from .pool import MAX_WINDOW_ELEMENTS, compare, number
 from .pool_nhwc import Pixels
 
 

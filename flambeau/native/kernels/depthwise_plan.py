@@ -11,11 +11,11 @@ import numpy as np
 
 from ..loop_ir.ir import Kernel
 from . import depthwise
+from .conv_static import Geometry
 from .depthwise import (
     FLAT_LANES, LANES, MAX_BLOCK_ELEMENTS, MAX_GROUP_IMAGES, MAX_TAPS, MAX_TILE_ELEMENTS,
     DepthwiseSizes,
 )
-from .conv_static import Geometry
 
 Pair = tuple[int, int]
 

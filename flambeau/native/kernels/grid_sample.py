@@ -6,11 +6,11 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..target.eager_costs import SAMPLED_POINTS_PER_BLOCK
 from ..loop_ir.ir import (
     Accumulator, Affine, Apply, Begin, Buffer, Constant, Expression, Index, Kernel, Load, Loop,
     LoopKind, ReduceOp, Scalar, Size, Statement, Store, Type, Update,
 )
+from ..target.eager_costs import SAMPLED_POINTS_PER_BLOCK
 
 # of an axis: factor and shift into pixels, last pixel, where mirrors begin, span
 NUMBERS_PER_AXIS = 5

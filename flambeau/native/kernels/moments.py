@@ -11,8 +11,8 @@ from ..loop_ir.ir import (
     Accumulator, Affine, Begin, Buffer, Constant, Index, Kernel, Load, Loop, LoopKind, ReduceOp,
     Size, Statement, Store, Type, Update,
 )
-from .softmax_and_layer_norm import FORMULAS, RowKernelBuilder, _exp, _log, accumulator_type
 from .expression_builder import Value, compute_type, where
+from .softmax_and_layer_norm import FORMULAS, RowKernelBuilder, _exp, _log, accumulator_type
 
 
 def moments(type: Type) -> Kernel:

@@ -14,11 +14,11 @@ from functools import cache
 from math import inf
 from typing import NamedTuple
 
-from ..target.eager_costs import POOLED_LANES
 from ..loop_ir.ir import (
     Accumulator, Affine, Apply, Begin, Buffer, Constant, Expression, Extent, If, Index, IndexValue,
     Kernel, Load, Loop, LoopKind, ReduceOp, Scalar, Size, SizeValue, Statement, Store, Type, Update,
 )
+from ..target.eager_costs import POOLED_LANES
 
 MAX_LOCAL_ELEMENTS = 2048  # columns of x that a thread holds at most
 MAX_STRIP_ELEMENTS = 3072  # numbers for several rows of them

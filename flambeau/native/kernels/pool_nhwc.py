@@ -10,11 +10,11 @@ from functools import cache
 from math import inf
 from typing import NamedTuple
 
-from ..target.eager_costs import POOLED_LANES
 from ..loop_ir.ir import (
     Accumulator, Affine, Apply, Begin, Buffer, Constant, Expression, Extent, Index, IndexValue,
     Kernel, Load, Loop, LoopKind, ReduceOp, Scalar, Size, SizeValue, Statement, Store, Type, Update,
 )
+from ..target.eager_costs import POOLED_LANES
 from .pool import MAX_WINDOW_ELEMENTS, NO_PLACE, all_of, cast, compare, first_of_equals, number
 
 

@@ -16,13 +16,13 @@ from ..loop_ir.ir import (
     IndexValue, Kernel, Load, Loop, LoopKind, Prefetch, ReduceOp, Scalar, Size, Statement, Store,
     Type,
 )
-from ..target.machine import host
-from .recurrent_cells import Cell
-from .expression_builder import Value, where
 from ..target.cost_model import (
     MAX_PRIVATE_WEIGHT_BYTES, MAX_RECURRENT_BLOCK_ROWS, MAX_SHARED_WEIGHT_BYTES,
     MIN_STEP_PREFETCH_BYTES, MIN_WIDE_WEIGHT_BYTES, RECURRENT_PANEL_WIDTHS,
 )
+from ..target.machine import host
+from .expression_builder import Value, where
+from .recurrent_cells import Cell
 
 LINE_ELEMENTS = 16  # elements of a line, where they are F32
 

@@ -8,8 +8,8 @@ from ..loop_ir.ir import (
     Accumulator, Affine, Begin, Constant, IndexValue, Kernel, Load, Loop, ReduceOp, Statement,
     Store, Type, Update,
 )
-from .softmax_and_layer_norm import RowKernelBuilder, _exp, _log
 from .expression_builder import Value, constant, where
+from .softmax_and_layer_norm import RowKernelBuilder, _exp, _log
 
 
 def softmax(type: Type) -> Kernel:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from ..target.eager_costs import ELEMENTS_PER_PARTIAL_SUM
 from ..loop_ir.ir import (
     Accumulator, Affine, Apply, Begin, Buffer, Constant, Expression, Extent, Index, IndexValue,
     Kernel, Load, Loop, LoopKind, ReduceOp, Scalar, Size, Statement, Store, Type, Update,
 )
+from ..target.eager_costs import ELEMENTS_PER_PARTIAL_SUM
 from .expression_builder import Value, apply, compare, compute_type, where
 
 

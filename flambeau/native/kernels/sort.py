@@ -7,11 +7,11 @@ quickselect with a median of three. Keys are integers, lowest first; each has it
 
 from __future__ import annotations
 
-from ..target.eager_costs import MAX_INSERTION_SORT_LENGTH
 from ..loop_ir.ir import (
     Affine, Apply, Buffer, Constant, Index, Kernel, Load, Loop, LoopKind, Scalar, Size,
     Store, Type,
 )
+from ..target.eager_costs import MAX_INSERTION_SORT_LENGTH
 from .expression_builder import Value
 from .statement_program import StatementProgram, Variable
 

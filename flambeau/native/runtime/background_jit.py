@@ -14,8 +14,8 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from ..foundation.user_frames import warn
 from ..foundation import fork_imports as fork_imports  # its hooks
+from ..foundation.user_frames import warn
 
 if TYPE_CHECKING:
     from ..jit.kernel_function import KernelFunction

@@ -14,8 +14,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..loop_ir.ir import Type
 from ..jit.elf_loader import load
+from ..loop_ir.ir import Type
 from ..target.machine import host
 
 _MULTIPLY_ADD_ROUNDS = 200_000

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
+from ..foundation.environment import THREADS
 from ..foundation.user_frames import warn
 from . import thread_pool_ir
-from ..foundation.environment import THREADS
 
 SPIN_S = 100e-6  # a sleeping worker takes 20 to 50 us to wake, and more after a long sleep
 # kernels keep scratch on the stack, which is small by default on some systems

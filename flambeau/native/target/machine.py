@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from ..foundation.user_frames import warn
-from . import cache_sizes
 from ..foundation.allocator import probe
 from ..foundation.environment import CPU
+from ..foundation.user_frames import warn
 from ..loop_ir.ir import Type
+from . import cache_sizes
 from .cpu import describe_cpu
 
 

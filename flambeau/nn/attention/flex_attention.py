@@ -11,8 +11,8 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ...native.foundation.user_frames import warn
 from ... import ops
+from ...native.foundation.user_frames import warn
 from ...tensor import Tensor
 from ...tensor import dtypes as types
 from . import block_mask as _blocks

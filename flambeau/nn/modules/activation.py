@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ... import ops
 from ...native.foundation.shared_constructors import own_constructor
 from ...native.foundation.user_frames import warn
-from ... import ops
 from ...tensor import Tensor
 from .. import functional as F
 from ..init import constant_

@@ -6,9 +6,9 @@ import importlib
 import sys
 from typing import Any
 
-from ...native.foundation.shared_constructors import renamed
 from ... import ops
 from ...autograd import no_grad
+from ...native.foundation.shared_constructors import renamed
 from ...tensor import Tensor
 from ...tensor.dtypes import int64
 from .. import functional as F

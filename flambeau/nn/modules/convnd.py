@@ -10,10 +10,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ...native.foundation.shared_constructors import own_constructor
-from ...native.foundation.user_frames import warn
 from ... import ops
 from ...autograd import no_grad
+from ...native.foundation.shared_constructors import own_constructor
+from ...native.foundation.user_frames import warn
 from ...tensor import Tensor
 from .. import functional as F
 from .. import init

@@ -6,8 +6,8 @@ import numbers
 from collections.abc import Sequence
 from typing import Any
 
-from ...native.foundation.shared_constructors import own_constructor
 from ... import ops
+from ...native.foundation.shared_constructors import own_constructor
 from ...tensor import Tensor
 from .. import functional as F
 from .. import init

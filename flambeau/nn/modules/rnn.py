@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...native.foundation.user_frames import warn
 from ... import ops
+from ...native.foundation.user_frames import warn
 from ...tensor import Tensor
 from ..module import Module
 from ..parameter import Parameter

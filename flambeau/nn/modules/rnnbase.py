@@ -11,8 +11,8 @@ import numbers
 from collections.abc import Callable
 from typing import Any
 
-from ...native.foundation.user_frames import warn
 from ... import ops
+from ...native.foundation.user_frames import warn
 from ...tensor import Tensor
 from .. import init
 from ..module import Module

@@ -6,9 +6,9 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-from ...native.foundation.user_frames import warn
 from ... import ops
 from ...autograd import is_grad_enabled
+from ...native.foundation.user_frames import warn
 from ...tensor import Tensor
 from ...tensor.dtypes import bool_
 from .. import functional as F

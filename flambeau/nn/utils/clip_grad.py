@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ...native.foundation.user_frames import warn
 from ... import ops
 from ...autograd import no_grad
+from ...native.foundation.user_frames import warn
 from ...tensor import Tensor, wrap
 
 __all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_"]

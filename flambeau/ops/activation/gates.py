@@ -9,12 +9,12 @@ from ...tensor.dtypes import BOOL, INTEGER
 from ...tensor.random.generator import Generator
 from ...tensor.tensor import Tensor, wrap
 from ..core import dtype_refusals
+from ..core.autocast import Policy
 from ..core.cache_blocking import choose
 from ..core.inplace import overwrite
-from .rectifiers import leaky_relu
-from ..core.autocast import Policy
 from ..core.registry import Array, Number, composite, pointwise, publish
 from ..core.sample_inputs import pairs_nonzero
+from .rectifiers import leaky_relu
 from .sigmoids import logistic, sigmoid_backward
 
 

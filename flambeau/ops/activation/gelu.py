@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from ...native.target.eager_costs import BLOCK_ELEMENTS
-from ...tensor.tensor import Tensor
 from ...tensor.dtypes import FLOAT32
+from ...tensor.tensor import Tensor
 from ..core import dtype_refusals
 from ..core.cache_blocking import blockwise
-from ..special.error_function import erf_block, erf_of
 from ..core.registry import Array, pointwise
 from ..core.sample_inputs import Rng, Sample, pairs_nonzero, real_line
+from ..special.error_function import erf_block, erf_of
 
 _ROOT_HALF = math.sqrt(0.5)
 _ROOT_TWO_OVER_PI = math.sqrt(2 / math.pi)

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from ...tensor.tensor import Tensor
 from ...tensor.dtypes import BOOL, COMPLEX, FROM_NUMPY, dtype as Dtype
 from ...tensor.promotion import legacy_name
+from ...tensor.tensor import Tensor
 from ..core import dtype_refusals
 from ..core.cache_blocking import blockwise, choose
-from ..creation.creation import zeros_like
 from ..core.registry import Array, Number, composite, pointwise, publish
 from ..core.sample_inputs import Rng, Sample, pairs_nonzero, real_line
+from ..creation.creation import zeros_like
 
 
 def _with(**options: Any) -> Callable[[Rng], Iterator[Sample]]:

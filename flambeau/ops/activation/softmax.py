@@ -9,27 +9,27 @@ from typing import Any
 
 import numpy as np
 
-from ...native.target.eager_costs import (
-    MAX_NUMPY_ROW_ELEMENTS, MAX_SHORT_ROW_ELEMENTS, MAX_SMALL_ELEMENTS, SOFTMAX_BLOCK_ELEMENTS,
-)
-from ...tensor.tensor import Tensor
 from ...native.foundation.user_frames import warn
 from ...native.runtime.background_jit import KernelPolicy
 from ...native.runtime.fast_call import FastCalls
 from ...native.runtime.kernel_builder import KernelBuilder
+from ...native.target.eager_costs import (
+    MAX_NUMPY_ROW_ELEMENTS, MAX_SHORT_ROW_ELEMENTS, MAX_SMALL_ELEMENTS, SOFTMAX_BLOCK_ELEMENTS,
+)
 from ...tensor import dtypes as types
 from ...tensor.dtypes import FLOAT32, FLOAT64, FROM_NUMPY, dtype as Dtype
 from ...tensor.promotion import legacy_name
+from ...tensor.tensor import Tensor
 from ..core.axes import canonical_dim
+from ..core.promotion import compute_dtype
+from ..core.registry import Array, composite, opaque
+from ..core.sample_inputs import matrices
 from ..creation.creation import public
 from ..native.pointwise import large
-from ..core.promotion import compute_dtype
-from ..reduction.reduce import axes_of, spread
-from ..core.registry import Array, composite, opaque
 from ..native.rows import over_rows
 from ..native.rows import logsumexp as rows_logsumexp
-from ..core.sample_inputs import matrices
 from ..native.small_arrays import LOG_SOFTMAX, SOFTMAX
+from ..reduction.reduce import axes_of, spread
 
 _ndarray = np.ndarray
 _FAST = (FLOAT32, FLOAT64)

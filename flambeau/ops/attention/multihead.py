@@ -12,13 +12,13 @@ import numpy as np
 
 from ...native.foundation.user_frames import warn
 from ...tensor.tensor import Tensor, wrap
-from .scaled_dot_product import scaled_dot_product_attention
+from ..activation.softmax import softmax
+from ..core.registry import composite
 from ..creation.creation import zeros
 from ..creation.dropout import dropout
-from ..view.join import cat
 from ..linalg.linear import linear
-from ..core.registry import composite
-from ..activation.softmax import softmax
+from ..view.join import cat
+from .scaled_dot_product import scaled_dot_product_attention
 
 
 @composite(expose=("nn.functional",), explains=True)

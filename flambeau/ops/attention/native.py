@@ -6,19 +6,19 @@ from typing import Any
 
 import numpy as np
 
-from ...native.target.eager_costs import (
-    MAX_MATERIALIZED_SCORES, MAX_NUMPY_ATTENTION_SCORES, MAX_SMALL_ELEMENTS, SCORES_PER_BATCH_BLOCK,
-)
 from ...native.runtime.background_jit import KernelPolicy, request_kernel
 from ...native.runtime.fast_call import FastCalls, call_kernel
 from ...native.runtime.thread_pool import POOL
+from ...native.target.eager_costs import (
+    MAX_MATERIALIZED_SCORES, MAX_NUMPY_ATTENTION_SCORES, MAX_SMALL_ELEMENTS, SCORES_PER_BATCH_BLOCK,
+)
 from ...native.target.load_balance import TYPICAL_THREADS
 from ...tensor.dtypes import FLOATS
-from ..linalg.matmul import product
 from ..core.number_cache import number
+from ..linalg.matmul import product
 from ..native.pointwise import large
-from ..native.small_arrays import PROBABILITIES, SCORES_TO_PROBABILITIES
 from ..native.route import native_route
+from ..native.small_arrays import PROBABILITIES, SCORES_TO_PROBABILITIES
 
 Array = np.ndarray
 

@@ -13,27 +13,27 @@ from typing import Any
 
 import numpy as np
 
-from ...native.target.eager_costs import MAX_SAVED_PROBABILITIES, SCORES_PER_NUMPY_BLOCK
 from ...autograd.forward_ad import sum_terms, unless_missing
 from ...autograd.mode import MODE
 from ...autograd.tape import requires
-from ...tensor.layout import ordered_strides
+from ...native.target.eager_costs import MAX_SAVED_PROBABILITIES, SCORES_PER_NUMPY_BLOCK
 from ...tensor.dtypes import FROM_NUMPY
+from ...tensor.layout import ordered_strides
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
+from ..activation.softmax import softmax, softmax_backward
+from ..core.autocast import Policy
+from ..core.output_layout import Layout, lay_out_again
+from ..core.promotion import compute_dtype
+from ..core.registry import Array, composite, opaque
+from ..core.sample_inputs import Rng, Sample
 from ..creation.creation import full
+from ..creation.dropout import dropout
 from .backend_choice import AttentionSettings, check_choice
 from .native import backward as whole_backward
 from .native import forward as whole_forward
 from .native import in_parts
-from ..creation.dropout import dropout
-from ..core.autocast import Policy
-from ..core.promotion import compute_dtype
-from ..core.output_layout import Layout, lay_out_again
-from ..core.registry import Array, composite, opaque
-from ..core.sample_inputs import Rng, Sample
-from ..activation.softmax import softmax, softmax_backward
 
 # Scores worked on at a time, and how many probabilities are kept for backward.
 _PROBABILITIES, _LOG_SUMS, _NOTHING = range(3)

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ...native.target.eager_costs import MAX_NUMPY_COSTLY_ELEMENTS
 from ...native.foundation.user_frames import warn
+from ...native.target.eager_costs import MAX_NUMPY_COSTLY_ELEMENTS
 from ...tensor import devices
 from ...tensor import dtypes as types
 from ...tensor.devices import device as Device
@@ -19,11 +19,11 @@ from ...tensor.layout import (
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.narrow_dtypes import COMPLEX32, NARROW, narrowed, widened
 from ...tensor.tensor import Tensor, wrap
-from ..native.transpose import put_in_order
-from .creation import public
-from ..native.pointwise import large_cast
 from ..core.output_layout import Layout
 from ..core.registry import Array, opaque
+from ..native.pointwise import large_cast
+from ..native.transpose import put_in_order
+from .creation import public
 
 
 @opaque(linear_in="input", layout=Layout.FREE,

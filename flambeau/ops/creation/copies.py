@@ -6,25 +6,25 @@ from typing import Any
 
 import numpy as np
 
-from ...native.target.eager_costs import MIN_THREADED_COPY_BYTES
+from ...autograd.inplace import bump
 from ...autograd.mode import MODE
+from ...native.target.eager_costs import MIN_THREADED_COPY_BYTES
 from ...tensor.layout import (
     channels_last_form, contiguous_format, copy_in_format, empty_preserving, is_channels_last,
     is_plain, preserve_format,
 )
-from ...autograd.inplace import bump
 from ...tensor.meta import MetaArray
 from ...tensor.overlap import check_no_internal_overlap, check_no_overlap
 from ...tensor.tensor import Tensor
-from .conversion import cast
-from ..native.transpose import in_order
-from .creation import public
 from ..core.errors import broadcast_mismatch
-from .fill import fill_
 from ..core.output_layout import Layout
 from ..core.registry import Array, opaque
-from ..native.row_copies import fill, large_copy
 from ..core.sample_inputs import real_line
+from ..native.row_copies import fill, large_copy
+from ..native.transpose import in_order
+from .conversion import cast
+from .creation import public
+from .fill import fill_
 
 
 @opaque(linear_in="input", layout=Layout.FREE, ref=lambda x: x + 0, samples=real_line)

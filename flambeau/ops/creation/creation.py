@@ -8,24 +8,24 @@ from typing import Any
 
 import numpy as np
 
+from ...autograd.backward import requires_grad_
 from ...native.foundation.user_frames import warn
 from ...tensor import devices
 from ...tensor import dtypes as types
 from ...tensor.dtypes import FLOATS, as_dtype
-from ...tensor.promotion import legacy_name
 from ...tensor.dtypes import dtype as Dtype
 from ...tensor.layout import (
     empty_preserving, empty_strided_array, format_strides, is_plain, preserve_format, strided,
 )
-from ...autograd.backward import requires_grad_
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.narrow_dtypes import COMPLEX32, NARROW, refuse_narrow
+from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, creation, wrap
 from ...tensor.uninitialized import fill_new, new_memory, should_fill
-from ..core.scalar_conversion import convert_scalar, fits
 from ..core.errors import explaining, not_a_tensor
 from ..core.number_cache import number
 from ..core.registry import PUBLIC, publish
+from ..core.scalar_conversion import convert_scalar, fits
 from ..native.row_copies import fill
 
 _default = devices._Default

@@ -12,14 +12,14 @@ from collections.abc import Callable
 import numpy as np
 
 from ...native.foundation.user_frames import warn
+from ...tensor.capture_marks import shape_only
 from ...tensor.meta import MetaArray
 from ...tensor.random.distributions import fill_bernoulli, fill_dropout
-from ...tensor.capture_marks import shape_only
 from ...tensor.tensor import Tensor, wrap
-from .creation import like_array
 from ..core.errors import explaining
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque, publish
+from .creation import like_array
 
 # SELU's saturation value, to which alpha dropout sets elements.
 _ALPHA = 1.7580993408473766

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ...native.target.eager_costs import MIN_THREADED_COPY_BYTES
 from ...autograd.inplace import bump, check_writable
 from ...autograd.mode import MODE
+from ...native.target.eager_costs import MIN_THREADED_COPY_BYTES
 from ...tensor.dtypes import FLOATS
 from ...tensor.layout import (
     channels_last_form, contiguous_format, contiguous_strides, format_strides, is_channels_last,
@@ -16,15 +16,15 @@ from ...tensor.layout import (
 )
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.storage import TypedStorage, UntypedStorage, storage_name, owner_of, window
-from ...tensor.uninitialized import new_memory
 from ...tensor.tensor import Tensor, wrap
-from .creation import public, shape_of
-from ..indexing.index import overwrite
-from ..core.scalar_conversion import convert_scalar
-from ..core.number_cache import ORDINARY
+from ...tensor.uninitialized import new_memory
 from ..core.errors import not_a_tensor
+from ..core.number_cache import ORDINARY
 from ..core.registry import Number, composite
+from ..core.scalar_conversion import convert_scalar
+from ..indexing.index import overwrite
 from ..native.row_copies import fill as fill_array
+from .creation import public, shape_of
 
 
 @public(spaces=("torch", "Tensor"))

@@ -11,13 +11,13 @@ from ...native.foundation.user_frames import noted, warn
 from ...tensor import dtypes as types
 from ...tensor.devices import device as as_device
 from ...tensor.dtypes import FROM_NUMPY, from_numpy_dtype
-from ...tensor.promotion import legacy_name
 from ...tensor.dtypes import dtype as Dtype
 from ...tensor.exposed_memory import expose
 from ...tensor.meta import MetaArray
+from ...tensor.promotion import legacy_name
 from ...tensor.storage import TypedStorage, UntypedStorage, storage_name, anchored
-from ...tensor.windows.lazy_window import LazyWindow
 from ...tensor.tensor import Tensor, _TensorType, wrap
+from ...tensor.windows.lazy_window import LazyWindow
 from . import dlpack
 from .creation import empty, numpy_dtype, place, public
 from .python_data import array_of

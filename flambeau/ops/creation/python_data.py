@@ -10,8 +10,8 @@ import numpy as np
 from ...tensor import dtypes as types
 from ...tensor.dtypes import dtype as Dtype
 from ...tensor.dtypes import from_numpy_dtype
-from ...tensor.promotion import promote_types
 from ...tensor.narrow_dtypes import NARROW, narrowed, widened
+from ...tensor.promotion import promote_types
 from ...tensor.tensor import Tensor
 
 _PLAIN = {int, float, bool}

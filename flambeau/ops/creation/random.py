@@ -10,21 +10,21 @@ import numpy as np
 from ...autograd.inplace import bump, check_writable
 from ...autograd.mode import MODE, no_grad
 from ...tensor import dtypes as types
-from ...tensor.random import integers, rejection_sampling, distributions
-from ...tensor.random import normal as normals
+from ...tensor.capture_marks import peek
 from ...tensor.dtypes import as_dtype, dtype as Dtype
-from ...tensor.random.generator import Generator, default_generator
-from ...tensor.overlap import check_no_internal_overlap, check_no_overlap
 from ...tensor.layout import contiguous_format
 from ...tensor.meta import MetaArray, meta_array
-from ...tensor.capture_marks import peek
+from ...tensor.overlap import check_no_internal_overlap, check_no_overlap
+from ...tensor.random import integers, rejection_sampling, distributions
+from ...tensor.random import normal as normals
+from ...tensor.random.generator import Generator, default_generator
 from ...tensor.tensor import Tensor, wrap
-from .creation import like_array, numpy_dtype, on_meta, place, public, shape_of
-from ..indexing.index import overwrite
 from ..core.errors import broadcast_mismatch
 from ..core.out import check_out_dtype, write_into
 from ..core.output_layout import Layout
 from ..core.registry import Array, opaque
+from ..indexing.index import overwrite
+from .creation import like_array, numpy_dtype, on_meta, place, public, shape_of
 
 Generator.wrap_state = staticmethod(lambda state: wrap(state))
 Generator.unwrap_state = staticmethod(

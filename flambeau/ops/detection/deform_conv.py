@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...tensor.tensor import Tensor
 from ...tensor.meta import MetaArray, meta_array
-from ..native.transpose import put_in_order
+from ...tensor.tensor import Tensor
 from ..core.promotion import compute_dtype
 from ..core.registry import Array, opaque
 from ..core.sample_inputs import Rng, Sample
+from ..native.transpose import put_in_order
 from .arguments import check_dtype
 from .roi_align import SymInt
 from .sampling import Taps, spread, sum_taps, weights_adjoint

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ...tensor.tensor import Tensor
 from ...tensor.meta import MetaArray, meta_array
-from ..native.transpose import put_in_order
+from ...tensor.tensor import Tensor
 from ..core.promotion import compute_dtype
 from ..core.registry import Array, opaque
 from ..core.sample_inputs import Rng, Sample
+from ..native.transpose import put_in_order
 from .arguments import check_regions, images_of, place_channels
 from .region_taps import Grid, region_taps
 from .sampling import spread, sum_taps

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...native.target.eager_costs import GATHERED_ELEMENTS_PER_BLOCK
-from ...tensor.tensor import Tensor
 from ...tensor.meta import MetaArray, meta_array
-from ..native.transpose import put_in_order
-from ..indexing.embedding_bag import _MAX, reduced_bags
+from ...tensor.tensor import Tensor
 from ..core.promotion import compute_dtype
 from ..core.registry import Array, opaque
 from ..core.sample_inputs import Rng, Sample
+from ..indexing.embedding_bag import _MAX, reduced_bags
+from ..native.transpose import put_in_order
 from .arguments import check_regions, images_of, place_channels
 from .roi_align import SymInt, _regions, channel_mapping
 from .sampling import Taps, spread, sum_taps

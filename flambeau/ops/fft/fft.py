@@ -15,11 +15,11 @@ from ...tensor.layout import ordered_strides
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
 from ..core.axes import canonical_dim
-from ..creation.creation import _into, numpy_dtype, place
 from ..core.output_layout import Layout, lay_out_again
 from ..core.registry import Array, composite, opaque, publish
 from ..core.sample_inputs import Rng, Sample
 from ..core.threads import get_num_threads
+from ..creation.creation import _into, numpy_dtype, place
 from ..view.join import cat
 from ..view.slices import narrow
 

@@ -9,11 +9,11 @@ import numpy as np
 from ...native.foundation.user_frames import warn
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
-from .fft import FULL, NONE, ROOT, complex_transform, half_transform, real_transform, resize
-from ..view.padding import constant_pad_nd
 from ..core.autocast import Policy
 from ..core.registry import PUBLIC, composite
+from ..view.padding import constant_pad_nd
 from ..view.strided import _folded
+from .fft import FULL, NONE, ROOT, complex_transform, half_transform, real_transform, resize
 
 
 def _describe(input: Tensor, n_fft: int, hop: int, length: int, window: Tensor | None) -> str:

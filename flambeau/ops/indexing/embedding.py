@@ -10,20 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from ...native.target.eager_costs import MAX_NUMPY_EMBEDDING_ELEMENTS
-from ...native.foundation.user_frames import noted
 from ...autograd.inplace import bump
+from ...native.foundation.user_frames import noted
+from ...native.target.eager_costs import MAX_NUMPY_EMBEDDING_ELEMENTS
+from ...tensor.capture_marks import peek
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name
-from ...tensor.capture_marks import peek
 from ...tensor.tensor import Tensor, wrap
-from .index import add_rows
-from ..core.promotion import compute_dtype
 from ..core.output_layout import Layout
+from ..core.promotion import compute_dtype
 from ..core.registry import PUBLIC, Array, composite, opaque, publish
 from ..core.sample_inputs import Rng, Sample
-from ..native.row_copies import zeros
 from ..native.embedding import take_rows
+from ..native.row_copies import zeros
+from .index import add_rows
 
 
 def _samples(rng: Rng) -> Iterator[Sample]:

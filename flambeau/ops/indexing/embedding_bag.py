@@ -10,14 +10,14 @@ import numpy as np
 
 from ...native.foundation.user_frames import warn
 from ...tensor.tensor import Tensor, wrap
-from ..creation.creation import arange
-from .embedding import check_indices, embedding_dense_backward, embedding_renorm_
-from .embedding import rows_of as embedding_rows
-from ..core.promotion import compute_dtype
 from ..core.output_layout import Layout
+from ..core.promotion import compute_dtype
 from ..core.registry import PUBLIC, Array, composite, opaque, publish
 from ..core.sample_inputs import Rng, Sample
+from ..creation.creation import arange
 from ..native.embedding import bags_most, bags_summed
+from .embedding import check_indices, embedding_dense_backward, embedding_renorm_
+from .embedding import rows_of as embedding_rows
 
 _SUM, _MEAN, _MAX = range(3)
 _MODES: dict[Any, int] = {"sum": _SUM, "mean": _MEAN, "max": _MAX}

@@ -11,23 +11,23 @@ import numpy as np
 
 from ...autograd._functions import DelayedError
 from ...autograd.inplace import check_writable
-from ...native.target.eager_costs import MAX_NUMPY_GATHER_ELEMENTS
-from ...native.foundation.user_frames import noted
 from ...autograd.mode import MODE
-from ...tensor.dtypes import FROM_NUMPY
-from ...tensor.promotion import legacy_name
-from ...tensor.overlap import check_operands
+from ...native.foundation.user_frames import noted
+from ...native.target.eager_costs import MAX_NUMPY_GATHER_ELEMENTS
 from ...tensor.capture_marks import shape_only
+from ...tensor.dtypes import FROM_NUMPY
+from ...tensor.overlap import check_operands
+from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
-from ..core.sample_inputs import Rng, Sample
-from ..native import gather_scatter
 from ..core.axes import canonical_dim
-from ..creation.creation import public
-from ..pointwise.selection import where
 from ..core.inplace import assign, overwrite
 from ..core.out import write_result
 from ..core.output_layout import Layout
 from ..core.registry import Array, Number, composite, opaque
+from ..core.sample_inputs import Rng, Sample
+from ..creation.creation import public
+from ..native import gather_scatter
+from ..pointwise.selection import where
 
 _INT64, _UINT64 = np.dtype(np.int64), np.dtype(np.uint64)
 

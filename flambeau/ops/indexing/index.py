@@ -10,29 +10,29 @@ from typing import Any
 
 import numpy as np
 
+from ...autograd.errors.graph_errors import raise_stale
+from ...autograd.inplace import before_write, bump, check_writable
+from ...autograd.mode import MODE
+from ...autograd.tape import record, requires
+from ...native.foundation.user_frames import warn
+from ...native.runtime.background_jit import KernelPolicy
 from ...native.target.eager_costs import (
     MAX_NUMPY_EMBEDDING_ELEMENTS, MAX_NUMPY_POINTWISE_ELEMENTS, MIN_THREADED_COPY_BYTES,
 )
-from ...native.foundation.user_frames import warn
-from ...autograd.inplace import before_write, bump, check_writable
-from ...autograd.mode import MODE
-from ...autograd.errors.graph_errors import raise_stale
-from ...autograd.tape import record, requires
-from ...native.runtime.background_jit import KernelPolicy
 from ...tensor.dtypes import FLOAT32, FLOAT64, FLOATS
 from ...tensor.meta import MetaArray
+from ...tensor.narrow_dtypes import NARROW, narrowed
 from ...tensor.overlap import check_no_internal_overlap, check_no_overlap
 from ...tensor.promotion import legacy_name
-from ...tensor.narrow_dtypes import NARROW, narrowed
 from ...tensor.tensor import Tensor, view_of, wrap
-from ..native import pointwise
 from ..core.errors import broadcast_mismatch
 from ..core.inplace import assign
 from ..core.number_cache import ORDINARY
 from ..core.output_layout import Layout, select_axes
 from ..core.registry import Array, Positions, opaque
-from ..native.row_copies import fill, zeros
+from ..native import pointwise
 from ..native.embedding import add_to_rows, take_rows
+from ..native.row_copies import fill, zeros
 from ..view.slices import basic_index, select
 
 _INT64, _FULL = np.dtype(np.int64), slice(None)

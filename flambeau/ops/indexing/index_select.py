@@ -13,13 +13,13 @@ from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
 from ..core.autocast import Policy
-from ..core.sample_inputs import Rng, Sample
-from ..native import gather_scatter
 from ..core.axes import canonical_dim
 from ..core.out import write_result
-from .gather import _scatter_reduce, all_below, publish_in_place
 from ..core.output_layout import Layout
 from ..core.registry import Array, Number, composite, opaque
+from ..core.sample_inputs import Rng, Sample
+from ..native import gather_scatter
+from .gather import _scatter_reduce, all_below, publish_in_place
 
 
 def _select(rng: Rng) -> Iterator[Sample]:

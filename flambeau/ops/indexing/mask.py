@@ -7,26 +7,26 @@ from typing import Any
 import numpy as np
 
 from ...autograd.inplace import check_writable
-from ...native.target.eager_costs import MAX_NUMPY_POINTWISE_ELEMENTS
 from ...native.foundation.user_frames import noted
 from ...native.runtime.background_jit import KernelPolicy
+from ...native.target.eager_costs import MAX_NUMPY_POINTWISE_ELEMENTS
+from ...tensor.capture_marks import shape_only
 from ...tensor.dtypes import FLOATS, INTEGER
 from ...tensor.overlap import check_operands
-from ...tensor.capture_marks import shape_only
 from ...tensor.tensor import Tensor, wrap
-from ..core.registry import Number
-from ..creation.creation import public
-from ..core.scalar_conversion import convert_scalar
 from ..core.inplace import assign
-from ..core.out import write_result
-from ..view.join import cat
 from ..core.number_cache import ORDINARY
-from ..native.pointwise import serve
+from ..core.out import write_result
 from ..core.output_layout import Layout
+from ..core.registry import Number
 from ..core.registry import (
     Array, Promotion, composite, opaque, pointwise, shape_depends_on_values,
 )
+from ..core.scalar_conversion import convert_scalar
+from ..creation.creation import public
+from ..native.pointwise import serve
 from ..pointwise.selection import select
+from ..view.join import cat
 
 
 def _mask_of(mask: Any, name: str) -> Tensor:

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..core.promotion import compute_dtype
 from ...tensor.tensor import Tensor, wrap
 from ..core.axes import canonical_dim
+from ..core.promotion import compute_dtype
 from ..core.registry import Array, Number, composite, opaque
 
 # What an empty segment gives where there is no initial value.

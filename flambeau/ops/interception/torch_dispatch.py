@@ -19,13 +19,13 @@ from ...autograd.tape import record
 from ...tensor.ambient import note_change
 from ...tensor.devices import device as _device
 from ...tensor.tensor import Tensor
-from ..core.dispatch import pointwise_call
 from ..core.aten import aten
+from ..core.dispatch import pointwise_call
 from ..core.registry import OPERATORS, PUBLIC, Kind, Operator
 from . import forward_mode
 from .dispatched_index import indexed
-from .torch_function import INSTANTIATED
 from .stub_set import StubSet
+from .torch_function import INSTANTIATED
 
 
 class _State(threading.local):

@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 
 from ...tensor.tensor import Tensor
-from .matrix_checks import (
-    check_floats, check_kernel, check_matrix, check_square, each_matrix, kind_name, lapack,
-    linalg_function, mH, no_info, refuse, well_conditioned,
-)
 from ..core.autocast import Policy
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 from ..core.return_types import return_type
-from .solves import solve_triangular, triangular_solved
 from ..core.sample_inputs import Rng, Sample
 from ..view.triangles import diag_embed, tril, triu
+from .matrix_checks import (
+    check_floats, check_kernel, check_matrix, check_square, each_matrix, kind_name, lapack,
+    linalg_function, mH, no_info, refuse, well_conditioned,
+)
+from .solves import solve_triangular, triangular_solved
 
 
 def _words(order: int) -> str:

@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 
 from ...tensor.tensor import Tensor
-from .matrix_checks import (
-    LinAlgError, check_kernel, check_square, kind_name, linalg_function, mH, positive_definite,
-    square_samples, to_dtype_of,
-)
 from ..core.autocast import Policy
 from ..core.out import write_result
 from ..core.output_layout import Layout
 from ..core.registry import Array, opaque
 from ..core.return_types import return_type
-from .solves import solve_matrix
 from ..core.sample_inputs import Rng, Sample
 from ..view.triangles import diag_embed
+from .matrix_checks import (
+    LinAlgError, check_kernel, check_square, kind_name, linalg_function, mH, positive_definite,
+    square_samples, to_dtype_of,
+)
+from .solves import solve_matrix
 
 
 def _gaps(L: Tensor) -> Tensor:

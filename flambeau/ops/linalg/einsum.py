@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ...tensor.tensor import Tensor
-from .matmul import matmul
 from ..core.registry import composite
+from .matmul import matmul
 
 # Axes have labels: a letter, or a number below zero for the axes of an ellipsis.
 Label = str | int

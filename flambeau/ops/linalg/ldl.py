@@ -8,13 +8,13 @@ import numpy as np
 
 from ...tensor.tensor import Tensor
 from ..core.out import write_out
+from ..core.output_layout import Layout
+from ..core.registry import Array, opaque
+from ..core.return_types import return_type
 from .matrix_checks import (
     check_floats, check_kernel, check_matrix, check_square, each_matrix, kind_name, lapack,
     linalg_function, no_info, refuse,
 )
-from ..core.output_layout import Layout
-from ..core.registry import Array, opaque
-from ..core.return_types import return_type
 
 
 @opaque(layout=Layout.COLUMNS,

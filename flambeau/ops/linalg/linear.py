@@ -6,17 +6,17 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ...tensor.tensor import Tensor
-from ...tensor.dtypes import FLOAT32, FLOAT64, FROM_NUMPY
-from ...native.target.eager_costs import MIN_PRODUCT_LHS_ELEMENTS
 from ...native.foundation.user_frames import noted
+from ...native.target.eager_costs import MIN_PRODUCT_LHS_ELEMENTS
+from ...tensor.dtypes import FLOAT32, FLOAT64, FROM_NUMPY
 from ...tensor.promotion import legacy_name
-from .matmul import product
-from ..native.matmul import large_product
+from ...tensor.tensor import Tensor
 from ..core.autocast import Policy
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 from ..core.sample_inputs import Rng, Sample
+from ..native.matmul import large_product
+from .matmul import product
 
 _BLAS = (FLOAT32, FLOAT64)
 

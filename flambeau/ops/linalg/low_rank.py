@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ...tensor.tensor import Tensor
+from ..core.registry import composite
+from ..creation.random import randn
 from .eigen import eigh
 from .matmul import matmul
 from .matrix_checks import mH
 from .qr import qr
-from ..creation.random import randn
-from ..core.registry import composite
 from .solves import solve_triangular
 from .svd import svd
 

@@ -9,21 +9,21 @@ import numpy as np
 
 from ...native.target.eager_costs import MAX_MATRICES_FACTORED_SINGLY
 from ...tensor.tensor import Tensor, wrap
+from ..core.autocast import Policy
 from ..core.out import write_out
+from ..core.output_layout import Layout
+from ..core.registry import Array, composite, opaque
+from ..core.return_types import return_type
+from ..pointwise.selection import select
+from ..reduction.reduce import others
+from ..view.triangles import diag_embed, tril, triu
 from .matrix_checks import (
     check_floats, check_kernel, check_matrix, check_precision, check_square, each_matrix, kind_name,
     lapack, linalg_function, linalg_operator, mH, mT, no_info, rectangular_samples, refuse,
     square_samples, to_dtype_of,
 )
-from ..reduction.reduce import others
-from ..core.autocast import Policy
-from ..core.output_layout import Layout
-from ..core.registry import Array, composite, opaque
-from ..core.return_types import return_type
-from ..pointwise.selection import select
 from .solves import inv_ex, solve_triangular
 from .svd import _svd
-from ..view.triangles import diag_embed, tril, triu
 
 
 def factorize(A: Array) -> tuple[Array, Array, Array]:

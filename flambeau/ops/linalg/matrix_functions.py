@@ -11,11 +11,11 @@ import numpy as np
 from ...tensor.dtypes import FROM_NUMPY, HALF
 from ...tensor.tensor import Tensor
 from ..core.out import write_out
-from ..view.join import cat
-from .matrix_checks import check_floats, check_square, linalg_function, mH, square_samples
-from .matmul import matmul
-from ..reduction.vector_norms import matrix_norm
 from ..core.registry import Array, composite, opaque
+from ..reduction.vector_norms import matrix_norm
+from ..view.join import cat
+from .matmul import matmul
+from .matrix_checks import check_floats, check_square, linalg_function, mH, square_samples
 from .solves import inv, inv_ex, solve
 from .svd import svdvals
 

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from ...tensor.tensor import Tensor
-from .matrix_checks import (
-    check_matrix, each_matrix, kind_name, linalg_function, mH, rectangular_samples,
-    well_conditioned,
-)
 from ..core.autocast import Policy
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 from ..core.return_types import return_type
 from ..core.sample_inputs import Rng, Sample
+from .matrix_checks import (
+    check_matrix, each_matrix, kind_name, linalg_function, mH, rectangular_samples,
+    well_conditioned,
+)
 
 # ------------------------------------------------------------------------------ pseudo-inverses
 

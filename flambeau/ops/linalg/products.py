@@ -13,13 +13,13 @@ from ...tensor.tensor import Tensor
 from ..core.autocast import Policy
 from ..core.axes import canonical_dim
 from ..core.inplace import assign
-from ..core.out import write_out
-from .matmul import dot, matmul, product
-from .matrix_checks import kind_name, linalg_function
 from ..core.legacy_argument_order import in_order
+from ..core.out import write_out
 from ..core.output_layout import Layout
 from ..core.registry import Array, Number, composite, opaque
 from ..core.sample_inputs import Rng, Sample
+from .matmul import dot, matmul, product
+from .matrix_checks import kind_name, linalg_function
 
 
 def _fits(input: Array, shape: Sequence[int]) -> None:

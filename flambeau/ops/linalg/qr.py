@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 
 from ...tensor.tensor import Tensor, wrap
+from ..core.autocast import Policy
 from ..core.out import write_out
+from ..core.output_layout import Layout
+from ..core.registry import Array, composite, opaque
+from ..core.return_types import return_type
+from ..core.sample_inputs import Rng, Sample
+from ..view.triangles import diag_embed, tril, triu
 from .matrix_checks import (
     check_floats, check_kernel, check_matrix, each_matrix, kind_name, lapack, linalg_function, mH,
     rectangular_samples, well_conditioned,
 )
-from ..core.autocast import Policy
-from ..core.output_layout import Layout
-from ..core.registry import Array, composite, opaque
-from ..core.return_types import return_type
 from .solves import solve_triangular
-from ..core.sample_inputs import Rng, Sample
-from ..view.triangles import diag_embed, tril, triu
 
 
 def _check_mode(mode: str) -> None:

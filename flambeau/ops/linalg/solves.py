@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 
 from ...tensor.tensor import Tensor
-from .matrix_checks import (
-    check_floats, check_kernel, check_matrix, check_precision, check_square, each_matrix, kind_name,
-    lapack, linalg_function, mH, mT, no_info, refuse, square_samples, well_conditioned,
-)
 from ..core.autocast import Policy
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 from ..core.return_types import return_type
 from ..core.sample_inputs import Rng, Sample
 from ..view.triangles import tril, triu
+from .matrix_checks import (
+    check_floats, check_kernel, check_matrix, check_precision, check_square, each_matrix, kind_name,
+    lapack, linalg_function, mH, mT, no_info, refuse, square_samples, well_conditioned,
+)
 
 # ------------------------------------------------------------------------------------ inverses
 

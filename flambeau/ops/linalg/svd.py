@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 
 from ...tensor.tensor import Tensor
-from .matrix_checks import (
-    LinAlgError, check_floats, check_kernel, check_matrix, each_matrix, linalg_function, mH,
-    rectangular_samples, to_dtype_of,
-)
 from ..core.autocast import Policy
 from ..core.out import write_result
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 from ..core.return_types import return_type
 from ..view.triangles import diag_embed
+from .matrix_checks import (
+    LinAlgError, check_floats, check_kernel, check_matrix, each_matrix, linalg_function, mH,
+    rectangular_samples, to_dtype_of,
+)
 
 
 def _decompose(A: Array, full_matrices: bool, vectors: bool) -> tuple:

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ...tensor.promotion import legacy_name, result_dtype
 from ...tensor.capture_marks import shape_only
+from ...tensor.promotion import legacy_name, result_dtype
 from ...tensor.tensor import Tensor, wrap
 from ..core.errors import broadcast_mismatch
 from ..core.registry import composite

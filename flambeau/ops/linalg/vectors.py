@@ -7,21 +7,21 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ...tensor.tensor import Tensor
-from ...native.target.eager_costs import DIFFERENCES_PER_BLOCK
 from ...native.foundation.user_frames import warn
+from ...native.target.eager_costs import DIFFERENCES_PER_BLOCK
 from ...tensor.dtypes import FROM_NUMPY, HALF
+from ...tensor.tensor import Tensor
 from ..core.autocast import Policy
 from ..core.axes import canonical_dim
 from ..core.inplace import overwrite
 from ..core.out import write_out
-from .matrix_checks import kind_name, mT
-from .matmul import matmul
-from ..reduction.vector_norms import _vector_norm
 from ..core.output_layout import Layout
 from ..core.registry import Array, Number, composite, opaque, publish
 from ..core.sample_inputs import Rng, Sample
 from ..pointwise.selection import select
+from ..reduction.vector_norms import _vector_norm
+from .matmul import matmul
+from .matrix_checks import kind_name, mT
 
 # ------------------------------------------------------------------------------------ cross
 

@@ -7,25 +7,25 @@ from typing import Any
 
 import numpy as np
 
-from ...native.target.eager_costs import MAX_NUMPY_POINTWISE_ELEMENTS, MAX_SMALL_ELEMENTS
 from ...autograd.mode import MODE
+from ...native.foundation.user_frames import noted
 from ...native.runtime.background_jit import KernelPolicy
 from ...native.runtime.fast_call import FastCalls
+from ...native.target.eager_costs import MAX_NUMPY_POINTWISE_ELEMENTS, MAX_SMALL_ELEMENTS
 from ...tensor.dtypes import FROM_NUMPY
-from ...native.foundation.user_frames import noted
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
-from ..indexing.gather import all_below
-from .reduction import MEAN, NONE, reduction_number
-from ..native.pointwise import large
-from ..native.rows import sum_of
+from ..activation.softmax import log_softmax, log_softmax_backward
 from ..core.autocast import Policy
-from ..core.promotion import compute_dtype
 from ..core.output_layout import Layout
+from ..core.promotion import compute_dtype
 from ..core.registry import Array, composite, opaque
 from ..core.sample_inputs import Rng, Sample
+from ..indexing.gather import all_below
+from ..native.pointwise import large
+from ..native.rows import sum_of
 from ..native.small_arrays import CROSS_ENTROPY, CROSS_ENTROPY_BACKWARD
-from ..activation.softmax import log_softmax, log_softmax_backward
+from .reduction import MEAN, NONE, reduction_number
 
 _INT64 = np.dtype(np.int64)
 _ndarray = np.ndarray

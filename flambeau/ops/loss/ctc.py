@@ -16,13 +16,13 @@ from ...native.foundation.user_frames import noted
 from ...tensor.dtypes import FROM_NUMPY, int64
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
-from ..creation.interchange import tensor
-from .reduction import MEAN, NONE, reduction_number
 from ..core.autocast import Policy
-from ..core.output_layout import Layout
 from ..core.errors import explaining
+from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque, publish
+from ..creation.interchange import tensor
 from ..pointwise.selection import where
+from .reduction import MEAN, NONE, reduction_number
 
 _NEVER = -np.inf
 

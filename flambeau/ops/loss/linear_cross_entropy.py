@@ -7,9 +7,9 @@ from typing import Any
 from ...native.foundation.user_frames import warn
 from ...tensor import dtypes as types
 from ...tensor.tensor import Tensor
-from .cross_entropy import cross_entropy
-from ..linalg.linear import linear
 from ..core.registry import composite
+from ..linalg.linear import linear
+from .cross_entropy import cross_entropy
 
 
 def _refusal(input: Tensor, weight: Tensor, bias: Tensor | None) -> str | None:

@@ -8,12 +8,12 @@ from typing import Any
 from ...tensor.dtypes import int64
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
-from ..linalg.vector_distance import pairwise_distance
-from .reduction import NONE, reduce_tensor, reduction_number
 from ..core.autocast import Policy
 from ..core.errors import explaining
 from ..core.registry import composite, publish
+from ..linalg.vector_distance import pairwise_distance
 from ..pointwise.selection import where
+from .reduction import NONE, reduce_tensor, reduction_number
 
 _LEAST_SQUARE = 1e-12
 

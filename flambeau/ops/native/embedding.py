@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...native.target.eager_costs import MAX_NUMPY_EMBEDDING_ELEMENTS
 from ...native.runtime.background_jit import KernelPolicy, request_kernel
 from ...native.runtime.fast_call import call_kernel, call_on_threads
 from ...native.runtime.kernel_builder import KernelBuilder
 from ...native.runtime.thread_pool import POOL
+from ...native.target.eager_costs import MAX_NUMPY_EMBEDDING_ELEMENTS
 from ...tensor.dtypes import FLOATS
 
 Array = np.ndarray

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from ...native.target.eager_costs import MAX_NUMPY_GATHER_ELEMENTS
 from ...native.runtime.background_jit import request_kernel
 from ...native.runtime.fast_call import call_kernel
 from ...native.runtime.kernel_builder import KernelBuilder
 from ...native.runtime.thread_pool import POOL
+from ...native.target.eager_costs import MAX_NUMPY_GATHER_ELEMENTS
 from ...tensor.dtypes import FLOAT32, FLOAT64
-from .transpose import put_in_order
 from .route import native_route
+from .transpose import put_in_order
 
 Array = np.ndarray
 

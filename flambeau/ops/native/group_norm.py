@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...native.target.eager_costs import MIN_GROUP_PIXELS, MIN_KERNEL_GROUPS
 from ...native.runtime.kernel_builder import KernelBuilder
+from ...native.target.eager_costs import MIN_GROUP_PIXELS, MIN_KERNEL_GROUPS
 from ...tensor.dtypes import FLOAT32, FLOAT64
 from .rows import call, fits, kernel, vector
 

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...native.runtime.background_jit import KernelPolicy, request_kernel
+from ...native.runtime.fast_call import call_on_threads
+from ...native.runtime.thread_pool import POOL
 from ...native.target.eager_costs import (
     MAX_PRODUCT_FORMS, MAX_PRODUCT_PLANS, MAX_SPECIALIZED_PRODUCT_ROWS, MAX_UNPACKED_DEPTH,
     MAX_UNPACKED_OPERAND_BYTES, MIN_PACKED_ROWS, MIN_PRODUCT_BLOCK_ROWS,
     MIN_PRODUCT_MULTIPLICATIONS, MIN_PRODUCT_UTILIZATION, MIN_THREADED_PRODUCT_MULTIPLICATIONS,
     PRODUCT_CALLS_BEFORE_COMPILING, PRODUCT_CALLS_BEFORE_USE,
 )
-from ...native.runtime.background_jit import KernelPolicy, request_kernel
-from ...native.runtime.fast_call import call_on_threads
-from ...native.runtime.thread_pool import POOL
-from ...native.target.matmul_precision import MatmulPrecision
 from ...native.target.load_balance import TYPICAL_THREADS, utilization
+from ...native.target.matmul_precision import MatmulPrecision
 from .route import native_route
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from ...native.runtime.background_jit import KernelPolicy, request_kernel
+from ...native.runtime.fast_call import call_kernel
 from ...native.target.eager_costs import (
     CALLS_BEFORE_COMPILING, CALLS_BEFORE_USE, MAX_NUMPY_CHEAP_ELEMENTS, MAX_NUMPY_COSTLY_ELEMENTS,
     MAX_NUMPY_POINTWISE_ELEMENTS, MAX_POINTWISE_KERNELS, MIN_STRIDED_ROW_ELEMENTS,
 )
-from ...native.runtime.background_jit import KernelPolicy, request_kernel
-from ...native.runtime.fast_call import call_kernel
 from ...tensor.dtypes import FLOAT64, FLOATS, bfloat16, float16
 from .route import native_route
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...native.target.eager_costs import (
-    MIN_COPIED_ROW_BYTES, MIN_SHARED_COPY_ROWS, MIN_THREADED_COPY_BYTES,
-)
 from ...native.foundation.allocator import RETAINED_BYTES
 from ...native.runtime.background_jit import request_kernel
 from ...native.runtime.fast_call import call_on_threads
 from ...native.runtime.kernel_builder import KernelBuilder
+from ...native.target.eager_costs import (
+    MIN_COPIED_ROW_BYTES, MIN_SHARED_COPY_ROWS, MIN_THREADED_COPY_BYTES,
+)
 
 if TYPE_CHECKING:
     from ...native.jit.kernel_function import KernelFunction

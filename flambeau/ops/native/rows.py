@@ -12,17 +12,17 @@ from typing import Any
 
 import numpy as np
 
+from ...native.runtime.background_jit import KernelPolicy, request_kernel
+from ...native.runtime.fast_call import MAX_SINGLE_THREAD_ELEMENTS, FastCalls, call_kernel
+from ...native.runtime.kernel_builder import KernelBuilder
 from ...native.target.eager_costs import (
     CALLS_BEFORE_COMPILING, CALLS_BEFORE_USE, ELEMENTS_PER_PARTIAL_SUM, MAX_COUNTED_ROW_ELEMENTS,
     MAX_NUMPY_ROW_ELEMENTS, MAX_NUMPY_SUM_ELEMENTS, MAX_ROW_KERNELS, MIN_REDUCED_RATIO,
 )
-from ...native.runtime.background_jit import KernelPolicy, request_kernel
-from ...native.runtime.fast_call import MAX_SINGLE_THREAD_ELEMENTS, FastCalls, call_kernel
-from ...native.runtime.kernel_builder import KernelBuilder
 from ...tensor.dtypes import FLOAT32, FLOAT64, bfloat16, float16
-from .transpose import put_in_order
 from .pointwise import rows_apart, rows_of_second, settings_key
 from .route import native_route
+from .transpose import put_in_order
 
 Array = np.ndarray
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ...native.target.eager_costs import MAX_NUMPY_ROW_ELEMENTS, SCANNED_ROWS
 from ...native.runtime.kernel_builder import KernelBuilder
+from ...native.target.eager_costs import MAX_NUMPY_ROW_ELEMENTS, SCANNED_ROWS
 from ...tensor.dtypes import FLOAT32, FLOAT64
-from .transpose import put_in_order
 from .pointwise import large
-from .rows import call, fits, kernel
 from .route import native_route
+from .rows import call, fits, kernel
+from .transpose import put_in_order
 
 Array = np.ndarray
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from ...native.target.eager_costs import MAX_NUMPY_TRANSPOSE_ELEMENTS, MIN_THREADED_COPY_BYTES
 from ...native.runtime.background_jit import request_kernel
 from ...native.runtime.fast_call import call_on_threads
-from .row_copies import large_copy
+from ...native.target.eager_costs import MAX_NUMPY_TRANSPOSE_ELEMENTS, MIN_THREADED_COPY_BYTES
 from .route import native_route
+from .row_copies import large_copy
 
 Array = np.ndarray
 

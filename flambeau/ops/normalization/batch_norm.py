@@ -8,21 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from ...native.foundation.user_frames import noted
 from ...autograd.mode import MODE
+from ...native.foundation.user_frames import noted
 from ...tensor.dtypes import uint8
 from ...tensor.tensor import Tensor
-from .reference import affine, channel_moments, channel_sums, combine
+from ..core.errors import explaining
+from ..core.number_cache import number
+from ..core.output_layout import Layout
+from ..core.promotion import compute_dtype
+from ..core.registry import Array, Number, composite, opaque, publish
+from ..core.sample_inputs import Rng, Sample
 from .norm_formulas import (
     affine_tangent, as_dtype, channels, check_parameter_dtypes, floating, images, normalize,
     scale_and_shift, select_needed, slope, statistics,
 )
-from ..core.number_cache import number
-from ..core.promotion import compute_dtype
-from ..core.output_layout import Layout
-from ..core.errors import explaining
-from ..core.registry import Array, Number, composite, opaque, publish
-from ..core.sample_inputs import Rng, Sample
+from .reference import affine, channel_moments, channel_sums, combine
 
 
 def _batch_samples(rng: Rng) -> Iterator[Sample]:

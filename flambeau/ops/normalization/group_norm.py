@@ -8,19 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from ...native.target.eager_costs import MAX_COUNTED_ROW_ELEMENTS, MAX_SMALL_ELEMENTS
 from ...autograd.mode import MODE
+from ...native.target.eager_costs import MAX_COUNTED_ROW_ELEMENTS, MAX_SMALL_ELEMENTS
 from ...tensor.tensor import Tensor
+from ..core.output_layout import Layout
+from ..core.registry import Array, composite, opaque, publish
+from ..core.sample_inputs import Rng, Sample
 from ..native import group_norm as group_native
 from .batch_norm import batch
-from .reference import affine, channel_moments, channel_sums, combine, rows_forward
 from .norm_formulas import (
     affine_tangent, as_dtype, channels, check_parameter_dtypes, floating, images, normalize,
     scale_and_shift, select_needed, slope, statistics,
 )
-from ..core.output_layout import Layout
-from ..core.registry import Array, composite, opaque, publish
-from ..core.sample_inputs import Rng, Sample
+from .reference import affine, channel_moments, channel_sums, combine, rows_forward
 
 
 def _group_samples(rng: Rng) -> Iterator[Sample]:

@@ -11,15 +11,15 @@ import numpy as np
 from ...autograd.mode import MODE
 from ...tensor.dtypes import FLOAT32, HALF, finfo
 from ...tensor.tensor import Tensor
+from ..core.output_layout import Layout
+from ..core.registry import Array, composite, opaque, publish
+from ..core.sample_inputs import Rng, Sample
 from ..view.join import cat
-from .reference import rows_backward, rows_forward, rows_tangent
 from .norm_formulas import (
     affine_tangent, as_dtype, check_parameter_dtypes, floating, normalize, select_needed, slope,
     statistics,
 )
-from ..core.output_layout import Layout
-from ..core.registry import Array, composite, opaque, publish
-from ..core.sample_inputs import Rng, Sample
+from .reference import rows_backward, rows_forward, rows_tangent
 
 
 def _layer_samples(rng: Rng) -> Iterator[Sample]:

@@ -12,13 +12,13 @@ from functools import lru_cache
 
 import numpy as np
 
+from ...native.runtime.background_jit import KernelPolicy
+from ...native.runtime.fast_call import FastCalls
 from ...native.target.eager_costs import (
     MAX_NUMPY_ROW_ELEMENTS, MAX_SMALL_ELEMENTS, NORM_BLOCK_ELEMENTS,
 )
-from ...native.runtime.background_jit import KernelPolicy
-from ...native.runtime.fast_call import FastCalls
-from ..native.pointwise import large
 from ..core.registry import Array
+from ..native.pointwise import large
 from ..native.rows import (
     centred_products, column_products, column_squares, layer_norm, layer_norm_backward, moments,
     reduce_axes,

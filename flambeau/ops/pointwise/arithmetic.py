@@ -12,9 +12,9 @@ from ...tensor import dtypes as types
 from ...tensor.dtypes import BOOL
 from ...tensor.tensor import Tensor
 from ..core.dispatch import python_operator, reflect
-from ..core.legacy_argument_order import in_order
 from ..core.dtype_refusals import Refusal
 from ..core.errors import not_a_tensor
+from ..core.legacy_argument_order import in_order
 from ..core.registry import Array, Number, Promotion, composite, pointwise
 from ..core.sample_inputs import Rng, Sample, pairs, pairs_nonzero, real_line
 

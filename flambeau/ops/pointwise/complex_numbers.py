@@ -9,17 +9,17 @@ import numpy as np
 
 from ...native.target.eager_costs import MAX_NUMPY_POINTWISE_ELEMENTS, MIN_THREADED_COPY_BYTES
 from ...tensor.dtypes import FROM_NUMPY
-from ...tensor.windows.lazy_window import LazyWindow, toggled
 from ...tensor.narrow_dtypes import COMPLEX32
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
-from ..creation.creation import zeros_like
-from ..native.pointwise import large
+from ...tensor.windows.lazy_window import LazyWindow, toggled
 from ..core.autocast import Policy
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque, pointwise, view
-from ..native.row_copies import fill
 from ..core.sample_inputs import Rng, Sample, pairs_nonzero, positive_pairs
+from ..creation.creation import zeros_like
+from ..native.pointwise import large
+from ..native.row_copies import fill
 from .selection import select
 
 

@@ -9,11 +9,11 @@ import numpy as np
 from ...tensor.dtypes import BOOL, COMPLEX
 from ...tensor.tensor import Tensor
 from ..core import dtype_refusals
-from .arithmetic import _div
-from ..creation.creation import zeros_like
 from ..core.dispatch import python_operator, reflect
 from ..core.registry import Array, Number, composite, pointwise
 from ..core.sample_inputs import pairs_nonzero
+from ..creation.creation import zeros_like
+from .arithmetic import _div
 
 
 def _check_divisor(divisor: Any) -> None:

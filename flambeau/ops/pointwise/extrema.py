@@ -11,14 +11,14 @@ from ...native.target.eager_costs import MAX_NUMPY_COSTLY_ELEMENTS
 from ...tensor.dtypes import BOOL, COMPLEX, FLOATING
 from ...tensor.promotion import result_dtype
 from ...tensor.tensor import Tensor
+from ..activation.rectifiers import within
 from ..core import dtype_refusals
+from ..core.errors import not_a_tensor
 from ..core.inplace import assign
 from ..core.out import write_out
-from ..native.pointwise import large
-from ..activation.rectifiers import within
-from ..core.errors import not_a_tensor
 from ..core.registry import Array, Number, composite, pointwise, publish
 from ..core.sample_inputs import Rng, Sample, pairs
+from ..native.pointwise import large
 from .selection import select
 
 _real_only = dtype_refusals.Refusal(COMPLEX, error=lambda operator, kind: RuntimeError(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .compare import ties, unusual
 from ..core.registry import Array, Promotion, pointwise
+from .compare import ties, unusual
 
 
 @pointwise(ref=lambda x: x == 0, samples=unusual, promotion=Promotion.PREDICATE,

@@ -13,14 +13,14 @@ from ...tensor.dtypes import BOOL, COMPLEX, FROM_NUMPY, HALF, dtype as Dtype
 from ...tensor.promotion import legacy_name, result_dtype
 from ...tensor.tensor import Tensor
 from ..core import dtype_refusals
-from ..creation.creation import zeros_like
 from ..core.inplace import assign
-from ..native.pointwise import large_with
-from ..core.promotion import compute_dtype
 from ..core.output_layout import Layout
+from ..core.promotion import compute_dtype
 from ..core.registry import Array, Number, Promotion, composite, opaque, pointwise
 from ..core.return_types import return_type
 from ..core.sample_inputs import Rng, Sample, pairs_nonzero, real_line
+from ..creation.creation import zeros_like
+from ..native.pointwise import large_with
 from .selection import select
 
 

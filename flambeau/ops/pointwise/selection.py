@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from ...native.target.eager_costs import MIN_BIT_BLEND_ELEMENTS
 from ...native.foundation.user_frames import noted, warn
+from ...native.target.eager_costs import MIN_BIT_BLEND_ELEMENTS
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name, result_dtype
 from ...tensor.tensor import Tensor, wrap
-from ..core.scalar_conversion import convert_scalar
 from ..core.cache_blocking import choose
 from ..core.errors import not_a_tensor
 from ..core.registry import Array, Number, Promotion, composite, pointwise
 from ..core.sample_inputs import Rng, Sample
+from ..core.scalar_conversion import convert_scalar
 
 
 def _choices(rng: Rng) -> Iterator[Sample]:

@@ -10,22 +10,22 @@ from typing import Any
 
 import numpy as np
 
-from ...native.target.eager_costs import BLOCK_ELEMENTS
-from ...tensor.tensor import Tensor
 from ...autograd.forward_ad import push_through
 from ...autograd.mode import MODE
 from ...autograd.tape import requires
-from ..linalg.matmul import product
+from ...native.target.eager_costs import BLOCK_ELEMENTS
+from ...tensor.tensor import Tensor
 from ..core.autocast import Policy
+from ..core.output_layout import Layout
 from ..core.promotion import compute_dtype
+from ..core.registry import Array, composite, opaque
+from ..core.sample_inputs import Rng, Sample
+from ..linalg.matmul import product
+from .native import prepare, present, sums_of_inputs
 from .time_steps import (
     Steps, add_biases, check_cell, differentiable_adjoint, overload, product_of_rows,
     run_in_operators, run_stack, total_bias,
 )
-from .native import prepare, present, sums_of_inputs
-from ..core.output_layout import Layout
-from ..core.registry import Array, composite, opaque
-from ..core.sample_inputs import Rng, Sample
 
 
 def _samples(rng: Rng) -> Iterator[Sample]:

@@ -13,18 +13,18 @@ from typing import Any
 
 import numpy as np
 
+from ...native.runtime.background_jit import KernelPolicy, request_kernel
+from ...native.runtime.fast_call import call_on_threads
+from ...native.runtime.thread_pool import threads
 from ...native.target.eager_costs import (
     MAX_RECURRENT_FORMS, MAX_THREAD_WEIGHT_BYTES, MIN_PREFETCHED_GATE_BYTES,
     MIN_RECURRENT_MULTIPLICATIONS, MIN_THREADED_RECURRENT_MULTIPLICATIONS,
     RECURRENT_CALLS_BEFORE_COMPILING,
 )
-from ...native.runtime.background_jit import KernelPolicy, request_kernel
-from ...native.runtime.fast_call import call_on_threads
-from ...native.runtime.thread_pool import threads
 from ...tensor.dtypes import FLOATS
 from ..native.matmul import large_product
-from .time_steps import Steps
 from ..native.route import native_route
+from .time_steps import Steps
 
 Array = np.ndarray
 

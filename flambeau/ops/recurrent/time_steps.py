@@ -14,9 +14,9 @@ import numpy as np
 from ...autograd.backward import grad
 from ...tensor.tensor import Tensor
 from ..creation.dropout import dropout
-from ..view.join import cat, stack
 from ..linalg.linear import linear
 from ..linalg.matmul import product
+from ..view.join import cat, stack
 
 
 class Steps:

@@ -14,14 +14,14 @@ from ...tensor.dtypes import FLOATS, FROM_NUMPY, HALF
 from ...tensor.tensor import Tensor, wrap
 from ..core.autocast import Policy
 from ..core.axes import canonical_dim, canonical_dims, means_all_axes
-from ..view.join import cat
 from ..core.number_cache import number
 from ..core.out import write_result
-from ..native.pointwise import large
 from ..core.registry import Array, composite, opaque
 from ..core.return_types import return_type
-from ..native.rows import position, reduce_axes
 from ..core.sample_inputs import reductions
+from ..native.pointwise import large
+from ..native.rows import position, reduce_axes
+from ..view.join import cat
 from .chosen_elements import choose, put_back
 
 

@@ -6,19 +6,19 @@ from typing import Any
 
 import numpy as np
 
-from ...native.target.eager_costs import MAX_NUMPY_ROW_ELEMENTS
 from ...autograd.mode import is_grad_enabled
+from ...native.target.eager_costs import MAX_NUMPY_ROW_ELEMENTS
 from ...tensor.dtypes import dtype as Dtype
 from ...tensor.tensor import Tensor
 from ..core.axes import canonical_dim
 from ..core.out import write_result
-from ..view.join import cat
-from .reduce import inside_dtype, round_to, sum_dtype
 from ..core.registry import Array, Number, composite, opaque
 from ..core.return_types import return_type
+from ..core.sample_inputs import scans
 from ..native import scan
 from ..native.scan import scan_axis
-from ..core.sample_inputs import scans
+from ..view.join import cat
+from .reduce import inside_dtype, round_to, sum_dtype
 
 
 @opaque(linear_in="input", ref=lambda x, dim: np.cumsum(x, dim), samples=scans, inplace=True)

@@ -10,17 +10,17 @@ import numpy as np
 from ...native.target.eager_costs import MAX_INSERTION_SORT_LENGTH
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.tensor import Tensor, wrap
-from . import sort_kernels
 from ..core.autocast import Policy
 from ..core.axes import canonical_dim
 from ..core.out import write_result
-from ..core.sample_inputs import Rng, Sample
-from ..creation.creation import public
-from .chosen_elements import along_axis, choose, chosen_along, put_back
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque, shape_depends_on_values
 from ..core.return_types import return_type
+from ..core.sample_inputs import Rng, Sample
+from ..creation.creation import public
 from ..pointwise.selection import select
+from . import sort_kernels
+from .chosen_elements import along_axis, choose, chosen_along, put_back
 
 
 def _refuse_complex(input: Array, name: str) -> None:

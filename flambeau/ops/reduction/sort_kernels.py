@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from ...native.runtime.fast_call import call_kernel
+from ...native.runtime.kernel_builder import KernelBuilder
 from ...native.target.eager_costs import (
     MAX_HEAP_ELEMENTS, MAX_INSERTION_SORT_LENGTH, MAX_KEYS_SORTED_WHOLE, MAX_SELECTED_TIE_ELEMENTS,
     MAX_SORTED_TIE_ELEMENTS,
 )
-from ...native.runtime.fast_call import call_kernel
-from ...native.runtime.kernel_builder import KernelBuilder
-from ..native.gather_scatter import take
 from ..core.registry import Array
+from ..native.gather_scatter import take
 
 _NARROW = 1 << 31
 

@@ -12,11 +12,11 @@ from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
 from ..core.axes import canonical_dims
-from ..view.join import cat
-from ..linalg.matmul import matmul
 from ..core.registry import Array, Number, composite, opaque
 from ..core.return_types import return_type
 from ..core.sample_inputs import Rng, Sample
+from ..linalg.matmul import matmul
+from ..view.join import cat
 from ..view.triangles import diag
 
 

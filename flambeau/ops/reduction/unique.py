@@ -8,10 +8,10 @@ import numpy as np
 
 from ...native.target.eager_costs import MAX_COUNTED_RANGE_RATIO
 from ...tensor.tensor import Tensor, wrap
-from . import sort_kernels
 from ..core.axes import canonical_dim
-from ..creation.creation import public
 from ..core.registry import Array, shape_depends_on_values
+from ..creation.creation import public
+from . import sort_kernels
 
 
 def _count(x: Array, inverse: bool) -> tuple[Array, Array | None, Array] | None:

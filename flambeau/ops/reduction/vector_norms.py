@@ -14,10 +14,10 @@ from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
 from ..core.axes import canonical_dim, canonical_dims
 from ..core.axes import means_all_axes
-from .reduce import axes_of, spread
 from ..core.registry import PUBLIC, Array, composite, opaque, publish
-from ..native.rows import reduce_axes
 from ..core.sample_inputs import Rng, Sample
+from ..native.rows import reduce_axes
+from .reduce import axes_of, spread
 
 
 def _vectors(rng: Rng) -> Iterator[Sample]:

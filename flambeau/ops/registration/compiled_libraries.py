@@ -11,8 +11,8 @@ import importlib
 from pathlib import Path
 from typing import Any
 
-from . import custom_operators as custom
 from ..core.registry import Operator
+from . import custom_operators as custom
 
 # (package, file) -> the family of flambeau's operators
 FAMILIES = {

@@ -15,14 +15,14 @@ from ...tensor.layout import is_channels_last, strides_of
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
+from ..core.errors import not_a_tensor
+from ..core.output_layout import Layout, lay_out_again
+from ..core.promotion import compute_dtype
+from ..core.registry import Array, opaque, publish
+from ..core.sample_inputs import Rng, Sample
 from ..native import gather_scatter
 from . import pool_native
 from .pool_index_tables import Reach, evenly, turn_tables
-from ..core.errors import not_a_tensor
-from ..core.promotion import compute_dtype
-from ..core.output_layout import Layout, lay_out_again
-from ..core.registry import Array, opaque, publish
-from ..core.sample_inputs import Rng, Sample
 
 ARRAYS_COME_FROM_SHAPES = True  # those handed to operators here: tensor/shape_only.py
 

@@ -10,21 +10,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...tensor.tensor import Tensor
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.promotion import legacy_name
+from ...tensor.tensor import Tensor
+from ..core.autocast import Policy
+from ..core.output_layout import Layout
+from ..core.promotion import compute_dtype
+from ..core.registry import PUBLIC, Array, composite, opaque, publish
+from ..core.sample_inputs import Rng, Sample
+from ..native.row_copies import fill
+from ..native.rows import reduce_axes
 from . import pool_native
 from .conv_reference import Window
 from .pool_index_tables import Reach, turn_tables, windows
 from .pool_window import each, key_of, pooling_window
-from ..core.autocast import Policy
-from ..core.promotion import compute_dtype
-from ..core.output_layout import Layout
-from ..core.registry import PUBLIC, Array, composite, opaque, publish
-from ..native.row_copies import fill
-from ..native.rows import reduce_axes
-from ..core.sample_inputs import Rng, Sample
 
 
 class Average(NamedTuple):

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..native.matmul import large_product
 from ..core.registry import Array
+from ..native.matmul import large_product
 
 if TYPE_CHECKING:
     from .conv_reference import Window

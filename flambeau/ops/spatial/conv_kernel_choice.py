@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ...native.target.eager_costs import (
-    CONV_CALLS_BEFORE_COMPILING, CONV_CALLS_BEFORE_USE, CONV_MULTIPLICATIONS_PER_CALL,
-    MIN_STATIC_CONV_MULTIPLICATIONS, MULTIPLICATIONS_PER_ELEMENT,
-)
 from ...autograd.mode import MODE
 from ...native.runtime import background_jit
 from ...native.runtime.fast_call import call_kernel
 from ...native.runtime.thread_pool import threads
+from ...native.target.eager_costs import (
+    CONV_CALLS_BEFORE_COMPILING, CONV_CALLS_BEFORE_USE, CONV_MULTIPLICATIONS_PER_CALL,
+    MIN_STATIC_CONV_MULTIPLICATIONS, MULTIPLICATIONS_PER_ELEMENT,
+)
 from ..core.registry import Array
 from ..native.static_shape_kernels import kernel_for, run_kernel
 

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...native.target.eager_costs import IM2COL_BLOCK_BYTES, MAX_COPIED_WINDOW_ELEMENTS
-from . import conv_native, conv_1x1
 from ..core.registry import Array
+from . import conv_native, conv_1x1
 
 
 class Window(NamedTuple):

@@ -13,18 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from ...tensor.dtypes import FROM_NUMPY
 from ...native.foundation.user_frames import noted
+from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.tensor import Tensor
+from ..core.autocast import Policy
+from ..core.output_layout import Layout
+from ..core.promotion import compute_dtype
+from ..core.registry import Array, composite, opaque
+from ..core.sample_inputs import Rng, Sample
 from .conv_reference import (
     Window, backward_data, backward_weight, forward, forward_channels_last, is_channels_last,
 )
-from ..core.autocast import Policy
-from ..core.promotion import compute_dtype
-from ..core.output_layout import Layout
-from ..core.registry import Array, composite, opaque
-from ..core.sample_inputs import Rng, Sample
 
 
 def _compute(kernel: Any, arrays: Sequence[Any], *rest: Any) -> Array:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...native.kernels.pool import MAX_WINDOW_ELEMENTS
 from ...native.runtime import background_jit
 from ...native.runtime.fast_call import call_kernel
 from ...native.runtime.kernel_builder import KernelBuilder
-from ...native.kernels.pool import MAX_WINDOW_ELEMENTS
-from .pool_native import pixel_sizes
-from .pool_index_tables import Pixels, Reach, pixels_of, windows
 from ..core.registry import Array
+from .pool_index_tables import Pixels, Reach, pixels_of, windows
+from .pool_native import pixel_sizes
 
 if TYPE_CHECKING:
     from .conv_reference import Window

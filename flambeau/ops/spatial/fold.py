@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from ...tensor.tensor import Tensor
-from .conv_reference import Window, pad
-from ..creation.creation import public
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 from ..core.sample_inputs import Rng, Sample
+from ..creation.creation import public
+from .conv_reference import Window, pad
 
 
 def _window(kernel: Any, dilation: Any, padding: Any, stride: Any) -> Window:

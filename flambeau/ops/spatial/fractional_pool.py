@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from ...tensor.tensor import Tensor
-from .adaptive_pool import added_at
-from .pool_window import each
+from ..core.registry import Array, opaque, publish
 from ..core.sample_inputs import Rng, Sample
 from ..creation.random import rand
-from ..core.registry import Array, opaque, publish
+from .adaptive_pool import added_at
+from .pool_window import each
 
 
 def _starts(samples: Array, length: int, output: int, pool: int) -> Array:

@@ -6,13 +6,13 @@ from math import prod
 
 import numpy as np
 
-from ...native.target.eager_costs import (
-    MIN_GRID_ROW_POINTS, MIN_SAMPLED_VALUES, SAMPLED_POINTS_PER_BLOCK,
-)
 from ...native.runtime.background_jit import KernelPolicy, request_kernel
 from ...native.runtime.fast_call import call_kernel
 from ...native.runtime.kernel_builder import KernelBuilder
 from ...native.runtime.thread_pool import POOL
+from ...native.target.eager_costs import (
+    MIN_GRID_ROW_POINTS, MIN_SAMPLED_VALUES, SAMPLED_POINTS_PER_BLOCK,
+)
 from ...tensor.dtypes import FLOATS
 from ..native.route import native_route
 

@@ -13,23 +13,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...native.foundation.user_frames import warn
 from ...autograd.forward_ad import push_through
 from ...autograd.mode import MODE
+from ...native.foundation.user_frames import warn
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
+from ..core.autocast import Policy
+from ..core.output_layout import Layout
+from ..core.promotion import compute_dtype
+from ..core.registry import Array, composite, opaque
+from ..core.sample_inputs import Rng, Sample
 from ..creation.interchange import tensor
+from ..recurrent.time_steps import differentiable_adjoint
+from ..view.join import stack
 from .grid_native import image_adjoint, points_adjoint, sample
 from .grid_sample_composite import BICUBIC, BILINEAR, BORDER, NEAREST, by_parts, place_points
 from .interpolation import cubic_slopes, cubic_weights
-from ..view.join import stack
-from ..core.autocast import Policy
-from ..core.promotion import compute_dtype
-from ..recurrent.time_steps import differentiable_adjoint
-from ..core.output_layout import Layout
-from ..core.registry import Array, composite, opaque
-from ..core.sample_inputs import Rng, Sample
 
 _MODES = {"bilinear": 0, "nearest": 1, "bicubic": 2}
 _PADDINGS = {"zeros": 0, "border": 1, "reflection": 2}

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from ...tensor.tensor import Tensor, wrap
-from .interpolation import cubic_weights
-from ..core.promotion import compute_dtype
 from ..core.output_layout import Layout
+from ..core.promotion import compute_dtype
 from ..core.registry import Array, opaque
-from .resample_native import pixels_taken
 from ..core.sample_inputs import Rng, Sample
+from .interpolation import cubic_weights
+from .resample_native import pixels_taken
 
 BILINEAR, NEAREST, BICUBIC = range(3)
 ZEROS, BORDER, REFLECTION = range(3)

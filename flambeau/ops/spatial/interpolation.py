@@ -17,11 +17,11 @@ from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
-from ..core.promotion import compute_dtype
 from ..core.output_layout import Layout
+from ..core.promotion import compute_dtype
 from ..core.registry import Array, composite, opaque
-from .resample_native import along_axis
 from ..core.sample_inputs import Rng, Sample
+from .resample_native import along_axis
 
 ARRAYS_COME_FROM_SHAPES = True  # those handed to operators here: tensor/shape_only.py
 

@@ -12,15 +12,15 @@ from ...tensor.dtypes import FROM_NUMPY, bool_
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
+from ..core.errors import not_a_tensor
+from ..core.output_layout import Layout
+from ..core.registry import Array, composite, opaque, publish
+from ..core.sample_inputs import Rng, Sample
+from ..pointwise.selection import where as select
 from . import pool_native
 from .conv_reference import Window
 from .pool_index_tables import windows
 from .pool_window import key_of, pooling_window
-from ..core.errors import not_a_tensor
-from ..core.output_layout import Layout
-from ..core.registry import Array, composite, opaque, publish
-from ..pointwise.selection import where as select
-from ..core.sample_inputs import Rng, Sample
 
 
 def _lowest(kind: np.dtype) -> Any:

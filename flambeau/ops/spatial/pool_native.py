@@ -13,17 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from ...native.target.eager_costs import MIN_POOLED_ELEMENTS, POOLED_LANES
+from ...native.kernels.pool import MAX_STRIP_ELEMENTS, lanes_of
 from ...native.runtime import background_jit
 from ...native.runtime.fast_call import call_kernel
 from ...native.runtime.kernel_builder import KernelBuilder
 from ...native.runtime.thread_pool import threads
+from ...native.target.eager_costs import MIN_POOLED_ELEMENTS, POOLED_LANES
 from ...tensor.dtypes import FLOAT32
-from ...native.kernels.pool import MAX_STRIP_ELEMENTS, lanes_of
-from . import pool_index_tables
-from .pool_index_tables import Pixels, Rows, load_tables
 from ..core.registry import Array
 from ..native.route import native_route
+from . import pool_index_tables
+from .pool_index_tables import Pixels, Rows, load_tables
 
 
 class _Builders:

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ...native.target.eager_costs import MAX_NUMPY_RESAMPLED_ELEMENTS, MAX_RESAMPLING_TAPS
 from ...native.runtime.background_jit import KernelPolicy, request_kernel
 from ...native.runtime.fast_call import call_on_threads
 from ...native.runtime.kernel_builder import KernelBuilder
+from ...native.target.eager_costs import MAX_NUMPY_RESAMPLED_ELEMENTS, MAX_RESAMPLING_TAPS
 from ...tensor.dtypes import FLOATS
 from ..native.route import native_route
 

@@ -11,12 +11,12 @@ import numpy as np
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
+from ..core.output_layout import Layout
+from ..core.registry import Array, opaque, publish
 from ..core.sample_inputs import Rng, Sample
 from ..native import gather_scatter
 from .adaptive_pool import taken_at
 from .pool_window import each
-from ..core.output_layout import Layout
-from ..core.registry import Array, opaque, publish
 
 
 def _samples(n: int) -> Callable[[Rng], Iterator[Sample]]:

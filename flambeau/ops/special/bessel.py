@@ -10,9 +10,9 @@ from ...tensor.tensor import Tensor
 from ..core import dtype_refusals
 from ..core.registry import Array, Promotion, pointwise
 from ..core.sample_inputs import positive, real_line
-from .scipy_special import special
 from ..pointwise.selection import select
 from .kernel_formulas import i0_of_single, i0e_of_single, i1_of_single, i1e_of_single, of_single
+from .scipy_special import special
 
 
 def _integral(integrand: Callable, low: float, high: float) -> Callable:

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...native.target.eager_costs import MAX_NUMPY_COSTLY_ELEMENTS, MAX_SCIPY_ERF_ELEMENTS
-from ...tensor.tensor import Tensor
 from ...tensor.dtypes import FLOAT32, FLOAT64
+from ...tensor.tensor import Tensor
 from ..core import dtype_refusals
 from ..core.cache_blocking import blockwise
-from ..native.pointwise import large
 from ..core.registry import Array, Promotion, pointwise
 from ..core.sample_inputs import Rng, Sample, real_line, unit_interval
+from ..native.pointwise import large
 from .kernel_formulas import ndtr_of_single, of_single
 
 _TWO_OVER_ROOT_PI = 2 / math.sqrt(math.pi)

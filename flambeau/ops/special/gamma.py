@@ -10,11 +10,11 @@ import numpy as np
 
 from ...tensor.tensor import Tensor
 from ..core import dtype_refusals
-from ..pointwise.arithmetic import add
 from ..core.registry import Array, Number, Promotion, composite, pointwise, publish
 from ..core.sample_inputs import Rng, Sample, positive, positive_pairs
-from .scipy_special import special
+from ..pointwise.arithmetic import add
 from .kernel_formulas import digamma_of_single, lgamma_of_single, of_single
+from .scipy_special import special
 
 
 @pointwise(ref=np.vectorize(math.lgamma), samples=positive,

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ...autograd.backward import Stack
-from ...native.target.eager_costs import MIN_THREADED_COPY_BYTES
 from ...native.foundation.user_frames import warn
+from ...native.target.eager_costs import MIN_THREADED_COPY_BYTES
 from ...tensor.dtypes import get_default_dtype
 from ...tensor.layout import contiguous_format
 from ...tensor.promotion import legacy_name, result_dtype
@@ -18,8 +18,8 @@ from ...tensor.size import Size
 from ...tensor.tensor import Tensor, wrap
 from ..core.autocast import Policy
 from ..core.axes import canonical_dim, canonical_dims
-from ..core.out import write_result
 from ..core.errors import RefusedValue
+from ..core.out import write_result
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 from ..core.sample_inputs import Rng, Sample

@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from ...native.target.eager_costs import MAX_TWICE_WRITTEN_ELEMENTS
 from ...native.foundation.user_frames import noted
+from ...native.target.eager_costs import MAX_TWICE_WRITTEN_ELEMENTS
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
-from ..core.promotion import compute_dtype
 from ..core.output_layout import Layout
+from ..core.promotion import compute_dtype
 from ..core.registry import Array, Number, composite, opaque
-from ..native.row_copies import fill
 from ..core.sample_inputs import matrices
+from ..native.row_copies import fill
 
 _MODES = {"reflect": "reflection", "replicate": "replication", "circular": "circular"}
 

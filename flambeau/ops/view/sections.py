@@ -10,9 +10,9 @@ import numpy as np
 from ...tensor.dtypes import dtype as Dtype
 from ...tensor.tensor import Tensor
 from ..core.axes import canonical_dim
-from ..creation.creation import public
 from ..core.registry import Array, composite, publish, view
 from ..core.sample_inputs import matrices
+from ..creation.creation import public
 from .slices import basic_index
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...tensor.tensor import Tensor
-from ..creation.copies import in_suggested_format
 from ..core.registry import composite
+from ..creation.copies import in_suggested_format
 
 _BOTH = ("torch", "nn.functional")
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ...tensor.windows.lazy_window import LazyWindow
-from ...tensor.tensor import Tensor
 from ...tensor.storage import offset_of, storage_of, window
+from ...tensor.tensor import Tensor
+from ...tensor.windows.lazy_window import LazyWindow
 from ..core.axes import canonical_dim
 from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque, view

@@ -14,12 +14,12 @@ from ...tensor.tensor import Tensor
 from ...tensor.tensor import wrap as wrap_array
 from ..core.autocast import Policy
 from ..core.axes import canonical_dim
-from ..creation.creation import place, public
 from ..core.inplace import assign
 from ..core.out import write_result
-from ..reduction.reduce import round_to, sum_dtype
 from ..core.registry import Array, Number, composite, opaque
 from ..core.sample_inputs import matrices
+from ..creation.creation import place, public
+from ..reduction.reduce import round_to, sum_dtype
 from .slices import _on_diagonal, on_diagonal
 
 

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ...native.foundation.user_frames import noted
 from ...autograd.tape import record
-from ...tensor.windows.lazy_window import LazyWindow
+from ...native.foundation.user_frames import noted
 from ...tensor.dtypes import FROM_NUMPY, as_dtype
 from ...tensor.dtypes import dtype as Dtype
 from ...tensor.layout import strides_of
@@ -19,11 +18,12 @@ from ...tensor.meta import MetaArray
 from ...tensor.promotion import legacy_name
 from ...tensor.storage import offset_of
 from ...tensor.tensor import Tensor, view_of
+from ...tensor.windows.lazy_window import LazyWindow
 from ..core.axes import canonical_dim, canonical_dims
-from ..creation.creation import public
 from ..core.errors import not_a_tensor
 from ..core.registry import Array, composite, view
 from ..core.sample_inputs import matrices
+from ..creation.creation import public
 
 _SEQUENCES = (tuple, list)
 

@@ -13,8 +13,8 @@ import ml_dtypes
 import numpy as np
 
 from . import exact_libm
-from .native import converter
 from .generator import BLOCK, Generator, default_generator
+from .native import converter
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 FLOATS = {np.dtype(t) for t in (np.float16, np.float32, np.float64)} | {BFLOAT16}

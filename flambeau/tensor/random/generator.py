@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from . import native
 from ..devices import device as Device
+from . import native
 
 DEFAULT_SEED = 67280421310721
 BLOCK = 624  # words in the twister's state, and drawn at each refill

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from ...native.foundation.user_frames import warn
-from .native import converter, shuffled
-from .generator import Generator, default_generator
 from .distributions import (
     BFLOAT16, FLOATS, LARGEST, NAMES, WIDE_UNSIGNED, fill_exponential, fill_words, pairs, require,
     unit64,
 )
+from .generator import Generator, default_generator
+from .native import converter, shuffled
 
 # Bits of precision, the implicit one included.
 _DIGITS = {

@@ -13,9 +13,9 @@ import numpy as np
 
 from ...native.loop_ir import cephes_coefficients
 from . import exact_libm
-from .native import converter
-from .generator import Generator, default_generator
 from .distributions import FLOATS, memory_order, narrow, parts, require, unit32, unit64
+from .generator import Generator, default_generator
+from .native import converter
 
 _BLOCK = 16
 _CHUNK = 1 << 14  # elements at a time: the float64 temporaries stay in the cache

@@ -14,8 +14,8 @@ from ....tensor.dtypes import BOOL, HALF, INTEGER
 from ....tensor.size import Size
 from ....tensor.tensor import Tensor
 from ...ir.graph import Node, Op
-from .node_builders import dtype_of
 from ..registry import EXPLICIT
+from .node_builders import dtype_of
 from .rebind_numpy import promote_symbols, rebind_to_symbols
 from .symbolic_array import SymbolArray, is_symbol, node_of
 

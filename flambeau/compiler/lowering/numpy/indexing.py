@@ -13,11 +13,11 @@ from ....native.loop_ir.ir import Scalar, Type
 from ...ir import graph
 from ...ir.axis_order import inverse_permutation
 from ...ir.graph import Node, Op
+from ..registry import refuse
 from .node_builders import (
     apply_operation, broadcast_shape, broadcast_to, cast, compute_type, number, reshape_node,
     slice_axis, where,
 )
-from ..registry import refuse
 
 
 class BasicIndex(NamedTuple):

@@ -17,9 +17,9 @@ import numpy as np
 from ....native.loop_ir.ir import Scalar
 from ....tensor.promotion import result_dtype
 from ...ir import graph
+from ..registry import EXPLICIT, Untraceable
 from . import reductions, selection, shapes  # noqa: F401 - they register themselves
 from .node_builders import type_of
-from ..registry import EXPLICIT, Untraceable
 from .symbolic_array import SymbolArray, apply_elementwise, is_symbol, node_of, promotion_proxy
 
 _OPERATORS = "flambeau.ops."

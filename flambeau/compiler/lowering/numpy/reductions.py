@@ -10,8 +10,8 @@ import numpy as np
 
 from ....native.loop_ir.ir import ReduceOp, Type
 from ...ir.graph import Node, Op
-from .node_builders import cast, compute_type, reduce_axes, reshape_node, type_of
 from ..registry import refuse
+from .node_builders import cast, compute_type, reduce_axes, reshape_node, type_of
 from .symbolic_array import _METHODS, Symbol, call_ufunc, implements, node_of, symbol
 from .ufuncs import BOOL_REDUCTIONS, REDUCTIONS
 

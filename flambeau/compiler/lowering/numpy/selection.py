@@ -11,14 +11,14 @@ import numpy as np
 from ....native.loop_ir.ir import ReduceOp, Scalar, Type
 from ...ir import graph
 from ...ir.graph import Node, Op
+from ..registry import lowering, refuse
 from . import node_builders as nodes
-from .reductions import _reduce
 from .indexing import normalize_positions, take_along_axis_of
 from .node_builders import (
     apply_operation, broadcast_shape, broadcast_to, cast, compute_type, dtype_of, iota, number,
     reduce_axes, reshape_node, type_of,
 )
-from ..registry import lowering, refuse
+from .reductions import _reduce
 from .symbolic_array import (
     Symbol, call_ufunc, full_precision_of, implements, kind_of, node_of, symbol,
 )

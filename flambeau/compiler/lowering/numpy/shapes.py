@@ -11,11 +11,11 @@ import numpy as np
 from ....native.loop_ir.ir import Type
 from ...ir import graph
 from ...ir.graph import Node
-from .reductions import axes_of
+from ..registry import refuse
 from .node_builders import (
     broadcast_to, concatenate, prepend_axes, reshape_node, slice_axis, stack_nodes, type_of,
 )
-from ..registry import refuse
+from .reductions import axes_of
 from .symbolic_array import Symbol, implements, is_symbol, kind_of, node_of, symbol
 
 

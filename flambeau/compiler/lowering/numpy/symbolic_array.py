@@ -19,12 +19,12 @@ from ....native.loop_ir.ir import Scalar, Type
 from ...ir import graph
 from ...ir.axis_order import inverse_permutation
 from ...ir.graph import Node
+from ..registry import Untraceable, refuse
 from .indexing import expand_ellipsis, match_advanced_index, match_basic_index
 from .node_builders import (
     apply_operation, bitcast, broadcast_to, cast, compute_type, dtype_of, literal, reshape_node,
     type_of, where,
 )
-from ..registry import Untraceable, refuse
 from .ufuncs import BINARY, UNARY
 
 _NUMBERS = (bool, int, float, np.generic)

@@ -8,8 +8,8 @@ from typing import Any
 
 from ....native.loop_ir.ir import ReduceOp, Scalar, Type
 from ...ir.graph import Node, Op
-from .node_builders import apply_operation, bitcast, cast, number, where
 from ..registry import refuse
+from .node_builders import apply_operation, bitcast, cast, number, where
 
 _INTEGERS_OF = {4: Type.I32, 8: Type.I64}
 

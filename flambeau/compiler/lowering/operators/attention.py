@@ -15,13 +15,13 @@ from ....native.target.graph_costs import (
 )
 from ....ops.attention.scaled_dot_product import _LOG_SUMS, _NOTHING, _PROBABILITIES
 from ....ops.core.promotion import compute_dtype
+from ...fusion.fusion_group import MOVEMENTS
 from ...ir.any_length import serves_any_length
 from ...ir.graph import Node, Op, reshape
-from ...fusion.fusion_group import MOVEMENTS
 from ...kernels.flash_attention import block_extent
-from ..registry import lowering
 from ..numpy.selection import triangle
 from ..numpy.symbolic_array import Symbol, symbol
+from ..registry import lowering
 
 
 _NARROW, _LONG = 32, 128  # a depth, and columns, from which on products do not decide

@@ -14,10 +14,10 @@ from typing import Any
 from ....native.loop_ir.ir import Type
 from ...ir import graph
 from ...ir.graph import Node, Op
-from . import conv3d
 from ..numpy.node_builders import cast, compute_type, dtype_of, reshape_node, slice_axis
-from ..registry import lowering
 from ..numpy.symbolic_array import Symbol, node_of, symbol
+from ..registry import lowering
+from . import conv3d
 from .strided_windows import cropped, interleave, nothing
 
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from ....ops.spatial.conv_reference import Window
 from ...ir import graph
-from .pool import Windows
 from ..numpy.symbolic_array import Symbol, symbol
+from .pool import Windows
 
 Plane = Callable[..., Symbol]  # the convolution of planes, or one of its gradients
 

@@ -21,8 +21,8 @@ from ..numpy.indexing import (
 from ..numpy.node_builders import (
     apply_operation, broadcast_to, cast, compute_type, iota, number, reshape_node, where,
 )
-from ..registry import lowering, refuse
 from ..numpy.symbolic_array import Symbol, is_symbol, node_of, symbol
+from ..registry import lowering, refuse
 
 _MAX_UNROLLED_POSITIONS = 16  # places along an axis up to which a scatter is a chain of choices
 

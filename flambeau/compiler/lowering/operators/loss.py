@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ....ops.loss.reduction import MEAN, NONE
 from ....ops.core.promotion import compute_dtype
+from ....ops.loss.reduction import MEAN, NONE
 from ..numpy.node_builders import iota
+from ..numpy.symbolic_array import Symbol, call_ufunc, symbol
 from ..registry import lowering
 from .softmax import inside, log_probabilities
-from ..numpy.symbolic_array import Symbol, call_ufunc, symbol
 
 
 def _axis(x: Symbol) -> int:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..registry import lowering
 from ..numpy.symbolic_array import Symbol
+from ..registry import lowering
 
 
 @lowering("linear")

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ....ops.core.promotion import compute_dtype
-from ..registry import lowering
 from ..numpy.symbolic_array import Symbol, symbol
+from ..registry import lowering
 
 Maybe = Symbol | None
 

@@ -16,9 +16,9 @@ from ..numpy.node_builders import (
     apply_operation, cast, compute_type, literal, reduce_axes, reshape_node, slice_axis,
     stack_nodes,
 )
-from .pool import Windows
-from ..registry import lowering
 from ..numpy.symbolic_array import Symbol, symbol
+from ..registry import lowering
+from .pool import Windows
 from .strided_windows import add_border
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from ....native.loop_ir.ir import Scalar
 from ....ops.core.promotion import compute_dtype
 from ..numpy.reductions import axes_of
-from ..registry import lowering, refuse
 from ..numpy.symbolic_array import Symbol, apply_elementwise
+from ..registry import lowering, refuse
 
 
 @lowering("sign", "sgn")

@@ -20,8 +20,8 @@ from ..numpy.node_builders import (
     apply_operation, broadcast_to, cast, compute_type, dtype_of, literal, number, reduce_axes,
     reshape_node, slice_axis, where,
 )
-from ..registry import lowering
 from ..numpy.symbolic_array import Symbol, node_of, symbol
+from ..registry import lowering
 from .strided_windows import add_border, interleave, nothing
 
 

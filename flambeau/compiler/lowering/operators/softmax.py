@@ -8,8 +8,8 @@ import numpy as np
 
 from ....ops.core.promotion import compute_dtype
 from ..numpy.reductions import axes_of
-from ..registry import lowering
 from ..numpy.symbolic_array import Symbol
+from ..registry import lowering
 
 
 def inside(x: Symbol, dtype: Any = None) -> Symbol:

@@ -12,8 +12,8 @@ from ..numpy.indexing import match_advanced_index, take_along_axis_of
 from ..numpy.node_builders import (
     apply_operation, broadcast_to, literal, reshape_node, slice_axis, stack_nodes,
 )
-from ..registry import lowering, refuse
 from ..numpy.symbolic_array import Symbol, symbol
+from ..registry import lowering, refuse
 from .strided_windows import cropped, interleave
 
 

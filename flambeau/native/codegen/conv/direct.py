@@ -13,20 +13,20 @@ from math import prod
 from llvmlite import ir
 
 from ...loop_ir.ir import Contract
-from ..llvm.scratch_abi import USABLE_BYTES
+from ..gemm.micro_kernel import Sums
+from ..gemm.pack_panels import StridedBlock, pack_block
+from ..llvm.address import constant, multiply, offset_bytes
 from ..llvm.builder import Builder, vector
+from ..llvm.scratch_abi import USABLE_BYTES
+from ..llvm.types import memory_type
+from ..llvm.vectors import store_vector
 from ..loops.context import Context
+from ..loops.scratch import borrow_scratch
+from ..loops.work_partition import split_units
 from .direct_blocking import ConvPlan, Unsupported, plan_direct_conv
 from .direct_image import ImageOperand
 from .direct_tile import ConvEpilogue, PlacedTile
 from .direct_unit import UnitTiles
-from ..gemm.pack_panels import StridedBlock, pack_block
-from ..loops.scratch import borrow_scratch
-from ..loops.work_partition import split_units
-from ..gemm.micro_kernel import Sums
-from ..llvm.vectors import store_vector
-from ..llvm.address import constant, multiply, offset_bytes
-from ..llvm.types import memory_type
 
 
 def emit_direct_conv(context: Context, contract: Contract) -> None:

@@ -12,12 +12,12 @@ from math import gcd, prod
 from ...loop_ir.ir import (
     Affine, Apply, Axis, Constant, Contract, Expression, Index, IndexValue, Load, Scalar, Type,
 )
-from ...target.load_balance import utilization
-from ...target.machine import Target
-from ..llvm.types import sum_type
 from ...target.cost_model import (
     ASSUMED_L2_BYTES, L1_BYTES, L2_TO_REGISTER_CYCLES, MIN_CONV_UTILIZATION,
 )
+from ...target.load_balance import utilization
+from ...target.machine import Target
+from ..llvm.types import sum_type
 
 
 class Unsupported(Exception):

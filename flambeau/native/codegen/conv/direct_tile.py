@@ -16,16 +16,16 @@ from llvmlite import ir
 from ...loop_ir.ir import (
     Contract, Extent, Index, Load, Store, expressions, statements, subexpressions,
 )
-from ..llvm.builder import Builder
-from ..loops.epilogue import emit_epilogue
-from ..loops.context import Context
-from .direct_blocking import ConvPlan
 from ..gemm.blocking import is_cheap_epilogue
-from ..loops.privatized_sums import accumulate_in_registers
-from ..gemm.pack_panels import transpose_into
 from ..gemm.micro_kernel import MicroTile, Sums
-from ..llvm.vectors import load_vector, store_vector
+from ..gemm.pack_panels import transpose_into
 from ..llvm.address import constant, multiply, offset_bytes
+from ..llvm.builder import Builder
+from ..llvm.vectors import load_vector, store_vector
+from ..loops.context import Context
+from ..loops.epilogue import emit_epilogue
+from ..loops.privatized_sums import accumulate_in_registers
+from .direct_blocking import ConvPlan
 
 Bindings = dict[Index, ir.Value]
 

@@ -12,13 +12,13 @@ from typing import Any
 
 from llvmlite import ir
 
-from ..llvm.builder import Builder
-from .image_loads import WindowedImage
 from ..gemm.micro_kernel import MicroTile
-from ..llvm.loop import emit_loop
-from ..llvm.vectors import load_vector, splat, store_vector
 from ..llvm.address import add, constant, multiply, offset_bytes
+from ..llvm.builder import Builder
+from ..llvm.loop import emit_loop
 from ..llvm.types import I32, I64, POINTER, Number
+from ..llvm.vectors import load_vector, splat, store_vector
+from .image_loads import WindowedImage
 
 _OUTSIDE = -(1 << 30)  # a coordinate that no image has, whatever entry of the kernel is added
 

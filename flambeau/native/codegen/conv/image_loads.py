@@ -11,8 +11,8 @@ from llvmlite import ir
 from ...loop_ir.ir import (
     Affine, Apply, Axis, Constant, Contract, Expression, IndexValue, Load, Scalar, Size, SizeValue,
 )
-from .direct_blocking import Unsupported
 from ..llvm.address import multiply
+from .direct_blocking import Unsupported
 
 _Terms = tuple[Any, Any]
 

@@ -12,23 +12,23 @@ from typing import Any
 from llvmlite import ir
 
 from ...loop_ir.ir import Axis, Contract, Index, Size
-from ..loops.epilogue import emit_epilogue
 from ..gemm.blocking import GemmProblem, plan_dynamic
-from .image_loads import WindowedImage, match_image
-from ..gemm.pack import min_of
 from ..gemm.macro_kernel import MacroKernel, packed_panel_bytes
+from ..gemm.micro_kernel import MicroTile, Sums
 from ..gemm.operand_packer import OperandPacker
+from ..gemm.pack import min_of
 from ..gemm.partial_sums import PartialSums
 from ..gemm.product import PanelColumns, Product
 from ..gemm.tile_epilogue import TileEpilogue
 from ..gemm.tile_kernel import TileKernel
 from ..gemm.tile_loops import TileLoops
 from ..gemm.workspace import Workspace
-from ..gemm.micro_kernel import MicroTile, Sums
-from ..llvm.loop import emit_loop
 from ..llvm.address import add, constant, multiply, offset_bytes
+from ..llvm.loop import emit_loop
 from ..llvm.types import Number, memory_type
+from ..loops.epilogue import emit_epilogue
 from .im2col_panels import Im2colPacker
+from .image_loads import WindowedImage, match_image
 from .result_layout import all_equal, only_store, store_along
 
 

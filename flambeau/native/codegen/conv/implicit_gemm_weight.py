@@ -13,25 +13,25 @@ from typing import Any
 from llvmlite import ir
 
 from ...loop_ir.ir import Axis, Contract, Index, Size
-from ..loops.epilogue import emit_epilogue
 from ..gemm.blocking import GemmProblem, plan_dynamic
-from .image_loads import WindowedImage, match_image
+from ..gemm.macro_kernel import MacroKernel
+from ..gemm.micro_kernel import DepthLoop, MicroTile, Sums, TileSource, emit_accumulation
+from ..gemm.operand_packer import OperandPacker
 from ..gemm.pack import PackedPanel, min_of, pack_panel
 from ..gemm.pack_panels import transpose_into
-from ..gemm.macro_kernel import MacroKernel
-from ..gemm.operand_packer import OperandPacker
 from ..gemm.partial_sums import PartialSums
 from ..gemm.product import DepthBlock, PanelColumns, Product
 from ..gemm.tile_epilogue import TileEpilogue
 from ..gemm.tile_kernel import TileKernel
 from ..gemm.tile_loops import TileLoops
 from ..gemm.workspace import Workspace
-from ..gemm.micro_kernel import DepthLoop, MicroTile, Sums, TileSource, emit_accumulation
-from ..llvm.loop import emit_loop
-from ..llvm.vectors import first_lanes, load_vector
 from ..llvm.address import add, ceil_divide, constant, multiply, offset_bytes, subtract
+from ..llvm.loop import emit_loop
 from ..llvm.types import Number, memory_type
+from ..llvm.vectors import first_lanes, load_vector
+from ..loops.epilogue import emit_epilogue
 from .im2col_panels import Im2colPacker
+from .image_loads import WindowedImage, match_image
 from .result_layout import all_equal, only_store, store_along
 
 _BLOCK_POSITIONS = 256  # positions of a block, about

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from llvmlite import ir
 
 from ...loop_ir.ir import Type
-from ..llvm.builder import I1, I64, POINTER, Builder, lane_numbers, vector
-from .direct_blocking import PaddedCoordinate
-from ..llvm.vectors import load_vector, store_vector
 from ..llvm.address import constant, multiply, offset_bytes
+from ..llvm.builder import I1, I64, POINTER, Builder, lane_numbers, vector
 from ..llvm.types import Number, memory_type
+from ..llvm.vectors import load_vector, store_vector
+from .direct_blocking import PaddedCoordinate
 
 
 class WindowPacker:

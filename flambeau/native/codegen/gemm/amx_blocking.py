@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from ...loop_ir.ir import Type
-from .blocking import GemmPlan, GemmProblem, is_known
-from .amx_tiles import DEPTH_PER_TILE, SIDE, term_products
-from .amx_split import count_bf16_terms
-from .micro_kernel import MicroTile
 from ...target.cost_model import (
     AMX_BLOCK_DEPTH, AMX_PACK_CYCLES_CONTIGUOUS, AMX_PACK_CYCLES_TRANSPOSED, AMX_STARTUP_CYCLES,
     AMX_TILE_CYCLES, FMA_PER_CYCLE, MAX_AMX_UNCUT_DEPTH,
 )
+from .amx_split import count_bf16_terms
+from .amx_tiles import DEPTH_PER_TILE, SIDE, term_products
+from .blocking import GemmPlan, GemmProblem, is_known
+from .micro_kernel import MicroTile
 
 TILE = MicroTile(2 * SIDE, 2, SIDE, Type.F32)
 _MIN_EXTENT = SIDE  # rows, columns and depth, below which a tile is mostly padding

@@ -13,24 +13,24 @@ from typing import Any
 from llvmlite import ir
 
 from ...loop_ir.ir import Contract, Type
-from .blocking import GemmPlan, GemmProblem
+from ..llvm.address import add, constant, multiply, offset_bytes, subtract
+from ..llvm.loop import emit_loop
+from ..llvm.types import I64, Number
+from .amx_split import SplitOperand, count_bf16_terms, declare_fallback, declare_packer
 from .amx_tiles import (
     SIDE, TILE_BYTES, configured_tiles, count_tile_steps, declare_multiplier, term_products,
 )
-from .pack import min_of
-from .amx_split import SplitOperand, count_bf16_terms, declare_fallback, declare_packer
+from .blocking import GemmPlan, GemmProblem
 from .macro_kernel import MacroKernel
+from .micro_kernel import MicroTile, Sums
 from .operand_packer import OperandPacker
+from .pack import min_of
 from .partial_sums import PartialSums
 from .product import DepthBlock, PanelColumns, Product
 from .tile_epilogue import TileEpilogue
 from .tile_kernel import TileKernel
 from .tile_loops import TileLoops
 from .workspace import Workspace
-from .micro_kernel import MicroTile, Sums
-from ..llvm.loop import emit_loop
-from ..llvm.address import add, constant, multiply, offset_bytes, subtract
-from ..llvm.types import I64, Number
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 
 from llvmlite import ir
 
-from ..llvm.loop import declare_internal, emit_loop
 from ..llvm.address import ceil_divide, constant, multiply, offset_bytes
+from ..llvm.loop import declare_internal, emit_loop
 from ..llvm.types import BYTE, I64, POINTER, Number
 
 SIDE = 16  # rows and columns of a tile of sums

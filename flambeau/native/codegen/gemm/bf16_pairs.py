@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from llvmlite import ir
 
 from ...loop_ir.ir import Type
-from ..llvm.intrinsics import declare
 from ..llvm.address import ceil_divide, constant
+from ..llvm.intrinsics import declare
 from ..llvm.types import I1, I16, I32, Number
 
 _DOT = "llvm.x86.avx512bf16.dpbf16ps.512"

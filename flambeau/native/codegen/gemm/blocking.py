@@ -8,14 +8,6 @@ from typing import Any
 from llvmlite import ir
 
 from ...loop_ir.ir import Apply, Axis, Contract, Index, Load, Scalar, Store, Type, subexpressions
-from ..llvm.byte_products import (
-    dot_bytes, dot_bytes_by_pairs, dot_low_bytes_by_pairs, dot_quads,
-)
-from .amx_split import count_bf16_terms as count_parts
-from .bf16_pairs import dot_accumulate
-from .micro_kernel import MicroTile, Multiply
-from ..llvm.address import constant, multiply
-from ..llvm.types import Number, sum_type
 from ...target.cost_model import (
     ASSUMED_COLUMN_VECTORS, BYTE_PRODUCT_BLOCK_QUADS, BYTE_PRODUCT_TILES,
     GEMM_BLOCK_DEPTH, MAX_GEMM_CACHED_DEPTH, MAX_GEMM_UNCUT_DEPTH,
@@ -24,6 +16,14 @@ from ...target.cost_model import (
     MIN_MULTIPLY_ADDS_TO_SPLIT, MIN_ROWS_TO_PACK_CACHED_B, MIN_ROWS_TO_PACK_FAR_B, L2Budget,
     gemm_cycles, largest_share_cycles,
 )
+from ..llvm.address import constant, multiply
+from ..llvm.byte_products import (
+    dot_bytes, dot_bytes_by_pairs, dot_low_bytes_by_pairs, dot_quads,
+)
+from ..llvm.types import Number, sum_type
+from .amx_split import count_bf16_terms as count_parts
+from .bf16_pairs import dot_accumulate
+from .micro_kernel import MicroTile, Multiply
 
 _COSTLY_OPERATIONS = {Scalar.POW, Scalar.ATAN2, Scalar.DIV, Scalar.REM} | {
     s for s in Scalar if Scalar.EXP.value <= s.value <= Scalar.LGAMMA.value

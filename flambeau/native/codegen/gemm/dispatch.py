@@ -7,14 +7,14 @@ from __future__ import annotations
 from typing import Any
 
 from ...loop_ir.ir import Contract
-from .dot_products import DotProductKernel, is_few_row_product
-from .blocking import GemmProblem, is_known, match_gemm, plan_gemm
-from .pack import min_of
+from ..llvm.address import constant
 from .amx_blocking import is_profitable, plan_amx
 from .amx_gemm import emit_amx_product
+from .blocking import GemmProblem, is_known, match_gemm, plan_gemm
+from .dot_products import DotProductKernel, is_few_row_product
 from .macro_kernel import emit_product
+from .pack import min_of
 from .product import Product
-from ..llvm.address import constant
 
 
 def emit_gemm(context: Any, statement: Contract) -> bool:

@@ -12,15 +12,15 @@ from typing import Any
 from llvmlite import ir
 
 from ...loop_ir.ir import Contract, Scalar
-from .pack import min_of
+from ...target.cost_model import MAX_DOT_TILE_ROWS, MIN_DOT_DEPTH_BY_ROWS
+from ..llvm.address import add, ceil_divide, constant, multiply, offset_bytes
+from ..llvm.loop import emit_loop
+from ..llvm.types import I32, Number, memory_type
+from ..llvm.vectors import first_lanes, fma, load_vector, widen
 from ..loops.epilogue import emit_epilogue
 from ..loops.work_partition import split_tiles
 from .micro_kernel import Sums
-from ..llvm.loop import emit_loop
-from ..llvm.vectors import first_lanes, fma, load_vector, widen
-from ..llvm.address import add, ceil_divide, constant, multiply, offset_bytes
-from ..llvm.types import I32, Number, memory_type
-from ...target.cost_model import MAX_DOT_TILE_ROWS, MIN_DOT_DEPTH_BY_ROWS
+from .pack import min_of
 
 
 def is_few_row_product(p: Any, target: Any) -> bool:

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from llvmlite import ir
 
 from ...loop_ir.ir import Type
-from ..llvm.constants import zero
-from ..llvm.types import Number, memory_type
-from ..llvm.address import ceil_divide, constant, multiply, offset_bytes
-from ..llvm.vectors import fma, load_vector, splat, widen
-from ..llvm.loop import emit_loop
 from ...target.cache_sizes import LINE_BYTES
 from ...target.cost_model import MULTIPLY_ADDS_IN_FLIGHT
+from ..llvm.address import ceil_divide, constant, multiply, offset_bytes
+from ..llvm.constants import zero
+from ..llvm.loop import emit_loop
+from ..llvm.types import Number, memory_type
+from ..llvm.vectors import fma, load_vector, splat, widen
 
 
 # (builder, x, y, sums): sums + x * y, however it multiplies

@@ -13,15 +13,15 @@ from dataclasses import dataclass, replace
 from llvmlite import ir
 
 from ...loop_ir.ir import Type
+from ...target.cache_sizes import LINE_BYTES
+from ...target.cost_model import MIN_PACK_PREFETCH_BYTES
+from ..llvm.address import add, ceil_divide, constant, multiply, offset_bytes
+from ..llvm.loop import declare_internal, emit_loop
+from ..llvm.transpose import transpose_block
+from ..llvm.types import I32, I64, POINTER, Number, memory_type
+from ..llvm.vectors import first_lanes, load_vector, store_vector, widen
 from ..loops.epilogue_prefetch import L2_LOCALITY, emit_prefetch
 from .bf16_pairs import count_pair_steps, emit_if, pack_consecutive, pack_pair, split_depth
-from ...target.cache_sizes import LINE_BYTES
-from ..llvm.loop import declare_internal, emit_loop
-from ..llvm.vectors import first_lanes, load_vector, store_vector, widen
-from ..llvm.address import add, ceil_divide, constant, multiply, offset_bytes
-from ..llvm.types import I32, I64, POINTER, Number, memory_type
-from ..llvm.transpose import transpose_block
-from ...target.cost_model import MIN_PACK_PREFETCH_BYTES
 
 
 @dataclass(frozen=True)

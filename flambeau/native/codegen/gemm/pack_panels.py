@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from ...loop_ir.ir import Type
+from ..llvm.address import add, constant, multiply, offset_bytes
 from ..llvm.builder import I1, I32, I64, POINTER, Builder, lane_numbers, vector
 from ..llvm.constants import lane_indices
 from ..llvm.loop import declare_internal
-from ..llvm.vectors import load_vector, store_vector
-from ..llvm.address import add, constant, multiply, offset_bytes
 from ..llvm.types import Number
+from ..llvm.vectors import load_vector, store_vector
 
 _PackFunction = Callable[..., None]
 

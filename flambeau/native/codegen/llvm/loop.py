@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from llvmlite import ir
-from .types import I64, Number
 from .address import constant
+from .types import I64, Number
 
 
 def declare_internal(module: ir.Module, name: str, kind: ir.FunctionType) -> ir.Function:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from llvmlite import ir
 from ...loop_ir.ir import Type
+from .address import constant
 from .constants import lane_indices, undefined
 from .intrinsics import declare, suffix
 from .masked_memory import masked_load, masked_store
 from .types import F32, F64, I1, I32, Number, memory_type
-from .address import constant
 
 
 def widen(b: ir.IRBuilder, value: ir.Value, stored: Type, type: Type) -> ir.Value:

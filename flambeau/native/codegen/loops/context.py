@@ -16,10 +16,10 @@ from ...loop_ir.ir import (
     postorder,
 )
 from ...target.machine import Target
-from .reductions import ReductionState
 from ..llvm.builder import I64, Builder, lane_numbers
-from .vectorization import VectorizationPlan
+from .reductions import ReductionState
 from .stream_prefetch import find_streams
+from .vectorization import VectorizationPlan
 
 Bindings = Mapping[Index, ir.Value]
 

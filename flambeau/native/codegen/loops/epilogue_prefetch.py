@@ -15,9 +15,9 @@ from ...loop_ir.ir import (
     Affine, Begin, Buffer, Expression, Index, Load, Statement, Store, expressions, operands,
 )
 from ...target.cache_sizes import LINE_BYTES
+from ...target.cost_model import MIN_EPILOGUE_PREFETCH_BYTES
 from ..llvm.address import add, constant
 from ..llvm.types import I32, POINTER, Number
-from ...target.cost_model import MIN_EPILOGUE_PREFETCH_BYTES
 
 L1_LOCALITY, L2_LOCALITY = 3, 2  # operands of llvm.prefetch
 _Stream = tuple[Buffer, Affine, bool]

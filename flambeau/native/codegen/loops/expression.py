@@ -10,11 +10,11 @@ from ...loop_ir.ir import (
     Accumulator, Apply, Buffer, Constant, Expression, IndexValue, Load, Scalar, SizeValue, Store,
 )
 from ...loop_ir.ir import operands as operands_of
-from . import scalar_ops
 from ..llvm import casts
-from .reductions import ReductionState
 from ..llvm.builder import I16, I64, I8, Builder, constant, lane_numbers, lanes_of
+from . import scalar_ops
 from .context import Context, Scope
+from .reductions import ReductionState
 
 
 def evaluate(context: Context, scope: Scope, expression: Expression) -> ir.Value:

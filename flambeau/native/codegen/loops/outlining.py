@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
+from ...loop_ir.fingerprint import canonical_body
 from ...loop_ir.ir import (
     Accumulator, Begin, Buffer, Contract, Kernel, Loop, Statement, Update, expressions, statements,
     subexpressions,
 )
-from ...loop_ir.fingerprint import canonical_body
 from .context import Context
 from .vectorization import written_values
 

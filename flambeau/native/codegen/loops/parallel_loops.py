@@ -5,10 +5,10 @@ from __future__ import annotations
 from math import prod
 from llvmlite import ir
 from ...loop_ir.ir import Buffer, Loop, LoopKind, Statement, Store, statements
+from ...target.cost_model import ITERATIONS_PER_VECTORIZED_BLOCK, MIN_ITERATIONS_TO_SPLIT
 from .context import Context, Scope
 from .statement import emit_body, emit_rounds
 from .transposed_loads import find_transposable_loads, tile_side
-from ...target.cost_model import ITERATIONS_PER_VECTORIZED_BLOCK, MIN_ITERATIONS_TO_SPLIT
 
 
 def emit_parallel(context: Context, statement: Statement) -> None:

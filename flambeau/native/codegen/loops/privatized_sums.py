@@ -13,9 +13,9 @@ from llvmlite import ir
 
 from ...loop_ir.ir import Buffer, Store
 from ..llvm.builder import MEMORY, vector
+from ..llvm.vectors import store_vector
 from .context import Context, PendingSum, Scope
 from .expression import address_of, evaluated, load_elements, store_elements
-from ..llvm.vectors import store_vector
 
 
 def assign_private_rows(context: Context, buffers: Sequence[Buffer]) -> None:

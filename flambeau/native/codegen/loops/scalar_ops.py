@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from llvmlite import ir
 
 from ...loop_ir.ir import ReduceOp, Scalar, Type
-from .reductions import combine
 from ..llvm.builder import REGISTER, Builder, constant, vector
 from ..llvm.byte_products import dot_bytes
+from .reductions import combine
 
 COMPARISONS = {
     Scalar.EQ: "==", Scalar.NE: "!=", Scalar.LT: "<", Scalar.LE: "<=", Scalar.GT: ">",

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 from llvmlite import ir
 
-from ..llvm.scratch_abi import GIVE, TAKE
 from ..llvm.builder import POINTER, Builder
+from ..llvm.scratch_abi import GIVE, TAKE
 
 
 @contextmanager

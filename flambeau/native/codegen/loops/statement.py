@@ -12,21 +12,21 @@ from ...loop_ir.ir import (
     Accumulator, Begin, Buffer, Constant, Expression, If, Index, IndexValue, Load, Loop, Prefetch,
     Scalar, Statement, Store, Type, Update, While, expressions, operands, postorder,
 )
-from . import scalar_ops
 from ..llvm import casts
-from .reductions import ReductionState
-from .epilogue_prefetch import L2_LOCALITY, emit_prefetch
 from ..llvm.builder import lanes_of
+from . import scalar_ops
 from .context import Context, Scope
+from .epilogue_prefetch import L2_LOCALITY, emit_prefetch
 from .expression import address_of, evaluate, evaluated, load_elements, store_elements
 from .privatized_sums import defer_sum
+from .reductions import ReductionState
+from .stream_prefetch import NO_STREAMS
+from .stream_prefetch import prefetch_streams
+from .transposed_loads import emit_tiles, find_transposable_loads
 from .vectorization import (
     always_executed, count_updates, loop_indices, memory_accesses, reduced_accumulators, written_by,
     written_values,
 )
-from .stream_prefetch import NO_STREAMS
-from .stream_prefetch import prefetch_streams
-from .transposed_loads import emit_tiles, find_transposable_loads
 
 ITERATIONS_PER_PARTIAL_SUM = 128  # F32 iterations of a long sum between additions to its F64 total
 MIN_PARTIAL_SUM_ITERATIONS = 16  # shorter inner loops get no partial sum of their own

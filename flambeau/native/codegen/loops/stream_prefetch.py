@@ -16,13 +16,13 @@ from typing import Any
 from ...loop_ir.ir import (
     Affine, Buffer, Contract, Index, Load, Loop, LoopKind, Statement, Store, statements,
 )
-from .epilogue_prefetch import emit_prefetch
-from .vectorization import memory_accesses
 from ...target.cache_sizes import LINE_BYTES
 from ...target.cost_model import (
     FAR_PREFETCH_DISTANCE_BYTES, MAX_STREAMED_WINDOW_ELEMENTS, MIN_DRAM_STREAM_BYTES,
     MIN_STREAM_BYTES, PREFETCH_DISTANCE_BYTES,
 )
+from .epilogue_prefetch import emit_prefetch
+from .vectorization import memory_accesses
 
 
 @dataclass

@@ -12,8 +12,8 @@ from typing import TypeAlias
 from llvmlite import ir
 
 from ...loop_ir.ir import Affine, Load, Loop, LoopKind, Statement, Store
-from .context import Context, Scope
 from ..llvm.transpose import transpose_block
+from .context import Context, Scope
 from .vectorization import VectorizationPlan, unique_expressions
 
 SIZES = (4, 8)  # of elements that shuffles turn well

@@ -11,8 +11,8 @@ from ...loop_ir.ir import (
     Load, Loop, LoopKind, ReduceOp, Scalar, Size, Statement, Store, Type, Update, While,
     expressions, operands, statements, subexpressions,
 )
-from ...target.machine import Target
 from ...target.cost_model import MAX_LANES, MAX_PAIRED_OPERATIONS
+from ...target.machine import Target
 
 # Everything else takes a sequence of instructions, and one vector keeps enough units busy.
 SINGLE_INSTRUCTION = frozenset((

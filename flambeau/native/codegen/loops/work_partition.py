@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from .context import Context
 from ..llvm.address import constant
 from ..llvm.types import I64, Number
+from .context import Context
 
 _GRID = "flambeau_grid"
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 
 from .exponential import EXP64_EXACT, LN2, LN2_HIGH64, LN2_LOW64, LOG2_E, MAGIC64, scale_by_power
-from .vector_formulas import Lanes, Value, select_rare
 from .logarithm import ATANH, with_special_cases
 from .trigonometric import COS, HALF_PI_TERMS64
+from .vector_formulas import Lanes, Value, select_rare
 
 MAX_REDUCIBLE_ANGLE = 1e8
 LN2_LOW = 2.3190468138462996e-17  # what ln 2 has beyond 53 bits, and so on

@@ -8,8 +8,8 @@ import numpy as np
 
 from ..llvm.libm_calls import call_per_lane
 from .exponential import exp32, exp64, times_exp32
-from .vector_formulas import Lanes, Value
 from .piecewise_polynomial import PiecewiseTable32, PiecewiseTable64
+from .vector_formulas import Lanes, Value
 
 # By least squares towards minimax: erf(x) / x - 1 in x**2 for |x| < 0.925; -log(erfc(x)) from
 # there to 4.1; log(erfc(x) * exp(x**2) / t) in t = 2 / (2 + x) for t in [0.15, 1].

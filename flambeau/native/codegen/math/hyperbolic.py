@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from .exponential import EXP32, LN2, LN2_HIGH32, LN2_LOW32, LOG2_E, MAGIC32, exp64, expm1_64
-from .vector_formulas import Lanes, Value
 from .logarithm import atanh_series, log1p_64, split_mantissa_64
 from .piecewise_polynomial import PiecewiseTable32
+from .vector_formulas import Lanes, Value
 
 # (tanh(x) - x) / x**3 in x**2 for |x| < 0.625, by least squares towards minimax.
 TANH = (

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from ..llvm.builder import I32, I64, Builder, lane_numbers, vector
 from ...loop_ir.ir import Type
 from ...loop_ir.philox import MULTIPLIERS, ROUNDS, STEPS
+from ..llvm.builder import I32, I64, Builder, lane_numbers, vector
 
 
 class _Words:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from .exponential import exp64
-from .vector_formulas import Lanes, Value
 from .logarithm import log64
+from .vector_formulas import Lanes, Value
 
 
 def pow32(m: Lanes, x: Value, y: Value) -> Value:

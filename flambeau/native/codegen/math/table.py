@@ -6,18 +6,18 @@ from collections.abc import Callable, Sequence
 
 from llvmlite import ir
 
+from ...loop_ir.ir import Scalar, Type
 from ..llvm.builder import Builder
 from ..llvm.libm_calls import call_per_lane
-from ...loop_ir.ir import Scalar, Type
 from . import double
 from .error import erf32, erf64, erfc32
 from .exponential import exp2_32, exp32, exp64_exact, expm1_32
 from .hyperbolic import acosh32, asinh32, atanh32, cosh32, sinh32, tanh32
-from .vector_formulas import Lanes
 from .logarithm import log10_32, log1p_32, log2_32, log32
 from .power import pow32
 from .remainder import rem32
 from .trigonometric import acos32, asin32, atan2_32, atan32, cos32, sin32, tan32
+from .vector_formulas import Lanes
 
 FLOAT32_FUNCTIONS: dict[Scalar, Callable[..., ir.Value]] = {
     Scalar.EXP: exp32, Scalar.EXP2: exp2_32, Scalar.EXPM1: expm1_32, Scalar.LOG: log32,

@@ -7,11 +7,11 @@ from typing import Any
 
 from llvmlite import ir
 
+from ...loop_ir.ir import Type
 from ..llvm.builder import (
     I1, I32, I64, REGISTER, Builder, constant, floating, vector, vector_constant,
 )
 from ..llvm.libm_calls import call_per_lane
-from ...loop_ir.ir import Type
 
 Value = Any
 

@@ -9,22 +9,22 @@ from __future__ import annotations
 from llvmlite import ir
 
 from ...loop_ir.ir import Contract, Index
-from ..llvm.scratch_abi import USABLE_BYTES
-from ..llvm.builder import Builder
-from ..loops.epilogue import emit_epilogue
-from ..loops.context import Context
 from ..conv.direct_blocking import Unsupported, require_static
+from ..gemm.micro_kernel import DepthLoop, MicroTile, TileSource, emit_accumulation
+from ..llvm.address import constant, offset_bytes
+from ..llvm.builder import Builder
+from ..llvm.scratch_abi import USABLE_BYTES
+from ..llvm.vectors import load_vector, store_vector
+from ..loops.context import Context
+from ..loops.epilogue import emit_epilogue
 from ..loops.privatized_sums import accumulate_in_registers
 from ..loops.scratch import borrow_scratch
 from ..loops.work_partition import split_units
-from ..gemm.micro_kernel import DepthLoop, MicroTile, TileSource, emit_accumulation
-from ..llvm.vectors import load_vector, store_vector
-from ..llvm.address import constant, offset_bytes
 from .epilogue_prefetch import EpiloguePrefetch
 from .nchw_layout import ChannelsLastImages, TransposedOutputs
 from .plan import WinogradPlan, plan_winograd
-from .weight_panels import WeightPanels
 from .transforms import InputTiles, Square, transform_output
+from .weight_panels import WeightPanels
 
 
 def emit_winograd(context: Context, contract: Contract) -> None:

@@ -9,14 +9,14 @@ from __future__ import annotations
 from llvmlite import ir
 
 from ...loop_ir.ir import Contract, Index, Load, Type
-from ..llvm.builder import Builder
-from ..loops.epilogue import emit_epilogue
-from ..loops.context import Context
 from ..conv.direct_tile import epilogue_accesses, runs_along_rows
 from ..gemm.pack_panels import transpose_into
-from ..llvm.vectors import load_vector, store_vector
 from ..llvm.address import constant, offset_bytes
+from ..llvm.builder import Builder
 from ..llvm.types import Number, memory_type
+from ..llvm.vectors import load_vector, store_vector
+from ..loops.context import Context
+from ..loops.epilogue import emit_epilogue
 from .plan import ImageAxis, padded_line_bytes
 
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from math import prod
 
 from ...loop_ir.ir import Axis, Contract, Index, Load, Type
-from ...target.machine import Target
-from ..conv.direct_blocking import PaddedCoordinate, Unsupported, match_window, require_static
-from ..conv.direct_tile import runs_along_rows
 from ...target.cost_model import (
     ASSUMED_L2_BYTES, MAX_SPREAD_INPUT_BYTES, MAX_WINOGRAD_RELATIVE_COST,
     SET_CONFLICT_PADDING_BYTES,
 )
+from ...target.machine import Target
+from ..conv.direct_blocking import PaddedCoordinate, Unsupported, match_window, require_static
+from ..conv.direct_tile import runs_along_rows
 
 PLACES = 16  # products of a tile
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from llvmlite import ir
 
 from ...loop_ir.ir import Affine, Axis, Index, Load
-from ..llvm.builder import Builder
-from ..loops.context import Context
-from ..llvm.vectors import load_vector, splat, store_vector
 from ..llvm.address import constant, multiply, offset_bytes
+from ..llvm.builder import Builder
 from ..llvm.types import Number
+from ..llvm.vectors import load_vector, splat, store_vector
+from ..loops.context import Context
 from .plan import ImageAxis
 
 Square = list[list[ir.Value]]

@@ -13,22 +13,22 @@ from math import prod
 from llvmlite import ir
 
 from ...loop_ir.ir import Axis, Contract, Index, Type
-from ..llvm.scratch_abi import USABLE_BYTES
+from ...target.cost_model import MAX_WINOGRAD_RELATIVE_COST, SET_CONFLICT_PADDING_BYTES
+from ...target.cost_model import MAX_WINOGRAD_SUM_BYTES, WINOGRAD_BATCH_TILES
 from ...target.machine import Target
-from ..llvm.builder import Builder, vector
-from ..loops.epilogue import emit_epilogue
-from ..loops.context import Context
 from ..conv.direct_blocking import Unsupported, require_static
+from ..gemm.micro_kernel import DepthLoop, MicroTile, TileSource, emit_accumulation
+from ..llvm.address import constant, multiply, offset_bytes
+from ..llvm.builder import Builder, vector
+from ..llvm.scratch_abi import USABLE_BYTES
+from ..llvm.vectors import load_vector, splat, store_vector
+from ..loops.context import Context
+from ..loops.epilogue import emit_epilogue
 from ..loops.scratch import borrow_scratch
 from ..loops.work_partition import TileRange, split_tiles
-from ..gemm.micro_kernel import DepthLoop, MicroTile, TileSource, emit_accumulation
-from ..llvm.vectors import load_vector, splat, store_vector
-from ..llvm.address import constant, multiply, offset_bytes
 from .nchw_layout import ChannelsLastImages
 from .plan import PLACES, ImageAxis, count_tiles, match_geometry, padded_line_bytes
-from ...target.cost_model import MAX_WINOGRAD_RELATIVE_COST, SET_CONFLICT_PADDING_BYTES
 from .transforms import InputTiles, Square, transform_both_axes
-from ...target.cost_model import MAX_WINOGRAD_SUM_BYTES, WINOGRAD_BATCH_TILES
 
 
 @dataclass(frozen=True)
