@@ -19,7 +19,7 @@ from .dtypes import dtype as Dtype
 from .layout import _as_bytes as _as_bytes
 from .layout import owner_of as owner_of
 from .meta import MetaArray, meta_array
-from .shared_memory import moved, shared_memory
+from .shared_memory import move_to_shared_memory, shared_memory
 from .storage_casts import StorageCasts
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class UntypedStorage(StorageCasts):
     def share_memory_(self) -> UntypedStorage:
         """Moves it to memory that other processes can see."""
         self._share_fd_cpu_()
-        self._bytes = moved(self._bytes)
+        self._bytes = move_to_shared_memory(self._bytes)
         return self
 
     @classmethod

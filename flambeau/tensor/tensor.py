@@ -21,7 +21,7 @@ from .layout import (
 from .meta import MetaArray
 from .narrow_dtypes import COMPLEX32, NARROW, plain_number, widened
 from .printing import prints_as_tensor, tensor_str
-from .shared_memory import moved, shared_memory
+from .shared_memory import move_to_shared_memory, shared_memory
 from .size import Size
 from .storage import (
     STORAGE_TYPES, TypedStorage, UntypedStorage, VersionCounter, offset_of, storage_of, window,
@@ -348,7 +348,7 @@ class Tensor(Methods, metaclass=_TensorType):
         >>> torch.zeros(2).share_memory_().is_shared()
         True
         """
-        self._array = moved(self._array)
+        self._array = move_to_shared_memory(self._array)
         return self
 
     def is_inference(self) -> bool:

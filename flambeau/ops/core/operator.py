@@ -97,7 +97,7 @@ class Operator:
             self.shown_edges = tuple(map(self.names.index, self.edges)) or self.tensor_positions
 
     def _read_facts(self, options: dict[str, Any]) -> None:
-        """What is true of few operators: of their parameters, and of what they are linear in."""
+        """Read the facts that few operators have: rare kinds of parameters, and linearity."""
         # A composite that takes NumPy's names, `axis` and `keepdims`, as all other kinds do.
         self.numpy_names: bool = options.pop("numpy_names", False)
         # A composite that reads its arguments' attributes: it wears what explains a missing one.
