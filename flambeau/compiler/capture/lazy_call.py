@@ -125,7 +125,8 @@ class Deferred:
         computes values."""
         seen = {id(owner_of(a)) for a in arrays_in(bound)}
         try:
-            result = original(*args, **kwargs)
+            with np.errstate(all="ignore"):  # what it warns of are no values of the step
+                result = original(*args, **kwargs)
         except Exception:
             return NOT_NOW  # it may be that there are no values
         for y in result if isinstance(result, (tuple, list)) else (result,):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import flambeau as torch
+from flambeau.compiler.capture.lazy_call import Deferred
 
 from .scenario import Scene, compare
 from .state_scenes import MOSTLY_SLOW
@@ -194,3 +196,10 @@ def test_numbers_that_vary_are_not_saved_where_hooks_see_it():
     compiled = torch.compile(step, options={"mode": "now", "follow": True}, backend="evaluate")
     sums = [compiled(torch.ones(2)).item() for _ in range(CALLS)]
     assert sums == [8.0, 20.0, 36.0, 56.0, 80.0]
+
+
+@pytest.mark.filterwarnings("error")
+def test_operators_on_memory_without_values_do_not_warn():
+    deferred = Deferred.__new__(Deferred)
+    ratio = deferred.unlisted((), np.float32(1).__truediv__, (np.float32(0),), {})
+    assert ratio == np.inf
