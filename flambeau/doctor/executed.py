@@ -59,7 +59,7 @@ class ExecutedLines:
         if frame.f_lasti >= self.latest.get(id(frame), 0) or not _is_of(line, frame.f_code):
             return False
         loops = loops_around(file, line)
-        return bool(loops) and _covers([loops[-1]], frame.f_lineno) \
+        return any(_covers([loop], frame.f_lineno) for loop in loops) \
             and on_one_path(file, line, frame.f_lineno)
 
     def stop(self) -> None:

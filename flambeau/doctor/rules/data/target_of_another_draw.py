@@ -94,16 +94,28 @@ for _ in range(9):
             return
         shape = target._array.shape
         others = [d._array for d, _ in self.draws if d is not target and d._array.shape == shape]
+        chance = min(target._array.size, _NUMBERS) ** -0.5  # of numbers that are independent
         mixed = any(
-            _correlation(source, target._array) < 0.1
-            and any(0.15 < _correlation(source, draw) < 0.999 for draw in others)
-            for source in self.inputs if source.shape == shape and source.size >= 64
+            _correlation(source, target._array) < max(0.1, 3 * chance)
+            and any(max(0.15, 4 * chance) < _correlation(source, draw) < 0.999 for draw in others)
+            for source in (_part(array, shape) for array in self.inputs)
+            if source is not None and source.size >= 64
         )
         count = self.times.get(call.spot, 0) + 1 if mixed else 0
         self.times[call.spot] = count
         if count >= _TIMES:
             self.report("the target is another draw than the noise in the model's input", spots[0],
                         call.spot, times=count)
+
+
+def _part(source: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | None:
+    """The part of an input that may hold the noise: all of it, or its first columns or channels,
+    where a time or a condition was put behind them."""
+    if source.shape == shape:
+        return source
+    wider = source.ndim == len(shape) > 1 and source.shape[1] > shape[1]
+    part = source[:, :shape[1]] if wider else source
+    return part if part.shape == shape else None
 
 
 def _correlation(a: np.ndarray, b: np.ndarray) -> float:

@@ -25,8 +25,9 @@ class FlattenedApart(Rule):
     why = (
         "The rows that meet come from different places: the network can only learn how frequent "
         "each class is. Told where scores and targets were flattened by view, reshape or flatten, "
-        f"and the lengths of the axes are exchanged, at {_TIMES} losses. Silent where both are "
-        "equally long, which does not tell."
+        f"and the lengths of the axes are exchanged, at {_TIMES} losses, or where scores (N, C, H, "
+        "W) are flattened with their classes inside. Silent where both are equally long, which "
+        "does not tell."
     )
     fix = "logits.transpose(0, 1).reshape(-1, C), or batch_first=True"
     broken = """
@@ -87,10 +88,22 @@ for _ in range(3):
 
     def on_loss(self, call: LossCall) -> None:
         scores, labels = self._before(call.input), self._before(call.target)
-        if len(labels) < 2 or scores[:2] != labels[1::-1] or labels[0] == labels[1] \
-                or scores[2:3] != call.values.shape[1:] or scores[3:] != labels[2:]:
+        if len(labels) < 2 or not (
+            _are_exchanged(scores, labels, call) or _has_classes_inside(scores, labels, call)
+        ):
             return
         count = self.times[call.spot] = self.times.get(call.spot, 0) + 1
         if count >= _TIMES:
             self.report(f"scores of {scores} and targets of {labels} are flattened: rows and "
                         "targets are of different samples", call.spot)
+
+
+def _are_exchanged(scores: tuple[int, ...], labels: tuple[int, ...], call: LossCall) -> bool:
+    return scores[:2] == labels[1::-1] and labels[0] != labels[1] \
+        and scores[2:3] == call.values.shape[1:] and scores[3:] == labels[2:]
+
+
+def _has_classes_inside(scores: tuple[int, ...], labels: tuple[int, ...], call: LossCall) -> bool:
+    """Whether scores (N, C, ...) and labels (N, ...) were flattened as they are."""
+    return scores[1:2] == call.values.shape[1:] and scores[1:2] != scores[-1:] \
+        and scores[:1] + scores[2:] == labels

@@ -22,6 +22,8 @@ _PURE = frozenset((
     "squeeze", "unsqueeze", "permute", "clamp", "masked_fill", "detach", "relu", "sigmoid", "tanh",
     "softmax", "log_softmax", "normalize", "leaky_relu", "gelu",
 ))
+# What changes a parameter's .data or .grad only with an underscore.
+_OF_VALUES = frozenset(("sub", "mul", "div", "clip", "lerp", "addcmul", "addcdiv"))
 _PARAMETERS = ("parameters", "named_parameters", "buffers", "named_buffers")
 # Those of them that only tensors have.
 _OF_TENSORS = frozenset((
@@ -43,11 +45,13 @@ def idle_statements(tree: ast.AST) -> Iterator[tuple[int, str, str]]:
         if isinstance(value, ast.Attribute) and value.attr in _METHODS:
             yield node.lineno, ast.unparse(value), "call"
         elif isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) \
-                and value.func.attr in _PURE | _OF_TENSORS \
+                and value.func.attr in _PURE | _OF_TENSORS | _OF_VALUES \
                 and not any(k.arg in ("inplace", "out") for k in value.keywords):
             owner = value.func.value
-            space = isinstance(owner, ast.Name) and owner.id in _SPACES
-            if space or (isinstance(owner, ast.Name) and owner.id != "self"
+            space = isinstance(owner, ast.Name) and owner.id in _SPACES \
+                and value.func.attr not in _OF_VALUES
+            values = isinstance(owner, ast.Attribute) and owner.attr in ("data", "grad")
+            if values or space or (isinstance(owner, ast.Name) and owner.id != "self"
                          and value.func.attr in _OF_TENSORS):
                 yield node.lineno, ast.unparse(value), "result"
         elif isinstance(value, ast.BinOp) and isinstance(value.op, _ARITHMETIC) \
