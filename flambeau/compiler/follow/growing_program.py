@@ -29,7 +29,7 @@ from .segment_program import SegmentProgram
 # Primes, far apart: no blocks divide them, and numbers of blocks do not follow from them. Costs
 # decide otherwise for short and for long steps, so the next ones are tried where some have nothing
 # in common.
-SAMPLES = ((283, 397, 523, 797), (67, 109, 149, 211), (17, 29, 43, 61))
+SAMPLES = ((523, 661, 797, 1009), (149, 211, 283, 397), (17, 29, 43, 61))
 CAPACITY = 4096  # up to which lengths threads have scratch for
 COMPARED_CALLS = 3
 

@@ -32,8 +32,9 @@ MIN_EXTENT = 2  # of what grows: other rules hold for extents of one and of none
 # by one rule for all extents.
 _OPERATORS = frozenset(OPERATORS[name] for name in (
     "cat", "stack", "matmul", "linear", "addmm", "baddbmm", "_attention", "softmax", "log_softmax",
-    "logsumexp", "sum", "mean", "_layer_norm", "clone", "_to_copy", "rows_of",
-) if name in OPERATORS)
+    "logsumexp", "sum", "mean", "amax", "amin", "_layer_norm", "clone", "_to_copy", "_embedding",
+    "index_select", "gather", "cumsum", "flip",
+))
 
 
 @dataclass(frozen=True, eq=False)
