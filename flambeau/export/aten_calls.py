@@ -196,7 +196,8 @@ def aten_call(function: Any, args: tuple, kwargs: dict[str, Any]) -> list[tuple[
         return [(function, list(args), kwargs)]
     result = _lookup(name)
     same = (
-        result is function or method_name(function) is not None or path.startswith("torch._C._nn")
+        result is function or method_name(function) is not None
+        or PUBLIC["torch"].get(name) is function or path.startswith("torch._C._nn")
     )
     if result is None or not same or name.startswith("__"):
         return [(function, list(args), kwargs)]

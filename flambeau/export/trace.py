@@ -176,7 +176,7 @@ class _Export:
             else:
                 arg = ConstantArgument("", leaf)
             outputs.append(OutputSpec(OutputKind.USER_OUTPUT, arg))
-        self.graph.eliminate_dead_code()
+        self.graph.eliminate_dead_code(lambda node: node.is_impure() or _writes(node))
         module = GraphModule({}, self.graph)
         signature = ExportGraphSignature(self.inputs, outputs)
         return ExportedProgram(
@@ -230,6 +230,12 @@ class _Export:
         explain(error, "Look for loops over a size and for sizes turned into numbers; take the "
                        "dimension out of `dynamic_shapes` if it is fixed.")
         return error
+
+
+def _writes(node: Node) -> bool:
+    """Whether a node changes a tensor in place, which others may see."""
+    name = getattr(node.target, "__name__", "").partition(".")[0]
+    return node.op == "call_function" and name.endswith("_") and not name.startswith("_")
 
 
 def _draws(node: Node) -> bool:

@@ -193,3 +193,19 @@ def test_names_of_nodes_cannot_carry_code():
 def test_a_file_that_is_no_archive():
     with pytest.raises(ArchiveError, match="no archive of a program"):
         load(io.BytesIO(b"not a zip file"))
+
+
+def test_a_write_whose_result_nobody_uses_stays():
+    class Written(nn.Module):
+        def forward(self, x):
+            y = x * 1
+            z = y.view(-1)
+            y.relu_()
+            nn.functional.elu_(z)
+            return z
+
+    x = torch.tensor([[-2.0, 1.0]])
+    program = export(Written(), (x,))
+    assert torch.equal(program.module()(x), Written()(x))
+    assert [n.target.__name__ for n in program.graph.nodes if n.op == "call_function"][2] \
+        == "relu_.default"
