@@ -10,10 +10,12 @@ from ..fx.codegen import _PyTreeCodeGen, _PyTreeInfo
 from ..fx.graph import Graph
 from ..fx.graph_module import GraphModule
 from ..fx.module_paths import assign_attribute
+from ..fx.node import Node
 from ..nn.module import Module
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
-from .graph_signature import ExportGraphSignature, InputKind
+from .decompositions import Decomposer
+from .graph_signature import ConstantArgument, ExportGraphSignature, InputKind
 
 __all__ = ["ExportedProgram"]
 
@@ -155,8 +157,51 @@ class ExportedProgram:
                     raise AssertionError(f"Guard failed: {label}.size()[{d}] {sign} {bound}")
 
     def run_decompositions(self, decomp_table: Any = None, **options: Any) -> ExportedProgram:
-        """A copy: its operators are flambeau's own, none of which is taken apart."""
-        return copy.copy(self)
+        """A program whose composite operators are taken apart into core aten's.
+
+        `decomp_table`: functions, by operator (`torch.ops.aten.gelu.default`), whose calls stand
+        in its place. The graph runs once, on the example inputs. Layers in training mode, and
+        writes into tensors that somebody else sees, stay as they are.
+
+        >>> program = torch.export.export(nn.Linear(3, 2), (torch.ones(1, 3),))
+        >>> [str(n.target) for n in program.run_decompositions().graph.nodes
+        ...  if n.op == "call_function"]
+        ['aten.permute.default', 'aten.addmm.default']
+        """
+        values = self._example_values()
+        is_dynamic = any(length is None for dims in self._bounds.values() for length, *_ in dims)
+        decomposer = Decomposer(values, is_dynamic, decomp_table)
+        graph = decomposer.copy(self.graph)
+        result = copy.copy(self)
+        result._graph_module = GraphModule(self.graph_module, graph)
+        result._graph_signature = copy.deepcopy(self.graph_signature)
+        before, after = (pytree.tree_leaves(g.output_node().args) for g in (self.graph, graph))
+        names = {old.name: new.name for old, new in zip(before, after, strict=True)
+                 if isinstance(old, Node)}
+        for spec in result.graph_signature.output_specs:
+            if not isinstance(spec.arg, ConstantArgument):
+                spec.arg.name = names.get(spec.arg.name, spec.arg.name)
+        result.dialect = "ATEN"
+        return result
+
+    def _example_values(self) -> dict[Node, Any]:
+        """What the graph's inputs are, with the example inputs in the place of the caller's."""
+        if self.example_inputs is None:
+            error = NotImplementedError("run_decompositions: a program out of a file, which holds "
+                                        "no example inputs")
+            error.add_note("Assign them: program.example_inputs = ((x,), {})")
+            raise error
+        args, kwargs = self.example_inputs
+        leaves = iter(pytree.tree_leaves((args, kwargs)))
+        values: dict[Node, Any] = {}
+        inputs = [n for n in self.graph.nodes if n.op == "placeholder"]
+        for node, spec in zip(inputs, self.graph_signature.input_specs, strict=True):
+            if spec.kind is InputKind.USER_INPUT:
+                values[node] = next(leaves)
+            else:
+                constant = spec.kind is InputKind.CONSTANT_TENSOR
+                values[node] = (self.constants if constant else self.state_dict)[str(spec.target)]
+        return values
 
     def __str__(self) -> str:
         text = self.graph_module.print_readable(print_output=False).replace("\n", "\n    ")

@@ -113,8 +113,35 @@ def _in_place(name: str) -> Callable[..., Any]:
     return operator
 
 
+def _normalized(name: str) -> Callable[..., Any]:
+    def operator(self: Tensor, dim: int, half_to_float: bool) -> Any:
+        x = PUBLIC["torch"][name](self, dim)
+        return x.float() if half_to_float else x
+
+    return operator
+
+
+def _batch_norm(
+    input: Tensor, weight: Any, bias: Any, running_mean: Tensor, running_var: Tensor,
+    momentum: float, eps: float,
+) -> Any:
+    y = PUBLIC["nn.functional"]["batch_norm"](
+        input, running_mean, running_var, weight, bias, False, momentum, eps
+    )
+    return y, input.new_empty(0), input.new_empty(0)
+
+
+def _to_copy(self: Tensor, **options: Any) -> Any:
+    return self.to(**{k: v for k, v in options.items() if v is not None}, copy=True)
+
+
 PUBLIC.setdefault("aten", {}).update(
-    sym_size=_sym_size, index=_index, _local_scalar_dense=Tensor.item
+    sym_size=_sym_size, index=_index, _local_scalar_dense=Tensor.item,
+    _softmax=_normalized("softmax"), _log_softmax=_normalized("log_softmax"), _to_copy=_to_copy,
+    _native_batch_norm_legit_no_training=_batch_norm,
+    _adaptive_avg_pool2d=lambda self, output_size: PUBLIC["nn.functional"]["adaptive_avg_pool2d"](
+        self, output_size),
+    _unsafe_view=lambda self, size: self.reshape(size),
 )
 for _name in ("elu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "mish", "relu", "relu6",
               "selu", "silu"):
