@@ -57,6 +57,9 @@ def named(path: str) -> Any:
         return []  # a table of operators, which others are added to
 
     def refuse(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        if "testing._internal." in path and len(args) == 1 and not kwargs \
+                and isinstance(args[0], types.FunctionType):
+            return args[0]  # a decorator of tests
         raise NotImplementedError(f"flambeau lacks {path}")
 
     return type(short, (StandIn,), {"__new__": refuse})
@@ -144,7 +147,7 @@ def import_leniently(folder: str, on_flambeau: bool) -> None:
         name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
     ) -> Any:
         file = str((globals or {}).get("__file__", ""))
-        if level or not name.startswith("torch") or not file.startswith(folder):
+        if level or name.partition(".")[0] != "torch" or not file.startswith(folder):
             return _import(name, globals, locals, fromlist, level)
         try:
             module = (importlib.import_module(name) if fromlist
