@@ -6,6 +6,7 @@ from flambeau.fx.experimental.graph_gradual_typechecker import (
     GraphTypeChecker, Refine, broadcast_types,
 )
 from flambeau.fx.experimental.refinement_types import Equality
+from flambeau.fx.experimental.rewriter import RewritingTracer
 from flambeau.fx.experimental.unification import unify, var
 from flambeau.fx.experimental.unify_refinements import infer_symbolic_types
 from flambeau.fx.tensor_type import Dyn, TensorType
@@ -56,6 +57,22 @@ def test_unknown_sizes_that_have_to_be_equal():
     infer_symbolic_types(gm)
     batches = {n.type.dims[0] for n in gm.graph.nodes}
     assert len(batches) == 1 and Dyn not in batches
+
+
+def test_annotations_in_a_rewritten_forward_are_types():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = nn.BatchNorm2d(2)
+
+        def forward(self, x: TensorType((2, 2, 5, 4))):
+            return self.norm(x)
+
+    tracer = RewritingTracer()
+    graph = tracer.trace(Net())
+    gm = fx.GraphModule(tracer.root, graph)
+    assert next(iter(graph.nodes)).type == TensorType((2, 2, 5, 4))
+    assert GraphTypeChecker({}, gm).type_check()
 
 
 def test_unification():

@@ -25,7 +25,8 @@ class AST_Rewriter(ast.NodeTransformer):
     def rewrite(self, fn: FunctionType) -> FunctionType:
         """The function, rewritten, with its own globals."""
         tree = ast.parse(textwrap.dedent(inspect.getsource(fn)))
-        code = compile(ast.fix_missing_locations(self.visit(tree)), "", "exec")
+        # Annotations stay what they are in the function's module: this one's are texts.
+        code = compile(ast.fix_missing_locations(self.visit(tree)), "", "exec", dont_inherit=True)
         space = copy.copy(fn.__globals__)
         before = set(space)
         exec(code, space)
