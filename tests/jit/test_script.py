@@ -141,3 +141,24 @@ def test_a_compilation_unit_has_the_functions_of_a_text(tmp_path):
         unit.other  # noqa: B018
     with pytest.raises(RuntimeError, match="expected 'def'"):
         torch.jit.CompilationUnit("x = 1")
+
+
+def test_a_block_without_gradients_is_written():
+    @torch.jit.script
+    def halves(x):
+        with torch.no_grad():
+            scale = x.sum()
+        return x * scale
+
+    file = io.BytesIO(halves.save_to_buffer())
+    x = torch.ones(2, requires_grad=True)
+    torch.jit.load(file)(x).sum().backward()
+    assert x.grad.tolist() == [2.0, 2.0]  # 4.0 if the sum took part
+
+    @torch.jit.script
+    def opened(x):
+        with open("file"):
+            return x
+
+    with pytest.raises(NotImplementedError, match=r"a with of anything but torch\.no_grad"):
+        opened.code  # noqa: B018

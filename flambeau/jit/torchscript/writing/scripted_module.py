@@ -17,6 +17,23 @@ from .source_code import FunctionCode
 
 __all__ = ["Script"]
 
+# PyTorch's own, as its archives hold it.
+_NO_GRAD = """class no_grad:
+  prev : bool
+  def __enter__(self: __torch__.torch.autograd.grad_mode.no_grad) -> NoneType:
+    self.prev = torch.is_grad_enabled()
+    torch.set_grad_enabled(False)
+    return None
+  def __exit__(self: __torch__.torch.autograd.grad_mode.no_grad,
+    exc_type: Any,
+    exc_value: Any,
+    traceback: Any) -> NoneType:
+    torch.set_grad_enabled(self.prev)
+    return None
+  def __init__(self: __torch__.torch.autograd.grad_mode.no_grad) -> NoneType:
+    self.prev = False
+    return None
+"""
 _FUNCTIONAL = re.compile(r"__torch__\.torch\.nn\.functional\.(\w+)\(")
 
 
@@ -104,6 +121,13 @@ class Script:
                 return f"CONSTANTS.c{number}"
         self.constants.append(value)
         return f"CONSTANTS.c{len(self.constants) - 1}"
+
+    def no_grad(self) -> str:
+        """The name of the class that turns gradients off."""
+        space = "__torch__.torch.autograd.grad_mode"
+        if space not in self.classes.code:
+            self.classes.add(space, _NO_GRAD)
+        return f"{space}.no_grad"
 
     def _instance(self, module: Module, seen: dict[int, Instance]) -> Instance:
         """The class and the object of a module and of those below it."""

@@ -9,6 +9,7 @@ import textwrap
 import typing
 from typing import Any
 
+from ....autograd.mode import no_grad
 from ....nn.module import Module
 from ....tensor.tensor import Tensor
 from .source_calls import SourceCalls
@@ -19,6 +20,8 @@ __all__ = ["FunctionCode"]
 
 class FunctionCode(SourceCalls):
     """The code of one function or method."""
+
+    _blocks = 0  # of `with` so far
 
     def text(self, name: str, class_name: str | None) -> str:
         """The whole definition."""
@@ -161,6 +164,22 @@ class FunctionCode(SourceCalls):
             kind = value.id
         return ast.parse(f"ops.prim.RaiseException({ast.unparse(message)}, 'builtins.{kind}')"
                          ).body[0]
+
+    def visit_With(self, node: ast.With) -> Any:
+        """`with torch.no_grad()`, whose object comes first."""
+        before: list[ast.stmt] = []
+        entered: list[ast.withitem] = []
+        for item in node.items:
+            context = item.context_expr
+            static = self.scope.find(context.func) if isinstance(context, ast.Call) else None
+            if static is None or static.value is not no_grad or item.optional_vars is not None:
+                self.refuse(node, "a with of anything but torch.no_grad()")
+            self._blocks += 1
+            name, kind = f"_no_grad{self._blocks}", self.unit.no_grad()
+            before += ast.parse(f"{name} = {kind}.__new__({kind})\n"
+                                f"{name}_made = ({name}).__init__()").body
+            entered.append(ast.withitem(ast.Name(name)))
+        return [*before, ast.With(entered, self._block(node.body) or [ast.Pass()], lineno=0)]
 
     def visit_For(self, node: ast.For) -> Any:
         """Loops over modules are written out, others stay."""

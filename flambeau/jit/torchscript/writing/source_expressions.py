@@ -45,6 +45,9 @@ class Unit(Protocol):
     def constant(self, value: Tensor) -> str:
         """A tensor from outside is read; by which name."""
 
+    def no_grad(self) -> str:
+        """A block without gradients is entered; by which class."""
+
 
 class SourceExpressions(ast.NodeTransformer):
     """The expressions of one function. The unit that it belongs to is told what it reads."""
@@ -86,7 +89,7 @@ class SourceExpressions(ast.NodeTransformer):
         if isinstance(node, (ast.Try, ast.Lambda, ast.Yield, ast.YieldFrom, ast.Await, ast.Import,
                              ast.ImportFrom, ast.Global, ast.Nonlocal, ast.FunctionDef,
                              ast.ClassDef, ast.AsyncFunctionDef, ast.GeneratorExp, ast.Starred,
-                             ast.Match, ast.NamedExpr, ast.Set, ast.SetComp, ast.With)):
+                             ast.Match, ast.NamedExpr, ast.Set, ast.SetComp)):
             self.refuse(node, f"{type(node).__name__} in a function that is saved")
         return super().generic_visit(node)
 
