@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import inspect
 import sys
 import types
 from typing import Any
@@ -132,6 +133,8 @@ def fill(torch: Any) -> None:
     for module in ("apis", "deprecated", "eager_transforms", "vmap"):
         _fill_transforms(importlib.import_module(f"torch._functorch.{module}"), torch)
     _fill_processor(torch)
+    torch.ops.load_library = lambda path: None  # of classes for TorchScript's tests, in C++
+    _evaluate_annotations(torch.nn.functional, torch)
     _fill(torch, _disable_dynamo=lambda fn=None, recursive=True: fn or (lambda f: f),
           _nnpack_available=lambda: False)
     _fill(torch._C, _get_all_dtypes=list, _DisableFuncTorch=contextlib.nullcontext,
@@ -153,6 +156,17 @@ def fill(torch: Any) -> None:
         bool if dtype == torch.bool else complex if dtype.is_complex
         else float if dtype.is_floating_point else int
     )
+
+
+def _evaluate_annotations(module: Any, torch: Any) -> None:
+    """Tests find functions of tensors by their annotations, which are texts in flambeau."""
+    for name, function in list(vars(module).items()):
+        if isinstance(function, types.FunctionType) and not name.startswith("_"):
+            signature = inspect.signature(function)
+            function.__signature__ = signature.replace(parameters=[
+                p.replace(annotation=torch.Tensor) if p.annotation in ("Tensor", "Array") else p
+                for p in signature.parameters.values()
+            ])
 
 
 def _fill_transforms(module: Any, torch: Any) -> None:
