@@ -61,8 +61,8 @@ class Decomposer:
             return copied
         args: Any = map_arg(node.args, self.copies.__getitem__)
         kwargs: Any = map_arg(node.kwargs, self.copies.__getitem__)
-        if node.target is operator.getitem and isinstance(self.copies[node.args[0]], list):
-            return self.copies[node.args[0]][args[1]]  # type: ignore[index]
+        if node.target is operator.getitem and isinstance(args[0], list):
+            return args[0][args[1]]
         if node.target in self.table:
             return self._recorded(self.table[node.target], args, kwargs)
         packet = getattr(node.target, "overloadpacket", None)
