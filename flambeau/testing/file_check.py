@@ -1,0 +1,135 @@
+"""FileCheck: whether texts occur in another one, in an order."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NoReturn
+
+__all__ = ["FileCheck"]
+
+
+class FileCheck:
+    """Checks that build on each other; `run` makes them, in order, each behind the one before.
+
+    RuntimeError for the first that fails.
+
+    >>> torch.testing.FileCheck().check("relu").check_next("return").run("x = relu(y)\\nreturn x")
+    """
+
+    def __init__(self) -> None:
+        self._checks: list[tuple[str, str, int]] = []
+
+    def _add(self, kind: str, text: str, count: int = 1) -> FileCheck:
+        self._checks.append((kind, text, count))
+        return self
+
+    def check(self, text: str) -> FileCheck:
+        """The text occurs."""
+        return self._add("CHECK", text)
+
+    def check_not(self, text: str) -> FileCheck:
+        """The text does not occur before what the next check finds."""
+        return self._add("CHECK-NOT", text)
+
+    def check_same(self, text: str) -> FileCheck:
+        """The text occurs in the same line."""
+        return self._add("CHECK-SAME", text)
+
+    def check_next(self, text: str) -> FileCheck:
+        """The text occurs in the next line."""
+        return self._add("CHECK-NEXT", text)
+
+    def check_dag(self, text: str) -> FileCheck:
+        """The text occurs, in any order with the `check_dag` beside this one."""
+        return self._add("CHECK-DAG", text)
+
+    def check_regex(self, pattern: str) -> FileCheck:
+        """A match of the regular expression occurs."""
+        return self._add("CHECK-REGEX", pattern)
+
+    def check_count(self, text: str, count: int, exactly: bool = False) -> FileCheck:
+        """The text occurs so many times; with `exactly` not once more."""
+        self._add("CHECK-COUNT", text, count)
+        return self._add("CHECK-NOT", text) if exactly else self
+
+    def check_source_highlighted(self, text: str) -> FileCheck:
+        """The text occurs above a line of `~~~` that marks it."""
+        return self._add("CHECK-SOURCE-HIGHLIGHTED", text)
+
+    def run(self, text: Any) -> None:
+        """Makes the checks."""
+        _Run(str(text)).run(self._checks)
+
+
+class _Run:
+    """The checks on one text; `at` is where the last one ended."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.at = text, 0
+
+    def run(self, checks: list[tuple[str, str, int]]) -> None:
+        """Makes the checks in order."""
+        absent: list[str] = []
+        i = 0
+        while i < len(checks):
+            kind, wanted, count = checks[i]
+            i += 1
+            if kind == "CHECK-NOT":
+                absent.append(wanted)
+                continue
+            start = self.at
+            if kind == "CHECK-DAG":
+                group = [wanted]
+                while i < len(checks) and checks[i][0] == "CHECK-DAG":
+                    group.append(checks[i][1])
+                    i += 1
+                places = [self._find(kind, part, start) for part in group]
+                first, self.at = min(a for a, _ in places), max(b for _, b in places)
+            else:
+                first = self._check(kind, wanted, count)
+            self._refuse(absent, start, first)
+            absent = []
+        self._refuse(absent, self.at, len(self.text))
+
+    def _check(self, kind: str, wanted: str, count: int) -> int:
+        """Makes one check, which moves on; gives where it found the text first."""
+        start = self.at
+        if kind in ("CHECK-SAME", "CHECK-NEXT"):
+            first, end = self._find(kind, wanted, start)
+            lines = self.text.count("\n", start, first)
+            if lines != (kind == "CHECK-NEXT"):
+                self._fail(kind, wanted)
+            self.at = end
+            return first
+        if kind == "CHECK-REGEX":
+            match = re.compile(wanted).search(self.text, start)
+            if match is None:
+                self._fail(kind, wanted)
+            self.at = match.end()
+            return match.start()
+        if kind == "CHECK-SOURCE-HIGHLIGHTED":
+            marked = re.compile(re.escape(wanted) + r"[^\n]*\n[^\n]*~").search(self.text, start)
+            if marked is None:
+                self._fail(kind, wanted)
+            self.at = marked.end()
+            return marked.start()
+        first = -1
+        for _ in range(count):
+            place, self.at = self._find(kind, wanted, self.at)
+            first = place if first < 0 else first
+        return first if first >= 0 else start
+
+    def _find(self, kind: str, wanted: str, start: int) -> tuple[int, int]:
+        index = self.text.find(wanted, start)
+        if index < 0:
+            self._fail(kind, wanted)
+        return index, index + len(wanted)
+
+    def _refuse(self, absent: list[str], start: int, end: int) -> None:
+        for wanted in absent:
+            if self.text.find(wanted, start, end) >= 0:
+                raise RuntimeError(f'Expected to not find "{wanted}" but found it\n{self.text}')
+
+    def _fail(self, kind: str, wanted: str) -> NoReturn:
+        raise RuntimeError(f'Expected to find "{wanted}" but did not find it\nSearched string:\n'
+                           f"{self.text}\nFrom {kind}: {wanted}\n")
