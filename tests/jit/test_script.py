@@ -162,3 +162,22 @@ def test_a_block_without_gradients_is_written():
 
     with pytest.raises(NotImplementedError, match=r"a with of anything but torch\.no_grad"):
         opened.code  # noqa: B018
+
+
+class Derived(torch.jit.ScriptModule):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(2, 2)
+
+    def forward(self, x):
+        return self.linear(x)
+
+
+def test_a_derived_script_module_saves_itself(tmp_path):
+    module = Derived()
+    module.save(tmp_path / "derived.pt")
+    x = torch.ones(1, 2)
+    assert torch.equal(torch.jit.load(tmp_path / "derived.pt")(x), module(x))
+    assert torch.equal(torch.jit.load(io.BytesIO(module.save_to_buffer()))(x), module(x))
+    with pytest.raises(RuntimeError, match="Parent directory .*none does not exist"):
+        module.save(tmp_path / "none" / "derived.pt")

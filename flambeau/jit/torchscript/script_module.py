@@ -19,6 +19,17 @@ class ScriptModule(Module):
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise RuntimeError("Pickling of ScriptModules is not supported: use torch.jit.save")
 
+    def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
+        """Writes an archive out of the module's source, which PyTorch reads too."""
+        writing = import_module(f"{__package__}.writing.scripted_module")
+        writing.Script(self).save(f, _extra_files)
+
+    def save_to_buffer(self, _extra_files: dict[str, Any] | None = None) -> bytes:
+        """The archive as bytes."""
+        file = io.BytesIO()
+        self.save(file, _extra_files)
+        return file.getvalue()
+
 
 class RecursiveScriptModule(ScriptModule):
     """A module with code of TorchScript."""
@@ -56,12 +67,6 @@ class RecursiveScriptModule(ScriptModule):
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
         """Writes an archive, which PyTorch reads too."""
         raise NotImplementedError
-
-    def save_to_buffer(self, _extra_files: dict[str, Any] | None = None) -> bytes:
-        """The archive as bytes."""
-        file = io.BytesIO()
-        self.save(file, _extra_files)
-        return file.getvalue()
 
     def get_debug_state(self, *args: Any, **kwargs: Any) -> Any:
         """NotImplementedError: there is no executor."""

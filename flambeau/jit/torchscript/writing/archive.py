@@ -47,6 +47,9 @@ def write(file: Any, root: Instance, code: dict[str, str], constants: list[Any],
     """Writes an archive. `code`: text by the namespace it stands in, such as `__torch__`."""
     named = isinstance(file, (str, os.PathLike))
     name = os.path.basename(os.fspath(file)).partition(".")[0] if named else ""
+    parent = os.path.dirname(os.fspath(file)) if named else ""
+    if parent and not os.path.isdir(parent):
+        raise RuntimeError(f"Parent directory {parent} does not exist.")
     with open(file, "wb") if named else nullcontext(file) as stream:
         writer = ArchiveWriter(stream, name or "archive", version=_VERSION)
         for key, content in (extra_files or {}).items():
