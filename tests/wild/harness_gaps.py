@@ -133,6 +133,7 @@ def fill(torch: Any) -> None:
     for module in ("apis", "deprecated", "eager_transforms", "vmap"):
         _fill_transforms(importlib.import_module(f"torch._functorch.{module}"), torch)
     _fill_processor(torch)
+    importlib.import_module("torch._subclasses").CrossRefFakeMode = object
     torch.ops.load_library = lambda path: None  # of classes for TorchScript's tests, in C++
     _evaluate_annotations(torch.nn.functional, torch)
     _fill(torch, _disable_dynamo=lambda fn=None, recursive=True: fn or (lambda f: f),
