@@ -295,9 +295,12 @@ class iinfo:
     """
 
     def __init__(self, type: dtype) -> None:
+        self._type: Any
         type = as_dtype(type)
-        if isinstance(type, QuantizedDtype):
-            raise NotImplementedError(f"\"dtype\" not implemented for '{type.scalar_name}'")
+        if isinstance(type, QuantizedDtype):  # the limits of its codes; it has no name
+            self._type, self.bits = type, type.codes.itemsize * 8
+            self.min, self.max = type.limits
+            return
         if type.category == BOOL:
             raise TypeError("torch.bool is not supported by torch.iinfo")
         if type.category != INTEGER:
@@ -306,13 +309,19 @@ class iinfo:
                 f"'{type.name}'"
             )
         info = np.iinfo(type.numpy)
-        self.dtype, self.bits, self.min, self.max = type.name, info.bits, info.min, info.max
+        self._type, self.dtype = type, type.name
+        self.bits, self.min, self.max = info.bits, info.min, info.max
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "dtype":
+            raise NotImplementedError(f"\"dtype\" not implemented for '{self._type.scalar_name}'")
+        raise AttributeError(name)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, iinfo) and other.dtype == self.dtype
+        return isinstance(other, iinfo) and other._type == self._type
 
     def __hash__(self) -> int:
-        return hash(self.dtype)
+        return hash(self._type)
 
     def __repr__(self) -> str:
         return f"iinfo(min={self.min:g}, max={self.max:g}, dtype={self.dtype})"

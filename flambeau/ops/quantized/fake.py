@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 
 from ...tensor.tensor import Tensor
+from ..core.promotion import compute_dtype
 from ..core.registry import Array, composite, opaque
 
 
 def _codes(x: Any, scale: Any, zero_point: Any) -> Any:
     """The integers before saturation, as numbers; what is no number becomes the least one."""
+    x = x.astype(compute_dtype(x.dtype), copy=False)  # half precision times a scale is float32
     with np.errstate(all="ignore"):
         result = zero_point + np.rint(x * (np.float32(1) / scale).astype(x.dtype))
     return np.where(np.isnan(result), -np.inf, result)
