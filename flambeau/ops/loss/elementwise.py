@@ -23,7 +23,7 @@ from ..core.autocast import Policy
 from ..core.promotion import compute_dtype
 from ..core.output_layout import Layout
 from ..core.errors import broadcast_mismatch, explaining
-from ..core.registry import Array, Number, composite, opaque, publish
+from ..core.registry import Array, Declared, Number, composite, opaque, publish
 from ..core.sample_inputs import Rng, Sample
 from ..native.rows import sum_of
 from ..pointwise.selection import where
@@ -117,6 +117,32 @@ def _reference(formula: Any) -> Callable[..., Any]:
     return ref
 
 
+def _derive_difference_loss(result: Declared, slope: Callable[..., Tensor], push: Any) -> None:
+    """Give the loss its derivatives; `push` computes tangents of which no derivative is wanted."""
+
+    @result.vjp("input")
+    def _(g: Tensor, input: Tensor, target: Tensor, reduction: str, parameter: float) -> Tensor:
+        return slope(input - target, g, reduction, parameter)
+
+    @result.vjp("target")
+    def _(g: Tensor, input: Tensor, target: Tensor, reduction: str, parameter: float) -> Tensor:
+        return slope(target - input, g, reduction, parameter)
+
+    @result.jvp
+    def _(
+        input_t: Tensor | None, target_t: Tensor | None, y: Tensor, input: Tensor,
+        target: Tensor, reduction: int, parameter: Any,
+    ) -> Tensor:
+        if not MODE.grad:
+            return push(input, target, input_t, target_t, reduction, parameter)
+        t: Any = sum_terms(input_t, unless_missing(lambda t: -t, target_t))
+        t = t.to(y.dtype)
+        if reduction == NONE:
+            return slope(input - target, t, reduction, parameter)
+        row = slope(input - target, y.new_ones(()), reduction, parameter)
+        return row.reshape(-1) @ t.reshape(-1)
+
+
 def _difference_loss(name: str, node: str, parameter: float, formula: Any) -> Callable[..., Any]:
     """Declares an operator (input, target, reduction, parameter) of the difference alone.
 
@@ -141,14 +167,6 @@ def _difference_loss(name: str, node: str, parameter: float, formula: Any) -> Ca
         result = opaque(name=f"_{name}_loss", node=node, expose=(), ref=_reference(formula),
                         samples=_differences(parameter))(body)
 
-        @result.vjp("input")
-        def _(g: Tensor, input: Tensor, target: Tensor, reduction: str, parameter: float) -> Tensor:
-            return slope(input - target, g, reduction, parameter)
-
-        @result.vjp("target")
-        def _(g: Tensor, input: Tensor, target: Tensor, reduction: str, parameter: float) -> Tensor:
-            return slope(target - input, g, reduction, parameter)
-
         @opaque(layout=Layout.FREE, name=f"_{name}_loss_tangent", expose=(), differentiable=False,
                 ref=None, samples=None)
         def push(
@@ -159,20 +177,7 @@ def _difference_loss(name: str, node: str, parameter: float, formula: Any) -> Ca
             return _push_difference(
                 rise, _pair(input, target, name), (input_t, target_t), reduction, parameter, kind)
 
-        @result.jvp
-        def _(
-            input_t: Tensor | None, target_t: Tensor | None, y: Tensor, input: Tensor,
-            target: Tensor, reduction: int, parameter: Any,
-        ) -> Tensor:
-            if not MODE.grad:
-                return push(input, target, input_t, target_t, reduction, parameter)
-            t: Any = sum_terms(input_t, unless_missing(lambda t: -t, target_t))
-            t = t.to(y.dtype)
-            if reduction == NONE:
-                return slope(input - target, t, reduction, parameter)
-            row = slope(input - target, y.new_ones(()), reduction, parameter)
-            return row.reshape(-1) @ t.reshape(-1)
-
+        _derive_difference_loss(result, slope, push)
         return result
 
     return decorate

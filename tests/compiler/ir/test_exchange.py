@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from flambeau.compiler.driver.pipeline import build
-from flambeau.compiler.ir.exchange import Exchange, exchanged, exchanges_of, offline
+from flambeau.compiler.ir.exchange import Exchange, build_exchange, exchanges_of, offline
 from flambeau.compiler.ir.graph import Graph, Node, Op, Source, apply, constant, matmul, reshape
 from flambeau.compiler.runtime.step_timing import time_step
 from flambeau.native.loop_ir.ir import Scalar, Type
@@ -45,7 +45,7 @@ def program(states: list[np.ndarray], doublers: list[Doubler]) -> Any:
     inputs = [Node(Op.INPUT, (), s.shape, s.type, {"slot": k}) for k, s in enumerate(sources)]
     started, writes, outputs = None, [], []
     for k, doubler in enumerate(doublers):
-        started, (result,) = exchanged(doubler.exchange, [inputs[k]], started, "")
+        started, (result,) = build_exchange(doubler.exchange, [inputs[k]], started, "")
         writes.append((k, apply(Scalar.ADD, inputs[k], result)))
     square = matmul(inputs[-1], inputs[-1])
     outputs.append(apply(Scalar.MUL, square, constant(3.0, Type.F32, (1, 1))))
@@ -105,7 +105,7 @@ def test_what_an_exchange_sends_is_computed_before_what_it_does_not_need() -> No
     sources = [Source("state", a.shape, Type.F32, lambda a=a: a) for a in (x, v)]
     x_in, v_in = (Node(Op.INPUT, (), s.shape, s.type, {"slot": k}) for k, s in enumerate(sources))
     sent = reshape(matmul(x_in, x_in), (EXTENT * EXTENT,))
-    _, (result,) = exchanged(doubler.exchange, [sent], None, "")
+    _, (result,) = build_exchange(doubler.exchange, [sent], None, "")
     row = v_in
     for _ in range(3):
         row = matmul(x_in, row)
@@ -135,7 +135,7 @@ def test_what_is_sent_is_replaced_where_it_lies_unless_others_read_it(
     sent = [reshape(product, (EXTENT * EXTENT,)),
             reshape(matmul(product, x_in), (EXTENT * EXTENT,))]
     exchange = Exchange("double", start, lambda: received)
-    _, results = exchanged(exchange, sent[not is_read_elsewhere :], None, "")
+    _, results = build_exchange(exchange, sent[not is_read_elsewhere :], None, "")
     outputs = [apply(Scalar.ADD, r, constant(1.0, Type.F32, (1,))) for r in results]
     step = build(Graph([source], [x_in], outputs, []))
     wanted = [2 * 64 * 1e-4 + 1, 2 * 64**2 * 1e-6 + 1][not is_read_elsewhere :]
