@@ -47,7 +47,7 @@ def test_a_rank_that_is_killed_in_backward() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step", range(20))
+@pytest.mark.parametrize("step", range(1, 21))
 def test_a_rank_that_is_killed_in_any_backward(step: int) -> None:
     kill_a_rank(step)
 
