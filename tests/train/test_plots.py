@@ -210,3 +210,14 @@ def test_what_a_notebook_shows():
     assert "<details><summary>layers" in trainer._repr_html_()
     trainer.fit(torch.ones(4, 2), torch.ones(4, 1), 2, progress=False)
     assert "Learning curves, 2 epochs" in trainer._repr_html_()
+
+
+def test_names_have_one_size_and_a_marked_point_is_called_what_it_is() -> None:
+    lines = {"a": [(1.0, 3.0), (2.0, 1.0), (3.0, 2.0)], "a much longer name": [(1.0, 2.0)]}
+    panel = Panel("loss", lines, best={"a": (2.0, 1.0)}, mark="steepest")
+    picture = Picture([panel])
+    names = [line for line in picture.svg().split("<text") if "font-weight='600'" in line]
+    assert sum("font-size='10'" in line for line in names) == 2
+    assert "steepest 1" in picture.svg()
+    assert "<th>steepest</th>" in picture.html()
+    assert "best" not in picture.html().split("<body")[-1].split("<script")[0]

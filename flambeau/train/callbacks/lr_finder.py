@@ -55,7 +55,8 @@ class Found:
             "batch": list(zip(self.rates, self.losses, strict=True)),
             "smoothed": list(zip(self.rates, self.smoothed, strict=True)),
         }
-        panel = Panel("loss", lines, x_label="learning rate", log_x=True, whole_x=False)
+        panel = Panel("loss", lines, x_label="learning rate", log_x=True, whole_x=False,
+                      mark="steepest")
         if self.suggestion is not None:
             at = self.rates.index(self.suggestion)
             panel.best["smoothed"] = (self.rates[at], self.smoothed[at])

@@ -59,8 +59,8 @@ def _table(panels: list[Panel]) -> str:
             cells = [panel.title, label, short(points[-1][1])]
             cells += [short(best[1]), short(best[0])] if best else ["", ""]
             rows.append("<tr>" + "".join(f"<td>{escape(c)}</td>" for c in cells) + "</tr>")
-    where = panels[0].x_label if panels else ""
-    names = ("metric", "data", "last", "best", f"at {where}")
+    where, mark = (panels[0].x_label, panels[0].mark) if panels else ("", "best")
+    names = ("metric", "data", "last", mark, f"at {where}")
     head = "".join(f"<th>{escape(name)}</th>" for name in names)
     return f"<table><tr>{head}</tr>\n" + "\n".join(rows) + "</table>"
 

@@ -143,8 +143,8 @@ def _draw(panel: Panel, axis: Any) -> None:
             x, y = panel.best[label]
             axis.plot(x, y, "o", color=color, markersize=7, fillstyle="none")
             if x != xs[-1]:
-                axis.annotate(f"best {short(y)}", (x, y), (0, 8), textcoords="offset points",
-                              ha="center", color=color, fontsize=8)
+                axis.annotate(f"{panel.mark} {short(y)}", (x, y), (0, 8),
+                              textcoords="offset points", ha="center", color=color, fontsize=8)
     axis.set_xscale("log" if panel.log_x else "linear")
     axis.set_yscale("log" if panel.log_y else "linear")
     if panel.whole_x and not panel.log_x:

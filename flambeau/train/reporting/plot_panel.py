@@ -13,8 +13,8 @@ Points = list[tuple[float, float]]
 class Panel:
     """Lines by label, each a list of (x, y); `log_x`, `log_y` for logarithmic axes.
 
-    `best` marks a line's point, by label. Points that are not finite (or, on a logarithmic axis,
-    not positive) are gaps.
+    `best` marks a line's point, by label; pictures call it `mark`. Points that are not finite (or,
+    on a logarithmic axis, not positive) are gaps.
     """
 
     title: str
@@ -24,6 +24,7 @@ class Panel:
     log_y: bool = False
     whole_x: bool = True
     best: dict[str, tuple[float, float]] = field(default_factory=dict)
+    mark: str = "best"
 
     def pieces(self, label: str) -> list[Points]:
         """A line's stretches without gaps, in the coordinates in which axes are straight."""

@@ -135,13 +135,13 @@ def _best(panel: Panel, label: str, color: str, at: At) -> list[str]:
     below = y < TOP + 24
     anchor = "end" if x > WIDTH - RIGHT - 40 else "start" if x < LEFT + 40 else "middle"
     words = (f"<text x='{x:.1f}' y='{y + (18 if below else -9):.1f}' text-anchor='{anchor}' "
-             f"font-size='11' %s>best {short(best[1])}</text>")
+             f"font-size='11' %s>{panel.mark} {short(best[1])}</text>")
     halo = "stroke='#fff' stroke-width='3' stroke-linejoin='round'"
     return [ring, words % halo, words % f"fill='{color}'"]
 
 
 def _names(names: list[list]) -> list[str]:
-    """The lines' names at their ends, pushed apart where they would overlap."""
+    """The lines' names at their ends, in one size, pushed apart where they would overlap."""
     names.sort(key=lambda name: name[0])
     gap = 15
     for above, below in zip(names, names[1:], strict=False):
@@ -150,9 +150,9 @@ def _names(names: list[list]) -> list[str]:
     for below in reversed(names):
         below[0] = min(below[0], lowest)
         lowest = below[0] - gap
-    small = " font-size='10'"
+    size = " font-size='10'" if any(len(text) > _LONG_NAME for _, text, _ in names) else ""
     return [
         f"<text x='{WIDTH - RIGHT + 8}' y='{y + 4:.1f}' fill='{color}' font-weight='600'"
-        f"{small if len(text) > _LONG_NAME else ''}>{escape(text)}</text>"
+        f"{size}>{escape(text)}</text>"
         for y, text, color in names
     ]
