@@ -251,6 +251,17 @@ def of_scalar(value: bool | int | float | complex) -> dtype:
     return _Default.floating.to_complex()
 
 
+def _limited(function: str, wanted: Any) -> Any:
+    """The dtype whose limits are asked for."""
+    result = as_dtype(wanted)
+    if not isinstance(result, (dtype, QuantizedDtype)):
+        raise TypeError(
+            f"{function}(): argument 'type' (position 1) must be torch.dtype, not "
+            f"{wanted.__class__.__name__}"
+        )
+    return result
+
+
 class finfo:
     """Limits of a floating or complex dtype (the default dtype's when none is given).
 
@@ -259,11 +270,12 @@ class finfo:
     """
 
     def __init__(self, type: dtype | None = None) -> None:
-        chosen = (as_dtype(type) or get_default_dtype()).to_real()
+        chosen = get_default_dtype() if type is None else _limited("finfo", type)
+        chosen = chosen.to_real()
         if not chosen.is_floating_point:
             raise TypeError(
-                f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle "
-                f"'{chosen.name}'"
+                "torch.finfo() requires a floating point input type. Use torch.iinfo to handle "
+                "'torch.finfo'"
             )
         info = ml_dtypes.finfo(chosen.numpy)  # type: ignore[no-untyped-call]
         self.dtype = chosen.name
@@ -296,7 +308,7 @@ class iinfo:
 
     def __init__(self, type: dtype) -> None:
         self._type: Any
-        type = as_dtype(type)
+        type = _limited("iinfo", type)
         if isinstance(type, QuantizedDtype):  # the limits of its codes; it has no name
             self._type, self.bits = type, type.codes.itemsize * 8
             self.min, self.max = type.limits
@@ -305,8 +317,8 @@ class iinfo:
             raise TypeError("torch.bool is not supported by torch.iinfo")
         if type.category != INTEGER:
             raise TypeError(
-                f"torch.iinfo() requires an integer input type. Use torch.finfo to handle "
-                f"'{type.name}'"
+                "torch.iinfo() requires an integer input type. Use torch.finfo to handle "
+                "'torch.iinfo'"
             )
         info = np.iinfo(type.numpy)
         self._type, self.dtype = type, type.name

@@ -22,6 +22,14 @@ def test_limits_are_equal_by_dtype():
     assert torch.iinfo(torch.int8) == torch.iinfo(torch.int8) != torch.iinfo(torch.int16)
 
 
+def test_limits_are_those_of_a_dtype():
+    with pytest.raises(TypeError, match=r"iinfo\(\): argument 'type' \(position 1\) must be torch"
+                                        r".dtype, not str"):
+        torch.iinfo("int64")
+    with pytest.raises(TypeError, match="integer input type. Use torch.finfo to handle 'torch.ii"):
+        torch.iinfo(torch.float32)
+
+
 def test_complex_dtypes_of_others():
     assert torch.bfloat16.to_complex() is torch.complex64
     assert torch.complex128.to_complex() is torch.complex128

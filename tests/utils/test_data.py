@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import OrderedDict, namedtuple
 
@@ -358,3 +359,10 @@ def test_same_split_as_pytorch(lengths):
     theirs = torch.utils.data.random_split(range(37), lengths)
     ours = data.random_split(range(37), lengths)
     assert [part.indices for part in ours] == [part.indices for part in theirs]
+
+
+def test_a_random_sampler_draws_as_it_goes():
+    sampler = data.RandomSampler(range(5), replacement=True, num_samples=10**15)
+    drawn = list(itertools.islice(sampler, 70))
+    assert len(drawn) == 70 and set(drawn) <= set(range(5))
+    assert len(list(data.RandomSampler(range(5), replacement=True, num_samples=64))) == 64

@@ -59,6 +59,13 @@ def array_from(data: Any, dtype: Dtype | None, copy: bool) -> np.ndarray:
         inferred = types.int64 if isinstance(data, UntypedStorage) else types.get_default_dtype()
         array = _of_storage(data, dtype or inferred)
     else:
+        if data.__class__ is list and data and isinstance(data[0], np.ndarray):
+            warn(
+                "Creating a tensor from a list of numpy.ndarrays is extremely slow. Please "
+                "consider converting the list to a single numpy.ndarray with numpy.array() before "
+                "converting to a tensor.",
+                UserWarning,
+            )
         return array_of(data, dtype)
     kind = array.dtype if dtype is None else numpy_dtype(dtype)
     return array.astype(kind, copy=copy) if array.dtype != kind or copy else array

@@ -130,7 +130,8 @@ def matmul(input: Array, other: Array) -> Array:
         )
     _check_inner(input, other)
     if input.ndim > 2 and other.ndim == 2 and input.flags.c_contiguous and input.dtype.kind == "f":
-        y = product(input.reshape(-1, input.shape[-1]), other)  # one large product
+        rows = math.prod(input.shape[:-1])
+        y = product(input.reshape(rows, input.shape[-1]), other)  # one large product
         return y.reshape(*input.shape[:-1], other.shape[-1])
     return product(input, other)
 
@@ -157,8 +158,7 @@ def _(g: Tensor, input: Tensor, other_shape: tuple[int, ...]) -> Tensor:
     if input.dim() == 1:
         return (input.unsqueeze(-1) * g.unsqueeze(-2)).sum_to_size(other_shape)
     if len(other_shape) == 2 and input.dim() > 2:  # one product over all the batches' rows
-        rows, columns = input.shape[-1], g.shape[-1]
-        return input.reshape(-1, rows).t() @ g.reshape(-1, columns)
+        return input.flatten(0, -2).t() @ g.flatten(0, -2)
     return (input.transpose(-2, -1) @ g).sum_to_size(other_shape)
 
 

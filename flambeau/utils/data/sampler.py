@@ -110,9 +110,9 @@ class RandomSampler(Sampler[int]):
             generator.manual_seed(seed)
         if self.replacement:
             # PyTorch draws 32 at a time; the sizes decide what the generator gives.
-            sizes = [32] * (self.num_samples // 32) + [self.num_samples % 32]
-            for size in sizes:
-                drawn = ops.randint(high=n, size=(size,), dtype=int64, generator=generator)
+            for start in range(0, self.num_samples, 32):
+                size = (min(32, self.num_samples - start),)
+                drawn = ops.randint(high=n, size=size, dtype=int64, generator=generator)
                 yield from drawn.tolist()
             return
         whole, rest = divmod(self.num_samples, n)

@@ -47,3 +47,8 @@ def test_numbers_of_several_dtypes_are_promoted():
     ):
         assert torch.tensor(items).dtype is dtype, items
         assert torch.as_tensor(items).dtype is dtype, items
+
+
+def test_a_list_of_arrays_is_said_to_be_slow():
+    with pytest.warns(UserWarning, match="list of numpy.ndarrays is extremely slow"):
+        assert torch.tensor([np.array([0]), np.array([1])]).tolist() == [[0], [1]]

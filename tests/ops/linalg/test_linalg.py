@@ -229,3 +229,12 @@ def test_int_mm():
     assert torch._int_mm(a, b).tolist() == [[38100, 38100], [38100, 38100]]
     with pytest.raises(RuntimeError, match="Expected self dtype to be int8 or uint8"):
         torch._int_mm(a.float(), b)
+
+
+@pytest.mark.parametrize("shapes", [((5, 4, 0), (0, 3)), ((0, 4, 2), (2, 3)), ((5, 4, 2), (2, 0))])
+def test_products_of_stacks_with_a_matrix_may_have_no_elements(shapes):
+    a, b = (torch.ones(shape, requires_grad=True) for shape in shapes)
+    y = a @ b
+    assert y.shape == (*a.shape[:-1], b.shape[-1]) and not y.count_nonzero()
+    y.sum().backward()
+    assert a.grad.shape == a.shape and b.grad.shape == b.shape and not b.grad.count_nonzero()
