@@ -6,6 +6,7 @@ Each entry is a gap of flambeau's; the shorter this file, the better.
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import inspect
 import sys
@@ -132,6 +133,7 @@ def fill(torch: Any) -> None:
         importlib.import_module(f"torch.{module}")
     for module in ("apis", "deprecated", "eager_transforms", "vmap"):
         _fill_transforms(importlib.import_module(f"torch._functorch.{module}"), torch)
+    _fill_fallback(torch)
     _fill_processor(torch)
     importlib.import_module("torch._subclasses").CrossRefFakeMode = object
     torch.ops.load_library = lambda path: None  # of classes for TorchScript's tests, in C++
@@ -178,6 +180,18 @@ def _fill_transforms(module: Any, torch: Any) -> None:
                  "make_functional_with_buffers", "restore_vmap", "_add_batch_dim",
                  "replace_all_batch_norm_modules_"):
         setattr(module, name, named(f"torch.func.{name}"))
+
+
+def _fill_fallback(torch: Any) -> None:
+    """Flags of vmap's slow path: here every function goes an example at a time."""
+    for module, name, setter in (
+        (torch._C, "_debug_only_are_vmap_fallback_warnings_enabled",
+         "_debug_only_display_vmap_fallback_warnings"),
+        (torch._C._functorch, "_is_vmap_fallback_enabled", "_set_vmap_fallback_enabled"),
+    ):
+        flag = [True]
+        setattr(module, name, functools.partial(flag.__getitem__, 0))
+        setattr(module, setter, functools.partial(flag.__setitem__, 0))
 
 
 def _fill_processor(torch: Any) -> None:
