@@ -1,6 +1,7 @@
 """vmap: a function of one example as a function of a batch, an example at a time.
 
-The result is what PyTorch's vmap gives; the speed is that of a loop.
+The result is what PyTorch's vmap gives; the speed is that of a loop. Writes into tensors that the
+function closes over happen once for each example.
 """
 
 from __future__ import annotations
@@ -53,10 +54,14 @@ def map_calls(
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         dims = _input_dims(in_dims, args, func)
         size = _size(dims, args, func)
-        results = [
-            func(*rebuild(args, _slices(args, dims, i)), **kwargs)
-            for i in _guarded(range(size), randomness, on_draw)
-        ]
+        shared = [x for dim, x in zip(dims, leaves(args), strict=True)
+                  if dim is None and isinstance(x, Tensor)]
+        versions = [x._version for x in shared]
+        results = []
+        for i in _guarded(range(size), randomness, on_draw):
+            results.append(func(*rebuild(args, _slices(args, dims, i)), **kwargs))
+            if versions != [x._version for x in shared]:
+                raise _written_in_place()
         return _stacked(results, out_dims, func, lets_none_pass)
 
     return wrapper
@@ -110,6 +115,20 @@ def _size(dims: list[int | None], args: tuple, func: Callable) -> int:
 def _slices(args: tuple, dims: list[int | None], i: int) -> Iterator[Any]:
     for dim, x in zip(dims, leaves(args), strict=True):
         yield x if dim is None else x.select(dim, i)
+
+
+def _written_in_place() -> RuntimeError:
+    """What an example's write into an argument of all examples raises."""
+    error = RuntimeError(
+        "vmap: inplace arithmetic(self, *extra_args) is not possible because there exists a Tensor "
+        "`other` in extra_args that has more elements than `self`. This happened due to `other` "
+        "being vmapped over but `self` not being vmapped over in a vmap. Please try to use "
+        "out-of-place operators instead of inplace arithmetic. If said operator is being called "
+        "inside the PyTorch framework, please file a bug report instead."
+    )
+    error.add_note("flambeau calls the function once for each example: a write into an argument "
+                   "whose in_dims is None would happen as often.")
+    return error
 
 
 def _guarded(indices: range, randomness: str, on_draw: str) -> Iterator[int]:

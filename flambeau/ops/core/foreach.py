@@ -45,7 +45,7 @@ def _beside(tensors: Sequence[Tensor], other: Any) -> Any:
         return repeat(other, len(tensors))
     if len(other) == len(tensors):
         return other
-    if other and not isinstance(other[0], Tensor):
+    if not other or not isinstance(other[0], Tensor):  # an empty list is one of numbers
         raise RuntimeError("Tensor list must have same number of elements as scalar list.")
     raise RuntimeError("Tensor lists must have the same number of tensors, got "
                        f"{len(tensors)} and {len(other)}")

@@ -272,8 +272,10 @@ def _construct(cls: type, *args: Any, dtype: Dtype | None = None, device: Any = 
     """`torch.Tensor(2, 3)`, `torch.Tensor([1, 2])`, and the typed classes' constructors."""
     if device is not None:
         _check_legacy_device(device, args, "tensor constructor", "torch.Tensor")
-    if len(args) == 1 and isinstance(args[0], (list, tuple, np.ndarray)) and not _is_size(args[0]):
-        result = place(array_from(args[0], dtype or types.get_default_dtype(), True), device)
+    if _is_data(args):
+        shares = isinstance(args[0], (TypedStorage, UntypedStorage))
+        kind = dtype or types.get_default_dtype()
+        result = place(array_from(args[0], kind, copy=not shares), device)
     elif len(args) == 1 and isinstance(args[0], Tensor):
         result = args[0]._alias()
     else:
@@ -295,10 +297,22 @@ def _check_legacy_device(place: Any, args: tuple, what: str, name: str) -> None:
                            f"supported.  Use {instead}")
 
 
-def _is_size(x: Any) -> bool:
+def _is_data(args: tuple) -> bool:
+    """Whether the one argument of a legacy constructor is a sequence of numbers, and no size."""
     from ...tensor.size import Size
 
-    return isinstance(x, Size)
+    if len(args) != 1 or isinstance(args[0], (Size, Tensor)):
+        return False
+    (data,) = args
+    if isinstance(data, (list, tuple, np.ndarray)):
+        return True
+    if isinstance(data, (str, bytes)):
+        raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
+    if hasattr(data, "__index__"):
+        return False
+    if not hasattr(data, "__getitem__") or isinstance(data, dict):
+        raise TypeError(f"new(): data must be a sequence (got {type(data).__name__})")
+    return True
 
 
 _TensorType.construct = staticmethod(_construct)
@@ -318,7 +332,7 @@ def _new(self: Tensor, *args: Any, size: Any = None, device: Any = None) -> Tens
         if args[0].dtype is not self.dtype:
             raise TypeError(f"expected {self.type()} (got {args[0].type()})")
         return args[0].view(args[0].shape)
-    if len(args) == 1 and isinstance(args[0], (list, tuple, np.ndarray)) and not _is_size(args[0]):
+    if _is_data(args):
         return self.new_tensor(args[0])
     return empty(*(args or (0,)), dtype=self.dtype, device=device)
 

@@ -91,6 +91,8 @@ def test_what_is_refused():
         torch._foreach_add(two(), [torch.ones(2)])
     with pytest.raises(RuntimeError, match="same number of elements as scalar list"):
         torch._foreach_add(two(), [1])
+    with pytest.raises(RuntimeError, match="same number of elements as scalar list"):
+        torch._foreach_add(two(), [])
     with pytest.raises(RuntimeError, match="expected to be 0 dim but it has 1 dimensions"):
         torch._foreach_mul(two(), torch.ones(2))
     with pytest.raises(RuntimeError, match="Expected length of scalars"):

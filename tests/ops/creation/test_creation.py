@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+
 import numpy as np
 import pytest
 
@@ -52,3 +54,17 @@ def test_numbers_of_several_dtypes_are_promoted():
 def test_a_list_of_arrays_is_said_to_be_slow():
     with pytest.warns(UserWarning, match="list of numpy.ndarrays is extremely slow"):
         assert torch.tensor([np.array([0]), np.array([1])]).tolist() == [[0], [1]]
+
+
+def test_legacy_constructors_take_every_sequence_for_data():
+    for data in (range(3), (0, 1, 2), collections.deque([0, 1, 2]), memoryview(b"\0\1\2")):
+        assert torch.LongTensor(data).tolist() == torch.Tensor(data).tolist() == [0, 1, 2]
+        assert torch.ones(1).new(data).tolist() == [0, 1, 2]
+    assert torch.LongTensor(torch.Size([2, 0])).shape == (2, 0) == torch.Tensor(2, 0).shape
+    storage = torch.zeros(2).storage()
+    torch.FloatTensor(storage)[0] = 3
+    assert storage[0] == 3
+    with pytest.raises(TypeError, match=r"new\(\): data must be a sequence \(got set\)"):
+        torch.Tensor({1, 2})
+    with pytest.raises(TypeError, match=r"new\(\): invalid data type 'str'"):
+        torch.LongTensor("12")

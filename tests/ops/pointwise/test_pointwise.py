@@ -236,3 +236,11 @@ def test_complex_powers_of_negative_numbers():
     base = torch.tensor([-1.0, -2.5], dtype=torch.float64)
     assert torch.autograd.gradcheck(lambda e: torch.pow(base, e), (exponent,))
     assert torch.autograd.gradcheck(lambda e: torch.pow(-1, e), (exponent,))
+
+
+def test_clamp_takes_a_tensor_without_axes_for_a_number():
+    x = torch.tensor([-1.0, 0.5, 3.0])
+    assert torch.clamp(x, 0, torch.tensor(1.0)).tolist() == [0.0, 0.5, 1.0]
+    assert x.clone().clamp_(torch.tensor(1), 2).tolist() == [1.0, 1.0, 2.0]
+    with pytest.raises(TypeError, match="invalid combination of arguments"):
+        torch.clamp(x, 0, torch.ones(3))
