@@ -224,8 +224,8 @@ def _clamp_of(input: Tensor, min: Any, max: Any, name: str) -> Any:
         if not all(isinstance(v, Tensor) for v in bounds):
             # Beside a number a tensor without axes is its number.
             if all(v.dim() == 0 and not v.requires_grad for v in bounds if isinstance(v, Tensor)):
-                return _clamp_of(input, *(
-                    v.item() if isinstance(v, Tensor) else v for v in (min, max)), name)
+                low, high = (v.item() if isinstance(v, Tensor) else v for v in (min, max))
+                return _clamp_of(input, low, high, name)
             raise TypeError(
                 f"{name}() received an invalid combination of arguments: min and max must both be "
                 f"tensors or both be numbers, got {type(min).__name__} and {type(max).__name__}"

@@ -59,7 +59,7 @@ def forward(x: Array, w: Array, bias: Array | None, window: Window, groups: int)
     depthwise = groups > 1 and w.shape[1] == 1
     if not _fits(x, w, window, prod(shape) * prod(w.shape[1:]), depthwise):
         return None
-    if depthwise and depthwise_nhwc.fits(x, w.shape):
+    if depthwise and depthwise_nhwc.fits(x, w.shape, groups):
         result = depthwise_nhwc.forward(x, w, bias, window)
         if result is not None:
             return result
@@ -77,7 +77,7 @@ def backward_data(g: Array, w: Array, spatial: Sequence[int], window: Window, gr
     depthwise = groups > 1 and w.shape[1] == 1
     if not _fits(g, w, window, g.size * prod(w.shape[1:]), depthwise):
         return None
-    if depthwise and depthwise_nhwc.fits(g, w.shape):
+    if depthwise and depthwise_nhwc.fits(g, w.shape, groups):
         result = depthwise_nhwc.backward_data(g, w, spatial, window)
         if result is not None:
             return result
@@ -95,7 +95,7 @@ def backward_weight(x: Array, g: Array, window: Window, groups: int) -> Array | 
     depthwise = groups > 1 and shape[1] == 1
     if not _fits(x, g, window, g.size * prod(shape[1:]), depthwise):
         return None
-    if depthwise and depthwise_nhwc.fits(x, shape):
+    if depthwise and depthwise_nhwc.fits(x, shape, groups):
         result = depthwise_nhwc.backward_weight(x, g, window)
         if result is not None:
             return result

@@ -26,10 +26,10 @@ _WINDOWS = KernelBuilder("depthwise_nhwc", "windows")
 _WEIGHT = KernelBuilder("depthwise_nhwc", "weight")
 
 
-def fits(x: Array, w_shape: Sequence[int]) -> bool:
+def fits(x: Array, w_shape: Sequence[int], groups: int) -> bool:
     """Whether channels are innermost, and each gives one."""
     return (
-        x.ndim == 4 and w_shape[0] == x.shape[1] and not x.flags.c_contiguous
+        x.ndim == 4 and w_shape[0] == groups and not x.flags.c_contiguous
         and x.transpose(0, 2, 3, 1).flags.c_contiguous
     )
 

@@ -129,6 +129,24 @@ def test_depthwise_results_have_the_layout_of_their_images(made, monkeypatch) ->
     assert {key[0] for key in made} >= {depthwise_nhwc._WINDOWS, depthwise_nhwc._WEIGHT}
 
 
+def test_gradients_of_depthwise_images_that_give_two_each(made, monkeypatch) -> None:
+    """Two results for each channel: not of the kernels whose channels are innermost."""
+    rng = np.random.default_rng(7)
+    weight = rng.normal(size=(64, 1, 3, 3)).astype(np.float32)
+    x = rng.normal(size=(4, 32, 15, 15)).astype(np.float32)
+
+    def work(x, w):
+        return F.conv2d(x, w, None, 2, 1, 1, 32).contiguous(memory_format=flambeau.channels_last)
+
+    results = []
+    for least in (1, 1 << 62):
+        monkeypatch.setattr(conv_native, "MIN_CONV_MULTIPLICATIONS", least)
+        results.append(gradients(work, x, weight, last=True))
+    for one, right in zip(*results, strict=True):
+        assert one.shape == right.shape
+        np.testing.assert_allclose(one, right, 1e-4, 1e-4 * np.abs(right).max())
+
+
 def test_depthwise_kernels_take_all_shapes(made, monkeypatch) -> None:
     x_shape, w_shape, settings = CONVOLUTIONS["depthwise"]
     rng = np.random.default_rng(6)
