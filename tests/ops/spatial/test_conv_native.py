@@ -136,7 +136,7 @@ def test_gradients_of_depthwise_images_that_give_two_each(made, monkeypatch) -> 
     x = rng.normal(size=(4, 32, 15, 15)).astype(np.float32)
 
     def work(x, w):
-        return F.conv2d(x, w, None, 2, 1, 1, 32).contiguous(memory_format=flambeau.channels_last)
+        return F.conv2d(x, w, None, 2, 1, 1, 32).permute(0, 2, 3, 1)  # gradients lie as it does
 
     results = []
     for least in (1, 1 << 62):
