@@ -97,8 +97,8 @@ class StubSet:
 
         Others have theirs: making all of them anew costs several times as much as a mode's entry.
         """
-        targets = self.find_targets()
-        if targets is self.targets:
+        targets = dict(self.find_targets())
+        if targets == self.targets:
             return
         for function, (handle, *first) in targets.items():
             if self.targets.get(function) != targets[function]:
