@@ -7,6 +7,7 @@ import itertools
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,7 +53,8 @@ LARGE_FOLDERS = {
     "flambeau/native/kernels": 26,
 }
 HIGH_FOLDERS = {"compiler": 11}
-LARGEST_CIRCLE = 6  # files that import one another; the goal is 3
+# Files that import one another, by folder. fx has PyTorch's files, which do.
+CIRCLES = {"flambeau.fx": 2, "flambeau.nested": 1, "flambeau.ops.sparse": 2}
 MOST_CONSTANTS = 154  # module-level numbers outside the machine description; the goal is 60
 FORBIDDEN = re.compile(r"^(utils?|helpers?|misc|common|stuff|tools?)\.py$")
 # Names that PyTorch has.
@@ -173,9 +175,9 @@ def test_folders_have_few_floors(folder: str) -> None:
     assert floors(folder) <= HIGH_FOLDERS.get(folder, HIGHEST_FOLDER)
 
 
-def test_few_files_import_one_another() -> None:
-    largest = max(circles(imports()), key=len, default=[])
-    assert len(largest) <= LARGEST_CIRCLE, largest
+def test_files_do_not_import_one_another() -> None:
+    folders = Counter(circle[0].rpartition(".")[0] for circle in circles(imports()))
+    assert not {folder: n for folder, n in folders.items() if n > CIRCLES.get(folder, 0)}
 
 
 def test_tuned_numbers_are_in_the_machine_description() -> None:
