@@ -72,7 +72,7 @@ def _get_torch_function_state() -> _TorchFunctionState:
 
 
 def _set_torch_function_state(state: _TorchFunctionState) -> None:
-    """Sets who is asked for an override in this thread."""
+    """Set who is asked for an override in this thread."""
     _STATE.nothing = int(state is _TorchFunctionState.ALL_DISABLED)
     _STATE.no_subclasses = int(state is not _TorchFunctionState.ENABLED)
 
@@ -103,12 +103,12 @@ def _get_function_stack_at(index: int) -> Any:
 
 
 def _push_on_torch_function_stack(mode: Any) -> None:
-    """Enters a mode."""
+    """Enter a mode."""
     enter(mode)
 
 
 def _pop_torch_function_stack() -> Any:
-    """Leaves the last mode, and gives it."""
+    """Leave the last mode, and give it."""
     mode = _STATE.modes[-1]
     leave(mode)
     return mode
@@ -120,7 +120,7 @@ def _is_fwd_grad_enabled() -> bool:
 
 
 def _set_fwd_grad_enabled(enabled: bool) -> None:
-    """Sets whether operators push tangents in this thread."""
+    """Set whether operators push tangents in this thread."""
     forward_ad.LEVELS.enabled = enabled
 
 

@@ -15,7 +15,7 @@ __getattr__ = lacking(__name__, ("impl_backward", "impl_save_for_backward"))
 
 
 def custom_op(qualname: str, func_or_schema: Any = None) -> Any:
-    """Defines the operator `namespace::name`: with a schema, or as a decorator of a function whose
+    """Define the operator `namespace::name`: with a schema, or as a decorator of a function whose
     annotations are its schema and whose body is not used.
 
     >>> from flambeau import _custom_ops
@@ -33,5 +33,5 @@ def custom_op(qualname: str, func_or_schema: Any = None) -> Any:
 
 
 def impl(qualname: str, *, device_types: Any = ("cpu", "cuda"), func: Any = None) -> Any:
-    """Gives an operator its kernel for some kinds of device; a decorator without `func`."""
+    """Give an operator its kernel for some kinds of device; a decorator without `func`."""
     return library.impl(qualname, device_types, func)

@@ -74,11 +74,11 @@ class Future:
         return self._value
 
     def set_result(self, result: Any) -> None:
-        """Sets the value, once: RuntimeError the second time."""
+        """Set the value, once: RuntimeError the second time."""
         self._complete(result, None)
 
     def set_exception(self, result: BaseException) -> None:
-        """Sets an error, which `wait` and `value` raise."""
+        """Set an error, which `wait` and `value` raise."""
         if not isinstance(result, Exception):
             raise AssertionError(f"{result} is of type {type(result)}, not an Exception.")
         self._complete(None, result)
@@ -95,14 +95,14 @@ class Future:
             self._call(callback)
 
     def _call(self, callback: Callable[[Future], Any]) -> None:
-        """Runs a callback; the thread that sets a value does not fail with it."""
+        """Run a callback; the thread that sets a value does not fail with it."""
         try:
             callback(self)
         except Exception as error:
             _log.error(str(_callback_error(error)))
 
     def add_done_callback(self, callback: Callable[[Future], Any]) -> None:
-        """Calls `callback(future)` when there is a value; at once if there is one already.
+        """Call `callback(future)` when there is a value; at once if there is one already.
 
         An error in `callback` is logged, and concerns nobody else.
         """

@@ -43,7 +43,7 @@ def _get_torch_home() -> str:
 
 
 def set_dir(d: str | os.PathLike[str]) -> None:
-    """Sets the folder that downloads are kept in."""
+    """Set the folder that downloads are kept in."""
     _folder[:] = [os.path.expanduser(d)]
 
 
@@ -169,7 +169,7 @@ class _Faketqdm:
         self.total, self.disable, self.n = total, disable, 0
 
     def update(self, n: int) -> None:
-        """Counts `n` more."""
+        """Count `n` more."""
         self.n += n
         if not self.disable:
             share = f"{self.n} bytes" if self.total is None else f"{100 * self.n / self.total:.1f}%"
@@ -180,11 +180,11 @@ class _Faketqdm:
         """Accepted: the share has no text."""
 
     def write(self, s: str) -> None:
-        """Writes a line to stderr."""
+        """Write a line to stderr."""
         sys.stderr.write(f"{s}\n")
 
     def close(self) -> None:
-        """Ends the line."""
+        """End the line."""
         if not self.disable:
             sys.stderr.write("\n")
         self.disable = True

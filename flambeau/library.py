@@ -111,7 +111,7 @@ class Library:
         return f"Library(kind={self.kind}, ns={self.ns}, dispatch_key={self.dispatch_key})>"
 
     def define(self, schema: str, alias_analysis: str = "", *, tags: Any = ()) -> str:
-        """Defines `foo(Tensor x) -> Tensor`; its name."""
+        """Define `foo(Tensor x) -> Tensor`; its name."""
         operator = custom.define(self.ns, schema)
         self._defined.append(operator)
         return operator._schema.name
@@ -120,7 +120,7 @@ class Library:
         self, op_name: Any, fn: Callable, dispatch_key: str = "", with_keyset: bool = False,
         *, allow_override: bool = False,
     ) -> None:
-        """Gives an operator its kernel for a dispatch key ("CPU", "Meta", "Autograd", ...)."""
+        """Give an operator its kernel for a dispatch key ("CPU", "Meta", "Autograd", ...)."""
         if not callable(fn):
             raise TypeError(f"Input function is required to be a callable but found type "
                             f"{type(fn)}")
@@ -196,7 +196,7 @@ def custom_op(
     device_types: str | Sequence[str] | None = None, schema: str | None = None,
     tags: Any = None,
 ) -> Any:
-    """Makes a function an operator, inside which nothing is recorded; a decorator without `fn`.
+    """Make a function an operator, inside which nothing is recorded; a decorator without `fn`.
 
     `mutates_args` names the arguments that it writes to. The schema is read from annotations
     unless it is given.
@@ -216,7 +216,7 @@ def custom_op(
 
 
 def define(qualname: str, schema: Any = None, *, lib: Any = None, tags: Any = ()) -> Any:
-    """Defines the operator `namespace::name` with a schema like `(Tensor x) -> Tensor`."""
+    """Define the operator `namespace::name` with a schema like `(Tensor x) -> Tensor`."""
     space, name = _qualified(qualname)
     custom.define(space, name + schema)
 
@@ -224,7 +224,7 @@ def define(qualname: str, schema: Any = None, *, lib: Any = None, tags: Any = ()
 def impl(
     qualname: Any, types: str | Sequence[str], func: Callable | None = None, *, lib: Any = None
 ) -> Any:
-    """Gives an operator its kernel for some kinds of device ("default": all); a decorator too."""
+    """Give an operator its kernel for some kinds of device ("default": all); a decorator too."""
     return register_kernel(qualname, None if types == "default" else types, func)
 
 
@@ -232,7 +232,7 @@ def register_kernel(
     op: Any, device_types: str | Sequence[str] | None, func: Callable | None = None, /, *,
     lib: Any = None,
 ) -> Any:
-    """Gives an operator its kernel for some kinds of device (None: all); a decorator too."""
+    """Give an operator its kernel for some kinds of device (None: all); a decorator too."""
     operator = _operator(op)
     kinds = [device_types] if isinstance(device_types, str) else device_types
     keys = ["CompositeExplicitAutograd"] if kinds is None else \

@@ -71,7 +71,7 @@ _lock = threading.Lock()
 
 
 def register_event_handler(handler: Callable[[Event], None]) -> EventHandlerHandle:
-    """Calls `handler(event)` for every event from now on."""
+    """Call `handler(event)` for every event from now on."""
     handle = EventHandlerHandle(handler)
     with _lock:
         _handlers.append(handle)
@@ -79,14 +79,14 @@ def register_event_handler(handler: Callable[[Event], None]) -> EventHandlerHand
 
 
 def unregister_event_handler(handle: EventHandlerHandle) -> None:
-    """Takes a handler away; the handle is the one that registering it returned."""
+    """Take a handler away; the handle is the one that registering it returned."""
     with _lock:
         if handle in _handlers:
             _handlers.remove(handle)
 
 
 def log_event(event: Event) -> None:
-    """Hands an event to all handlers, in the order of their registration.
+    """Hand an event to all handlers, in the order of their registration.
 
     >>> from datetime import datetime
     >>> names = []
@@ -133,7 +133,7 @@ class Stat:
         return len(self._values)
 
     def add(self, v: float) -> None:
-        """Adds a value to the present window."""
+        """Add a value to the present window."""
         self._close_window()
         with self._lock:
             if self._is_logged:
@@ -150,7 +150,7 @@ class Stat:
         return int(time.monotonic() // self._window_s) if self._window_s else 0
 
     def _close_window(self) -> None:
-        """Logs the window's aggregates if its time is over, or if it is full."""
+        """Log the window's aggregates if its time is over, or if it is full."""
         with self._lock:
             is_over = (window := self._window_now()) != self._window
             is_full = 0 < self._max_samples <= len(self._values)

@@ -70,13 +70,13 @@ class SobolEngine:
         return self.draw(n=n, out=out, dtype=dtype)
 
     def reset(self) -> SobolEngine:
-        """Starts the sequence again."""
+        """Start the sequence again."""
         self.quasi.copy_(self.shift)
         self.num_generated = 0
         return self
 
     def fast_forward(self, n: int) -> SobolEngine:
-        """Skips `n` points."""
+        """Skip `n` points."""
         self._advance(n, keep=False)
         return self
 

@@ -120,7 +120,7 @@ def as_sparse_gradcheck(gradcheck: Callable) -> Callable:
     """
 
     def sparse_gradcheck(func: Callable, inputs: Any, **options: Any) -> Any:
-        """Compares the gradients of `func` with differences, where the inputs are stored."""
+        """Compare the gradients of `func` with differences, where the inputs are stored."""
         supplied = tuple(inputs) if isinstance(inputs, (list, tuple)) else (inputs,)
         func, leaves = of_values(func, supplied, bool(options.pop("masked", False)))
         return gradcheck(func, leaves, **options)

@@ -33,7 +33,7 @@ def _assert_async(condition: Tensor, message: str | None = None) -> None:
 
 def _check_with(error_type: type[Exception], cond: Any, message: Callable[[], Any] | None = None
                 ) -> None:
-    """Raises `error_type` with what `message` gives, unless `cond` is True."""
+    """Raise `error_type` with what `message` gives, unless `cond` is True."""
     if cond.__class__ is not bool:
         if isinstance(cond, Tensor):
             raise TypeError("cond must be a bool, but got a Tensor. For tensor conditions, use "
@@ -84,7 +84,7 @@ def _check_is_size(i: int, message: Callable[[], Any] | None = None, *, max: Any
 def _check_tensor_all_with(
     error_type: type[Exception], cond: Any, message: Callable[[], Any] | None = None
 ) -> None:
-    """Raises `error_type` unless all elements of a tensor are true."""
+    """Raise `error_type` unless all elements of a tensor are true."""
     if not isinstance(cond, Tensor):
         raise TypeError(f"cond must be a tensor, but got {type(cond)}")
     _check_with(error_type, bool(cond.all()), message)

@@ -84,7 +84,7 @@ def legacy_types() -> dict[str, type]:
 
 
 def set_default_tensor_type(t: Any) -> None:
-    """Sets the default dtype by a legacy type or its name ('torch.DoubleTensor').
+    """Set the default dtype by a legacy type or its name ('torch.DoubleTensor').
 
     >>> torch.set_default_tensor_type("torch.FloatTensor")
     >>> torch.zeros(1).dtype

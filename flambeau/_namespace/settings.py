@@ -49,7 +49,7 @@ def get_num_threads() -> int:
 
 
 def set_num_threads(int: int) -> None:
-    """Sets how many threads kernels, programs and matrix products use.
+    """Set how many threads kernels, programs and matrix products use.
 
     >>> torch.set_num_threads(torch.get_num_threads())
     """
@@ -97,7 +97,7 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
 
 
 def _choose(mode: str) -> None:
-    """Sets the mode. Kernels are for later calls than the first, which a resumed process begins
+    """Set the mode. Kernels are for later calls than the first, which a resumed process begins
     with; new memory is filled."""
     from ..native.runtime.background_jit import KernelPolicy
 
@@ -125,7 +125,7 @@ def is_deterministic_algorithms_warn_only_enabled() -> bool:
 
 
 def set_deterministic_debug_mode(debug_mode: int | str) -> None:
-    """Asks for determinism by 'default', 'warn', 'error' or 0, 1, 2.
+    """Ask for determinism by 'default', 'warn', 'error' or 0, 1, 2.
 
     >>> torch.set_deterministic_debug_mode("default")
     """

@@ -38,7 +38,7 @@ def is_autocast_enabled(device_type: str | None = None) -> bool:
 
 
 def set_autocast_enabled(device_type: str | bool, enabled: bool | None = None) -> None:
-    """Turns autocast on or off for a type of device, in this thread."""
+    """Turn autocast on or off for a type of device, in this thread."""
     if isinstance(device_type, bool) or enabled is None:
         device_type, enabled = "cuda", bool(device_type)
     if device_type != "cpu":
@@ -56,7 +56,7 @@ def get_autocast_dtype(device_type: str) -> dtype:
 
 
 def set_autocast_dtype(device_type: str, dtype: dtype) -> None:
-    """Sets the dtype of autocast regions on the device."""
+    """Set the dtype of autocast regions on the device."""
     if device_type == "cpu":
         STATE.dtype = dtype
     else:
@@ -78,13 +78,13 @@ def clear_autocast_cache() -> None:
 
 
 def autocast_increment_nesting() -> int:
-    """Counts one more autocast region; the count."""
+    """Count one more autocast region; the count."""
     STATE.nesting += 1
     return STATE.nesting
 
 
 def autocast_decrement_nesting() -> int:
-    """Counts one autocast region less; the count."""
+    """Count one autocast region less; the count."""
     STATE.nesting -= 1
     return STATE.nesting
 

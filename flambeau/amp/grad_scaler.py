@@ -73,7 +73,7 @@ class GradScaler:
         raise ValueError("outputs must be a Tensor or an iterable of Tensors")
 
     def unscale_(self, optimizer: Optimizer) -> None:
-        """Divides the gradients of the optimiser's parameters by the scale, in place."""
+        """Divide the gradients of the optimiser's parameters by the scale, in place."""
         if not self._enabled:
             return
         key = id(optimizer)
@@ -132,7 +132,7 @@ class GradScaler:
             del optimizer.grad_scale, optimizer.found_inf
 
     def update(self, new_scale: float | Tensor | None = None) -> None:
-        """Adapts the scale to how the steps went, or sets it."""
+        """Adapt the scale to how the steps went, or set it."""
         if not self._enabled:
             return
         if new_scale is not None:
@@ -159,7 +159,7 @@ class GradScaler:
         return self._growth_factor
 
     def set_growth_factor(self, new_factor: float) -> None:
-        """Sets by what the scale grows."""
+        """Set by what the scale grows."""
         self._growth_factor = new_factor
 
     def get_backoff_factor(self) -> float:
@@ -167,7 +167,7 @@ class GradScaler:
         return self._backoff_factor
 
     def set_backoff_factor(self, new_factor: float) -> None:
-        """Sets by what the scale shrinks."""
+        """Set by what the scale shrinks."""
         self._backoff_factor = new_factor
 
     def get_growth_interval(self) -> int:
@@ -175,7 +175,7 @@ class GradScaler:
         return self._growth_interval
 
     def set_growth_interval(self, new_interval: int) -> None:
-        """Sets after how many steps without overflow the scale grows."""
+        """Set after how many steps without overflow the scale grows."""
         self._growth_interval = new_interval
 
     def is_enabled(self) -> bool:
@@ -193,7 +193,7 @@ class GradScaler:
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes over what `state_dict` gave."""
+        """Take over what `state_dict` gave."""
         if not self._enabled:
             return
         if not state_dict:

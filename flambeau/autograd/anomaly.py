@@ -78,7 +78,7 @@ def is_anomaly_check_nan_enabled() -> bool:
 
 
 def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
-    """Turns anomaly mode on or off.
+    """Turn anomaly mode on or off.
 
     >>> torch.set_anomaly_enabled(False)
     """

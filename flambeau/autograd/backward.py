@@ -93,7 +93,7 @@ def backward(
     retain_graph: bool | None = None, create_graph: bool = False, grad_variables: Any = None,
     inputs: Any = None,
 ) -> None:
-    """Adds the gradients of `tensors` to the `.grad` of the leaves they came from.
+    """Add the gradients of `tensors` to the `.grad` of the leaves they came from.
 
     `grad_tensors` are the cotangents, of which scalars need none. `inputs` names the leaves that
     are to get gradients; `create_graph` records how they were made.
@@ -236,7 +236,7 @@ def _tensor_backward(
     self: Tensor, gradient: Tensor | None = None, retain_graph: bool | None = None,
     create_graph: bool = False, inputs: Any = None,
 ) -> None:
-    """Adds this tensor's gradients to the `.grad` of the leaves that it came from.
+    """Add this tensor's gradients to the `.grad` of the leaves that it came from.
 
     >>> x = torch.tensor([1., 2.], requires_grad=True)
     >>> (x ** 2).sum().backward()
@@ -267,7 +267,7 @@ def _set_requires_grad(self: Tensor, value: bool) -> None:
 
 
 def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
-    """Sets whether gradients are accumulated here; only leaves can stop.
+    """Set whether gradients are accumulated here; only leaves can stop.
 
     >>> torch.ones(2).requires_grad_()
     tensor([1., 1.], requires_grad=True)
@@ -302,7 +302,7 @@ def detach(self: Tensor) -> Tensor:
 
 
 def detach_(self: Tensor) -> Tensor:
-    """Takes this tensor out of the graph: it becomes a leaf.
+    """Take this tensor out of the graph: it becomes a leaf.
 
     >>> y = (torch.ones(2, requires_grad=True) * 2).detach_()
     >>> y.is_leaf, y.requires_grad

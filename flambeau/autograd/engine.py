@@ -62,7 +62,7 @@ _WARNED: set[str] = set()  # what a process hears once
 
 
 def _warn_of_cycle() -> None:
-    """Says that grads which hold their graph, held by leaves in it, are a cycle."""
+    """Say that grads which hold their graph, held by leaves in it, are a cycle."""
     _WARNED.add("cycle")
     warn(
         "Using backward() with create_graph=True will create a reference cycle between the "
@@ -114,7 +114,7 @@ class _Task:
         self.running: Sequence[Any] = ()
 
     def deliver(self, target: Any, g: Tensor) -> None:
-        """Adds a cotangent to what a target has received."""
+        """Add a cotangent to what a target has received."""
         if isinstance(target, Tensor):
             attributes = target.__dict__
             if attributes and not self.partial and (attributes.get("_backward_hooks")
@@ -157,7 +157,7 @@ class _Task:
         accumulate(leaf, g, self.keep and MODE.grad)
 
     def wait(self, leaf: Tensor, g: Tensor) -> None:
-        """Adds up the cotangents of a leaf with hooks; the last one to come sets it off."""
+        """Add up the cotangents of a leaf with hooks; the last one to come sets it off."""
         if self.paths is None:
             self.paths = _paths_to_hooked([*self.running, *(entry[2] for entry in self.heap)])
         key = id(leaf)
@@ -170,17 +170,17 @@ class _Task:
             self.reach_leaf(leaf, g)
 
     def finish_leaves(self) -> None:
-        """Sets off the leaves to which not every path brought a cotangent."""
+        """Set off the leaves to which not every path brought a cotangent."""
         for leaf, g in self.waiting.values():
             self.reach_leaf(leaf, g)
 
     def capture(self, key: Any, g: Tensor) -> None:
-        """Keeps a cotangent for the caller."""
+        """Keep a cotangent for the caller."""
         stored = self.captured.get(key)
         self.captured[key] = g if stored is None else total(stored, g)
 
     def drain(self, node: Node | None, g: Any) -> None:
-        """Runs the nodes, newest first, until no cotangent is left; `node` with `g` to begin."""
+        """Run the nodes, newest first, until no cotangent is left; `node` with `g` to begin."""
         heap, pending, keep = self.heap, self.pending, self.keep
         watched = self.captures is not None or MODE.anomaly
         while True:
@@ -223,7 +223,7 @@ class _Task:
             grads = result = None
 
     def apply_watched(self, node: Node, g: Any) -> Sequence[Any] | None:
-        """Applies a node with hooks, captures or anomaly mode; None when it need not run."""
+        """Apply a node with hooks, captures or anomaly mode; None when it need not run."""
         if node.hooks is not None and not self.partial:
             g = run_node_hooks(node, "tensor", g)
         if self.captures is not None:
@@ -236,7 +236,7 @@ class _Task:
         return grads if node.hooks is None else run_node_hooks(node, "post", grads, g)
 
     def capture_node(self, node: Node, key: int, g: Any) -> None:
-        """Keeps the cotangents of a node's outputs that the caller asked for."""
+        """Keep the cotangents of a node's outputs that the caller asked for."""
         captures = self.captures or {}
         if g.__class__ is not tuple:
             if key in captures:
@@ -283,7 +283,7 @@ def _leading_to(roots: list[Any], captures: dict[Any, int], partial: bool) -> se
 
 
 def _apply_watched(node: Node, g: Any) -> Sequence[Any]:
-    """Applies a node in anomaly mode: says where it was made when it fails or makes NaN."""
+    """Apply a node in anomaly mode: says where it was made when it fails or makes NaN."""
     made_at = "".join(node.metadata.get("traceback_", ["(made outside anomaly mode)\n"]))
     try:
         grads = node.apply(g)
@@ -325,7 +325,7 @@ def _paths_to_hooked(targets: list[Any]) -> dict[int, int]:
 
 
 def accumulate(leaf: Tensor, g: Tensor, differentiable: bool) -> None:
-    """Adds a cotangent to a leaf's grad, running its hooks."""
+    """Add a cotangent to a leaf's grad, running its hooks."""
     g = run_leaf_hooks(leaf, g, before=True)
     if leaf._requires_grad:
         _add(leaf, g, differentiable)

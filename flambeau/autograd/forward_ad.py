@@ -57,14 +57,14 @@ class UnpackedDualTensor(NamedTuple):
 
 
 def push_level() -> int:
-    """Enters another level, and gives its number."""
+    """Enter another level, and give its number."""
     LEVELS.active.append(_next_level())
     Switch.turn(True)
     return LEVELS.active[-1]
 
 
 def pop_level(level: int) -> None:
-    """Leaves the last level; RuntimeError if another one is the last."""
+    """Leave the last level; RuntimeError if another one is the last."""
     if not LEVELS.active or LEVELS.active[-1] != level:
         raise RuntimeError("Trying to exit a forward AD level that was not the last one that was "
                            "entered. This is not supported.")
@@ -73,7 +73,7 @@ def pop_level(level: int) -> None:
 
 
 def enter_dual_level() -> int:
-    """Enters forward mode; RuntimeError inside of another such level.
+    """Enter forward mode; RuntimeError inside of another such level.
 
     >>> level = torch.autograd.forward_ad.enter_dual_level()
     >>> torch.autograd.forward_ad.exit_dual_level(level=level)
@@ -86,7 +86,7 @@ def enter_dual_level() -> int:
 
 
 def exit_dual_level(*, level: int | None = None) -> None:
-    """Leaves forward mode: tangents are gone."""
+    """Leave forward mode: tangents are gone."""
     if not LEVELS.public or level not in (None, 0):
         raise RuntimeError("Trying to exit a forward AD level that was not the last one that was "
                            "entered. This is not supported.")
@@ -274,7 +274,7 @@ def tangent_at(tensor: Tensor, level: int) -> Tensor | None:
 
 
 def attach(dual: Tensor, level: int, primal: Tensor, tangent: Tensor) -> None:
-    """Makes `dual` carry a tangent at `level`, besides those that `primal` carries."""
+    """Make `dual` carry a tangent at `level`, besides those that `primal` carries."""
     carried = dict(primal.__dict__.get(_SLOT, {}))
     carried[level] = (primal, tangent)
     dual.__dict__[_SLOT] = carried
@@ -316,7 +316,7 @@ def unless_missing(function: Callable[..., Tensor], *tangents: Tensor | None) ->
 
 
 def carry(source: Tensor, target: Tensor) -> Tensor:
-    """Gives `target`, the same value, the tangents that `source` carries."""
+    """Give `target`, the same value, the tangents that `source` carries."""
     return give(tangents_of(source), target)
 
 
@@ -326,14 +326,14 @@ def tangents_of(tensor: Tensor) -> dict[int, Any]:
 
 
 def give(tangents: dict[int, Any], target: Tensor) -> Tensor:
-    """Makes `target` carry tangents."""
+    """Make `target` carry tangents."""
     if tangents:
         target.__dict__[_SLOT] = dict(tangents)
     return target
 
 
 def drop_tangents(tensor: Tensor) -> None:
-    """Takes all tangents from a tensor."""
+    """Take all tangents from a tensor."""
     tensor.__dict__.pop(_SLOT, None)
 
 

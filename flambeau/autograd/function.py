@@ -60,19 +60,19 @@ class FunctionCtx:
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
-        """Keeps tensors (inputs or outputs) for backward, with version checks."""
+        """Keep tensors (inputs or outputs) for backward, with version checks."""
         self.to_save = tensors
 
     def save_for_forward(self, *tensors: Tensor | None) -> None:
-        """Keeps tensors for forward-mode differentiation."""
+        """Keep tensors for forward-mode differentiation."""
         self.saved_for_forward = tensors
 
     def mark_dirty(self, *args: Tensor) -> None:
-        """Says which inputs were written in place."""
+        """Say which inputs were written in place."""
         self.dirty_tensors = args
 
     def mark_non_differentiable(self, *args: Tensor) -> None:
-        """Says which outputs have no gradient."""
+        """Say which outputs have no gradient."""
         self.non_differentiable = args
 
     def set_materialize_grads(self, value: bool) -> None:
@@ -232,7 +232,7 @@ class Function(metaclass=_FunctionMeta):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        """Saves what backward needs, when `forward` takes no ctx."""
+        """Save what backward needs, when `forward` takes no ctx."""
         raise NotImplementedError("setup_context is not implemented.")
 
     @staticmethod
@@ -255,14 +255,14 @@ class Function(metaclass=_FunctionMeta):
 
     @classmethod
     def apply(cls, *args: Any) -> Any:
-        """Runs the function on the arguments and records it."""
+        """Run the function on the arguments and record it."""
         if LEVELS.active and (level := innermost_level(args)) is not None:
             return cls._flambeau_push(level, args)
         return cls._flambeau_apply(args)[1]
 
     @classmethod
     def _flambeau_push(cls, level: int, args: tuple) -> Any:
-        """Runs the function on the primals, and `jvp` on the tangents at a level."""
+        """Run the function on the primals, and `jvp` on the tangents at a level."""
         primals = tuple(primal_at(a, level) if isinstance(a, Tensor) else a for a in args)
         context, result = cls._flambeau_apply(primals)
         context.__dict__["_flambeau_pushing"] = True
@@ -328,7 +328,7 @@ class InplaceFunction(Function):
 
 
 def _hang(node: Any, args: tuple, outputs: tuple) -> tuple:
-    """Hangs the node on the outputs and saves what was asked for."""
+    """Hang the node on the outputs and save what was asked for."""
     attributes = node.context.__dict__
     constant = {id(t) for t in attributes.get("non_differentiable", ())}
     dirty = {id(t) for t in attributes.get("dirty_tensors", ())}
@@ -382,7 +382,7 @@ def _output(node: Any, y: Any, index: int | None, constant: set, dirty: set, inp
 
 
 def once_differentiable(function: Callable) -> Callable:
-    """Marks a `backward` that may not itself be differentiated."""
+    """Mark a `backward` that may not itself be differentiated."""
 
     @functools.wraps(function)
     def wrapper(ctx: Any, *args: Any) -> Any:

@@ -243,7 +243,7 @@ def hessian(
 def _check_strategy(
     name: str, strategy: str, create_graph: bool, strict: bool, vectorize: bool
 ) -> None:
-    """Refuses the combinations that PyTorch refuses."""
+    """Refuse the combinations that PyTorch refuses."""
     if strategy not in ("forward-mode", "reverse-mode"):
         raise AssertionError(
             'Expected strategy to be either "forward-mode" or "reverse-mode". Hint: If your '
@@ -367,7 +367,7 @@ def _zeros(like: Tensor) -> Tensor:
 
 
 def _slots(like: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Zeros to differentiate with respect to."""
+    """Zero to differentiate with respect to."""
     return tuple(_zeros(x).requires_grad_(True) for x in like)
 
 
@@ -399,7 +399,7 @@ def _filled(
     result: Sequence[Tensor | None], like: Sequence[Tensor], strict: bool, create_graph: bool,
     stage: str,
 ) -> tuple[Tensor, ...]:
-    """Zeros for gradients that are missing, or in strict mode RuntimeError."""
+    """Zero for gradients that are missing, or in strict mode RuntimeError."""
     new = []
     for i, (g, x) in enumerate(zip(result, like, strict=True)):
         if g is None and strict:

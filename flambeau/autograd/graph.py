@@ -52,7 +52,7 @@ class _MutationContext:
         self.copies: dict[int, Tensor] = {}
 
     def clear(self) -> None:
-        """Forgets all copies."""
+        """Forget all copies."""
         self.copies.clear()
 
 
@@ -130,7 +130,7 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
 
 
 def increment_version(tensor: Tensor | Sequence[Tensor]) -> None:
-    """Counts a write to the tensor's memory."""
+    """Count a write to the tensor's memory."""
     for t in (tensor,) if isinstance(tensor, Tensor) else tensor:
         t._bump()
 
@@ -138,7 +138,7 @@ def increment_version(tensor: Tensor | Sequence[Tensor]) -> None:
 def register_multi_grad_hook(
     tensors: Sequence[Tensor], fn: Callable, *, mode: str = "all"
 ) -> RemovableHandle:
-    """Calls fn with the gradients of all the tensors when they are all known, or with the first."""
+    """Call fn with the gradients of all the tensors when they are all known, or with the first."""
     if mode not in ("all", "any"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
     result: dict[int, Any] = {}

@@ -33,7 +33,7 @@ class RemovableHandle:
         self.extra_dict_ref = tuple(weakref.ref(d) for d in extra if d is not None)
 
     def remove(self) -> None:
-        """Takes the hook away; once gone, nothing happens."""
+        """Take the hook away; once gone, nothing happens."""
         HANDLES.count += 1
         for reference in (self.hooks_dict_ref, *self.extra_dict_ref):
             hooks = reference()

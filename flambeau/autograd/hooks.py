@@ -17,7 +17,7 @@ from .node import Node
 
 
 def register_hook(tensor: Tensor, hook: Callable) -> RemovableHandle:
-    """Calls hook(grad) when the tensor's gradient is known; what it returns replaces it.
+    """Call hook(grad) when the tensor's gradient is known; what it returns replaces it.
 
     >>> x = torch.ones(2, requires_grad=True)
     >>> handle = x.register_hook(lambda g: g * 10)
@@ -40,7 +40,7 @@ def register_hook(tensor: Tensor, hook: Callable) -> RemovableHandle:
 def register_post_accumulate_grad_hook(
     tensor: Tensor, hook: Callable
 ) -> RemovableHandle:
-    """Calls hook(tensor) after its grad was accumulated; for leaves.
+    """Call hook(tensor) after its grad was accumulated; for leaves.
 
     >>> x = torch.ones(2, requires_grad=True)
     >>> handle = x.register_post_accumulate_grad_hook(lambda x: print("grad", x.grad))
@@ -58,7 +58,7 @@ def register_post_accumulate_grad_hook(
 
 
 def retain_grad(tensor: Tensor) -> None:
-    """Keeps the gradient of a tensor that is not a leaf in its `.grad`.
+    """Keep the gradient of a tensor that is not a leaf in its `.grad`.
 
     >>> x = torch.ones(2, requires_grad=True)
     >>> y = x * 2
@@ -97,7 +97,7 @@ def move_retained(tensor: Tensor, old: Any, new: Any) -> None:
 
 
 def run_leaf_hooks(leaf: Tensor, g: Tensor, before: bool) -> Tensor:
-    """Runs a leaf's hooks on its cotangent, before or after it was accumulated."""
+    """Run a leaf's hooks on its cotangent, before or after it was accumulated."""
     if before:
         for hook in tuple(leaf.__dict__.get("_backward_hooks", {}).values()):
             g = _replaced(hook(g), g)
@@ -108,7 +108,7 @@ def run_leaf_hooks(leaf: Tensor, g: Tensor, before: bool) -> Tensor:
 
 
 def run_node_hooks(node: Node, when: str, grads: Any, cotangents: Any = None) -> Any:
-    """Runs the hooks of one kind; gives the gradients that they leave."""
+    """Run the hooks of one kind; gives the gradients that they leave."""
     hooks = node.hooks
     if when == "tensor":
         for kind in ("tensor", "retain"):

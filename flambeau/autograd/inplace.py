@@ -59,7 +59,7 @@ def check_writable(x: Tensor, operator: str = "") -> bool:
 
 
 def _refuse_view(node: Any) -> NoReturn:
-    """Raises for a view whose history a write would lose: one of several outputs, or a user's."""
+    """Raise for a view whose history a write would lose: one of several outputs, or a user's."""
     if node.__class__ is Output:
         why = (
             "This view is the output of a function that returns multiple views. Such functions do "
@@ -80,7 +80,7 @@ def _refuse_view(node: Any) -> NoReturn:
 
 
 def bump(x: Tensor) -> None:
-    """Counts a write to the memory of `x`, and notes the line outside flambeau that made it."""
+    """Count a write to the memory of `x`, and note the line outside flambeau that made it."""
     counter = x._counter
     if counter is None:
         counter = x._counter = VersionCounter()
@@ -102,7 +102,7 @@ def before_write(x: Tensor, keep_value: bool) -> Tensor:
 
 
 def rebase(x: Tensor, node: Any) -> None:
-    """Makes `node` (a node or an output of one) the history of the new value of `x`."""
+    """Make `node` (a node or an output of one) the history of the new value of `x`."""
     base = x._base
     if "_retained" in x.__dict__:
         move_retained(x, x._node, node)
@@ -142,7 +142,7 @@ class Geometry:
         return toggled(result, *self.bits) if self.bits else result
 
     def empty_base(self) -> np.ndarray:
-        """Zeros laid out as the base."""
+        """Zero laid out as the base."""
         from ..tensor.layout import empty_strided_array
 
         item = self.base_dtype.itemsize
@@ -189,7 +189,7 @@ _STRIDED_PLAN = Plan(AsStridedBackward0, (), (), (), False)
 
 
 def reattach(view: Tensor) -> None:
-    """Gives a view the node that belongs to its base's present history."""
+    """Give a view the node that belongs to its base's present history."""
     base = view._base
     assert base is not None
     view._stamp = base._node

@@ -201,7 +201,7 @@ class Node:
         return [order.index(i) for i in self.plan.inputs]
 
     def release(self) -> None:
-        """Frees the tensors that were saved; a node that saved none can run again."""
+        """Free the tensors that were saved; a node that saved none can run again."""
         plan = self.plan
         if plan is not None and plan.frees:
             self.saved = None

@@ -143,7 +143,7 @@ class profile:
         return self.events().self_cpu_time_total
 
     def export_chrome_trace(self, path: str, metadata: dict[str, Any] | None = None) -> None:
-        """Writes the calls for chrome://tracing and Perfetto."""
+        """Write the calls for chrome://tracing and Perfetto."""
         events = self.events()
         assert self._recorder is not None
         flags = {"with_stack": int(self.with_stack), "profile_memory": int(self.profile_memory),
@@ -152,7 +152,7 @@ class profile:
                            self._recorder.wall_ns / 1e3)
 
     def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
-        """Writes lines and their weights, for flame graph tools."""
+        """Write lines and their weights, for flame graph tools."""
         self.events().export_stacks(path, metric)
 
     def __repr__(self) -> str:
@@ -227,7 +227,7 @@ class KinetoStepTracker:
 
     @classmethod
     def increment_step(cls, requester: str) -> int:
-        """Counts a step."""
+        """Count a step."""
         cls.current += 1
         return cls.current
 

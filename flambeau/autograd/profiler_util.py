@@ -93,11 +93,11 @@ class FunctionEvent(_Times):
         self.kwinputs: dict[str, Any] = {}
 
     def append_cpu_child(self, child: FunctionEvent) -> None:
-        """Adds a call made in this one."""
+        """Add a call made in this one."""
         self.cpu_children.append(child)
 
     def set_cpu_parent(self, parent: FunctionEvent) -> None:
-        """Says in which call this one was made."""
+        """Say in which call this one was made."""
         self.cpu_parent = parent
 
     @property
@@ -154,7 +154,7 @@ class FunctionEventAvg(_Times):
         self.is_user_annotation = False
 
     def add(self, other: Any) -> FunctionEventAvg:
-        """Adds an event, or another average with the same key."""
+        """Add an event, or another average with the same key."""
         if self.key is None:
             self.key, self.scope = other.key, other.scope
             self.cpu_parent, self.cpu_children = other.cpu_parent, other.cpu_children
@@ -248,7 +248,7 @@ class EventList(list[Any]):
                 "self_privateuse1_time_total"]
 
     def export_stacks(self, path: str, metric: str) -> None:
-        """Writes lines and their weights, in the format that flame graph tools read."""
+        """Write lines and their weights, in the format that flame graph tools read."""
         if metric not in self.supported_export_stacks_metrics():
             raise ValueError("metric should be one of: "
                              + str(self.supported_export_stacks_metrics()))
@@ -262,7 +262,7 @@ class EventList(list[Any]):
             file.writelines(f"{lines} {int(w)}\n" for lines, w in weights.items() if int(w) > 0)
 
     def export_chrome_trace(self, path: str) -> None:
-        """Writes the events for chrome://tracing and Perfetto."""
+        """Write the events for chrome://tracing and Perfetto."""
         write_chrome_trace(self, path)
 
 
@@ -273,7 +273,7 @@ def write_chrome_trace(
     events: EventList, path: str, metadata: dict[str, Any] | None = None,
     began_us: float = 0.0,
 ) -> None:
-    """Writes events as the Trace Event Format's complete events, times in microseconds."""
+    """Write events as the Trace Event Format's complete events, times in microseconds."""
     pid = os.getpid()
     rows: list[dict[str, Any]] = [
         {"ph": "M", "name": "process_name", "ts": began_us, "pid": pid, "tid": 0,

@@ -43,7 +43,7 @@ def new_node(plan: Plan[N], edges: tuple, saved: tuple, versions: tuple, restore
 
 
 def record_unary(operator: Any, y: Tensor, x: Tensor) -> None:
-    """Records y = operator(x), when x requires grad."""
+    """Record y = operator(x), when x requires grad."""
     if not MODE.grad or not requires(x):
         return
     plan = operator.plans.get(1) or operator.plan(1)
@@ -69,7 +69,7 @@ def record_unary(operator: Any, y: Tensor, x: Tensor) -> None:
 
 
 def record_binary(operator: Any, y: Tensor, x: Tensor, other: Tensor) -> None:
-    """Records y = operator(x, other), when either requires grad."""
+    """Record y = operator(x, other), when either requires grad."""
     if not MODE.grad:
         return
     mask = 0
@@ -126,7 +126,7 @@ def _save_binary(plan: Plan, x: Tensor, other: Tensor, y: Tensor) -> tuple[tuple
 
 
 def record_number(operator: Any, y: Tensor, args: tuple, position: int) -> None:
-    """Records y = operator(*args), two operands of which only the one at `position` is a tensor."""
+    """Record y = operator(*args), two operands of which only the one at `position` is a tensor."""
     x = args[position]
     if not MODE.grad or not requires(x):
         return
@@ -150,7 +150,7 @@ def record_number(operator: Any, y: Tensor, args: tuple, position: int) -> None:
 
 
 def record(operator: Any, result: Any, args: tuple) -> None:
-    """Records result = operator(*args), args being all its parameters in order."""
+    """Record result = operator(*args), args being all its parameters in order."""
     if not MODE.grad:
         return
     single = operator.single
@@ -190,7 +190,7 @@ def record(operator: Any, result: Any, args: tuple) -> None:
 
 
 def _record_single(operator: Any, y: Tensor, args: tuple, position: int) -> None:
-    """Records an operator of one tensor with one output."""
+    """Record an operator of one tensor with one output."""
     x = args[position]
     kind = y._array.dtype
     if kind is not FLOAT32 and kind.kind not in "fcV":
@@ -217,7 +217,7 @@ def _record_single(operator: Any, y: Tensor, args: tuple, position: int) -> None
 
 
 def _record_several(operator: Any, y: Tensor, args: tuple) -> None:
-    """Records an operator of several tensors with one output."""
+    """Record an operator of several tensors with one output."""
     kind = y._array.dtype
     if kind is not FLOAT32 and kind.kind not in "fcV":
         return  # integers and bools have no gradient

@@ -42,7 +42,7 @@ class AliasError(Exception):
 
 
 def main(args: list[str]) -> int:
-    """Runs `flambeau alias ARGS`; returns the exit code."""
+    """Run `flambeau alias ARGS`; returns the exit code."""
     import argparse
 
     parser = argparse.ArgumentParser(prog="flambeau alias", add_help=False, usage=SUMMARY)
@@ -135,7 +135,7 @@ def _version(package: Path) -> str:
 
 
 def install(folder: Path, force: bool = False, constraints: Path | None = None) -> int:
-    """Writes the distribution torch into `folder`, in place of an older alias there.
+    """Write the distribution torch into `folder`, in place of an older alias there.
 
     AliasError where the real PyTorch is installed, unless `force`, or `folder` cannot be written.
     """
@@ -224,7 +224,7 @@ def _set_aside(folder: Path, real: list[Path]) -> None:
 
 
 def uninstall(folders: list[Path]) -> int:
-    """Removes the alias from each of `folders`, and puts back what was set aside there.
+    """Remove the alias from each of `folders`, and put back what was set aside there.
 
     Files that are no longer those that `install` wrote are left alone.
     """
@@ -244,7 +244,7 @@ def uninstall(folders: list[Path]) -> int:
 
 
 def _remove(folder: Path, info: Path) -> None:
-    """Removes the files that RECORD lists and that nobody has changed, and empty folders."""
+    """Remove the files that RECORD lists and that nobody has changed, and empty folders."""
     parents = {info}
     for row in (info / "RECORD").read_text(encoding="utf-8").splitlines():
         name, expected, _ = row.rsplit(",", 2)
@@ -278,7 +278,7 @@ def _put_back(folder: Path) -> bool:
 
 
 def status() -> int:
-    """Says what `import torch` means; the exit code is 0 where it means flambeau."""
+    """Say what `import torch` means; the exit code is 0 where it means flambeau."""
     imported = imported_torch()
     aliases = [info for folder in _search_path() for info in _own_metadata(folder)]
     if imported is not None and is_alias(imported):

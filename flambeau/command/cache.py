@@ -13,7 +13,7 @@ flambeau cache clear   delete all entries; programs compile again on their next 
 
 
 def main(args: list[str]) -> int:
-    """Runs `flambeau cache ARGS`; returns the exit code."""
+    """Run `flambeau cache ARGS`; returns the exit code."""
     action = args[0] if args else ""
     if len(args) > 1 or action not in ("", "size", "clear"):
         asks_for_help = action in ("-h", "--help")

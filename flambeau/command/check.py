@@ -19,7 +19,7 @@ EXIT_OK, EXIT_MISSING, EXIT_USAGE = 0, 1, 2
 
 
 def main(args: list[str]) -> int:
-    """Runs `flambeau check ARGS`; returns 0 where nothing is missing, 1 where something is."""
+    """Run `flambeau check ARGS`; returns 0 where nothing is missing, 1 where something is."""
     parser = argparse.ArgumentParser(
         prog="flambeau check", description="List the torch names that a program uses and flambeau "
         "lacks. Nothing is run.")
@@ -43,7 +43,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def _report(names: ProgramNames) -> int:
-    """Prints what is missing, by name with the lines that use it."""
+    """Print what is missing, by name with the lines that use it."""
     for file, error in names.unreadable.items():
         print(f"{file}: {error}")
     missing: dict[str, tuple[str, list[TorchName]]] = {}

@@ -56,7 +56,7 @@ _around: AbstractContextManager[Any] | None = None  # what the program runs insi
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs the command line; returns its exit code, or leaves by the program's own exit."""
+    """Run the command line; returns its exit code, or leaves by the program's own exit."""
     args = sys.argv[1:] if argv is None else list(argv)
     if not args or args[0] in ("--help", "-h"):
         print(SUMMARY)
@@ -84,7 +84,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _subcommand(args: list[str]) -> int:
-    """Runs a subcommand. A reader that has enough of its output, as `head`, ends it quietly."""
+    """Run a subcommand. A reader that has enough of its output, as `head`, ends it quietly."""
     subcommand = importlib.import_module(f".{SUBCOMMANDS[args[0]]}", __package__)
     try:
         code = int(subcommand.main(args[1:]))
@@ -96,7 +96,7 @@ def _subcommand(args: list[str]) -> int:
 
 
 def _watched(args: list[str]) -> int:
-    """Runs a program under the doctor."""
+    """Run a program under the doctor."""
     from ..doctor import command
 
     try:
@@ -115,7 +115,7 @@ def _watched(args: list[str]) -> int:
 
 
 def _run_under_profiler(args: list[str]) -> int:
-    """Runs a program under the profiler."""
+    """Run a program under the profiler."""
     from . import profile_program
 
     try:
@@ -133,7 +133,7 @@ def _run_under_profiler(args: list[str]) -> int:
 
 
 def leave(code: int) -> None:
-    """Ends the process, unless `python -i` shall talk to the user in the program's namespace."""
+    """End the process, unless `python -i` shall talk to the user in the program's namespace."""
     if not sys.flags.inspect:
         sys.exit(code)
 
@@ -246,7 +246,7 @@ def _execute(source: bytes, filename: str, module: ModuleType) -> None:
 
 
 def _run(program: Callable[[], None]) -> int:
-    """Runs it; what it raises ends the process as it would end `python`."""
+    """Run it; what it raises ends the process as it would end `python`."""
     if "TORCHELASTIC_ERROR_FILE" in os.environ:  # a worker of torchrun, which wants to know why
         from ..distributed.elastic.multiprocessing.errors import record_uncaught
 
@@ -276,7 +276,7 @@ def _without_runner(frames: TracebackType | None) -> TracebackType | None:
 
 
 def _report(error: BaseException) -> None:
-    """Shows an exception through `sys.excepthook`, without the frames of this command."""
+    """Show an exception through `sys.excepthook`, without the frames of this command."""
     frames = _without_runner(error.__traceback__)
     error = error.with_traceback(frames)
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, frames

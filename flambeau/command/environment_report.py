@@ -16,7 +16,7 @@ _PACKAGES = ("numpy", "scipy", "llvmlite", "ml_dtypes")
 
 
 def main(args: list[str]) -> int:
-    """Runs `flambeau env`; returns the exit code."""
+    """Run `flambeau env`; returns the exit code."""
     if args:
         print("usage: flambeau env", file=sys.stderr)
         return 2

@@ -6,7 +6,7 @@ import sys
 
 
 def main(args: list[str]) -> int:
-    """Runs `flambeau explain`; returns the exit code."""
+    """Run `flambeau explain`; returns the exit code."""
     from ..doctor.explain import explain
     from ..doctor.rules import all_rules
 

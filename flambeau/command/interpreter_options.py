@@ -39,7 +39,7 @@ class CommandLine(NamedTuple):
 
 
 def split(args: list[str]) -> CommandLine:
-    """Separates Python's options from the program: `-m`, `-c`, `-` or a file, and the rest.
+    """Separate Python's options from the program: `-m`, `-c`, `-` or a file, and the rest.
 
     Letters may be joined (`-uB`, `-Werror`, `-um module`), as Python takes them. Raises
     OptionError.
@@ -76,7 +76,7 @@ def _argument(option: str, rest: list[str]) -> str:
 
 
 def restart(line: CommandLine) -> int:
-    """Runs the program in an interpreter with the options; it takes this process's place.
+    """Run the program in an interpreter with the options; it takes this process's place.
 
     Without a program Python reads one from standard input, or talks to the user.
     """

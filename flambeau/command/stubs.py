@@ -357,7 +357,7 @@ def stubs() -> dict[Path, str]:
 
 
 def main() -> None:
-    """Writes the stubs."""
+    """Write the stubs."""
     for path, text in stubs().items():
         path.write_text(text)
         print(path.relative_to(ROOT.parent))

@@ -32,7 +32,7 @@ class _SameModule:
         return self._module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Undoes what the import system did to the module: it keeps its own name."""
+        """Undo what the import system did to the module: it keeps its own name."""
         module.__spec__ = self._spec
 
     def get_code(self, fullname: str) -> Any:
@@ -141,7 +141,7 @@ def _reach_children() -> None:
 
 
 def _wear(package: str) -> None:
-    """Names the package and its tensors as programs know them: `print(type(x))`, and libraries
+    """Name the package and its tensors as programs know them: `print(type(x))`, and libraries
     that ask a class for its module to find out whose tensor it is."""
     flambeau = importlib.import_module("flambeau")
     flambeau.__name__ = package
@@ -158,7 +158,7 @@ def installed() -> bool:
 
 
 def install() -> None:
-    """Makes `import torch` mean flambeau, from now on and in processes that are spawned.
+    """Make `import torch` mean flambeau, from now on and in processes that are spawned.
 
     RuntimeError when the real PyTorch has been imported already.
     """
@@ -173,7 +173,7 @@ def install() -> None:
 
 
 def replace_torch() -> None:
-    """Puts flambeau in the place of the module `torch` that is being imported.
+    """Put flambeau in the place of the module `torch` that is being imported.
 
     The package `torch` that `flambeau alias install` writes calls this and has nothing else in it.
     Processes that are spawned find that package themselves.
@@ -185,7 +185,7 @@ def replace_torch() -> None:
 
 
 def uninstall() -> None:
-    """Makes `import torch` mean PyTorch again, where it is installed."""
+    """Make `import torch` mean PyTorch again, where it is installed."""
     sys.meta_path[:] = [f for f in sys.meta_path if not isinstance(f, TorchFinder)]
     flambeau = sys.modules.get("flambeau")
     if flambeau is not None:

@@ -32,7 +32,7 @@ class ProgramNames:
         self._follow_packages = follow_packages
 
     def read(self, file: Path) -> None:
-        """Adds the names in a file and in the modules that it imports."""
+        """Add the names in a file and in the modules that it imports."""
         pending = [file]
         while pending:
             path = pending.pop()

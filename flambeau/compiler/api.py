@@ -166,7 +166,7 @@ def assume_constant_result(fn: Any) -> Any:
 
 
 def reset() -> None:
-    """Forgets all programs: compiled functions start anew.
+    """Forget all programs: compiled functions start anew.
 
     >>> torch.compiler.reset()
     """

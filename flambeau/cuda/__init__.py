@@ -140,7 +140,7 @@ def get_rng_state_all() -> list[Any]:
 
 
 def set_rng_state_all(new_states: Any) -> None:
-    """Sets the generators of all GPUs, of which there is none."""
+    """Set the generators of all GPUs, of which there is none."""
     for state in new_states:
         absent.refuse(state)
 

@@ -36,7 +36,7 @@ class _Absent(ModuleType):
 
 
 def settle(package: str) -> dict[str, ModuleType]:
-    """Puts the modules where `import package.module` finds them; those right below, by name."""
+    """Put the modules where `import package.module` finds them; those right below, by name."""
     top: dict[str, ModuleType] = {}
     for path in _MODULES:
         name = f"{package}.{path}"

@@ -61,7 +61,7 @@ class Destination:
         self.array, self._tensor = source_array(tensor), tensor
 
     def settle(self) -> None:
-        """Copies what arrived into a tensor that is not contiguous."""
+        """Copy what arrived into a tensor that is not contiguous."""
         if self.array is not self._tensor._array:
             np.copyto(self._tensor._array, self.array)
 
@@ -76,7 +76,7 @@ def recorder() -> Any:
 
 
 def refuse_compilation(name: str) -> None:
-    """Keeps a step that communicates eager: a program would be checked by communicating again."""
+    """Keep a step that communicates eager: a program would be checked by communicating again."""
     capture = sys.modules.get("flambeau.compiler.capture.capture")  # where somebody compiles
     if capture is not None:
         capture.refuse(f"it communicates with other processes ({name})")
@@ -86,7 +86,7 @@ def launch(
     group: ProcessGroup, name: str, call: Callable[[], Any], tensors: Sequence[Tensor],
     written: Sequence[Tensor], async_op: bool, outputs: Any = None,
 ) -> Work | None:
-    """Runs `call`, a collective `name` of `tensors`; returns a Work with `async_op`.
+    """Run `call`, a collective `name` of `tensors`; returns a Work with `async_op`.
 
     `written` are counted as written to now: nobody may use their values before the end anyway.
     """

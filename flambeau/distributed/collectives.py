@@ -79,7 +79,7 @@ def _check_length(function: str, kind: str, tensors: Sequence[Tensor], size: int
 
 def all_reduce(tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: Any = None,
                async_op: bool = False) -> Work | None:
-    """Replaces a tensor by the sum (or another reduction) over the processes.
+    """Replace a tensor by the sum (or another reduction) over the processes.
 
     >>> torch.distributed.init_process_group("gloo", rank=0, world_size=1)
     >>> loss = torch.tensor(3.)
@@ -145,7 +145,7 @@ def reduce(tensor: Tensor, dst: int | None = None, op: ReduceOp = ReduceOp.SUM,
 
 def broadcast(tensor: Tensor, src: int | None = None, group: Any = None, async_op: bool = False,
               group_src: int | None = None) -> Work | None:
-    """Gives every process the tensor of process `src`."""
+    """Give every process the tensor of process `src`."""
     require_tensor(tensor, "tensor")
     if _outside(group, "broadcast"):
         return None
@@ -167,7 +167,7 @@ def _gathered(pg: ProcessGroup, like: Array) -> Array:
 
 
 def _spread(rows: Array, targets: Sequence[Destination]) -> None:
-    """Copies a row to each destination, of whatever shape with as many elements."""
+    """Copy a row to each destination, of whatever shape with as many elements."""
     for row, target in zip(rows, targets, strict=True):
         array = target.array
         np.copyto(array, row if row.shape == array.shape else row.reshape(array.shape))
@@ -176,7 +176,7 @@ def _spread(rows: Array, targets: Sequence[Destination]) -> None:
 
 def all_gather(tensor_list: list[Tensor], tensor: Tensor, group: Any = None,
                async_op: bool = False) -> Work | None:
-    """Copies each process's tensor into `tensor_list`."""
+    """Copy each process's tensor into `tensor_list`."""
     require_tensors(tensor_list, "tensor_list")
     require_tensor(tensor, "tensor")
     if _outside(group, "all_gather"):
@@ -198,7 +198,7 @@ def all_gather(tensor_list: list[Tensor], tensor: Tensor, group: Any = None,
 
 def all_gather_into_tensor(output_tensor: Tensor, input_tensor: Tensor, group: Any = None,
                            async_op: bool = False) -> Work | None:
-    """Copies the processes' tensors, one behind the other, into one."""
+    """Copy the processes' tensors, one behind the other, into one."""
     require_tensor(output_tensor, "output_tensor")
     require_tensor(input_tensor, "input_tensor")
     if _outside(group, "all_gather_into_tensor"):
@@ -253,7 +253,7 @@ def gather(tensor: Tensor, gather_list: list[Tensor] | None = None, dst: int | N
 def scatter(tensor: Tensor, scatter_list: list[Tensor] | None = None, src: int | None = None,
             group: Any = None, async_op: bool = False, group_src: int | None = None
             ) -> Work | None:
-    """Gives each process its element of the list that process `src` has (0 if not named)."""
+    """Give each process its element of the list that process `src` has (0 if not named)."""
     require_tensor(tensor, "tensor")
     if _outside(group, "scatter"):
         return None
@@ -281,7 +281,7 @@ def scatter(tensor: Tensor, scatter_list: list[Tensor] | None = None, src: int |
 
 
 def _reduce_scattered(pg: ProcessGroup, stacked: Array, target: Destination, op: ReduceOp) -> None:
-    """Reduces a row for each process over all; keeps this process's row."""
+    """Reduce a row for each process over all; keeps this process's row."""
     engine = pg._engine
     if stacked.size:
         reduced(stacked, op, engine, engine.all_reduce)
@@ -291,7 +291,7 @@ def _reduce_scattered(pg: ProcessGroup, stacked: Array, target: Destination, op:
 
 def reduce_scatter(output: Tensor, input_list: list[Tensor], op: ReduceOp = ReduceOp.SUM,
                    group: Any = None, async_op: bool = False) -> Work | None:
-    """Reduces the lists of all processes element by element; each process gets its element."""
+    """Reduce the lists of all processes element by element; each process gets its element."""
     require_tensor(output, "output")
     require_tensors(input_list, "input_list")
     if _outside(group, "reduce_scatter"):
@@ -312,7 +312,7 @@ def reduce_scatter(output: Tensor, input_list: list[Tensor], op: ReduceOp = Redu
 
 def reduce_scatter_tensor(output: Tensor, input: Tensor, op: ReduceOp = ReduceOp.SUM,
                           group: Any = None, async_op: bool = False) -> Work | None:
-    """Reduces tensors over the processes; each process gets its part along the first axis."""
+    """Reduce tensors over the processes; each process gets its part along the first axis."""
     require_tensor(output, "output")
     require_tensor(input, "input")
     if _outside(group, "reduce_scatter_tensor"):
@@ -392,7 +392,7 @@ def all_to_all_single(output: Tensor, input: Tensor,
 
 def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None
             ) -> Work | None:
-    """Waits until all processes of the group are here."""
+    """Wait until all processes of the group are here."""
     if _outside(group, "barrier"):
         return None
     pg = member(group)
@@ -435,7 +435,7 @@ def monitored_barrier(group: Any = None, timeout: timedelta | None = None,
 
 
 def _report_to_first(pg: ProcessGroup, key: str, limit: timedelta) -> None:
-    """Says that this rank is there, and waits for what rank 0 found."""
+    """Say that this rank is there, and wait for what rank 0 found."""
     assert pg._store is not None
     rank = pg.rank()
     failure = RuntimeError(

@@ -134,7 +134,7 @@ def init_process_group(
     store: Store | None = None, group_name: str = "", pg_options: Any = None,
     device_id: Any = None,
 ) -> None:
-    """Makes the group of all processes; every process calls it.
+    """Make the group of all processes; every process calls it.
 
     Rank and size are arguments, part of `init_method` ("tcp://host:port", "file:///path"), or
     RANK and WORLD_SIZE in the environment, beside MASTER_ADDR and MASTER_PORT (torchrun sets them);
@@ -202,7 +202,7 @@ def _gloo_engine(store: Store, rank: int, size: int, limit: timedelta) -> Engine
 
 
 def destroy_process_group(group: Any = None) -> None:
-    """Ends a group; without one, or with that of all, all of them."""
+    """End a group; without one, or with that of all, all of them."""
     if group == NON_MEMBER:
         return
     pg = member(group)
@@ -345,7 +345,7 @@ def new_subgroups_by_enumeration(
     ranks_per_subgroup_list: Sequence[Sequence[int]], timeout: timedelta | None = None,
     backend: str | None = None, pg_options: Any = None, group_desc: str | None = None,
 ) -> tuple[Any, list[Any]]:
-    """Groups with the given ranks, which share none: this process's, and all of them."""
+    """Group with the given ranks, which share none: this process's, and all of them."""
     if not ranks_per_subgroup_list:
         raise ValueError("The arg 'ranks_per_subgroup_list' cannot be empty")
     ranks = [rank for part in ranks_per_subgroup_list for rank in part]

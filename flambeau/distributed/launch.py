@@ -19,7 +19,7 @@ def parse_args(args: list[str] | None) -> Namespace:
 
 
 def launch(args: Namespace) -> None:
-    """Runs a parsed command line."""
+    """Run a parsed command line."""
     if args.no_python and not args.use_env:
         raise ValueError(
             "When using the '--no-python' flag, you must also set the '--use-env' flag."
@@ -28,7 +28,7 @@ def launch(args: Namespace) -> None:
 
 
 def main(args: list[str] | None = None) -> None:
-    """Runs the command line."""
+    """Run the command line."""
     warn(
         "The module torch.distributed.launch is deprecated\n"
         "and will be removed in future. Use torchrun.\n"

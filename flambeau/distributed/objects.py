@@ -55,7 +55,7 @@ def _all_pickles(pg: ProcessGroup, obj: Any, root: int | None) -> list[Any]:
 
 
 def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:
-    """Puts each process's object into `object_list`."""
+    """Put each process's object into `object_list`."""
     if group == NON_MEMBER:
         return
     pg = member(group)
@@ -96,7 +96,7 @@ def _broadcast_pickle(pg: ProcessGroup, value: Any, root: int) -> Any:
 
 def broadcast_object_list(object_list: list[Any], src: int | None = None, group: Any = None,
                           device: Any = None, group_src: int | None = None) -> None:
-    """Gives every process the objects of process `src` (0 where it is not named)."""
+    """Give every process the objects of process `src` (0 where it is not named)."""
     if group == NON_MEMBER:
         return
     pg = member(group)
@@ -114,7 +114,7 @@ def scatter_object_list(
     scatter_object_output_list: list[Any], scatter_object_input_list: list[Any] | None = None,
     src: int | None = None, group: Any = None, group_src: int | None = None,
 ) -> None:
-    """Puts each process's element of the list that process `src` has into the output's place 0."""
+    """Put each process's element of the list that process `src` has into the output's place 0."""
     if group == NON_MEMBER:
         return
     if not isinstance(scatter_object_output_list, list) or not scatter_object_output_list:
@@ -136,7 +136,7 @@ def scatter_object_list(
 def send_object_list(object_list: list[Any], dst: int | None = None, group: Any = None,
                      device: Any = None, group_dst: int | None = None,
                      use_batch: bool = False) -> None:
-    """Sends objects to process `dst`, which calls `recv_object_list`."""
+    """Send objects to process `dst`, which calls `recv_object_list`."""
     pg = member(group)
     peer = rank_in(pg, dst, group_dst)
     data = _packed(list(object_list))
@@ -151,7 +151,7 @@ def send_object_list(object_list: list[Any], dst: int | None = None, group: Any 
 def recv_object_list(object_list: list[Any], src: int | None = None, group: Any = None,
                      device: Any = None, group_src: int | None = None,
                      use_batch: bool = False) -> int:
-    """Receives the objects that process `src` sends; returns its number."""
+    """Receive the objects that process `src` sends; returns its number."""
     pg = member(group)
     peer = None if src is None and group_src is None else rank_in(pg, src, group_src)
     result: list[Any] = []

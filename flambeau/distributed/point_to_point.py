@@ -58,7 +58,7 @@ def _start_receive(tensor: Tensor, src: int | None, group: Any, tag: int, group_
 
 def send(tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0,
          group_dst: int | None = None) -> None:
-    """Sends a tensor to process `dst`, which receives it with the same tag."""
+    """Send a tensor to process `dst`, which receives it with the same tag."""
     _start_send(tensor, dst, group, tag, group_dst, is_async=False)
 
 
@@ -70,7 +70,7 @@ def isend(tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 
 
 def recv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0,
          group_src: int | None = None) -> int:
-    """Receives a tensor from process `src` (None: from any, with MPI); returns who sent it."""
+    """Receive a tensor from process `src` (None: from any, with MPI); returns who sent it."""
     _, sender = _start_receive(tensor, src, group, tag, group_src, is_async=False)
     return sender[0] if sender[0] < 0 else member(group)._ranks[sender[0]]
 
@@ -107,7 +107,7 @@ class P2POp:
 
 
 def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
-    """Starts several sends and receives; returns a Work for each."""
+    """Start several sends and receives; returns a Work for each."""
     if not isinstance(p2p_op_list, list) or not all(isinstance(x, P2POp) for x in p2p_op_list):
         raise ValueError("Invalid ``p2p_op_list``. Each op is expected to to be of type "
                          "``torch.distributed.P2POp``.")

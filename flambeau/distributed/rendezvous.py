@@ -32,7 +32,7 @@ _handlers: dict[str, Callable[..., Iterator[tuple[Store, int, int]]]] = {}
 def register_rendezvous_handler(
     scheme: str, handler: Callable[..., Iterator[tuple[Store, int, int]]]
 ) -> None:
-    """Adds an own scheme of addresses; RuntimeError for one that is there already."""
+    """Add an own scheme of addresses; RuntimeError for one that is there already."""
     if scheme in _handlers or scheme in ("env", "tcp", "file"):
         raise RuntimeError(f"Rendezvous handler for {scheme}:// already registered")
     _handlers[scheme] = handler
@@ -42,7 +42,7 @@ def rendezvous(
     url: str, rank: int = -1, world_size: int = -1, timeout: timedelta = timedelta(minutes=30),
     **options: Any,
 ) -> Iterator[tuple[Store, int, int]]:
-    """Yields (store, rank, world_size) for an address, as torch.distributed.rendezvous does."""
+    """Yield (store, rank, world_size) for an address, as torch.distributed.rendezvous does."""
     if not isinstance(url, (str, bytes)):
         raise RuntimeError(f"`url` must be a string. {type(url)}: {url}")
     parts = urlsplit(str(url))
@@ -121,7 +121,7 @@ def _tcp(host: str, port: int, rank: int, world_size: int, timeout: timedelta) -
 
 
 def note_missing(error: DistStoreError, store: Store, keys: Sequence[str]) -> None:
-    """Adds to an error which ranks have not come: those whose keys, in order, are not there."""
+    """Add to an error which ranks have not come: those whose keys, in order, are not there."""
     with suppress(RuntimeError):
         missing = [str(rank) for rank, key in enumerate(keys) if not store.check([key])]
         error.add_note(f"Missing: rank {', '.join(missing)} of {len(keys)}. Look at what it "

@@ -207,13 +207,13 @@ def _command(args: Namespace) -> tuple[Callable[..., Any] | str, list[str]]:
 
 
 def run_script_path(training_script: str, *training_script_args: str) -> None:
-    """Runs a script in this process as its main program."""
+    """Run a script in this process as its main program."""
     sys.argv = [training_script, *training_script_args]
     runpy.run_path(training_script, run_name="__main__")
 
 
 def run(args: Namespace) -> None:
-    """Starts what the command line says and waits for it; ChildFailedError if it fails."""
+    """Start what the command line says and wait for it; ChildFailedError if it fails."""
     local = parse_min_max_nnodes(args.nnodes)[1] == 1
     unsaid = args.rdzv_backend == "static" and not args.rdzv_endpoint and args.master_port is None
     if args.standalone or (local and unsaid):
@@ -229,7 +229,7 @@ def run(args: Namespace) -> None:
 
 @record
 def main(args: list[str] | None = None) -> None:
-    """Runs the command line; leaves with exit code 1, and the report, if workers fail."""
+    """Run the command line; leaves with exit code 1, and the report, if workers fail."""
     try:
         run(parse_args(args))
     except ChildFailedError as error:

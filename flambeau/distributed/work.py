@@ -40,7 +40,7 @@ class Work:
         return result
 
     def finish(self, error: BaseException | None) -> None:
-        """Says that the collective has ended; for the thread that ran it."""
+        """Say that the collective has ended; for the thread that ran it."""
         self._error = error
         self._running.release()
         if self._future is not None:
@@ -116,7 +116,7 @@ class _Lane:
         self._calls.put((call, work))
 
     def close(self) -> None:
-        """Ends the thread once the calls before are done."""
+        """End the thread once the calls before are done."""
         self._calls.put(None)
 
     def _run(self) -> None:
@@ -147,7 +147,7 @@ class Communicator:
     def run(
         self, call: Callable[[], Any], async_op: bool = False, outputs: Any = None, lane: Any = None
     ) -> Work | None:
-        """Runs a call in its lane: a Work with `async_op`, else None once it is done."""
+        """Run a call in its lane: a Work with `async_op`, else None once it is done."""
         if self.engine.calls_are_fast:
             thread = self._lanes.get(lane)
             if self.engine.size == 1 or not (async_op or (thread and thread.pending)):
@@ -169,7 +169,7 @@ class Communicator:
         return work
 
     def close(self) -> None:
-        """Ends the threads and the engine."""
+        """End the threads and the engine."""
         for thread in self._lanes.values():
             thread.close()
         self._lanes.clear()

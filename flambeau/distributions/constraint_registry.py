@@ -39,7 +39,7 @@ class ConstraintRegistry:
         super().__init__()
 
     def register(self, constraint: Any, factory: Factory | None = None) -> Callable[[Any], Any]:
-        """Declares the transform of a class of constraints, or of an instance's class.
+        """Declare the transform of a class of constraints, or of an instance's class.
 
         factory: takes the constraint, returns the transform; left out where this decorates it.
         TypeError for what is no constraint.

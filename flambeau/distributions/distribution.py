@@ -36,7 +36,7 @@ class lazy_property(functools.cached_property[Tensor]):
 
 
 def broadcast_all(*values: Any) -> list[Tensor]:
-    """Numbers and tensors as tensors of one shape; numbers get the tensors' dtype."""
+    """Number and tensors as tensors of one shape; numbers get the tensors' dtype."""
     for value in values:
         if not isinstance(value, Number) and not is_tensor_like(value):
             raise ValueError("Input arguments must all be instances of Number, torch.Tensor or "
@@ -230,12 +230,12 @@ class Distribution:
         return self.variance.sqrt()
 
     def sample(self, sample_shape: Sequence[int] = EVENTLESS) -> Tensor:
-        """Draws, without a gradient."""
+        """Draw, without a gradient."""
         with no_grad():
             return self.rsample(sample_shape)
 
     def rsample(self, sample_shape: Sequence[int] = EVENTLESS) -> Tensor:
-        """Draws through which gradients reach the parameters."""
+        """Draw through which gradients reach the parameters."""
         raise NotImplementedError
 
     def sample_n(self, n: int) -> Tensor:

@@ -19,7 +19,7 @@ _KL_MEMOIZE: dict[tuple[type, type], Rule] = {}  # what the registry gives for a
 
 
 def register_kl(type_p: type, type_q: type) -> Callable[[Rule], Rule]:
-    """Declares the divergence of a pair of classes (and of theirs).
+    """Declare the divergence of a pair of classes (and of theirs).
 
     >>> D = torch.distributions
     >>> class Mine(D.Normal):

@@ -132,7 +132,7 @@ class Wishart(ExponentialFamily):
 
     def rsample(self, sample_shape: Sequence[int] = EVENTLESS,
                 max_try_correction: int | None = None) -> Tensor:
-        """Draws; singular ones are drawn again, at most `max_try_correction` times, or ten."""
+        """Draw; singular ones are drawn again, at most `max_try_correction` times, or ten."""
         if max_try_correction is None:
             max_try_correction = 10
         sample_shape = Size(sample_shape)

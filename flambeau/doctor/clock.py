@@ -42,7 +42,7 @@ class Clock:
         return max(GRACE_S / min(max(undisturbed, 0.1), 1.0), SHARE * self.elapsed_s)
 
     def compare(self, own_s: float, own_cpu_s: float) -> None:
-        """Notes how long something took, and how much of it the processor worked on it."""
+        """Note how long something took, and how much of it the processor worked on it."""
         self._own_s += own_s
         self._own_cpu_s += own_cpu_s
 
@@ -54,7 +54,7 @@ class Clock:
             self.left = max(self.left, AGAIN)
 
     def tick(self) -> bool:
-        """Counts a backward pass; returns whether the next is to be watched closely."""
+        """Count a backward pass; returns whether the next is to be watched closely."""
         self.passes += 1
         self.left -= 1
         if self.passes & (self.passes - 1) == 0:

@@ -33,7 +33,7 @@ class Options:
 
 
 def parse(args: list[str]) -> tuple[Options | None, list[str]]:
-    """Takes the doctor's options off the front of a command line: they stand before the program.
+    """Take the doctor's options off the front of a command line: they stand before the program.
 
     Returns None and all arguments where there are none; ValueError for an unknown one.
     """
@@ -77,7 +77,7 @@ class Watched:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: object) -> bool:
-        """Writes what was asked for; an end that the doctor itself brought about is none."""
+        """Write what was asked for; an end that the doctor itself brought about is none."""
         ended = isinstance(error, (Enough, Mistake))
         self.doctor.session.stop(None if ended or isinstance(error, SystemExit) else error)
         if self.options.json:

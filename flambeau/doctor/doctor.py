@@ -62,7 +62,7 @@ class Doctor:
         return report.summary(self.session)
 
     def report(self) -> None:
-        """Prints the summary on standard error."""
+        """Print the summary on standard error."""
         import sys
 
         print(self.summary, file=sys.stderr)
@@ -75,7 +75,7 @@ class Doctor:
         return text
 
     def html(self, path: str | Path) -> None:
-        """Writes one page that needs no network: findings in their source, curves, checks."""
+        """Write one page that needs no network: findings in their source, curves, checks."""
         from .page import page
 
         Path(path).write_text(page(self.session), encoding="utf-8")
@@ -85,8 +85,8 @@ def check(
     model: Any, optimizer: Any = None, loss: Callable[..., Any] | str | None = None,
     batch: Any = None, *, steps: int = 8, off: Iterable[str] = (),
 ) -> list[Finding]:
-    """Makes a few training steps on copies of a model and its optimizer, and an evaluation, and
-    returns what is found. Nothing of the caller's changes, random state included.
+    """Make a few training steps on copies of a model and its optimizer, and an evaluation, and
+    return the findings. Nothing of the caller's changes, random state included.
 
     `batch` is (input, target); `loss` takes (output, target), or is a name in nn.functional.
 

@@ -29,7 +29,7 @@ class ExecutedLines:
 
     def when_run(self, file: str, line: int, frame: FrameType | None,
                  tell: Callable[[], None]) -> None:
-        """Calls `tell` once: now if `frame` or a caller of it has passed the line, or when a frame
+        """Call `tell` once: now if `frame` or a caller of it has passed the line, or when a frame
         does. A line that runs unseen, in a branch of a function that is never caught in it, is not
         told."""
         if any(has_passed(file, line, f) for f in frames_of(file, frame)):
@@ -45,7 +45,7 @@ class ExecutedLines:
             swap.start()
 
     def look(self) -> None:
-        """Looks whether frames that are running have passed a line that is waited for."""
+        """Look whether frames that are running have passed a line that is waited for."""
         frame, running = user_frame(2), {}
         for file, line in list(self.waiting):
             frames = list(frames_of(file, frame))
@@ -63,7 +63,7 @@ class ExecutedLines:
             and on_one_path(file, line, frame.f_lineno)
 
     def stop(self) -> None:
-        """Waits no more."""
+        """Wait no more."""
         for swap in self.swaps.values():
             swap.restore()
         self.swaps.clear()

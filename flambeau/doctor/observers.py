@@ -210,7 +210,7 @@ _EACH = 64  # updates between two looks at the clock while the session rests
 
 
 def add_heartbeat(session: Session) -> None:
-    """Counts updates while the session rests, and has every so many look whether it may watch
+    """Count updates while the session rests, and has every so many look whether it may watch
     again."""
     left = [_EACH]
     numbers = session.step_numbers
@@ -232,7 +232,7 @@ class Enough(BaseException):
 
 
 def remove_step_hooks() -> None:
-    """Takes the hooks away."""
+    """Take the hooks away."""
     while _handles:
         _handles.pop().remove()
 
@@ -279,7 +279,7 @@ def _made(session: Session, event: str) -> Observer:
 
 
 def _noted(session: Session) -> Observer:
-    """Notes where an object is made, for `Session.made_at`."""
+    """Note where an object is made, for `Session.made_at`."""
 
     def made(original: Callable, args: tuple, kwargs: dict) -> Any:
         original(*args, **kwargs)

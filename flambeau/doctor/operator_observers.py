@@ -121,7 +121,7 @@ def _comparisons(session: Session) -> Iterator[tuple[Any, Observer]]:
 
 
 def _recorder(session: Session, binary: bool) -> Observer:
-    """Notes the line and the innermost module of each node that an operator hangs on its result."""
+    """Note the line and the innermost module of each node that an operator hangs on its result."""
     clock, stack = session.clock, session.stack
 
     def record(original: Callable, args: tuple, kwargs: dict) -> Any:
@@ -181,7 +181,7 @@ def _function(session: Session, name: str) -> Observer:
 
 
 def _leaf(session: Session) -> Observer:
-    """Tells of tensors that are made leaves which ask for a gradient."""
+    """Tell of tensors that are made leaves which ask for a gradient."""
 
     def make(original: Callable, args: tuple, kwargs: dict) -> Any:
         result = original(*args, **kwargs)
@@ -194,7 +194,7 @@ def _leaf(session: Session) -> Observer:
 
 
 def _result(session: Session, name: str) -> Observer:
-    """Tells of a call and of what it gave, as the last argument."""
+    """Tell of a call and of what it gave, as the last argument."""
     name = "randperm" if "randperm" in name else "getitem"
 
     def call(original: Callable, args: tuple, kwargs: dict) -> Any:

@@ -113,7 +113,7 @@ class PassObserver:
             self.session.clock.spent_s += time.perf_counter() - begun
 
     def _tick(self) -> None:
-        """Counts a pass, and rests where watching has become too dear."""
+        """Count a pass, and rests where watching has become too dear."""
         session = self.session
         begun = time.perf_counter()
         closely = session.clock.tick()

@@ -26,7 +26,7 @@ session: Session | None = None
 
 
 def install(watcher: Session) -> None:
-    """Begins to patch for a session; RuntimeError while another one is at it."""
+    """Begin to patch for a session; RuntimeError while another one is at it."""
     global session
     with _lock:
         if session is not None:
@@ -48,7 +48,7 @@ def _start(function: Any, observer: Callable) -> Swap:
 
 
 def watch_steps(watched: bool) -> None:
-    """Adds or removes the patches that every step pays for."""
+    """Add or remove the patches that every step pays for."""
     if session is None:
         return
     observers.remove_step_hooks()
@@ -65,7 +65,7 @@ def watch_steps(watched: bool) -> None:
 
 
 def watch_closely(closely: bool) -> None:
-    """Adds or removes the patches that every operator pays for."""
+    """Add or remove the patches that every operator pays for."""
     if closely and session is not None and not _close:
         for function, observer in operator_observers.targets(session):
             _close.append(_start(function, observer))
@@ -74,7 +74,7 @@ def watch_closely(closely: bool) -> None:
 
 
 def remove() -> None:
-    """Gives all functions their own code back."""
+    """Give all functions their own code back."""
     global session
     _restore(_close)
     _restore(_step)

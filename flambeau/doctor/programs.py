@@ -32,7 +32,7 @@ def marked_lines(program: str) -> list[int]:
 
 
 def run(program: str, name: str) -> dict[str, Any]:
-    """Runs a program of a rule, as a file called `name`; returns its namespace."""
+    """Run a program of a rule, as a file called `name`; returns its namespace."""
     source = PRELUDE + program
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     space: dict[str, Any] = {"__name__": re.sub(r"\W", "_", name)}

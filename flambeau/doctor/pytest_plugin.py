@@ -15,7 +15,7 @@ from . import Doctor, Level
 
 @pytest.fixture
 def doctor() -> Iterator[Doctor]:
-    """Watches the test; `doctor.findings` has what was found so far."""
+    """Watch the test; `doctor.findings` has what was found so far."""
     watcher = Doctor(quiet=True)
     with watcher:
         yield watcher

@@ -76,7 +76,7 @@ class Session:
     # ---------------------------------------------------------------- life
 
     def start(self) -> None:
-        """Begins to watch. RuntimeError where another session is at it."""
+        """Begin to watch. RuntimeError where another session is at it."""
         from . import patches
 
         patches.install(self)
@@ -113,7 +113,7 @@ class Session:
                         known.discard(key)
 
     def stop(self, error: BaseException | None = None) -> None:
-        """Ends watching and lets the rules draw their conclusions."""
+        """End watching and let the rules draw their conclusions."""
         from . import patches
 
         if self.ended:
@@ -127,7 +127,7 @@ class Session:
         self.findings.sort(key=lambda finding: ORDER[finding.level])
 
     def watch(self, closely: bool) -> None:
-        """Turns close watching on or off."""
+        """Turn close watching on or off."""
         from . import patches
 
         if closely is not self.watching:
@@ -135,7 +135,7 @@ class Session:
             patches.watch_closely(closely)
 
     def rest(self) -> None:
-        """Observes no steps until `wake`: they cost what they cost without a doctor."""
+        """Observe no steps until `wake`: they cost what they cost without a doctor."""
         from . import patches
 
         if not self.resting:
@@ -144,7 +144,7 @@ class Session:
             patches.watch_steps(False)
 
     def wake(self) -> None:
-        """Observes steps again, where that is affordable. Rules have missed some: what they find in
+        """Observe steps again, where that is affordable. Rules have missed some: what they find in
         the next few is not told."""
         from . import patches
 
@@ -158,7 +158,7 @@ class Session:
     # ---------------------------------------------------------------- events
 
     def emit(self, event: str, *args: Any) -> None:
-        """Tells the rules; what they do is no event itself, and its time is counted."""
+        """Tell the rules; what they do is no event itself, and its time is counted."""
         self.seen.add(event)
         handlers = self.handlers[event]
         if self.busy:
@@ -200,7 +200,7 @@ class Session:
         self, id: str, level: Level, what: str, places: tuple[Place, ...],
         evidence: dict[str, Any], fix: str,
     ) -> None:
-        """Keeps a finding, unless the line is marked as intended; the same one only once."""
+        """Keep a finding, unless the line is marked as intended; the same one only once."""
         if any({id, "*"} & silenced_on(p.file, p.line) for p in places) or is_intended(id, places):
             return
         if self.updates < self.trusted_from and not self.ended:
@@ -252,7 +252,7 @@ class Session:
     # ---------------------------------------------------------------- results
 
     def undecided(self) -> dict[str, str]:
-        """Checks that could not be judged, and why."""
+        """Check that could not be judged, and why."""
         result = dict(self.faults)
         reported = {finding.id for finding in self.findings}
         for rule in self.rules:
@@ -268,7 +268,7 @@ class Session:
         return need in self.seen
 
     def passed(self) -> list[str]:
-        """Checks that were judged and found nothing."""
+        """Check that were judged and found nothing."""
         out = {finding.id for finding in self.findings} | set(self.undecided())
         return [rule.id for rule in self.rules if rule.id not in out]
 

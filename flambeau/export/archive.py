@@ -56,7 +56,7 @@ def save(
     ep: ExportedProgram, f: Any, *, extra_files: dict[str, Any] | None = None,
     opset_version: Any = None, pickle_protocol: int = 2,
 ) -> None:
-    """Writes an exported program to a path or a file.
+    """Write an exported program to a path or a file.
 
     `extra_files`: further entries, text or bytes by name. `opset_version` and `pickle_protocol`
     are accepted.
@@ -143,7 +143,7 @@ def load(
     f: Any, *, extra_files: dict[str, Any] | None = None,
     expected_opset_version: Any = None,
 ) -> ExportedProgram:
-    """Reads an exported program. RuntimeError for a file that is damaged or no such archive.
+    """Read an exported program. RuntimeError for a file that is damaged or no such archive.
 
     `extra_files`: filled with the entries of these names. Nothing in the file is run.
     """

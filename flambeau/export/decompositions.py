@@ -27,7 +27,7 @@ RULES: dict[str, Rule] = {}
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
-    """Adds a rule for operators of these names."""
+    """Add a rule for operators of these names."""
 
     def add(function: Rule) -> Rule:
         RULES.update(dict.fromkeys(names, function))
@@ -71,7 +71,7 @@ class Decomposer:
         return self(node.target, *args, **kwargs) if result is None else result
 
     def __call__(self, target: Any, *args: Any, **kwargs: Any) -> Node:
-        """Adds a node, and computes its value for the example inputs."""
+        """Add a node, and compute its value for the example inputs."""
         packet = getattr(target, "overloadpacket", None)
         node = self.graph.create_node("call_function", target, args, kwargs,
                                       None if packet is None else packet.__name__)
@@ -80,7 +80,7 @@ class Decomposer:
         return node
 
     def apply(self, name: str, *args: Any) -> Any:
-        """Calls another rule."""
+        """Call another rule."""
         return RULES[name](self, *args)
 
     def _recorded(self, function: Callable, args: Any, kwargs: Any) -> Any:

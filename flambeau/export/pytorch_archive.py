@@ -147,7 +147,7 @@ class _Graph(Module):
         return result
 
     def example(self) -> tuple:
-        """Zeros for each input, of the sizes that the file names."""
+        """Zero for each input, of the sizes that the file names."""
         values = self._flambeau_graph["tensor_values"]
         result = []
         for name, kind, _ in self._flambeau_inputs:

@@ -55,7 +55,7 @@ class Recorder(TorchFunctionMode):
     # ---------------------------------------------------------------- values and nodes
 
     def know(self, tensor: Tensor, node: Node, other: Any = None) -> None:
-        """Tells which node computes a tensor, and what the second input has there."""
+        """Tell which node computes a tensor, and what the second input has there."""
         node.meta["val"] = tensor
         self.known[id(tensor)] = tensor, node, tensor if other is None else other
 
@@ -95,7 +95,7 @@ class Recorder(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        """Runs a call and records it."""
+        """Run a call and record it."""
         kwargs = kwargs or {}
         attribute = self.properties.get(func)
         if attribute is not None:
@@ -157,7 +157,7 @@ class Recorder(TorchFunctionMode):
         raise error
 
     def record(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Runs a call, and adds the nodes that compute it."""
+        """Run a call, and add the nodes that compute it."""
         name = getattr(func, "__name__", "")
         if name == "__getitem__":
             steps = getitem_steps(args[0], args[1])
@@ -191,7 +191,7 @@ class Recorder(TorchFunctionMode):
         return value, func(*others[0], **others[1])
 
     def add(self, target: Any, args: Any, kwargs: Any, value: Any) -> Node:
-        """Adds a node, with where it comes from."""
+        """Add a node, with where it comes from."""
         result = tuple(pytree.tree_map(self.node_of, list(args)))
         words = pytree.tree_map(self.node_of, dict(kwargs))
         name = getattr(target, "overloadpacket", None)
@@ -212,7 +212,7 @@ class Recorder(TorchFunctionMode):
         return node
 
     def receive(self, value: Any, other: Any, node: Node) -> Any:
-        """Tells which nodes compute the parts of a result."""
+        """Tell which nodes compute the parts of a result."""
         if isinstance(value, Tensor):
             self.know(value, node, other)
             return value

@@ -102,7 +102,7 @@ class _Export:
     # ---------------------------------------------------------------- inputs
 
     def add_state(self, recorder: Recorder) -> None:
-        """Adds an input for each parameter and buffer."""
+        """Add an input for each parameter and buffer."""
         lasting = self.module.state_dict().keys()
         members = [(InputKind.PARAMETER, "p_", self.module.named_parameters()),
                    (InputKind.BUFFER, "b_", self.module.named_buffers())]
@@ -115,7 +115,7 @@ class _Export:
                 self.inputs.append(InputSpec(kind, TensorArgument(node.name), path, persistent))
 
     def add_input(self, recorder: Recorder, label: str, leaf: Any, other: Any) -> None:
-        """Adds an input that the caller passes."""
+        """Add an input that the caller passes."""
         node = self.graph.placeholder(label)
         self.first_input = self.first_input or node
         node.meta["val"] = leaf
@@ -127,7 +127,7 @@ class _Export:
         self.inputs.append(InputSpec(InputKind.USER_INPUT, arg, None))
 
     def lift(self, value: Tensor) -> Node:
-        """Adds an input for a tensor that is neither passed nor part of the module's state."""
+        """Add an input for a tensor that is neither passed nor part of the module's state."""
         name = f"lifted_tensor_{len(self.constants)}"
         self.constants[name] = value.detach()
         root = self.graph._root
@@ -164,7 +164,7 @@ class _Export:
     # ---------------------------------------------------------------- the result
 
     def finish(self, recorder: Recorder, result: Any) -> ExportedProgram:
-        """Adds the return, and drops what nobody uses."""
+        """Add the return, and drop what nobody uses."""
         leaves, out_spec = pytree.tree_flatten(result)
         nodes = [recorder.node_of(leaf) for leaf in leaves]
         self.graph.output(tuple(nodes))

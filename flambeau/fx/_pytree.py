@@ -15,7 +15,7 @@ _FLATTEN: dict[type, Callable[[Any, Any], list]] = {}
 def register_pytree_flatten_spec(
     cls: type, flatten_fn_spec: Callable[[Any, Any], list], flatten_fn_exact_match_spec: Any = None
 ) -> None:
-    """Tells how to take the children of a container, with the specification at hand."""
+    """Tell how to take the children of a container, with the specification at hand."""
     _FLATTEN[cls] = flatten_fn_spec
 
 

@@ -244,7 +244,7 @@ class Tracer(TracerBase):
         return super().create_arg(a)
 
     def _constant(self, value: Any, prefix: str) -> Argument:
-        """Reads a constant, which becomes an attribute of the root unless it is one."""
+        """Read a constant, which becomes an attribute of the root unless it is one."""
         name = self.tensor_attrs.get(value)
         if not name:
             name = self.get_fresh_qualname(prefix)
@@ -374,7 +374,7 @@ class Tracer(TracerBase):
         return self.graph
 
     def _begin(self, root: Any) -> Any:
-        """Sets up the graph; gives the function to run."""
+        """Set up the graph; gives the function to run."""
         fn: Any
         if isinstance(root, Module):
             self.root = root
@@ -451,7 +451,7 @@ def _transfer_attributes(source: Any, out: Proxy) -> None:
 
 @compatibility(is_backward_compatible=True)
 def wrap(fn_or_name: Any) -> Any:
-    """Makes a function of the calling module a leaf: traces record calls of it, not its inside.
+    """Make a function of the calling module a leaf: traces record calls of it, not its inside.
 
     Called at the top level of a module, with the function or its name, or as a decorator.
     """

@@ -269,7 +269,7 @@ class CodeWriter:
             self.wrapped.setdefault(called)
 
     def write_deletions(self, node: Node) -> None:
-        """Ends the statement; values that nobody uses from here on are dropped."""
+        """End the statement; values that nobody uses from here on are dropped."""
         if node.op == "placeholder":
             return
         dead = [] if node.op == "output" else list(self.last_uses.get(node, ()))

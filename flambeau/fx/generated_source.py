@@ -20,7 +20,7 @@ class _Sources:
         self.next_id = 0
 
     def cache(self, src: str, globals_: dict[str, Any], fields: dict[str, Any] | None) -> str:
-        """Stores a source; gives its file name."""
+        """Store a source; gives its file name."""
         key = f"<eval_with_key>.{self.next_id}"
         self.next_id += 1
         if fields:
@@ -43,7 +43,7 @@ _loader = _Sources()
 def exec_with_source(
     src: str, globals_: dict[str, Any], co_fields: dict[str, Any] | None = None
 ) -> None:
-    """Runs source that tracebacks can show."""
+    """Run source that tracebacks can show."""
     key = _loader.cache(src, globals_, co_fields)
     exec(compile(src, key, "exec", dont_inherit=True), globals_)
 

@@ -82,11 +82,11 @@ class _FindNodesLookupTable:
         return node in self.table.get(self._key(node), ())
 
     def insert(self, node: Node) -> None:
-        """Adds a node."""
+        """Add a node."""
         self.table[self._key(node)][node] = None
 
     def remove(self, node: Node) -> None:
-        """Takes a node out."""
+        """Take a node out."""
         self.table[self._key(node)].pop(node)
 
     def find_nodes(self, *, op: str, target: Target | None = None) -> list[Node]:
@@ -180,7 +180,7 @@ class Graph:
         kwargs: dict[str, Argument] | None = None, name: str | None = None,
         type_expr: Any = None,
     ) -> Node:
-        """Adds a node at the insertion point; its name is made unique."""
+        """Add a node at the insertion point; its name is made unique."""
         if op not in (legal := ("call_function", "call_method", "get_attr", "call_module",
                                 "placeholder", "output")):
             raise AssertionError(f"op '{op}' is not in _legal_ops: {legal}")
@@ -202,12 +202,12 @@ class Graph:
         return node
 
     def placeholder(self, name: str, type_expr: Any = None, default_value: Any = ...) -> Node:
-        """Adds an input; without `default_value` it is required."""
+        """Add an input; without `default_value` it is required."""
         args = () if default_value is ... or default_value is _EMPTY else (default_value,)
         return self.create_node("placeholder", name, args=args, type_expr=type_expr)
 
     def get_attr(self, qualified_name: str, type_expr: Any = None) -> Node:
-        """Adds a read of a parameter or buffer, by its path from the owning module."""
+        """Add a read of a parameter or buffer, by its path from the owning module."""
         owner = self.owning_module
         if owner is not None and not _has_reference(owner, qualified_name):
             _warn_missing(
@@ -222,7 +222,7 @@ class Graph:
         self, module_name: str, args: tuple[Argument, ...] | None = None,
         kwargs: dict[str, Argument] | None = None, type_expr: Any = None,
     ) -> Node:
-        """Adds a call of a submodule, by its path from the owning module."""
+        """Add a call of a submodule, by its path from the owning module."""
         owner = self.owning_module
         if owner and not _has_submodule(owner, module_name):
             _warn_missing(
@@ -235,18 +235,18 @@ class Graph:
         self, method_name: str, args: tuple[Argument, ...] | None = None,
         kwargs: dict[str, Argument] | None = None, type_expr: Any = None,
     ) -> Node:
-        """Adds a call of a method of the first argument."""
+        """Add a call of a method of the first argument."""
         return self.create_node("call_method", method_name, args, kwargs, type_expr=type_expr)
 
     def call_function(
         self, the_function: Callable[..., Any], args: tuple[Argument, ...] | None = None,
         kwargs: dict[str, Argument] | None = None, type_expr: Any = None, name: str | None = None,
     ) -> Node:
-        """Adds a call of a function."""
+        """Add a call of a function."""
         return self.create_node("call_function", the_function, args, kwargs, name, type_expr)
 
     def output(self, result: Argument, type_expr: Any = None) -> Node:
-        """Adds the return of a value, in which nodes stand for their results."""
+        """Add the return of a value, in which nodes stand for their results."""
         return self.create_node("output", "output", (result,), type_expr=type_expr)
 
     # ---------------------------------------------------------------- copies
@@ -254,7 +254,7 @@ class Graph:
     def node_copy(
         self, node: Node, arg_transform: Callable[[Node], Argument] = lambda x: x
     ) -> Node:
-        """Copies a node of another graph; `arg_transform` gives the values that replace its."""
+        """Copy a node of another graph; `arg_transform` gives the values that replace its."""
         args, kwargs = map_arg(node.args, arg_transform), map_arg(node.kwargs, arg_transform)
         copied = self.create_node(node.op, node.target, args, kwargs, node.name, node.type)
         copied.meta = copy.copy(node.meta)
@@ -263,7 +263,7 @@ class Graph:
     def graph_copy(
         self, g: Graph, val_map: dict[Node, Node], return_output_node: bool = False
     ) -> Any:
-        """Copies the nodes of `g`; gives what stands here for its result.
+        """Copy the nodes of `g`; gives what stands here for its result.
 
         `val_map`: filled with the copy of each node; what it holds already is not copied.
         `return_output_node`: the output node of `g` is given as well.
@@ -291,7 +291,7 @@ class Graph:
     # ---------------------------------------------------------------- changes
 
     def erase_node(self, to_erase: Node) -> None:
-        """Takes a node out; RuntimeError while others use its result."""
+        """Take a node out; RuntimeError while others use its result."""
         if to_erase.users:
             raise RuntimeError(
                 f"Tried to erase Node {to_erase} but it still had {len(to_erase.users)} users in "
@@ -372,7 +372,7 @@ class Graph:
         return "graph():" + "".join(f"\n    {line}" for line in lines if line)
 
     def print_tabular(self) -> None:
-        """Prints the nodes as a table; needs the package tabulate."""
+        """Print the nodes as a table; needs the package tabulate."""
         try:
             from tabulate import tabulate
         except ImportError:
@@ -417,7 +417,7 @@ class Graph:
     def on_generate_code(
         self, make_transformer: Callable[[TransformCodeFunc | None], TransformCodeFunc]
     ) -> contextlib.AbstractContextManager[None]:
-        """Registers a function that changes the lines of generated code.
+        """Register a function that changes the lines of generated code.
 
         `make_transformer` is given the function registered so far, and gives the new one. As a
         context, until it is left.

@@ -178,7 +178,7 @@ class GraphModule(Module):
 
     @graph.setter
     def graph(self, g: Graph) -> None:
-        """Sets the graph and the forward that it writes."""
+        """Set the graph and the forward that it writes."""
         if not isinstance(g, Graph):
             raise AssertionError(f"Expected a Graph instance, but got {type(g)}")
         self._graph = g
@@ -193,7 +193,7 @@ class GraphModule(Module):
         return self._code
 
     def recompile(self) -> PythonCode:
-        """Writes `forward` anew, after the graph was changed."""
+        """Write `forward` anew, after the graph was changed."""
         if isinstance(self._graph._codegen, _PyTreeCodeGen):
             info = self._graph._codegen.pytree_info
             self._in_spec, self._out_spec = info.in_spec, info.out_spec
@@ -219,7 +219,7 @@ class GraphModule(Module):
     # ---------------------------------------------------------------- submodules
 
     def add_submodule(self, target: str, m: Module) -> bool:
-        """Adds a submodule by its path, with empty ones above it; whether that was possible."""
+        """Add a submodule by its path, with empty ones above it; whether that was possible."""
         *above, name = target.split(".")
         module: Any = self
         for part in above:
@@ -234,7 +234,7 @@ class GraphModule(Module):
         return True
 
     def delete_submodule(self, target: str) -> bool:
-        """Deletes a submodule by its path; whether there was one."""
+        """Delete a submodule by its path; whether there was one."""
         *above, name = target.split(".")
         module: Any = self
         for part in above:
@@ -247,7 +247,7 @@ class GraphModule(Module):
         return True
 
     def delete_all_unused_submodules(self) -> None:
-        """Deletes submodules that no node calls, nor reads anything of."""
+        """Delete submodules that no node calls, nor reads anything of."""
         used: set[str] = set()
         for node in self.graph.nodes:
             if node.op not in ("call_module", "get_attr"):
@@ -305,7 +305,7 @@ class GraphModule(Module):
         return replica
 
     def to_folder(self, folder: Any, module_name: str = "FxModule") -> None:
-        """Writes the module as a package: its code, and its parameters beside it."""
+        """Write the module as a package: its code, and its parameters beside it."""
         write_folder(self, Path(folder), module_name)
 
     # ---------------------------------------------------------------- printing

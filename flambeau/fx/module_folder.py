@@ -21,7 +21,7 @@ _INDENT = " " * 8
 
 
 def write_folder(module: Any, folder: Path, name: str) -> None:
-    """Writes a GraphModule so that `from folder import name` gives its class."""
+    """Write a GraphModule so that `from folder import name` gives its class."""
     folder.mkdir(exist_ok=True)
     save(module.state_dict(), folder / "state_dict.pt")
     lines = [import_of_torch(), *(b.import_str for b in custom_builtins().values()), "",

@@ -31,7 +31,7 @@ def has_attribute(module: Any, path: str) -> bool:
 
 
 def delete_attribute(module: Any, path: str) -> None:
-    """Deletes the attribute at a path."""
+    """Delete the attribute at a path."""
     above, _, name = path.rpartition(".")
     delattr(attribute_at(module, above), name)
 
@@ -44,7 +44,7 @@ def _put(module: Any, name: str, value: Any) -> None:
 
 
 def copy_attribute(source: Any, to: Any, path: str) -> None:
-    """Gives `to` the attribute of `source` at a path, with empty modules above it.
+    """Give `to` the attribute of `source` at a path, with empty modules above it.
 
     Nothing happens where the two share a module above it. Tensors become buffers.
     """
@@ -61,7 +61,7 @@ def copy_attribute(source: Any, to: Any, path: str) -> None:
 
 
 def assign_attribute(value: Any, to: Any, path: str) -> None:
-    """Sets the attribute at a path, with empty modules above it. Tensors become buffers."""
+    """Set the attribute at a path, with empty modules above it. Tensors become buffers."""
     *above, name = path.split(".")
     for part in above:
         inner = getattr(to, part, None)

@@ -43,7 +43,7 @@ _get_qualified_name, _type_repr = qualified_name, type_repr
 
 @compatibility(is_backward_compatible=False)
 def has_side_effect(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Marks a function whose calls `Graph.eliminate_dead_code` leaves where they are."""
+    """Mark a function whose calls `Graph.eliminate_dead_code` leaves where they are."""
     _side_effectful_functions.add(fn)
     return fn
 
@@ -110,7 +110,7 @@ class Node:
         return self.__dict__["_prev"]
 
     def prepend(self, x: Node) -> None:
-        """Moves `x`, a node of the same graph, before this one."""
+        """Move `x`, a node of the same graph, before this one."""
         if self.graph is not x.graph:
             raise AssertionError("Attempting to move a Node into a different Graph")
         if self is x:
@@ -122,7 +122,7 @@ class Node:
         self.graph._flambeau_order_is_known = False
 
     def append(self, x: Node) -> None:
-        """Moves `x`, a node of the same graph, behind this one."""
+        """Move `x`, a node of the same graph, behind this one."""
         self.next.prepend(x)
 
     def _remove_from_list(self) -> None:
@@ -195,19 +195,19 @@ class Node:
     _Node__update_args_kwargs = _set_arguments
 
     def update_arg(self, idx: int, arg: Argument) -> None:
-        """Replaces the positional argument at `idx`."""
+        """Replace the positional argument at `idx`."""
         args = list(self.args)
         args[idx] = arg
         self.args = tuple(args)
 
     def insert_arg(self, idx: int, arg: Argument) -> None:
-        """Puts a positional argument before the one at `idx`."""
+        """Put a positional argument before the one at `idx`."""
         if not 0 <= idx <= len(self.args):
             raise AssertionError("insert_args index must be between 0 and len(self.args)")
         self.args = (*self.args[:idx], arg, *self.args[idx:])
 
     def update_kwarg(self, key: str, arg: Argument) -> None:
-        """Sets the keyword argument `key`."""
+        """Set the keyword argument `key`."""
         self.kwargs = {**self.kwargs, key: arg}
 
     # ---------------------------------------------------------------- replacement
@@ -236,7 +236,7 @@ class Node:
         return changed
 
     def replace_input_with(self, old_input: Node, new_input: Node) -> None:
-        """Puts `new_input` wherever `old_input` stands among the arguments."""
+        """Put `new_input` wherever `old_input` stands among the arguments."""
         for hook in getattr(self.graph.owning_module, "_replace_hooks", ()):
             hook(old=old_input, new=new_input.name, user=self)
 

@@ -34,7 +34,7 @@ class Patcher:
         self, frame_dict: dict[str, Any], name: str, new_fn: Callable[..., Any],
         deduplicate: bool = True,
     ) -> None:
-        """Replaces a global; one that hides a builtin is taken out again afterwards."""
+        """Replace a global; one that hides a builtin is taken out again afterwards."""
         setattr(new_fn, _MARK, deduplicate)
         if name not in frame_dict and hasattr(builtins, name):
             self.undo.append(functools.partial(frame_dict.__delitem__, name))
@@ -47,7 +47,7 @@ class Patcher:
     def patch_method(
         self, cls: type, name: str, new_fn: Callable[..., Any], deduplicate: bool = True
     ) -> None:
-        """Replaces a method of a class."""
+        """Replace a method of a class."""
         setattr(new_fn, _MARK, deduplicate)
         own = name in vars(cls)
         before = getattr(cls, name)
@@ -107,7 +107,7 @@ def _recorded_method(cls: type, name: str) -> Callable[..., Any]:
 
 
 def patch_wrapped_functions(patcher: Patcher) -> None:
-    """Makes leaves of what `torch.fx.wrap` was called with."""
+    """Make leaves of what `torch.fx.wrap` was called with."""
     for (_, name), space in WRAPPED_FUNCTIONS.copy().items():
         function = space[name] if name in space else getattr(builtins, name)
         patcher.patch(space, name, _recorded(function))
@@ -148,7 +148,7 @@ def _put_back(methods: dict[str, FunctionType]) -> None:
 
 
 def patch_seen_functions(patcher: Patcher, space: dict[str, Any], ids: set[int]) -> None:
-    """Makes leaves of those functions of a namespace, math.sqrt and its like, whose id is given."""
+    """Make leaves of those functions of a namespace, math.sqrt and its like, whose id is given."""
     if patcher.visit_once(space):
         for name, value in list(space.items()):
             if not name.startswith("_") and callable(value) and id(value) in ids:

@@ -89,7 +89,7 @@ class TracerBase:
         self, kind: str, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Argument],
         name: str | None = None, type_expr: Any = None,
     ) -> Node:
-        """Adds a node, with where it comes from in its meta."""
+        """Add a node, with where it comes from in its meta."""
         if kind == "call_function" and self.check_mutable_operations:
             from .operator_schemas import check_for_mutable_operation
 
@@ -132,7 +132,7 @@ class TracerBase:
         name: str | None = None, type_expr: Any = None,
         proxy_factory_fn: Callable[[Node], Proxy] | None = None,
     ) -> Proxy:
-        """Adds a node for arguments in which proxies stand; gives the proxy for its result."""
+        """Add a node for arguments in which proxies stand; gives the proxy for its result."""
         result: Any = self.create_arg(args)
         words: Any = self.create_arg(kwargs)
         node = self.create_node(kind, target, result, words, name, type_expr)

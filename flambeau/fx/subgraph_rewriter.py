@@ -38,7 +38,7 @@ class ReplacedPatterns:
 
 @compatibility(is_backward_compatible=True)
 def replace_pattern(gm: GraphModule, pattern: Any, replacement: Any) -> list[Match]:
-    """Replaces each occurrence of a function in a graph by another function.
+    """Replace each occurrence of a function in a graph by another function.
 
     `pattern`, `replacement`: functions or GraphModules with the same parameters. Occurrences are
     told by the use of values, not by names; of two that overlap the first is replaced.
@@ -140,7 +140,7 @@ def _insertion_point(graph: Graph, match: Any) -> Node:
 
 
 def _copy_missing(gm: GraphModule, replacement: Module) -> None:
-    """Gives `gm` those submodules and attributes of the replacement that it calls and lacks."""
+    """Give `gm` those submodules and attributes of the replacement that it calls and lacks."""
     gm.delete_all_unused_submodules()
     for node in gm.graph.nodes:
         if node.op not in ("call_module", "get_attr") or has_attribute(gm, node.target):

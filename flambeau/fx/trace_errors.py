@@ -39,7 +39,7 @@ def is_own_file(path: str) -> bool:
 
 
 def explain(error: Exception, fix: str) -> None:
-    """Notes the program's line and the fix on an error."""
+    """Note the program's line and the fix on an error."""
     frame = user_frame()
     if frame is not None:
         code = frame.f_code

@@ -55,7 +55,7 @@ def set_current_meta(node: Any, pass_name: str = "") -> Iterator[None]:
 
 
 def set_stack_trace(stack: list[str]) -> None:
-    """Sets the trace that new nodes take over."""
+    """Set the trace that new nodes take over."""
     if _preserves and stack:
         _meta["stack_trace"] = "".join(stack)
 
@@ -95,7 +95,7 @@ def set_grad_fn_seq_nr(seq_nr: int) -> None:
 
 
 def reset_grad_fn_seq_nr() -> None:
-    """Ends what `set_grad_fn_seq_nr` noted."""
+    """End what `set_grad_fn_seq_nr` noted."""
     if _preserves and _meta.get("in_grad_fn", 0) > 0:
         _meta["in_grad_fn"] -= 1
         _meta["grad_fn_seq_nr"] = _meta["grad_fn_seq_nr"][:-1]

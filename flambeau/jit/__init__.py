@@ -24,13 +24,13 @@ _isinstance = isinstance
 
 
 def save(m: Any, f: Any, _extra_files: Any = None) -> None:
-    """Writes a traced module; NotImplementedError for one that was not traced."""
+    """Write a traced module; NotImplementedError for one that was not traced."""
     _traced().save(m, f, _extra_files)
 
 
 def load(f: Any, map_location: Any = None, _extra_files: Any = None,
          _restore_shapes: bool = False) -> Any:
-    """Reads what `save` wrote; nothing in the file is run."""
+    """Read what `save` wrote; nothing in the file is run."""
     return _traced().load(f, map_location, _extra_files, _restore_shapes)
 
 
@@ -96,7 +96,7 @@ def optimize_for_inference(mod: Any, other_methods: Any = None) -> Any:
 
 
 def fork(func: Callable, *args: Any, **kwargs: Any) -> Any:
-    """Calls the function at once, as PyTorch does outside scripts: a Future of its result.
+    """Call the function at once, as PyTorch does outside scripts: a Future of its result.
 
     >>> torch.jit.wait(torch.jit.fork(max, 1, 2))
     2
@@ -176,7 +176,7 @@ def ignore(drop: Any = False, **kwargs: Any) -> Any:
 
 
 def _mark(fn: Any, modifier: str) -> Any:
-    """Notes on a function how it is saved; what takes no attributes stays without."""
+    """Note on a function how it is saved; what takes no attributes stays without."""
     with suppress(AttributeError, TypeError):
         fn._torchscript_modifier = modifier
     return fn

@@ -37,7 +37,7 @@ class CompilationUnit:
             self.define(lang, _frames_up=_frames_up + 1)
 
     def define(self, lang: str, rcb: Any = None, _frames_up: int = 0) -> None:
-        """Adds the functions that a text defines. RuntimeError for what is no function."""
+        """Add the functions that a text defines. RuntimeError for what is no function."""
         text = textwrap.dedent(lang)
         try:
             tree = ast.parse(text)

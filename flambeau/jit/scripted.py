@@ -65,7 +65,7 @@ class ScriptFunction:
         raise error
 
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
-        """Writes an archive, whose module computes the function."""
+        """Write an archive, whose module computes the function."""
         self._script().save(f, _extra_files)
 
     def save_to_buffer(self, _extra_files: dict[str, Any] | None = None) -> bytes:
@@ -98,7 +98,7 @@ class ScriptedModule(RecursiveScriptModule):
         return self._script().code
 
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
-        """Writes an archive, which PyTorch reads too. NotImplementedError, before anything is
+        """Write an archive, which PyTorch reads too. NotImplementedError, before anything is
         written, for a line of the source that is not TorchScript or not known here.
         """
         self._script().save(f, _extra_files)
@@ -142,7 +142,7 @@ def _script_module(module: Module, seen: dict[int, Module]) -> Module:
 
 
 def save_module(module: ScriptModule, f: Any, extra_files: dict[str, Any] | None) -> None:
-    """Writes a module of a class that the user derived from ScriptModule."""
+    """Write a module of a class that the user derived from ScriptModule."""
     Script(module).save(f, extra_files)
 
 

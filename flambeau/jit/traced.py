@@ -59,7 +59,7 @@ class TracedModule(RecursiveScriptModule):
         return self.__dict__["_flambeau_own"].code
 
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
-        """Writes a TorchScript archive, which PyTorch reads too; where TorchScript has no word for
+        """Write a TorchScript archive, which PyTorch reads too; where TorchScript has no word for
         a call of the graph, an archive of torch.export's.
         """
         program = self.__dict__["_flambeau_program"]
@@ -116,7 +116,7 @@ def _attempts(module: Module, inputs: tuple) -> list[Any]:
 
 
 def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
-    """Writes a scripted, traced or loaded module. NotImplementedError for any other.
+    """Write a scripted, traced or loaded module. NotImplementedError for any other.
 
     >>> import io
     >>> file = io.BytesIO()
@@ -138,7 +138,7 @@ def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
 
 def load(f: Any, map_location: Any = None, _extra_files: dict[str, Any] | None = None,
          _restore_shapes: bool = False) -> Any:
-    """Reads a TorchScript archive, or what `save` wrote; nothing in the file is run.
+    """Read a TorchScript archive, or what `save` wrote; nothing in the file is run.
 
     RuntimeError for a damaged file, ValueError for a path that leads to no file.
     """

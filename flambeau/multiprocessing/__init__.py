@@ -42,7 +42,7 @@ def get_sharing_strategy() -> str:
 
 
 def set_sharing_strategy(new_strategy: str) -> None:
-    """Accepts both; AssertionError for others.
+    """Accept both; AssertionError for others.
 
     Either way memory is a file without a name, which takes nothing of `/dev/shm` and leaves nothing
     behind. Batches of a DataLoader take one file descriptor a worker, however many are alive.

@@ -54,7 +54,7 @@ class ExceptionWrapper:
                           self.note)
 
     def reraise(self) -> NoReturn:
-        """Raises an exception of that type whose text has the original traceback.
+        """Raise an exception of that type whose text has the original traceback.
 
         RuntimeError with that text where the type cannot be constructed from a text.
         """

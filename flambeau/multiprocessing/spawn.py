@@ -97,7 +97,7 @@ class ProcessContext:
         return [int(process.pid) for process in self.processes]
 
     def join(self, timeout: float | None = None, grace_period: float | None = None) -> bool:
-        """Waits until one ends; True once all have ended well.
+        """Wait until one ends; True once all have ended well.
 
         One that failed takes the others along: they are ended, and its error is raised.
         """

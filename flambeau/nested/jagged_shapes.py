@@ -16,7 +16,7 @@ RULES = NestedTensor.RULES
 
 
 def rule(*names: str) -> Callable[[Callable], Callable]:
-    """Declares what functions of these names do to tensors in jagged layout."""
+    """Declare what functions of these names do to tensors in jagged layout."""
 
     def declare(function: Callable) -> Callable:
         RULES.update(dict.fromkeys(names or (function.__name__,), function))
@@ -258,7 +258,7 @@ def _index_axis(nt: NestedTensor, axis: int, key: Any) -> tuple[Any, int]:
 
 @rule("split", "split_with_sizes")
 def split(tensor: NestedTensor, split_size: Any, dim: int = 0) -> tuple[NestedTensor, ...]:
-    """Stretches of an axis behind the ragged one."""
+    """Stretch of an axis behind the ragged one."""
     single = isinstance(split_size, int)
     signature = "split_tensor(self: jt, split_size: any, dim: any?)" if single else \
         "split_with_sizes_default(self: jt, split_sizes: any, dim: any?)"
@@ -327,7 +327,7 @@ def contiguous(self: NestedTensor, memory_format: Any = contiguous_format) -> Ne
 
 @rule()
 def copy_(self: NestedTensor, src: NestedTensor, non_blocking: bool = False) -> NestedTensor:
-    """Writes the elements of `src`, whose rows must be as long."""
+    """Write the elements of `src`, whose rows must be as long."""
     if not isinstance(src, NestedTensor):
         raise ValueError("NestedTensor copy_default(self: jt_all, src: jt_all, non_blocking: any?):"
                          " expected src to be a jagged layout NestedTensor")
@@ -368,7 +368,7 @@ for _name in ("new_empty", "new_zeros", "new_ones"):
 
 @rule()
 def share_memory_(self: NestedTensor) -> NestedTensor:
-    """Moves the parts to shared memory."""
+    """Move the parts to shared memory."""
     for part in (self._values, self._offsets, self._lengths):
         if part is not None:
             part.share_memory_()

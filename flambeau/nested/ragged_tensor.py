@@ -198,7 +198,7 @@ SHARED: Rules = {}
 
 
 def shared(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Declares a rule of both layouts under the function's name."""
+    """Declare a rule of both layouts under the function's name."""
     SHARED[function.__name__] = function
     return function
 
@@ -226,14 +226,14 @@ def detach(self: RaggedTensor) -> Any:
 
 @shared
 def detach_(self: RaggedTensor) -> RaggedTensor:
-    """Takes its history off."""
+    """Take its history off."""
     self._values.detach_()
     return self
 
 
 @shared
 def retain_grad(self: RaggedTensor) -> None:
-    """Keeps the gradient of a tensor that is no leaf."""
+    """Keep the gradient of a tensor that is no leaf."""
     self._values.retain_grad()
 
 

@@ -15,7 +15,7 @@ RULES = StridedNestedTensor.RULES
 
 
 def rule(*names: str) -> Callable[[Callable], Callable]:
-    """Declares what functions of these names do to tensors in strided layout."""
+    """Declare what functions of these names do to tensors in strided layout."""
 
     def declare(function: Callable) -> Callable:
         RULES.update(dict.fromkeys(names or (function.__name__,), function))
@@ -330,7 +330,7 @@ for _name in ("empty_like", "ones_like", "zeros_like", "rand_like", "randn_like"
 
 @rule()
 def copy_(self: StridedNestedTensor, src: Any, non_blocking: bool = False) -> Tensor:
-    """Writes the elements of another nested tensor of the same sizes."""
+    """Write the elements of another nested tensor of the same sizes."""
     if not isinstance(src, StridedNestedTensor):
         raise RuntimeError("Expected both self and src to be nested")
     if self._sizes != src._sizes:
@@ -343,7 +343,7 @@ def copy_(self: StridedNestedTensor, src: Any, non_blocking: bool = False) -> Te
 
 @rule()
 def fill_(self: StridedNestedTensor, value: Any) -> Tensor:
-    """Writes one number everywhere."""
+    """Write one number everywhere."""
     if isinstance(value, Tensor) and value.dim() > 0:
         raise RuntimeError("fill_ only supports 0-dimension value tensor but got tensor with "
                            f"{value.dim()} dimensions.")

@@ -154,7 +154,7 @@ class BackwardHook:
         return self.outputs.gathered(grads, grad_input)
 
     def _without_inputs(self) -> None:
-        """Calls the hooks at the outputs, since no input will see a gradient."""
+        """Call the hooks at the outputs, since no input will see a gradient."""
         warn(
             "Full backward hook is firing when gradients are computed with respect to module "
             "outputs since no inputs require gradients. See https://docs.pytorch.org/docs/main/"

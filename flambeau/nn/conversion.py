@@ -26,7 +26,7 @@ class Conversion(Members):
     """The part of Module that converts parameters, gradients and buffers."""
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
-        """Replaces every tensor by fn(tensor); parameters stay the same objects if they can."""
+        """Replace every tensor by fn(tensor); parameters stay the same objects if they can."""
         if recurse:
             for module in self.children():
                 module._apply(fn)
@@ -39,7 +39,7 @@ class Conversion(Members):
         return self
 
     def to(self, *args: Any, **kwargs: Any) -> Any:
-        """Moves to a device, to a floating dtype, or to both; `to(tensor)` takes the tensor's.
+        """Move to a device, to a floating dtype, or to both; `to(tensor)` takes the tensor's.
 
         Tensors of integers keep their dtype. `memory_format` applies to tensors of 4 or 5 axes.
         """
@@ -74,7 +74,7 @@ class Conversion(Members):
         return self._apply(convert)
 
     def to_empty(self, *, device: Any, recurse: bool = True) -> Any:
-        """Moves to a device without copying values: all are unset afterwards."""
+        """Move to a device without copying values: all are unset afterwards."""
 
         def empty(tensor: Tensor) -> Tensor:
             if device is None or not tensor.is_meta:  # keeps the order of the axes
@@ -84,47 +84,47 @@ class Conversion(Members):
         return self._apply(empty, recurse=recurse)
 
     def type(self, dst_type: dtype | str) -> Any:
-        """Casts all parameters and buffers."""
+        """Cast all parameters and buffers."""
         return self._apply(lambda t: t.type(dst_type))
 
     def float(self) -> Any:
-        """Casts floating parameters and buffers to float32."""
+        """Cast floating parameters and buffers to float32."""
         return self._apply(lambda t: t.float() if t.is_floating_point() else t)
 
     def double(self) -> Any:
-        """Casts floating parameters and buffers to float64."""
+        """Cast floating parameters and buffers to float64."""
         return self._apply(lambda t: t.double() if t.is_floating_point() else t)
 
     def half(self) -> Any:
-        """Casts floating parameters and buffers to float16."""
+        """Cast floating parameters and buffers to float16."""
         return self._apply(lambda t: t.half() if t.is_floating_point() else t)
 
     def bfloat16(self) -> Any:
-        """Casts floating parameters and buffers to bfloat16."""
+        """Cast floating parameters and buffers to bfloat16."""
         return self._apply(lambda t: t.bfloat16() if t.is_floating_point() else t)
 
     def cpu(self) -> Any:
-        """Moves to the CPU."""
+        """Move to the CPU."""
         return self._apply(lambda t: t.cpu())
 
     def cuda(self, device: Any = None) -> Any:
-        """Moves to a GPU."""
+        """Move to a GPU."""
         return self._apply(lambda t: t.cuda(device))
 
     def ipu(self, device: Any = None) -> Any:
-        """Moves to an IPU, a device that flambeau does not drive."""
+        """Move to an IPU, a device that flambeau does not drive."""
         return self._apply(lambda t: t.to(device_type("ipu", device or 0)))
 
     def xpu(self, device: Any = None) -> Any:
-        """Moves to an XPU, a device that flambeau does not drive."""
+        """Move to an XPU, a device that flambeau does not drive."""
         return self._apply(lambda t: t.to(device_type("xpu", device or 0)))
 
     def mtia(self, device: Any = None) -> Any:
-        """Moves to an MTIA accelerator, a device that flambeau does not drive."""
+        """Move to an MTIA accelerator, a device that flambeau does not drive."""
         return self._apply(lambda t: t.to(device_type("mtia", device or 0)))
 
     def share_memory(self) -> Any:
-        """Moves parameters and buffers to memory that other processes can share."""
+        """Move parameters and buffers to memory that other processes can share."""
         return self._apply(lambda t: t.share_memory_())
 
 

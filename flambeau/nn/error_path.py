@@ -22,7 +22,7 @@ class _Place:
 
 
 def locate(error: Exception, module: Any) -> None:
-    """Notes the path of the module that failed, as seen from `module`."""
+    """Note the path of the module that failed, as seen from `module`."""
     if error.__class__ not in _ERRORS or len(error.args) != 1:
         return
     place = error.__dict__.get("_flambeau_place")

@@ -72,7 +72,7 @@ def _set_flag() -> None:
 
 
 def replace(name: str, hooks: dict[int, Any]) -> None:
-    """Gives the global hooks of a kind, by PyTorch's name of it, other contents.
+    """Give the global hooks of a kind, by PyTorch's name of it, other contents.
 
     The dictionary stays the same object: guards of compiled steps and handles refer to it.
     """
@@ -100,29 +100,29 @@ def _register_registration(hooks: dict[int, Callable], hook: Callable) -> Remova
 
 
 def register_module_buffer_registration_hook(hook: Callable) -> RemovableHandle:
-    """Calls hook(module, name, buffer) when a buffer is registered; a result replaces it."""
+    """Call hook(module, name, buffer) when a buffer is registered; a result replaces it."""
     return _register_registration(buffer_registration, hook)
 
 
 def register_module_module_registration_hook(hook: Callable) -> RemovableHandle:
-    """Calls hook(module, name, submodule) when a module is registered; a result replaces it."""
+    """Call hook(module, name, submodule) when a module is registered; a result replaces it."""
     return _register_registration(module_registration, hook)
 
 
 def register_module_parameter_registration_hook(hook: Callable) -> RemovableHandle:
-    """Calls hook(module, name, param) when a parameter is registered; a result replaces it."""
+    """Call hook(module, name, param) when a parameter is registered; a result replaces it."""
     return _register_registration(parameter_registration, hook)
 
 
 def register_module_forward_pre_hook(hook: Callable) -> RemovableHandle:
-    """Calls hook(module, args) before every forward; a result replaces the arguments."""
+    """Call hook(module, args) before every forward; a result replaces the arguments."""
     return _register(forward_pre, hook)
 
 
 def register_module_forward_hook(
     hook: Callable, *, with_kwargs: bool = False, always_call: bool = False
 ) -> RemovableHandle:
-    """Calls hook(module, args, output) after every forward; a result replaces the output.
+    """Call hook(module, args, output) after every forward; a result replaces the output.
 
     With `with_kwargs` it is hook(module, args, kwargs, output). With `always_call` it is called
     after a forward that raised, too, with the output so far.
@@ -151,11 +151,11 @@ def register_module_backward_hook(hook: Callable) -> RemovableHandle:
 
 
 def register_module_full_backward_hook(hook: Callable) -> RemovableHandle:
-    """Calls hook(module, grad_input, grad_output) in backward; a result replaces grad_input."""
+    """Call hook(module, grad_input, grad_output) in backward; a result replaces grad_input."""
     _set_backward_kind(True)
     return _register(backward, hook)
 
 
 def register_module_full_backward_pre_hook(hook: Callable) -> RemovableHandle:
-    """Calls hook(module, grad_output) before every backward; a result replaces grad_output."""
+    """Call hook(module, grad_output) before every backward; a result replaces grad_output."""
     return _register(backward_pre, hook)

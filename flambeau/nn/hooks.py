@@ -66,7 +66,7 @@ class Hooks(Members, global_hooks.Flag):
     def register_forward_pre_hook(
         self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False
     ) -> RemovableHandle:
-        """Calls hook(module, args) before forward; a result replaces the arguments.
+        """Call hook(module, args) before forward; a result replaces the arguments.
 
         With `with_kwargs` it is hook(module, args, kwargs), and a result is (args, kwargs).
         """
@@ -84,7 +84,7 @@ class Hooks(Members, global_hooks.Flag):
         with_kwargs: bool = False,
         always_call: bool = False,
     ) -> RemovableHandle:
-        """Calls hook(module, args, output) after forward; a result replaces the output.
+        """Call hook(module, args, output) after forward; a result replaces the output.
 
         With `with_kwargs` it is hook(module, args, kwargs, output). With `always_call` it is called
         after a forward that raised, too.
@@ -99,11 +99,11 @@ class Hooks(Members, global_hooks.Flag):
     def register_full_backward_pre_hook(
         self, hook: Callable, prepend: bool = False
     ) -> RemovableHandle:
-        """Calls hook(module, grad_output) before backward; a result replaces grad_output."""
+        """Call hook(module, grad_output) before backward; a result replaces grad_output."""
         return _add(self._backward_pre_hooks, hook, prepend)
 
     def register_full_backward_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
-        """Calls hook(module, grad_input, grad_output) in backward; a result replaces grad_input."""
+        """Call hook(module, grad_input, grad_output) in backward; a result replaces grad_input."""
         self._flambeau_set_backward_kind(True)
         return _add(self._backward_hooks, hook, prepend)
 
@@ -200,7 +200,7 @@ class _HookedCall:
         return self.result
 
     def run_pre_hooks(self) -> None:
-        """Lets the forward pre-hooks see and replace the arguments."""
+        """Let the forward pre-hooks see and replace the arguments."""
         module = self.module
         with_kwargs = module._forward_pre_hooks_with_kwargs
         hooks = (*global_hooks.forward_pre.items(), *module._forward_pre_hooks.items())
@@ -221,7 +221,7 @@ class _HookedCall:
             self.args, self.kwargs = changed
 
     def run_forward_hooks(self) -> None:
-        """Lets the forward hooks see and replace the result."""
+        """Let the forward hooks see and replace the result."""
         always = self.module._forward_hooks_always_called
         hooks = (*global_hooks.forward.items(), *self.module._forward_hooks.items())
         for key, hook in hooks:
@@ -230,7 +230,7 @@ class _HookedCall:
             self.run_forward_hook(key, hook)
 
     def run_forward_hook(self, key: int, hook: Callable) -> None:
-        """Calls one forward hook; what it returns is the result from now on."""
+        """Call one forward hook; what it returns is the result from now on."""
         module = self.module
         if key in module._forward_hooks_with_kwargs or key in global_hooks.forward_with_kwargs:
             changed = hook(module, self.args, self.kwargs, self.result)

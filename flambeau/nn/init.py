@@ -53,7 +53,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
-    """Fills with one value.
+    """Fill with one value.
 
     >>> nn.init.constant_(torch.empty(2), 0.5)
     tensor([0.5000, 0.5000])
@@ -63,7 +63,7 @@ def constant_(tensor: Tensor, val: float) -> Tensor:
 
 
 def ones_(tensor: Tensor) -> Tensor:
-    """Fills with ones.
+    """Fill with ones.
 
     >>> nn.init.ones_(torch.empty(2))
     tensor([1., 1.])
@@ -72,7 +72,7 @@ def ones_(tensor: Tensor) -> Tensor:
 
 
 def zeros_(tensor: Tensor) -> Tensor:
-    """Fills with zeros.
+    """Fill with zeros.
 
     >>> nn.init.zeros_(torch.empty(2))
     tensor([0., 0.])
@@ -133,7 +133,7 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
 
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
-    """Draws uniformly from [a, b).
+    """Draw uniformly from [a, b).
 
     >>> weight = nn.init.uniform_(torch.empty(1000), -0.1, 0.1)
     >>> bool(weight.abs().max() <= 0.1)
@@ -144,7 +144,7 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = No
 
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
-    """Draws from the normal distribution.
+    """Draw from the normal distribution.
 
     >>> nn.init.normal_(torch.empty(2, 3), mean=0.0, std=0.02).shape
     torch.Size([2, 3])
@@ -161,7 +161,7 @@ def trunc_normal_(
     b: float = 2.0,
     generator: Any = None,
 ) -> Tensor:
-    """Draws from the normal distribution within [a, b].
+    """Draw from the normal distribution within [a, b].
 
     >>> weight = nn.init.trunc_normal_(torch.empty(1000), std=1.0, a=-2.0, b=2.0)
     >>> bool(weight.abs().max() <= 2)
@@ -189,7 +189,7 @@ def _normal_below(x: float) -> float:
 def _truncate_by_redrawing(
     tensor: Tensor, mean: float, std: float, a: float, b: float, generator: Any
 ) -> Tensor:
-    """Draws normal numbers anew until all lie within; whole tensors, as PyTorch does."""
+    """Draw normal numbers anew until all lie within; whole tensors, as PyTorch does."""
     # The bounds as the dtype has them: what rounds onto a bound is inside.
     low, high = tensor.new_tensor(a).item(), tensor.new_tensor(b).item()
     drawn = tensor.normal_(mean, std, generator=generator)
@@ -204,7 +204,7 @@ def _truncate_by_redrawing(
 def _truncate_by_rejection(
     tensor: Tensor, mean: float, std: float, a: float, b: float, generator: Any
 ) -> Tensor:
-    """Draws uniformly, accepts by the density's height; for an interval far out in a tail."""
+    """Draw uniformly, accepts by the density's height; for an interval far out in a tail."""
     nearest = max(a, min(mean, b))
     log_peak = -0.5 * ((nearest - mean) / std) ** 2
     chance = ops.empty_like(tensor)

@@ -25,7 +25,7 @@ __all__ = ["Module"]
 
 
 def _forward_unimplemented(self: Module, *input: Any) -> None:
-    """Computes the module's output; every subclass defines its own. Call the module, not this."""
+    """Compute the module's output; every subclass defines its own. Call the module, not this."""
     raise NotImplementedError(
         f'Module [{self._get_name()}] is missing the required "forward" function'
     )
@@ -52,7 +52,7 @@ class Module(Registration, Tree, Conversion, StateDict, Hooks):
     _compiled_call_impl: Any = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Leaves operators that are attributes of a class what they are: PyTorch's are built-in
+        """Leave operators that are attributes of a class what they are: PyTorch's are built-in
         functions, which do not become methods."""
         super().__init_subclass__(**kwargs)
         for name, value in list(vars(cls).items()):
@@ -88,7 +88,7 @@ class Module(Registration, Tree, Conversion, StateDict, Hooks):
     forward: Callable[..., Any] = _forward_unimplemented
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs `forward`, with the hooks if there are any; compiled, after `compile()`."""
+        """Run `forward`, with the hooks if there are any; compiled, after `compile()`."""
         if self._flambeau_is_hooked:
             if self._compiled_call_impl is not None:
                 return self._compiled_call_impl(*args, **kwargs)

@@ -16,7 +16,7 @@ _INSTEAD = "Please use register_full_backward_hook to get the documented behavio
 
 
 def register_non_full_hooks(hooks: Sequence[Any], args: Any, result: Any) -> None:
-    """Hangs the hooks on the node of the first tensor in `result`."""
+    """Hang the hooks on the node of the first tensor in `result`."""
     first = result
     while not isinstance(first, Tensor):
         if isinstance(first, dict):

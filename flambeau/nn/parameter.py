@@ -221,7 +221,7 @@ class UninitializedTensorMixin:
         return self.data.size() if dim is None else self.data.size(dim)
 
     def requires_grad_(self, requires_grad: bool = True) -> Any:
-        """Sets whether it will require grad once it has a shape."""
+        """Set whether it will require grad once it has a shape."""
         tensor: Any = self  # which has these slots
         tensor._requires_grad = tensor._tracked = bool(requires_grad)
         return self
@@ -239,7 +239,7 @@ class UninitializedTensorMixin:
         return self.data.to(*args, **kwargs)
 
     def copy_(self, source: Tensor, non_blocking: bool = False) -> Any:
-        """Takes over from another without a shape, of which there is nothing to copy."""
+        """Take over from another without a shape, of which there is nothing to copy."""
         self.data.copy_(source.data, non_blocking)
         return self
 
@@ -252,7 +252,7 @@ class UninitializedTensorMixin:
         self.__class__ = self.cls_to_become
 
     def share_memory_(self) -> Any:
-        """Raises: there is no memory yet."""
+        """Raise: there is no memory yet."""
         raise RuntimeError(
             "Can't share memory on an uninitialized parameter or buffer. Call `forward` to "
             "initialize the parameters before calling `module.share_memory()`."

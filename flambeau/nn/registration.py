@@ -86,7 +86,7 @@ class Registration(Members):
     """The part of Module that keeps its members."""
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
-        """Adds a tensor that is part of the module's state and is not trained.
+        """Add a tensor that is part of the module's state and is not trained.
 
         With persistent=False it is left out of the state_dict.
         """
@@ -108,7 +108,7 @@ class Registration(Members):
             self._non_persistent_buffers_set.add(name)
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
-        """Adds a parameter; None keeps the name for a parameter that is not there."""
+        """Add a parameter; None keeps the name for a parameter that is not there."""
         if "_parameters" not in self.__dict__:
             raise AttributeError("cannot assign parameter before Module.__init__() call")
         CHANGES.count += 1
@@ -134,7 +134,7 @@ class Registration(Members):
         )
 
     def add_module(self, name: str, module: Any) -> None:
-        """Adds a submodule; None keeps the name for one that is not there."""
+        """Add a submodule; None keeps the name for one that is not there."""
         if not isinstance(module, Registration) and module is not None:
             raise _not_a_module(module)
         CHANGES.count += 1
@@ -168,7 +168,7 @@ class Registration(Members):
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def _flambeau_hook_dictionary(self, name: str) -> OrderedDict:
-        """Makes a hook dictionary when it is first asked for."""
+        """Make a hook dictionary when it is first asked for."""
         CHANGES.count += 1
         if name in CALL_HOOKS:
             self.__dict__["_flambeau_is_hooked"] = True
@@ -207,7 +207,7 @@ class Registration(Members):
             super().__setattr__(name, value)
 
     def _flambeau_forget(self, name: str, *others: str) -> None:
-        """Takes the name away from the ordinary attributes and from other kinds of members."""
+        """Take the name away from the ordinary attributes and from other kinds of members."""
         own = self.__dict__
         own.pop(name, None)
         for members in others:
@@ -288,7 +288,7 @@ class Registration(Members):
         return result
 
     def set_submodule(self, target: str, module: Any, strict: bool = False) -> None:
-        """Puts a module at a path, in place of the one there; `strict` wants one to be there."""
+        """Put a module at a path, in place of the one there; `strict` wants one to be there."""
         if target == "":
             raise ValueError("Cannot set the submodule without a target name!")
         if not isinstance(module, Registration):

@@ -83,7 +83,7 @@ class StateDict(Members):
         return destination
 
     def _save_to_state_dict(self, destination: dict, prefix: str, keep_vars: bool) -> None:
-        """Writes what this module itself holds; a subclass may write more."""
+        """Write what this module itself holds; a subclass may write more."""
         for name, value in self._parameters.items():
             if value is not None:
                 destination[prefix + name] = value if keep_vars else value.detach()
@@ -121,7 +121,7 @@ class StateDict(Members):
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
     ) -> _IncompatibleKeys:
-        """Copies values into the parameters and buffers; returns missing and unexpected keys.
+        """Copy values into the parameters and buffers; returns missing and unexpected keys.
 
         With `strict` these raise RuntimeError, as tensors of another shape always do. With `assign`
         the tensors given take the place of the module's own, and keep their dtype and device.
@@ -156,7 +156,7 @@ class StateDict(Members):
         unexpected_keys: list[str],
         error_msgs: list[str],
     ) -> None:
-        """Loads what this module itself holds; a subclass reads its older versions here.
+        """Load what this module itself holds; a subclass reads its older versions here.
 
         `local_metadata["version"]` is the `_version` of the module that wrote the state.
         """
@@ -206,11 +206,11 @@ class StateDict(Members):
         return tuple(hooks.values()) if hooks else ()
 
     def register_state_dict_pre_hook(self, hook: Callable) -> RemovableHandle:
-        """Calls hook(module, prefix, keep_vars) before the state is written."""
+        """Call hook(module, prefix, keep_vars) before the state is written."""
         return _add(self._state_dict_pre_hooks, hook)
 
     def register_state_dict_post_hook(self, hook: Callable) -> RemovableHandle:
-        """Calls hook(module, state_dict, prefix, local_metadata), which changes it in place."""
+        """Call hook(module, state_dict, prefix, local_metadata), which changes it in place."""
         marked: Any = hook
         marked._from_public_api = True
         return _add(self._state_dict_hooks, hook)
@@ -225,7 +225,7 @@ class StateDict(Members):
         return _add(self._state_dict_hooks, hook)
 
     def register_load_state_dict_pre_hook(self, hook: Callable) -> RemovableHandle:
-        """Calls hook(module, state_dict, prefix, local_metadata, strict, missing_keys,
+        """Call hook(module, state_dict, prefix, local_metadata, strict, missing_keys,
         unexpected_keys, error_msgs) before the module loads its own state.
         """
         return self._register_load_state_dict_pre_hook(hook, with_module=True)
@@ -238,7 +238,7 @@ class StateDict(Members):
         return _add(self._load_state_dict_pre_hooks, wrapped)
 
     def register_load_state_dict_post_hook(self, hook: Callable) -> RemovableHandle:
-        """Calls hook(module, incompatible_keys) after loading; it may change them in place."""
+        """Call hook(module, incompatible_keys) after loading; it may change them in place."""
         return _add(self._load_state_dict_post_hooks, hook)
 
 
@@ -252,7 +252,7 @@ class _Loading:
         self.errors: list[str] = []
 
     def load(self, module: Any, state: dict, prefix: str) -> None:
-        """Loads a module and its descendants from the part of the state that starts with prefix."""
+        """Load a module and its descendants from the part of the state that starts with prefix."""
         metadata = {} if self.metadata is None else self.metadata.get(prefix[:-1], {})
         if self.assign:
             metadata["assign_to_params_buffers"] = True
@@ -293,7 +293,7 @@ def _prefix_advice(missing: list[str], unexpected: list[str]) -> str | None:
 def _load_one(
     module: Any, name: str, target: Tensor, key: str, value: Any, assign: bool
 ) -> str | None:
-    """Loads one tensor; gives the error to report, if any."""
+    """Load one tensor; gives the error to report, if any."""
     if not isinstance(value, Tensor) and not hasattr(value, "__torch_function__"):
         return (
             f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like '
@@ -333,7 +333,7 @@ def _load_one(
 
 
 def _swap_in(target: Any, value: Any, assign: bool) -> None:
-    """Gives the target, which stays the same object, what `module_load` makes of a value."""
+    """Give the target, which stays the same object, what `module_load` makes of a value."""
     new = target.module_load(value, assign=assign)
     if new is value or new is target:
         raise RuntimeError(

@@ -12,7 +12,7 @@ _WINDOW_SLOTS = tuple(name for name in Tensor.__slots__ if not name.startswith("
 
 
 def swap_tensors(t1: Tensor, t2: Tensor) -> None:
-    """Exchanges everything of two tensors: values, class, attributes, history.
+    """Exchange everything of two tensors: values, class, attributes, history.
 
     RuntimeError for a tensor with weak references, which would see the other one, and where the
     classes have different slots.

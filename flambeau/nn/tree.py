@@ -21,7 +21,7 @@ class Tree(Members):
         recurse: bool = True,
         remove_duplicate: bool = True,
     ) -> Iterator[tuple[str, Any]]:
-        """Names and members that `get_members_fn(module)` gives, each object once."""
+        """Name and members that `get_members_fn(module)` gives, each object once."""
         seen = set()
         modules: Iterable[tuple[str, Any]]
         if recurse:
@@ -68,7 +68,7 @@ class Tree(Members):
             yield module
 
     def named_children(self) -> Iterator[tuple[str, Any]]:
-        """Names and immediate submodules, each once."""
+        """Name and immediate submodules, each once."""
         seen = set()
         for name, module in self._modules.items():
             if module is not None and module not in seen:
@@ -97,14 +97,14 @@ class Tree(Members):
                 yield from module.named_modules(memo, path, remove_duplicate)
 
     def apply(self, fn: Callable[[Any], None]) -> Any:
-        """Calls fn on every descendant and at last on itself; the way to initialise weights."""
+        """Call fn on every descendant and at last on itself; the way to initialise weights."""
         for module in self.children():
             module.apply(fn)
         fn(self)
         return self
 
     def train(self, mode: bool = True) -> Any:
-        """Puts it and its descendants into training mode, or with False into evaluation mode."""
+        """Put it and its descendants into training mode, or with False into evaluation mode."""
         if not isinstance(mode, bool):
             raise ValueError("training mode is expected to be boolean")
         self.training = mode
@@ -113,17 +113,17 @@ class Tree(Members):
         return self
 
     def eval(self) -> Any:
-        """Puts it and its descendants into evaluation mode."""
+        """Put it and its descendants into evaluation mode."""
         return self.train(False)
 
     def requires_grad_(self, requires_grad: bool = True) -> Any:
-        """Sets whether gradients are wanted for its parameters: False freezes them."""
+        """Set whether gradients are wanted for its parameters: False freezes them."""
         for parameter in self.parameters():
             parameter.requires_grad_(requires_grad)
         return self
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Drops the gradients of its parameters; with set_to_none=False fills them with zeros."""
+        """Drop the gradients of its parameters; with set_to_none=False fills them with zeros."""
         if getattr(self, "_is_replica", False):
             warn(
                 "Calling .zero_grad() from a module created with nn.DataParallel() has no effect. "

@@ -44,7 +44,7 @@ class ONNXProgram:
     def save(self, destination: Any, *, include_initializers: bool = True,
              keep_initializers_as_inputs: bool = False, external_data: Any = None,
              ) -> None:
-        """Writes the model to a path; tensors go to a file beside it from 2 GB on."""
+        """Write the model to a path; tensors go to a file beside it from 2 GB on."""
         import onnx
 
         large = external_data or (external_data is None

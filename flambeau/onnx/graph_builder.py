@@ -82,7 +82,7 @@ class GraphBuilder:
         return self.op("Cast", self.name(x), to=DTYPES[short(kind)])
 
     def op(self, kind: str, *inputs: str, outputs: int = 1, **attributes: Any) -> Any:
-        """Adds an operator; gives the name of its result, or of its results in a tuple."""
+        """Add an operator; gives the name of its result, or of its results in a tuple."""
         named = tuple(self.unique(f"{self.current}_{kind.lower()}" if self.current else kind)
                       for _ in range(outputs))
         attributes = {k: v for k, v in attributes.items() if v is not None}

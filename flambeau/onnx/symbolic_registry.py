@@ -29,7 +29,7 @@ def _check(symbolic_name: str) -> None:
 def register_custom_op_symbolic(
     symbolic_name: str, symbolic_fn: Callable[..., Any], opset_version: int
 ) -> None:
-    """Records how `domain::name` is exported from an opset version on.
+    """Record how `domain::name` is exported from an opset version on.
 
     OnnxExporterError for a name of another form.
 
@@ -40,7 +40,7 @@ def register_custom_op_symbolic(
 
 
 def unregister_custom_op_symbolic(symbolic_name: str, opset_version: int) -> None:
-    """Forgets what was registered for the opset version; nothing happens if there is nothing.
+    """Forget what was registered for the opset version; nothing happens if there is nothing.
 
     >>> torch.onnx.unregister_custom_op_symbolic("docs::thrice", 11)
     """

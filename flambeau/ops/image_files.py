@@ -50,7 +50,7 @@ def read_file(path: str) -> Tensor:
 
 
 def write_file(path: str, data: Tensor) -> None:
-    """Writes the bytes in a uint8 tensor of one dimension to a file."""
+    """Write the bytes in a uint8 tensor of one dimension to a file."""
     if data._array.dtype != np.uint8:
         raise RuntimeError("Input tensor dtype should be uint8")
     if data.dim() != 1:

@@ -99,7 +99,7 @@ class Adafactor(Optimizer):
 
     @no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """Updates every parameter that has a gradient; RuntimeError for complex parameters."""
+        """Update every parameter that has a gradient; RuntimeError for complex parameters."""
         loss = self._flambeau_loss_of(closure)
         for group, param, grad in self._flambeau_real_dense():
             state = self.state[param]
@@ -110,7 +110,7 @@ class Adafactor(Optimizer):
 
 
 def _start(state: dict[str, Any], grad: Tensor) -> None:
-    """Fills the state at once, as `Elementwise._begin` does."""
+    """Fill the state at once, as `Elementwise._begin` does."""
     if grad.dim() > 1:
         shape = list(grad.shape)
         state.update(step=new_counter(), row_var=grad.new_zeros([*shape[:-1], 1]),

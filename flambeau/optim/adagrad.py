@@ -106,7 +106,7 @@ class Adagrad(Elementwise):
         counters_to_tensors(self)
 
     def share_memory(self) -> None:
-        """Moves the sums to memory that other processes see."""
+        """Move the sums to memory that other processes see."""
         for group in self.param_groups:
             for param in group["params"]:
                 self.state[param]["sum"].share_memory_()
@@ -119,7 +119,7 @@ class Adagrad(Elementwise):
     def _flambeau_run_sparse(
         self, flags: Flags, s: Scalars, param: Tensor, grad: Tensor, states: list[Tensor]
     ) -> None:
-        """Adds up and updates only where the gradient has values."""
+        """Add up and update only where the gradient has values."""
         if flags.decay:
             raise RuntimeError("weight_decay option is not compatible with sparse gradients")
         (total,) = states

@@ -31,7 +31,7 @@ def new_counter(fused: bool | None = None, value: float = 0.0) -> Tensor:
 
 
 def tick(counter: Tensor) -> float:
-    """Adds one to a step counter; the new count."""
+    """Add one to a step counter; the new count."""
     array = counter._array
     count = array.item() + 1.0
     array[()] = count
@@ -90,7 +90,7 @@ class Elementwise(Optimizer):
     def _flambeau_begin(
         self, group: dict[str, Any], param: Tensor, state: dict[str, Any]
     ) -> Hashable:
-        """Makes the parameter's state if it has none and counts the step; the count, or whatever
+        """Make the parameter's state if it has none and count the step; the count, or whatever
         decides the flags and scalars of this parameter beside its group.
 
         A state is filled at once: half of one, left by Ctrl-C, would be an error at the next step.
@@ -113,7 +113,7 @@ class Elementwise(Optimizer):
         self._flambeau_tables: dict[Any, Table] = {}  # by first parameter, length and kernel
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """Updates every parameter that has a gradient; returns what `closure` gave."""
+        """Update every parameter that has a gradient; returns what `closure` gave."""
         loss = None
         if closure is not None:
             with enable_grad():
@@ -172,7 +172,7 @@ class Elementwise(Optimizer):
     def _flambeau_run_compiled(
         self, flags: Any, scalars: Any, rows: list[Row], names: tuple[str, ...]
     ) -> list[Row]:
-        """Runs the kernel over the rows that are fit for it; returns the others."""
+        """Run the kernel over the rows that are fit for it; returns the others."""
         dtype = rows[0][0]._array.dtype
         kernel = self._flambeau_kernel(flags, dtype, rows, len(names))
         if kernel is None:

@@ -90,7 +90,7 @@ class Table:
         return grads
 
     def run(self, grads: list[np.ndarray], scalars: Any) -> None:
-        """Updates all parameters and states."""
+        """Update all parameters and states."""
         self._pack(self._numbers, 0, *scalars)
         self._program.run(grads, self._threads)
 

@@ -71,7 +71,7 @@ class LBFGS(Optimizer):
         return ops.cat(parts, 0)
 
     def _flambeau_move(self, t: Any, direction: Tensor) -> None:
-        """Adds t times the direction to the parameters."""
+        """Add t times the direction to the parameters."""
         offset = 0
         for p in self._flambeau_params:
             p = ops.view_as_real(p) if p.is_complex() else p
@@ -140,7 +140,7 @@ class LBFGS(Optimizer):
         self, closure: Callable, group: dict[str, Any], start: Point, t: Any, direction: Tensor,
         left: int, last: bool,
     ) -> tuple[Point, int]:
-        """Moves along the direction; where that led, and how many evaluations it took."""
+        """Move along the direction; where that led, and how many evaluations it took."""
         if group["line_search_fn"] is None:
             self._flambeau_move(t, direction)
             if last:  # nobody will look at the loss here

@@ -90,7 +90,7 @@ def _bracket(
 def _zoom(
     evaluate: Evaluate, start: Point, ends: list[Point], longest: Any, tolerance: float, most: int
 ) -> tuple[list[Point], int]:
-    """Narrows the two ends around a good step; the ends and the number of tries."""
+    """Narrow the two ends around a good step; the ends and the number of tries."""
     low, high = (0, 1) if ends[0].loss <= ends[1].loss else (1, 0)
     stalled = False  # the last try was close to an end
     for tries in range(most):

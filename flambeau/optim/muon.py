@@ -115,7 +115,7 @@ class Muon(Optimizer):
 
     @no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """Updates every parameter that has a gradient; RuntimeError for complex parameters."""
+        """Update every parameter that has a gradient; RuntimeError for complex parameters."""
         loss = self._flambeau_loss_of(closure)
         for group, param, grad in self._flambeau_real_dense():
             state = self.state[param]

@@ -44,7 +44,7 @@ def _register(hooks: OrderedDict, hook: Callable, prepend: bool = False) -> Remo
 
 
 def register_optimizer_step_pre_hook(hook: Callable) -> RemovableHandle:
-    """Calls `hook(optimizer, args, kwargs)` before every step of every optimiser.
+    """Call `hook(optimizer, args, kwargs)` before every step of every optimiser.
 
     It may return the new `(args, kwargs)`. Returns a handle that removes it.
     """
@@ -52,7 +52,7 @@ def register_optimizer_step_pre_hook(hook: Callable) -> RemovableHandle:
 
 
 def register_optimizer_step_post_hook(hook: Callable) -> RemovableHandle:
-    """Calls `hook(optimizer, args, kwargs)` after every step of every optimiser."""
+    """Call `hook(optimizer, args, kwargs)` after every step of every optimiser."""
     return _register(_global_optimizer_post_hooks, hook)
 
 
@@ -220,35 +220,35 @@ class Optimizer:
         return out
 
     def register_step_pre_hook(self, hook: OptimizerPreHook) -> RemovableHandle:
-        """Calls `hook(optimizer, args, kwargs)` before each step; it may return new ones."""
+        """Call `hook(optimizer, args, kwargs)` before each step; it may return new ones."""
         return _register(self._optimizer_step_pre_hooks, hook)
 
     def register_step_post_hook(self, hook: OptimizerPostHook) -> RemovableHandle:
-        """Calls `hook(optimizer, args, kwargs)` after each step."""
+        """Call `hook(optimizer, args, kwargs)` after each step."""
         return _register(self._optimizer_step_post_hooks, hook)
 
     def register_state_dict_pre_hook(
         self, hook: Callable[[Optimizer], None], prepend: bool = False
     ) -> RemovableHandle:
-        """Calls `hook(optimizer)` before `state_dict` collects anything."""
+        """Call `hook(optimizer)` before `state_dict` collects anything."""
         return _register(self._optimizer_state_dict_pre_hooks, hook, prepend)
 
     def register_state_dict_post_hook(
         self, hook: Callable[[Optimizer, dict], dict | None], prepend: bool = False
     ) -> RemovableHandle:
-        """Calls `hook(optimizer, state_dict)` on the result, which it may change or replace."""
+        """Call `hook(optimizer, state_dict)` on the result, which it may change or replace."""
         return _register(self._optimizer_state_dict_post_hooks, hook, prepend)
 
     def register_load_state_dict_pre_hook(
         self, hook: Callable[[Optimizer, dict], dict | None], prepend: bool = False
     ) -> RemovableHandle:
-        """Calls `hook(optimizer, state_dict)` before loading; it may return another dict."""
+        """Call `hook(optimizer, state_dict)` before loading; it may return another dict."""
         return _register(self._optimizer_load_state_dict_pre_hooks, hook, prepend)
 
     def register_load_state_dict_post_hook(
         self, hook: Callable[[Optimizer], None], prepend: bool = False
     ) -> RemovableHandle:
-        """Calls `hook(optimizer)` when `load_state_dict` is done."""
+        """Call `hook(optimizer)` when `load_state_dict` is done."""
         return _register(self._optimizer_load_state_dict_post_hooks, hook, prepend)
 
     # ---------------------------------------------------------------- state
@@ -280,7 +280,7 @@ class Optimizer:
         return result
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes over what `state_dict` gave, cast to the dtypes and devices of the parameters.
+        """Take over what `state_dict` gave, cast to the dtypes and devices of the parameters.
 
         Raises ValueError when the groups differ in number or size.
         """
@@ -326,7 +326,7 @@ class Optimizer:
                 )
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Drops the gradients of all parameters, or fills them with zeros."""
+        """Drop the gradients of all parameters, or fill them with zeros."""
         for group in self.param_groups:
             for p in group["params"]:
                 if set_to_none:
@@ -361,13 +361,13 @@ class Optimizer:
                 yield group, param, grad
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """Updates the parameters once; returns what `closure`, which computes the loss, gave."""
+        """Update the parameters once; returns what `closure`, which computes the loss, gave."""
         raise NotImplementedError(f"{type(self).__name__}.step")
 
     # ---------------------------------------------------------------- groups
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Adds parameters with options of their own, as when layers are unfrozen in training.
+        """Add parameters with options of their own, as when layers are unfrozen in training.
 
         Raises TypeError unless it is a dict whose "params" are tensors in an ordered collection;
         ValueError for a tensor that is no leaf, a parameter of another group, a required option
@@ -421,7 +421,7 @@ class Optimizer:
 
 
 def _unpack_params(group: dict[str, Any]) -> None:
-    """Makes group["params"] a list of tensors, and their names, if given, group["param_names"]."""
+    """Make group["params"] a list of tensors, and their names, if given, group["param_names"]."""
     params = group["params"]
     if isinstance(params, set):
         raise TypeError(

@@ -11,14 +11,14 @@ from .optimizer import Optimizer, counter_dtype
 
 
 def set_missing(optimizer: Optimizer, **options: Any) -> None:
-    """Gives the groups of an optimiser the options that they lack."""
+    """Give the groups of an optimiser the options that they lack."""
     for group in optimizer.param_groups:
         for name, value in options.items():
             group.setdefault(name, value)
 
 
 def counters_to_tensors(optimizer: Optimizer, *names: str) -> None:
-    """Makes the step counters, and the other numbers named, 0-dimensional tensors."""
+    """Make the step counters, and the other numbers named, 0-dimensional tensors."""
     for group in optimizer.param_groups:
         dtype = counter_dtype(group.get("fused"))
         for param in group["params"]:

@@ -62,7 +62,7 @@ class SparseAdam(Optimizer):
 
     @no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """Updates the rows that have gradients; RuntimeError for a dense gradient."""
+        """Update the rows that have gradients; RuntimeError for a dense gradient."""
         loss = self._flambeau_loss_of(closure)
         for group in self.param_groups:
             for p in group["params"]:

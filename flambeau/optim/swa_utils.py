@@ -155,7 +155,7 @@ class AveragedModel(Module):
         return [t.detach() for t in model.parameters()]
 
     def update_parameters(self, model: Module) -> None:
-        """Takes the parameters of `model` into the averages; the first ones as they are."""
+        """Take the parameters of `model` into the averages; the first ones as they are."""
         means = self._averaged(self.module)
         news = [
             new.to(mean.device) for mean, new in zip(means, self._averaged(model), strict=False)
@@ -187,7 +187,7 @@ class AveragedModel(Module):
 
 @no_grad()
 def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
-    """Recomputes the running statistics of batch normalisation from one pass over `loader`.
+    """Recompute the running statistics of batch normalisation from one pass over `loader`.
 
     A batch that is a list or tuple gives its first item to the model.
 

@@ -105,7 +105,7 @@ def enable_reentrant_dispatch() -> Iterator[None]:
 def redispatch_function(
     func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None
 ) -> Any:
-    """Calls `func` past the classes of its arguments, while calls in it go to them."""
+    """Call `func` past the classes of its arguments, while calls in it go to them."""
     is_public = func in torch_function.ROUTES.targets  # whose `__wrapped__` is below the stub
     STATE.skipped = func if is_public else getattr(func, "__wrapped__", func)
     try:

@@ -23,7 +23,7 @@ class _Bar:
         self.children: dict[str, _Bar] = {}
 
     def add(self, event: FunctionEvent) -> None:
-        """Adds a call and what it called."""
+        """Add a call and what it called."""
         bar = self.children.setdefault(event.name, _Bar(event.name))
         bar.time_us += event.cpu_time_total
         bar.count += 1
@@ -38,7 +38,7 @@ class _Bar:
 
 
 def write_flame_graph(profile: Any, path: str, title: str = "profile") -> None:
-    """Writes a profile's calls as an HTML page with a flame graph.
+    """Write a profile's calls as an HTML page with a flame graph.
 
     >>> with torch.profiler.profile() as prof:
     ...     y = torch.ones(2) + 1

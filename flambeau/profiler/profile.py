@@ -83,19 +83,19 @@ class profile:
         KinetoStepTracker.current = 0
 
     def start(self) -> None:
-        """Begins, as `with` does."""
+        """Begin, as `with` does."""
         if self.current_action in _ON:
             self.start_trace()
         self._label()
 
     def stop(self) -> None:
-        """Ends; what was recorded since the last complete cycle is handed over."""
+        """End; what was recorded since the last complete cycle is handed over."""
         self._end_label()
         if self.current_action in _ON and self._running():
             self._finish()
 
     def step(self) -> None:
-        """Says that a step is over and the next one begins."""
+        """Say that a step is over and the next one begins."""
         self._end_label()
         before, self.step_num = self.current_action, self.step_num + 1
         self.current_action = self.schedule(self.step_num)
@@ -129,7 +129,7 @@ class profile:
             self.on_trace_ready(self)
 
     def start_trace(self) -> None:
-        """Begins to record."""
+        """Begin to record."""
         self.profiler = profiler.profile(
             record_shapes=self.record_shapes, profile_memory=self.profile_memory,
             with_stack=self.with_stack, with_modules=self.with_modules, with_flops=self.with_flops,
@@ -137,7 +137,7 @@ class profile:
         self.profiler.__enter__()
 
     def stop_trace(self) -> None:
-        """Ends recording."""
+        """End recording."""
         if self.profiler is not None:
             self.profiler.__exit__(None, None, None)
 
@@ -151,7 +151,7 @@ class profile:
     def toggle_collection_dynamic(
         self, enable: bool, activities: Iterable[ProfilerActivity]
     ) -> None:
-        """Stops and resumes recording within a profile."""
+        """Stop and resume recording within a profile."""
         if self.profiler is None or self.profiler._recorder is None:
             return
         profiler.Recording.turn(self.profiler._recorder if enable else None)
@@ -175,19 +175,19 @@ class profile:
         return self._recorded().key_averages(group_by_input_shape, group_by_stack_n)
 
     def export_chrome_trace(self, path: str) -> None:
-        """Writes the calls for chrome://tracing and Perfetto; compressed if `path` ends in .gz."""
+        """Write the calls for chrome://tracing and Perfetto; compressed if `path` ends in .gz."""
         self._recorded().export_chrome_trace(path, self.metadata)
 
     def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
-        """Writes lines and their weights, for flame graph tools."""
+        """Write lines and their weights, for flame graph tools."""
         self._recorded().export_stacks(path, metric)
 
     def add_metadata(self, key: str, value: str) -> None:
-        """Adds a text to the trace file."""
+        """Add a text to the trace file."""
         self.metadata[key] = value
 
     def add_metadata_json(self, key: str, value: str) -> None:
-        """Adds a value, as JSON, to the trace file."""
+        """Add a value, as JSON, to the trace file."""
         self.metadata[key] = json.loads(value)
 
     preset_metadata_json = add_metadata_json

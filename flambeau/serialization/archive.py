@@ -39,7 +39,7 @@ class ArchiveWriter:
         self._at += len(data)
 
     def record(self, name: str, data: bytes | memoryview) -> None:
-        """Writes one record: bytes, or a view of bytes in memory, which are not copied."""
+        """Write one record: bytes, or a view of bytes in memory, which are not copied."""
         window = memoryview(data).cast("B") if len(data) else memoryview(b"")
         path = f"{self._name}/{name}".encode()
         size, start = len(window), self._at
@@ -70,7 +70,7 @@ class ArchiveWriter:
         self._directory.append(_directory_entry(path, flags, crc, size, start))
 
     def close(self) -> None:
-        """Writes what says that the archive is whole, and the directory."""
+        """Write what says that the archive is whole, and the directory."""
         self.record("version", self._version)
         self.record(".data/serialization_id", f"{self._checksum:040d}".encode())
         start, count = self._at, len(self._directory)
@@ -189,7 +189,7 @@ class ArchiveReader:
         return start
 
     def read_into(self, name: str, memory: np.ndarray, crc32: bool = True) -> None:
-        """Fills `memory`, a one-dimensional array of bytes, with the start of a record."""
+        """Fill `memory`, a one-dimensional array of bytes, with the start of a record."""
         entry = self._entry(name)
         if memory.size > entry.file_size:
             raise _failed(f"record {name} has {entry.file_size} bytes, {memory.size} are needed")
@@ -209,7 +209,7 @@ class ArchiveReader:
 
     @staticmethod
     def _fill(name: str, source: Any, window: memoryview) -> int:
-        """Fills the window from where the source stands; returns the checksum of what it read."""
+        """Fill the window from where the source stands; returns the checksum of what it read."""
         read_into, at, crc = getattr(source, "readinto", None), 0, 0
         while at < len(window):
             piece = window[at : at + _CHUNK]

@@ -106,7 +106,7 @@ def _refuse_tar(file: IO[bytes], start: int) -> None:
 def _fill(
     file: IO[bytes], storage: TypedStorage, location: str, map_location: MapLocation, order: str
 ) -> None:
-    """Reads a storage's bytes into the memory that its tensors already lie on."""
+    """Read a storage's bytes into the memory that its tensors already lie on."""
     memory = storage._untyped_storage._bytes
     (count,) = struct.unpack("<q", _exactly(file, 8))
     if count * storage.dtype.itemsize != memory.size:
@@ -132,7 +132,7 @@ def _exactly(file: IO[bytes], size: int) -> bytes:
 
 
 def _read_into(file: IO[bytes], memory: np.ndarray) -> None:
-    """Fills memory, without a copy in between where the file can."""
+    """Fill memory, without a copy in between where the file can."""
     readinto = getattr(file, "readinto", None)
     if readinto is None:
         memory[...] = np.frombuffer(_exactly(file, memory.size), np.uint8)
@@ -146,7 +146,7 @@ class _Table(StorageTable):
 
 
 def save(obj: Any, file: IO[bytes], pickle_module: Any, protocol: int) -> None:
-    """Writes `obj` in this format, for readers older than PyTorch 1.6."""
+    """Write `obj` in this format, for readers older than PyTorch 1.6."""
     system = {
         "protocol_version": PROTOCOL_VERSION,
         "little_endian": sys.byteorder == "little",

@@ -208,7 +208,7 @@ def load(
     mmap: bool | None = None,
     **pickle_load_args: Any,
 ) -> Any:
-    """Loads what `save` of flambeau or PyTorch wrote: a path, or a file object that can seek.
+    """Load what `save` of flambeau or PyTorch wrote: a path, or a file object that can seek.
 
     `weights_only=True` (the default) builds nothing but tensors, plain data and what was added
     with `add_safe_globals`, and runs nothing else; `weights_only=False` runs what the file says:

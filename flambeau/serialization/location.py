@@ -64,7 +64,7 @@ _registry: list[tuple[int, Tagger, Restorer]] = [
 
 
 def register_package(priority: int, tagger: Tagger, deserializer: Restorer) -> None:
-    """Adds a way to tag storages and to restore tagged ones; lower priorities are asked first.
+    """Add a way to tag storages and to restore tagged ones; lower priorities are asked first.
 
     >>> def tag(storage):
     ...     return None  # not ours
@@ -105,7 +105,7 @@ def default_restore_location(storage: Any, location: str) -> Any:
 
 
 def validate_cuda_device(location: str) -> int:
-    """Raises RuntimeError: no storage can be put on a GPU here.
+    """Raise RuntimeError: no storage can be put on a GPU here.
 
     >>> torch.serialization.validate_cuda_device("cuda:0")
     Traceback (most recent call last):

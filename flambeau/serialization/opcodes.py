@@ -23,7 +23,7 @@ OPERATIONS: dict[int, Operation] = {}
 
 
 def opcode(*codes: bytes) -> Callable[[Operation], Operation]:
-    """Declares what the interpreter does at these opcodes."""
+    """Declare what the interpreter does at these opcodes."""
 
     def declare(operation: Operation) -> Operation:
         for code in codes:
@@ -165,7 +165,7 @@ def _tuple(u: WeightsUnpickler) -> None:
 
 
 def last(u: WeightsUnpickler, count: int) -> list[Any]:
-    """Pops the last `count` items."""
+    """Pop the last `count` items."""
     if len(u.stack) < count:
         raise UnpicklingError("unexpected empty stack")
     items = u.stack[-count:]

@@ -40,7 +40,7 @@ def get_default_load_endianness() -> LoadEndianness | None:
 
 
 def set_default_load_endianness(endianness: LoadEndianness | None) -> None:
-    """Sets it; TypeError for anything that is neither LoadEndianness nor None.
+    """Set it; TypeError for anything that is neither LoadEndianness nor None.
 
     >>> torch.serialization.set_default_load_endianness(None)
     """
@@ -59,7 +59,7 @@ def get_crc32_options() -> bool:
 
 
 def set_crc32_options(compute_crc32: bool) -> None:
-    """Sets whether `save` computes checksums; without, damage is not noticed.
+    """Set whether `save` computes checksums; without, damage is not noticed.
 
     >>> torch.serialization.set_crc32_options(True)
     """

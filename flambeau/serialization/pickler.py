@@ -99,7 +99,7 @@ class NamingPickler(_Hooks, _PythonPickler):  # type: ignore[misc]  # typeshed h
         self.table = table
 
     def save(self, obj: Any, save_persistent_id: bool = True) -> None:
-        """Writes one object; plain data without asking whether it is a storage or a tensor."""
+        """Write one object; plain data without asking whether it is a storage or a tensor."""
         if type(obj) not in _PLAIN:
             super().save(obj, save_persistent_id)
             return

@@ -227,7 +227,7 @@ def _rebuild_qtensor(
 
 
 def _parameters(values: Any) -> Tensor:
-    """Scales or zero points: a tensor, in older files a list."""
+    """Scale or zero points: a tensor, in older files a list."""
     return ops.tensor(values) if isinstance(values, list) else _as_tensor(values)
 
 
@@ -237,7 +237,7 @@ _rebuild_wrapper_subclass = _lacking("_rebuild_wrapper_subclass", "wrapper subcl
 
 
 def set_state(made: Any, state: Any) -> Any:
-    """Puts saved attributes back on a tensor; RuntimeError for names that are not a user's."""
+    """Put saved attributes back on a tensor; RuntimeError for names that are not a user's."""
     parts = state if isinstance(state, tuple) else (state, None)
     if len(parts) != 2:
         raise RuntimeError(f"Invalid serialized state: {len(parts)} parts instead of 2")

@@ -25,7 +25,7 @@ class _Added:
 
 
 def add_safe_globals(safe_globals: list[Global]) -> None:
-    """Lets `load(weights_only=True)` use these classes and functions too.
+    """Let `load(weights_only=True)` use these classes and functions too.
 
     An entry is the object, or a tuple of it and the name by which files call it.
 
@@ -49,7 +49,7 @@ def get_safe_globals() -> list[Global]:
 
 
 def clear_safe_globals() -> None:
-    """Takes away what the user has added.
+    """Take away what the user has added.
 
     >>> torch.serialization.clear_safe_globals()
     >>> torch.serialization.get_safe_globals()
@@ -103,7 +103,7 @@ def user_globals() -> dict[str, Any]:
 
 
 def check_key(key: Any) -> Any:
-    """Lets through what can be a key cheaply. Hashing a deep tuple would overflow the C stack."""
+    """Let through what can be a key cheaply. Hashing a deep tuple would overflow the C stack."""
     pending, budget = [key], _KEY_BUDGET
     while pending:
         single = pending.pop()
@@ -235,7 +235,7 @@ def is_built_in(function: Any) -> bool:
 
 
 def call(function: Any, args: tuple[Any, ...], user: dict[str, Any]) -> Any:
-    """Calls an allowed function, or makes an object of an allowed class; TypeError for others.
+    """Call an allowed function, or make an object of an allowed class; TypeError for others.
 
     Names such as `torch.Tensor` may stand in a file without being called: a file could ask
     them for any amount of memory.

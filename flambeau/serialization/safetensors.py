@@ -98,7 +98,7 @@ def save_file(
     tensors: dict[str, Tensor], filename: str | os.PathLike[str],
     metadata: dict[str, str] | None = None,
 ) -> None:
-    """Writes tensors by name; the file is replaced once the new one is complete.
+    """Write tensors by name; the file is replaced once the new one is complete.
 
     ValueError for tensors that are not contiguous, RuntimeError for ones that share memory.
     """

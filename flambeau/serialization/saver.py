@@ -27,7 +27,7 @@ def save(
     _use_new_zipfile_serialization: bool = True,
     _disable_byteorder_record: bool = False,
 ) -> None:
-    """Saves an object to a path or to a file object with `write`, in PyTorch's format.
+    """Save an object to a path or to a file object with `write`, in PyTorch's format.
 
     Tensors that share memory share it when loaded. A path gets the new file only when it is
     complete, so that a failed save leaves the old one. Raises RuntimeError when the directory

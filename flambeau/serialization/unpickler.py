@@ -107,7 +107,7 @@ class WeightsUnpickler:
         return items
 
     def find(self, module: str, name: str) -> None:
-        """Pushes the allowed object of that name."""
+        """Push the allowed object of that name."""
         try:
             result = find_allowed(module, name, self.user)
         except LookupError as error:

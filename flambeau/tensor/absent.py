@@ -162,13 +162,13 @@ class _Loader(SourceFileLoader):
     """Loads a module of flambeau's, and has it answer for the names that it lacks."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Runs the module's code."""
+        """Run the module's code."""
         super().exec_module(module)
         answer_for_absent(module)
 
 
 def answer_for_absent(module: ModuleType) -> None:
-    """Gives a module that has none the `__getattr__` for absent names.
+    """Give a module that has none the `__getattr__` for absent names.
 
     Namespaces in one file are packages in PyTorch: submodules of theirs can be asked for.
     """
@@ -203,7 +203,7 @@ class _AbsentLoader:
 
     @staticmethod
     def exec_module(module: ModuleType) -> None:
-        """Sets what it answers with; it may have submodules, as absent as itself."""
+        """Set what it answers with; it may have submodules, as absent as itself."""
         torch_name = "torch" + module.__name__.removeprefix(_PACKAGE)
         module.__doc__ = f"{torch_name}, most of which is not implemented in flambeau."
         module.__path__ = []
@@ -227,7 +227,7 @@ class _AbsentFinder:
 
 
 def give_absent_methods(cls: type, names: Iterable[str]) -> None:
-    """Gives a class a method for each name that it has not: calling one says that it is absent."""
+    """Give a class a method for each name that it has not: calling one says that it is absent."""
     for name in names:
         if not hasattr(cls, name):
             setattr(cls, name, _refusing(f"torch.{cls.__name__}.{name}"))

@@ -19,7 +19,7 @@ AMBIENT.changes = AMBIENT.observers = 0
 
 
 def note_change(observers: int = 0) -> None:
-    """Tells guards that an ambient setting may be another one now.
+    """Tell guards that an ambient setting may be another one now.
 
     `observers` is how many modes that watch operators were entered (negative: left).
     """

@@ -23,7 +23,7 @@ MODULE_MARK = "ARRAYS_COME_FROM_SHAPES"
 
 
 def shape_only(function: F) -> F:
-    """Marks a function whose new arrays depend on no values of tensors."""
+    """Mark a function whose new arrays depend on no values of tensors."""
     SHAPE_ONLY.add(function.__code__)
     return function
 

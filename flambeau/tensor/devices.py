@@ -116,7 +116,7 @@ def get_default_device() -> device:
 
 
 def set_default_device(device_: device | str | None) -> None:
-    """Sets the device of new tensors; None means the CPU.
+    """Set the device of new tensors; None means the CPU.
 
     >>> torch.set_default_device("meta")
     >>> x = torch.zeros(2)

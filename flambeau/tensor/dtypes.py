@@ -204,7 +204,7 @@ def get_default_dtype() -> dtype:
 
 
 def set_default_dtype(d: dtype) -> None:
-    """Sets the dtype that Python floats become; a floating dtype, else TypeError.
+    """Set the dtype that Python floats become; a floating dtype, else TypeError.
 
     >>> torch.set_default_dtype(torch.float64)
     >>> x = torch.tensor([1.5])

@@ -49,7 +49,7 @@ def set_printoptions(
     profile: str | None = None,
     sci_mode: bool | None = None,
 ) -> None:
-    """Sets how tensors are printed; what is None stays, except `sci_mode`, which becomes None.
+    """Set how tensors are printed; what is None stays, except `sci_mode`, which becomes None.
 
     `precision` is the number of digits after the point. A tensor of more than `threshold` elements
     shows the first and last `edgeitems` along each axis. Lines break at `linewidth` characters.
@@ -79,7 +79,7 @@ def get_printoptions() -> dict[str, Any]:
 
 @contextmanager
 def printoptions(**options: Any) -> Iterator[None]:
-    """Sets print options, by the names of `set_printoptions`, for the block that it opens."""
+    """Set print options, by the names of `set_printoptions`, for the block that it opens."""
     before = get_printoptions()
     set_printoptions(**options)
     try:
@@ -261,7 +261,7 @@ def _graph_suffix(tensor: Tensor) -> list[str]:
 
 
 def _close(text: str, suffixes: list[str], indent: int, new_line: bool = False) -> str:
-    """Adds the suffixes, each on a new line when the last one has no room, and the bracket.
+    """Add the suffixes, each on a new line when the last one has no room, and the bracket.
 
     `new_line`: the first one begins a line in any case.
     """

@@ -96,7 +96,7 @@ def _libc() -> Any:
 
 
 def punch_hole(descriptor: int, offset: int, size_bytes: int) -> None:
-    """Gives a part of a file back to the system; its bytes read as zeros from now on."""
+    """Give a part of a file back to the system; its bytes read as zeros from now on."""
     library = _libc()
     if hasattr(library, "fallocate"):
         keep_size, hole = 1, 2

@@ -231,7 +231,7 @@ class SparseTensor(Tensor):
         return 0
 
     def stride(self, dim: int | None = None) -> Any:
-        """Zeros for a COO tensor; RuntimeError for the compressed layouts."""
+        """Zero for a COO tensor; RuntimeError for the compressed layouts."""
         if self.layout is not sparse_coo:
             raise RuntimeError("Sparse CSR tensors do not have strides")
         return 0 if dim is not None else (0,) * self._array.ndim

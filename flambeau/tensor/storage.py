@@ -38,7 +38,7 @@ class VersionCounter:
         self.writer: tuple[CodeType, int] | None = None
 
     def link(self, calls: list[int], writes_per_call: int) -> None:
-        """Counts `writes_per_call` from now on each time that `calls[0]` grows by one.
+        """Count `writes_per_call` from now on each time that `calls[0]` grows by one.
 
         A compiled program writes to many tensors per call; it counts its calls once for all.
         """
@@ -157,7 +157,7 @@ class UntypedStorage(StorageCasts):
         return self
 
     def byteswap(self, dtype: Dtype) -> None:
-        """Turns round the bytes of each element, in place."""
+        """Turn round the bytes of each element, in place."""
         self._bytes.view(dtype.numpy).byteswap(inplace=True)
 
     def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
@@ -171,7 +171,7 @@ class UntypedStorage(StorageCasts):
         return shared_memory(self._bytes) is not None
 
     def share_memory_(self) -> UntypedStorage:
-        """Moves it to memory that other processes can see."""
+        """Move it to memory that other processes can see."""
         self._share_fd_cpu_()
         self._bytes = move_to_shared_memory(self._bytes)
         return self
@@ -243,13 +243,13 @@ class UntypedStorage(StorageCasts):
         return self._array().tolist()
 
     def fill_(self, value: int) -> UntypedStorage:
-        """Sets every byte."""
+        """Set every byte."""
         if self._bytes.__class__ is not MetaArray:
             self._bytes[...] = value
         return self
 
     def copy_(self, source: UntypedStorage, non_blocking: bool = False) -> UntypedStorage:
-        """Copies the bytes of another storage of this size."""
+        """Copy the bytes of another storage of this size."""
         if self._bytes.__class__ is not MetaArray:
             self._bytes[...] = source.cpu()._bytes
         return self
@@ -394,13 +394,13 @@ class TypedStorage(StorageCasts):
         self._array()[index] = value
 
     def fill_(self, value: Any) -> TypedStorage:
-        """Sets every element."""
+        """Set every element."""
         if not is_meta(self.device):
             self._array()[...] = value
         return self
 
     def copy_(self, source: TypedStorage, non_blocking: bool | None = None) -> TypedStorage:
-        """Copies the elements of another storage of this size, cast to this dtype."""
+        """Copy the elements of another storage of this size, cast to this dtype."""
         if not is_meta(self.device):
             self._array()[...] = source.cpu()._array()
         return self
@@ -427,7 +427,7 @@ class TypedStorage(StorageCasts):
         return self._untyped_storage.is_shared()
 
     def share_memory_(self) -> TypedStorage:
-        """Moves it to memory that other processes can see."""
+        """Move it to memory that other processes can see."""
         self._untyped_storage.share_memory_()
         return self
 

@@ -63,7 +63,7 @@ class StorageCasts:
 
     def _write_file(self, file: Any, is_real_file: bool, save_size: bool,
                     element_size: int) -> None:
-        """Writes the elements to a file, after their number if `save_size`."""
+        """Write the elements to a file, after their number if `save_size`."""
         data = self.cpu()._array().tobytes()
         if save_size:
             file.write((len(data) // element_size).to_bytes(8, "little"))

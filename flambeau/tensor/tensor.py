@@ -343,7 +343,7 @@ class Tensor(Methods, metaclass=_TensorType):
         return shared_memory(self._array) is not None
 
     def share_memory_(self) -> Tensor:
-        """Moves it, in place, to memory that other processes can share.
+        """Move it, in place, to memory that other processes can share.
 
         >>> torch.zeros(2).share_memory_().is_shared()
         True
@@ -506,7 +506,7 @@ class Tensor(Methods, metaclass=_TensorType):
         return 0 if counter is None else counter.value
 
     def _bump(self, writes: int = 1) -> None:
-        """Counts writes in place."""
+        """Count writes in place."""
         counter = self._counter
         if counter is None:
             counter = self._counter = VersionCounter()
@@ -639,7 +639,7 @@ def tensor_on(
 
 
 def attach(**attributes: Any) -> None:
-    """Puts methods and properties on Tensor: so the layers above say what tensors can do."""
+    """Put methods and properties on Tensor: so the layers above say what tensors can do."""
     for name, attribute in attributes.items():
         setattr(Tensor, name, attribute)
 

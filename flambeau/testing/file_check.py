@@ -57,7 +57,7 @@ class FileCheck:
         return self._add("CHECK-SOURCE-HIGHLIGHTED", text)
 
     def run(self, text: Any) -> None:
-        """Makes the checks."""
+        """Make the checks."""
         _Run(str(text)).run(self._checks)
 
 
@@ -68,7 +68,7 @@ class _Run:
         self.text, self.at = text, 0
 
     def run(self, checks: list[tuple[str, str, int]]) -> None:
-        """Makes the checks in order."""
+        """Make the checks in order."""
         absent: list[str] = []
         i = 0
         while i < len(checks):
@@ -92,7 +92,7 @@ class _Run:
         self._refuse(absent, self.at, len(self.text))
 
     def _check(self, kind: str, wanted: str, count: int) -> int:
-        """Makes one check, which moves on; gives where it found the text first."""
+        """Make one check, which moves on; gives where it found the text first."""
         start = self.at
         if kind in ("CHECK-SAME", "CHECK-NEXT"):
             first, end = self._find(kind, wanted, start)

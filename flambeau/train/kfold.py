@@ -62,7 +62,7 @@ class KFold:
         return np.random.default_rng(self.seed).permutation(n) if self.shuffle else np.arange(n)
 
     def _by_class(self, labels: np.ndarray) -> np.ndarray:
-        """Samples class by class: dealt out in turn, each fold gets its share of every class."""
+        """Sample class by class: dealt out in turn, each fold gets its share of every class."""
         order = self._order(len(labels))
         return order[np.argsort(labels[order], kind="stable")]
 
@@ -127,7 +127,7 @@ def cross_validate(
     resume: Any = None,
     **options: Any,
 ) -> Folds:
-    """Trains `k` trainers that `make()`, or `make(fold)`, makes; each validates on its own part.
+    """Train `k` trainers that `make()`, or `make(fold)`, makes; each validates on its own part.
 
     `data` is a dataset or arrays (x, y); `labels` keep classes in proportion (True: the targets of
     the arrays), `groups` keep samples together. `seed + fold` seeds each fold before its net is

@@ -324,7 +324,7 @@ class Trainer(Loop):
 
     @contextmanager
     def _watching(self) -> Iterator[None]:
-        """Lets the doctor, where one is asked for, watch the first fit."""
+        """Let the doctor, where one is asked for, watch the first fit."""
         if self.doctor is None or self.doctor.session.ended:
             yield
             return

@@ -206,7 +206,7 @@ def register_pytree_node(
     from_dumpable_context: FromDumpableContextFn | None = None,
     flatten_with_keys_fn: FlattenWithKeysFn | None = None,
 ) -> None:
-    """Makes a class a container: (children, context) of an instance, and back again.
+    """Make a class a container: (children, context) of an instance, and back again.
 
     ValueError where the class is registered already.
     """
@@ -238,7 +238,7 @@ def _register_pytree_node(
 
 
 def _register_namedtuple(cls: type, *, serialized_type_name: str) -> None:
-    """Gives a class of named tuples, which are containers anyway, its name in written specs."""
+    """Give a class of named tuples, which are containers anyway, its name in written specs."""
     node = SUPPORTED_NODES[namedtuple]
     SUPPORTED_NODES[cls] = NodeDef(
         cls, node.flatten_fn, node.unflatten_fn, node.flatten_with_keys_fn, serialized_type_name,
@@ -257,7 +257,7 @@ def register_dataclass(
     cls: type, *, field_names: list[str] | None = None, drop_field_names: list[str] | None = None,
     serialized_type_name: str | None = None,
 ) -> None:
-    """Makes a dataclass a container of its fields."""
+    """Make a dataclass a container of its fields."""
     names = [f.name for f in dataclass_fields(cls) if f.init] if field_names is None \
         else list(field_names)
     names = [name for name in names if name not in (drop_field_names or ())]
@@ -276,7 +276,7 @@ def register_dataclass(
 
 
 def register_constant(cls: type) -> None:
-    """Makes instances of a class part of the specification, with no leaves."""
+    """Make instances of a class part of the specification, with no leaves."""
     register_pytree_node(cls, lambda x: ([], x), lambda _, context: context,
                          flatten_with_keys_fn=lambda x: ([], x))
 
@@ -461,14 +461,14 @@ def tree_map(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: IsLeaf =
 
 
 def tree_map_(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: IsLeaf = None) -> Any:
-    """Calls func on the leaves as `tree_map` does; returns the container itself."""
+    """Call func on the leaves as `tree_map` does; returns the container itself."""
     leaves, spec = tree_flatten(tree, is_leaf)
     deque(map(func, leaves, *[spec.flatten_up_to(rest) for rest in rests]), maxlen=0)
     return tree
 
 
 def map_only(kind: Any, /) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
-    """Makes a function change leaves of a class, or that a predicate picks, and no others."""
+    """Make a function change leaves of a class, or that a predicate picks, and no others."""
     picks = _picks(kind)
     return lambda func: lambda x: func(x) if picks(x) else x
 

@@ -158,7 +158,7 @@ class _Region:
         return self.tensors.pop(ticket)
 
     def recompute(self) -> None:
-        """Runs the function again and keeps what its first run gave tickets for."""
+        """Run the function again and keep what its first run gave tickets for."""
         self.count = 0
         try:
             with saved_tensors_hooks(self.keep, lambda x: x), enable_grad():
@@ -259,7 +259,7 @@ def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def check_backward_validity(inputs: Iterable[Any]) -> None:
-    """Warns when no input requires grad: no gradient will reach the parameters either.
+    """Warn when no input requires grad: no gradient will reach the parameters either.
 
     >>> torch.utils.checkpoint.check_backward_validity([torch.ones(1, requires_grad=True)])
     """
@@ -274,7 +274,7 @@ class CheckpointFunction(Function):
 
     @staticmethod
     def forward(ctx: Any, run_function: Any, preserve_rng_state: bool, *args: Any) -> Any:
-        """Runs the function, keeping its tensors as inputs only."""
+        """Run the function, keeping its tensors as inputs only."""
         check_backward_validity(args)
         ctx.run_function = run_function
         ctx.state = default_generator.get_state() if preserve_rng_state else None
@@ -286,7 +286,7 @@ class CheckpointFunction(Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        """Runs it again, recorded, and sends the gradients through."""
+        """Run it again, recorded, and send the gradients through."""
         if not is_checkpoint_valid():
             raise RuntimeError(
                 "When use_reentrant=True, torch.utils.checkpoint is incompatible with .grad() or "
@@ -386,7 +386,7 @@ def checkpoint(
 def checkpoint_sequential(
     functions: Any, segments: int, input: Any, use_reentrant: bool | None = None, **kwargs: Any
 ) -> Any:
-    """Runs a Sequential, or a list of functions, in `segments` parts, all but the last of them
+    """Run a Sequential, or a list of functions, in `segments` parts, all but the last of them
     checkpointed.
 
     >>> net = torch.nn.Sequential(*[torch.nn.Linear(4, 4) for _ in range(4)])
@@ -426,7 +426,7 @@ class DefaultDeviceType:
 
     @staticmethod
     def set_device_type(device: str = "cuda") -> None:
-        """Sets it."""
+        """Set it."""
         DefaultDeviceType._default_device_type = device
 
     @staticmethod
@@ -445,7 +445,7 @@ def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
 
 
 def set_device_states(devices: list[int], states: list[Tensor], *, device_type: Any = None) -> None:
-    """Puts back what `get_device_states` gave.
+    """Put back what `get_device_states` gave.
 
     >>> torch.utils.checkpoint.set_device_states([], [])
     """

@@ -97,7 +97,7 @@ def get_pretty_env_info() -> str:
 
 
 def main() -> None:
-    """Prints the report."""
+    """Print the report."""
     print("Collecting environment information...")
     print(get_pretty_env_info())
 

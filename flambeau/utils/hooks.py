@@ -21,7 +21,7 @@ def unserializable_hook(f: Callable) -> Callable:
 
 
 def warn_if_has_hooks(tensor: Tensor) -> None:
-    """Warns of each hook on a tensor that will not be saved with it."""
+    """Warn of each hook on a tensor that will not be saved with it."""
     for hook in (tensor.__dict__.get("_backward_hooks") or {}).values():
         if not hasattr(hook, "__torch_unserializable__"):
             warn(

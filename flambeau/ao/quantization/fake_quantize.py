@@ -44,19 +44,19 @@ class FakeQuantizeBase(Module):
         raise NotImplementedError
 
     def enable_fake_quant(self, enabled: bool = True) -> None:
-        """Rounds from now on."""
+        """Round from now on."""
         self.fake_quant_enabled[0] = 1 if enabled else 0
 
     def disable_fake_quant(self) -> None:
-        """Lets everything through as it is."""
+        """Let everything through as it is."""
         self.enable_fake_quant(False)
 
     def enable_observer(self, enabled: bool = True) -> None:
-        """Observes from now on."""
+        """Observe from now on."""
         self.observer_enabled[0] = 1 if enabled else 0
 
     def disable_observer(self) -> None:
-        """Keeps the scale and the zero point."""
+        """Keep the scale and the zero point."""
         self.enable_observer(False)
 
 
@@ -125,7 +125,7 @@ class FakeQuantize(FakeQuantizeBase):
         return result
 
     def extra_repr(self) -> str:
-        """Switches and parameters."""
+        """Switch and parameters."""
         watch = self.activation_post_process
         return (f"fake_quant_enabled={self.fake_quant_enabled}, "
                 f"observer_enabled={self.observer_enabled}, quant_min={watch.quant_min}, "

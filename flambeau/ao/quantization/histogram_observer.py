@@ -46,7 +46,7 @@ class HistogramObserver(UniformQuantizationObserverBase):
         self.dst_nbins, self.upsample_rate = most - least + 1, _FINER
 
     def forward(self, x_orig: Tensor) -> Tensor:
-        """Looks at a tensor and gives it back."""
+        """Look at a tensor and give it back."""
         x = x_orig.detach().float()
         if x.isinf().any():
             warn("torch.inf detected in input tensor, ignoring input", UserWarning)
@@ -96,7 +96,7 @@ class HistogramObserver(UniformQuantizationObserverBase):
             self.min_val, self.max_val = seen
 
     def _search(self) -> tuple[Tensor, Tensor]:
-        """Moves the end with fewer values inwards as long as the error falls."""
+        """Move the end with fewer values inwards as long as the error falls."""
         width = (self.max_val - self.min_val) / self.bins
         total = float(self.histogram.sum())
         running = self.histogram.cumsum(0)._array

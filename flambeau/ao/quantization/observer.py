@@ -168,7 +168,7 @@ class MinMaxObserver(UniformQuantizationObserverBase):
         self.register_buffer("max_val", ops.tensor(float("-inf")))
 
     def forward(self, x_orig: Tensor) -> Tensor:
-        """Looks at a tensor and gives it back."""
+        """Look at a tensor and give it back."""
         if x_orig.numel():
             self._look(*ops.aminmax(x_orig.detach().to(self.min_val.dtype)))
         return x_orig
@@ -178,7 +178,7 @@ class MinMaxObserver(UniformQuantizationObserverBase):
         self.max_val.copy_(ops.maximum(high, self.max_val))
 
     def reset_min_max_vals(self) -> None:
-        """Forgets what was seen."""
+        """Forget what was seen."""
         self.min_val.fill_(float("inf"))
         self.max_val.fill_(float("-inf"))
 
@@ -229,7 +229,7 @@ class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
         self.register_buffer("max_val", ops.tensor([]))
 
     def forward(self, x_orig: Tensor) -> Tensor:
-        """Looks at a tensor and gives it back."""
+        """Look at a tensor and give it back."""
         if x_orig.numel():
             x = x_orig.detach().to(self.min_val.dtype)
             rows = x.transpose(0, self.ch_axis).flatten(1) if x.dim() > 1 else x[:, None]
@@ -251,7 +251,7 @@ class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
         super()._load_from_state_dict(state_dict, prefix, local_metadata, False, *lists)
 
     def reset_min_max_vals(self) -> None:
-        """Forgets what was seen."""
+        """Forget what was seen."""
         self.min_val, self.max_val = ops.tensor([]), ops.tensor([])
 
 

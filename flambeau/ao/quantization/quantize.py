@@ -28,7 +28,7 @@ def propagate_qconfig_(
     module: Any, qconfig_dict: dict[Any, Any] | None = None,
     prepare_custom_config_dict: Any = None,
 ) -> None:
-    """Gives each module the `qconfig` of its path, its class, itself or its parent."""
+    """Give each module the `qconfig` of its path, its class, itself or its parent."""
     _propagate(module, qconfig_dict or {}, None, "")
 
 
@@ -133,7 +133,7 @@ def prepare(
 
 
 def _observe(module: Any, allowed: tuple) -> None:
-    """Puts observers on the outputs of modules; a fused module is one."""
+    """Put observers on the outputs of modules; a fused module is one."""
     if getattr(module, "qconfig", None) is not None and type(module) in allowed:
         if isinstance(module, FloatFunctional):
             module.activation_post_process = module.qconfig.activation()
@@ -204,7 +204,7 @@ def _stop_observing(module: Any) -> None:
 def quantize(
     model: Any, run_fn: Any, run_args: Any, mapping: Any = None, inplace: bool = False
 ) -> Any:
-    """Prepares a model, runs `run_fn(model, *run_args)` on samples, and converts it."""
+    """Prepare a model, run `run_fn(model, *run_args)` on samples, and convert it."""
     if not inplace:
         model = copy.deepcopy(model)
     model.eval()
@@ -230,7 +230,7 @@ def prepare_qat(model: Any, mapping: Any = None, inplace: bool = False) -> Any:
 
 
 def quantize_qat(model: Any, run_fn: Any, run_args: Any, inplace: bool = False) -> Any:
-    """Prepares a model for training, runs `run_fn(model, *run_args)`, and converts it."""
+    """Prepare a model for training, run `run_fn(model, *run_args)`, and convert it."""
     if not inplace:
         model = copy.deepcopy(model)
     model.train()
@@ -241,7 +241,7 @@ def quantize_qat(model: Any, run_fn: Any, run_args: Any, inplace: bool = False) 
 
 
 def add_quant_dequant(module: Any) -> Module:
-    """Wraps each leaf that has a `qconfig` between a QuantStub and a DeQuantStub."""
+    """Wrap each leaf that has a `qconfig` between a QuantStub and a DeQuantStub."""
     if not list(module.children()) and getattr(module, "qconfig", None):
         return QuantWrapper(module)
     for name, child in list(module.named_children()):

@@ -50,21 +50,21 @@ def busy() -> bool:
 
 
 def _printed(recorder: Recorder, real: Callable, *args: Any, **kwargs: Any) -> None:
-    """Replaces print during a recording."""
+    """Replace print during a recording."""
     if recorder.on:
         recorder.problem("print() would be silent in compiled calls")
     real(*args, **kwargs)
 
 
 def _warned(recorder: Recorder, real: Callable, *args: Any, **kwargs: Any) -> None:
-    """Replaces warnings.warn during a recording."""
+    """Replace warnings.warn during a recording."""
     if len(args) < 3:
         kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
     _warned_explicitly(recorder, real, *args, **kwargs)
 
 
 def _warned_explicitly(recorder: Recorder, real: Callable, *args: Any, **kwargs: Any) -> None:
-    """Replaces warnings.warn_explicit during a recording."""
+    """Replace warnings.warn_explicit during a recording."""
     if recorder.here:
         recorder.problem("it warns, which no compiled call would")
     real(*args, **kwargs)

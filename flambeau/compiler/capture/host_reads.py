@@ -336,7 +336,7 @@ class _Flow:
         return isinstance(self.parents[id(call)], ast.Expr) and self._put(call.func.value, False)
 
     def _put(self, place: ast.AST, added: bool) -> bool:
-        """Notes a place outside: the one way in which the value may go there."""
+        """Note a place outside: the one way in which the value may go there."""
         if isinstance(place, ast.Subscript) and isinstance(place.slice, ast.Constant):
             place = place.value
         name = _name(place)

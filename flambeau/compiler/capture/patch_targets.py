@@ -143,7 +143,7 @@ def _record_nothing(original: Callable, args: tuple, kwargs: dict[str, Any]) -> 
 
 
 def swaps_of(operators: Iterable[Operator], recorder: Callable) -> list[Swap]:
-    """Swaps the functions of some operators, and Python's own operators that are made of them.
+    """Swap the functions of some operators, and Python's own operators that are made of them.
 
     `recorder` gives what records an operator's calls.
     """

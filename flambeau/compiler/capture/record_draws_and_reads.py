@@ -67,7 +67,7 @@ def _draw(r: Recorder, original: Callable, args: Any, kwargs: Any) -> Any:
 
 
 def _draw_counted(r: Recorder, original: Callable, args: Any, kwargs: Any) -> bool:
-    """Draws from a counter, where there is such a draw."""
+    """Draw from a counter, where there is such a draw."""
     result = replace_draw(original, args, kwargs, r.streams)
     if result is None:
         return False

@@ -191,7 +191,7 @@ def _step_group(r: Recorder, original: Callable, self: Any, group: dict[str, Any
 
 
 def _begun(r: Recorder, optimiser: Any, group: dict[str, Any], param: Any, state: dict) -> Any:
-    """Begins a parameter's step. State that it makes counts as there before the call."""
+    """Begin a parameter's step. State that it makes counts as there before the call."""
     old = dict(state)
     counters = _counters(state)
     with r.silence():
@@ -238,7 +238,7 @@ def _counters(state: dict[str, Any]) -> dict[str, tuple[np.ndarray, np.ndarray]]
 
 def _update(r: Recorder, optimiser: Any, group: int, flags: Any, scalars: Any, rows: list,
             names: tuple[str, ...]) -> bool:
-    """Records an update; whether it is done by that, now or later."""
+    """Record an update; whether it is done by that, now or later."""
     if any(isinstance(s, Tensor) for s in scalars):
         r.compute()
         r.problem(f"{type(optimiser).__name__} has options that are tensors")

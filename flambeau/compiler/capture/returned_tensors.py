@@ -42,7 +42,7 @@ class ReturnedTensor(NamedTuple):
 
 
 def describe_returned(trace: Trace, leaves: Sequence[Any], existing: Sequence[Tensor]) -> None:
-    """Fills in the trace's description of the tensors in its result.
+    """Fill in the trace's description of the tensors in its result.
 
     `leaves` are the arguments, flat; `existing` all tensors that were there before the call.
     """

@@ -55,13 +55,13 @@ class OptimizedModule(Module):
         self.__dict__["_compiled"] = _compiled_call(module, options)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs the module, compiled where it can be, and the hooks of this module around it."""
+        """Run the module, compiled where it can be, and the hooks of this module around it."""
         if self._flambeau_is_hooked:
             return self._flambeau_call_with_hooks(args, kwargs)
         return self.__dict__["_compiled"](*args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs the module, compiled where it can be."""
+        """Run the module, compiled where it can be."""
         return self.__dict__["_compiled"](*args, **kwargs)
 
     @property

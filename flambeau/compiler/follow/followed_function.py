@@ -240,7 +240,7 @@ class FollowedFunction:
             exit.pending = False
 
     def grow(self, exit: Exit, alive: Any) -> GrowingSegment | None:
-        """Puts one segment in place of those of an exit that differ in a length."""
+        """Put one segment in place of those of an exit that differ in a length."""
         segment = find_growth(exit.segments) if exit.grows and self.plan is not None else None
         if segment is None:
             return None

@@ -47,7 +47,7 @@ class GrowingProgram:
         self.most: int | None = None  # the longest that it computes
 
     def compile(self, plan: Plan, aside: bool) -> None:
-        """Makes the native program. Raises Unfit."""
+        """Make the native program. Raises Unfit."""
         why = ""
         for lengths in SAMPLES:
             try:
@@ -58,7 +58,7 @@ class GrowingProgram:
         raise Unfit(f"no kernels serve all lengths: {why}")
 
     def _compile(self, plan: Plan, lengths: Sequence[int], aside: bool) -> None:
-        """Makes the native program of what plans for some lengths have in common."""
+        """Make the native program of what plans for some lengths have in common."""
         with any_length():
             programs = [self._at(n) for n in lengths]
             plans = [plan(program.graph) for program in programs]
@@ -112,7 +112,7 @@ class GrowingProgram:
         return self.compared >= COMPARED_CALLS and self.segment.length <= 2 * self.longest
 
     def run(self, following: Following) -> bool:
-        """Computes the events that a call listed; False, with nothing done, where it cannot."""
+        """Compute the events that a call listed; False, with nothing done, where it cannot."""
         owners = following.owners
         return self._run(following, [owners[s] for s in self.targets])
 
@@ -127,7 +127,7 @@ class GrowingProgram:
         return True
 
     def verify(self, following: Following, replay: Callable[[], None]) -> str | None:
-        """Computes the events by a replay, and by the program beside it: what differs, if so."""
+        """Compute the events by a replay, and by the program beside it: what differs, if so."""
         owners: list[Any] = [following.owners[s] for s in self.targets]
         outputs = [laid_out((y.shape, y.strides, y.dtype)) for y in owners]
         ran = self._run(following, outputs)

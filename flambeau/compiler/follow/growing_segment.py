@@ -54,7 +54,7 @@ class GrowingSegment(Segment):
     """
 
     def __init__(self, segments: Sequence[Segment]) -> None:
-        """Raises NoCommonForm."""
+        """Raise NoCommonForm."""
         first = segments[0]
         self.parts, self.lengths = [*segments], _lengths(segments)
         common = _Common(self.lengths)
@@ -106,7 +106,7 @@ class GrowingSegment(Segment):
         return source.define("write(n)", "<flambeau growing segment>")[1]
 
     def resize(self, length: int) -> None:
-        """Writes the list for a length."""
+        """Write the list for a length."""
         if length != self.length:
             self.length = length
             self._write(length)

@@ -153,7 +153,7 @@ class Session:
         return self._follow(hook, args, kwargs)
 
     def _begin(self, hook: Hook, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """Calls the first function since a segment is followed."""
+        """Call the first function since a segment is followed."""
         assert self.following is not None
         segment = self.following.segment
         if is_due(segment):
@@ -164,7 +164,7 @@ class Session:
         return self._follow(hook, args, kwargs)
 
     def _follow(self, hook: Hook, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """Calls a function, and notes a cue for it where the call notes its way."""
+        """Call a function, and note a cue for it where the call notes its way."""
         following = self.following
         cues = None if following is None else following.cues
         if following is None or cues is None:

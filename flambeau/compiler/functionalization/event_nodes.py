@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def add_constant(graph: Functionalization, event: Event) -> None:
-    """Numbers made from nothing."""
+    """Number made from nothing."""
     assert event.array is not None
     graph.write(event.results[0], literal(as_pairs(event.array)))
 
@@ -166,7 +166,7 @@ def add_call(graph: Functionalization, event: Event) -> None:
 
 def _write_results(graph: Functionalization, event: Event, nodes: Sequence[Node | None],
                    targets: list[Value]) -> None:
-    """Writes results, and what was written in place. A result may be one that NumPy stretched,
+    """Write results, and what was written in place. A result may be one that NumPy stretched,
     in which an element of memory is seen many times: it is written once."""
     for i, (value, node) in enumerate(zip((*event.results, *targets), nodes, strict=True)):
         if value is None or node is None:
@@ -206,7 +206,7 @@ def add_window_map(graph: Functionalization, event: Event) -> None:
 
 
 def _set_origin(node: Node, event: Event) -> Node:
-    """Tells a node where it comes from, and those that its operator made on the way."""
+    """Tell a node where it comes from, and those that its operator made on the way."""
     node.origin = event.origin
     name = getattr(event.operator, "name", None)
     stack = [node]

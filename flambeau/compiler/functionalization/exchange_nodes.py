@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def add_exchange(graph: Functionalization, event: Event) -> None:
-    """Packs the tensors into flat arrays, exchanges these, and unpacks the results."""
+    """Pack the tensors into flat arrays, exchange these, and unpack the results."""
     if graph.trace.backward is not None:
         raise Unfit("it communicates with other processes, and returns a tensor through which "
                     "backward goes on", event.line)

@@ -52,7 +52,7 @@ class Functionalization:
         self.arguments = bind_arguments(trace, leaves, self.bindings)  # the first leaf on each
 
     def build(self) -> tuple[Graph, bind.Bindings]:
-        """Runs through the events, then gathers what is returned and written."""
+        """Run through the events, then gather what is returned and written."""
         for problem in self.trace.problems:
             raise Unfit(*problem)
         line = ""
@@ -99,7 +99,7 @@ class Functionalization:
         return graph
 
     def handle(self, event: Event) -> None:
-        """Runs through one event."""
+        """Run through one event."""
         HANDLERS[event.kind](self, event)
 
     # --------------------------------------------------------------------------- memory
@@ -142,7 +142,7 @@ class Functionalization:
         return self.region(window).read(window)
 
     def write(self, window: Value, node: Node) -> None:
-        """Makes a window see a value; complex numbers as pairs."""
+        """Make a window see a value; complex numbers as pairs."""
         window = real_window(window)
         self.region(window).write(window, node)
 

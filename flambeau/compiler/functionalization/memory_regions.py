@@ -68,7 +68,7 @@ class Region:
         return graph.expand(reshape_node(new, shape), window.shape)
 
     def write(self, window: Value, node: Node) -> None:
-        """Makes the window see `node`, which is broadcast and cast."""
+        """Make the window see `node`, which is broadcast and cast."""
         if 0 in window.shape:
             self.written = True
             return

@@ -43,7 +43,7 @@ class _Split:
         self.roots: list[Node] = []  # what `new` has the ids of
 
     def split(self) -> bind.BackwardBindings:
-        """Runs through the backward events, then gathers what they need."""
+        """Run through the backward events, then gather what they need."""
         functional, backward = self.functional, self.backward
         shapes = []
         gradients = (*backward.cotangents, *backward.arrays)

@@ -39,7 +39,7 @@ class Exchange:
         self.seen: Arrays = ()  # the operands of an offline run
 
     def start(self, *arrays: np.ndarray, replaced: Sequence[int] = ()) -> np.ndarray:
-        """Starts the collective; returns a token, so that `finish` can depend on it.
+        """Start the collective; returns a token, so that `finish` can depend on it.
 
         Takes ownership of the arrays at the positions `replaced`, and copies the others.
         """

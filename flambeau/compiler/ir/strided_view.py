@@ -70,7 +70,7 @@ class StridedView:
         return StridedView(tuple(shape), strides, offset, valid)
 
     def padded(self, low: Shape, high: Shape) -> StridedView:
-        """Zeros around."""
+        """Zero around."""
         shape = tuple(a + n + b for a, n, b in zip(low, self.shape, high, strict=True))
         offset = self.offset - sum(a * s for a, s in zip(low, self.strides, strict=True))
         inner = self.valid or tuple((0, n) for n in self.shape)

@@ -16,7 +16,7 @@ class GraphError(AssertionError):
 
 
 def verify_graph(graph: Graph) -> None:
-    """Raises GraphError where a node's shape, type or attributes do not fit its inputs."""
+    """Raise GraphError where a node's shape, type or attributes do not fit its inputs."""
     place: dict[int, int] = {}
     for k, node in enumerate(graph.nodes()):
         require(

@@ -42,7 +42,7 @@ def copy_kernel(source: Place, target: Place) -> KernelWithMemory:
 def _loop_over(
     shape: Sequence[int], body: Callable[[Sequence[At]], list[Statement]]
 ) -> list[Statement]:
-    """Loops over a shape, in vectors along its last axis."""
+    """Loop over a shape, in vectors along its last axis."""
     wide = [i for i, n in enumerate(shape) if n != 1]
     at: list[At] = [FIXED] * len(shape)
     indices = {i: Index(f"i{i}") for i in wide}
@@ -142,7 +142,7 @@ def _make_parallel(nest: list[Statement]) -> list[Statement]:
 
 
 def _add_rows(node: Node, fusion: Fusion, layout: BufferAssignment) -> list[KernelWithMemory]:
-    """Zeros, then each row of values added to the one that its index names."""
+    """Zero, then each row of values added to the one that its index names."""
     width = prod(node.shape[1:])
     block = next((b for b in (64, 32, 16) if width % b == 0), width)
     values = _builder_for(fusion, layout)

@@ -177,7 +177,7 @@ class ExpressionBuilder:
     def stores(
         self, places: Sequence[Place], value: Expression, chain: Chain, late: list[Statement]
     ) -> list[Statement]:
-        """Writes a value wherever it belongs. A source's memory still has its old value for others
+        """Write a value wherever it belongs. A source's memory still has its old value for others
         at this point to read: the new one is fixed now and written in `late`."""
         result: list[Statement] = []
         for place in places:
@@ -196,13 +196,13 @@ class ExpressionBuilder:
         return result
 
     def store(self, place: Place, value: Expression, chain: Chain = ()) -> Statement:
-        """Writes a value to where it belongs; `chain`: from its shape to the domain's."""
+        """Write a value to where it belongs; `chain`: from its shape to the domain's."""
         window = view_through(place.window, chain)
         assert window is not None, (place, chain)
         return Store(self.buffer(place.memory), self.affine(window), value)
 
     def add_to_part(self, node: Node, memory: Allocation, chain: Chain, shape: Shape) -> Statement:
-        """Adds the point's value to this thread's part of a SUM_PARTS; `chain`: from the shape of
+        """Add the point's value to this thread's part of a SUM_PARTS; `chain`: from the shape of
         what is add_to_part to the domain's, which is `shape`."""
         window = partial_sum_view(node, shape)
         assert window is not None, node

@@ -130,7 +130,7 @@ class _AttentionKernel:
         self.mask: Place | None = None
 
     def choose_block(self, width: int, mask: Node | None) -> None:
-        """Settles what depends on the values' width."""
+        """Settle what depends on the values' width."""
         self.width = width
         self.size = block_extent(
             self.rows, self.columns, self.depth, width, self.type.size, self.node.causal
@@ -160,7 +160,7 @@ class _AttentionKernel:
     def build_stores(
         self, node: Node, value: Value, *at: At, add: bool = False
     ) -> list[Statement]:
-        """Stores of a result's element, one for each place of the result."""
+        """Store of a result's element, one for each place of the result."""
         return [
             Store(self.values.buffer(place.memory),
                   self.values.affine(place.window, [*self.outer, *at]), value.expression, add=add)
@@ -196,7 +196,7 @@ class _AttentionKernel:
     # -------------------------------------------------------------------- loops
 
     def loop_over_batch(self, body: list[Statement]) -> list[Statement]:
-        """Loops over the batch axes; at least one of them is parallel."""
+        """Loop over the batch axes; at least one of them is parallel."""
         for index, n in reversed(list(zip(self.indices, self.batch, strict=True))):
             if n != 1:
                 body = [Loop(index, n, body, LoopKind.PARALLEL)]
@@ -560,7 +560,7 @@ class _Backward(_AttentionKernel):
     def _add_column_gradients(
         self, of: int, other: Node, keys: _KeyBlocks, rows: _Range, tile: _Tile, add: bool
     ) -> Statement:
-        """Adds to the gradient of keys or values."""
+        """Add to the gradient of keys or values."""
         r, k, c = Index("r"), Index("k"), Index("c")
         total, columns = self.new_sum(), keys.columns.subrange(*tile.columns)
         queries = rows.subrange(*tile.rows)
@@ -575,7 +575,7 @@ class _Backward(_AttentionKernel):
     def _add_row_gradients(
         self, keys: _KeyBlocks, rows: _Range, tile: _Tile, add: bool
     ) -> Statement:
-        """Adds to the gradient of queries."""
+        """Add to the gradient of queries."""
         r, k, c = Index("r"), Index("k"), Index("c")
         total, columns = self.new_sum(), keys.columns.subrange(*tile.columns)
         queries = rows.subrange(*tile.rows)

@@ -26,7 +26,7 @@ class NotLowered(Exception):
 
 
 def lowering(*names: str) -> Callable[[Callable], Callable]:
-    """Declares the lowering of the operators of these names; TypeError if one is not there."""
+    """Declare the lowering of the operators of these names; TypeError if one is not there."""
 
     def decorate(function: Callable) -> Callable:
         for name in names:
@@ -42,5 +42,5 @@ def lowering(*names: str) -> Callable[[Callable], Callable]:
 
 
 def refuse(reason: str) -> Any:
-    """Raises Untraceable: what is asked for cannot be part of a graph."""
+    """Raise Untraceable: what is asked for cannot be part of a graph."""
     raise Untraceable(reason)

@@ -39,7 +39,7 @@ def guard_content(facts: Facts, p: Provenance, only_length: bool = False) -> Non
 
 
 def guard_if_container(facts: Facts, *operands: Provenance) -> None:
-    """Lists and dicts from outside go where nobody sees their parts being read."""
+    """List and dicts from outside go where nobody sees their parts being read."""
     for p in operands:
         guard_if_container(facts, *(p.items or ()))
         if p.kind is Kind.OUTSIDE and p.value.__class__ in (*_SEQUENCES, *_MAPPINGS, *_SETS):

@@ -55,7 +55,7 @@ class Facts:
         return p.path or self.constant(p.value)
 
     def guard(self, path: str, test: Test, value: Any, needed: bool = True) -> Guard:
-        """Adds a guard."""
+        """Add a guard."""
         guard = Guard(path, test, value, needed, self.line)
         self.proof.guards.append(guard)
         return guard
@@ -90,7 +90,7 @@ class Facts:
             self.orders.add(kind)
 
     def guard_classes(self) -> None:
-        """Adds the guards on classes that lookups passed through."""
+        """Add the guards on classes that lookups passed through."""
         for kind in self.orders:
             self.guard(f"{self.constant(kind)}.__mro__", Test.IDENTITY, kind.__mro__)
         for kind, names in self.missing.items():
@@ -271,12 +271,12 @@ class Facts:
         )
 
     def list_outside_containers(self) -> dict[int, Any]:
-        """Lists and dicts from outside that the call met, by id."""
+        """List and dicts from outside that the call met, by id."""
         return {key: p.value for key, p in self.known.items()
                 if p.kind in (Kind.OUTSIDE, Kind.ARGUMENT) and isinstance(p.value, (list, dict))}
 
     def forget(self) -> None:
-        """Lets go of the objects of the call."""
+        """Let go of the objects of the call."""
         self.known.clear()
         self.reads.clear()
         self.writes.clear()

@@ -20,7 +20,7 @@ HANDLERS: dict[str, Handler] = {}
 
 
 def opcode(*names: str) -> Callable[[Handler], Handler]:
-    """Registers the handler of these opcodes."""
+    """Register the handler of these opcodes."""
 
     def register(handler: Handler) -> Handler:
         for name in names:

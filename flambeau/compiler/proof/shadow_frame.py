@@ -76,7 +76,7 @@ class ShadowFrame:
         return slots
 
     def enter_handler(self, offset: int) -> None:
-        """Cuts the stack where an exception led to this instruction."""
+        """Cut the stack where an exception led to this instruction."""
         if self.last < 0 or offset in self.successors[self.last]:
             return
         assert self.code is not None

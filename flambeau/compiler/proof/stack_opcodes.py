@@ -75,7 +75,7 @@ def load_variable(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 
 
 def load_local(facts: Facts, frame: Any, s: ShadowFrame, name: str) -> None:
-    """Pushes a variable; from Python 3.13 on also the cell of one, for a closure."""
+    """Push a variable; from Python 3.13 on also the cell of one, for a closure."""
     if name in s.cells:
         s.stack.append(Provenance(Kind.CELL, cells=[s.cells[name]]))
         return
@@ -95,7 +95,7 @@ def store_variable(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 
 
 def store_local(s: ShadowFrame, name: str) -> None:
-    """Pops a variable; one that an inlined comprehension had set aside may be none."""
+    """Pop a variable; one that an inlined comprehension had set aside may be none."""
     p = s.stack.pop()
     if p.kind is Kind.NULL:
         s.variables.pop(name, None)

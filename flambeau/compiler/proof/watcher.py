@@ -77,7 +77,7 @@ class Watcher:
         self.facts.forget()
 
     def conclude(self, public: Iterable[str] = (), containers: Sequence[Any] = ()) -> Proof:
-        """Looks at all guards again, now that the call is over. `public`: the names of the public
+        """Look at all guards again, now that the call is over. `public`: the names of the public
         functions that ran: modules of the library look them up in `nn.functional`. `containers`:
         the lists and dicts in what the call returned or stored, which a program creates anew."""
         proof, names = self.proof, vars(functional)
@@ -171,7 +171,7 @@ class Watcher:
         return self._library_returned
 
     def _attempt(self, frame: Any, action: Callable[[], Any]) -> Any:
-        """Runs a part of the proof: its own faults must not reach the step."""
+        """Run a part of the proof: its own faults must not reach the step."""
         try:
             return action()
         except NotProvedError as error:
@@ -181,7 +181,7 @@ class Watcher:
         return None
 
     def _refuse_at(self, frame: Any, why: str) -> None:
-        """Refuses with the line of the user's code, and where in other code it is, if it is."""
+        """Refuse with the line of the user's code, and where in other code it is, if it is."""
         self.facts.look()  # what the step does next, nobody knows
         code = frame.f_code
         at = frame

@@ -33,11 +33,11 @@ class EagerCalls:
         self._results: dict[int, Any] = {}  # by group of nodes, while a run lasts
 
     def forget(self) -> None:
-        """Drops the results of a run."""
+        """Drop the results of a run."""
         self._results.clear()
 
     def run(self, node: Node, inputs: dict[int, Any], outputs: list[np.ndarray]) -> None:
-        """Calls an eager function, once for all nodes that are its results."""
+        """Call an eager function, once for all nodes that are its results."""
         places = self._places.get(id(node))
         if places is None:
             places = self._places[id(node)] = self._locate_all(node)

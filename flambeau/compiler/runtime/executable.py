@@ -113,7 +113,7 @@ class Step:
             self.parts.append(LaunchTable(records, patches, slots, keep=self))
 
     def move(self, slot: int, array: np.ndarray) -> None:
-        """Gives a state other memory."""
+        """Give a state other memory."""
         self.states[slot] = array
         programs = (part for part in self.parts if isinstance(part, LaunchTable))
         program, at = None, 0
@@ -177,14 +177,14 @@ class Step:
         return self.threads or min(self._max_threads, threads())
 
     def run(self, values: Sequence[Any]) -> list[np.ndarray]:
-        """Runs the step once: `values` for the slots in `changing`, arrays or numbers.
+        """Run the step once: `values` for the slots in `changing`, arrays or numbers.
 
         Arrays have the shapes, dtypes and strides of their sources. Gives the outputs, new arrays.
         """
         return self.run_parts(values, lambda part, table: part.run(table, self.count()))
 
     def run_into(self, values: Sequence[Any], outputs: list[np.ndarray]) -> None:
-        """Runs the step once and writes its outputs to given arrays, which are packed."""
+        """Run the step once and write its outputs to given arrays, which are packed."""
         if not self.is_direct:
             self.run_parts(values, lambda part, table: part.run(table, self.count()), None, outputs)
             return
@@ -231,7 +231,7 @@ class Step:
         self, values: Sequence[Any], start: Callable[[LaunchTable, list[int]], None],
         call: Callable[..., None] | None = None, outputs: list[np.ndarray] | None = None,
     ) -> list[np.ndarray]:
-        """Runs the parts in order: `start` each launch table, `call` each eager function."""
+        """Run the parts in order: `start` each launch table, `call` each eager function."""
         if outputs is None:
             try:
                 outputs = [np.empty(shape, dtype) for shape, dtype in self._kinds]

@@ -144,7 +144,7 @@ class StepCounter:
         return bool(counts == first * (len(counts) // len(first)))
 
     def _begin_params(self) -> tuple[Any, bool]:
-        """Begins the step of each parameter; the first one's key, and whether all have it."""
+        """Begin the step of each parameter; the first one's key, and whether all have it."""
         arrays = [a for entries in self.saved[: 1 if self.simple else None] for a in entries]
         if self.rest is not None:
             arrays.append(self.rest)
@@ -160,7 +160,7 @@ class StepCounter:
         return key, all(each == key for each in keys)
 
     def undo(self) -> None:
-        """Takes the tick back, where there was one for the run that is to come."""
+        """Take the tick back, where there was one for the run that is to come."""
         if self.ticked != self.ran[0]:
             return
         self.ticked = -1

@@ -28,7 +28,7 @@ class CompiledBackward(Node):
     __slots__ = ()
 
     def apply(self, g: Any) -> Any:
-        """Says that the graph was freed."""
+        """Say that the graph was freed."""
         raise_freed(self)
 
 
@@ -49,20 +49,20 @@ def alias(source: Tensor, array: np.ndarray | None) -> Tensor:
 
 
 def count_from(version: int, tensor: Tensor) -> Tensor:
-    """Lets a new tensor's version start where the recorded call left it."""
+    """Let a new tensor's version start where the recorded call left it."""
     tensor._counter = VersionCounter()
     tensor._counter.value = version
     return tensor
 
 
 def require_grad(tensor: Tensor) -> Tensor:
-    """Makes a new tensor a leaf that requires grad."""
+    """Make a new tensor a leaf that requires grad."""
     tensor._requires_grad = tensor._tracked = True
     return tensor
 
 
 def attach_freed(tensor: Tensor) -> Tensor:
-    """Gives a new tensor a history that backward has been through."""
+    """Give a new tensor a history that backward has been through."""
     tensor._node = _FREED_NODE
     tensor._requires_grad = tensor._tracked = True
     return tensor

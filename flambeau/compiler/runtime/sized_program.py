@@ -49,13 +49,13 @@ class SizedProgram:
         self.arena: Arena
 
     def run(self, length: int, arrays: Sequence[np.ndarray]) -> None:
-        """Runs the step. `arrays`: those of the arguments, then the outputs, which are packed."""
+        """Run the step. `arrays`: those of the arguments, then the outputs, which are packed."""
         if length > self.planned_length:
             self._plan(ROOM * length)
         self.table.run(self.values(length, arrays), self.threads)
 
     def _plan(self, length: int) -> None:
-        """Lays values out in an arena for steps up to a length."""
+        """Lay values out in an arena for steps up to a length."""
         tasks = self.common.tasks
         for sized in tasks:
             for memory in sized.task.memories:

@@ -12,7 +12,7 @@ from .tasks import Task, task_memories
 
 
 def verify_plan(tasks: Sequence[Task], layout: BufferAssignment, plan: MemoryPlan) -> None:
-    """Raises GraphError where two values that live at one time share a byte of the arena."""
+    """Raise GraphError where two values that live at one time share a byte of the arena."""
     lives: dict[int, list[Any]] = {}
     for k, task in enumerate(tasks):
         for memory in task_memories(task, layout):

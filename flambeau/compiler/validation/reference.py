@@ -25,11 +25,11 @@ class Reference:
                        if kind == "state"}
 
     def move(self, slot: int, array: np.ndarray) -> None:
-        """Gives a state other memory."""
+        """Give a state other memory."""
         self.states[slot] = array
 
     def run(self, values: list[Any]) -> list[np.ndarray]:
-        """Runs once: `values` for the slots in `changing`; writes back; gives the outputs."""
+        """Run once: `values` for the slots in `changing`; writes back; gives the outputs."""
         inputs = dict(zip(self.changing, values, strict=True))
         inputs.update(self.states)
         sources = [inputs[k] for k in range(len(self.graph.sources))]
@@ -42,6 +42,6 @@ class Reference:
         return outputs
 
     def run_into(self, values: list[Any], outputs: list[np.ndarray]) -> None:
-        """Runs once and writes its outputs to given arrays."""
+        """Run once and write its outputs to given arrays."""
         for target, result in zip(outputs, self.run(values), strict=True):
             target[...] = result

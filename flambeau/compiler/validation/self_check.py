@@ -75,7 +75,7 @@ class _States:
                 self.moved += squared_distance(after, self.recorded[slot])
 
     def rewind(self) -> None:
-        """Puts the recorded values there, and lets go of them: there are as many again."""
+        """Put the recorded values there, and let go of them: there are as many again."""
         for i in self.changed:
             array = self.arrays[i]
             self.saved[i] = array.copy()
@@ -87,7 +87,7 @@ class _States:
         self.saved = {i: value for i, value in self.saved.items() if i not in self.written}
 
     def restore(self) -> None:
-        """Puts back what was there."""
+        """Put back what was there."""
         for i, value in self.saved.items():
             self.arrays[i][...] = value
 

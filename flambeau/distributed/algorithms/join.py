@@ -22,10 +22,10 @@ class JoinHook:
     `post_hook(is_last_joiner)` once."""
 
     def main_hook(self) -> None:
-        """Takes part in the collectives of one step."""
+        """Take part in the collectives of one step."""
 
     def post_hook(self, is_last_joiner: bool) -> None:
-        """Runs once all processes are done."""
+        """Run once all processes are done."""
 
 
 class Joinable(ABC):
@@ -126,7 +126,7 @@ class Join:
 
     @staticmethod
     def notify_join_context(joinable: Joinable) -> Any:
-        """Says that this process has an input; called by the joinable before its collectives.
+        """Say that this process has an input; called by the joinable before its collectives.
 
         Only the first joinable of a context counts. Returns a Work, or None outside of a context.
         """

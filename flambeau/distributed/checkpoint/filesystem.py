@@ -54,7 +54,7 @@ class FileSystemWriter:
         self.path = Path(path)
 
     def write(self, entries: Mapping[Any, Any], rank: int) -> dict[Any, _StorageInfo]:
-        """Writes {index: value}; returns where each lies. The file appears when it is complete."""
+        """Write {index: value}; returns where each lies. The file appears when it is complete."""
         self.path.mkdir(parents=True, exist_ok=True)
         name, places = f"__{rank}_0.distcp", {}
         unfinished = self.path / (name + ".tmp")
@@ -71,7 +71,7 @@ class FileSystemWriter:
         return places
 
     def finish(self, metadata: Metadata) -> None:
-        """Writes `.metadata`: from now on the checkpoint is valid."""
+        """Write `.metadata`: from now on the checkpoint is valid."""
         metadata.storage_meta = StorageMeta(str(self.path), str(uuid.uuid4()))
         unfinished = self.path / (METADATA_NAME + ".tmp")
         with open(unfinished, "wb") as file:

@@ -48,7 +48,7 @@ def flatten(state_dict: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Pa
 
 
 def put(state_dict: Any, path: Path, value: Any) -> None:
-    """Sets what lies at a path."""
+    """Set what lies at a path."""
     for key in path[:-1]:
         state_dict = state_dict[key]
     state_dict[path[-1]] = value

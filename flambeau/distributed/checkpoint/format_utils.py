@@ -13,11 +13,11 @@ __all__ = ["dcp_to_torch_save", "torch_save_to_dcp"]
 
 
 def dcp_to_torch_save(dcp_checkpoint_dir: str | os.PathLike, torch_save_path: Any) -> None:
-    """Writes what a checkpoint's folder has to a file."""
+    """Write what a checkpoint's folder has to a file."""
     serialization.save(load_everything(dcp_checkpoint_dir), torch_save_path)
 
 
 def torch_save_to_dcp(torch_save_path: Any, dcp_checkpoint_dir: str | os.PathLike) -> None:
-    """Writes what a file has to a checkpoint's folder."""
+    """Write what a file has to a checkpoint's folder."""
     state = serialization.load(torch_save_path, weights_only=False)
     save(state, checkpoint_id=dcp_checkpoint_dir, no_dist=True)

@@ -78,14 +78,14 @@ def get_state_dict(model: Any, optimizers: Any, *, submodules: Any = None, optio
 
 def set_model_state_dict(model: Any, model_state_dict: dict[str, Any], *, options: Any = None
                          ) -> Any:
-    """Loads a state of `get_model_state_dict`."""
+    """Load a state of `get_model_state_dict`."""
     strict = options is None or options.strict
     return _inner(model).load_state_dict(model_state_dict, strict=strict)
 
 
 def set_optimizer_state_dict(model: Any, optimizers: Any, optim_state_dict: dict[str, Any], *,
                              options: Any = None) -> None:
-    """Loads a state of `get_optimizer_state_dict`."""
+    """Load a state of `get_optimizer_state_dict`."""
     names = {id(p): name for name, p in _inner(model).named_parameters()}
     groups = list(optim_state_dict["param_groups"])
     for optimizer in _optimizers(optimizers):
@@ -100,7 +100,7 @@ def set_optimizer_state_dict(model: Any, optimizers: Any, optim_state_dict: dict
 
 def set_state_dict(model: Any, optimizers: Any, *, model_state_dict: dict[str, Any],
                    optim_state_dict: dict[str, Any], options: Any = None) -> Any:
-    """Loads what `get_state_dict` gave."""
+    """Load what `get_state_dict` gave."""
     if optim_state_dict:
         set_optimizer_state_dict(model, optimizers, optim_state_dict, options=options)
     return set_model_state_dict(model, model_state_dict, options=options)

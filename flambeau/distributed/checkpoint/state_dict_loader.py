@@ -22,7 +22,7 @@ def load(
     storage_reader: Any = None, planner: Any = None, process_group: Any = None,
     no_dist: bool = False,
 ) -> None:
-    """Fills the tensors of a state dict in place, and replaces its other values.
+    """Fill the tensors of a state dict in place, and replace its other values.
 
     Objects with `load_state_dict` get their states. RuntimeError for an entry that the checkpoint
     lacks, ValueError for a tensor of another shape.

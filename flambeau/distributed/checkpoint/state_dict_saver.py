@@ -73,7 +73,7 @@ def save(
     storage_writer: Any = None, planner: Any = None, process_group: Any = None,
     no_dist: bool = False, use_collectives: bool = True,
 ) -> Metadata:
-    """Saves a state dict into the folder `checkpoint_id`; all processes of the group call it.
+    """Save a state dict into the folder `checkpoint_id`; all processes of the group call it.
 
     Tensors and objects that several processes have are saved once. The checkpoint can be loaded by
     another number of processes, and by PyTorch.

@@ -16,5 +16,5 @@ class Stateful(Protocol):
         ...
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> Any:
-        """Takes over a state."""
+        """Take over a state."""
         ...

@@ -88,5 +88,5 @@ class GradBucket:
         return self._is_last
 
     def set_buffer(self, buffer: Tensor) -> None:
-        """Replaces the gradients."""
+        """Replace the gradients."""
         np.copyto(self._bucket.buffer._array, buffer._array.reshape(-1), casting="unsafe")

@@ -110,7 +110,7 @@ class Reducer:
             self._recorder.awaited[id(self)] = "DistributedDataParallel awaits a backward"
 
     def disarm(self) -> None:
-        """Leaves the gradients of the next backward alone."""
+        """Leave the gradients of the next backward alone."""
         self.armed = False
 
     def _refuse_unfinished(self) -> None:
@@ -160,7 +160,7 @@ class Reducer:
         )
 
     def _mark(self, parameter: Tensor, has_gradient: bool) -> None:
-        """Puts a gradient, or zeros, into its bucket; sends the buckets that are full."""
+        """Put a gradient, or zeros, into its bucket; send the buckets that are full."""
         bucket, at = self._places[id(parameter)]
         window, gradient = bucket.views[at]._array, parameter._grad
         if not has_gradient or gradient is None:
@@ -179,7 +179,7 @@ class Reducer:
             self._finish()
 
     def _send(self, bucket: Bucket) -> None:
-        """Starts the reduction of a full bucket."""
+        """Start the reduction of a full bucket."""
         if self.comm_hook is not None:
             state, hook = self.comm_hook
             is_last = bucket is self.buckets[-1]
@@ -206,7 +206,7 @@ class Reducer:
         return bucket.work.result()
 
     def _start_arrays(self, bucket: Bucket, gradients: Sequence[np.ndarray]) -> None:
-        """Starts the reduction of a bucket whose gradients lie in a program's memory."""
+        """Start the reduction of a bucket whose gradients lie in a program's memory."""
         (array,) = gradients
         self._start(bucket, array)
 
@@ -248,7 +248,7 @@ class Reducer:
 
     @staticmethod
     def _take(bucket: Bucket, result: Any) -> None:
-        """Puts what a communication hook gave into the bucket."""
+        """Put what a communication hook gave into the bucket."""
         match = result[0] if isinstance(result, (list, tuple)) else result
         if match is not bucket.buffer:
             np.copyto(bucket.buffer._array, match._array.reshape(-1), casting="unsafe")
@@ -266,7 +266,7 @@ class Reducer:
     # ---------------------------------------------------------------- uneven inputs
 
     def shadow(self) -> None:
-        """Takes part in a backward of other processes with zeros: this one has no inputs left."""
+        """Take part in a backward of other processes with zeros: this one has no inputs left."""
         engine, communicator = self.group._engine, self.group._communicator
         if self.comm_hook is None:
             for bucket in self.buckets:

@@ -33,19 +33,19 @@ class _Broadcast:
             self._group._engine.broadcast(array, self._root)
 
     def finish(self) -> list[np.ndarray]:
-        """Waits; returns the root's arrays."""
+        """Wait; returns the root's arrays."""
         assert self._work is not None
         self._work.wait()
         return self._packed
 
     def run(self, arrays: list[np.ndarray]) -> None:
-        """Broadcasts flat arrays in place."""
+        """Broadcast flat arrays in place."""
         self._packed = arrays
         self._group._communicator.run(self._run)
 
 
 def broadcast_tensors(tensors: Sequence[Tensor], group: ProcessGroup, root: int = 0) -> None:
-    """Gives all members the root's values: one broadcast for all tensors of a dtype."""
+    """Give all members the root's values: one broadcast for all tensors of a dtype."""
     by_dtype: dict[np.dtype, list[Tensor]] = {}
     for tensor in tensors:
         if tensor._array.size:
@@ -71,7 +71,7 @@ def broadcast_tensors(tensors: Sequence[Tensor], group: ProcessGroup, root: int 
 
 
 def _unpack(tensors: Sequence[Tensor], packed: np.ndarray) -> None:
-    """Writes consecutive parts of a flat array to tensors."""
+    """Write consecutive parts of a flat array to tensors."""
     at = 0
     for tensor in tensors:
         size = tensor._array.size

@@ -68,7 +68,7 @@ class LocalRendezvous:
         return False
 
     def ask_restart(self, final: bool) -> None:
-        """Tells the other launchers to begin anew, or with `final` to give up."""
+        """Tell the other launchers to begin anew, or with `final` to give up."""
 
     def given_up(self) -> bool:
         """Whether another launcher has given up."""
@@ -115,7 +115,7 @@ class StoreRendezvous:
         return f"torch.rendezvous.{self._run_id}/{self._round}/{name}"
 
     def join(self, round_: int, workers: int) -> Place:
-        """Takes a place in a round and waits until the group is complete.
+        """Take a place in a round and wait until the group is complete.
 
         DistStoreError if that takes longer than the timeout.
         """
@@ -156,7 +156,7 @@ class StoreRendezvous:
         return bool(self._store.check([self._key("restart")]))
 
     def ask_restart(self, final: bool) -> None:
-        """Tells the other launchers to begin anew, or with `final` to give up."""
+        """Tell the other launchers to begin anew, or with `final` to give up."""
         self._store.set(self._key("final" if final else "restart"), "1")
 
     def given_up(self) -> bool:

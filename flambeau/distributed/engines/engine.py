@@ -31,19 +31,19 @@ class Engine:
         self.rank, self.size, self.timeout_s = rank, size, timeout_s
 
     def all_reduce(self, array: Array, op: ReduceOp) -> None:
-        """Reduces in place, on all members."""
+        """Reduce in place, on all members."""
         raise NotImplementedError
 
     def reduce(self, array: Array, op: ReduceOp, root: int) -> None:
-        """Reduces in place on the root; the others' arrays stay."""
+        """Reduce in place on the root; the others' arrays stay."""
         raise NotImplementedError
 
     def broadcast(self, array: Array, root: int) -> None:
-        """Copies the root's array to all."""
+        """Copy the root's array to all."""
         raise NotImplementedError
 
     def all_gather(self, output: Array, array: Array) -> None:
-        """Fills `output`, a row for each member, with the members' arrays."""
+        """Fill `output`, a row for each member, with the members' arrays."""
         raise NotImplementedError
 
     def gather(self, output: Array | None, array: Array, root: int) -> None:
@@ -51,7 +51,7 @@ class Engine:
         raise NotImplementedError
 
     def scatter(self, array: Array, parts: Sequence[Array] | None, root: int) -> None:
-        """Fills each member's array with its part of the root's."""
+        """Fill each member's array with its part of the root's."""
         raise NotImplementedError
 
     def all_to_all(self, outputs: Sequence[Array], inputs: Sequence[Array]) -> None:
@@ -59,19 +59,19 @@ class Engine:
         raise NotImplementedError
 
     def barrier(self) -> None:
-        """Returns when all members have called it."""
+        """Return when all members have called it."""
         raise NotImplementedError
 
     def send(self, array: Array, peer: int, tag: int) -> None:
-        """Sends an array to a member."""
+        """Send an array to a member."""
         raise NotImplementedError
 
     def receive(self, array: Array, peer: int | None, tag: int) -> int:
-        """Receives an array from a member (None: any); returns who sent it."""
+        """Receive an array from a member (None: any); returns who sent it."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """Ends the connections."""
+        """End the connections."""
 
 
 class LoneEngine(Engine):
@@ -133,7 +133,7 @@ def _wider(dtype: np.dtype) -> np.dtype:
 def reduced(
     array: Array, op: ReduceOp, engine: Engine, call: Callable[[Array, ReduceOp], Any]
 ) -> None:
-    """Reduces an array in place by `call`, in a dtype that the engine has.
+    """Reduce an array in place by `call`, in a dtype that the engine has.
 
     bfloat16 and float8 are summed in float32, bool as uint8, complex numbers as pairs.
     """

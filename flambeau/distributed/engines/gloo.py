@@ -49,7 +49,7 @@ class _Meeting:
         self._values: dict[str, bytes] = {}
 
     def set_tcp(self, key: str, data: Sequence[int]) -> None:
-        """Publishes the addresses at which this process listens; its key is its rank."""
+        """Publish the addresses at which this process listens; its key is its rank."""
         self._store.set(key, bytes(value & 0xFF for value in data))
 
     def get_tcp(self, key: str) -> bytes:
@@ -68,10 +68,10 @@ class _Meeting:
         return self._values[key]
 
     def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
-        """Returns at once: `get_tcp` waits."""
+        """Return at once: `get_tcp` waits."""
 
     def del_keys(self, keys: Sequence[str]) -> None:
-        """Keeps them: the store ends with the group."""
+        """Keep them: the store ends with the group."""
 
 
 def local_address(store: Store) -> str:

@@ -89,7 +89,7 @@ class MPIEngine(Engine):
                 members.Free()
 
     def _finish(self, request: Any, status: Any = None) -> None:
-        """Polls a request to its end; DistBackendError after the timeout."""
+        """Poll a request to its end; DistBackendError after the timeout."""
         test = request.Test
         for _ in range(_SPINS):
             if test(status):

@@ -82,7 +82,7 @@ class elastic_launch:
 def launch_agent(
     config: LaunchConfig, entrypoint: Callable[..., Any] | str | None, args: list[Any]
 ) -> dict[int, Any]:
-    """Runs the workers of this machine; see `elastic_launch`."""
+    """Run the workers of this machine; see `elastic_launch`."""
     assert entrypoint is not None
     assert config.logs_specs is not None
     config.run_id = config.run_id or str(uuid.uuid4().int)

@@ -14,7 +14,7 @@ def sync_batch_norm(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None,
     running_var: Tensor | None, eps: float, momentum: float, group: Any,
 ) -> Tensor:
-    """Normalises (n, c, *) per channel over all processes; updates the running statistics.
+    """Normalise (n, c, *) per channel over all processes; updates the running statistics.
 
     Two sums go over the processes: of the values, and of their squared distances to the mean.
     """

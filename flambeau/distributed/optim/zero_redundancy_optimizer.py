@@ -24,7 +24,7 @@ class _ZeroJoinHook(JoinHook):
         self._optimizer = optimizer
 
     def main_hook(self) -> None:
-        """Steps with the others: the gradients were averaged by DistributedDataParallel."""
+        """Step with the others: the gradients were averaged by DistributedDataParallel."""
         self._optimizer.step()
 
 
@@ -68,7 +68,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         self.initialized = True
 
     def _assign(self, parameters: list[Tensor]) -> None:
-        """Gives each parameter, largest first, to the process with the fewest elements."""
+        """Give each parameter, largest first, to the process with the fewest elements."""
         for parameter in sorted(parameters, key=lambda p: p.numel(), reverse=True):
             rank = self._loads.index(min(self._loads))
             self._loads[rank] += parameter.numel()
@@ -78,7 +78,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         return [p for p in group["params"] if self._owners[id(p)] == self.rank]
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Adds parameters, shared out too."""
+        """Add parameters, shared out too."""
         super().add_param_group(param_group)
         if self.initialized:
             group = self.param_groups[-1]
@@ -86,7 +86,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
             self.optim.add_param_group({**group, "params": self._mine(group)})
 
     def step(self, closure: Callable[[], float] | None = None, **kwargs: Any) -> Any:
-        """Updates this process's parameters, and gets the others'."""
+        """Update this process's parameters, and get the others'."""
         joining = Join.notify_join_context(self)
         if joining is not None:
             joining.wait()
@@ -100,7 +100,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         return loss
 
     def consolidate_state_dict(self, to: int = 0) -> None:
-        """Collects the processes' states on process `to`; all call it."""
+        """Collect the processes' states on process `to`; all call it."""
         target = self.process_group._ranks.index(to)
         result: list[Any] | None = [None] * self.world_size if self.rank == target else None
         objects.gather_object(self.optim.state_dict(), result, to, self.process_group)
@@ -129,7 +129,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         return {id(p): at for at, p in enumerate(every)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes over this process's part of a whole state."""
+        """Take over this process's part of a whole state."""
         numbers = self._numbers()
         owned = [p for group in self.param_groups for p in self._mine(group)]
         state = {at: copy.copy(state_dict["state"][numbers[id(p)]]) for at, p in enumerate(owned)
@@ -143,7 +143,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         self.optim.load_state_dict({"state": state, "param_groups": groups})
 
     def join_hook(self, **kwargs: Any) -> JoinHook:
-        """Steps with the processes that have inputs left."""
+        """Step with the processes that have inputs left."""
         return _ZeroJoinHook(self)
 
     join_device = property(lambda self: self.param_groups[0]["params"][0].device,

@@ -19,13 +19,13 @@ class KeyTable:
         return all(key in self.values or self.queues.get(key) for key in keys)
 
     def add(self, key: str, amount: int) -> int:
-        """Adds to a counter, which starts at 0; ValueError for a value that is no number."""
+        """Add to a counter, which starts at 0; ValueError for a value that is no number."""
         total = int(self.values.get(key, b"0")) + amount
         self.values[key] = b"%d" % total
         return total
 
     def compare_set(self, key: str, expected: bytes, desired: bytes) -> bytes:
-        """Sets `desired` where `expected` is the value, or is empty and there is none.
+        """Set `desired` where `expected` is the value, or is empty and there is none.
 
         Returns the value afterwards; `expected` where there is none.
         """
@@ -38,15 +38,15 @@ class KeyTable:
         return self.values[key]
 
     def append(self, key: str, value: bytes) -> None:
-        """Puts `value` behind what the key has."""
+        """Put `value` behind what the key has."""
         self.values[key] = self.values.get(key, b"") + value
 
     def delete(self, key: str) -> bool:
-        """Forgets a key; whether there was one."""
+        """Forget a key; whether there was one."""
         return self.values.pop(key, None) is not None
 
     def push(self, key: str, value: bytes) -> None:
-        """Puts a value at the end of a queue."""
+        """Put a value at the end of a queue."""
         self.queues.setdefault(key, deque()).append(value)
 
     def pop(self, key: str) -> bytes:

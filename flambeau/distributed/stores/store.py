@@ -28,13 +28,13 @@ class Store:
         return self._timeout
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """Sets how long `get` and `wait` block."""
+        """Set how long `get` and `wait` block."""
         if not isinstance(timeout, timedelta):
             raise TypeError(f"set_timeout(): timeout must be a timedelta, not {type(timeout)}")
         self._timeout = timeout
 
     def set(self, key: str, value: str | bytes) -> None:
-        """Stores a value under `key`."""
+        """Store a value under `key`."""
         raise NotImplementedError("Not implemented.")
 
     def get(self, key: str) -> bytes:
@@ -42,17 +42,17 @@ class Store:
         raise NotImplementedError("Not implemented.")
 
     def add(self, key: str, amount: int) -> int:
-        """Adds to the counter `key`, which starts at 0, and returns the sum."""
+        """Add to the counter `key`, which starts at 0, and return the sum."""
         raise NotImplementedError("Not implemented.")
 
     def compare_set(
         self, key: str, expected_value: str | bytes, desired_value: str | bytes
     ) -> bytes:
-        """Sets a key whose value is as expected (empty: not set); returns its value after that."""
+        """Set a key whose value is as expected (empty: not set); returns its value after that."""
         raise NotImplementedError("Not implemented.")
 
     def delete_key(self, key: str) -> bool:
-        """Forgets `key`; whether it was set."""
+        """Forget `key`; whether it was set."""
         raise NotImplementedError("Not implemented.")
 
     def num_keys(self) -> int:
@@ -64,11 +64,11 @@ class Store:
         raise NotImplementedError("Not implemented.")
 
     def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
-        """Waits until all keys are set; DistStoreError after the timeout."""
+        """Wait until all keys are set; DistStoreError after the timeout."""
         raise NotImplementedError("Not implemented.")
 
     def append(self, key: str, value: str | bytes) -> None:
-        """Puts a value behind the one that `key` has."""
+        """Put a value behind the one that `key` has."""
         raise NotImplementedError("append support is not implemented.")
 
     def multi_get(self, keys: Sequence[str]) -> list[bytes]:
@@ -76,7 +76,7 @@ class Store:
         return [self.get(key) for key in keys]
 
     def multi_set(self, keys: Sequence[str], values: Sequence[str | bytes]) -> None:
-        """Stores several values."""
+        """Store several values."""
         for key, value in zip(keys, values, strict=True):
             self.set(key, value)
 
@@ -89,11 +89,11 @@ class Store:
         raise NotImplementedError("list_keys support is not implemented.")
 
     def queue_push(self, key: str, value: str | bytes) -> None:
-        """Puts a value at the end of the queue `key`."""
+        """Put a value at the end of the queue `key`."""
         raise NotImplementedError("queue support is not implemented.")
 
     def queue_pop(self, key: str, block: bool = True) -> bytes:
-        """Takes the first value out of a queue; waits for one, or raises QueueEmptyError."""
+        """Take the first value out of a queue; waits for one, or raises QueueEmptyError."""
         raise NotImplementedError("queue support is not implemented.")
 
     def queue_len(self, key: str) -> int:
@@ -101,7 +101,7 @@ class Store:
         raise NotImplementedError("queue support is not implemented.")
 
     def barrier(self, key: str, world_size: int, timeout: timedelta | None = None) -> None:
-        """Waits until `world_size` callers have come here with the same key."""
+        """Wait until `world_size` callers have come here with the same key."""
         if self.add(f"{key}/count", 1) == world_size:
             self.set(f"{key}/done", b"1")
         self.wait([f"{key}/done"], timeout or self._timeout)

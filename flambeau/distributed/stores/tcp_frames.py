@@ -42,7 +42,7 @@ class Frame(NamedTuple):
 
 
 def take_frame(received: bytearray) -> Frame | None:
-    """Removes the first frame from what was received; None while it is not complete."""
+    """Remove the first frame from what was received; None while it is not complete."""
     if len(received) < _HEAD.size:
         return None
     length, number, code, count = _HEAD.unpack_from(received)

@@ -57,7 +57,7 @@ class TCPServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Ends the thread and its connections."""
+        """End the thread and its connections."""
         try:
             self._wake.send(b"x")
         except OSError:

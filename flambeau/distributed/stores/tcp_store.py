@@ -91,7 +91,7 @@ class TCPStore(Store):
             self.join(world_size)
 
     def join(self, world_size: int) -> None:
-        """Counts this process; the one that serves waits for all."""
+        """Count this process; the one that serves waits for all."""
         joined = self.add(_INIT_KEY, 1)
         end_s = deadline_s(self._timeout)
         while self.is_served_here and joined < world_size:

@@ -52,7 +52,7 @@ class Rule:
         self, what: str, *places: Place | Spot | None, level: Any = None, fix: Any = None,
         **evidence: Any,
     ) -> None:
-        """Hands a finding over. `places`: spots or places, that of the line to mend first; `level`
+        """Hand a finding over. `places`: spots or places, that of the line to mend first; `level`
         and `fix` where they are not the rule's own; `evidence` numbers by name."""
         lines: dict[tuple[str, int], Place] = {}
         for supplied in places:
@@ -69,7 +69,7 @@ class Rule:
         )
 
     def report_when_run(self, what: str, place: Place, frame: Any, **more: Any) -> None:
-        """Reports what was read in the source, once its line has run."""
+        """Report what was read in the source, once its line has run."""
         self.session.lines.when_run(place.file, place.line, frame,
                                     lambda: self.report(what, place, **more))
 

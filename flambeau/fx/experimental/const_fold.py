@@ -39,7 +39,7 @@ class FoldedGraphModule(GraphModule):
         return super().__call__(*args, **kwargs)
 
     def run_folding(self) -> None:
-        """Computes the constants, and stores them as parameters."""
+        """Compute the constants, and store them as parameters."""
         name = self.fx_const_folded_attrs_name
         if self.const_subgraph_module is None or name is None:
             return
@@ -71,7 +71,7 @@ def get_unique_attr_name_in_module(mod_traced: Any, name: str) -> str:
 
 
 def _inline_module(gm: GraphModule, inline_mod_name: str, run_dce: bool = True) -> dict:
-    """Puts a submodule's nodes in the place of its call; gives the new node of each."""
+    """Put a submodule's nodes in the place of its call; gives the new node of each."""
     inner = dict(gm.named_modules())[inline_mod_name]
     if not isinstance(inner, GraphModule):
         raise AssertionError(f"Expected GraphModule, got {type(inner)}")

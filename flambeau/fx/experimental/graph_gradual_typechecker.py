@@ -75,13 +75,13 @@ class GraphTypeChecker:
         self.env, self.traced = env, traced
 
     def type_check(self) -> bool:
-        """Gives every node a type; TypeError at the first that cannot have one."""
+        """Give every node a type; TypeError at the first that cannot have one."""
         for node in self.traced.graph.nodes:
             self.type_check_node(node)
         return True
 
     def type_check_node(self, n: Node) -> Any:
-        """Gives a node a type."""
+        """Give a node a type."""
         if n.type is None:
             n.type = Dyn
         if n.op == "get_attr":
@@ -189,13 +189,13 @@ class Refine:
         self.symbol_iter = itertools.count()
 
     def refine(self) -> bool:
-        """Goes through the graph."""
+        """Go through the graph."""
         for node in self.traced.graph.nodes:
             self.refine_node(node)
         return True
 
     def refine_node(self, n: Node) -> None:
-        """Names a node's unknown sizes, and adds its constraints."""
+        """Name a node's unknown sizes, and add its constraints."""
         n.type = self.replace_dyn_with_fresh_var(Dyn if n.type is None else n.type)
         target = n.target
         if n.op == "call_module":
@@ -213,13 +213,13 @@ class Refine:
         return _by_parts(self.replace_dyn_with_fresh_var, typ)
 
     def symbolic_relations(self) -> bool:
-        """Turns variables into sympy's symbols, and sizes of convolutions into expressions."""
+        """Turn variables into sympy's symbols, and sizes of convolutions into expressions."""
         for node in self.traced.graph.nodes:
             self.infer_symbolic_relations(node)
         return True
 
     def infer_symbolic_relations(self, n: Node) -> None:
-        """Does it for a node."""
+        """Do it for a node."""
         n.type = self.convert_to_sympy_symbols(n.type)
         if n.op == "call_module":
             module = self.traced.get_submodule(n.target)

@@ -80,7 +80,7 @@ def _names(f: Any, args: tuple[Any, ...]) -> list[str]:
 
 
 def _input(recorder: Recorder, graph: Graph, name: str, value: Any) -> Any:
-    """Adds inputs for an argument; tensors in it are copies, which are known by themselves."""
+    """Add inputs for an argument; tensors in it are copies, which are known by themselves."""
     leaves, spec = pytree.tree_flatten(value)
     result = []
     for i, leaf in enumerate(leaves):

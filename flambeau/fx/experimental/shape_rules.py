@@ -32,7 +32,7 @@ def public_function(target: Any) -> Any:
 
 
 def rule(*targets: Any) -> Callable[[Rule], Rule]:
-    """Adds a rule for modules of a class, or calls of a function; a text names one of torch."""
+    """Add a rule for modules of a class, or calls of a function; a text names one of torch."""
 
     def add(function: Rule) -> Rule:
         for target in targets:
@@ -114,7 +114,7 @@ def _input_type(n: Node) -> Any:
 
 
 def _refined(n: Node, result: Any) -> Any:
-    """Gives a node a type that also says what it said before."""
+    """Give a node a type that also says what it said before."""
     n.type = get_greatest_upper_bound(result, n.type)
     return n.type
 

@@ -17,7 +17,7 @@ __all__ = ["check_for_type_equality", "convert_eq", "infer_symbolic_types",
 
 
 def infer_symbolic_types_single_pass(traced: GraphModule) -> Refine:
-    """Names the unknown sizes of a graph, equal ones alike."""
+    """Name the unknown sizes of a graph, equal ones alike."""
     refine = Refine(traced)
     refine.refine()
     substitute_all_types(traced.graph, unify_eq(refine.constraints))
@@ -55,7 +55,7 @@ def substitute_solution_one_type(mapping: dict[Any, Any], t: Any) -> Any:
 
 
 def substitute_all_types(graph: Graph, mapping: Any) -> None:
-    """Does so for a graph; variables that stand for variables are followed to the end."""
+    """Do so for a graph; variables that stand for variables are followed to the end."""
     if mapping is False:
         raise TypeError("the sizes of the graph contradict each other")
     solved = {variable: _last(mapping, value) for variable, value in mapping.items()}

@@ -38,7 +38,7 @@ def replace_target_nodes_with(
 def get_size_of_all_nodes(
     fx_module: GraphModule, args: Sequence[Tensor] | None = None
 ) -> None:
-    """Notes each node's bytes as `node.size_bytes`; with `args` after a run on these inputs."""
+    """Note each node's bytes as `node.size_bytes`; with `args` after a run on these inputs."""
     if args is not None:
         ShapeProp(fx_module).propagate(*args)
     for node in fx_module.graph.nodes:

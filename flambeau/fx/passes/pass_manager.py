@@ -63,22 +63,22 @@ class PassManager:
         return cls(passes)
 
     def add_pass(self, _pass: Any) -> None:
-        """Adds a pass behind the others."""
+        """Add a pass behind the others."""
         self.passes.append(_pass)
         self._validated = False
 
     def add_constraint(self, constraint: Any) -> None:
-        """Adds a constraint."""
+        """Add a constraint."""
         self.constraints.append(constraint)
         self._validated = False
 
     def remove_pass(self, _passes: list[str]) -> None:
-        """Removes the passes of these names."""
+        """Remove the passes of these names."""
         self.passes = [p for p in self.passes if p.__name__ not in _passes]
         self._validated = False
 
     def replace_pass(self, _target: Any, _replacement: Any) -> None:
-        """Puts a pass in the place of one of the same name as `_target`."""
+        """Put a pass in the place of one of the same name as `_target`."""
         self.passes = [_replacement if p.__name__ == _target.__name__ else p for p in self.passes]
         self._validated = False
 

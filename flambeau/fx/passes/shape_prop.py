@@ -86,7 +86,7 @@ class ShapeProp(Interpreter):
         return result
 
     def propagate(self, *args: Any) -> Any:
-        """Runs the graph on these inputs."""
+        """Run the graph on these inputs."""
         if self.fake_mode is not None:
             args = tuple(self.fake_mode.from_tensor(a) if isinstance(a, Tensor) else a
                          for a in args)

@@ -108,7 +108,7 @@ class _Splitter:
         return order
 
     def add_inputs(self, partition: Partition) -> None:
-        """Gives a submodule a placeholder for each value that enters it."""
+        """Give a submodule a placeholder for each value that enters it."""
         for i, name in enumerate(partition.inputs):
             node = self.nodes[name]
             label = name if self.options["keep_original_input_name"] else f"arg_{i}"
@@ -120,7 +120,7 @@ class _Splitter:
             partition.environment[node] = result
 
     def copy_node(self, node: Node) -> None:
-        """Copies a node into its submodule, with the submodule that it calls."""
+        """Copy a node into its submodule, with the submodule that it calls."""
         partition = self.partitions[self.home[node]]
         values = partition.environment
         target: Any = node.target
@@ -137,7 +137,7 @@ class _Splitter:
         values[node] = copied
 
     def build(self, order: list[str]) -> None:
-        """Writes the outer graph: inputs, calls of the submodules, return."""
+        """Write the outer graph: inputs, calls of the submodules, return."""
         if not self.options["keep_original_order"]:
             for node in self.module.graph.nodes:
                 self.copy_outer(node)
@@ -150,7 +150,7 @@ class _Splitter:
         result.meta = output.meta.copy()
 
     def build_in_order(self) -> None:
-        """Calls each submodule where its first node was, or behind what it needs."""
+        """Call each submodule where its first node was, or behind what it needs."""
         left = list(self.partitions)
         for node in self.module.graph.nodes:
             self.copy_outer(node)
@@ -175,7 +175,7 @@ class _Splitter:
         self.values[node.name] = result
 
     def call(self, partition: Partition) -> None:
-        """Closes a submodule and calls it."""
+        """Close a submodule and call it."""
         results = tuple(partition.environment[self.nodes[name]] for name in partition.outputs)
         several = len(results) != 1 or self.options["tuple_return"]
         if results:

@@ -33,7 +33,7 @@ def getattr_recursive(obj: Any, name: str) -> Any:
 
 @compatibility(is_backward_compatible=False)
 def setattr_recursive(obj: Any, attr: str, value: Any) -> None:
-    """Assigns the attribute at a dotted path."""
+    """Assign the attribute at a dotted path."""
     *above, name = attr.split(".")
     for part in above:
         obj = getattr(obj, part)
@@ -70,7 +70,7 @@ class _Split:
         self.crossing: dict[Node, None] = {}  # values that leave their component
 
     def add(self, node: Node) -> None:
-        """Copies a node into the component of its tag."""
+        """Copy a node into the component of its tag."""
         if not hasattr(node, "tag"):
             raise AssertionError(f"Node does not have tag: {node.format_node()}")
         component = self.by_tag[node.tag]
@@ -106,7 +106,7 @@ class _Split:
         return component.input_placeholders[component.orig_inputs.index(x)]
 
     def finish(self, component: Component, return_tuple: bool) -> dict[str, str]:
-        """Makes the component's module and its call; gives the new paths of attributes."""
+        """Make the component's module and its call; gives the new paths of attributes."""
         outputs = tuple(self.copies[n] for n in component.orig_outputs)
         is_single = len(outputs) == 1 and not return_tuple
         component.graph.output(outputs[0] if is_single else outputs)
@@ -132,7 +132,7 @@ def split_by_tags(
     gm: GraphModule, tags: list[str], return_fqn_mapping: bool = False,
     return_tuple: bool = False, GraphModuleCls: type[GraphModule] = GraphModule,
 ) -> GraphModule | tuple[GraphModule, dict[str, str]]:
-    """Makes a submodule of the nodes of each tag (`node.tag = "head"`), in the order of `tags`.
+    """Make a submodule of the nodes of each tag (`node.tag = "head"`), in the order of `tags`.
 
     A node may only use values of its own tag and of earlier ones. Inputs, the output and
     attributes need no tag. With `return_fqn_mapping` also the new path of each module and

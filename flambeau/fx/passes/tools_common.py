@@ -70,7 +70,7 @@ def is_node_output_tensor(node: Node) -> bool:
 
 @compatibility(is_backward_compatible=False)
 def stable_topological_sort(gm: GraphModule) -> GraphModule:
-    """Puts every value before its uses; of the nodes that may come next, the first comes next."""
+    """Put every value before its uses; of the nodes that may come next, the first comes next."""
     place = {node: i for i, node in enumerate(gm.graph.nodes)}
     waits = {node: len(node.all_input_nodes) for node in place}
     ready = [(i, node) for node, i in place.items() if not waits[node]]

@@ -45,7 +45,7 @@ class Expressions:
         self.locals: set[str] = set()
 
     def refuse(self, node: ast.AST, what: str) -> NoReturn:
-        """Raises the error that names the line."""
+        """Raise the error that names the line."""
         line = getattr(node, "lineno", 0)
         raise ScriptSyntaxError(f"{self.filename}, line {line}: {what}")
 
@@ -220,7 +220,7 @@ class Expressions:
         return runtime_call("g_slice", *parts)
 
     def target(self, node: ast.expr) -> ast.expr:
-        """Names, or tuples of them, that are assigned."""
+        """Name, or tuples of them, that are assigned."""
         if isinstance(node, ast.Name):
             return ast.Name(local_name(node.id), ast.Store())
         if isinstance(node, (ast.Tuple, ast.List)):

@@ -26,7 +26,7 @@ class ScriptObject:
         raise AttributeError(f"{self._flambeau_type.name} has no attribute {name!r}")
 
     def _flambeau_set(self, name: str, value: Any) -> None:
-        """Sets a declared attribute."""
+        """Set a declared attribute."""
         if name not in self._flambeau_type.attributes:
             raise AttributeError(f"{self._flambeau_type.name} declares no attribute {name!r}")
         self._flambeau_attributes[name] = value

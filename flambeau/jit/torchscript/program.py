@@ -32,7 +32,7 @@ class Program:
         }
 
     def read_all(self, names: list[str]) -> None:
-        """Reads the files that nothing has asked for yet, as long as the archive is open."""
+        """Read the files that nothing has asked for yet, as long as the archive is open."""
         for name in names:
             if name.startswith("code/") and name.endswith(".py") and name not in self._files:
                 text = self._read(name)
@@ -53,7 +53,7 @@ class Program:
         return self._files[filename][1]
 
     def define(self, filename: str, text: str) -> ast.Module:
-        """Parses a file of code; ScriptSyntaxError for what is no Python."""
+        """Parse a file of code; ScriptSyntaxError for what is no Python."""
         try:
             tree = ast.parse(text)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:

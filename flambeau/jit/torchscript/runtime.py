@@ -141,7 +141,7 @@ def _context(value: Any) -> Any:
 
 
 def _raise(message: Any = "", kind: Any = None) -> None:
-    """Raises torch.jit.Error, as PyTorch does for exceptions of any type."""
+    """Raise torch.jit.Error, as PyTorch does for exceptions of any type."""
     name = str(kind).rpartition(".")[2] if kind else ""
     raise ScriptError(f"{name}: {message}" if name else str(message))
 

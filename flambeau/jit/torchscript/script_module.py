@@ -20,7 +20,7 @@ class ScriptModule(Module):
         raise RuntimeError("Pickling of ScriptModules is not supported: use torch.jit.save")
 
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
-        """Writes an archive out of the module's source, which PyTorch reads too."""
+        """Write an archive out of the module's source, which PyTorch reads too."""
         writing = import_module(f"{__package__}.writing.scripted_module")
         writing.Script(self).save(f, _extra_files)
 
@@ -65,7 +65,7 @@ class RecursiveScriptModule(ScriptModule):
     inlined_graph = graph
 
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
-        """Writes an archive, which PyTorch reads too."""
+        """Write an archive, which PyTorch reads too."""
         raise NotImplementedError
 
     def get_debug_state(self, *args: Any, **kwargs: Any) -> Any:
@@ -112,7 +112,7 @@ class LoadedModule(RecursiveScriptModule):
         raise AttributeError(f"{self._flambeau_type.name} has no attribute {name!r}")
 
     def _flambeau_set(self, name: str, value: Any) -> None:
-        """Sets a declared attribute: parameters, buffers and submodules are told by their kind."""
+        """Set a declared attribute: parameters, buffers and submodules are told by their kind."""
         kind, own = self._flambeau_type, self.__dict__
         if name == "training":
             own["training"] = bool(value)
@@ -152,5 +152,5 @@ class LoadedModule(RecursiveScriptModule):
         return text
 
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
-        """Writes an archive, which PyTorch reads too."""
+        """Write an archive, which PyTorch reads too."""
         import_module(f"{__package__}.writing.loaded_module").save(self, f, _extra_files)

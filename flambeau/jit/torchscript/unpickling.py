@@ -33,7 +33,7 @@ class ScriptUnpickler(WeightsUnpickler):
         self.operations = _OPERATIONS
 
     def find(self, module: str, name: str) -> None:
-        """Pushes what a name stands for: a class of the archive, or what weights may name."""
+        """Push what a name stands for: a class of the archive, or what weights may name."""
         if module == "__torch__" or module.startswith("__torch__."):
             self.stack.append(self.program.find(f"{module}.{name}"))
         elif module == "torch.jit._pickle" and name in _FIRST:

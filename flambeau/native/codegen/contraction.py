@@ -18,7 +18,7 @@ from .winograd.forward import emit_winograd
 
 
 def emit_contract(context: Context, scope: Scope, statement: Contract) -> None:
-    """Emits a Contract by the first kernel that covers it, else as plain loops."""
+    """Emit a Contract by the first kernel that covers it, else as plain loops."""
     context.sum = statement.sum
     axes = [*statement.rows, statement.column, *statement.depth]
     if all(isinstance(axis.extent, int) and axis.extent for axis in axes):
@@ -34,7 +34,7 @@ EMITTERS[Contract] = emit_contract
 
 
 def _emit_tiled(context: Context, statement: Contract) -> bool:
-    """Emits a Contract with register tiles; False where no kernel covers it."""
+    """Emit a Contract with register tiles; False where no kernel covers it."""
     if emit_gemm(context, statement):
         return True
     if statement.product is not Scalar.MUL:
@@ -55,7 +55,7 @@ def _emit_tiled(context: Context, statement: Contract) -> bool:
 
 
 def check_winograd(kernel: Kernel) -> None:
-    """Raises Unsupported where a convolution's kernel is not made by Winograd's algorithm."""
+    """Raise Unsupported where a convolution's kernel is not made by Winograd's algorithm."""
     (contraction,) = kernel.body
     if not isinstance(contraction, Contract):
         raise Unsupported("several contractions")

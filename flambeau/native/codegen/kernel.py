@@ -47,7 +47,7 @@ def emit(kernel: Kernel, target: Target | None = None, name: str | None = None) 
 
 
 def _emit_outermost(context: Context, body: Sequence[Statement], repeated: Outliner) -> None:
-    """Emits the outermost statements, and the function's end."""
+    """Emit the outermost statements, and the function's end."""
     alone: list[Statement] = []
     for statement in body:
         if not _runs_on_all_threads(statement):

@@ -29,7 +29,7 @@ _library: Any = None  # glibc, where it keeps freed memory
 
 
 def keep_freed_memory() -> bool:
-    """Applies the settings if the C library is glibc and the user has not tuned it; returns whether
+    """Apply the settings if the C library is glibc and the user has not tuned it; returns whether
     it did.
     """
     global _library
@@ -84,7 +84,7 @@ def out_of_memory_error(size: int, purpose: str) -> MemoryError:
 
 
 def probe(size: int, purpose: str, pages: bool = False) -> None:
-    """Raises MemoryError if `size` bytes are not available, ahead of code that would crash. `pages`
+    """Raise MemoryError if `size` bytes are not available, ahead of code that would crash. `pages`
     asks the system instead of the C library.
     """
     try:
@@ -97,7 +97,7 @@ def probe(size: int, purpose: str, pages: bool = False) -> None:
 
 
 def trim_heap() -> None:
-    """Returns free heap memory to the system."""
+    """Return free heap memory to the system."""
     if sys.platform.startswith("linux"):
         library = ctypes.CDLL(None)
         if hasattr(library, "malloc_trim"):

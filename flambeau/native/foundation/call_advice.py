@@ -26,7 +26,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def advise(error: BaseException, trace: TracebackType | None, attributes: bool = True) -> None:
-    """Adds a note to an error about an unknown keyword or attribute: the one that was meant.
+    """Add a note to an error about an unknown keyword or attribute: the one that was meant.
 
     Without `attributes` only those of modules: Python itself tells the others.
     """

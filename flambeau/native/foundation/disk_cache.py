@@ -80,7 +80,7 @@ def get(key: str) -> bytes | None:
 
 
 def put(key: str, code: bytes) -> None:
-    """Keeps an entry. Other processes see it whole or not at all."""
+    """Keep an entry. Other processes see it whole or not at all."""
     folder, most = directory(), limit_bytes()
     if folder is None or len(code) > most // 4:
         return
@@ -106,7 +106,7 @@ def put(key: str, code: bytes) -> None:
 
 
 def _open_private(path: str, flags: int) -> int:
-    """Opens a file that nobody else may write."""
+    """Open a file that nobody else may write."""
     return os.open(path, flags, 0o600)
 
 
@@ -116,7 +116,7 @@ def _checksum(key: str, body: bytes) -> bytes:
 
 
 def _open_without_blocking(path: str, flags: int) -> int:
-    """Opens for reading, without waiting for a writer where the path is a FIFO."""
+    """Open for reading, without waiting for a writer where the path is a FIFO."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
@@ -143,7 +143,7 @@ def size_bytes() -> int:
 
 
 def clear() -> int:
-    """Deletes every entry; returns how many bytes that freed."""
+    """Delete every entry; returns how many bytes that freed."""
     freed = 0
     for _, size, path in _entries(directory() or ""):
         _remove(path)
@@ -173,7 +173,7 @@ def _entries(folder: str) -> list[tuple[float, int, str]]:
 
 
 def _prune(folder: str, limit_bytes: int) -> None:
-    """Deletes the least recently used entries until three quarters of the limit are in use."""
+    """Delete the least recently used entries until three quarters of the limit are in use."""
     entries = _entries(folder)
     total = sum(size for _, size, _ in entries)
     if total <= limit_bytes:

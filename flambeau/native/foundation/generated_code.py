@@ -8,7 +8,7 @@ from typing import Any
 
 
 def define(source: str, file: str, names: dict[str, Any]) -> None:
-    """Runs generated source in the namespace `names`, as a file that is called `<flambeau ...>`.
+    """Run generated source in the namespace `names`, as a file that is called `<flambeau ...>`.
 
     The name marks it as flambeau's; a second source of that name takes the first one's place.
     """

@@ -174,7 +174,7 @@ def hide_from_pytest(excinfo: Any = None) -> bool:
 
 
 def install() -> None:
-    """Sets up what the surroundings of `import flambeau` call for; a script is left alone."""
+    """Set up what the surroundings of `import flambeau` call for; a script is left alone."""
     if "_pytest" in sys.modules:
         hide_from_pytest()
     if "IPython" in sys.modules:

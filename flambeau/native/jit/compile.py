@@ -97,7 +97,7 @@ def _compile_here(
     names: Sequence[str], text: Callable[[str], str], finish: Callable[[str, str], None],
     threads: int, aside: bool,
 ) -> None:
-    """Runs finish(name, text(name)) for all names; raises the first error.
+    """Run finish(name, text(name)) for all names; raises the first error.
 
     The caller's thread emits texts, since Python runs one thread at a time; daemon threads finish
     them meanwhile, as does the caller's thread unless `aside`.
@@ -143,7 +143,7 @@ def _compile_here(
 
 
 def _start_threads(work: Callable[[], None], count: int) -> list[Thread]:
-    """Starts up to `count` daemon threads, as many as the system allows."""
+    """Start up to `count` daemon threads, as many as the system allows."""
     threads_started: list[Thread] = []
     for _ in range(count):
         thread = Thread(target=work, name="flambeau-compile", daemon=True)

@@ -60,7 +60,7 @@ class ObjectFile:
 
 
 def parse_object(data: bytes) -> ObjectFile:
-    """Parses an object file. Raises UnsupportedObject."""
+    """Parse an object file. Raises UnsupportedObject."""
     try:
         header = _HEADER.unpack_from(data)
         if header[0][:6] != b"\x7fELF\x02\x01" or header[1:3] != (_OBJECT, _X86_64):
@@ -121,7 +121,7 @@ class LinkedImage:
 
 
 def link(files: Sequence[ObjectFile], elsewhere: Callable[[str], int]) -> LinkedImage:
-    """Lays files out from a page boundary. Raises UnsupportedObject.
+    """Lay files out from a page boundary. Raises UnsupportedObject.
 
     `elsewhere(name)` gives the address of a symbol that no file defines, or raises.
     """
@@ -180,7 +180,7 @@ def _relocate(
     memory: bytearray, i: int, file: ObjectFile, starts: dict[tuple[int, int], int],
     slots: dict[tuple, int],
 ) -> None:
-    """Writes the distances that a file's code asks for."""
+    """Write the distances that a file's code asks for."""
     for place in file.places:
         _, section, offset = file.symbols[place.symbol]
         at = starts[i, place.section] + place.offset

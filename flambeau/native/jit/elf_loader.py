@@ -34,7 +34,7 @@ PROVIDERS: dict[str, Callable[[], None]] = {}
 
 
 def define(name: str, address: int) -> None:
-    """Defines an external function for code that is loaded from now on."""
+    """Define an external function for code that is loaded from now on."""
     _defined[name] = address
 
 
@@ -58,7 +58,7 @@ def _find_process_symbol(name: str) -> int:
 
 
 def _map_image(code: LinkedImage) -> int:
-    """Maps code into executable memory; returns its address."""
+    """Map code into executable memory; returns its address."""
     try:
         area = mmap.mmap(-1, len(code.bytes), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except OSError:
@@ -77,7 +77,7 @@ def _map_image(code: LinkedImage) -> int:
 
 
 def _load_without_llvm(codes: Mapping[str, bytes]) -> None:
-    """Loads object files without LLVM; UnsupportedObject where `elf` cannot link them."""
+    """Load object files without LLVM; UnsupportedObject where `elf` cannot link them."""
     if sys.platform != "linux" or os.uname().machine != "x86_64":
         raise UnsupportedObject("another kind of system")
     code = elf.link(
@@ -126,7 +126,7 @@ def _load_with_llvm(codes: Iterable[bytes], needs: Iterable[str]) -> Any:
 
 
 def _load(codes: Mapping[str, tuple[Sequence[str], bytes]]) -> None:
-    """Loads object files that are not there yet, by key: (the functions from elsewhere, bytes)."""
+    """Load object files that are not there yet, by key: (the functions from elsewhere, bytes)."""
     new = {key: entry for key, entry in codes.items() if key not in _codes}
     if not new:
         return

@@ -33,7 +33,7 @@ class KernelFunction:
     def run(
         self, arrays: Sequence[np.ndarray], sizes: Sequence[int] = (), threads: int = 1
     ) -> None:
-        """Runs it on the memory of contiguous arrays, one for each buffer, in place.
+        """Run it on the memory of contiguous arrays, one for each buffer, in place.
 
         The parts of the threads run one after another, on the caller's thread. Nothing is checked:
         the arrays have what the kernel reads and writes.

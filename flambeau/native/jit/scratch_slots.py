@@ -56,7 +56,7 @@ _area: Any = None
 
 
 def install() -> None:
-    """Allocates the slots and defines the scratch functions for code loaded from now on."""
+    """Allocate the slots and define the scratch functions for code loaded from now on."""
     global _area
     with _lock:
         if _area is not None:

@@ -23,7 +23,7 @@ _PARENT_CHECK_S = 1.0  # seconds between looks whether the parent lives
 
 
 def send(place: int, message: object) -> None:
-    """Writes a message to a pipe. Raises OSError if no one reads it."""
+    """Write a message to a pipe. Raises OSError if no one reads it."""
     data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
     left = memoryview(len(data).to_bytes(_HEADER_BYTES, "little") + data)
     while left:
@@ -31,7 +31,7 @@ def send(place: int, message: object) -> None:
 
 
 def receive(place: int) -> Any:
-    """Reads the next message from a pipe. Raises EOFError at its end."""
+    """Read the next message from a pipe. Raises EOFError at its end."""
     return pickle.loads(
         _read_exactly(place, int.from_bytes(_read_exactly(place, _HEADER_BYTES), "little"))
     )

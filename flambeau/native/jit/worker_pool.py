@@ -119,7 +119,7 @@ class _Worker:
         self.pipes: list[IO[bytes]] = [self.process.stdin, self.process.stdout]
 
     def begin(self) -> None:
-        """Waits until it is ready. Raises RuntimeError if its code generator differs from this
+        """Wait until it is ready. Raises RuntimeError if its code generator differs from this
         process's.
         """
         place = self.pipes[1].fileno()
@@ -129,12 +129,12 @@ class _Worker:
             raise RuntimeError("its sources are others")
 
     def ask(self, job: _Job, target: Target) -> tuple[Any, ...]:
-        """Sends a job and returns the answer. Raises EOFError or OSError if the worker died."""
+        """Send a job and return the answer. Raises EOFError or OSError if the worker died."""
         send(self.pipes[0].fileno(), (job.aside, job.name, job.kernel, target))
         return receive(self.pipes[1].fileno())
 
     def end(self) -> str:
-        """Kills it and returns what it printed; nothing the second time."""
+        """Kill it and return what it printed; nothing the second time."""
         self.process.kill()
         self.process.wait()
         said = b""
@@ -197,7 +197,7 @@ class WorkerPool:
         self, kernels: Mapping[str, Kernel], finish: Callable[[str, list[str], bytes], None],
         here: Callable[[str], None], threads: int, aside: bool,
     ) -> list[str]:
-        """Runs finish(name, external functions, code) for all kernels that workers compile.
+        """Run finish(name, external functions, code) for all kernels that workers compile.
 
         Returns the names of the others. While fewer workers than `threads` are ready, here(name)
         compiles some in this process, unless `aside`. Raises the first error.
@@ -234,7 +234,7 @@ class WorkerPool:
         return left
 
     def _submit(self, jobs: list[_Job], threads: int, aside: bool) -> bool:
-        """Hands jobs to makers, of which it starts as many as should be there; whether it did."""
+        """Hand jobs to makers, of which it starts as many as should be there; whether it did."""
         with self.lock:
             self.work += sum(job.cost for job in jobs)
             many = worker_count(self.work, threads, aside)
@@ -249,14 +249,14 @@ class WorkerPool:
             return True
 
     def prestart(self, work: float, threads: int) -> None:
-        """Starts workers for work that someone will soon wait for."""
+        """Start workers for work that someone will soon wait for."""
         with self.lock:
             many = worker_count(self.work + work, threads, False)
             if many and self._possible():
                 self._start(many - self.threads)
 
     def _start(self, count: int) -> None:
-        """Starts so many threads, each with a maker. Within the lock."""
+        """Start so many threads, each with a maker. Within the lock."""
         for _ in range(count):
             thread = threading.Thread(target=self._serve, name="flambeau-maker", daemon=True)
             try:
@@ -355,7 +355,7 @@ class WorkerPool:
     # The ends.
 
     def close(self) -> None:
-        """Ends all makers; what they were at is lost."""
+        """End all makers; what they were at is lost."""
         with self.lock:
             every = [worker for worker in self.all if worker is not None]
             self.all.clear()

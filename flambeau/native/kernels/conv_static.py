@@ -222,7 +222,7 @@ def _phase(g: Geometry, phase: tuple[int, int], buffers: Sequence[Buffer], group
 
 
 def _clear_uncovered(g: Geometry, buffer: Buffer, place: Affine, axes: Sequence[Axis]) -> Statement:
-    """Zeros at positions that no window meets."""
+    """Zero at positions that no window meets."""
     body: Statement = Store(buffer, place, Constant(g.type, 0.0))
     ordered = sorted(axes, key=lambda axis: abs(int(place.stride(axis.index))))  # type: ignore[arg-type]
     for n, axis in enumerate(ordered):

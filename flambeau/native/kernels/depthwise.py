@@ -142,7 +142,7 @@ class _BlockNest:
 
     def nest(self, loops: Sequence[tuple[Index, Extent | str]], body: Sequence[Statement],
              shared: int = 0) -> Statement:
-        """Loops inside one another, the first ones shared out among threads."""
+        """Loop inside one another, the first ones shared out among threads."""
         nest = list(body)
         for depth, (index, extent) in reversed(list(enumerate(loops))):
             kind = LoopKind.PARALLEL if depth < shared else LoopKind.SERIAL
@@ -219,7 +219,7 @@ class _BlockNest:
         return [clear, self.rows(v, "vectors", r, "rows", lane, put)]
 
     def accumulate_taps(self) -> Statement:
-        """Adds the taps' products to the results of a block."""
+        """Add the taps' products to the results of a block."""
         t, total = Index("t"), Accumulator(ReduceOp.SUM, self.type)
         factor = Load(self.weight, self.at((self.c, "w_c"), (self.k, "w_k"), (self.m, "w_m"),
                                            (t, 1)))

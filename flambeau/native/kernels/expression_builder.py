@@ -194,7 +194,7 @@ def unify_types(*operands: Any) -> list[Value]:
 
 
 def apply(operation: Scalar, *operands: Any) -> Value:
-    """Applies an operation to values and numbers of one type; the result has that type."""
+    """Apply an operation to values and numbers of one type; the result has that type."""
     values = unify_types(*operands)
     return Value(Apply(operation, tuple(v.expression for v in values), values[0].type))
 

@@ -61,7 +61,7 @@ def take_middle(type: Type) -> Kernel:
 
 def _scatter_store(y: Buffer, at: Affine, number: Expression, apart: Size | int, value: Expression,
          how: bool | str) -> Store:
-    """Writes a value at a place of y; adds it, if True; the name of an operation combines them."""
+    """Write a value at a place of y; adds it, if True; the name of an operation combines them."""
     where = ((number, apart),)
     if isinstance(how, bool):
         return Store(y, at, value, where, add=how)

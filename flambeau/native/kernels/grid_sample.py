@@ -269,7 +269,7 @@ def _values(x: Buffer, taps: Sequence[Tap], at: Affine) -> list[Expression]:
 
 
 def image_backward(type: Type, mode: str, padding: str, axes: int) -> Kernel:
-    """Adds the cotangent of the image. Buffers: g, grid, numbers, strides, made (as x).
+    """Add the cotangent of the image. Buffers: g, grid, numbers, strides, made (as x).
 
     A thread has some channels of one image for itself: it works out the taps of a block of points,
     then adds them up in each channel. Sizes: n, parts of the channels, blocks of points, points of

@@ -257,7 +257,7 @@ class _StepLoop:
 
     def stores(self, name: str, step: Index | None, row: Index, columns: Terms, mask: Any,
                parts: Sequence[Value]) -> list[Statement]:
-        """Writes the parts of a result, each the layer's width of columns, wherever it belongs."""
+        """Write the parts of a result, each the layer's width of columns, wherever it belongs."""
         return [
             Store(grid.buffer, grid.at(step, self.rows(row), columns, k * self.extents.width),
                   part.expression, (), mask)
@@ -265,7 +265,7 @@ class _StepLoop:
         ]
 
     def prefetch_next_step(self, names: Sequence[str], columns: Terms) -> list[Statement]:
-        """Asks for lines of the next step of what is given and wanted, each the layer's width of
+        """Ask for lines of the next step of what is given and wanted, each the layer's width of
         columns apart: they come from afar, and arrive while products are made."""
         row, prefetches = Index("row"), []
         for name in names:

@@ -78,7 +78,7 @@ class RowKernelBuilder:
         return self.sweep([(fold, value)])[0]
 
     def keep(self, buffer: Buffer, value: Value) -> None:
-        """Writes a number of the row."""
+        """Write a number of the row."""
         self.body.append(Store(buffer, self.each, value.expression))
 
     def kernel(self, name: str) -> Kernel:

@@ -51,7 +51,7 @@ class _RowProgram(StatementProgram):
         return element
 
     def put(self, at: Value, key: Value, number: Value) -> None:
-        """Writes an element."""
+        """Write an element."""
         here = Affine(0, ((self.row, self.n),))
         self.write(Store(self.keys, here, key.expression, ((at.expression, 1),)))
         self.write(Store(self.numbers, here, number.expression, ((at.expression, 1),)))
@@ -82,7 +82,7 @@ class _RowProgram(StatementProgram):
             i.put(i.now + 1)
 
     def partition(self, first: Value, last: Value) -> Variable:
-        """Splits a range by the median of three of its elements; where its second part begins."""
+        """Split a range by the median of three of its elements; where its second part begins."""
         a, c, end = first + 1, halve(last - first) + first, last - 1
         low, mid, high = self.key(a), self.key(c), self.key(end)
         median = (low < mid).chosen(
@@ -108,7 +108,7 @@ class _RowProgram(StatementProgram):
         return i
 
     def sift(self, first: Value, hole: Value, count: Value, element: _Element) -> None:
-        """Puts an element into a heap with a hole, which sinks to a leaf; then the element rises.
+        """Put an element into a heap with a hole, which sinks to a leaf; then the element rises.
 
         A heap has its greatest key first.
         """
@@ -150,7 +150,7 @@ class _RowProgram(StatementProgram):
             i.put(i.now + 1)
 
     def heap(self, first: Value, count: Value) -> None:
-        """Makes a range a heap."""
+        """Make a range a heap."""
         parent = self.integer("parent", halve(count - 2))
         with self.where(count < 2):
             parent.put(-1)

@@ -22,7 +22,7 @@ class Variable:
         return Value(Load(self.buffer, Affine(0)))
 
     def put(self, value: Value | float) -> None:
-        """Gives it another value."""
+        """Give it another value."""
         whole = value if isinstance(value, Value) else Value(Constant(self.buffer.type, value))
         self.code.write(Store(self.buffer, Affine(0), whole.expression))
 

@@ -32,7 +32,7 @@ def numpy_dtype(type: Type) -> np.dtype:
 
 
 def interpret(kernel: Kernel, arrays: Sequence[np.ndarray], sizes: Sequence[int] = ()) -> None:
-    """Runs a kernel on arrays, one for each buffer, in place; IndexError outside of one."""
+    """Run a kernel on arrays, one for each buffer, in place; IndexError outside of one."""
     with np.errstate(all="ignore"):
         machine = _Machine(kernel, arrays, sizes)
         for statement in kernel.body:
@@ -251,7 +251,7 @@ def _neutral(fold: ReduceOp, kind: np.dtype) -> Any:
 
 
 def apply_scalar(operation: Scalar, values: Sequence[Any], kind: np.dtype) -> Any:
-    """Applies a scalar operation to NumPy scalars; the result has dtype `kind`."""
+    """Apply a scalar operation to NumPy scalars; the result has dtype `kind`."""
     first = values[0]
     if operation is Scalar.CAST:
         return _convert(first, kind)

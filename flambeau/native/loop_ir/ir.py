@@ -410,7 +410,7 @@ class Kernel:
 
 
 def statements(body: Sequence[Statement]) -> Iterator[Statement]:
-    """Yields all statements of a body, outer ones first."""
+    """Yield all statements of a body, outer ones first."""
     for statement in body:
         yield statement
         if isinstance(statement, Loop | Contract | While | If):
@@ -418,7 +418,7 @@ def statements(body: Sequence[Statement]) -> Iterator[Statement]:
 
 
 def expressions(statement: Statement) -> Iterator[Expression]:
-    """Yields the expressions of a statement itself, not those of nested statements."""
+    """Yield the expressions of a statement itself, not those of nested statements."""
     if isinstance(statement, Store | Update):
         yield statement.value
     if isinstance(statement, Store):
@@ -447,7 +447,7 @@ def operands(expression: Expression) -> tuple[Expression, ...]:
 
 
 def subexpressions(roots: Iterable[Expression]) -> Iterator[Expression]:
-    """Yields expressions and everything that they depend on, each once."""
+    """Yield expressions and everything that they depend on, each once."""
     stack, seen = list(roots), set()
     while stack:
         expression = stack.pop()
@@ -460,7 +460,7 @@ def subexpressions(roots: Iterable[Expression]) -> Iterator[Expression]:
 def postorder(
     roots: Iterable[Expression], done: Container[Any]
 ) -> Iterator[Expression]:
-    """Yields expressions not yet in `done`, operands before their users.
+    """Yield expressions not yet in `done`, operands before their users.
 
     The caller adds each expression to `done` before it asks for the next. Iterative, because sums
     can be thousands of operands deep.

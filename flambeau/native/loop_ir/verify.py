@@ -36,7 +36,7 @@ class VerifyError(ValueError):
 
 
 def verify(kernel: Kernel, counts: Mapping[Buffer, int] | None = None) -> None:
-    """Checks a kernel. `counts`: elements of buffers, whose affine positions are then checked.
+    """Check a kernel. `counts`: elements of buffers, whose affine positions are then checked.
 
     Raises VerifyError.
     """
@@ -310,7 +310,7 @@ class _Check:
         return {s.accumulator for s in inside if isinstance(s, Update)}
 
     def collisions(self, loop: Loop) -> None:
-        """Stores of different lanes must not meet, as far as can be seen."""
+        """Store of different lanes must not meet, as far as can be seen."""
         if loop.kind is not LoopKind.VECTORIZED or loop.extent in (0, 1):
             return
         for s in statements(loop.body):

@@ -127,7 +127,7 @@ def _prioritize(key: Hashable) -> None:
 
 
 def _start_thread(most: int) -> None:
-    """Starts a thread to make what waits, unless so many are at work. Within the lock."""
+    """Start a thread to make what waits, unless so many are at work. Within the lock."""
     global _active_threads
     if _queue and _active_threads < most:
         _active_threads += 1
@@ -138,7 +138,7 @@ def _start_thread(most: int) -> None:
 
 
 def run_in_background(name: str, work: Callable[..., None], *arguments: Any) -> bool:
-    """Runs work on a thread of its own; returns whether the system allowed one."""
+    """Run work on a thread of its own; returns whether the system allowed one."""
     try:
         threading.Thread(target=work, args=arguments, name=name, daemon=True).start()
     except RuntimeError:
@@ -155,7 +155,7 @@ def _give_up() -> None:
 
 
 def _work() -> None:
-    """Makes what waits, then ends."""
+    """Make what waits, then end."""
     global _active_threads
     from ..jit.kernel_function import compile_all
     from .thread_pool import threads

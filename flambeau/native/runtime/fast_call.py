@@ -229,7 +229,7 @@ class FastCalls:
 
     @staticmethod
     def alone(kernel: int, *arguments: Any) -> None:
-        """Puts the built-in function into its own place at the first call."""
+        """Put the built-in function into its own place at the first call."""
         FastCalls.alone = _load_builtins()[0]
         FastCalls.alone(kernel, *arguments)
 
@@ -241,7 +241,7 @@ class FastCalls:
 
 
 def call_on_threads(kernel: int, *arguments: Any, threads: int = 0) -> None:
-    """Calls a kernel on so many threads, or as many as the pool has, without Python's lock."""
+    """Call a kernel on so many threads, or as many as the pool has, without Python's lock."""
     call = _load_builtins()[1]
     count = threads or POOL.threads()
     if call is None:
@@ -255,7 +255,7 @@ def call_on_threads(kernel: int, *arguments: Any, threads: int = 0) -> None:
 
 
 def call_kernel(kernel: int, work: int, *arguments: Any) -> None:
-    """Calls a kernel: on this thread for up to MAX_SINGLE_THREAD_ELEMENTS elements, else on all."""
+    """Call a kernel: on this thread for up to MAX_SINGLE_THREAD_ELEMENTS elements, else on all."""
     if work > MAX_SINGLE_THREAD_ELEMENTS:
         call_on_threads(kernel, *arguments)
     else:

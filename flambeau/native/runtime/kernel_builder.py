@@ -30,12 +30,12 @@ class KernelBuilder:
         return f"{self.module}.{self.name}"
 
     def resolve(self) -> Callable[..., Any]:
-        """Imports the function."""
+        """Import the function."""
         module = import_module(f"...kernels.{self.module}", __name__)
         return getattr(module, self.name)
 
     def build(self, type_name: str, *settings: Any) -> Kernel:
-        """Builds the kernel for elements of a type."""
+        """Build the kernel for elements of a type."""
         from ..loop_ir.ir import Type
 
         kernel: Kernel = self.resolve()(Type(type_name), *settings)

@@ -113,12 +113,12 @@ class LaunchTable:
         return self._count
 
     def point(self, cell: int, address: int) -> None:
-        """Gives a cell, counted over all records, another value for the runs to come."""
+        """Give a cell, counted over all records, another value for the runs to come."""
         with self.lock:
             self._cells[cell] = address
 
     def run(self, values: Sequence[Any] = (), threads: int = 0) -> None:
-        """Writes `values` into the table, one for each slot, and runs all records.
+        """Write `values` into the table, one for each slot, and run all records.
 
         A value is an integer, or an array, which stands for its address.
         `threads` 0 takes as many as the pool has. Calls from several Python threads follow one
@@ -138,7 +138,7 @@ class LaunchTable:
         FastCalls.write(self._table_at, *values)
 
     def timed(self, values: Sequence[int] = (), threads: int = 0) -> Timing:
-        """Runs once, as `run` does, and says how long each record took on each thread."""
+        """Run once, as `run` does, and say how long each record took on each thread."""
         with self.lock:
             self._fill(values)
             count = threads or POOL.threads()

@@ -84,7 +84,7 @@ class _PrefaultJob:
         self._rows, self._next = np.array(rows, np.int64), np.zeros(1, np.int64)
 
     def work(self) -> None:
-        """Fetches what nobody else does."""
+        """Fetch what nobody else does."""
         _prefault_function()(
             self._rows.ctypes.data,
             len(self._rows),
@@ -106,7 +106,7 @@ class PagePrefaulter:
         self._lock = threading.Lock()
 
     def ask(self, array: np.ndarray) -> None:
-        """Requests the prefault of an array's pages, if a processor is free for it."""
+        """Request the prefault of an array's pages, if a processor is free for it."""
         if array.nbytes < MIN_PREFAULT_BYTES or not array.flags.c_contiguous or self._stop[0]:
             return
         if min(threads(), usable_processors()) < 2:
@@ -136,7 +136,7 @@ class PagePrefaulter:
         self.stop()
 
     def stop(self) -> None:
-        """Cancels remaining requests. Afterwards no one touches the arrays."""
+        """Cancel remaining requests. Afterwards no one touches the arrays."""
         self._stop[0] = 1
         thread = self._thread
         if thread is not None:

@@ -147,7 +147,7 @@ class Workers:
             threading.stack_size(before)
 
     def stop(self) -> None:
-        """Ends the workers; those that sit in a job end with it."""
+        """End the workers; those that sit in a job end with it."""
         self._stop(self.state, len(self._running) + 1)
         for thread in self._running:
             thread.join(1.0)
@@ -169,7 +169,7 @@ class Pool:
         return self.count
 
     def set_threads(self, count: int) -> None:
-        """Sets how many, one or more; waits for a job that runs."""
+        """Set how many, one or more; waits for a job that runs."""
         count = min(count, thread_pool_ir.MAX_THREADS)
         with self.lock:
             self.count = count
@@ -214,7 +214,7 @@ class Pool:
         self.lock, self.workers, self.busy = threading.RLock(), None, False
 
     def close(self) -> None:
-        """Ends the workers when the program ends."""
+        """End the workers when the program ends."""
         if self.workers is not None and self.lock.acquire(timeout=1.0):
             try:
                 if not self.busy:
@@ -238,7 +238,7 @@ def _launch() -> Callable[..., Any]:
 
 
 def run(function: int, cells: int, threads: int = 0) -> None:
-    """Calls the kernel at address `function` with its cells on several threads; waits for all.
+    """Call the kernel at address `function` with its cells on several threads; waits for all.
 
     `threads` is at most that many, 0 for as many as the pool has. Any Python thread may call it;
     one kernel at a time is on the workers. An interrupt strikes before or after, never within.

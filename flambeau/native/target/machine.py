@@ -162,7 +162,7 @@ def host() -> Target:
 
 
 def _request_amx_permission() -> bool:
-    """Asks Linux for permission to use AMX, whose state it saves only for processes that asked."""
+    """Ask Linux for permission to use AMX, whose state it saves only for processes that asked."""
     system_call, number, of_tiles = 158, 0x1023, 18  # arch_prctl, ARCH_REQ_XCOMP_PERM
     if not sys.platform.startswith("linux"):
         return False
@@ -260,7 +260,7 @@ def _new_machine(target: Target) -> Any:
 
 
 def _run_cleanup(module: Any, machine: Any, inline: bool) -> None:
-    """Runs _TIDY on all functions."""
+    """Run _TIDY on all functions."""
     import llvmlite.binding as llvm
 
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(2))

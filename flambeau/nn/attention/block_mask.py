@@ -33,12 +33,12 @@ def noop_mask(batch: Any, head: Any, token_q: Any, token_kv: Any) -> Tensor:
 
 
 def and_masks(*mask_mods: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Leaves what all masks leave."""
+    """Leave what all masks leave."""
     return _joined(mask_mods, ops.logical_and, "and_masks")
 
 
 def or_masks(*mask_mods: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Leaves what any mask leaves."""
+    """Leave what any mask leaves."""
     return _joined(mask_mods, ops.logical_or, "or_masks")
 
 

@@ -318,7 +318,7 @@ class PReLU(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Sets every slope to `init`."""
+        """Set every slope to `init`."""
         constant_(self.weight, self.init)
 
     def forward(self, input: Tensor) -> Tensor:

@@ -80,7 +80,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             )
 
     def reset_parameters(self) -> None:
-        """Draws the head, then each cluster, anew."""
+        """Draw the head, then each cluster, anew."""
         self.head.reset_parameters()
         pairs: Any = self.tail  # a ModuleList of Sequentials, two modules each
         for down, up in pairs:

@@ -47,18 +47,18 @@ class _Numbered(Module):
         self._modules = {str(i): module for i, module in enumerate(self._modules.values())}
 
     def _flambeau_make_room(self, index: int, module: Module) -> None:
-        """Puts a module at an index and moves the later ones up by one."""
+        """Put a module at an index and move the later ones up by one."""
         for i in range(len(self._modules), index, -1):
             self._modules[str(i)] = self._modules[str(i - 1)]
         self._modules[str(index)] = module
 
     def append(self, module: Module) -> Any:
-        """Adds a module at the end."""
+        """Add a module at the end."""
         self.add_module(str(len(self)), module)
         return self
 
     def pop(self, key: int | slice) -> Any:
-        """Takes a module out and returns it; those after it move down."""
+        """Take a module out and return it; those after it move down."""
         own: Any = self  # its subclasses look their modules up
         taken = own[key]
         del own[key]
@@ -126,7 +126,7 @@ class Sequential(_Numbered):
         return self.extend(list(self) * (_check_factor(self, other) - 1))
 
     def insert(self, index: int, module: Module) -> Sequential:
-        """Puts a module before the one at `index`."""
+        """Put a module before the one at `index`."""
         if not isinstance(module, Module):
             raise AssertionError(f"module should be of type: {Module}")
         n = len(self)
@@ -136,7 +136,7 @@ class Sequential(_Numbered):
         return self
 
     def extend(self, sequential: Iterable[Module]) -> Sequential:
-        """Adds modules at the end."""
+        """Add modules at the end."""
         for module in sequential:
             self.append(module)
         return self
@@ -196,13 +196,13 @@ class ModuleList(_Numbered):
         return ModuleList(chain(self, other))
 
     def insert(self, index: int, module: Module) -> None:
-        """Puts a module before the one at `index`."""
+        """Put a module before the one at `index`."""
         n = len(self)
         index = operator.index(index)
         self._flambeau_make_room(max(index + n, 0) if index < 0 else min(index, n), module)
 
     def extend(self, modules: Iterable[Module]) -> ModuleList:
-        """Adds modules at the end."""
+        """Add modules at the end."""
         if not isinstance(modules, Iterable):
             raise TypeError(
                 "ModuleList.extend should be called with an iterable, but got "
@@ -262,11 +262,11 @@ class ModuleDict(Module):
         return key in self._modules
 
     def clear(self) -> None:
-        """Takes all modules out."""
+        """Take all modules out."""
         self._modules.clear()
 
     def pop(self, key: str) -> Module:
-        """Takes a module out and returns it."""
+        """Take a module out and return it."""
         taken = self[key]
         del self[key]
         return taken
@@ -276,7 +276,7 @@ class ModuleDict(Module):
         return self._modules.keys()
 
     def items(self) -> ItemsView[str, Module]:
-        """Names and modules."""
+        """Name and modules."""
         return self._modules.items()
 
     def values(self) -> ValuesView[Module]:
@@ -284,7 +284,7 @@ class ModuleDict(Module):
         return self._modules.values()
 
     def update(self, modules: Any) -> None:
-        """Adds or replaces modules, from a mapping or from pairs."""
+        """Add or replace modules, from a mapping or from pairs."""
         mapping = isinstance(modules, (Mapping, ModuleDict))
         for key, module in modules.items() if mapping else _pairs("ModuleDict", modules):
             self[key] = module

@@ -143,7 +143,7 @@ class _LazyConvXdMixin(LazyModuleMixin):
         def _weight_shape(self) -> tuple[int, ...]: ...
 
     def _flambeau_postpone(self, out_channels: int, bias: bool, device: Any, dtype: Any) -> None:
-        """Replaces the empty parameters by ones without a shape."""
+        """Replace the empty parameters by ones without a shape."""
         self.weight = UninitializedParameter(device=device, dtype=dtype)
         self.out_channels = out_channels
         if bias:
@@ -154,7 +154,7 @@ class _LazyConvXdMixin(LazyModuleMixin):
             super().reset_parameters()  # type: ignore[misc]  # the convolution's
 
     def initialize_parameters(self, input: Tensor, *args: Any, **kwargs: Any) -> None:
-        """Gives the parameters the shapes that `input` asks for, and their first values."""
+        """Give the parameters the shapes that `input` asks for, and their first values."""
         if not self.has_uninitialized_params():
             return
         self.in_channels = self._get_in_channels(input)

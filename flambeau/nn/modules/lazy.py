@@ -35,7 +35,7 @@ class LazyModuleMixin(_Mixed):
         )
 
     def _flambeau_held(self) -> Any:
-        """Names and values of the module's own parameters and buffers."""
+        """Name and values of the module's own parameters and buffers."""
         return itertools.chain(self._parameters.items(), self._buffers.items())
 
     def _save_to_state_dict(self, destination: dict, prefix: str, keep_vars: bool) -> None:
@@ -46,7 +46,7 @@ class LazyModuleMixin(_Mixed):
                 destination[prefix + name] = value if keeps_variable else value.detach()
 
     def _lazy_load_hook(self, state_dict: dict, prefix: str, *rest: Any) -> None:
-        """Gives each parameter the shape of what is about to be loaded into it."""
+        """Give each parameter the shape of what is about to be loaded into it."""
         for name, value in self._flambeau_held():
             loaded = state_dict.get(prefix + name)
             if loaded is not None and is_lazy(value) and not is_lazy(loaded):

@@ -65,7 +65,7 @@ class Linear(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws weight, then bias, anew."""
+        """Draw weight, then bias, anew."""
         # With a = sqrt(5) Kaiming's bound is 1 / sqrt(fan_in), the same as for the bias.
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
@@ -124,7 +124,7 @@ class Bilinear(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws weight, then bias, anew; raises ValueError where in1_features is not positive."""
+        """Draw weight, then bias, anew; raises ValueError where in1_features is not positive."""
         if self.in1_features <= 0:
             raise ValueError(
                 f"in1_features must be > 0, but got (in1_features={self.in1_features})"
@@ -169,7 +169,7 @@ class LazyLinear(LazyModuleMixin, Linear):
             super().reset_parameters()
 
     def initialize_parameters(self, input: Tensor) -> None:
-        """Gives the parameters the shapes that `input` asks for, and their first values."""
+        """Give the parameters the shapes that `input` asks for, and their first values."""
         if self.has_uninitialized_params():
             with no_grad():
                 self.in_features = input.shape[-1]

@@ -90,7 +90,7 @@ class _Scaled(Module):
             self.register_parameter(name, value)
 
     def reset_parameters(self) -> None:
-        """Sets weight to 1 and bias to 0."""
+        """Set weight to 1 and bias to 0."""
         if self.weight is not None:
             init.ones_(self.weight)
         if self.bias is not None:
@@ -205,7 +205,7 @@ class RMSNorm(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Sets weight to 1."""
+        """Set weight to 1."""
         if self.elementwise_affine:
             init.ones_(self.weight)
 

@@ -96,13 +96,13 @@ class ParameterList(Module):
         return [name for name in super().__dir__() if not name.isdigit()]
 
     def append(self, value: Any) -> ParameterList:
-        """Adds a value at the end."""
+        """Add a value at the end."""
         self._size += 1
         self[self._size - 1] = value
         return self
 
     def extend(self, values: Iterable[Any]) -> ParameterList:
-        """Adds values at the end."""
+        """Add values at the end."""
         if not isinstance(values, Iterable) or isinstance(values, Tensor):
             raise TypeError(
                 "ParameterList.extend should be called with an iterable, but got "
@@ -176,18 +176,18 @@ class ParameterDict(Module):
         return self[key]
 
     def clear(self) -> None:
-        """Takes all values out."""
+        """Take all values out."""
         for key in list(self._keys):
             del self[key]
 
     def pop(self, key: str) -> Any:
-        """Takes a value out and returns it."""
+        """Take a value out and return it."""
         taken = self[key]
         del self[key]
         return taken
 
     def popitem(self) -> tuple[str, Any]:
-        """Takes the last key and value out and returns them."""
+        """Take the last key and value out and return them."""
         key = next(reversed(self._keys))
         return key, self.pop(key)
 
@@ -212,7 +212,7 @@ class ParameterDict(Module):
         return (self[key] for key in self._keys)
 
     def update(self, parameters: Any) -> None:
-        """Adds or replaces values, from a mapping (plain dicts by sorted key) or from pairs."""
+        """Add or replace values, from a mapping (plain dicts by sorted key) or from pairs."""
         if isinstance(parameters, (OrderedDict, ParameterDict)):
             pairs = parameters.items()
         elif isinstance(parameters, Mapping):

@@ -90,7 +90,7 @@ class LSTM(RNNBase):
     def check_forward_args(
         self, input: Tensor, hidden: tuple[Tensor, Tensor], batch_sizes: Tensor | None
     ) -> None:
-        """Raises where the input, h or c do not fit."""
+        """Raise where the input, h or c do not fit."""
         self.check_input(input, batch_sizes)
         sizes = (
             self.get_expected_hidden_size(input, batch_sizes),
@@ -188,7 +188,7 @@ class RNNCellBase(Module):
         return ", ".join(parts)
 
     def reset_parameters(self) -> None:
-        """Draws every parameter anew."""
+        """Draw every parameter anew."""
         _reset_uniform(self)
 
     def _flambeau_weights(self) -> tuple:

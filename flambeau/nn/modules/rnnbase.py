@@ -116,7 +116,7 @@ class RNNBase(Module):
             raise ValueError(f"Unrecognized RNN mode: {self.mode}")
 
     def _flambeau_register_layer(self, layer: int, suffix: str, device: Any, dtype: Any) -> None:
-        """Registers the parameters of one direction of one layer."""
+        """Register the parameters of one direction of one layer."""
         width = _GATES[self.mode] * self.hidden_size
         hidden = self.proj_size or self.hidden_size
         directions = 2 if self.bidirectional else 1
@@ -154,14 +154,14 @@ class RNNBase(Module):
         return [[getattr(self, name) for name in names] for names in self._all_weights]
 
     def flatten_parameters(self) -> None:
-        """Does nothing: there is no cuDNN whose memory layout the weights would have to follow."""
+        """Do nothing: there is no cuDNN whose memory layout the weights would have to follow."""
 
     def reset_parameters(self) -> None:
-        """Draws every parameter anew."""
+        """Draw every parameter anew."""
         _reset_uniform(self)
 
     def check_input(self, input: Tensor, batch_sizes: Tensor | None) -> None:
-        """Raises where dtype (ValueError) or shape (RuntimeError) do not fit the weights."""
+        """Raise where dtype (ValueError) or shape (RuntimeError) do not fit the weights."""
         weight_dtype = getattr(self, self._flat_weights_names[0]).dtype
         if input.dtype != weight_dtype:
             raise ValueError(
@@ -197,12 +197,12 @@ class RNNBase(Module):
         expected_hidden_size: tuple[int, int, int],
         msg: str = "Expected hidden size {}, got {}",
     ) -> None:
-        """Raises RuntimeError where `hx` has another shape."""
+        """Raise RuntimeError where `hx` has another shape."""
         if tuple(hx.shape) != tuple(expected_hidden_size):
             raise RuntimeError(msg.format(expected_hidden_size, list(hx.shape)))
 
     def check_forward_args(self, input: Tensor, hidden: Any, batch_sizes: Tensor | None) -> None:
-        """Raises where the input or the hidden state do not fit."""
+        """Raise where the input or the hidden state do not fit."""
         self.check_input(input, batch_sizes)
         self.check_hidden_size(hidden, self.get_expected_hidden_size(input, batch_sizes))
 
@@ -223,7 +223,7 @@ class RNNBase(Module):
             )
 
     def _flambeau_run(self, *arguments: Any) -> tuple[Tensor, Any]:
-        """Calls the operator; the output, and the state as the user sees it."""
+        """Call the operator; the output, and the state as the user sees it."""
         raise NotImplementedError(f"{type(self).__name__}._run")
 
     def _flambeau_options(self) -> tuple:

@@ -37,7 +37,7 @@ class _JoinHook:
             ddp.reducer.shadow()
 
     def post_hook(self, is_last_joiner: bool) -> None:
-        """Gives all processes the final state of one that trained to the end."""
+        """Give all processes the final state of one that trained to the end."""
         self._ddp._sync_final_state(is_last_joiner)
 
 
@@ -177,7 +177,7 @@ class DistributedDataParallel(Module):
 
     @staticmethod
     def _set_params_and_buffers_to_ignore_for_model(module: Module, names: Any) -> None:
-        """Leaves parameters and buffers of a module alone, before it is wrapped."""
+        """Leave parameters and buffers of a module alone, before it is wrapped."""
         module._ddp_params_and_buffers_to_ignore = list(names)
         for name, value in (*module.named_parameters(), *module.named_buffers()):
             if name in names:
@@ -201,7 +201,7 @@ class DistributedDataParallel(Module):
         tools.broadcast_tensors(state, self.process_group)
 
     def _sync_buffers(self) -> None:
-        """Gives all processes the buffers of rank 0."""
+        """Give all processes the buffers of rank 0."""
         if not self.broadcast_buffers:
             return
         named = self._named_buffers()

@@ -84,7 +84,7 @@ def _clip_grads_with_norm_(
     total_norm: Tensor,
     foreach: bool | None = None,
 ) -> None:
-    """Scales the gradients so that a total norm above `max_norm` comes down to it.
+    """Scale the gradients so that a total norm above `max_norm` comes down to it.
 
     >>> weight = nn.Parameter(torch.zeros(2))
     >>> weight.grad = torch.tensor([3., 4.])
@@ -118,7 +118,7 @@ def clip_grad_norm_(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """Scales the gradients, taken as one vector, to a norm of `max_norm` at most.
+    """Scale the gradients, taken as one vector, to a norm of `max_norm` at most.
 
     Returns the norm that they had.
 
@@ -159,7 +159,7 @@ def clip_grad_norm(
 def clip_grad_value_(
     parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None
 ) -> None:
-    """Clamps every gradient to [-clip_value, clip_value].
+    """Clamp every gradient to [-clip_value, clip_value].
 
     >>> weight = nn.Parameter(torch.zeros(2))
     >>> weight.grad = torch.tensor([-3., 0.5])

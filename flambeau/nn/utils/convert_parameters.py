@@ -19,7 +19,7 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
 
 
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
-    """Makes the parameters windows on the slices of `vec`, in order.
+    """Make the parameters windows on the slices of `vec`, in order.
 
     >>> layer = nn.Linear(2, 1)
     >>> nn.utils.vector_to_parameters(torch.tensor([1., 2., 3.]), layer.parameters())

@@ -137,7 +137,7 @@ def orthogonal(
     *,
     use_trivialization: bool = True,
 ) -> Any:
-    """Makes a parameter's matrix orthogonal, and keeps it so in training.
+    """Make a parameter's matrix orthogonal, and keep it so in training.
 
     `orthogonal_map` is "matrix_exp", "cayley" or "householder"; by default the first for square and
     complex matrices, the last for others.
@@ -187,7 +187,7 @@ class _WeightNorm(Module):
 
 
 def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
-    """Splits a parameter into its norm over all axes but `dim` (original0) and its direction.
+    """Split a parameter into its norm over all axes but `dim` (original0) and its direction.
 
     Salimans and Kingma, 2016.
 
@@ -272,7 +272,7 @@ def spectral_norm(
     eps: float = 1e-12,
     dim: int | None = None,
 ) -> Any:
-    """Divides a parameter by its largest singular value (Miyato et al., 2018).
+    """Divide a parameter by its largest singular value (Miyato et al., 2018).
 
     In training every access of the parameter takes `n_power_iterations` steps of the estimate.
 

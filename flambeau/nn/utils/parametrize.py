@@ -58,12 +58,12 @@ def _register_parameter_or_buffer(module: Module, name: str, tensor: Tensor) -> 
 
 
 def _set(target: Tensor, source: Tensor) -> None:
-    """Makes `target` a tensor on the memory of `source`, the same object still."""
+    """Make `target` a tensor on the memory of `source`, the same object still."""
     target.data = source.data
 
 
 def _check_same(before: Tensor, after: Tensor, operation: str, names: tuple[str, str]) -> None:
-    """Raises ValueError where dtype or shape changed."""
+    """Raise ValueError where dtype or shape changed."""
     for what in ("dtype", "shape"):
         was, is_now = getattr(before, what), getattr(after, what)
         if was != is_now:
@@ -155,7 +155,7 @@ class ParametrizationList(ModuleList):
         )
 
     def right_inverse(self, value: Tensor) -> None:
-        """Sets the originals so that the parametrized tensor becomes `value`."""
+        """Set the originals so that the parametrized tensor becomes `value`."""
         with no_grad():
             for module in reversed(list(self)):
                 if not hasattr(module, "right_inverse"):
@@ -216,7 +216,7 @@ _slot_names = copyreg._slotnames  # type: ignore[attr-defined]
 
 
 def _inject_new_class(module: Module) -> None:
-    """Gives the module a class of its own, on which properties can be set."""
+    """Give the module a class of its own, on which properties can be set."""
     cls = type(module)
 
     def copied(self: Any, memo: dict[int, Any]) -> Any:
@@ -243,7 +243,7 @@ def _inject_new_class(module: Module) -> None:
 
 
 def _inject_property(module: Module, tensor_name: str) -> None:
-    """Makes the name a property of the module's class."""
+    """Make the name a property of the module's class."""
 
     def get(self: Any) -> Tensor:
         parametrization = self.parametrizations[tensor_name]
@@ -263,7 +263,7 @@ def _inject_property(module: Module, tensor_name: str) -> None:
 def register_parametrization(
     module: Any, tensor_name: str, parametrization: Module, *, unsafe: bool = False
 ) -> Any:
-    """Makes `module.tensor_name` the result of `parametrization` on what is there now.
+    """Make `module.tensor_name` the result of `parametrization` on what is there now.
 
     With a method `right_inverse` the tensor can be assigned, and keeps its value now. `unsafe`
     allows a parametrization to change dtype and shape.
@@ -302,7 +302,7 @@ def register_parametrization(
 
 
 def _check_added(module: Any, name: str, parametrization: Any) -> None:
-    """Raises ValueError where one more parametrization would change dtype or shape."""
+    """Raise ValueError where one more parametrization would change dtype or shape."""
     before = getattr(module, name)
     after = parametrization(before)
     if not isinstance(after, Tensor):
@@ -344,7 +344,7 @@ def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
 
 
 def remove_parametrizations(module: Any, tensor_name: str, leave_parametrized: bool = True) -> Any:
-    """Makes the tensor an ordinary one again: the parametrized value, or else the original.
+    """Make the tensor an ordinary one again: the parametrized value, or else the original.
 
     >>> layer = nn.utils.parametrizations.weight_norm(nn.Linear(3, 2))
     >>> layer = nn.utils.parametrize.remove_parametrizations(layer, "weight")
@@ -389,7 +389,7 @@ def type_before_parametrizations(module: Module) -> type:
 def transfer_parametrizations_and_params(
     from_module: Any, to_module: Any, tensor_name: str | None = None
 ) -> Any:
-    """Gives the second module the parametrizations of the first, with their originals.
+    """Give the second module the parametrizations of the first, with their originals.
 
     >>> old = nn.utils.parametrizations.weight_norm(nn.Linear(3, 2))
     >>> new = nn.utils.parametrize.transfer_parametrizations_and_params(old, nn.Linear(3, 2))

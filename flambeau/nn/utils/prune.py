@@ -54,7 +54,7 @@ class BasePruningMethod(ABC):
         importance_scores: Tensor | None = None,
         **kwargs: Any,
     ) -> BasePruningMethod:
-        """Prunes a parameter; one that is pruned already, further."""
+        """Prune a parameter; one that is pruned already, further."""
         method = _joined(module, name, cls(*args, **kwargs))
         again = isinstance(method, PruningContainer)
         original = getattr(module, name)
@@ -92,7 +92,7 @@ class BasePruningMethod(ABC):
         return t * self.compute_mask(scores, default_mask=default)
 
     def remove(self, module: Module) -> None:
-        """Makes the pruned values the parameter's own."""
+        """Make the pruned values the parameter's own."""
         name = self._tensor_name
         pruned = self.apply_mask(module)
         if hasattr(module, name):
@@ -148,7 +148,7 @@ class PruningContainer(BasePruningMethod):
             self.add_pruning_method(method)
 
     def add_pruning_method(self, method: BasePruningMethod | None) -> None:
-        """Adds a method for the same parameter."""
+        """Add a method for the same parameter."""
         if method is not None and not isinstance(method, BasePruningMethod):
             raise TypeError(f"{type(method)} is not a BasePruningMethod subclass")
         if method is not None and self._tensor_name != method._tensor_name:
@@ -355,7 +355,7 @@ class CustomFromMask(BasePruningMethod):
 
 
 def identity(module: Any, name: str) -> Any:
-    """Prunes nothing, but makes `_orig`, `_mask` and the hook.
+    """Prune nothing, but make `_orig`, `_mask` and the hook.
 
     >>> layer = nn.utils.prune.identity(nn.Linear(2, 1), "weight")
     >>> list(layer.state_dict())
@@ -366,7 +366,7 @@ def identity(module: Any, name: str) -> Any:
 
 
 def random_unstructured(module: Any, name: str, amount: float) -> Any:
-    """Prunes a fraction or number of elements at random.
+    """Prune a fraction or number of elements at random.
 
     >>> layer = nn.utils.prune.random_unstructured(nn.Linear(4, 5), "weight", amount=3)
     >>> int((layer.weight == 0).sum())
@@ -379,7 +379,7 @@ def random_unstructured(module: Any, name: str, amount: float) -> Any:
 def l1_unstructured(
     module: Any, name: str, amount: float, importance_scores: Tensor | None = None
 ) -> Any:
-    """Prunes a fraction or number of elements, those of the smallest magnitude.
+    """Prune a fraction or number of elements, those of the smallest magnitude.
 
     `amount` is a fraction of the elements, or an int, their number. `importance_scores` are
     compared in place of the magnitudes.
@@ -393,7 +393,7 @@ def l1_unstructured(
 
 
 def random_structured(module: Any, name: str, amount: float, dim: int) -> Any:
-    """Prunes a fraction or number of channels at random.
+    """Prune a fraction or number of channels at random.
 
     >>> layer = nn.utils.prune.random_structured(nn.Linear(4, 5), "weight", amount=2, dim=1)
     >>> int((layer.weight == 0).all(0).sum())
@@ -411,7 +411,7 @@ def ln_structured(
     dim: int,
     importance_scores: Tensor | None = None,
 ) -> Any:
-    """Prunes a fraction or number of channels, those of the smallest L_n norm.
+    """Prune a fraction or number of channels, those of the smallest L_n norm.
 
     >>> layer = nn.utils.prune.ln_structured(nn.Linear(4, 5), "weight", amount=2, n=2, dim=0)
     >>> int((layer.weight == 0).all(1).sum())
@@ -422,7 +422,7 @@ def ln_structured(
 
 
 def custom_from_mask(module: Any, name: str, mask: Tensor) -> Any:
-    """Prunes where the mask is 0.
+    """Prune where the mask is 0.
 
     >>> layer = nn.Linear(2, 1)
     >>> layer = nn.utils.prune.custom_from_mask(layer, "weight", torch.tensor([[1, 0]]))
@@ -439,7 +439,7 @@ def global_unstructured(
     importance_scores: dict[tuple[Module, str], Tensor] | None = None,
     **kwargs: Any,
 ) -> None:
-    """Prunes elements of several parameters, compared with each other.
+    """Prune elements of several parameters, compared with each other.
 
     >>> net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
     >>> weights = [(layer, "weight") for layer in net]
@@ -471,7 +471,7 @@ def global_unstructured(
 
 
 def remove(module: Any, name: str) -> Any:
-    """Takes the hook off and makes the pruned values the parameter's own.
+    """Take the hook off and make the pruned values the parameter's own.
 
     >>> layer = nn.utils.prune.l1_unstructured(nn.Linear(4, 5), "weight", amount=3)
     >>> layer = nn.utils.prune.remove(layer, "weight")

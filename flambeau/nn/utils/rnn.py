@@ -142,7 +142,7 @@ def invert_permutation(permutation: Tensor | None) -> Tensor | None:
 
 
 def _check_lengths(lengths: list[int], batch: int, time: int) -> None:
-    """Raises RuntimeError unless there are `batch` falling lengths from 1 to `time`."""
+    """Raise RuntimeError unless there are `batch` falling lengths from 1 to `time`."""
     if len(lengths) != batch:
         raise RuntimeError(
             f"Expected `len(lengths)` to be equal to batch_size, but got {len(lengths)} "
@@ -185,7 +185,7 @@ def pack_padded_sequence(
     batch_first: bool = False,
     enforce_sorted: bool = True,
 ) -> PackedSequence:
-    """Packs a padded batch (time, batch, *), or (batch, time, *) with batch_first.
+    """Pack a padded batch (time, batch, *), or (batch, time, *) with batch_first.
 
     With `enforce_sorted` the lengths must fall; without it they are sorted here.
 
@@ -263,7 +263,7 @@ def pad_sequence(
     padding_value: float = 0.0,
     padding_side: str = "right",
 ) -> Tensor:
-    """Stacks tensors (length, *) of different lengths into (time, batch, *).
+    """Stack tensors (length, *) of different lengths into (time, batch, *).
 
     >>> nn.utils.rnn.pad_sequence([torch.ones(3), torch.ones(1)], batch_first=True)
     tensor([[1., 1., 1.],
@@ -338,7 +338,7 @@ def unpad_sequence(
 
 
 def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> PackedSequence:
-    """Packs tensors (length, *); with `enforce_sorted` the longest must come first.
+    """Pack tensors (length, *); with `enforce_sorted` the longest must come first.
 
     >>> nn.utils.rnn.pack_sequence([torch.tensor([1, 2]), torch.tensor([3])]).batch_sizes
     tensor([2, 1])

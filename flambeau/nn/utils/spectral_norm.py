@@ -56,7 +56,7 @@ class SpectralNorm:
         return weight / ops.dot(u, ops.mv(matrix, v))
 
     def remove(self, module: Module) -> None:
-        """Makes the present weight an ordinary parameter again."""
+        """Make the present weight an ordinary parameter again."""
         with no_grad():
             weight = self.compute_weight(module, do_power_iteration=False)
         for suffix in ("", "_u", "_v", "_orig"):
@@ -75,7 +75,7 @@ class SpectralNorm:
     def apply(
         module: Module, name: str, n_power_iterations: int, dim: int, eps: float
     ) -> SpectralNorm:
-        """Replaces the parameter by `_orig`, `_u` and `_v` and registers the hooks."""
+        """Replace the parameter by `_orig`, `_u` and `_v` and register the hooks."""
         for hook in module._forward_pre_hooks.values():
             if isinstance(hook, SpectralNorm) and hook.name == name:
                 raise RuntimeError(
@@ -168,7 +168,7 @@ def spectral_norm(
     eps: float = 1e-12,
     dim: int | None = None,
 ) -> Any:
-    """Divides a parameter by its largest singular value before every forward.
+    """Divide a parameter by its largest singular value before every forward.
 
     The older form of `parametrizations.spectral_norm`, with the keys of old checkpoints. Miyato et
     al., 2018.
@@ -183,7 +183,7 @@ def spectral_norm(
 
 
 def remove_spectral_norm(module: Any, name: str = "weight") -> Any:
-    """Undoes `spectral_norm`.
+    """Undo `spectral_norm`.
 
     >>> layer = nn.utils.spectral_norm(nn.Linear(3, 2))
     >>> layer = nn.utils.remove_spectral_norm(layer)
@@ -200,7 +200,7 @@ def remove_spectral_norm(module: Any, name: str = "weight") -> Any:
 def _take_hook(
     hooks: dict, kind: type[Any], name: str, module: Module | None = None
 ) -> bool:
-    """Takes the hook of this kind for the parameter out; removes it from `module` if given."""
+    """Take the hook of this kind for the parameter out; removes it from `module` if given."""
     for key, stored in hooks.items():
         hook = getattr(stored, "hook", stored)  # load hooks are wrapped
         if isinstance(hook, kind) and getattr(hook, "fn", hook).name == name:

@@ -88,7 +88,7 @@ def _reparametrize_module(
 
 
 def _swap(module: Module, path: str, tensor: Any) -> Any:
-    """Puts a tensor at a path, whatever its class; gives what was there."""
+    """Put a tensor at a path, whatever its class; gives what was there."""
     if tensor is not _MISSING and tensor is not None and not isinstance(tensor, Tensor):
         raise TypeError(f"{tensor} is not an instance of torch.Tensor")
     prefix, _, name = path.rpartition(".")

@@ -42,7 +42,7 @@ class WeightNorm:
 
     @staticmethod
     def apply(module: Module, name: str, dim: int | None) -> WeightNorm:
-        """Replaces the parameter by g and v and registers the hook."""
+        """Replace the parameter by g and v and register the hook."""
         warn(
             "`torch.nn.utils.weight_norm` is deprecated in favor of "
             "`torch.nn.utils.parametrizations.weight_norm`.",
@@ -69,7 +69,7 @@ class WeightNorm:
         return result
 
     def remove(self, module: Module) -> None:
-        """Makes the present weight an ordinary parameter again."""
+        """Make the present weight an ordinary parameter again."""
         weight = self.compute_weight(module)
         delattr(module, self.name)
         del module._parameters[f"{self.name}_g"], module._parameters[f"{self.name}_v"]
@@ -80,7 +80,7 @@ class WeightNorm:
 
 
 def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
-    """Splits a parameter into its norm over all axes but `dim` and its direction.
+    """Split a parameter into its norm over all axes but `dim` and its direction.
 
     The older form of `parametrizations.weight_norm`. Salimans and Kingma, 2016.
 
@@ -93,7 +93,7 @@ def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
 
 
 def remove_weight_norm(module: Any, name: str = "weight") -> Any:
-    """Undoes `weight_norm`.
+    """Undo `weight_norm`.
 
     >>> layer = nn.utils.remove_weight_norm(nn.utils.weight_norm(nn.Linear(3, 2)))
     >>> [name for name, _ in layer.named_parameters()]

@@ -134,7 +134,7 @@ def detach(input: Tensor) -> Tensor:
 
 
 def detach_(input: Tensor) -> Tensor:
-    """Cuts the tensor from its history, in place.
+    """Cut the tensor from its history, in place.
 
     >>> y = (torch.ones(2, requires_grad=True) * 2).detach_()
     >>> y.requires_grad, y.is_leaf

@@ -203,7 +203,7 @@ def _numbers_with(
 
 
 def _record_mixed(operator: Operator, result: Tensor, input: Any, other: Any) -> None:
-    """Records a binary operator on a subclass of Tensor (a Parameter) or a Python number."""
+    """Record a binary operator on a subclass of Tensor (a Parameter) or a Python number."""
     if not isinstance(other, Tensor) or not isinstance(input, Tensor):
         position = 0 if isinstance(input, Tensor) else 1
         tensor = other if position else input

@@ -32,7 +32,7 @@ class Overriding:
 
     @staticmethod
     def into(out: Any, answer: Any) -> Any:
-        """Puts what was given into `out`, where a class can."""
+        """Put what was given into `out`, where a class can."""
         return answer
 
 

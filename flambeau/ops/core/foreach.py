@@ -67,7 +67,7 @@ def _shown(name: str, inplace: bool) -> str:
 
 
 def _declare(name: str, apply: Callable[..., list]) -> None:
-    """Publishes torch._foreach_NAME and its twin; `apply(method, tensors, ...)` does the work."""
+    """Publish torch._foreach_NAME and its twin; `apply(method, tensors, ...)` does the work."""
 
     method = _TAKING_NUMBERS.get(name, name)
 
@@ -166,13 +166,13 @@ def _foreach_clone(self: Any, *, memory_format: Any = None) -> tuple[Tensor, ...
 
 
 def _foreach_copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
-    """Writes each tensor of the second list to that of the first."""
+    """Write each tensor of the second list to that of the first."""
     _with_other(Tensor.copy_, _as_list("_foreach_copy_", self), src)
     return self
 
 
 def _foreach_zero_(self: Any) -> Any:
-    """Fills each tensor of a list with zeros."""
+    """Fill each tensor of a list with zeros."""
     _each(Tensor.zero_, _as_list("_foreach_zero_", self))
     return self
 

@@ -287,7 +287,7 @@ class _Computation:
         ]
 
     def _lay_out_result(self) -> list[str]:
-        """Gives the result the strides of the operator's rule."""
+        """Give the result the strides of the operator's rule."""
         layout = self.operator.layout
         if layout is Layout.FREE:
             return []

@@ -87,7 +87,7 @@ def _signature_in_place(operator: Operator) -> inspect.Signature:
 def _at_once(
     operator: Operator, direct: np.ufunc, kinds: frozenset[np.dtype], self: Tensor, args: tuple
 ) -> bool:
-    """Writes a ufunc's result over `self`, where there is nothing to record or to convert."""
+    """Write a ufunc's result over `self`, where there is nothing to record or to convert."""
     array = self._array
     kind = array.dtype
     if not (kind is FLOAT32 or kind in kinds) or array.__class__ is not np.ndarray \
@@ -120,7 +120,7 @@ def _at_once(
 
 
 def _by_kernel(operator: Operator, array: np.ndarray, args: tuple, kwargs: dict) -> bool:
-    """Runs a pointwise operator in place by a kernel; False where there is none."""
+    """Run a pointwise operator in place by a kernel; False where there is none."""
     if operator.kind.name != "POINTWISE" or array.__class__ is not np.ndarray \
             or not array.flags.writeable or (order := dense_order(array)) is None:
         return False
@@ -186,7 +186,7 @@ def _requires(arguments: Iterable[Any]) -> bool:
 
 
 def write(target: Tensor, y: np.ndarray, name: str) -> None:
-    """Copies a result into a tensor's window; RuntimeError when shape or dtype do not fit."""
+    """Copy a result into a tensor's window; RuntimeError when shape or dtype do not fit."""
     array = target._array
     if y.shape != array.shape:
         raise RuntimeError(
@@ -229,7 +229,7 @@ def _reads_self(operator: Operator) -> bool:
 
 
 def adopt(self: Tensor, y: Tensor) -> None:
-    """Gives `self`, into which `y` was written, the history of `y`."""
+    """Give `self`, into which `y` was written, the history of `y`."""
     node, counter = y._node, self._counter
     if node is None:
         return
@@ -242,7 +242,7 @@ def adopt(self: Tensor, y: Tensor) -> None:
 
 
 def assign(self: Tensor, y: Tensor, name: str) -> Tensor:
-    """Writes the recorded value `y` into `self` in place: what composite in-place operators do."""
+    """Write the recorded value `y` into `self` in place: what composite in-place operators do."""
     check_writable(self, name)
     write(self, y._array, name.rstrip("_"))
     bump(self)
@@ -251,7 +251,7 @@ def assign(self: Tensor, y: Tensor, name: str) -> Tensor:
 
 
 def overwrite(self: Tensor, name: str, function: Callable, *args: Any, **kwargs: Any) -> Tensor:
-    """Writes function(self, ...) into `self`; where the tape may keep the old value, a copy."""
+    """Write function(self, ...) into `self`; where the tape may keep the old value, a copy."""
     recorded = MODE.grad and (check_writable(self, name) or _requires(args)
                               or _requires(kwargs.values()))
     old = before_write(self, True) if recorded else self

@@ -36,7 +36,7 @@ class Notice:
 
 
 def in_order(function: Callable, name: str, positional: tuple, named: dict[str, Any]) -> Any:
-    """Calls `function`, known as `name`, with numbers that came before tensors by their names.
+    """Call `function`, known as `name`, with numbers that came before tensors by their names.
 
     `positional` is all that came by position, `named` what came by name. TypeError where it is
     not the old order either.

@@ -30,7 +30,7 @@ _IN_ORDER = frozenset("cummax cummin cumprod cumsum logcumsumexp".split())
 
 
 def write_out(operator: Operator, result: Any, out: Any, operands: tuple = ()) -> Any:
-    """Writes an operator's results into `out`, and gives `out` back.
+    """Write an operator's results into `out`, and give `out` back.
 
     `operands`: what the operator read; RuntimeError where one overlaps the output in a way that
     PyTorch refuses.
@@ -78,7 +78,7 @@ def _write_one(name: str, y: Tensor, target: Any) -> None:
 
 
 def write_into(target: Tensor, result: np.ndarray) -> None:
-    """Writes an array over a tensor, cast; resizes the tensor where the shape differs."""
+    """Write an array over a tensor, cast; resizes the tensor where the shape differs."""
     if target._array.shape != result.shape:
         _resize(target, result.shape)
     array = target._array

@@ -65,32 +65,32 @@ def declare(kind: Kind, **options: Any) -> Callable[[Callable], Declared]:
 
 
 def pointwise(**options: Any) -> Callable[[Callable], Declared]:
-    """Declares an operator on elements, with broadcasting and promotion."""
+    """Declare an operator on elements, with broadcasting and promotion."""
     return declare(Kind.POINTWISE, **options)
 
 
 def view(**options: Any) -> Callable[[Callable], Declared]:
-    """Declares an operator whose body returns windows on its input's memory."""
+    """Declare an operator whose body returns windows on its input's memory."""
     return declare(Kind.VIEW, **options)
 
 
 def opaque(**options: Any) -> Callable[[Callable], Declared]:
-    """Declares an operator with its own shape rule: the body returns new arrays."""
+    """Declare an operator with its own shape rule: the body returns new arrays."""
     return declare(Kind.OPAQUE, **options)
 
 
 def composite(**options: Any) -> Callable[[Callable], Declared]:
-    """Declares an operator made of others: its body takes and gives tensors."""
+    """Declare an operator made of others: its body takes and gives tensors."""
     return declare(Kind.COMPOSITE, **options)
 
 
 def shape_depends_on_values(function: Any) -> Any:
-    """Marks a public function whose result has a shape that depends on values of tensors."""
+    """Mark a public function whose result has a shape that depends on values of tensors."""
     function.shape_depends_on_values = True
     return function
 
 
 def answers_from_values(function: Any) -> Any:
-    """Marks a public function that reads values of tensors and answers in Python."""
+    """Mark a public function that reads values of tensors and answers in Python."""
     function.answers_from_values = True
     return function

@@ -39,7 +39,7 @@ class SourceListing(ModuleType):
 
 
 def attach(function: Any, operator: Operator, signature: Callable[[], inspect.Signature]) -> None:
-    """Makes tools show the operator's declaration as the source of a function."""
+    """Make tools show the operator's declaration as the source of a function."""
     function.__wrapped__ = SourceListing(operator, signature)
 
 

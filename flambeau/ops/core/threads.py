@@ -34,7 +34,7 @@ def get_num_threads() -> int:
 
 
 def set_num_threads(count: int) -> None:
-    """Sets how many threads they use; RuntimeError unless positive."""
+    """Set how many threads they use; RuntimeError unless positive."""
     from ...native.runtime.thread_pool import POOL
 
     if not isinstance(count, int):

@@ -230,7 +230,7 @@ def cpu(self: Tensor, memory_format: Any = preserve_format) -> Tensor:
 @public(spaces=("Tensor",))
 def cuda(self: Tensor, device: Any = None, non_blocking: bool = False,
          memory_format: Any = preserve_format) -> Tensor:
-    """Raises: there is no GPU in flambeau.
+    """Raise: there is no GPU in flambeau.
 
     >>> torch.zeros(2).cuda()
     Traceback (most recent call last):
@@ -243,7 +243,7 @@ def cuda(self: Tensor, device: Any = None, non_blocking: bool = False,
 
 @public(spaces=("Tensor",))
 def pin_memory(self: Tensor, device: Any = None) -> Tensor:
-    """Raises: page-locked memory needs an accelerator.
+    """Raise: page-locked memory needs an accelerator.
 
     >>> torch.zeros(2).pin_memory()
     Traceback (most recent call last):

@@ -81,7 +81,7 @@ def in_suggested_format(y: Tensor, input: Tensor) -> Tensor:
 
 @public(spaces=("Tensor",))
 def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
-    """Copies `src`, broadcast and cast, into this tensor.
+    """Copy `src`, broadcast and cast, into this tensor.
 
     >>> torch.zeros(2).copy_(torch.tensor(5))
     tensor([5., 5.])

@@ -37,7 +37,7 @@ _new = object.__new__
 def public(
     *names: str, spaces: Sequence[str] = ("torch",), explains: bool | str = False
 ) -> Callable:
-    """Publishes a function that is no operator: it has no tensor inputs or no derivative.
+    """Publish a function that is no operator: it has no tensor inputs or no derivative.
 
     `names` are what it is called; its own name where there are none. `explains`: a number in a
     tensor's place raises PyTorch's TypeError, which names the function so.
@@ -118,7 +118,7 @@ def numpy_dtype(dtype: Dtype | None, function: str = "") -> np.dtype:
 def _into(
     out: Tensor, array: np.ndarray, dtype: Dtype | None = None, counted: bool = False
 ) -> Tensor:
-    """Writes a factory's numbers into `out`, which keeps its shape if it has as many elements.
+    """Write a factory's numbers into `out`, which keeps its shape if it has as many elements.
 
     `counted`: how many there are follows from rounded numbers, so that another length is worth a
     warning. RuntimeError if `dtype` was asked for and `out` has another.

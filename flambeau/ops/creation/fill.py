@@ -29,7 +29,7 @@ from .creation import public, shape_of
 
 @public(spaces=("torch", "Tensor"))
 def fill_(input: Tensor, value: Any) -> Tensor:
-    """Writes one value everywhere, in place.
+    """Write one value everywhere, in place.
 
     >>> torch.zeros(2).fill_(3)
     tensor([3., 3.])
@@ -63,7 +63,7 @@ def fill_(input: Tensor, value: Any) -> Tensor:
 
 @public(spaces=("torch", "Tensor"))
 def zero_(input: Tensor) -> Tensor:
-    """Writes zeros everywhere, in place.
+    """Write zeros everywhere, in place.
 
     >>> x = torch.ones(2)
     >>> torch.zero_(x)
@@ -150,7 +150,7 @@ def set_(
     self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None,
     stride: Any = None,
 ) -> Tensor:
-    """Makes this tensor a window on another tensor's or storage's memory.
+    """Make this tensor a window on another tensor's or storage's memory.
 
     >>> x = torch.tensor([1, 2, 3])
     >>> torch.tensor([], dtype=torch.int64).set_(x).data_ptr() == x.data_ptr()

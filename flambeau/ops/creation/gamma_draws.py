@@ -36,7 +36,7 @@ def _sample_dirichlet(input: Tensor, generator: Generator | None = None) -> Tens
 @opaque(name="_gamma_quantile", node="StandardGammaBackward0", expose=(),
         ref=None, samples=None, second_order=False)
 def _gamma_quantile(input: Array, drawn: Array) -> Array:
-    """Numbers drawn with the shapes `input`, at whose quantiles they stay."""
+    """Number drawn with the shapes `input`, at whose quantiles they stay."""
     return drawn
 
 
@@ -48,7 +48,7 @@ def _(g: Tensor, input: Tensor, drawn: Tensor) -> Tensor:
 @opaque(name="_dirichlet_quantile", node="SampleDirichletBackward0", expose=(),
         ref=None, samples=None, second_order=False)
 def _dirichlet_quantile(input: Array, drawn: Array) -> Array:
-    """Shares drawn with the parameters `input`; one moves at its quantile, the others make room."""
+    """Share drawn with the parameters `input`; one moves at its quantile, the others make room."""
     return drawn
 
 

@@ -136,7 +136,7 @@ def asarray(
 
 
 def _check_alias(obj: Any, result: Tensor) -> None:
-    """Raises where asarray(..., copy=False) had to copy."""
+    """Raise where asarray(..., copy=False) had to copy."""
     if isinstance(obj, np.generic):
         raise RuntimeError("can't alias NumPy scalars. Either remove copy=False or transform it in "
                            "a ndarray. ")

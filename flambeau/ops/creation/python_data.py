@@ -78,7 +78,7 @@ def _wrap_integers(flat: list[int], dtype: Dtype) -> np.ndarray:
 
 
 def _check_numbers(flat: list[Any], dtype: Dtype, nested: bool) -> None:
-    """Refuses leaves that are no numbers; `nested` where they came in a sequence."""
+    """Refuse leaves that are no numbers; `nested` where they came in a sequence."""
     for v in flat:
         if isinstance(v, (bool, int, float, np.number, np.bool_)):
             continue

@@ -34,7 +34,7 @@ Generator.unwrap_state = staticmethod(
 
 @public()
 def manual_seed(seed: int) -> Generator:
-    """Seeds the default generator.
+    """Seed the default generator.
 
     >>> torch.manual_seed(0).initial_seed()
     0
@@ -44,7 +44,7 @@ def manual_seed(seed: int) -> Generator:
 
 @public()
 def seed() -> int:
-    """Seeds the default generator with a number nobody chose, and gives it.
+    """Seed the default generator with a number nobody chose, and give it.
 
     >>> torch.initial_seed() == torch.seed()
     False
@@ -78,7 +78,7 @@ def get_rng_state() -> Tensor:
 
 @public()
 def set_rng_state(new_state: Tensor) -> None:
-    """Sets the state of the default generator.
+    """Set the state of the default generator.
 
     >>> state = torch.get_rng_state()
     >>> x = torch.rand(3)

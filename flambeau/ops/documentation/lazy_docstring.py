@@ -71,7 +71,7 @@ def own_text(function: Any) -> str:
 
 
 def document(function: Any, names: Sequence[str], namespaces: Sequence[str]) -> None:
-    """Gives a function that is published under `names` its docstring, composed when it is read."""
+    """Give a function that is published under `names` its docstring, composed when it is read."""
     own = function.__doc__
     private = names[0].rpartition(".")[2].startswith("_")
     if private or own.__class__ is LazyDocstring or not (namespaces or "." in names[0]):

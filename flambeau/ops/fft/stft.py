@@ -76,7 +76,7 @@ def stft(
     normalized: bool = False, onesided: Any = None, return_complex: bool | None = None,
     align_to_window: Any = None
 ) -> Tensor:
-    """Transforms of a signal's frames of n_fft samples, hop_length apart, each times a window.
+    """Transform of a signal's frames of n_fft samples, hop_length apart, each times a window.
 
     input (time) or (batch, time): result (batch, frequency, frame), complex with return_complex.
 

@@ -182,7 +182,7 @@ publish(_embedding, ("embedding",), ("torch",))
 
 @composite(expose=("torch",), explains=True)
 def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
-    """Scales the rows at `indices` whose norm exceeds `max_norm` down to it, in place.
+    """Scale the rows at `indices` whose norm exceeds `max_norm` down to it, in place.
 
     >>> table = torch.tensor([[3., 4.], [0.3, 0.4]])
     >>> torch.embedding_renorm_(table, torch.tensor([0, 1]), 1.0, 2.0)

@@ -138,7 +138,7 @@ def _(g: Tensor, input_shape: tuple[int, ...], dim: int, index: Tensor) -> Tenso
 
 @opaque(linear_in="g", layout=Layout.FREE, name="_scattered", expose=(), ref=None, samples=None)
 def _scattered(g: Array, dim: int, index: Array, shape: Any) -> Array:
-    """Zeros of a shape, with `g` added up at the indices along an axis."""
+    """Zero of a shape, with `g` added up at the indices along an axis."""
     if shape and index.ndim and index.size \
             and (y := gather_scatter.add_at(shape, dim % len(shape), index, g)) is not None:
         return y

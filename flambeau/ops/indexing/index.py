@@ -356,7 +356,7 @@ def _(g: Tensor, input_shape: tuple[int, ...], where: Positions) -> Tensor:
 
 @opaque(linear_in="g", layout=Layout.FREE, name="index_adjoint", expose=(), ref=None, samples=None)
 def scatter_at(g: Array, shape: Any, where: Positions) -> Array:
-    """Zeros of a shape, with `g` added up at the positions."""
+    """Zero of a shape, with `g` added up at the positions."""
     result = zeros(shape, g.dtype)
     if any(isinstance(w, np.ndarray) and w.dtype != np.bool_ for w in where):
         add_rows(result, where, g)
@@ -409,7 +409,7 @@ def _(g: Tensor, src_shape: tuple[int, ...], src_dtype: Any) -> Tensor:
 
 
 def overwrite(self: Tensor, src: Tensor, name: str) -> Tensor:
-    """Writes `src` over all of `self`, recorded."""
+    """Write `src` over all of `self`, recorded."""
     check_writable(self, name)
     src = _without_leading(src, self)
     return assign(self, _overwrite(before_write(self, False), src), name)
@@ -448,7 +448,7 @@ def _(g: Tensor, values_shape: tuple[int, ...], values_dtype: Any, where: Positi
 
 
 def put_at(self: Tensor, values: Tensor, where: tuple, accumulate: bool, name: str) -> Tensor:
-    """Writes or adds `values` at positions of `self`, in place."""
+    """Write or add `values` at positions of `self`, in place."""
     recorded = MODE.grad and ((self._tracked and requires(self))
                               or (values._tracked and requires(values)))
     if recorded:
@@ -475,7 +475,7 @@ def _unless(x: Any, mask: Any, value: Any) -> Any:
 
 
 def _mask(target: Array, rest: tuple | None, value: Array) -> bool:
-    """Writes one number where a mask of a large array holds, if there is a kernel for that."""
+    """Write one number where a mask of a large array holds, if there is a kernel for that."""
     if rest is None or len(rest) != 1 or target.size <= MAX_NUMPY_POINTWISE_ELEMENTS \
             or value.ndim:
         return False

@@ -17,7 +17,7 @@ def _full_index(self: Tensor, indices: Any) -> tuple[Tensor, tuple]:
 
 
 def index_put_(self: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
-    """Writes (or adds) values at the positions that a tuple of index tensors gives, in place.
+    """Write (or add) values at the positions that a tuple of index tensors gives, in place.
 
     >>> x = torch.zeros(3)
     >>> torch.index_put_(x, (torch.tensor([1, 1]),), torch.tensor([1., 2.]), accumulate=True)

@@ -115,7 +115,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: Tensor | Number) -> Tensor:
 
 @public(spaces=("Tensor",))
 def masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:
-    """Writes `value` where the mask holds, in place.
+    """Write `value` where the mask holds, in place.
 
     >>> torch.zeros(2).masked_fill_(torch.tensor([True, False]), 5.)
     tensor([5., 0.])
@@ -140,7 +140,7 @@ def _(g: Tensor, mask: Tensor, input_shape: tuple[int, ...]) -> Tensor:
 
 @opaque(linear_in="g", layout=Layout.FREE, name="_masked_spread", expose=(), ref=None, samples=None)
 def _masked_spread(g: Array, mask: Array, shape: Any) -> Array:
-    """Zeros with `g` where the mask holds."""
+    """Zero with `g` where the mask holds."""
     result = np.zeros(shape, g.dtype)
     result[mask] = g
     return result
@@ -219,7 +219,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 
 @public(spaces=("Tensor",))
 def masked_scatter_(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """Writes elements of `source`, in order, where the mask holds, in place.
+    """Write elements of `source`, in order, where the mask holds, in place.
 
     >>> torch.zeros(2).masked_scatter_(torch.tensor([False, True]), torch.tensor([5.]))
     tensor([0., 5.])

@@ -71,20 +71,20 @@ def clone(
 
 
 def restore_stub(function: Any) -> None:
-    """Takes out the stub of a followed call, if the function has one."""
+    """Take out the stub of a followed call, if the function has one."""
     hook = STUBS.get(id(function.__code__))
     if hook is not None:
         hook.restore()
 
 
 def end_lingering() -> None:
-    """Takes off the swaps that are on but in nobody's use."""
+    """Take off the swaps that are on but in nobody's use."""
     while LINGERING:
         LINGERING[-1]()
 
 
 def restore_stubs() -> None:
-    """Takes out the stubs of followed calls, before functions are replaced in another way."""
+    """Take out the stubs of followed calls, before functions are replaced in another way."""
     if STUBS:
         end_followed_call()
     end_lingering()
@@ -142,7 +142,7 @@ Stubs.take_off = staticmethod(own_function)
 
 
 def write_aside(function: types.FunctionType) -> types.FunctionType:
-    """Writes the function of an operator, which shares its globals. At its own place it would
+    """Write the function of an operator, which shares its globals. At its own place it would
     replace the stubs."""
     operator: Operator = function.operator  # type: ignore[attr-defined]
     written: Any
@@ -162,7 +162,7 @@ def show_original(function: types.FunctionType, original: Callable) -> None:
 
 
 def hide_original(function: types.FunctionType, original: Callable) -> None:
-    """Ends `show_original`: shows what the original itself wraps."""
+    """End `show_original`: shows what the original itself wraps."""
     if function.__dict__.get("__wrapped__") is not original:
         return
     below = original.__dict__.get("__wrapped__")
@@ -193,7 +193,7 @@ class Swap:
         self.wrap(clone(function))
 
     def start(self) -> None:
-        """Gives the function the code of a stub; once more does nothing."""
+        """Give the function the code of a stub; once more does nothing."""
         if STUBS:
             if self not in _layers.get(self.function, ()) or id(self.function.__code__) in STUBS:
                 end_followed_call()
@@ -235,7 +235,7 @@ class Swap:
             self.recorder, original if is_written else self._call_unwritten)
 
     def _call_unwritten(self, *args: Any, **kwargs: Any) -> Any:
-        """Calls an operator's own function, writing it first."""
+        """Call an operator's own function, writing it first."""
         if self.written is None:
             self.written = write_aside(self.function)
             self.code, self.defaults = self.written.__code__, self.written.__defaults__
@@ -254,13 +254,13 @@ class Swap:
         show_original(function, self.original)
 
     def keep(self) -> None:
-        """Remembers the function's present code as its own."""
+        """Remember the function's present code as its own."""
         function = self.function
         self.code, self.defaults = function.__code__, function.__defaults__
         self.kwdefaults = function.__kwdefaults__
 
     def restore(self) -> None:
-        """Takes this swap off the function, from under later ones if there are any.
+        """Take this swap off the function, from under later ones if there are any.
 
         Ctrl-C may interrupt it anywhere: done again, it finishes.
         """

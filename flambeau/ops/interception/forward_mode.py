@@ -44,7 +44,7 @@ class _Pushing:
         self.lock = threading.RLock()
 
     def turn(self, on: bool) -> None:
-        """Counts levels; the first puts the stubs on, after the last they linger."""
+        """Count levels; the first puts the stubs on, after the last they linger."""
         with self.lock:
             self.levels += 1 if on else -1
             if not self.levels:
@@ -59,7 +59,7 @@ class _Pushing:
                     swap.start()
 
     def take_off(self) -> None:
-        """Takes the stubs off that linger."""
+        """Take the stubs off that linger."""
         with self.lock:
             if self.take_off in LINGERING:
                 for swap in reversed(self.swaps):
@@ -68,7 +68,7 @@ class _Pushing:
                 LINGERING.remove(self.take_off)
 
     def count_idle_call(self) -> None:
-        """Takes the stubs off after many calls that no level needed them for."""
+        """Take the stubs off after many calls that no level needed them for."""
         self.idle_calls += 1
         if self.idle_calls > self.most_idle_calls:
             self.take_off()
@@ -240,7 +240,7 @@ def _as_dual(y: Any, dy: Any, level: int) -> Any:
 
 
 def _keep_duals(operator: Operator, y: Any, result: Any, duals: list[Any], level: int) -> None:
-    """Makes the node that was recorded save duals, so that its backward pushes tangents too."""
+    """Make the node that was recorded save duals, so that its backward pushes tangents too."""
     first = y if isinstance(y, Tensor) else next((t for t in y if isinstance(t, Tensor)), None)
     if first is None or first._node is None or first._node.shown().plan is None:
         return

@@ -36,7 +36,7 @@ class StubSet:
         STUB_SETS.append(self)
 
     def update(self) -> None:
-        """Puts the stubs on where somebody needs them, and takes them off where nobody does."""
+        """Put the stubs on where somebody needs them, and take them off where nobody does."""
         with self.lock:
             if not self.modes and not self.permanent:
                 self._take_off(list(self.swaps.values()))
@@ -58,25 +58,25 @@ class StubSet:
         self.update()
 
     def leave(self) -> None:
-        """Ends `enter`."""
+        """End `enter`."""
         self.modes -= 1
         self.update()
 
     def need_always(self) -> None:
-        """Keeps the stubs on from now on."""
+        """Keep the stubs on from now on."""
         if not self.permanent:
             self.permanent = True
             self.update()
 
     def suspend(self) -> None:
-        """Takes the stubs off that are on, until the matching `restore`."""
+        """Take the stubs off that are on, until the matching `restore`."""
         with self.lock:
             worn = [swap for swap in self.swaps.values() if swap.is_on]
             self.suspended.append(worn)
             self._take_off(worn)
 
     def restore(self) -> None:
-        """Puts the stubs of the last suspension back, if somebody still needs them.
+        """Put the stubs of the last suspension back, if somebody still needs them.
 
         Run again after an interrupt, it finishes.
         """
@@ -93,7 +93,7 @@ class StubSet:
         self.is_on = False
 
     def _make_swaps(self) -> None:
-        """Makes swaps for functions that are targets since the last time, or in another way.
+        """Make swaps for functions that are targets since the last time, or in another way.
 
         Others have theirs: making all of them anew costs several times as much as a mode's entry.
         """

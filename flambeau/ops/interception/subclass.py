@@ -97,7 +97,7 @@ def _torch_function(
     cls: type, func: Callable[..., Any], types: Sequence[type], args: tuple[Any, ...] = (),
     kwargs: dict[str, Any] | None = None,
 ) -> Any:
-    """Calls the function; tensors that it gives become objects of the class."""
+    """Call the function; tensors that it gives become objects of the class."""
     if not all(issubclass(cls, kind) for kind in types):
         return NotImplemented
     with DisableTorchFunctionSubclass():

@@ -35,14 +35,14 @@ STUBS = StubSet(lambda: {function: (_look, function) for function in _worn}, is_
 
 
 def register(function: FunctionType, kind: Kind, handler: Callable, wear: bool) -> None:
-    """Hands a function's calls with tensors of a kind to `handler`: those of a capture, and with
+    """Hand a function's calls with tensors of a kind to `handler`: those of a capture, and with
     `wear` all, from `wear_registered` on."""
     for handlers in (HANDLERS, _worn) if wear else (HANDLERS,):
         handlers.setdefault(function, []).append((kind, handler))
 
 
 def wear_registered() -> None:
-    """Puts on the stubs of functions that were registered since the last time too."""
+    """Put on the stubs of functions that were registered since the last time too."""
     STUBS.permanent = True
     STUBS.renew()
 

@@ -36,7 +36,7 @@ def _title(name: str) -> str:
 
 
 def linalg_operator(**options: Any) -> Callable[[Callable], Declared]:
-    """Declares an operator that users find as torch.linalg.NAME.
+    """Declare an operator that users find as torch.linalg.NAME.
 
     Vjps are written with the conjugates spelled out (`mH`), whatever the number of outputs.
     """
@@ -54,7 +54,7 @@ def linalg_operator(**options: Any) -> Callable[[Callable], Declared]:
 def linalg_function(
     *also: str, autocast: Policy | None = None
 ) -> Callable[[Callable], Declared]:
-    """Declares a function made of operators, torch.linalg.NAME; `also` are names in torch."""
+    """Declare a function made of operators, torch.linalg.NAME; `also` are names in torch."""
 
     def decorate(body: Callable) -> Any:
         name = body.__name__
@@ -114,7 +114,7 @@ def check_square(A: Array, name: str, label: str = "A") -> None:
 
 
 def refuse(info: Array, name: str, words: Callable[[int], str], kind: type = LinAlgError) -> None:
-    """Raises for the first matrix of a batch with which LAPACK was not content."""
+    """Raise for the first matrix of a batch with which LAPACK was not content."""
     if not info.any():
         return
     flat = info.reshape(-1)

@@ -250,7 +250,7 @@ def renorm(
 
 @composite(expose=("Tensor",), explains=True)
 def renorm_(self: Tensor, p: Number, dim: int, maxnorm: Number) -> Tensor:
-    """Scales slices down to a norm of maxnorm, in place.
+    """Scale slices down to a norm of maxnorm, in place.
 
     >>> torch.tensor([[3., 4.], [0.3, 0.4]]).renorm_(2, 0, 1.)
     tensor([[0.6000, 0.8000],

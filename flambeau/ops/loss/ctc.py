@@ -149,7 +149,7 @@ def _ctc_backward(
 
 
 def _drop_final_blank(share: Array, places: Array, times: Array, lengths: Array) -> None:
-    """Drops the last blank's share at the last time where the label before it is a blank too.
+    """Drop the last blank's share at the last time where the label before it is a blank too.
 
     PyTorch writes both to one class there, the label's over the blank's.
     """

@@ -144,7 +144,7 @@ def _derive_difference_loss(result: Declared, slope: Callable[..., Tensor], push
 
 
 def _difference_loss(name: str, node: str, parameter: float, formula: Any) -> Callable[..., Any]:
-    """Declares an operator (input, target, reduction, parameter) of the difference alone.
+    """Declare an operator (input, target, reduction, parameter) of the difference alone.
 
     Decorates (forward, slope, rise): forward writes the losses over the differences; slope gives,
     in operators, the derivative by the difference, times the cotangent; rise that of arrays.

@@ -97,7 +97,7 @@ def take_within(x: Array, at: int, index: Array) -> Array | None:
 
 
 def add_at(shape: tuple[int, ...], at: int, index: Array, value: Array) -> Array | None:
-    """Zeros of a shape to which values are added at their numbers along an axis, or None."""
+    """Zero of a shape to which values are added at their numbers along an axis, or None."""
     y = np.empty(shape, value.dtype)
     return y if put(y, at, index, value, True, True) else None
 
@@ -105,7 +105,7 @@ def add_at(shape: tuple[int, ...], at: int, index: Array, value: Array) -> Array
 def put(
     y: Array, at: int, index: Array, value: Any, add: bool | str, fresh: bool = False
 ) -> bool:
-    """Writes or adds values to y at their numbers along an axis, where that can be done here.
+    """Write or add values to y at their numbers along an axis, where that can be done here.
 
     `add`: or the name of another operation, one of OPERATIONS. `fresh`: y is to be zero before,
     whatever it holds.

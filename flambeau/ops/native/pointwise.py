@@ -274,7 +274,7 @@ def settings_key(body: Any) -> Any:
 
 
 def _is_called_often(key: tuple, calls: int | None) -> bool:
-    """Counts a call of arrays of middle size; whether there were so many that a kernel pays."""
+    """Count a call of arrays of middle size; whether there were so many that a kernel pays."""
     calls = calls or 0
     if calls < CALLS_BEFORE_USE and (calls or len(_ready) < MAX_POINTWISE_KERNELS) \
             and KernelPolicy.counts:

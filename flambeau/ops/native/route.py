@@ -12,6 +12,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def native_route(function: F) -> F:
-    """Marks a function that returns None where no kernel serves its arguments."""
+    """Mark a function that returns None where no kernel serves its arguments."""
     function.is_native_route = True  # type: ignore[attr-defined]
     return function

@@ -80,7 +80,7 @@ def join_rows(parts: Sequence[Array], axis: int, new: bool = False) -> Array | N
 
 
 def _fill_natively(target: Array, source: Array) -> bool:
-    """Does it on all threads, where both lie in rows of one dtype and nowhere overlap."""
+    """Do it on all threads, where both lie in rows of one dtype and nowhere overlap."""
     if target.__class__ is not Array or source.__class__ is not Array:
         return False
     bits = _BITS.get(target.itemsize)
@@ -107,7 +107,7 @@ def _fill_natively(target: Array, source: Array) -> bool:
 
 
 def _repeat(target: Array, source: Array, bits: str) -> bool:
-    """Does it for one number."""
+    """Do it for one number."""
     kernel = _kernel(_REPEATED, bits)
     if kernel is None:
         return False

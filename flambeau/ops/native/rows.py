@@ -74,7 +74,7 @@ def kernel(builder: KernelBuilder, x: Array, *settings: Any) -> int | None:
 
 
 def _is_called_often(key: tuple) -> bool:
-    """Counts a call of arrays of middle size; whether there were so many that a kernel pays."""
+    """Count a call of arrays of middle size; whether there were so many that a kernel pays."""
     calls = _calls.get(key, 0)
     if calls < CALLS_BEFORE_USE and KernelPolicy.counts and len(_calls) < MAX_ROW_KERNELS:
         _calls[key] = calls + 1
@@ -83,7 +83,7 @@ def _is_called_often(key: tuple) -> bool:
 
 @native_route
 def call(address: int, arrays: Sequence[Array], *sizes: int) -> None:
-    """Runs a kernel on the memory of arrays."""
+    """Run a kernel on the memory of arrays."""
     call_kernel(address, arrays[0].size, *arrays, *sizes)
 
 

@@ -33,7 +33,7 @@ def kernel_for(key: tuple, build: Callable[[], Any], asked: int = 2, used: int =
 
 
 def run_kernel(function: Any, arrays: Sequence[np.ndarray], sizes: Sequence[int] = ()) -> None:
-    """Runs a kernel on the memory of arrays, one for each buffer, and its sizes."""
+    """Run a kernel on the memory of arrays, one for each buffer, and its sizes."""
     from ...native.runtime.thread_pool import run
 
     values = [*[a.ctypes.data for a in arrays], *sizes]

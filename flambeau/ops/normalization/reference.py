@@ -42,7 +42,7 @@ def _rows(x: Array) -> Array:
 
 
 def _of_rows(v: Array, x: Array) -> Array:
-    """Numbers (c,) or (n, c) for each of _rows(x), as a column."""
+    """Number (c,) or (n, c) for each of _rows(x), as a column."""
     return np.ascontiguousarray(np.broadcast_to(v, x.shape[:2])).reshape(-1, 1)
 
 
@@ -272,7 +272,7 @@ def _moments(x: Array) -> tuple[Array, Array]:
 
 
 def channel_sums(g: Array, x: Array, mean: Array) -> tuple[Array, Array]:
-    """Sums over positions of g, and of g times (x less its channel's mean): each (n, c).
+    """Sum over positions of g, and of g times (x less its channel's mean): each (n, c).
 
     Of one position, and with a mean for each channel, they may be added up already: (1, c).
     """

@@ -27,7 +27,7 @@ def ties(rng: Rng) -> Iterator[Sample]:
 
 
 def unusual(rng: Rng) -> Iterator[Sample]:
-    """Numbers among which are infinities, NaN and zeros of both signs."""
+    """Number among which are infinities, NaN and zeros of both signs."""
     yield (np.array([0.0, -0.0, 1.5, -2.0, np.inf, -np.inf, np.nan]),), {}
     yield (np.array(np.nan),), {}
     yield (rng.normal(size=(2, 3)),), {}

@@ -306,7 +306,7 @@ def _wide(operands: tuple) -> types.dtype:
 
 @composite(expose=("Tensor",))
 def float_power_(self: Tensor, exponent: Tensor | Number) -> Tensor:
-    """Raises to a power in place; the tensor must be float64 (complex128).
+    """Raise to a power in place; the tensor must be float64 (complex128).
 
     >>> torch.tensor([2.], dtype=torch.float64).float_power_(3)
     tensor([8.], dtype=torch.float64)

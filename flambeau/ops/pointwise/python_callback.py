@@ -35,7 +35,7 @@ def _call(name: str, self: Tensor, others: tuple[Tensor, ...], callable: Callabl
 
 
 def apply_(self: Tensor, callable: Callable[[Any], Any]) -> Tensor:
-    """Replaces each element by callable(element).
+    """Replace each element by callable(element).
 
     >>> torch.tensor([1., 2.]).apply_(lambda x: x + 1)
     tensor([2., 3.])
@@ -44,7 +44,7 @@ def apply_(self: Tensor, callable: Callable[[Any], Any]) -> Tensor:
 
 
 def map_(self: Tensor, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
-    """Replaces each element by callable(element, the other tensor's element).
+    """Replace each element by callable(element, the other tensor's element).
 
     >>> torch.tensor([1., 2.]).map_(torch.tensor([3., 4.]), lambda a, b: a * b)
     tensor([3., 8.])
@@ -53,7 +53,7 @@ def map_(self: Tensor, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> T
 
 
 def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any], Any]) -> Tensor:
-    """Replaces each element by callable(element, element of x, element of y).
+    """Replace each element by callable(element, element of x, element of y).
 
     >>> x = torch.tensor([1., 2.])
     >>> x.map2_(x, x, lambda a, b, c: a + b + c)

@@ -15,7 +15,7 @@ from ..core.sample_inputs import Rng, Sample, pairs_nonzero, real_line, unit_int
 
 
 def above_one(rng: Rng) -> Iterator[Sample]:
-    """Numbers greater than 1."""
+    """Number greater than 1."""
     for shape in ((), (5,), (3, 4)):
         yield (rng.uniform(1.2, 3, shape),), {}
 

@@ -27,7 +27,7 @@ _NO_METHODS = frozenset("cat concat stack max_pool2d avg_pool2d adaptive_avg_poo
 
 
 def implements(*names: str) -> Callable[[Callable], Callable]:
-    """Registers a function of tensors under public names; methods of those names call it."""
+    """Register a function of tensors under public names; methods of those names call it."""
 
     def decorate(function: Callable) -> Callable:
         for name in names:

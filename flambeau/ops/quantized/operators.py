@@ -227,7 +227,7 @@ QuantizedTensor.__hash__ = object.__hash__  # type: ignore[method-assign]
 
 @implements("copy_")
 def copy_(self: Any, src: Any, non_blocking: bool = False) -> Tensor:
-    """Puts numbers in: quantized, where `src` is a float32 or another quantized tensor."""
+    """Put numbers in: quantized, where `src` is a float32 or another quantized tensor."""
     array = self._array
     if not isinstance(self, QuantizedTensor):
         self._array[...] = src._array.values()

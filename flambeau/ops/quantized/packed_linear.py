@@ -151,12 +151,12 @@ Packed = LinearPackedParams | LinearPackedParamsFp16
 
 
 def linear_prepack(W: Tensor, B: Tensor | None = None) -> LinearPackedParams:
-    """Packs qint8 weights (n, k) and a float32 bias."""
+    """Pack qint8 weights (n, k) and a float32 bias."""
     return LinearPackedParams(W, B)
 
 
 def linear_prepack_fp16(W: Tensor, B: Tensor | None = None) -> LinearPackedParamsFp16:
-    """Packs weights (n, k) rounded to float16."""
+    """Pack weights (n, k) rounded to float16."""
     return LinearPackedParamsFp16(W, B)
 
 

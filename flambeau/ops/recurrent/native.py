@@ -203,7 +203,7 @@ def _build_layer(form: _Form) -> _Runner | None:
 def _call(
     runner: _Runner, form: _Form, call: _Call, w: Array, inputs: dict[str, Array]
 ) -> dict[str, Array]:
-    """Runs the kernels on arrays of rows; gives the results."""
+    """Run the kernels on arrays of rows; gives the results."""
     panels = np.empty(runner.panels, form.kind)
     call_on_threads(runner.packing, w, panels, threads=call.workers)
     n, width = call.batch, form.width

@@ -60,7 +60,7 @@ def add_biases(
     gates: np.ndarray, b_ih: np.ndarray | None, b_hh: np.ndarray | None,
     factor: np.ndarray | None = None,
 ) -> None:
-    """Adds the biases that there are, times `factor`, to every row."""
+    """Add the biases that there are, times `factor`, to every row."""
     bias = total_bias(b_ih, b_hh)
     if bias is not None:
         gates += bias if factor is None else bias * factor

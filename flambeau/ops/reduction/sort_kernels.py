@@ -127,7 +127,7 @@ class _Rows:
         call_kernel(_kernel(builder), self.keys.size, self.keys, self.numbers, *cells, *self.shape)
 
     def sort(self, count: int) -> None:
-        """Sorts the first elements of each row."""
+        """Sort the first elements of each row."""
         if count > 1:
             self.by(_INTROSORT, [count, _splits(count)])
 

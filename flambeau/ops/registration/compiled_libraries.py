@@ -26,7 +26,7 @@ loaded_libraries: set[str] = set()
 
 
 def load_library(path: Any) -> None:
-    """Registers the operators of a library that flambeau has in Python; OSError for any other.
+    """Register the operators of a library that flambeau has in Python; OSError for any other.
 
     >>> torch.ops.load_library("operators.so")
     Traceback (most recent call last):
@@ -52,7 +52,7 @@ def _reason(file: Path) -> OSError:
 
 
 def register(family: Any) -> None:
-    """Defines a family's operators in the namespace that it names."""
+    """Define a family's operators in the namespace that it names."""
     for function in family.OPERATORS:
         operator = custom.define(family.NAMESPACE, schema_of(function.operator))
         operator.kernels["CPU"] = function

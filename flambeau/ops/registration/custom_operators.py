@@ -229,7 +229,7 @@ class CustomPacket:
         self._made: dict[str, Any] = {}
 
     def add(self, operator: CustomOperator) -> None:
-        """Takes an overload."""
+        """Take an overload."""
         self._made[operator._overloadname] = operator
 
     def overloads(self) -> list[str]:

@@ -338,7 +338,7 @@ for _name in ("add", "sub", "mul", "div", "floor_divide", "subtract", "multiply"
 
 
 def _add_in_place(self: Tensor, other: Tensor, alpha: Any) -> Tensor:
-    """Adds to a dense tensor at the stored places only."""
+    """Add to a dense tensor at the stored places only."""
     array, a = self._array, formats.coalesce(formats.to_coo(other._array))  # type: ignore[arg-type]
     if array.shape != a.shape:
         raise RuntimeError(

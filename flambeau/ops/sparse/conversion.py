@@ -345,7 +345,7 @@ def detach(self: Tensor) -> Tensor:
 
 @implements("copy_")
 def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
-    """Takes over the places and values of another sparse tensor."""
+    """Take over the places and values of another sparse tensor."""
     from .dispatch import write_over
 
     if not isinstance(self, SparseTensor) or not isinstance(src, SparseTensor):

@@ -32,7 +32,7 @@ _methods.__torch_function__ = _disabled_torch_function_impl
 
 
 def implements(*names: str) -> Callable[[Callable], Callable]:
-    """Registers a function of tensors under public names; methods of those names call it."""
+    """Register a function of tensors under public names; methods of those names call it."""
 
     def decorate(function: Callable) -> Callable:
         for name in names:
@@ -59,7 +59,7 @@ def _method(function: Callable, name: str) -> Callable:
 def sparse_operator(
     *names: str, like: str | None = None, node: str | None = None
 ) -> Callable[[Callable], Declared]:
-    """Declares an operator on sparse arrays: a body on arrays, dense and sparse, and its vjps.
+    """Declare an operator on sparse arrays: a body on arrays, dense and sparse, and its vjps.
 
     `names`: the public names that it implements. `like`: the dense operator whose vjps and node it
     has, where they hold for sparse cotangents as well.
@@ -123,7 +123,7 @@ def _function(operator: Operator) -> Any:
 
 
 def write_over(self: Tensor, y: Tensor) -> Tensor:
-    """Puts a result into a tensor in place, with its history."""
+    """Put a result into a tensor in place, with its history."""
     check_writable(self, "out")
     if isinstance(self, SparseTensor) == isinstance(y, SparseTensor):
         if y._array.dtype != self._array.dtype:
@@ -145,7 +145,7 @@ def _replace(self: Tensor, y: Tensor) -> Tensor:
 
 
 def in_place(name: str, coalesced: bool = False) -> None:
-    """Registers `name_`: the implementation of `name`, put into its first argument.
+    """Register `name_`: the implementation of `name`, put into its first argument.
 
     `coalesced`: RuntimeError for a tensor whose indices are not.
     """

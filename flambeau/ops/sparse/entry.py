@@ -13,7 +13,7 @@ _MODULES = ("arithmetic", "construction", "conversion", "gradcheck", "like", "ma
 
 
 def load() -> None:
-    """Imports all sparse operators."""
+    """Import all sparse operators."""
     for name in _MODULES:
         importlib.import_module(f"{__package__}.{name}")
 

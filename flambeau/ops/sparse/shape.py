@@ -496,7 +496,7 @@ def equal(input: Tensor, other: Tensor) -> bool:
 
 @implements("zero_")
 def zero_(self: Tensor) -> Tensor:
-    """Forgets all values."""
+    """Forget all values."""
     from ...autograd.inplace import bump
     from .like import zeros_like
 

@@ -24,7 +24,7 @@ _ALIASES = {"asin": "arcsin", "asinh": "arcsinh", "atan": "arctan", "atanh": "ar
 
 
 def _declare(name: str, *aliases: str, dense: str | None = None, coalesces: bool = True) -> None:
-    """Registers an operator that applies the dense one to the stored values."""
+    """Register an operator that applies the dense one to the stored values."""
     dense_operator = OPERATORS[dense or name]
 
     def body(input: Array) -> Array:

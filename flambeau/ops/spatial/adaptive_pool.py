@@ -134,7 +134,7 @@ def _declare_average(n: int) -> Any:
             name=f"_adaptive_avg_pool{n}d", node=node, expose=(), ref=_reference(np.mean),
             samples=_samples(n))
     def pool(input: Array, output: Any) -> Array:
-        """Averages over evenly spread windows."""
+        """Average over evenly spread windows."""
         if input.__class__ is MetaArray:
             return meta_array((*input.shape[:-n], *output), input.dtype)
         return _average(input, output)

@@ -105,7 +105,7 @@ def _spread_natively(g: Array, spatial: tuple[int, ...], average: Average, divis
 
 
 def _sum_windows(x: Array, window: Window, output: Sequence[int]) -> Array:
-    """Sums over windows of the last axes, one axis after the other."""
+    """Sum over windows of the last axes, one axis after the other."""
     n = len(output)
     pads = [(0, 0)] * (x.ndim - n) + list(window.padding)
     if any(lo or hi for lo, hi in window.padding):
@@ -198,7 +198,7 @@ def _declare(n: int) -> Any:
             name=f"_avg_pool{n}d", node=node, expose=(), ref=_reference,
             samples=_samples(n))
     def pool(input: Array, average: Average) -> Array:
-        """Averages of windows."""
+        """Average of windows."""
         if input.dtype.kind in "bc":
             kind = legacy_name(FROM_NUMPY[input.dtype])
             raise NotImplementedError(f"\"avg_pool{n}d_out_frame\" not implemented for '{kind}'")

@@ -91,7 +91,7 @@ class Convolution(NamedTuple):
 
 
 def run_kernel_for(conv: Convolution, arrays: Sequence[Array]) -> bool:
-    """Runs a convolution on arrays, of which the last is its result; False where no kernel is.
+    """Run a convolution on arrays, of which the last is its result; False where no kernel is.
 
     They are x, weight, bias, y, or gy, weight, gx, or x, gy, gw.
     """
@@ -139,7 +139,7 @@ def _run_depthwise(conv: Convolution, call: DepthwiseCall, arrays: Sequence[Arra
 
 
 def _build_static_kernel(conv: Convolution) -> Kernel:
-    """Raises Unsupported where the kernel for all shapes is as fast."""
+    """Raise Unsupported where the kernel for all shapes is as fast."""
     from ...native.codegen.contraction import check_winograd
     from ...native.kernels import conv_static
 

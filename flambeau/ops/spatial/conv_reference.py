@@ -293,7 +293,7 @@ def backward_data(g: Array, w: Array, spatial: Sequence[int], window: Window,
 
 
 def _scatter(new: Array, g: Array, w: Array, window: Window, groups: int) -> None:
-    """Adds the windows' cotangents to the padded input's."""
+    """Add the windows' cotangents to the padded input's."""
     if not g.size or not w.size:
         return
     channels, outputs, output = w.shape[1], w.shape[0] // groups, g.shape[2:]

@@ -81,7 +81,7 @@ def _reference(
 def convolution_op(
     input: Array, weight: Array, bias: Array | None, window: Window, groups: int
 ) -> Array:
-    """Sums over windows of the input, weighted: input (n, c, ...), weight (o, c / groups, ...)."""
+    """Sum over windows of the input, weighted: input (n, c, ...), weight (o, c / groups, ...)."""
     if input.__class__ is MetaArray:
         shape = (input.shape[0], weight.shape[0], *window.output(input.shape[2:]))
         return meta_array(shape, input.dtype)

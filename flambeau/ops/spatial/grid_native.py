@@ -64,7 +64,7 @@ def _run_over_points(
     builder: KernelBuilder, input: Array, grid: Array, mode: str, padding: str, align: bool,
     *others: Array,
 ) -> bool:
-    """Calls a kernel that goes through the points in rows."""
+    """Call a kernel that goes through the points in rows."""
     (n, c, *sizes), points = input.shape, grid.shape[1:-1]
     kernel = _kernel(builder, input.dtype, mode, padding, len(sizes))
     if kernel is None:

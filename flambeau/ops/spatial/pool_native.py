@@ -143,7 +143,7 @@ class _Call:
         return tuple([np.where(a < 0, -1, a * channels) for a in (t.rows, t.columns)])
 
     def run(self, function: int, *arrays: Array) -> None:
-        """Calls a kernel on arrays, then the sizes."""
+        """Call a kernel on arrays, then the sizes."""
         spatial = self.shape[-self.n :]
         sizes = pixel_sizes(self.shape, self.tables) if self.last else _rows_sizes(
             prod(spatial), spatial[-1], self.images, self.tables)

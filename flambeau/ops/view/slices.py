@@ -56,7 +56,7 @@ def _(g: Tensor, input_shape: tuple[int, ...], index: Tensor) -> Tensor:
 
 @opaque(linear_in="g", layout=Layout.FREE, name="_placed", expose=(), ref=None, samples=None)
 def _placed(g: Array, shape: Any, index: Tensor) -> Array:
-    """Zeros of a shape, with `g` in the window that a basic index gives."""
+    """Zero of a shape, with `g` in the window that a basic index gives."""
     result = np.zeros(shape, g.dtype)
     result[index] = g
     return result
@@ -123,14 +123,14 @@ def _(g: Tensor, input_shape: tuple[int, ...], offset: int, dim1: int, dim2: int
 
 @opaque(linear_in="g", layout=Layout.FREE, name="_on_diagonal", expose=(), ref=None, samples=None)
 def _on_diagonal(g: Array, shape: Any, offset: int, dim1: int, dim2: int) -> Array:
-    """Zeros of a shape, with `g` on a diagonal."""
+    """Zero of a shape, with `g` on a diagonal."""
     return on_diagonal(g, shape, offset, dim1, dim2)
 
 
 def on_diagonal(
     values: np.ndarray, shape: Sequence[int], offset: int, dim1: int, dim2: int
 ) -> np.ndarray:
-    """Zeros of a shape with values on a diagonal, through NumPy's window, which is read-only."""
+    """Zero of a shape with values on a diagonal, through NumPy's window, which is read-only."""
     result = np.zeros(shape, values.dtype)
     target = result.diagonal(offset, dim1, dim2)
     target.flags.writeable = True

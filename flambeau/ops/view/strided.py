@@ -149,7 +149,7 @@ def _(g: Tensor, size: Any, stride: Any, start: Any, offset: Any) -> Tensor:
 def _new_zeros_with_same_feature_meta(
     self: Tensor, other: Tensor, *, self_num_batch_dims: int = 0
 ) -> Tensor:
-    """Zeros that lie in memory as `other` does, behind the first axes of `self`: room for tangents.
+    """Zero that lie in memory as `other` does, behind the first axes of `self`: room for tangents.
 
     >>> x = torch.ones(2, 3).t()
     >>> torch.ops.aten._new_zeros_with_same_feature_meta(x, x).stride()

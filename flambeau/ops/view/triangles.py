@@ -59,7 +59,7 @@ tril, triu = _triangle("tril", True), _triangle("triu", False)
 
 @composite(expose=("Tensor",))
 def tril_(self: Tensor, diagonal: int = 0) -> Tensor:
-    """Sets what is above a diagonal to zero, in place.
+    """Set what is above a diagonal to zero, in place.
 
     >>> torch.ones(2, 2).tril_()
     tensor([[1., 0.],
@@ -70,7 +70,7 @@ def tril_(self: Tensor, diagonal: int = 0) -> Tensor:
 
 @composite(expose=("Tensor",))
 def triu_(self: Tensor, diagonal: int = 0) -> Tensor:
-    """Sets what is below a diagonal to zero, in place.
+    """Set what is below a diagonal to zero, in place.
 
     >>> torch.ones(2, 2).triu_()
     tensor([[1., 1.],
@@ -191,7 +191,7 @@ def _(g: Tensor, input_shape: tuple[int, ...]) -> Tensor:
 
 @composite(expose=("Tensor",), explains=True)
 def fill_diagonal_(self: Tensor, fill_value: Number, wrap: bool = False) -> Tensor:
-    """Sets the elements whose indices are all equal, in place; once more under it with `wrap`.
+    """Set the elements whose indices are all equal, in place; once more under it with `wrap`.
 
     >>> torch.zeros(2, 2).fill_diagonal_(1)
     tensor([[1., 0.],

@@ -45,7 +45,7 @@ class _Composite(LRScheduler):
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes over what `state_dict` gave, each scheduler its own."""
+        """Take over what `state_dict` gave, each scheduler its own."""
         super().load_state_dict({k: v for k, v in state_dict.items() if k != "_schedulers"})
         for scheduler, state in zip(self._schedulers, state_dict["_schedulers"], strict=False):
             scheduler.load_state_dict(state)
@@ -103,7 +103,7 @@ class SequentialLR(_Composite):
         self._last_lr = current.get_last_lr()
 
     def recursive_undo(self, sched: LRScheduler | None = None) -> None:
-        """Takes back one step of every scheduler inside."""
+        """Take back one step of every scheduler inside."""
         scheduler = self if sched is None else sched
         if hasattr(scheduler, "_schedulers"):
             for inner in scheduler._schedulers:
@@ -112,7 +112,7 @@ class SequentialLR(_Composite):
             scheduler.last_epoch -= 1
 
     def step(self) -> None:  # type: ignore[override]  # PyTorch's: no epoch to jump to
-        """Goes on by one epoch."""
+        """Go on by one epoch."""
         self.last_epoch += 1
         index = bisect_right(self._milestones, self.last_epoch)
         scheduler = self._schedulers[index]
@@ -156,7 +156,7 @@ class ChainedScheduler(_Composite):
         self._last_lr = self._flambeau_kept()
 
     def step(self) -> None:  # type: ignore[override]  # PyTorch's: no epoch to jump to
-        """Goes on by one epoch."""
+        """Go on by one epoch."""
         for scheduler in self._schedulers:
             scheduler.step()
         self._last_lr = self._flambeau_kept()

@@ -110,7 +110,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         return [low + (base_lr - low) * wave / 2 for base_lr in self.base_lrs]
 
     def step(self, epoch: float | None = None) -> None:
-        """Goes on by one epoch, or to `epoch`, which may be a fraction; ValueError below 0."""
+        """Go on by one epoch, or to `epoch`, which may be a fraction; ValueError below 0."""
         if epoch is None and self.last_epoch < 0:
             epoch = 0
         if epoch is None:

@@ -138,7 +138,7 @@ class CyclicLR(MomentumCycle):
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes over what `state_dict` gave; a `scale_fn` stays, with its attributes updated."""
+        """Take over what `state_dict` gave; a `scale_fn` stays, with its attributes updated."""
         attributes = state_dict["_scale_fn_custom"]
         rest = {k: v for k, v in state_dict.items() if k != "_scale_fn_custom"}
         super().load_state_dict(rest)

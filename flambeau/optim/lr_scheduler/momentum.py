@@ -15,7 +15,7 @@ class MomentumCycle(LRScheduler):
     def _flambeau_start_momentum(
         self, optimizer: Optimizer, lowest: Any, highest: Any, last_epoch: int
     ) -> tuple[list[Any], list[Any]]:
-        """Sets all groups to the highest momentum; the lowest and highest of each group.
+        """Set all groups to the highest momentum; the lowest and highest of each group.
 
         ValueError for an optimiser without momentum.
         """

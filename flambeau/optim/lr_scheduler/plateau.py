@@ -76,7 +76,7 @@ class ReduceLROnPlateau(LRScheduler):
     def step(  # type: ignore[override]  # PyTorch's: it has to be told the metric
         self, metrics: SupportsFloat, epoch: int | None = None
     ) -> None:
-        """Takes the metric of one more epoch."""
+        """Take the metric of one more epoch."""
         current = float(metrics)
         if epoch is None:
             epoch = self.last_epoch + 1
@@ -138,6 +138,6 @@ class ReduceLROnPlateau(LRScheduler):
         self.threshold_mode = threshold_mode
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes over what `state_dict` gave."""
+        """Take over what `state_dict` gave."""
         super().load_state_dict(state_dict)
         self._init_is_better(self.mode, self.threshold, self.threshold_mode)

@@ -34,7 +34,7 @@ def values_of(optimizer: Optimizer, key: str) -> list[Any]:
 
 
 def set_value(group: dict[str, Any], key: str, value: Any) -> None:
-    """Sets an option of a group; where it is a tensor, its value in place."""
+    """Set an option of a group; where it is a tensor, its value in place."""
     if isinstance(group[key], Tensor):
         group[key].fill_(value.squeeze() if isinstance(value, Tensor) else value)
     else:
@@ -62,7 +62,7 @@ def check_optimizer(optimizer: Any) -> None:
 
 
 def warn_outside_step(scheduler: LRScheduler) -> None:
-    """Warns when `get_lr`, which computes the next rates, is called by somebody else than step."""
+    """Warn when `get_lr`, which computes the next rates, is called by somebody else than step."""
     if not scheduler._get_lr_called_within_step:
         warn(
             "To get the last learning rate computed by the scheduler, please use `get_last_lr()`.",
@@ -122,7 +122,7 @@ class LRScheduler:
         return {key: value for key, value in self.__dict__.items() if key != "optimizer"}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes over what `state_dict` gave."""
+        """Take over what `state_dict` gave."""
         self.__dict__.update(state_dict)
 
     def get_last_lr(self) -> list[float | Tensor]:
@@ -134,7 +134,7 @@ class LRScheduler:
         raise NotImplementedError(f"{type(self).__name__}.get_lr")
 
     def step(self, epoch: int | None = None) -> None:
-        """Goes on by one epoch, or to `epoch` (deprecated), and sets the rates."""
+        """Go on by one epoch, or to `epoch` (deprecated), and set the rates."""
         if self._step_count == 1:
             self._flambeau_check_order()
         self._step_count += 1
@@ -195,7 +195,7 @@ def within_step(scheduler: LRScheduler) -> Iterator[None]:
 
 
 def _note_steps(optimizer: Optimizer) -> None:
-    """Makes `optimizer.step` note that it was called, so that a wrong order can be reported."""
+    """Make `optimizer.step` note that it was called, so that a wrong order can be reported."""
     if hasattr(optimizer.step, "_wrapped_by_lr_sched"):
         return
     bound: Any = optimizer.step

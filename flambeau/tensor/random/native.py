@@ -58,7 +58,7 @@ def _built(name: str, dtype: np.dtype | None) -> Kernel:
 
 
 def twist(key: int, words: np.ndarray) -> bool:
-    """Fills words with whole blocks, and renews the twister's state at an address."""
+    """Fill words with whole blocks, and renews the twister's state at an address."""
     if words.size < MIN_DRAW_KERNEL_ELEMENTS:
         return False
     result = native("twist")
@@ -100,7 +100,7 @@ def sequential(
 
 
 def _often(key: tuple) -> bool:
-    """Counts a draw of few numbers."""
+    """Count a draw of few numbers."""
     count = _draws[key] = _draws.get(key, 0) + 1
     return count > SMALL_DRAWS_BEFORE_COMPILING and KernelPolicy.counts
 

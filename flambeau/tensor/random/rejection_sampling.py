@@ -237,7 +237,7 @@ def _by_kernel(
     kernel: Callable[..., None], parameters: list[np.ndarray], least: np.ndarray,
     generator: Generator | None, spared: int = 0,
 ) -> np.ndarray:
-    """Calls a kernel with more and more uniform numbers, until it has drawn all.
+    """Call a kernel with more and more uniform numbers, until it has drawn all.
 
     `least`: so many numbers an element spends at least, but for `spared` of all.
     """

@@ -37,7 +37,7 @@ class Averaging:
         return self.average.module
 
     def on_run_start(self, run: Any) -> None:
-        """Makes the second net."""
+        """Make the second net."""
         self.average = AveragedModel(run.net, multi_avg_fn=self.rule)
         self.average.module.eval().requires_grad_(False)
         if run.state.resumed and self._loaded is not None:
@@ -47,7 +47,7 @@ class Averaging:
         self._show(run)
 
     def attach(self, run: Any) -> Handle:
-        """Attaches what takes the net in."""
+        """Attach what takes the net in."""
         raise NotImplementedError(f"{type(self).__name__}.attach")
 
     def take(self, run: Any) -> None:
@@ -74,7 +74,7 @@ class Averaging:
             self._handle = None
 
     def copy_to(self, net: Module) -> None:
-        """Puts the averages into a net, in place."""
+        """Put the averages into a net, in place."""
         net.load_state_dict(self.net.state_dict())
 
     def state_dict(self) -> dict[str, Any]:
@@ -82,7 +82,7 @@ class Averaging:
         return {"average": self._loaded if self.average is None else self.average.state_dict()}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Goes on from what `state_dict` gave."""
+        """Go on from what `state_dict` gave."""
         self._loaded = copied(saved["average"])
         if self.average is not None and self._loaded is not None:
             self.average.load_state_dict(self._loaded)

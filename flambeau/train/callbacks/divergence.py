@@ -33,7 +33,7 @@ class TerminateOnNaN:
         self.raises = raises
 
     def on_step_end(self, run: Any) -> None:
-        """Looks at the loss."""
+        """Look at the loss."""
         loss = run.state.loss
         if loss is None:
             output = run.state.output
@@ -42,7 +42,7 @@ class TerminateOnNaN:
             self._end(run, f"the loss is {float(loss)}")
 
     def on_epoch_end(self, run: Any) -> None:
-        """Looks at the parameters."""
+        """Look at the parameters."""
         name = None if run.state.diverged else first_not_finite(run.net)
         if name is not None:
             self._end(run, f"the loss is finite, but the net is not: {name}")

@@ -55,14 +55,14 @@ class EarlyStopping:
         self.weights: dict[str, Any] | None = None
 
     def on_run_start(self, run: Any) -> None:
-        """Forgets an earlier run; one that is resumed, and was stopped, is over at once."""
+        """Forget an earlier run; one that is resumed, and was stopped, is over at once."""
         if not run.state.resumed:
             self._begin()
         elif self.stopped:
             run.stop()
 
     def on_epoch_end(self, run: Any) -> None:
-        """Compares, and stops when it has waited long enough."""
+        """Compare, and stop when it has waited long enough."""
         value = self._monitor.value(run)
         if value is None:
             return
@@ -98,7 +98,7 @@ class EarlyStopping:
         }
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Goes on from what `state_dict` gave."""
+        """Go on from what `state_dict` gave."""
         vars(self).update(copied(saved))
 
 

@@ -86,11 +86,11 @@ class Freeze(Holding):
         self.names, self.start, self.until = names, start, until
 
     def on_run_start(self, run: Any) -> None:
-        """Looks whether there are such parameters."""
+        """Look whether there are such parameters."""
         matching(run.net, self.names)
 
     def on_epoch_start(self, run: Any) -> None:
-        """Freezes, or thaws; a resumed run comes by here too."""
+        """Freeze, or thaws; a resumed run comes by here too."""
         n = run.state.epoch
         if self.start <= n and (self.until is None or n < self.until):
             for name, parameter in matching(run.net, self.names).items():
@@ -126,12 +126,12 @@ class Unfreeze(Holding):
         }
 
     def on_run_start(self, run: Any) -> None:
-        """Looks whether there are such parameters."""
+        """Look whether there are such parameters."""
         for names in self.schedule.values():
             matching(run.net, names)
 
     def on_epoch_start(self, run: Any) -> None:
-        """Freezes what does not have its turn yet; a resumed run comes by here too."""
+        """Freeze what does not have its turn yet; a resumed run comes by here too."""
         trained: dict[str, Any] = {}
         for number, names in self.schedule.items():
             if number <= run.state.epoch:

@@ -25,7 +25,7 @@ class StopAfterSteps:
         self.steps = steps
 
     def on_train_batch_end(self, run: Any) -> None:
-        """Looks at the number of the step."""
+        """Look at the number of the step."""
         if run.state.step >= self.steps:
             run.stop()
 
@@ -44,6 +44,6 @@ class ValidateEvery:
         self.steps = steps
 
     def on_train_batch_end(self, run: Any) -> None:
-        """Evaluates when it is due."""
+        """Evaluate when it is due."""
         if run.state.step % self.steps == 0:
             run.validate()

@@ -163,7 +163,7 @@ def untouched(trainer: Any, loader: Any) -> Iterator[None]:
 
 
 def _loss(trainer: Any, batch: Any) -> float:
-    """Makes a step; its loss, or the sum of what it returned."""
+    """Make a step; its loss, or the sum of what it returned."""
     trainer.measures.reset()
     trainer.state.batch = batch
     trainer.state.step += 1

@@ -71,7 +71,7 @@ class Schedule:
                              "monitor='valid_loss')")
 
     def on_run_start(self, run: Any) -> None:
-        """Makes the scheduler, and begins to step it."""
+        """Make the scheduler, and begin to step it."""
         if self.make is not None:
             self.scheduler = self._made(run)
             self._check()
@@ -142,7 +142,7 @@ class Schedule:
         return {"scheduler": saved}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Goes on from what `state_dict` gave."""
+        """Go on from what `state_dict` gave."""
         if self.make is not None or self.scheduler is None:
             self._loaded = saved["scheduler"]
         elif saved["scheduler"] is not None:

@@ -37,11 +37,11 @@ class MemoryMonitor:
         self._warned: set[str] = set()
 
     def on_epoch_start(self, run: Any) -> None:
-        """Begins to look for the epoch's peak."""
+        """Begin to look for the epoch's peak."""
         self._peak.start()
 
     def on_epoch_end(self, run: Any) -> None:
-        """Logs, and warns."""
+        """Log, and warn."""
         peak, size = self._peak.stop(), resident_bytes()
         run.log(memory_mb=size / _MIB, memory_peak_mb=peak / _MIB)
         left = available_bytes() / _MIB
@@ -58,11 +58,11 @@ class MemoryMonitor:
                                "with its graph kept, `total += loss` for instance?")
 
     def on_run_end(self) -> None:
-        """Stops looking."""
+        """Stop looking."""
         self._peak.stop()
 
     def on_run_error(self) -> None:
-        """Stops looking."""
+        """Stop looking."""
         self._peak.stop()
 
     def _warn(self, about: str, text: str) -> None:

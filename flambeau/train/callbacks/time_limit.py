@@ -62,12 +62,12 @@ class TimeLimit:
         self._deadline = time.monotonic() + self.seconds
 
     def on_step_end(self, run: Any) -> None:
-        """Stops when the time is over."""
+        """Stop when the time is over."""
         if time.monotonic() >= self._deadline:
             self._stop(run)
 
     def on_valid_batch_end(self, run: Any) -> None:
-        """Stops when the time is over."""
+        """Stop when the time is over."""
         if time.monotonic() >= self._deadline:
             self._stop(run)
 

@@ -105,7 +105,7 @@ class Warmup:
         return {"rates": self._rates}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Goes on from what `state_dict` gave."""
+        """Go on from what `state_dict` gave."""
         self._rates = saved["rates"]
 
 

@@ -29,7 +29,7 @@ class Writer:
     def write(
         self, state: Any, paths: Sequence[Location], what: str, gone: Sequence[Location] = ()
     ) -> None:
-        """Writes `state` under each path in turn, then removes what is `gone`; waits for the one
+        """Write `state` under each path in turn, then remove what is `gone`; waits for the one
         before, whose failure is told."""
         self.wait()
         if not self.background:
@@ -55,7 +55,7 @@ class Writer:
         return self._thread is None or not self._thread.is_alive()
 
     def tell(self) -> None:
-        """Warns of a write that failed, or raises what was no matter of the disk."""
+        """Warn of a write that failed, or raise what was no matter of the disk."""
         failed, self.failed = self.failed, None
         if failed is None:
             return

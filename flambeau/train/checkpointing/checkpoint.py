@@ -113,7 +113,7 @@ class Checkpoint:
             self._now(run)
 
     def on_epoch_end(self, run: Any) -> None:
-        """Keeps this epoch, if it is due or among the best."""
+        """Keep this epoch, if it is due or among the best."""
         if run.state.diverged:
             return
         names = self._ranked(run) if self._monitor is not None else []
@@ -126,7 +126,7 @@ class Checkpoint:
             self.curves.on_epoch_end(run)
 
     def on_run_end(self, run: Any) -> None:
-        """Keeps where the run ended, and waits until it is written."""
+        """Keep where the run ended, and wait until it is written."""
         try:
             if self._saved != run.state.step and run.state.step and not run.state.diverged:
                 self.save(run)
@@ -151,7 +151,7 @@ class Checkpoint:
     # ---- what ----
 
     def save(self, run: Any, names: tuple[str, ...] | list[str] = ()) -> None:
-        """Writes the run as it is now to `last.pt`, and under further names."""
+        """Write the run as it is now to `last.pt`, and under further names."""
         self._settle()
         state = run.state
         self._saved = state.step
@@ -198,7 +198,7 @@ class Checkpoint:
         return {"kept": [dict(item) for item in self.kept]}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Goes on from what `state_dict` gave."""
+        """Go on from what `state_dict` gave."""
         self.kept = [dict(item) for item in saved["kept"]]
 
 

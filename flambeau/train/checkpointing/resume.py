@@ -46,7 +46,7 @@ class Resume:
         return self.path.suffix in (".pt", ".pth", ".ckpt")
 
     def on_run_start(self, run: Any) -> None:
-        """Loads; a run that was given a state by hand keeps that."""
+        """Load; a run that was given a state by hand keeps that."""
         run.exact(True)
         self._tidy()
         if run.state.resumed:
@@ -116,7 +116,7 @@ class Resume:
         return self.path, None
 
     def _tidy(self) -> None:
-        """Says, and removes, what a process left that was killed while it wrote."""
+        """Say, and remove, what a process left that was killed while it wrote."""
         for path in unfinished(self.path.parent if self.is_file else self.path):
             name = path.name[1:].partition(".pt.")[0] + ".pt"
             path.unlink(missing_ok=True)

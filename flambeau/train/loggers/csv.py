@@ -20,7 +20,7 @@ class Table:
         self._file: Any = None
 
     def open(self, rows: list[dict[str, Any]]) -> None:
-        """Starts the file with the rows that there are already."""
+        """Start the file with the rows that there are already."""
         if self.path.is_dir():
             raise IsADirectoryError(f"'{self.path}' is a folder, but a file for numbers is wanted")
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -37,7 +37,7 @@ class Table:
         return [{name: value for name, value in row.items() if value != ""} for row in rows]
 
     def add(self, row: dict[str, Any]) -> None:
-        """Adds a line, and has the system write it."""
+        """Add a line, and has the system write it."""
         self.rows.append(row)
         new = [name for name in row if name not in self.columns]
         if new:
@@ -64,7 +64,7 @@ class Table:
         os.replace(fresh, self.path)
 
     def close(self) -> None:
-        """Closes the file."""
+        """Close the file."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -91,7 +91,7 @@ class CSVLogger(Logger):
         self._steps = Table(self.path.with_suffix(".steps" + (self.path.suffix or ".csv")))
 
     def open(self, run: Any) -> None:
-        """Starts the files; a resumed run keeps the lines up to where it resumes."""
+        """Start the files; a resumed run keeps the lines up to where it resumes."""
         again = resumes(run)
         earlier = self._epochs.read() if again else []
         self._epochs.open([row for row in earlier if kept(run, row)])
@@ -108,6 +108,6 @@ class CSVLogger(Logger):
         self._steps.add({"epoch": epoch, "step": step, **numbers})
 
     def close(self) -> None:
-        """Closes the files."""
+        """Close the files."""
         self._epochs.close()
         self._steps.close()

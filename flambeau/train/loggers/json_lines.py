@@ -32,7 +32,7 @@ class JSONLogger(Logger):
         self._file: Any = None
 
     def open(self, run: Any) -> None:
-        """Starts the file; a resumed run keeps the lines up to where it resumes."""
+        """Start the file; a resumed run keeps the lines up to where it resumes."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         lines = self._earlier(run) if resumes(run) and self.path.exists() else []
         fresh = self.path.with_name(self.path.name + ".new")
@@ -66,7 +66,7 @@ class JSONLogger(Logger):
         self._write("step", epoch, step, numbers)
 
     def close(self) -> None:
-        """Closes the file."""
+        """Close the file."""
         if self._file is not None:
             self._file.close()
             self._file = None

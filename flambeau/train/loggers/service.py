@@ -44,7 +44,7 @@ class MLflowLogger(Logger):
         self._status = "FINISHED"
 
     def open(self, run: Any) -> None:
-        """Joins the active run, or starts one."""
+        """Join the active run, or start one."""
         self._status = "FINISHED"
         self._own = self.mlflow.active_run() is None
         if self._own:
@@ -63,11 +63,11 @@ class MLflowLogger(Logger):
         self.mlflow.log_metrics({f"step/{k}": v for k, v in numbers.items()}, step=step)
 
     def failed(self, error: Exception) -> None:
-        """Marks the run as failed."""
+        """Mark the run as failed."""
         self._status = "FAILED"
 
     def close(self) -> None:
-        """Ends the run that it started."""
+        """End the run that it started."""
         if self._own:
             self.mlflow.end_run(status=self._status)
 
@@ -87,7 +87,7 @@ class WandbLogger(Logger):
         self._exit = 0
 
     def open(self, run: Any) -> None:
-        """Joins the active run, or starts one."""
+        """Join the active run, or start one."""
         self._exit = 0
         self._own = self.wandb.run is None
         if self._own:
@@ -102,10 +102,10 @@ class WandbLogger(Logger):
         self.wandb.log({f"step/{k}": v for k, v in numbers.items()}, step=step)
 
     def failed(self, error: Exception) -> None:
-        """Marks the run as failed."""
+        """Mark the run as failed."""
         self._exit = 1
 
     def close(self) -> None:
-        """Finishes the run that it started."""
+        """Finish the run that it started."""
         if self._own:
             self.wandb.finish(exit_code=self._exit)

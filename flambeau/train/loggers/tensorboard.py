@@ -92,7 +92,7 @@ class TensorBoardLogger(Logger):
             self.writer("steps").add_scalar(f"step/{name}", value, step)
 
     def close(self) -> None:
-        """Closes the files."""
+        """Close the files."""
         if self.hyperparameters is not None and self._last:
             results = {f"final/{name}": value for name, value in scalars(self._last).items()}
             self.writer().add_hparams(self.hyperparameters, results, run_name="hyperparameters")

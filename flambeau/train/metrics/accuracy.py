@@ -45,12 +45,12 @@ class Accuracy(Metric):
         self.reset()
 
     def reset(self) -> None:
-        """Forgets all batches."""
+        """Forget all batches."""
         self.correct = 0
         self.total = 0
 
     def update(self, output: Any, target: Any) -> None:
-        """Adds a batch of scores or labels and its targets."""
+        """Add a batch of scores or labels and its targets."""
         scores, wanted = array_of(output), array_of(target)
         shape = scores.shape
         # The usual case, without ceremony.
@@ -78,7 +78,7 @@ class Accuracy(Metric):
         return self.correct / self.total if self.total else self._nothing()
 
     def _watch(self, scores: np.ndarray) -> None:
-        """Notes the range of binary scores: probabilities compared with 0 are a mistake."""
+        """Note the range of binary scores: probabilities compared with 0 are a mistake."""
         if self._labels.threshold == 0.0 and scores.size and scores.dtype.kind not in "iub":
             self._lowest = min(self._lowest, float(scores.min()))
             self._highest = max(self._highest, float(scores.max()))
@@ -109,12 +109,12 @@ class TopK(Metric):
         self.reset()
 
     def reset(self) -> None:
-        """Forgets all batches."""
+        """Forget all batches."""
         self.correct = 0
         self.total = 0
 
     def update(self, output: Any, target: Any) -> None:
-        """Adds a batch of scores and its targets."""
+        """Add a batch of scores and its targets."""
         scores, wanted = array_of(output), array_of(target)
         axis = class_axis(scores, wanted)
         if axis is None:

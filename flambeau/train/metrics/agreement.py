@@ -25,11 +25,11 @@ class _OfConfusion(Metric):
         self.reset()
 
     def reset(self) -> None:
-        """Forgets all batches."""
+        """Forget all batches."""
         self.counts = np.zeros((0, 0), np.int64)
 
     def update(self, output: Any, target: Any) -> None:
-        """Adds a batch of scores or labels and its targets."""
+        """Add a batch of scores or labels and its targets."""
         self._matrix.counts = self.counts
         self._matrix.update(output, target)
         self.counts = self._matrix.counts

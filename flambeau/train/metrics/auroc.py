@@ -12,7 +12,7 @@ from .metric import Metric, Value, array_of, wide
 
 
 def ranks(scores: np.ndarray) -> np.ndarray:
-    """Ranks from 1, equal scores sharing the mean of theirs."""
+    """Rank from 1, equal scores sharing the mean of theirs."""
     order = scores.argsort(kind="stable")
     ordered = scores[order]
     # Where a new score begins, and one past the last.
@@ -64,12 +64,12 @@ class AUROC(Metric):
         self.reset()
 
     def reset(self) -> None:
-        """Forgets all batches."""
+        """Forget all batches."""
         self.scores: list[np.ndarray] = []
         self.targets: list[np.ndarray] = []
 
     def update(self, output: Any, target: Any) -> None:
-        """Keeps a copy of a batch's scores and targets."""
+        """Keep a copy of a batch's scores and targets."""
         scores, wanted = array_of(output), array_of(target)
         if scores.shape[:1] != wanted.shape[:1] or scores.ndim not in (1, 2) or wanted.ndim > 2:
             raise ValueError(

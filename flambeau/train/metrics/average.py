@@ -72,12 +72,12 @@ class Mean(Metric):
         self.reset()
 
     def reset(self) -> None:
-        """Forgets all batches."""
+        """Forget all batches."""
         self.sum = 0.0
         self.weight = 0.0
 
     def update(self, output: Any, target: Any = 1) -> None:
-        """Adds a batch; or, without a function, a value and its weight."""
+        """Add a batch; or, without a function, a value and its weight."""
         if self.function is None:
             value, weight = number(output, self.name), float(target)
         else:
@@ -132,13 +132,13 @@ class RunningAverage(Metric):
         self.reset()
 
     def reset(self) -> None:
-        """Forgets all batches."""
+        """Forget all batches."""
         self.value = 0.0
         self.count = 0
         self.recent: list[float] = []
 
     def update(self, output: Any, target: Any = None) -> None:
-        """Adds a batch; or, without a source, a value."""
+        """Add a batch; or, without a source, a value."""
         self._take(number(output if self.source is None else self._of(output, target), self.name))
 
     def _take(self, value: float) -> None:
@@ -151,7 +151,7 @@ class RunningAverage(Metric):
             self.value = self.momentum * self.value + (1 - self.momentum) * value
 
     def __call__(self, output: Any, target: Any = None) -> Value:
-        """Adds a batch, and returns the value of that batch alone."""
+        """Add a batch, and return the value of that batch alone."""
         value = number(output if self.source is None else self._of(output, target), self.name)
         self._take(value)
         return value
@@ -166,7 +166,7 @@ class RunningAverage(Metric):
         return source(output, target)
 
     def merge(self, other: Any) -> RunningAverage:
-        """Joins another one, as of another process; returns itself."""
+        """Join another one, as of another process; returns itself."""
         count = self.count + other.count
         if count:
             self.value = (self.value * self.count + other.value * other.count) / count
@@ -209,12 +209,12 @@ class EpochMetric(Metric):
         self.reset()
 
     def reset(self) -> None:
-        """Forgets all batches."""
+        """Forget all batches."""
         self.outputs: list[np.ndarray] = []
         self.targets: list[np.ndarray] = []
 
     def update(self, output: Any, target: Any) -> None:
-        """Keeps a copy of a batch."""
+        """Keep a copy of a batch."""
         # A copy: the network may use the memory again in its next step.
         self.outputs.append(np.atleast_1d(array_of(output).copy()))
         self.targets.append(np.atleast_1d(array_of(target).copy()))
@@ -246,7 +246,7 @@ class Select(Metric):
         self.states = metric.states
 
     def __call__(self, output: Any, target: Any) -> Value:
-        """Adds a batch, and returns the value of that batch alone."""
+        """Add a batch, and return the value of that batch alone."""
         return self.metric(*self.choose(output, target))
 
     def twin(self) -> Select:
@@ -254,11 +254,11 @@ class Select(Metric):
         return Select(self.metric.twin(), self.choose, name=self.name)
 
     def reset(self) -> None:
-        """Forgets all batches."""
+        """Forget all batches."""
         self.metric.reset()
 
     def update(self, output: Any, target: Any) -> None:
-        """Adds the chosen part of a batch."""
+        """Add the chosen part of a batch."""
         self.metric.update(*self.choose(output, target))
 
     def compute(self) -> Value:
@@ -270,10 +270,10 @@ class Select(Metric):
         return self.metric.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Loads the metric's state."""
+        """Load the metric's state."""
         self.metric.load_state_dict(state)
 
     def merge(self, other: Any) -> Select:
-        """Merges the metrics; returns itself."""
+        """Merge the metrics; returns itself."""
         self.metric.merge(other.metric)
         return self

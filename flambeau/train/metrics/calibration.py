@@ -43,11 +43,11 @@ class _Mean(Metric):
         self.reset()
 
     def reset(self) -> None:
-        """Forgets all batches."""
+        """Forget all batches."""
         self.total, self.count = 0.0, 0
 
     def update(self, output: Any, target: Any) -> None:
-        """Adds a batch of probabilities or logits, and labels."""
+        """Add a batch of probabilities or logits, and labels."""
         shares, labels = class_probabilities(type(self).__name__, output, target)
         self.total += float(self._measure(shares, labels).sum())
         self.count += len(labels)
@@ -120,12 +120,12 @@ class CalibrationError(Metric):
         self.reset()
 
     def reset(self) -> None:
-        """Forgets all batches."""
+        """Forget all batches."""
         self.confidence, self.hits = np.zeros(self.bins), np.zeros(self.bins)
         self.counts = np.zeros(self.bins, np.int64)
 
     def update(self, output: Any, target: Any) -> None:
-        """Adds a batch of probabilities or logits, and labels."""
+        """Add a batch of probabilities or logits, and labels."""
         shares, labels = class_probabilities("CalibrationError", output, target)
         confidence = shares.max(1)
         place = np.minimum((confidence * self.bins).astype(np.int64), self.bins - 1)

@@ -13,7 +13,7 @@ NORMALIZED = (None, "true", "pred", "all")
 
 
 def confusion(predicted: np.ndarray, wanted: np.ndarray, classes: int) -> np.ndarray:
-    """Counts (classes, classes): row the wanted class, column the predicted one."""
+    """Count (classes, classes): row the wanted class, column the predicted one."""
     predicted, wanted = _as_integers(predicted), _as_integers(wanted)
     if predicted.size:
         lowest = min(int(predicted.min()), int(wanted.min()))
@@ -70,12 +70,12 @@ class ConfusionMatrix(Metric):
         self.reset()
 
     def reset(self) -> None:
-        """Forgets all batches."""
+        """Forget all batches."""
         classes = self.num_classes or 0
         self.counts = np.zeros((classes, classes), np.int64)
 
     def update(self, output: Any, target: Any) -> None:
-        """Adds a batch of scores or labels and its targets."""
+        """Add a batch of scores or labels and its targets."""
         _, predicted, wanted, classes = self._labels.read(output, target)
         if self.num_classes is not None:
             classes = self.num_classes

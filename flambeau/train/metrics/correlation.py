@@ -30,12 +30,12 @@ class _Correlation(Metric):
         self.reset()
 
     def reset(self) -> None:
-        """Forgets all batches."""
+        """Forget all batches."""
         self.outputs: list[np.ndarray] = []
         self.targets: list[np.ndarray] = []
 
     def update(self, output: Any, target: Any) -> None:
-        """Adds a batch of predictions and targets of one shape."""
+        """Add a batch of predictions and targets of one shape."""
         output, target = paired(type(self).__name__, output, target)
         self.outputs.append(output.ravel().copy())
         self.targets.append(target.ravel().copy())

@@ -65,11 +65,11 @@ class Foreign(Metric):
         return twin
 
     def reset(self) -> None:
-        """Forgets all batches."""
+        """Forget all batches."""
         self.metric.reset()
 
     def update(self, output: Any, target: Any) -> None:
-        """Adds a batch."""
+        """Add a batch."""
         if self._torch is not None:
             output, target = _converted(self._torch, output), _converted(self._torch, target)
         if self._paired:
@@ -82,7 +82,7 @@ class Foreign(Metric):
         return plain(self.metric.compute())
 
     def __call__(self, output: Any, target: Any) -> Any:
-        """Adds a batch; the value of the batch alone where the object knows it (`forward`)."""
+        """Add a batch; the value of the batch alone where the object knows it (`forward`)."""
         if self._paired or not has(self.metric, "forward"):
             raise NotImplementedError(f"{self.name}: the value of one batch")
         if self._torch is not None:
@@ -101,7 +101,7 @@ class Foreign(Metric):
         return saved(plain(state))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on from what `state_dict` returned."""
+        """Go on from what `state_dict` returned."""
         inner, values = self.metric, state["metric"]
         if self._torch is not None:
             values = _converted(self._torch, values)
@@ -116,7 +116,7 @@ class Foreign(Metric):
             vars(inner).update(values)
 
     def merge(self, other: Any) -> Foreign:
-        """Merges where the object can (merge_state, merge)."""
+        """Merge where the object can (merge_state, merge)."""
         for method in ("merge_state", "merge"):
             if has(self.metric, method):
                 join = getattr(self.metric, method)

@@ -46,7 +46,7 @@ class MetricGroup:
         return f"<table>{rows}</table>"
 
     def update(self, output: Any, target: Any) -> None:
-        """Adds a batch to every metric; nothing is recorded for gradients."""
+        """Add a batch to every metric; nothing is recorded for gradients."""
         if self._updates:
             with no_grad():
                 for update in self._updates:
@@ -87,7 +87,7 @@ class MetricGroup:
         return group
 
     def reset(self) -> None:
-        """Forgets all batches."""
+        """Forget all batches."""
         for metric in self.metrics.values():
             metric.reset()
 
@@ -96,14 +96,14 @@ class MetricGroup:
         return {name: metric.state_dict() for name, metric in self.metrics.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on from what `state_dict` returned. Raises KeyError where the names differ."""
+        """Go on from what `state_dict` returned. Raises KeyError where the names differ."""
         if set(state) != set(self.metrics):
             raise KeyError(f"the state has metrics {sorted(state)}, the run {sorted(self.metrics)}")
         for name, metric in self.metrics.items():
             metric.load_state_dict(state[name])
 
     def merge(self, other: MetricGroup) -> MetricGroup:
-        """Adds what another group has seen, as of another process; returns itself."""
+        """Add what another group has seen, as of another process; returns itself."""
         for name, metric in self.metrics.items():
             metric.merge(other.metrics[name])
         return self

@@ -22,11 +22,11 @@ class _ImageMetric(Metric):
         self.reset()
 
     def reset(self) -> None:
-        """Forgets all batches."""
+        """Forget all batches."""
         self.total, self.count = 0.0, 0
 
     def update(self, output: Any, target: Any) -> None:
-        """Adds a batch of images."""
+        """Add a batch of images."""
         a, b = wide(array_of(output)), wide(array_of(target))
         if a.shape != b.shape or a.ndim != 4:
             raise ValueError(

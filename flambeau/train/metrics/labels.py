@@ -25,7 +25,7 @@ def class_axis(output: np.ndarray, target: np.ndarray) -> int | None:
 
 
 def check_task(task: str | None, who: str) -> None:
-    """Raises for a task that there is not."""
+    """Raise for a task that there is not."""
     if task is not None and task not in TASKS:
         raise ValueError(f"{who}: task is one of {', '.join(TASKS)} or None, not {task!r}")
 

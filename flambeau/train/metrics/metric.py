@@ -31,22 +31,22 @@ class MetricProtocol(Protocol):
     name: str
 
     def update(self, output: Any, target: Any) -> None:
-        """Adds a batch."""
+        """Add a batch."""
 
     def compute(self) -> Any:
         """The value over everything since `reset`: a number, an array, or a dict of them."""
 
     def reset(self) -> None:
-        """Forgets all batches."""
+        """Forget all batches."""
 
     def state_dict(self) -> dict[str, Any]:
         """What has been added up so far: numbers and tensors, which are safe to load."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on from what `state_dict` gave."""
+        """Go on from what `state_dict` gave."""
 
     def merge(self, other: Any) -> Any:
-        """Adds what another one has seen, as of another process; returns itself."""
+        """Add what another one has seen, as of another process; returns itself."""
 
 
 def array_of(value: Any) -> np.ndarray:
@@ -104,7 +104,7 @@ class Metric:
     costly = False
 
     def update(self, output: Any, target: Any) -> None:
-        """Adds a batch."""
+        """Add a batch."""
         raise NotImplementedError(f"{type(self).__name__}.update")
 
     def compute(self) -> Value:
@@ -112,11 +112,11 @@ class Metric:
         raise NotImplementedError(f"{type(self).__name__}.compute")
 
     def reset(self) -> None:
-        """Forgets all batches."""
+        """Forget all batches."""
         raise NotImplementedError(f"{type(self).__name__}.reset")
 
     def __call__(self, output: Any, target: Any) -> Value:
-        """Adds a batch, and returns the value of that batch alone."""
+        """Add a batch, and return the value of that batch alone."""
         batch = self.twin()
         batch.update(output, target)
         value = batch.compute()
@@ -140,7 +140,7 @@ class Metric:
         return {name: saved(getattr(self, name)) for name in self.states}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on from what `state_dict` returned. Raises KeyError for that of another metric."""
+        """Go on from what `state_dict` returned. Raises KeyError for that of another metric."""
         if set(state) != set(self.states):
             raise KeyError(
                 f"the state of metric {self.name!r} has {sorted(state)}, "
@@ -151,7 +151,7 @@ class Metric:
             setattr(self, name, saved(state[name]) if tensor else loaded(state[name]))
 
     def merge(self, other: Self) -> Self:
-        """Adds what another one has seen, as of another process; returns itself."""
+        """Add what another one has seen, as of another process; returns itself."""
         for name in self.states:
             setattr(self, name, added(getattr(self, name), getattr(other, name)))
         return self

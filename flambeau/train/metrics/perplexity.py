@@ -32,12 +32,12 @@ class Perplexity(Metric):
         self.reset()
 
     def reset(self) -> None:
-        """Forgets all batches."""
+        """Forget all batches."""
         self.loss = 0.0
         self.count = 0
 
     def update(self, output: Any, target: Any) -> None:
-        """Adds a batch of logits and its targets."""
+        """Add a batch of logits and its targets."""
         logits, wanted = array_of(output), array_of(target)
         axis = class_axis(logits, wanted)
         if axis is None:

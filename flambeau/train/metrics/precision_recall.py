@@ -43,14 +43,14 @@ class _ByClass(Metric):
         self.reset()
 
     def reset(self) -> None:
-        """Forgets all batches."""
+        """Forget all batches."""
         self.hits = np.zeros(0, np.int64)
         self.predicted = np.zeros(0, np.int64)
         self.actual = np.zeros(0, np.int64)
         self.binary = False
 
     def update(self, output: Any, target: Any) -> None:
-        """Adds a batch of scores or labels and its targets."""
+        """Add a batch of scores or labels and its targets."""
         task, predicted, wanted, classes = self._labels.read(output, target)
         if task == "multilabel":
             predicted, wanted = predicted.astype(bool), wanted.astype(bool)
@@ -64,7 +64,7 @@ class _ByClass(Metric):
         self.actual = added(self.actual, counts[2])
 
     def merge(self, other: Any) -> Any:
-        """Adds what another one has seen; returns itself."""
+        """Add what another one has seen; returns itself."""
         super().merge(other)
         self.binary = bool(self.binary)
         return self

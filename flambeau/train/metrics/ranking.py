@@ -44,12 +44,12 @@ class AveragePrecision(Metric):
         self.reset()
 
     def reset(self) -> None:
-        """Forgets all batches."""
+        """Forget all batches."""
         self.scores: list[np.ndarray] = []
         self.targets: list[np.ndarray] = []
 
     def update(self, output: Any, target: Any) -> None:
-        """Adds a batch of scores and targets."""
+        """Add a batch of scores and targets."""
         scores, targets = wide(array_of(output)), array_of(target)
         if scores.ndim == 2 and scores.shape[1] == 1:
             scores = scores[:, 0]
@@ -100,11 +100,11 @@ class NDCG(Metric):
         self.reset()
 
     def reset(self) -> None:
-        """Forgets all batches."""
+        """Forget all batches."""
         self.total, self.count = 0.0, 0
 
     def update(self, output: Any, target: Any) -> None:
-        """Adds a batch of queries."""
+        """Add a batch of queries."""
         scores, relevance = wide(array_of(output)), wide(array_of(target))
         if scores.shape != relevance.shape or scores.ndim != 2:
             raise ValueError(

@@ -42,12 +42,12 @@ class MSE(Metric):
         self.reset()
 
     def reset(self) -> None:
-        """Forgets all batches."""
+        """Forget all batches."""
         self.error = 0.0
         self.count = 0
 
     def update(self, output: Any, target: Any) -> None:
-        """Adds a batch of predictions and targets of one shape."""
+        """Add a batch of predictions and targets of one shape."""
         a, b = paired(type(self).__name__, output, target)
         difference = (a - b).ravel()
         self.error += float(difference.dot(difference))
@@ -78,12 +78,12 @@ class MAE(Metric):
         self.reset()
 
     def reset(self) -> None:
-        """Forgets all batches."""
+        """Forget all batches."""
         self.error = 0.0
         self.count = 0
 
     def update(self, output: Any, target: Any) -> None:
-        """Adds a batch of predictions and targets of one shape."""
+        """Add a batch of predictions and targets of one shape."""
         a, b = paired(type(self).__name__, output, target)
         self.error += float(np.abs(a - b).sum())
         self.count += a.size
@@ -117,14 +117,14 @@ class R2(Metric):
         self.reset()
 
     def reset(self) -> None:
-        """Forgets all batches."""
+        """Forget all batches."""
         self.count = 0
         self.mean: Any = 0.0
         self.spread: Any = 0.0
         self.residual: Any = 0.0
 
     def update(self, output: Any, target: Any) -> None:
-        """Adds a batch of predictions and targets of one shape."""
+        """Add a batch of predictions and targets of one shape."""
         a, b = paired("R2", output, target)
         if not len(b):
             return
@@ -134,7 +134,7 @@ class R2(Metric):
         self._join(len(b), mean, ((b - mean) ** 2).sum(0), ((a - b) ** 2).sum(0))
 
     def merge(self, other: Any) -> R2:
-        """Adds what another one has seen; returns itself."""
+        """Add what another one has seen; returns itself."""
         self._join(other.count, other.mean, other.spread, other.residual)
         return self
 

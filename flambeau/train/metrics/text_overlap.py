@@ -42,12 +42,12 @@ class BLEU(Metric):
         self.reset()
 
     def reset(self) -> None:
-        """Forgets all texts."""
+        """Forget all texts."""
         self.matches, self.possible = np.zeros(self.n, np.int64), np.zeros(self.n, np.int64)
         self.lengths = np.zeros(2, np.int64)  # of the candidates, of their nearest references
 
     def update(self, output: Sequence[Any], target: Sequence[Any]) -> None:
-        """Adds candidates and their references: a text each, or a list of texts each."""
+        """Add candidates and their references: a text each, or a list of texts each."""
         for candidate, references in zip(output, target, strict=True):
             words = self._tokens(candidate)
             several = [references] if isinstance(references, str) else references
@@ -104,11 +104,11 @@ class ROUGE(Metric):
         self.reset()
 
     def reset(self) -> None:
-        """Forgets all texts."""
+        """Forget all texts."""
         self.total, self.count = 0.0, 0
 
     def update(self, output: Sequence[Any], target: Sequence[Any]) -> None:
-        """Adds candidates and a reference for each."""
+        """Add candidates and a reference for each."""
         for candidate, reference in zip(output, target, strict=True):
             self.total += self._score(_words(candidate), _words(reference))
             self.count += 1

@@ -96,7 +96,7 @@ class Experiment:
         self._status("running", run)
 
     def on_epoch_end(self, run: Any) -> None:
-        """Notes how far it is, and the numbers."""
+        """Note how far it is, and the numbers."""
         self._status("running", run)
 
     def on_run_end(self, run: Any) -> None:
@@ -104,7 +104,7 @@ class Experiment:
         self._status("stopped" if run.stopping else "finished", run)
 
     def on_run_error(self, run: Any) -> None:
-        """Notes what it died of."""
+        """Note what it died of."""
         self._status("failed", run, repr(run.state.error or sys.exc_info()[1]))
 
     def _status(self, word: str, run: Any, error: str | None = None) -> None:
@@ -152,7 +152,7 @@ class Experiment:
             file.write(json.dumps(line) + "\n")
 
     def _keep(self, stem: str, ending: str, data: bytes) -> str:
-        """Writes data under a name made of its contents: the same twice is one file."""
+        """Write data under a name made of its contents: the same twice is one file."""
         name = f"{stem}-{hashlib.sha256(data).hexdigest()[:8]}{ending}"
         if not (self / name).exists():
             (self / name).write_bytes(data)
@@ -199,7 +199,7 @@ def differences(earlier: Any, now: Any, name: str = "") -> str:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Writes a file whole or not at all."""
+    """Write a file whole or not at all."""
     fresh = path.with_name(f".{path.name}.new")
     fresh.write_text(json.dumps(content, indent=2) + "\n")
     os.replace(fresh, path)

@@ -60,7 +60,7 @@ class Picture:
         return figure
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Writes .html, .svg or .png by the name's ending, whole or not at all."""
+        """Write .html, .svg or .png by the name's ending, whole or not at all."""
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh = path.with_name(f".{path.name}.new")
@@ -160,7 +160,7 @@ def _draw(panel: Panel, axis: Any) -> None:
 
 
 def _name_lines(panel: Panel, axis: Any) -> None:
-    """Names at the ends of lines, on matplotlib's axes, pushed apart."""
+    """Name at the ends of lines, on matplotlib's axes, pushed apart."""
     low, high = axis.get_ylim()
     to_axis = axis.transScale + axis.transLimits
     names: list[list[Any]] = []
@@ -211,17 +211,17 @@ class PlotCurves:
         self._drawn, self._cost = -math.inf, 0.0
 
     def on_epoch_end(self, run: Any) -> None:
-        """Draws, where it is due; the epoch that ends is not in the history yet."""
+        """Draw, where it is due; the epoch that ends is not in the history yet."""
         due = time.perf_counter() - self._drawn >= self._cost / self.share
         if run.state.epoch % self.every == 0 and due:
             self._save([*run.history, {"epoch": run.state.epoch, **run.state.metrics}])
 
     def on_run_end(self, run: Any) -> None:
-        """Draws all."""
+        """Draw all."""
         self._save(run.history)
 
     def on_run_error(self, run: Any) -> None:
-        """Draws what there was when the run failed."""
+        """Draw what there was when the run failed."""
         self._save(run.history)
 
     def _save(self, history: list[dict[str, Any]]) -> None:

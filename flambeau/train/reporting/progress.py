@@ -49,7 +49,7 @@ class Progress:
     # ---- events ----
 
     def on_run_start(self, run: Any) -> None:
-        """Makes the bar."""
+        """Make the bar."""
         self._run = run
         self._bar = bar_for(self.kind, self.stream)
 
@@ -59,7 +59,7 @@ class Progress:
         self._start(self._title(), run.state.batches, run.state.batch_number)
 
     def on_train_batch_end(self) -> None:
-        """Counts; looks at the clock only when it is due."""
+        """Count; looks at the clock only when it is due."""
         self._done += 1
         if self._done >= self._next:
             self._look()
@@ -71,7 +71,7 @@ class Progress:
         self._start(f"{self._title()} valid", _length(data), 0)
 
     def on_valid_batch_end(self) -> None:
-        """Counts."""
+        """Count."""
         self._done += 1
         if self._done >= self._next:
             self._look()
@@ -85,11 +85,11 @@ class Progress:
             self._bar.line("  ".join(part for part in (self._title(), took, words) if part))
 
     def on_run_end(self) -> None:
-        """Ends the display."""
+        """End the display."""
         self._close()
 
     def on_run_error(self) -> None:
-        """Ends the display, so that what is printed of the exception can be read."""
+        """End the display, so that what is printed of the exception can be read."""
         self._close()
 
     # ---- the bar ----
@@ -109,7 +109,7 @@ class Progress:
         self._shown = True
 
     def _look(self) -> None:
-        """Draws when it is time, and works out after how many steps to look again."""
+        """Draw when it is time, and work out after how many steps to look again."""
         now = time.perf_counter()
         assert self._bar is not None
         wait = max(self._bar.interval, self._cost / self.share)

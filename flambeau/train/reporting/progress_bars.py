@@ -32,7 +32,7 @@ class LogLines:
         """The stage is over; what was shown of it goes away."""
 
     def line(self, words: str) -> None:
-        """Writes a line that stays."""
+        """Write a line that stays."""
         self.stream.write(words + "\n")
         self.stream.flush()
 
@@ -58,7 +58,7 @@ class TerminalBar(LogLines):
         return tqdm
 
     def start(self, title: str, total: int | None) -> None:
-        """Opens a bar."""
+        """Open a bar."""
         super().start(title, total)
         self._bar = self._tqdm(
             total=total, desc=title, file=self.stream, leave=False, dynamic_ncols=True,
@@ -66,18 +66,18 @@ class TerminalBar(LogLines):
         )
 
     def update(self, done: int, words: str) -> None:
-        """Moves the bar."""
+        """Move the bar."""
         self._bar.set_postfix_str(words, refresh=False)
         self._bar.update(done - self._bar.n)
 
     def finish(self) -> None:
-        """Removes the bar."""
+        """Remove the bar."""
         if self._bar is not None:
             self._bar.close()
             self._bar = None
 
     def line(self, words: str) -> None:
-        """Writes a line above the bar."""
+        """Write a line above the bar."""
         self._tqdm.write(words, file=self.stream)
 
 
@@ -100,7 +100,7 @@ KINDS: dict[str, type[LogLines]] = {
 
 
 def check_kind(kind: str | None) -> None:
-    """Raises ValueError for an unknown kind of bar."""
+    """Raise ValueError for an unknown kind of bar."""
     if kind is not None and kind not in KINDS:
         raise ValueError(f"progress is one of {', '.join(KINDS)} or None, not {kind!r}")
 

@@ -25,7 +25,7 @@ class Row:
         self.seconds = self.longest = self.began = 0.0
 
     def add(self, seconds: float) -> None:
-        """Adds a measured time."""
+        """Add a measured time."""
         self.calls += 1
         self.seconds += seconds
         self.longest = max(self.longest, seconds)
@@ -205,15 +205,15 @@ class Watched:
             self._row.add(time.perf_counter() - began)
 
     def send(self, value: Any) -> Any:
-        """Goes on to the next `yield`."""
+        """Go on to the next `yield`."""
         return self._timed(self._generator.send, value)
 
     def throw(self, error: BaseException) -> Any:
-        """Raises where it waits."""
+        """Raise where it waits."""
         return self._timed(self._generator.throw, error)
 
     def close(self) -> None:
-        """Ends it."""
+        """End it."""
         self._timed(self._generator.close)
 
 

@@ -57,7 +57,7 @@ def repeat_first_batches(data: Any, count: int) -> list[Any]:
 
 
 def set_aside(data: Any, share: float) -> tuple[Any, Any]:
-    """Splits arrays or a dataset: the last `share` of the samples is for validation.
+    """Split arrays or a dataset: the last `share` of the samples is for validation.
 
     Raises ValueError for a share that leaves either part empty, TypeError for loaders and streams.
     """

@@ -48,7 +48,7 @@ class Measures:
         return twin
 
     def reset(self) -> None:
-        """Forgets all batches."""
+        """Forget all batches."""
         self.sums, self.weights = {}, {}
         self.loss_sum, self.loss_weight = 0.0, 0
         self.group.reset()
@@ -118,7 +118,7 @@ class Measures:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on from what `state_dict` gave. Raises KeyError where the metrics' names differ."""
+        """Go on from what `state_dict` gave. Raises KeyError where the metrics' names differ."""
         self.sums, self.weights = dict(state["sums"]), dict(state["weights"])
         self.loss_sum, self.loss_weight = state["loss_sum"], state["loss_weight"]
         self.group.load_state_dict(state["metrics"])

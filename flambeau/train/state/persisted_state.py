@@ -97,7 +97,7 @@ class Persistence:
         return {"values": values, "objects": {**self.waiting, **objects}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on from what `state_dict` gave; callbacks attached later get theirs then."""
+        """Go on from what `state_dict` gave; callbacks attached later get theirs then."""
         for name, values in state["values"].items():
             self.values.setdefault(name, {}).update(values)
         for name, saved in state["objects"].items():

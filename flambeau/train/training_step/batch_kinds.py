@@ -21,7 +21,7 @@ class Kinds:
                 "compiled": sorted(self.compiled)}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Goes on from what `state_dict` gave; what is missing there is empty."""
+        """Go on from what `state_dict` gave; what is missing there is empty."""
         self.known = dict(saved.get("known", {}))
         self.plain = set(saved.get("plain", ()))
         self.compiled = set(saved.get("compiled", ()))

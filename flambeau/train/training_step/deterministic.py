@@ -66,7 +66,7 @@ class ExactStep:
         return self._rehearse(kind, batch)
 
     def _rehearse(self, kind: str, batch: tuple[Any, ...]) -> Any:
-        """Runs the step until it is compiled, puts everything back, and runs the program.
+        """Run the step until it is compiled, put everything back, and run the program.
 
         A step that makes state for an optimiser is a plain one: the next is another program.
         """

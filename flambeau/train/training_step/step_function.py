@@ -38,7 +38,7 @@ def call(net: Any, x: Any) -> Any:
 
 
 def check_loss(loss: Any) -> None:
-    """Raises ValueError for a loss of several numbers and for one that no parameter takes part in,
+    """Raise ValueError for a loss of several numbers and for one that no parameter takes part in,
     TypeError for one that is no tensor."""
     if not isinstance(loss, Tensor):
         raise TypeError(f"the loss is a {type(loss).__name__}, but training needs a tensor")
@@ -181,7 +181,7 @@ def ask_for_compiled(step: Step, **options: Any) -> Step:
 
 
 def say(why: str) -> None:
-    """Tells once that steps are not compiled, and why."""
+    """Tell once that steps are not compiled, and why."""
     global _told
     if not _told:
         _told = True

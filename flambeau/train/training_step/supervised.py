@@ -173,7 +173,7 @@ class Supervised:
         self.choose()
 
     def _adopt(self, step: Step, seconds: float) -> None:
-        """Takes a step over whose first call took so long."""
+        """Take a step over whose first call took so long."""
         if self.hooked:
             return
         self._whole = step
@@ -232,7 +232,7 @@ class Supervised:
         return loss.detach(), detached(y_pred)
 
     def _tell(self) -> None:
-        """Says why the step is not compiled although that is wanted."""
+        """Say why the step is not compiled although that is wanted."""
         if self.scaler is not None:
             say("float16 scales its losses, and looks at the gradients before each update")
             return

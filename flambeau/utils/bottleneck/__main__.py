@@ -31,7 +31,7 @@ def _run(script: str) -> None:
 
 
 def main() -> None:
-    """Runs the script that the command line names."""
+    """Run the script that the command line names."""
     parser = argparse.ArgumentParser(prog="python -m flambeau.utils.bottleneck")
     parser.add_argument("scriptfile", help="the script to look at; it must end by itself")
     parser.add_argument("args", nargs=argparse.REMAINDER, help="its arguments")

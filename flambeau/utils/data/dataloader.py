@@ -188,7 +188,7 @@ class DataLoader(Generic[_T_co]):
         return (math.floor if self.drop_last else math.ceil)(length / self.batch_size)
 
     def check_worker_number_rationality(self) -> None:
-        """Warns when there are more workers than processors that this process may use."""
+        """Warn when there are more workers than processors that this process may use."""
         affinity = hasattr(os, "sched_getaffinity")
         processors = len(os.sched_getaffinity(0)) if affinity else os.cpu_count()
         if self.num_workers == 0 or (processors is not None and self.num_workers <= processors):

@@ -299,7 +299,7 @@ def random_split(
     lengths: Sequence[int | float],
     generator: Generator | None = default_generator,
 ) -> list[Subset[_T]]:
-    """Splits a dataset at random into parts of the given lengths, or fractions that sum to 1.
+    """Split a dataset at random into parts of the given lengths, or fractions that sum to 1.
 
     What rounding leaves over goes one by one to the first parts. Raises ValueError when the
     lengths do not sum to the length of the dataset.

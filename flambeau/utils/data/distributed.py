@@ -87,5 +87,5 @@ class DistributedSampler(Sampler[int]):
         return self.num_samples
 
     def set_epoch(self, epoch: int) -> None:
-        """Sets the epoch, which is part of the seed of the shuffle."""
+        """Set the epoch, which is part of the seed of the shuffle."""
         self.epoch = epoch

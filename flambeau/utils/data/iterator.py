@@ -146,7 +146,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             self._try_put_index()
 
     def _try_put_index(self) -> None:
-        """Gives the next batch's indices to the next worker that takes tasks."""
+        """Give the next batch's indices to the next worker that takes tasks."""
         try:
             index = next(self._sampler_iter)
         except StopIteration:
@@ -187,7 +187,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         raise StopIteration
 
     def _await_task(self) -> bool:
-        """Moves on to the next task that brings a batch; False if there is none."""
+        """Move on to the next task that brings a batch; False if there is none."""
         while self._rcvd_idx < self._send_idx:
             worker = self._flambeau_worker_of.get(self._rcvd_idx)
             if worker is not None:
@@ -227,7 +227,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         return data
 
     def _shutdown_workers(self) -> None:
-        """Ends the workers. They end with the iterator in any case."""
+        """End the workers. They end with the iterator in any case."""
         self._flambeau_end()
 
 

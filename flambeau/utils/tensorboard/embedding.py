@@ -19,7 +19,7 @@ def write(
     tag: str,
     header: Sequence[str] | None,
 ) -> None:
-    """Writes points (n, dimensions) into a directory, and adds them to projector_config.pbtxt.
+    """Write points (n, dimensions) into a directory, and add them to projector_config.pbtxt.
 
     `pictures` are (n, c, h, w). Raises ValueError where lengths do not fit.
     """

@@ -53,7 +53,7 @@ class FileWriter:
     def add_event(
         self, event: Any, step: int | None = None, walltime: float | None = None
     ) -> None:
-        """Adds an `Event`, a protocol buffer of tensorboardX."""
+        """Add an `Event`, a protocol buffer of tensorboardX."""
         event.wall_time = time.time() if walltime is None else walltime
         if step is not None:
             event.step = int(step)
@@ -63,7 +63,7 @@ class FileWriter:
             self.flush()
 
     def _write(self, record: bytes) -> None:
-        """Writes a TFRecord: the length and its checksum, then the bytes and theirs."""
+        """Write a TFRecord: the length and its checksum, then the bytes and theirs."""
         length = struct.pack("<Q", len(record))
         check = struct.pack("<I", masked_crc32c(length))
         self._file.write(length + check + record + struct.pack("<I", masked_crc32c(record)))
@@ -71,20 +71,20 @@ class FileWriter:
     def add_summary(
         self, summary: Any, global_step: int | None = None, walltime: float | None = None
     ) -> None:
-        """Adds a `Summary`, a protocol buffer of tensorboardX."""
+        """Add a `Summary`, a protocol buffer of tensorboardX."""
         self.add_event(Event(summary=summary), global_step, walltime)
 
     def flush(self) -> None:
-        """Hands everything so far to the operating system, for a reader to see."""
+        """Hand everything so far to the operating system, for a reader to see."""
         if not self._file.closed:
             self._file.flush()
         self._waiting, self._flushed = 0, time.monotonic()
 
     def close(self) -> None:
-        """Writes what is left, and closes the file."""
+        """Write what is left, and close the file."""
         self._finalizer()
 
     def reopen(self) -> None:
-        """Goes on after `close`, in the same file."""
+        """Go on after `close`, in the same file."""
         if self._file.closed:
             self._open()

@@ -107,7 +107,7 @@ class SummaryWriter:
         new_style: bool = False,
         double_precision: bool = False,
     ) -> None:
-        """Adds a number to the curve `tag`."""
+        """Add a number to the curve `tag`."""
         value = summary.scalar(tag, number(scalar_value), new_style, double_precision)
         self._add(value, global_step, walltime)
 
@@ -118,7 +118,7 @@ class SummaryWriter:
         global_step: int | None = None,
         walltime: float | None = None,
     ) -> None:
-        """Adds several curves to one picture; each is a run of its own, in a subdirectory."""
+        """Add several curves to one picture; each is a run of its own, in a subdirectory."""
         walltime = time.time() if walltime is None else walltime
         for tag, value in tag_scalar_dict.items():
             directory = f"{self.log_dir}/{main_tag.replace('/', '_')}_{tag}"
@@ -128,7 +128,7 @@ class SummaryWriter:
     def add_tensor(
         self, tag: str, tensor: Any, global_step: int | None = None, walltime: float | None = None
     ) -> None:
-        """Adds an array of numbers."""
+        """Add an array of numbers."""
         self._add(summary.tensor(tag, array_of(tensor)), global_step, walltime)
 
     def add_histogram(
@@ -140,7 +140,7 @@ class SummaryWriter:
         walltime: float | None = None,
         max_bins: int | None = None,
     ) -> None:
-        """Adds how `values` are distributed; `bins` as numpy.histogram takes them."""
+        """Add how `values` are distributed; `bins` as numpy.histogram takes them."""
         value = summary.histogram(tag, array_of(values), bins, max_bins)
         self._add(value, global_step, walltime)
 
@@ -149,7 +149,7 @@ class SummaryWriter:
         bucket_limits: Any, bucket_counts: Any, global_step: int | None = None,
         walltime: float | None = None,
     ) -> None:
-        """Adds a histogram that is counted already; the limits are the upper ends of buckets."""
+        """Add a histogram that is counted already; the limits are the upper ends of buckets."""
         limits, counts = array_of(bucket_limits), array_of(bucket_counts)
         if len(limits) != len(counts):
             raise ValueError(
@@ -169,7 +169,7 @@ class SummaryWriter:
         walltime: float | None = None,
         dataformats: str = "CHW",
     ) -> None:
-        """Adds a picture: uint8, or floats from 0 to 1."""
+        """Add a picture: uint8, or floats from 0 to 1."""
         self._add(summary.image(tag, array_of(img_tensor), dataformats), global_step, walltime)
 
     def add_images(
@@ -180,7 +180,7 @@ class SummaryWriter:
         walltime: float | None = None,
         dataformats: str = "NCHW",
     ) -> None:
-        """Adds a batch of pictures as one grid."""
+        """Add a batch of pictures as one grid."""
         self._add(summary.image(tag, array_of(img_tensor), dataformats), global_step, walltime)
 
     def add_figure(
@@ -191,7 +191,7 @@ class SummaryWriter:
         close: bool = True,
         walltime: float | None = None,
     ) -> None:
-        """Adds a matplotlib figure, or a list of them, as a picture."""
+        """Add a matplotlib figure, or a list of them, as a picture."""
         pictures = figure_to_image(figure, close)
         formats = "NCHW" if isinstance(figure, list) else "CHW"
         self.add_image(tag, pictures, global_step, walltime, formats)
@@ -200,7 +200,7 @@ class SummaryWriter:
         self, tag: str, vid_tensor: Any, global_step: int | None = None, fps: float = 4,
         walltime: float | None = None,
     ) -> None:
-        """Adds moving pictures (n, time, c, h, w), side by side, as a GIF: uint8 or 0 to 1."""
+        """Add moving pictures (n, time, c, h, w), side by side, as a GIF: uint8 or 0 to 1."""
         frames = summary.as_bytes(array_of(vid_tensor))
         if frames.ndim != 5:
             raise ValueError(f"vid_tensor is (n, time, c, h, w), but has shape {frames.shape}")
@@ -213,7 +213,7 @@ class SummaryWriter:
         walltime: float | None = None, rescale: float = 1, dataformats: str = "CHW",
         labels: Sequence[str] | None = None,
     ) -> None:
-        """Adds a picture with boxes (n, 4) of x and y of two corners, and labels beside them."""
+        """Add a picture with boxes (n, 4) of x and y of two corners, and labels beside them."""
         image = summary.as_bytes(array_of(img_tensor))
         boxes = array_of(box_tensor)
         if isinstance(labels, str):
@@ -228,7 +228,7 @@ class SummaryWriter:
         config_dict: Mapping[str, Any] | None = None, global_step: int | None = None,
         walltime: float | None = None,
     ) -> None:
-        """Adds points or a mesh in space: vertices (n, points, 3), colors of 0 to 255 and faces
+        """Add points or a mesh in space: vertices (n, points, 3), colors of 0 to 255 and faces
         alike."""
         parts = [None if part is None else array_of(part) for part in (vertices, colors, faces)]
         self._add(base.mesh(tag, *parts, config_dict), global_step, walltime)
@@ -241,7 +241,7 @@ class SummaryWriter:
         sample_rate: int = 44100,
         walltime: float | None = None,
     ) -> None:
-        """Adds sound, (1, length) with values from -1 to 1."""
+        """Add sound, (1, length) with values from -1 to 1."""
         self._add(summary.audio(tag, array_of(snd_tensor), sample_rate), global_step, walltime)
 
     def add_text(
@@ -251,7 +251,7 @@ class SummaryWriter:
         global_step: int | None = None,
         walltime: float | None = None,
     ) -> None:
-        """Adds a text, shown as Markdown."""
+        """Add a text, shown as Markdown."""
         self._add(base.text(tag, text_string), global_step, walltime)
 
     def add_pr_curve(
@@ -264,7 +264,7 @@ class SummaryWriter:
         weights: Any = None,
         walltime: float | None = None,
     ) -> None:
-        """Adds a precision-recall curve of binary labels and probabilities."""
+        """Add a precision-recall curve of binary labels and probabilities."""
         weight = None if weights is None else array_of(weights).ravel()
         value = summary.named(
             tag, base.pr_curve, array_of(labels).ravel(), array_of(predictions).ravel(),
@@ -278,7 +278,7 @@ class SummaryWriter:
         global_step: int | None = None, num_thresholds: int = 127, weights: Any = None,
         walltime: float | None = None,
     ) -> None:
-        """Adds a precision-recall curve that is counted already."""
+        """Add a precision-recall curve that is counted already."""
         rows = [array_of(row)[:num_thresholds] for row in (
             true_positive_counts, false_positive_counts, true_negative_counts,
             false_negative_counts, precision, recall,
@@ -287,19 +287,19 @@ class SummaryWriter:
         self._add(value, global_step, walltime)
 
     def add_custom_scalars(self, layout: Mapping[str, Mapping[str, Sequence]]) -> None:
-        """Lays out charts: {category: {chart: ["Multiline" or "Margin", tags]}}. Call it once."""
+        """Lay out charts: {category: {chart: ["Multiline" or "Margin", tags]}}. Call it once."""
         self._add(base.custom_scalars(layout), None, None)
 
     def add_custom_scalars_multilinechart(
         self, tags: Sequence[str], category: str = "default", title: str = "untitled"
     ) -> None:
-        """Lays out one chart with several curves."""
+        """Lay out one chart with several curves."""
         self.add_custom_scalars({category: {title: ["Multiline", tags]}})
 
     def add_custom_scalars_marginchart(
         self, tags: Sequence[str], category: str = "default", title: str = "untitled"
     ) -> None:
-        """Lays out one chart with a curve and its margin: tags of value, lower, upper."""
+        """Lay out one chart with a curve and its margin: tags of value, lower, upper."""
         assert len(tags) == 3
         self.add_custom_scalars({category: {title: ["Margin", tags]}})
 
@@ -311,7 +311,7 @@ class SummaryWriter:
         run_name: str | None = None,
         global_step: int | None = None,
     ) -> None:
-        """Adds a row to the table of runs: what was chosen, and how it did."""
+        """Add a row to the table of runs: what was chosen, and how it did."""
         if not isinstance(hparam_dict, Mapping) or not isinstance(metric_dict, Mapping):
             raise TypeError("hparam_dict and metric_dict should be dictionary.")
         parts = summary.hyperparameters(hparam_dict, metric_dict, hparam_domain_discrete)
@@ -331,7 +331,7 @@ class SummaryWriter:
         tag: str = "default",
         metadata_header: Sequence[str] | None = None,
     ) -> None:
-        """Adds points (n, dimensions) for the projector, with labels and pictures of each."""
+        """Add points (n, dimensions) for the projector, with labels and pictures of each."""
         pictures = None if label_img is None else array_of(label_img)
         step = 0 if global_step is None else global_step
         embedding.write(self.log_dir, array_of(mat), metadata, pictures, step, tag, metadata_header)
@@ -345,12 +345,12 @@ class SummaryWriter:
         raise NotImplementedError("SummaryWriter.add_onnx_graph")
 
     def flush(self) -> None:
-        """Makes sure that a reader sees everything so far."""
+        """Make sure that a reader sees everything so far."""
         for writer in self.all_writers.values():
             writer.flush()
 
     def close(self) -> None:
-        """Writes what is left, and closes the files; adding more opens them again."""
+        """Write what is left, and close the files; adding more opens them again."""
         for writer in self.all_writers.values():
             writer.close()
 

@@ -22,7 +22,7 @@ _CODES, _NUMBERS = f"{_RANGE}) -> Tensor", f"{_RANGE}, *, ScalarType? out_dtype=
 
 
 def _declare(*schemas: str) -> Callable[[Rule], Rule]:
-    """Registers a function under each schema."""
+    """Register a function under each schema."""
 
     def decorate(function: Rule) -> Rule:
         for schema in schemas:

@@ -191,7 +191,7 @@ class AdvancedIndex:
         return reshape_node(values, (math.prod(self.index.shape), *rest))
 
     def added(self, shape: Sequence[int], values: Node) -> Node:
-        """Zeros of a shape with values added at the positions."""
+        """Zero of a shape with values added at the positions."""
         front = [shape[i] for i in self.order]
         rest = front[self.count :]
         flat = (math.prod(front[: self.count]), *rest)

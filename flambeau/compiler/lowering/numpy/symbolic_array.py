@@ -77,7 +77,7 @@ class SymbolArray(metaclass=_Kind):
         return self._node
 
     def assign(self, node: Node) -> None:
-        """Writes a value over all of the array."""
+        """Write a value over all of the array."""
         node = broadcast_to(cast(node, self._node.type), self.shape)
         if self._base is None:
             self._node, self.written = node, True
@@ -133,7 +133,7 @@ class SymbolArray(metaclass=_Kind):
 
     @property
     def imag(self) -> SymbolArray:
-        """Zeros."""
+        """Zero."""
         return SymbolArray(graph.constant(0, self._node.type, self.shape))
 
     def __len__(self) -> int:
@@ -260,7 +260,7 @@ class SymbolArray(metaclass=_Kind):
         return self.reshape(-1).copy()
 
     def fill(self, value: Any) -> None:
-        """Writes one number everywhere."""
+        """Write one number everywhere."""
         self[...] = value
 
     def __copy__(self) -> SymbolArray:
@@ -282,7 +282,7 @@ def symbol(node: Node) -> Symbol:
 
 
 def implements(*functions: Callable) -> Callable[[Callable], Callable]:
-    """Declares what stands for functions of NumPy."""
+    """Declare what stands for functions of NumPy."""
 
     def decorate(implementation: Callable) -> Callable:
         for function in functions:

@@ -224,7 +224,7 @@ def _nan_ignoring_extreme(operation: Scalar) -> Callable[[Node, Node], Node]:
 
 
 def _shift_builder(operation: Scalar) -> Callable[[Node, Node], Node]:
-    """Shifts by the width or more leave what is shifted in."""
+    """Shift by the width or more leave what is shifted in."""
 
     def shift(a: Node, b: Node) -> Node:
         width = a.type.size * 8

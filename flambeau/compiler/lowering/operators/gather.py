@@ -28,7 +28,7 @@ _MAX_UNROLLED_POSITIONS = 16  # places along an axis up to which a scatter is a 
 
 
 def _add_rows(index: Node, values: Node, shape: Sequence[int]) -> Node:
-    """Zeros of a shape with rows added; half precision in F32."""
+    """Zero of a shape with rows added; half precision in F32."""
     inside = cast(values, compute_type(values.type))
     sums = Node(Op.ADD_ROWS, (cast(index, Type.I64), inside), tuple(shape), inside.type)
     return cast(sums, values.type)
@@ -100,7 +100,7 @@ def _scatter_sum(g: Node, axis: int, index: Node, shape: Sequence[int]) -> Node:
 
 
 def _add_along(g: Node, axis: int, index: Node, shape: Sequence[int]) -> Node:
-    """Zeros of a shape with g added up at the indices: for one place, a choice."""
+    """Zero of a shape with g added up at the indices: for one place, a choice."""
     if not shape:
         return reshape_node(symbol(g).sum().node, ())
     if not index.shape:

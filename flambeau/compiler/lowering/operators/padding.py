@@ -36,14 +36,14 @@ def _constant_pad(input: Symbol, pad: Sequence[int], value: float = 0) -> Symbol
 
 
 def _place_along(part: Node, axis: int, at: int, n: int) -> Node:
-    """Zeros of n places along an axis with a part from `at` on."""
+    """Zero of n places along an axis with a part from `at` on."""
     low, high = [0] * len(part.shape), [0] * len(part.shape)
     low[axis], high[axis] = at, n - at - part.shape[axis]
     return graph.pad(part, low, high)
 
 
 def _add_along(g: Node, axis: int, places: np.ndarray, n: int) -> Node:
-    """Zeros of n places along an axis with g added up at known ones."""
+    """Zero of n places along an axis with g added up at known ones."""
     shape = (*g.shape[:axis], n, *g.shape[axis + 1 :])
     items = [literal(places.astype(np.int64)) if i == axis else slice(None)
              for i in range(len(shape))]

@@ -68,7 +68,7 @@ class _Layer:
         return None if x is None else x.reshape(self.count, self.rows, x.shape[-1])
 
     def flatten_steps(self, x: Symbol) -> Symbol:
-        """Steps as rows."""
+        """Step as rows."""
         return x.reshape(self.count * self.rows, x.shape[-1])
 
     def select_last(self, x: Symbol) -> Symbol:
@@ -87,7 +87,7 @@ class _Layer:
         return None if x is None else [x[start:end] for start, end in self.steps.windows]
 
     def join_steps(self, parts: Sequence[Symbol]) -> Symbol:
-        """Steps as they are walked, in the order of rows."""
+        """Step as they are walked, in the order of rows."""
         return np.concatenate(parts[::-1] if self.reverse else parts, 0)
 
     def states_before(self, rows: Symbol, first: Symbol) -> list[Symbol]:

@@ -15,7 +15,7 @@ from ..numpy.node_builders import (
 
 
 def cropped(node: Node, axis: int, low: int, high: int) -> Node:
-    """Zeros around along an axis; negative numbers crop."""
+    """Zero around along an axis; negative numbers crop."""
     start, end = max(-low, 0), max(-high, 0)
     length = node.shape[axis] - start - end
     if length <= 0:  # nothing of it is left
@@ -58,5 +58,5 @@ def interleave(parts: list[Node], axis: int) -> Node:
 
 
 def nothing(node: Node, shape: Sequence[int]) -> Node:
-    """Zeros of a node's type."""
+    """Zero of a node's type."""
     return graph.constant(0, node.type, tuple(shape))

@@ -52,7 +52,7 @@ class PowerSGDState:
         self.iter = 0
 
     def maybe_increase_iter(self, bucket: GradBucket) -> None:
-        """Counts a step at its last bucket."""
+        """Count a step at its last bucket."""
         if bucket.is_last():
             self.iter += 1
 

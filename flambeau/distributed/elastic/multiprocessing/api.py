@@ -86,7 +86,7 @@ class PContext(ABC):
         self._failed: dict[int, ProcessFailure] = {}
 
     def start(self) -> None:
-        """Starts all workers."""
+        """Start all workers."""
         for tail in self._tails:
             tail.start()
         try:
@@ -140,7 +140,7 @@ class PContext(ABC):
         return result
 
     def close(self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = 30) -> None:
-        """Ends all workers: by the signal, and after `timeout` seconds by SIGKILL."""
+        """End all workers: by the signal, and after `timeout` seconds by SIGKILL."""
         alive = [pid for rank, pid in self.pids().items() if self._exit_code(rank) is None]
         for pid in alive:
             os.kill(pid, death_sig)
@@ -269,7 +269,7 @@ def start_processes(
     envs: dict[int, dict[str, str]], logs_specs: LogsSpecs | None = None,
     log_line_prefixes: dict[int, str] | None = None, start_method: str = "spawn",
 ) -> PContext:
-    """Starts a worker for each local rank of `args`, which `envs` must have too.
+    """Start a worker for each local rank of `args`, which `envs` must have too.
 
     A text is a command, anything else a function; RuntimeError if the ranks do not agree.
     """

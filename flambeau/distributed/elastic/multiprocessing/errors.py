@@ -40,7 +40,7 @@ class ErrorHandler:
             warn(f"Unable to enable fault handler. {type(error).__name__}: {error}")
 
     def record_exception(self, e: BaseException) -> None:
-        """Writes the exception and its traceback."""
+        """Write the exception and its traceback."""
         path = self._get_error_file_path()
         if path is None:
             return
@@ -53,7 +53,7 @@ class ErrorHandler:
             json.dump({"message": message}, file)
 
     def dump_error_file(self, rootcause_error_file: str, error_code: int = 0) -> None:
-        """Copies a worker's error file, with its exit code, to this process's own."""
+        """Copy a worker's error file, with its exit code, to this process's own."""
         path = self._get_error_file_path()
         if path is None:
             return

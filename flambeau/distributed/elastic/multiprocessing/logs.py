@@ -162,14 +162,14 @@ class TailLog:
         self._thread: threading.Thread | None = None
 
     def start(self) -> TailLog:
-        """Begins, on a thread of its own."""
+        """Begin, on a thread of its own."""
         if self._files and self._destination is not None:
             self._thread = threading.Thread(target=self._run, name="tail", daemon=True)
             self._thread.start()
         return self
 
     def stop(self) -> None:
-        """Prints what is left and ends."""
+        """Print what is left and end."""
         self._end.set()
         if self._thread is not None:
             self._thread.join()
@@ -195,7 +195,7 @@ class TailLog:
             file.close()
 
     def _print(self, path: str, text: str, last: bool) -> str:
-        """Prints whole lines; returns the beginning of a line that is not."""
+        """Print whole lines; returns the beginning of a line that is not."""
         assert self._destination is not None
         lines = text.splitlines(keepends=True)
         rest = "" if last or not lines or lines[-1].endswith("\n") else lines.pop()

@@ -87,7 +87,7 @@ for _ in range(4):
 
 
 def _note(known: list[Any], indices: np.ndarray, padding: int) -> None:
-    """Adds the rows of a batch; what cannot be padding makes the set of fillers larger than one."""
+    """Add the rows of a batch; what cannot be padding makes the set of fillers larger than one."""
     last = indices[:, -1]
     run = (np.flip(indices, 1) == last[:, None]).cumprod(1).sum(1)
     filled = run >= 2

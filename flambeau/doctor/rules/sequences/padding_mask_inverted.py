@@ -119,7 +119,7 @@ for _ in range(4):
     on_gradient = on_backward
 
     def _judge(self, hidden: np.ndarray, spot: Spot | None, rows: Any = None) -> None:
-        """Compares what is hidden with the tokens of those rows."""
+        """Compare what is hidden with the tokens of those rows."""
         for indices in reversed(self.indices):
             if indices.ndim != 2 or (rows is not None and len(rows) != len(indices)):
                 continue

@@ -68,7 +68,7 @@ for _ in range(4):
 """)
 
     def judge(self, call: LossCall, tokens: Tokens, shift: int, sees: bool) -> None:
-        """Tells where a model without a view of the future predicts what it is given."""
+        """Tell where a model without a view of the future predicts what it is given."""
         if shift == 0 and not sees:
             self.report("the targets are the tokens that the model is given", call.spot,
                         tokens.spot, tokens=str(tokens.indices.shape))

@@ -35,11 +35,11 @@ class Partition:
         return str(self.nodes)
 
     def add_node(self, node: Node, node_order: int | None = None) -> None:
-        """Adds a node."""
+        """Add a node."""
         self.nodes[node] = node_order
 
     def remove_node(self, node: Node) -> None:
-        """Takes a node out."""
+        """Take a node out."""
         del self.nodes[node]
 
     def size(self) -> int:
@@ -175,11 +175,11 @@ class CapabilityBasedPartitioner:
         return node.op == "call_function" and qualified_name(node.target) in names
 
     def fuse_partitions(self, partitions: list[Partition], prefix: str = "fused_") -> GraphModule:
-        """Makes a module of each part."""
+        """Make a module of each part."""
         return fuse_by_partitions(self.graph_module, [p.nodes for p in partitions], prefix=prefix)
 
     def remove_bookend_non_compute_ops(self, partitions: list[Partition]) -> None:
-        """Takes out of each part what only reshapes its inputs or outputs."""
+        """Take out of each part what only reshapes its inputs or outputs."""
         for partition in partitions:
             inside = set(partition.nodes)
             for node in self._bookends(inside):
@@ -200,5 +200,5 @@ class CapabilityBasedPartitioner:
             yield from edge
 
     def partition_and_fuse(self, prefix: str = "fused_") -> GraphModule:
-        """Makes modules of the parts."""
+        """Make modules of the parts."""
         return self.fuse_partitions(self.propose_partitions(), prefix=prefix)

@@ -111,12 +111,12 @@ class PassManager:
         self.suppress_check_failures = suppress_check_failures
 
     def add_pass(self, _pass: Any) -> None:
-        """Adds a pass behind the others."""
+        """Add a pass behind the others."""
         self.passes.append(_pass)
         self._validated = False
 
     def add_constraint(self, constraint: Any) -> None:
-        """Adds a constraint."""
+        """Add a constraint."""
         self.constraints.append(constraint)
         self._validated = False
 
@@ -128,12 +128,12 @@ class PassManager:
         self._validated = True
 
     def solve_constraints(self) -> None:
-        """Puts the passes into an order that is allowed."""
+        """Put the passes into an order that is allowed."""
         self.passes = _topological_sort_passes(self.passes, self.constraints)
         self._validated = True
 
     def add_checks(self, check: Callable[[Any], None]) -> None:
-        """Sets the function that checks a module before and, if wanted, behind each pass."""
+        """Set the function that checks a module before and, if wanted, behind each pass."""
         if len(inspect.signature(check).parameters) != 1:
             raise TypeError(
                 "PassManager check function should only take in one variable, a module"
@@ -141,7 +141,7 @@ class PassManager:
         self.__dict__["check"] = check
 
     def check(self, module: Any) -> None:
-        """Accepts the module."""
+        """Accept the module."""
 
     def __call__(self, module: Any) -> PassResult:
         if not self._validated:

@@ -90,7 +90,7 @@ def insert_subgm(
     gm: GraphModule, sub_gm: GraphModule, orig_inputs: tuple[Node, ...],
     orig_outputs: tuple[Node, ...],
 ) -> GraphModule:
-    """Adds a submodule and its call, whose results replace `orig_outputs`."""
+    """Add a submodule and its call, whose results replace `orig_outputs`."""
     name = sub_gm.__class__.__name__
     gm.add_submodule(name, sub_gm)
     last: Any = max(orig_outputs, default=None)
@@ -119,7 +119,7 @@ def fuse_by_partitions(
     gm: GraphModule, partitions: list[dict[Node, int | None]], prefix: str = "fused_",
     always_return_tuple: bool = False,
 ) -> GraphModule:
-    """Makes a submodule of each partition."""
+    """Make a submodule of each partition."""
     for i, partition in enumerate(partitions):
         nodes = topo_sort(list(partition))
         sub, inputs, outputs = fuse_as_graphmodule(
@@ -132,7 +132,7 @@ def fuse_by_partitions(
 
 
 def legalize_graph(gm: GraphModule) -> GraphModule:
-    """Puts every value before its uses, and otherwise leaves the order as it is."""
+    """Put every value before its uses, and otherwise leaves the order as it is."""
     graph = gm.graph
     waits = {node: len(node.all_input_nodes) for node in graph.nodes}
     ready: deque[Node] = deque(n for n, count in waits.items() if count == 0)

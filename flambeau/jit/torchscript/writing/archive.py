@@ -44,7 +44,7 @@ class Tagged:
 
 def write(file: Any, root: Instance, code: dict[str, str], constants: list[Any],
           extra_files: dict[str, Any] | None = None) -> None:
-    """Writes an archive. `code`: text by the namespace it stands in, such as `__torch__`."""
+    """Write an archive. `code`: text by the namespace it stands in, such as `__torch__`."""
     named = isinstance(file, (str, os.PathLike))
     name = os.path.basename(os.fspath(file)).partition(".")[0] if named else ""
     parent = os.path.dirname(os.fspath(file)) if named else ""
@@ -84,7 +84,7 @@ class _Pickler:
         return b"".join(self.parts)
 
     def value(self, value: Any) -> None:
-        """Writes one value, or a reference to where it stands."""
+        """Write one value, or a reference to where it stands."""
         if isinstance(value, (Instance, Tensor)):
             known = self._memo.get(id(value))
             if known is not None:

@@ -16,7 +16,7 @@ __all__ = ["save"]
 
 def save(module: LoadedModule, file: Any,
          extra_files: dict[str, Any] | None = None) -> None:
-    """Writes the archive."""
+    """Write the archive."""
     program = module._flambeau_type.program
     root = _Values(program.classes()).value(module, None)
     write(file, root, program.texts(), list(program.constants), extra_files)

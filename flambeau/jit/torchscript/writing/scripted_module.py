@@ -70,7 +70,7 @@ class Script:
         return "".join(line.removeprefix("  ") for line in lines).replace(f"self: {name}", "self")
 
     def save(self, file: Any, extra_files: dict[str, Any] | None = None) -> None:
-        """Writes an archive, which PyTorch reads too."""
+        """Write an archive, which PyTorch reads too."""
         names = {n for text in self.classes.code.values() for n in _FUNCTIONAL.findall(text)}
         code = dict(self.classes.code)
         if names:
@@ -80,7 +80,7 @@ class Script:
     # ------------------------------------------------------------- what functions tell of calls
 
     def call_module(self, module: Module) -> None:
-        """Writes a module's forward, and those of the modules that it calls."""
+        """Write a module's forward, and those of the modules that it calls."""
         methods = self._methods.setdefault(id(module), {})
         if "forward" in methods:
             return
@@ -96,7 +96,7 @@ class Script:
                     self.call_module(inner)
 
     def call_method(self, module: Module, name: str) -> None:
-        """Writes a method out of its source."""
+        """Write a method out of its source."""
         methods = self._methods.setdefault(id(module), {})
         if name in methods:
             return
@@ -106,7 +106,7 @@ class Script:
         methods[name] = code.text(name, self._names[id(module)])
 
     def call_function(self, function: Any) -> str:
-        """Writes a function; gives the name that it is called by."""
+        """Write a function; gives the name that it is called by."""
         known = self._functions.get(function)
         if known is None:
             known = self._functions[function] = self.classes.name(function.__name__)

@@ -182,7 +182,7 @@ class FunctionCode(SourceCalls):
         return [*before, ast.With(entered, self._block(node.body) or [ast.Pass()], lineno=0)]
 
     def visit_For(self, node: ast.For) -> Any:
-        """Loops over modules are written out, others stay."""
+        """Loop over modules are written out, others stay."""
         modules = self._modules_of(node.iter)
         if modules is None:
             return ast.For(self.visit(node.target), self.visit(node.iter), self._block(node.body),

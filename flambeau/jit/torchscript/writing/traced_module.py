@@ -15,7 +15,7 @@ __all__ = ["save"]
 
 def save(module: Module, program: ExportedProgram, name: str, file: Any,
          extra_files: dict[str, Any] | None = None) -> None:
-    """Writes it. NotImplementedError, before anything is written, for a graph that TorchScript
+    """Write it. NotImplementedError, before anything is written, for a graph that TorchScript
     cannot say.
     """
     classes = ClassWriter()

@@ -30,7 +30,7 @@ from .direct_unit import UnitTiles
 
 
 def emit_direct_conv(context: Context, contract: Contract) -> None:
-    """Emits a contraction of any number of row and depth axes, split among the threads.
+    """Emit a contraction of any number of row and depth axes, split among the threads.
 
     Raises Unsupported, before anything is emitted, for other forms.
     """

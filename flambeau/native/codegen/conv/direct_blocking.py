@@ -372,7 +372,7 @@ def _cut_rows(plan: ConvPlan) -> None:
 
 
 def _shorten_unit(plan: ConvPlan) -> None:
-    """Cuts long lines of tiles, until what one reads of `a` fits into the caches.
+    """Cut long lines of tiles, until what one reads of `a` fits into the caches.
 
     Only where windows slide along the line: in other lines the depth is what is long.
     """
@@ -396,7 +396,7 @@ def _pack_once(plan: ConvPlan) -> None:
 
 
 def _balance_units(plan: ConvPlan, threads: int) -> None:
-    """Shrinks units if the threads could not split them evenly."""
+    """Shrink units if the threads could not split them evenly."""
     k, step, groups = plan.first, plan.shape.extent, -(-plan.count // plan.panels)
     if k != plan.shape.axis:
         step = 1
@@ -412,7 +412,7 @@ def _balance_units(plan: ConvPlan, threads: int) -> None:
 
 
 def _grow_unit(plan: ConvPlan, least: int) -> None:
-    """Takes more rows into a unit while what it packs of `a` stays small, and so many are left."""
+    """Take more rows into a unit while what it packs of `a` stays small, and so many are left."""
     if plan.blocks > 1 or plan.once:
         return
     extents, size = plan.row_extents, plan.type.size

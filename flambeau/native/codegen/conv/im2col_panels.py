@@ -46,7 +46,7 @@ class Im2colPacker:
     # ------------------------------------------------------------------- where columns are
 
     def place(self, first: Number, count: Number) -> None:
-        """Writes down where the columns' windows begin, for `count` positions from `first` on."""
+        """Write down where the columns' windows begin, for `count` positions from `first` on."""
         b, image = self.b, self.image
         first = constant(first)
         number, at = b.udiv(first, self.each), b.urem(first, self.each)
@@ -80,7 +80,7 @@ class Im2colPacker:
     # --------------------------------------------------------------------------- packing
 
     def pack(self, start: Number, depth: Number, into: ir.Value) -> None:
-        """Packs the steps [start, start + depth) of the columns that were placed."""
+        """Pack the steps [start, start + depth) of the columns that were placed."""
         self._pack(self.in_rows, start, depth, into)
 
     def _pack(self, ways: list[tuple[int, ir.Value]], start: Number, depth: Number, into: ir.Value

@@ -33,7 +33,7 @@ from .result_layout import all_equal, only_store, store_along
 
 
 def emit_implicit_gemm(context: Any, statement: Contract) -> None:
-    """Emits a convolution of run-time sizes; raises Unsupported for other Contracts."""
+    """Emit a convolution of run-time sizes; raises Unsupported for other Contracts."""
     image = match_image(context, statement, statement.rows, statement.depth)
     b, weights = context.builder, _Weights(context, statement, image)
     each = b.mul(image.rows.outputs, image.columns.outputs)
@@ -109,7 +109,7 @@ class ConvPacker(OperandPacker):
         self.panel, self.weights = panel, weights
 
     def pack_a(self, g0: Number, g1: Number, start: Number, depth: Number) -> None:
-        """Packs the weights of a block, group by group."""
+        """Pack the weights of a block, group by group."""
         with self.builder.if_else(self.weights.in_order) as (usual, other):
             with usual:
                 super().pack_a(g0, g1, start, depth)

@@ -38,7 +38,7 @@ _BLOCK_POSITIONS = 256  # positions of a block, about
 
 
 def emit_implicit_gemm_weight(context: Any, statement: Contract) -> None:
-    """Emits a weight gradient of run-time sizes; raises Unsupported for other Contracts."""
+    """Emit a weight gradient of run-time sizes; raises Unsupported for other Contracts."""
     image = match_image(context, statement, statement.depth, statement.rows)
     cotangent = _Cotangent(context, statement, image)
     product = _as_product(context, statement, cotangent)
@@ -125,7 +125,7 @@ class GradientPacker(OperandPacker):
         self.windows, self.cotangent = windows, cotangent
 
     def pack_a(self, g0: Number, g1: Number, start: Number, depth: Number) -> None:
-        """Packs the windows of a block, some positions after others."""
+        """Pack the windows of a block, some positions after others."""
         b, rows, columns = self.builder, self.tile.rows, self.tile.columns
         first = multiply(b, constant(g0), rows)
         count = multiply(b, b.sub(constant(g1), constant(g0)), rows)
@@ -145,7 +145,7 @@ class GradientPacker(OperandPacker):
     def _pack_panel(
         self, columns: PanelColumns, local: Number, start: Number, depth: Number
     ) -> None:
-        """Packs a panel of the cotangent: the stretches of images that a block of positions has."""
+        """Pack a panel of the cotangent: the stretches of images that a block of positions has."""
         b, p, cotangent = self.builder, self.p, self.cotangent
         source = offset_bytes(b, p.b, multiply(b, columns.first, cotangent.channel_apart))
         first, last = (b.udiv(constant(bound), cotangent.each) for bound in (

@@ -53,7 +53,7 @@ class WindowPacker:
     def _outer(
         self, k: int, ok: ir.Value | None, source: ir.Value, target: ir.Value
     ) -> None:
-        """Loops over the coordinates from k on; `ok`: whether those before are not padding."""
+        """Loop over the coordinates from k on; `ok`: whether those before are not padding."""
         b, last = self.b, len(self.lines) - 1
         if k == last - 1 and self._joined():
             body: Callable[..., None] = self._line
@@ -117,7 +117,7 @@ class WindowPacker:
         store_vector(b, rest, offset_bytes(b, target, at), size, mask)
 
     def _zeros(self, target: ir.Value, count: int) -> None:
-        """Clears contiguous elements."""
+        """Clear contiguous elements."""
         b, lanes = self.b, self.lanes
         zero = ir.Constant(vector(memory_type(self.type), lanes), None)
         if count >= lanes:

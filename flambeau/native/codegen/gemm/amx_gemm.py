@@ -107,7 +107,7 @@ class AmxPacker(OperandPacker):
         self._split_into(operand, self.workspace.packed_panel(local), self.flags.of_panel(local))
 
     def _split_into(self, operand: SplitOperand, into: ir.Value, flag: ir.Value) -> None:
-        """Packs a panel and records whether it needs the fallback."""
+        """Pack a panel and record whether it needs the fallback."""
         b = self.builder
         along = operand.depth_stride == operand.stored.size
         stride = operand.width_stride if along else operand.depth_stride

@@ -71,7 +71,7 @@ def _broadcast(value: int) -> ir.Value:
 
 
 def _split_terms(b: ir.IRBuilder, x: ir.Value, count: int) -> list[ir.Value]:
-    """Splits float32 numbers into terms, each in the upper half of its lane; lower halves may be
+    """Split float32 numbers into terms, each in the upper half of its lane; lower halves may be
     dirty.
 
     The first of several is truncated so that nothing overflows, the others are rounded: remainders
@@ -94,7 +94,7 @@ def _split_terms(b: ir.IRBuilder, x: ir.Value, count: int) -> list[ir.Value]:
 
 
 def _round_to_bf16(b: ir.IRBuilder, bits: ir.Value) -> ir.Value:
-    """Numbers whose upper halves are the nearest to what they were."""
+    """Number whose upper halves are the nearest to what they were."""
     return b.add(bits, _broadcast(_HALF_PLACE))
 
 
@@ -105,7 +105,7 @@ def _max_magnitude(b: ir.IRBuilder, x: ir.Value, most: ir.Value) -> ir.Value:
 
 
 def declare_packer(module: ir.Module, operand: SplitOperand) -> ir.Function:
-    """Declares i64(source, stride, valid, depth, panel): packs a panel; returns whether it needs
+    """Declare i64(source, stride, valid, depth, panel): packs a panel; returns whether it needs
     the fallback.
     """
     along = operand.depth_stride == operand.stored.size
@@ -137,7 +137,7 @@ def declare_packer(module: ir.Module, operand: SplitOperand) -> ir.Function:
 
 
 def _transpose_tile(b: ir.IRBuilder, tiles: ir.Value, i: ir.Value) -> list:
-    """Transposes a tile of pairs where it lies."""
+    """Transpose a tile of pairs where it lies."""
     module, name = b.module, "turned_tile"
     function = module.globals.get(name)
     if function is None:
@@ -243,7 +243,7 @@ def _pack_along_width(
 
 
 def declare_fallback(module: ir.Module, parts: tuple[int, int]) -> ir.Function:
-    """Declares void(a, b, steps, sums, resume, rows, columns): the work of `declare_multiplier` in
+    """Declare void(a, b, steps, sums, resume, rows, columns): the work of `declare_multiplier` in
     float32.
 
     `rows` counts single rows, `columns` counts tiles.
@@ -290,7 +290,7 @@ def declare_fallback(module: ir.Module, parts: tuple[int, int]) -> ir.Function:
 
 
 def _clear_sums(b: ir.IRBuilder, sums: ir.Value, vectors: ir.Value) -> None:
-    """Sets so many vectors of sums to zero."""
+    """Set so many vectors of sums to zero."""
     def clear_vector(i: ir.Value, _: list) -> list:
         store_vector(b, ir.Constant(_FLOATS, None), offset_bytes(b, sums, multiply(b, i, 64)), 4)
         return []
@@ -299,7 +299,7 @@ def _clear_sums(b: ir.IRBuilder, sums: ir.Value, vectors: ir.Value) -> None:
 
 
 def _nested_loops(b: ir.IRBuilder, extents: Sequence[Number], body: Callable[..., None]) -> None:
-    """Loops inside one another, around body(index of each)."""
+    """Loop inside one another, around body(index of each)."""
     def inner(i: ir.Value, _: list) -> list:
         _nested_loops(b, extents[1:], partial(body, i))
         return []

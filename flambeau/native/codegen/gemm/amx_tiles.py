@@ -74,7 +74,7 @@ def term_products(a: int, b: int) -> list[tuple[int, int]]:
 def declare_multiplier(
     module: ir.Module, rows: int, columns: int, parts: tuple[int, int]
 ) -> ir.Function:
-    """Declares void(a, b, steps, sums, resume): rows x columns tiles (1 or 2) of products of two
+    """Declare void(a, b, steps, sums, resume): rows x columns tiles (1 or 2) of products of two
     panels.
 
     A panel has two tiles per term for each step of the depth. `sums` are contiguous rows, continued
@@ -113,7 +113,7 @@ class _SumTiles:
         self.rows, self.columns, self.pointer = rows, columns, pointer
 
     def each(self, b: ir.IRBuilder, name: str) -> None:
-        """Zeroes, loads or stores all of them."""
+        """Zero, load or store all of them."""
         line = self.columns * _ROW_BYTES
         for i in range(self.rows):
             for j in range(self.columns):

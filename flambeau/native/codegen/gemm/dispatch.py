@@ -18,7 +18,7 @@ from .product import Product
 
 
 def emit_gemm(context: Any, statement: Contract) -> bool:
-    """Emits a Contract with one row and one depth axis; False if it is not a matrix product."""
+    """Emit a Contract with one row and one depth axis; False if it is not a matrix product."""
     p = match_gemm(context, statement)
     if p is None:
         return False

@@ -37,7 +37,7 @@ def is_few_row_product(p: Any, target: Any) -> bool:
 
 
 def sum_lanes(b: ir.IRBuilder, vectors: list[ir.Value]) -> ir.Value:
-    """Sums the lanes of each of N vectors (N a power of two) into one vector of N lanes."""
+    """Sum the lanes of each of N vectors (N a power of two) into one vector of N lanes."""
     count = len(vectors)
     while len(vectors) > 1:
         vectors = [

@@ -20,7 +20,7 @@ class OperandPacker:
         self.tile, self.size = product.tile, product.size
 
     def pack_a(self, g0: Number, g1: Number, start: Number, depth: Number) -> None:
-        """Packs the rows of a block, group by group."""
+        """Pack the rows of a block, group by group."""
         b, p, rows = self.builder, self.p, self.tile.rows
         first = multiply(b, g0, rows)
         pointer = offset_bytes(
@@ -33,7 +33,7 @@ class OperandPacker:
         pack_groups(b, panel, workspace.memory, subtract(b, g1, g0), workspace.group_bytes)
 
     def pack_panels(self, q0: Number, q1: Number, start: Number, depth: Number) -> None:
-        """Packs the panels that stay in L2: those of full width in long runs of memory."""
+        """Pack the panels that stay in L2: those of full width in long runs of memory."""
         b, p, width = self.builder, self.p, self.tile.columns
         first = q0
         if p.b_column == p.b_type.size and is_known(p.n):
@@ -54,14 +54,14 @@ class OperandPacker:
     def pack_each(
         self, first: Number, last: Number, q0: Number, start: Number, depth: Number
     ) -> None:
-        """Packs panels one after another; `q0`: the first of those that stay in L2."""
+        """Pack panels one after another; `q0`: the first of those that stay in L2."""
         self.loops.over_panels(first, last, lambda i, columns: self._pack_panel(
             columns, subtract(self.builder, i, q0), start, depth))
 
     def _pack_panel(
         self, columns: PanelColumns, local: Number, start: Number, depth: Number
     ) -> None:
-        """Packs a panel of columns, the `local`-th of those that stay in L2."""
+        """Pack a panel of columns, the `local`-th of those that stay in L2."""
         b, p, tile = self.builder, self.p, self.tile
         at = offset_bytes(b, offset_bytes(b, p.b, multiply(b, columns.first, p.b_column)),
                    multiply(b, start, p.b_depth))

@@ -62,7 +62,7 @@ def min_of(b: ir.IRBuilder, x: Number, y: Number) -> Number:
 
 
 def pack_panel(b: ir.IRBuilder, panel: PackedPanel, into: ir.Value) -> None:
-    """Copies a panel; elements beyond `valid` are zero or repeat the last one."""
+    """Copy a panel; elements beyond `valid` are zero or repeat the last one."""
     size = panel.stored.size
     if panel.width_stride == size:
         _pack_along_width(b, panel, into)
@@ -78,7 +78,7 @@ PACK_STEPS_AT_ONCE = 16  # of the depth that side-by-side panels are packed toge
 def pack_groups(
     b: ir.IRBuilder, panel: PackedPanel, into: ir.Value, groups: Number, apart: Number
 ) -> None:
-    """Packs panels that lie side by side along the width, each `apart` bytes after
+    """Pack panels that lie side by side along the width, each `apart` bytes after
     the one before.
 
     Where memory runs along the width, all of them a few steps of the depth at a time, so that it
@@ -250,7 +250,7 @@ def _pack_along_depth(b: ir.IRBuilder, panel: PackedPanel, into: ir.Value) -> No
 def _transpose_columns(
     b: ir.IRBuilder, panel: PackedPanel, into: ir.Value, start: int, count: int, blocks: Number
 ) -> None:
-    """Packs whole blocks of `lanes` steps for `count` elements of the width from `start` on."""
+    """Pack whole blocks of `lanes` steps for `count` elements of the width from `start` on."""
     last = add(b, panel.valid, -1 - start)
     at = offset_bytes(b, panel.pointer, multiply(b, start, panel.width_stride))
     target = offset_bytes(b, into, start * panel.type.size)
@@ -297,7 +297,7 @@ def _declare_transposer(module: ir.Module, panel: PackedPanel, count: int) -> ir
 def _store_steps(
     b: ir.IRBuilder, panel: PackedPanel, vectors: list[ir.Value], count: int, target: ir.Value
 ) -> None:
-    """Writes transposed vectors, each step of the depth `count` elements, a step apart."""
+    """Write transposed vectors, each step of the depth `count` elements, a step apart."""
     lanes, size = panel.lanes, panel.type.size
     padded = len(vectors)
     if padded == count and (count == panel.width or count == lanes):

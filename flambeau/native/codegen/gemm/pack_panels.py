@@ -69,7 +69,7 @@ def transpose_into(
     b: Builder, type: Type, lanes: int, source: ir.Value, stride: Number, rows: Number,
     count: Number, square: ir.Value,
 ) -> None:
-    """Transposes a square of vectors into `square`: rows are `stride` bytes apart in the source.
+    """Transpose a square of vectors into `square`: rows are `stride` bytes apart in the source.
 
     Only the first `rows` rows and the first `count` elements of each are read, others are zeros.
     A function of its own: its many shuffles are compiled once.
@@ -100,7 +100,7 @@ def _declare_transposer(b: Builder, type: Type, lanes: int) -> ir.Function:
 def pack_block(
     b: Builder, block: StridedBlock, source: ir.Value, target: ir.Value, valid: int
 ) -> None:
-    """Writes a panel of `valid` columns, padded with zeros to whole vectors."""
+    """Write a panel of `valid` columns, padded with zeros to whole vectors."""
     if block.column == 1:
         _copy_contiguous(b, block, source, target, valid)
         return
@@ -117,7 +117,7 @@ def nested_loops(
     pointers: Sequence[ir.Value],
     body: _PackFunction,
 ) -> None:
-    """Loops over (extent, bytes that each pointer moves a round); body(*pointers)."""
+    """Loop over (extent, bytes that each pointer moves a round); body(*pointers)."""
     if not axes:
         body(*pointers)
         return

@@ -36,7 +36,7 @@ class TileEpilogue:
     def finish(
         self, tile: MicroTile, sums: Sums, first: Number, valid: Number, columns: PanelColumns
     ) -> None:
-        """Runs the epilogue on a tile's sums."""
+        """Run the epilogue on a tile's sums."""
         b = self.builder
         whole = is_known(valid) and (is_known(columns.count))
         if self.cheap and whole:

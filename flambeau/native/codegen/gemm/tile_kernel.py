@@ -136,7 +136,7 @@ class TileKernel:
     def _plan_prefetch(
         self, tile: MicroTile, a: ir.Value, panel: Number, work: DepthBlock
     ) -> PrefetchPlan | None:
-        """Prefetches, while a tile multiplies, the rows of a after the tile's.
+        """Prefetch, while a tile multiplies, the rows of a after the tile's.
 
         The hardware prefetcher stops at the end of each row or page. The tiles of a group split its
         rows; `panel` is the tile's index among the packed panels.
@@ -164,5 +164,5 @@ class TileKernel:
 
 
 def _prefetch_line(b: ir.IRBuilder, place: ir.Value) -> None:
-    """Asks for the line of an address."""
+    """Ask for the line of an address."""
     emit_prefetch(b, place, False, L2_LOCALITY)

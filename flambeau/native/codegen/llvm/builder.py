@@ -162,7 +162,7 @@ class VectorBuilder(ir.IRBuilder):  # type: ignore[misc]
         flags: Sequence[str] = (),
         overloads: Sequence[ir.Type] | None = None,
     ) -> ir.Value:
-        """Calls llvm.`name`; `overloads`: the types in its full name (the result's if None)."""
+        """Call llvm.`name`; `overloads`: the types in its full name (the result's if None)."""
         kinds = (result,) if overloads is None else overloads
         full = ".".join(("llvm", name, *map(mangle, kinds)))
         return self.external(full, result, arguments, flags)
@@ -170,7 +170,7 @@ class VectorBuilder(ir.IRBuilder):  # type: ignore[misc]
     def external(
         self, name: str, result: ir.Type, arguments: Sequence[ir.Value], flags: Sequence[str] = ()
     ) -> ir.Value:
-        """Calls an external function, declared on first use."""
+        """Call an external function, declared on first use."""
         function = self.module.globals.get(name)
         if function is None:
             kind = ir.FunctionType(result, [argument.type for argument in arguments])
@@ -210,7 +210,7 @@ class VectorBuilder(ir.IRBuilder):  # type: ignore[misc]
         self.position_at_end(after)
 
     def entry_slot(self, type: ir.Type, count: int = 1, name: str = "slot", align: int = 0) -> Any:
-        """Allocates stack memory in the function's entry block."""
+        """Allocate stack memory in the function's entry block."""
         with self.goto_entry_block():
             kind = type if count == 1 else ir.ArrayType(type, count)
             slot = self.alloca(kind, name=name)
@@ -225,7 +225,7 @@ class VectorBuilder(ir.IRBuilder):  # type: ignore[misc]
     # -------------------------------------------------------------------------- lanes
 
     def splat(self, value: ir.Value, lanes: int) -> ir.Value:
-        """Broadcasts a scalar to all lanes; returns a vector unchanged."""
+        """Broadcast a scalar to all lanes; returns a vector unchanged."""
         if lanes == 1 or isinstance(value.type, ir.VectorType):
             return value
         kind = vector(value.type, lanes)
@@ -255,7 +255,7 @@ class VectorBuilder(ir.IRBuilder):  # type: ignore[misc]
         return self.shuffle_vector(value, Literal(value.type, "poison"), chosen)
 
     def concatenate(self, parts: Sequence[ir.Value]) -> ir.Value:
-        """Concatenates vectors of equal width; their number is a power of two."""
+        """Concatenate vectors of equal width; their number is a power of two."""
         while len(parts) > 1:
             lanes = lanes_of(parts[0])
             chosen = ir.Constant(vector(I32, 2 * lanes), list(range(2 * lanes)))
@@ -310,7 +310,7 @@ class Builder(VectorBuilder):
     def write(
         self, pointer: ir.Value, value: ir.Value, type: Type, mask: ir.Value | None = None
     ) -> None:
-        """Stores a scalar or consecutive lanes, only where the mask is true."""
+        """Store a scalar or consecutive lanes, only where the mask is true."""
         lanes = lanes_of(value)
         value = self.to_memory(value, type, lanes)
         if lanes > 1 and (only := _single_set_lane(mask)) is not None:
@@ -343,7 +343,7 @@ class Builder(VectorBuilder):
     def write_every_second(
         self, pointer: ir.Value, value: ir.Value, type: Type, mask: ir.Value | None = None
     ) -> None:
-        """Stores lanes as elements 0, 2, 4, ...; those between stay."""
+        """Store lanes as elements 0, 2, 4, ...; those between stay."""
         lanes = lanes_of(value)
         every = ir.Constant(vector(I1, lanes), [1] * lanes) if mask is None else mask
         poison, half = Literal(value.type, "poison"), lanes // 2
@@ -380,7 +380,7 @@ class Builder(VectorBuilder):
     def scatter(
         self, pointers: ir.Value, value: ir.Value, type: Type, mask: ir.Value | None = None
     ) -> None:
-        """Stores lanes at a vector of addresses; where two are the same, the last lane stays."""
+        """Store lanes at a vector of addresses; where two are the same, the last lane stays."""
         lanes = lanes_of(pointers)
         value = self.to_memory(self.splat(value, lanes), type, lanes)
         where = self.splat(ir.Constant(I1, 1) if mask is None else mask, lanes)
@@ -434,7 +434,7 @@ class Builder(VectorBuilder):
     # -------------------------------------------------------------------------- folds
 
     def reduce(self, fold: ReduceOp, type: Type, lanes: ir.Value) -> ir.Value:
-        """Reduces the lanes of a vector to a scalar (not for ARGMAX and ARGMIN)."""
+        """Reduce the lanes of a vector to a scalar (not for ARGMAX and ARGMIN)."""
         if lanes_of(lanes) == 1:
             return lanes
         element, name = lanes.type.element, REDUCTIONS[fold]

@@ -23,7 +23,7 @@ def emit_loop(
     carried: list[ir.Value],
     body: Callable[[ir.Value, list[ir.Value]], list[ir.Value]],
 ) -> list[ir.Value]:
-    """Emits a loop: `body(iteration, carried) -> carried`; returns the last carried values."""
+    """Emit a loop: `body(iteration, carried) -> carried`; returns the last carried values."""
     if isinstance(extent, int) and extent <= 1:
         return body(constant(0), carried) if extent == 1 else carried
     before = b.block

@@ -40,7 +40,7 @@ def masked_load(
 def masked_store(
     b: ir.IRBuilder, value: ir.Value, pointer: ir.Value, element_bytes: int, mask: ir.Value
 ) -> None:
-    """Writes the lanes of a vector for which the mask is true."""
+    """Write the lanes of a vector for which the mask is true."""
     kind = value.type
     if _is_narrow(b, kind, element_bytes, mask):
         _store_set_lanes(b, value, pointer, element_bytes, mask)
@@ -175,7 +175,7 @@ def _lane_loop(
 def _load_by_registers(
     b: ir.IRBuilder, pointer: ir.Value, kind: Any, mask: ir.Value, name: str, lanes: int
 ) -> Any:
-    """Loads each register of a vector by the processor's own instruction."""
+    """Load each register of a vector by the processor's own instruction."""
     part, integers = ir.VectorType(kind.element, lanes), ir.IntType(_YMM_BYTES * 8 // lanes)
     selector = ir.VectorType(integers, lanes)
     function = declare(b, f"llvm.x86.{name}", part, [_POINTER, selector])

@@ -66,7 +66,7 @@ def load_vector(
 def store_vector(
     b: ir.IRBuilder, value: ir.Value, pointer: ir.Value, size: int, mask: ir.Value | None = None
 ) -> None:
-    """Writes contiguous elements of `size` bytes, those where the mask is true."""
+    """Write contiguous elements of `size` bytes, those where the mask is true."""
     if mask is None:
         b.store(value, pointer, align=size)
         return

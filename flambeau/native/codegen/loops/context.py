@@ -145,7 +145,7 @@ class Context:
         return (expression, *[self.versions.get(dependency, 0) for dependency in changing])
 
     def invalidate(self, what: Sequence[Buffer | Accumulator]) -> None:
-        """Marks buffers or accumulators as changed, so that values computed from them are
+        """Mark buffers or accumulators as changed, so that values computed from them are
         recomputed.
         """
         for dependency in what:

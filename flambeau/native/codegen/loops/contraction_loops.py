@@ -12,7 +12,7 @@ from .vectorization import extend_plan
 
 
 def emit_contraction_loops(context: Context, statement: Contract) -> None:
-    """Emits a Contract as loops, split among the threads if it stands outermost."""
+    """Emit a Contract as loops, split among the threads if it stands outermost."""
     body = lower_to_loops(statement, parallel=not context.parallel)
     extend_plan(context.plan, [body], context.target)
     if context.parallel:

@@ -36,7 +36,7 @@ def _updates_epilogue_input(contract: Contract) -> bool:
 
 @contextmanager
 def flush_denormals(b: Builder, wanted: bool) -> Iterator[None]:
-    """Emits code that flushes denormals within the `with` block, if `wanted`."""
+    """Emit code that flushes denormals within the `with` block, if `wanted`."""
     if not wanted:
         yield
         return
@@ -51,7 +51,7 @@ def flush_denormals(b: Builder, wanted: bool) -> Iterator[None]:
 
 
 def _access_mxcsr(b: Builder, name: str, place: ir.Value) -> None:
-    """Stores MXCSR to memory, or loads it."""
+    """Store MXCSR to memory, or load it."""
     name = f"llvm.x86.sse.{name}"
     kind = ir.FunctionType(ir.VoidType(), [POINTER])
     b.call(b.module.globals.get(name) or ir.Function(b.module, kind, name), [place])

@@ -20,7 +20,7 @@ def emit_epilogue(
     sums: ir.Value,
     mask: ir.Value | None = None,
 ) -> None:
-    """Emits a contraction's body for `lanes` columns of one row.
+    """Emit a contraction's body for `lanes` columns of one row.
 
     `bindings` has the row's indices, `sums` its finished sums, `mask` (lanes x i1) the columns that
     exist.

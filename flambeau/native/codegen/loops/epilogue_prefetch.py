@@ -71,7 +71,7 @@ def prefetch_tile(
     context: Any, streams: Sequence[_Stream], row: tuple[Index, Number, int],
     column: tuple[Index, Number, int],
 ) -> None:
-    """Prefetches the lines of one tile: (index, first, count) of rows and columns."""
+    """Prefetch the lines of one tile: (index, first, count) of rows and columns."""
     b = context.builder
     for buffer, at, written in streams:
         apart = LINE_BYTES // buffer.type.size
@@ -85,7 +85,7 @@ def prefetch_tile(
 def emit_prefetch(
     b: ir.IRBuilder, pointer: ir.Value, write: bool, cache: int = L1_LOCALITY
 ) -> None:
-    """Prefetches the line of an address into a cache level."""
+    """Prefetch the line of an address into a cache level."""
     kind = ir.FunctionType(ir.VoidType(), [POINTER, I32, I32, I32])
     name = "llvm.prefetch.p0"
     function = b.module.globals.get(name) or ir.Function(b.module, kind, name)

@@ -116,7 +116,7 @@ def load_elements(
     stride: object,
     mask: ir.Value | None,
 ) -> ir.Value:
-    """Loads elements at an address and stride (see `address_of`) where the mask is true."""
+    """Load elements at an address and stride (see `address_of`) where the mask is true."""
     b, kind, lanes = context.builder, buffer.type, scope.lanes
     if stride == 0:
         return _load_uniform(b, buffer, pointer, mask)
@@ -138,7 +138,7 @@ def load_elements(
 
 
 def _load_uniform(b: Builder, buffer: Buffer, pointer: ir.Value, mask: ir.Value | None) -> ir.Value:
-    """Loads the one element that all lanes read; masked-off lanes get 0."""
+    """Load the one element that all lanes read; masked-off lanes get 0."""
     if mask is None or lanes_of(mask) == 1:
         return b.read(pointer, buffer.type, 1, mask)
     lanes = lanes_of(mask)
@@ -155,7 +155,7 @@ def store_elements(
     value: ir.Value,
     mask: ir.Value | None,
 ) -> None:
-    """Stores one value per lane at an address and stride (see `address_of`) where the mask is true.
+    """Store one value per lane at an address and stride (see `address_of`) where the mask is true.
     """
     b, kind, lanes = context.builder, buffer.type, scope.lanes
     pointer, stride = place
@@ -213,7 +213,7 @@ MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 
 
 def _compare_index(context: Context, scope: Scope, apply: Apply) -> ir.Value | None:
-    """Compares an index that counts up with the lanes against a lane-invariant value.
+    """Compare an index that counts up with the lanes against a lane-invariant value.
 
     Compares byte-sized lane numbers with the difference, which is far cheaper than vectors of i64.
     None if the operands do not have this form.

@@ -56,7 +56,7 @@ class Outliner:
         return id(statement) in self._shapes
 
     def call(self, context: Context, statement: Statement) -> None:
-        """Emits a call of the outlined function on a loop's buffers."""
+        """Emit a call of the outlined function on a loop's buffers."""
         form = self._shapes[id(statement)]
         function = self._functions.get(form.text)
         if function is None:

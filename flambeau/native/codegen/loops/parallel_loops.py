@@ -12,7 +12,7 @@ from .transposed_loads import find_transposable_loads, tile_side
 
 
 def emit_parallel(context: Context, statement: Statement) -> None:
-    """Emits an outermost statement, split among the threads."""
+    """Emit an outermost statement, split among the threads."""
     if not isinstance(statement, Loop):
         emit_body(context, Scope(), [statement])
         return
@@ -72,7 +72,7 @@ def split_rounds(context: Context, count: ir.Value) -> tuple[ir.Value, ir.Value]
 
 
 def _emit_nest(context: Context, nest: list[Loop], block: int) -> None:
-    """Splits perfectly nested PARALLEL loops as one iteration space.
+    """Split perfectly nested PARALLEL loops as one iteration space.
 
     With `block`, so many iterations of the innermost loop are taken at a time.
     """

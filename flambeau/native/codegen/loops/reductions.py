@@ -123,7 +123,7 @@ class ReductionState:
         )
 
     def begin(self, b: Builder, start: ir.Value | None = None) -> None:
-        """Resets everything to neutral, then reduces `start` into it."""
+        """Reset everything to neutral, then reduce `start` into it."""
         self.parts = self._slots(b)
         for lanes in self.parts:
             values = self._neutral(b, lanes)
@@ -149,7 +149,7 @@ class ReductionState:
     def update(
         self, b: Builder, values: tuple[ir.Value, ...], lanes: int, mask: ir.Value | None
     ) -> None:
-        """Reduces in one value (and position) per lane; masked-off lanes do not count."""
+        """Reduce in one value (and position) per lane; masked-off lanes do not count."""
         values = tuple(b.splat(value, lanes) for value in values)
         if mask is not None:
             none = constant(self.value_type, neutral_value(self.fold, self.value_type))
@@ -200,7 +200,7 @@ class ReductionState:
     def _reduce_lanes(
         self, b: Builder, values: tuple[ir.Value, ...], type: Type
     ) -> tuple[ir.Value, ...]:
-        """Reduces vectors of partial results to a scalar (and its position)."""
+        """Reduce vectors of partial results to a scalar (and its position)."""
         if self.fold not in ARG_REDUCTIONS:
             return (b.reduce(self.fold, type, values[0]),)
         while (lanes := lanes_of(values[0])) > 1:
@@ -210,13 +210,13 @@ class ReductionState:
         return values
 
     def open_block(self, b: Builder) -> None:
-        """Starts a partial sum that takes the following updates."""
+        """Start a partial sum that takes the following updates."""
         self.outer.append((self.parts, self.type))
         self.type = self.value_type
         self.begin(b)
 
     def close_block(self, b: Builder) -> None:
-        """Adds the partial sum to the outer sum."""
+        """Add the partial sum to the outer sum."""
         inner = {lanes: self._get(b, lanes) for lanes in self.parts}
         self.parts, self.type = self.outer.pop()
         for lanes, values in inner.items():

@@ -13,7 +13,7 @@ from ..llvm.scratch_abi import GIVE, TAKE
 
 @contextmanager
 def borrow_scratch(b: Builder, tid: ir.Value) -> Iterator[ir.Value]:
-    """Takes a scratch slot for the `with` block and returns it afterwards."""
+    """Take a scratch slot for the `with` block and return it afterwards."""
     taken = b.external(TAKE, POINTER, [tid])
     yield taken
     b.external(GIVE, ir.VoidType(), [taken])

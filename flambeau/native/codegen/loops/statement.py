@@ -34,7 +34,7 @@ Bound: TypeAlias = "int | ir.Value"
 
 
 def emit_body(context: Context, scope: Scope, body: Sequence[Statement]) -> None:
-    """Emits statements in order, in a scope."""
+    """Emit statements in order, in a scope."""
     before = context.scope
     for statement in body:
         context.scope = scope
@@ -125,7 +125,7 @@ def _loop(context: Context, scope: Scope, loop: Loop) -> None:
 
 
 def emit_rounds(context: Context, scope: Scope, loop: Loop, start: Bound, stop: Bound) -> None:
-    """Emits the iterations of a loop from `start` to `stop`, on this thread."""
+    """Emit the iterations of a loop from `start` to `stop`, on this thread."""
     b = context.builder
     what = written_by(loop)
     context.invalidate(what)
@@ -256,7 +256,7 @@ def _deserves_partial_sum(loop: Loop, context: Context, accumulator: Accumulator
 
 @contextmanager
 def _partial_sums(context: Context, sums: Sequence[ReductionState]) -> Iterator[None]:
-    """Gives sums a partial sum within the block, and adds it at the end."""
+    """Give sums a partial sum within the block, and add it at the end."""
     for sum in sums:
         sum.open_block(context.builder)
     yield
@@ -272,7 +272,7 @@ def hoist_invariants(
     context: Context, scope: Scope, inner: set[Index], changes: Sequence[Buffer | Accumulator],
     body: Sequence[Statement],
 ) -> None:
-    """Computes loop-invariant values of a body before a loop that runs at least once.
+    """Compute loop-invariant values of a body before a loop that runs at least once.
 
     `inner` are the indices of the loop and those inside it. LLVM would not hoist loads, and does
     not see that copies of a loop share what was hoisted.

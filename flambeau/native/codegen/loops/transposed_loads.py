@@ -58,7 +58,7 @@ def emit_tiles(
     context: Context, scope: Scope, loop: Loop, loads: Sequence[Load], bounds: tuple,
     emit_body: EmitBody, rest: Rounds,
 ) -> ir.Value:
-    """Emits the whole tiles of `bounds` of a loop; returns where the remainder begins.
+    """Emit the whole tiles of `bounds` of a loop; returns where the remainder begins.
 
     `emit_body` emits the inner loop's statements; `rest` runs vectorized iterations for the columns
     that fill no tile.

@@ -50,7 +50,7 @@ def plan_vectorization(kernel: Kernel, target: Target) -> VectorizationPlan:
 
 
 def extend_plan(plan: VectorizationPlan, body: Sequence[Statement], target: Target) -> None:
-    """Plans further statements."""
+    """Plan further statements."""
     for loop in vectorized_loops(body):
         plan.widths[loop] = choose_lanes(loop, target)
     for statement in statements(body):
@@ -84,7 +84,7 @@ def _reads(loop: Loop, accumulator: Accumulator) -> bool:
 
 
 def vectorized_loops(body: Sequence[Statement]) -> Iterator[Loop]:
-    """Yields the loops that run in lanes: VECTORIZED ones, and PARALLEL ones that profit from it.
+    """Yield the loops that run in lanes: VECTORIZED ones, and PARALLEL ones that profit from it.
     """
     for statement in body:
         if isinstance(statement, While | If):
@@ -315,7 +315,7 @@ def _is_increasing(position: Expression, loops: Sequence[Loop]) -> bool:
 
 
 def always_executed(body: Sequence[Statement]) -> Iterator[Statement]:
-    """Yields the statements that run at least once whenever the body runs."""
+    """Yield the statements that run at least once whenever the body runs."""
     for statement in body:
         yield statement
         if isinstance(statement, Loop) and isinstance(statement.extent, int) and statement.extent:

@@ -25,7 +25,7 @@ class TileRange:
 
 
 def _declare_grid(module: ir.Module) -> ir.Function:
-    """Declares i64(threads, groups, panels, tile, panel, group): how many threads to place along
+    """Declare i64(threads, groups, panels, tile, panel, group): how many threads to place along
     the panels so that the slowest one has the least work. The last three are the costs of a tile,
     and of loading a panel's columns and a group's rows.
     """

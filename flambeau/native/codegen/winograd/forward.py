@@ -28,7 +28,7 @@ from .weight_panels import WeightPanels
 
 
 def emit_winograd(context: Context, contract: Contract) -> None:
-    """Emits a convolution, split among the threads.
+    """Emit a convolution, split among the threads.
 
     Raises Unsupported, before anything is emitted, for other forms and where it does not pay.
     """

@@ -38,7 +38,7 @@ class ChannelsLastImages:
         self.bytes = height * self.row
 
     def clear(self, b: Builder, target: ir.Value, images: int) -> None:
-        """Zeros; what is packed later never covers the border."""
+        """Zero; what is packed later never covers the border."""
         zero = ir.Constant(ir.VectorType(memory_type(Type.F32), 16), None)
         with b.counted_loop(0, images * self.bytes, 64) as at:
             store_vector(b, zero, offset_bytes(b, target, at), 4)

@@ -44,7 +44,7 @@ def transform_output(b: Builder, m: Square) -> Square:
 
 
 def transform_both_axes(square: Square, line: object) -> Square:
-    """Applies a one-dimensional transform to the columns, then to the rows."""
+    """Apply a one-dimensional transform to the columns, then to the rows."""
     assert callable(line)
     columns = [line([row[j] for row in square]) for j in range(len(square[0]))]
     return [line([column[i] for column in columns]) for i in range(len(columns[0]))]
@@ -84,7 +84,7 @@ class InputTiles:
 
     def spread(self, number: ir.Value, channels: Number, lanes: int, target: ir.Value, plane: int,
                known: dict[Index, ir.Value] | None = None) -> None:
-        """Writes a tile's channels in the sixteen places, `plane` bytes apart; the first of so
+        """Write a tile's channels in the sixteen places, `plane` bytes apart; the first of so
         many channels is where `known` is."""
         b, place = self.b, self.place(number)
         start = self.address(self.load, {**place, **(known or {})})

@@ -107,7 +107,7 @@ class WinogradWeightPlan:
 
 
 def plan_winograd_weight(contract: Contract, target: Target) -> WinogradWeightPlan:
-    """Cuts a gradient. Unsupported where it is another contraction, or not worth it."""
+    """Cut a gradient. Unsupported where it is another contraction, or not worth it."""
     a, b = contract.a, contract.b
     if a.type is not Type.F32 or b.type is not Type.F32 or b.indirect or b.mask is not None:
         raise Unsupported("types")
@@ -163,7 +163,7 @@ def _direct_cycles(cut: WinogradWeightPlan, channels: int, columns: int) -> floa
 
 
 def emit_winograd_weight(context: Context, contract: Contract) -> None:
-    """Emits a weight gradient, split among the threads.
+    """Emit a weight gradient, split among the threads.
 
     Raises Unsupported, before anything is emitted, for other forms and where it does not pay.
     """

@@ -44,7 +44,7 @@ def poisson(type: Type) -> Kernel:
 
 
 def _poisson_by_product(code: RejectionProgram, rate: Variable) -> None:
-    """Multiplies uniform numbers until the product is small."""
+    """Multiply uniform numbers until the product is small."""
     count, product = code.real("count", 0.0), code.real("product", 1.0)
     bound = code.real("bound", apply(Scalar.EXP, -rate.now))
     with code.while_(code.state.now == TRYING), code.with_uniforms(1) as (uniform,):

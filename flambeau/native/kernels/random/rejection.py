@@ -59,7 +59,7 @@ class RejectionProgram(StatementProgram):
                     going.put(0)
 
     def accept(self, value: Value) -> None:
-        """Writes the element."""
+        """Write the element."""
         at = ((self.element.now.expression, 1),)
         self.write(Store(self.y, Affine(), value.cast(self.y.type).expression, at))
         self.state.put(DRAWN)

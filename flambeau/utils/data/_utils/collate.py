@@ -89,7 +89,7 @@ def _refuse(result: object) -> TypeError:
 
 
 def collate(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
-    """Joins samples by the type of the first one, which `collate_fn_map` may say how to join.
+    """Join samples by the type of the first one, which `collate_fn_map` may say how to join.
 
     Mappings, named tuples and sequences are joined part by part. Raises RuntimeError when
     sequences differ in length and TypeError for what it cannot join.
@@ -122,7 +122,7 @@ def _collate_parts(columns: Iterable[Any], collate_fn_map: CollateMap | None) ->
 
 
 def collate_tensor_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Tensor:
-    """Stacks tensors along a new first dimension."""
+    """Stack tensors along a new first dimension."""
     if {*map(type, batch)} == {Tensor} and not _require_grad(batch):
         joined = _stacked([*map(_ARRAY, batch)])
         if joined is not None:  # the same as below, without autograd's questions to each of them
@@ -140,7 +140,7 @@ def _require_grad(tensors: Any) -> bool:
 
 
 def collate_numpy_array_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
-    """Joins arrays as tensors; TypeError for arrays of text or objects."""
+    """Join arrays as tensors; TypeError for arrays of text or objects."""
     first = batch[0]
     if _holds_text(first):
         raise _refuse(first.dtype)
@@ -211,7 +211,7 @@ default_collate_fn_map: CollateMap = {
 
 
 def default_collate(batch: Any) -> Any:
-    """Joins a list of samples into one batch with a new first dimension.
+    """Join a list of samples into one batch with a new first dimension.
 
     Tensors are stacked, arrays and numbers become tensors (floats float64), text stays a list,
     and dicts, lists and (named) tuples are joined part by part; plain tuples become lists.

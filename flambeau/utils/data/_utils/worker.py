@@ -113,7 +113,7 @@ class _Worker:
         self._told: str | None = None
 
     def start(self) -> None:
-        """Calls `worker_init_fn` and opens the dataset."""
+        """Call `worker_init_fn` and open the dataset."""
         try:
             if self._settings.init_fn is not None:
                 self._settings.init_fn(self._id)
@@ -128,7 +128,7 @@ class _Worker:
         return wrapper
 
     def run(self) -> None:
-        """Takes tasks until there are no more to come."""
+        """Take tasks until there are no more to come."""
         while (message := self._channel.receive()) is not None:
             task, indices, released = pickle.loads(message)
             self._arena.release(released)

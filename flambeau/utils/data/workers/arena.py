@@ -115,7 +115,7 @@ class Arena:
                 self._give_back(region.capacity)
 
     def _give_back(self, in_use: int) -> None:
-        """Returns a free region of another size than the one in use to the system."""
+        """Return a free region of another size than the one in use to the system."""
         for capacity, free in self._free.items():
             if free and capacity != in_use:
                 region = free.pop()

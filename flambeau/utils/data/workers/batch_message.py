@@ -83,7 +83,7 @@ class BatchPickler(ForkingPickler):
         return target
 
     def _listed(self, array: np.ndarray) -> None:
-        """Puts the region that the array lies in on the message's list."""
+        """Put the region that the array lies in on the message's list."""
         offset = self._arena.offset_of(array)
         assert offset is not None
         self._arrays.append(array)

@@ -68,7 +68,7 @@ class ParentChannel:
         return self.socket.fileno()
 
     def send(self, message: bytes) -> None:
-        """Sends a message, or as much of it as goes now."""
+        """Send a message, or as much of it as goes now."""
         data = framed([message])
         if not self.outbox:
             try:
@@ -83,7 +83,7 @@ class ParentChannel:
         self.outbox += data
 
     def flush(self) -> None:
-        """Sends more of the outbox."""
+        """Send more of the outbox."""
         try:
             sent = self.socket.send(self.outbox)
         except BlockingIOError:
@@ -109,7 +109,7 @@ class ParentChannel:
                 return messages
 
     def close(self) -> None:
-        """Closes the socket, which ends the worker after its current batch."""
+        """Close the socket, which ends the worker after its current batch."""
         self.socket.close()
 
 
@@ -144,5 +144,5 @@ class WorkerChannel:
         return self._messages.pop(0)
 
     def send(self, parts: Sequence[bytes | memoryview]) -> None:
-        """Sends a message; BrokenPipeError or ConnectionResetError if nobody reads it any more."""
+        """Send a message; BrokenPipeError or ConnectionResetError if nobody reads it any more."""
         self._socket.sendall(framed(parts))

@@ -96,7 +96,7 @@ class WorkerPool:
     # Messages.
 
     def send(self, worker: int, task: int, indices: Any) -> None:
-        """Gives a worker a task, and the memory that is free again."""
+        """Give a worker a task, and the memory that is free again."""
         channel = self._channels[worker]
         message = (task, indices, self._views[worker].take_released())
         channel.send(pickle.dumps(message, pickle.HIGHEST_PROTOCOL))
@@ -118,7 +118,7 @@ class WorkerPool:
         return self._arrived.popleft()
 
     def _look(self, timeout_s: float | None) -> None:
-        """Reads what has come; waits for something only if nothing has."""
+        """Read what has come; waits for something only if nothing has."""
         dead = []
         for descriptor, event in self._poll.poll(None if timeout_s is None else timeout_s * 1000):
             worker = self._worker_of.get(descriptor)
@@ -177,7 +177,7 @@ class WorkerPool:
         )
 
     def close(self) -> None:
-        """Ends all workers: at once those that wait, the others after their current batch.
+        """End all workers: at once those that wait, the others after their current batch.
 
         Those that take longer than five seconds are terminated.
         """

@@ -62,12 +62,12 @@ class _WithNorm:
         return weight, bias
 
     def freeze_bn_stats(self) -> Any:
-        """Normalizes by the statistics so far, and gathers no more."""
+        """Normalize by the statistics so far, and gather no more."""
         self.freeze_bn, self.bn.training = True, False
         return self
 
     def update_bn_stats(self) -> Any:
-        """Gathers statistics again."""
+        """Gather statistics again."""
         self.freeze_bn, self.bn.training = False, True
         return self
 

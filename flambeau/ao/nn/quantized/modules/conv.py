@@ -50,7 +50,7 @@ class _ConvNd(ScaledOutput):
         self.scale, self.zero_point = 1.0, 0
 
     def set_weight_bias(self, w: Tensor, b: Tensor | None) -> None:
-        """Packs other weights."""
+        """Pack other weights."""
         padding = self.padding if self.padding_mode == "zeros" else (0,) * self._RANK
         self._packed_params = ConvPackedParams(
             w, b, self.stride, padding, self.dilation, self.groups)

@@ -39,7 +39,7 @@ class Embedding(Module):
         self.set_weight(_weight)
 
     def set_weight(self, w: Tensor) -> None:
-        """Takes another table."""
+        """Take another table."""
         self._table = w
 
     def weight(self) -> Tensor:

@@ -32,7 +32,7 @@ class LinearPackedParams(Module):
         self.set_weight_bias(weight, None)
 
     def set_weight_bias(self, weight: Tensor, bias: Tensor | None) -> None:
-        """Packs other weights."""
+        """Pack other weights."""
         if self.dtype is qint8:
             self._packed_params: Any = packed_linear.linear_prepack(weight, bias)
         else:
@@ -136,7 +136,7 @@ class Linear(ScaledOutput):
         return self._weight_bias()[1]
 
     def set_weight_bias(self, w: Tensor, b: Tensor | None) -> None:
-        """Packs other weights."""
+        """Pack other weights."""
         self._packed_params.set_weight_bias(w, b)
 
     @classmethod

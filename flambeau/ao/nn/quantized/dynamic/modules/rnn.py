@@ -37,7 +37,7 @@ class PackedParameter(Module):
 
 
 def pack_weight_bias(qweight: Tensor, bias: Tensor | None, dtype: Any) -> Any:
-    """Packs weights of qint8, or of float32 that are to be rounded to float16."""
+    """Pack weights of qint8, or of float32 that are to be rounded to float16."""
     if dtype is qint8:
         return packed_linear.linear_prepack(qweight, bias)
     return packed_linear.linear_prepack_fp16(qweight, bias)
@@ -114,7 +114,7 @@ class RNNBase(Module):
         return weights
 
     def set_weight_bias(self, weight_bias_dict: dict[str, Any]) -> None:
-        """Packs other weights, by the names that the float module's parameters have."""
+        """Pack other weights, by the names that the float module's parameters have."""
         reduce_range = self.version is not None and self.version >= 2
         cells = []
         for suffix, _ in self._layers():

@@ -98,7 +98,7 @@ class RNNCellBase(Module):
         return self._weight_bias()["bias"]
 
     def set_weight_bias(self, weight_bias_dict: dict[str, dict[str, Any]]) -> None:
-        """Packs other weights."""
+        """Pack other weights."""
         weight, bias = weight_bias_dict["weight"], weight_bias_dict["bias"]
         self._pack(weight["weight_ih"], bias["bias_ih"], weight["weight_hh"], bias["bias_hh"])
 
