@@ -155,9 +155,7 @@ def capture(
         states = [(t, t._array, t._requires_grad, t._node) for t in recorder.held[0][0]]
         recorder.surroundings = Surroundings(function, args, kwargs)
         if like is not None:
-            recorder.deferred = trace.deferred = Deferred(recorder, like)
-            if watcher is not None:
-                watcher.facts.look = recorder.compute
+            _defer(recorder, like, watcher)
         try:
             swap_all(recorder)
             _recorders.current = recorder
@@ -182,6 +180,13 @@ def capture(
         return result, trace
     finally:
         _capturing.release()
+
+
+def _defer(recorder: Recorder, like: Precedent, watcher: Watcher | None) -> None:
+    """Let the call be deferred; a proof that looks at shared memory computes it first."""
+    recorder.deferred = recorder.trace.deferred = Deferred(recorder, like)
+    if watcher is not None:
+        watcher.facts.look = recorder.compute
 
 
 def _conclude(recorder: Recorder, states: list[tuple], leaves: list[Any]) -> None:

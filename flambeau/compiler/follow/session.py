@@ -19,7 +19,6 @@ from ...tensor.tensor import Tensor
 from ..trace.ambient_modes import read_ambient_modes
 from .following import Following
 from .foreign_tensors import needs_dispatch
-from .growing_segment import SEEN_LENGTHS
 from .hooks import ACTIVE, RECORDING, Hook
 from .cue_writer import cue_for
 from .inline_cache import is_due, link
@@ -27,6 +26,7 @@ from .other_threads import compute_for_another
 from .varying_number import is_number_alone, with_tensor
 from .segment import FAILURES, PATHS, Entry, Exit
 from .segment_recorder import SegmentRecorder
+from .recording_end import end_recording
 
 NO = object()  # the operator is not the next event of the segment
 
@@ -97,7 +97,7 @@ class Session:
     def flush(self) -> None:
         """Compute all listed events, or end the recording. Every tensor then has its values."""
         if self.recorder is not None:
-            self._conclude()
+            end_recording(self)
         following, self.following, self.fork = self.following, None, None
         ACTIVE.cue = None
         if following is None:
@@ -200,57 +200,6 @@ class Session:
                 self.recorder.calls[0], self.calls = self.calls, []
             RECORDING.install()
         return self.recorder
-
-    def _conclude(self) -> None:
-        """Finish the recorded segment and start to build its program."""
-        recorder, self.recorder = self.recorder, None
-        assert recorder is not None
-        with self.silence():
-            RECORDING.remove()
-            result = recorder.finish()
-            if recorder.why:
-                self.driver.note(recorder.why)
-            if result is None:
-                if recorder.trace.events:
-                    self._give_up(recorder.why)
-                return
-            exit, segment = self.exit, result[0]
-            exit.segments.insert(0, segment)
-            grown = self.driver.grow(exit, result[3])
-            is_partial = exit.fresh > 0 or recorder.cut is not None
-            if grown is not None:
-                segment = grown
-                self._record_anew(exit)
-            elif exit.fresh:
-                self._count_fresh(exit)
-            else:
-                self.driver.build(segment, segment.count, *result[1:])
-        if not is_partial:
-            self.exit, self.tried = segment.exit(segment.count), 0
-        else:  # the events behind the cut ran eagerly and belong to no segment
-            self.retire()
-
-    def _record_anew(self, exit: Exit) -> None:
-        """Segments grew together at an exit. If calls only came there by leaving segments before,
-        those are parts of one list too: the next calls are recorded from where that began."""
-        exit.fresh, fork = 0, self.fork
-        if fork is not None and fork is not exit and fork.grows:
-            fork.fresh = SEEN_LENGTHS
-
-    def _count_fresh(self, exit: Exit) -> None:
-        """A call was recorded for a longer list. After the last one without success, exits are used
-        as they were."""
-        exit.fresh -= 1
-        if not exit.fresh:
-            exit.grows = False
-            exit.segments = [s for s in exit.segments
-                             if s.is_ready or s.exit(s.count).pending]
-
-    def _give_up(self, why: str) -> None:
-        self.exit.failures += 1
-        if self.exit.failures >= FAILURES:
-            self.exit.closed = why or "it cannot be recorded"
-            self.driver.stop_at(self.exit)
 
     def retire(self) -> None:
         """Run the rest of the call eagerly."""

@@ -270,14 +270,15 @@ class Facts:
             for part in parts
         )
 
-    def list_outside_containers(self) -> dict[int, Any]:
-        """List and dicts from outside that the call met, by id."""
-        return {key: p.value for key, p in self.known.items()
-                if p.kind in (Kind.OUTSIDE, Kind.ARGUMENT) and isinstance(p.value, (list, dict))}
-
     def forget(self) -> None:
         """Let go of the objects of the call."""
         self.known.clear()
         self.reads.clear()
         self.writes.clear()
         self.functions.clear()
+
+
+def outside_containers(facts: Facts) -> dict[int, Any]:
+    """The lists and dicts from outside that the call met, by id."""
+    return {key: p.value for key, p in facts.known.items()
+            if p.kind in (Kind.OUTSIDE, Kind.ARGUMENT) and isinstance(p.value, (list, dict))}

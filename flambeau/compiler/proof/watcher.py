@@ -19,7 +19,7 @@ from .contents import guard_if_container
 from .declarations import (
     OF_LAYOUT, READS_VALUES, in_library, in_standard_library, is_served,
 )
-from .facts import Facts
+from .facts import Facts, outside_containers
 from .guards import Proof, Test
 from .opcodes import HANDLERS
 from .provenance import UNKNOWN, Kind, NotProvedError, Provenance, Variable
@@ -73,7 +73,7 @@ class Watcher:
         if error is not None:
             self._refuse("", 0, "it raised an exception")
         self.shadows.clear()
-        self._outside = self.facts.list_outside_containers()
+        self._outside = outside_containers(self.facts)
         self.facts.forget()
 
     def conclude(self, public: Iterable[str] = (), containers: Sequence[Any] = ()) -> Proof:
