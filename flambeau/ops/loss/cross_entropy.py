@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ...autograd.mode import MODE
 from ...native.foundation.user_frames import noted
 from ...native.runtime.background_jit import KernelPolicy
 from ...native.runtime.fast_call import FastCalls
@@ -23,7 +22,6 @@ from ..core.registry import Array, composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..indexing.gather import all_below
 from ..native.pointwise import large
-from ..native.rows import sum_of
 from ..native.small_arrays import CROSS_ENTROPY, CROSS_ENTROPY_BACKWARD
 from .reduction import MEAN, NONE, reduction_number
 
@@ -238,8 +236,6 @@ def _fuse(name: str, node: str) -> Any:
         input_t: Tensor, ys: tuple[Tensor, ...], target: Tensor, weight: Tensor | None,
         reduction: Any, ignore_index: Any
     ) -> tuple[Tensor | None, ...]:
-        if not MODE.grad:  # nobody reads the tangent of the log probabilities
-            return _push(input_t, ys[1], target, weight, reduction, ignore_index), None
         likelihood = _nll_loss if input_t.dim() < 3 else _nll_loss2d
         dim = 0 if input_t.dim() == 1 else 1
         logs_t = input_t - (input_t * ys[1].exp()).sum(dim, True)
@@ -250,30 +246,6 @@ def _fuse(name: str, node: str) -> Any:
 
 _cross_entropy = _fuse("_cross_entropy", "NllLossBackward0")
 _cross_entropy2d = _fuse("_cross_entropy2d", "NllLoss2DBackward0")
-
-
-def _expected(logs: Array, t: Array) -> Array:
-    return np.exp(logs) * t
-
-
-@opaque(layout=Layout.FREE, name="_cross_entropy_tangent", expose=(), differentiable=False,
-        ref=None, samples=None)
-def _push(
-    input_t: Array, logs: Array, target: Array, weight: Array | None, reduction: int,
-    ignore_index: float
-) -> Array:
-    """The tangent of the loss: of each row, the expected tangent less that at the target."""
-    inside = compute_dtype(logs.dtype)
-    t, y = input_t.astype(inside, copy=False), logs.astype(inside, copy=False)
-    if reduction != NONE and weight is None and t.size > MAX_NUMPY_POINTWISE_ELEMENTS:
-        at, retained = _locate(target, _classes(t.shape), ignore_index)
-        total = sum_of(_expected, y, t) if retained is None else None
-        if total is not None:
-            total -= np.add.reduce(_pick(t, at), None)
-            return np.asarray(total / at.size if reduction == MEAN else total, logs.dtype)
-    axis = 0 if t.ndim == 1 else 1
-    less = t - np.add.reduce(_expected(y, t), axis, keepdims=True)
-    return _likelihood(less, target, weight, reduction, ignore_index, logs.dtype)
 
 
 def _share_out(logs: Array, share: Array) -> Array:

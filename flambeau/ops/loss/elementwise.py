@@ -173,6 +173,7 @@ def _difference_loss(name: str, node: str, parameter: float, formula: Any) -> Ca
             input: Array, target: Array, input_t: Array | None, target_t: Array | None,
             reduction: int, parameter: float,
         ) -> Array:
+            """The tangent of the loss, of those of input and target."""
             kind = _kind(input, target)
             return _push_difference(
                 rise, _pair(input, target, name), (input_t, target_t), reduction, parameter, kind)
