@@ -148,10 +148,7 @@ def capture(
         recorder.counter = counter
         trace = recorder.trace
         _remember(recorder, args, kwargs)
-        watcher = None
-        if prove:
-            leaves = flatten((args, kwargs) if kwargs else args)
-            watcher = Watcher(function, args, kwargs, leaves, Number, trace.existing_tensors)
+        watcher = _watch(function, args, kwargs, trace) if prove else None
         states = [(t, t._array, t._requires_grad, t._node) for t in recorder.held[0][0]]
         recorder.surroundings = Surroundings(function, args, kwargs)
         if like is not None:
@@ -180,6 +177,11 @@ def capture(
         return result, trace
     finally:
         _capturing.release()
+
+
+def _watch(function: Callable, args: tuple, kwargs: dict, trace: Trace) -> Watcher:
+    leaves = flatten((args, kwargs) if kwargs else args)
+    return Watcher(function, args, kwargs, leaves, Number, trace.existing_tensors)
 
 
 def _defer(recorder: Recorder, like: Precedent, watcher: Watcher | None) -> None:

@@ -23,10 +23,9 @@ from ..schedule.polynomials import NoCommonForm, Polynomial, fit
 from ..trace.plain_values import same_plain
 from ..trace.trace import CONSTANT, EMPTY, OPERATOR, WRITE, Event, Value, same_bits
 from .memory_layout import laid_out
-from .segment import INPUT, INTERNAL, Memory, Segment
+from .segment import INPUT, INTERNAL, SEEN_LENGTHS, Memory, Segment
 from .segment_recorder import window_in
 
-SEEN_LENGTHS = 3  # recorded before they are taken for one list
 MIN_EXTENT = 2  # of what grows: other rules hold for extents of one and of none
 # Operators, beside pointwise ones and windows, whose results' extents follow from their operands'
 # by one rule for all extents.

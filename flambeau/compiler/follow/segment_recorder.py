@@ -1,4 +1,9 @@
-"""SegmentRecorder: records a new segment of a followed call while its operators run eagerly."""
+"""SegmentRecorder: records a new segment of a followed call while its operators run eagerly.
+
+At its end the segment is stored at its exit, and its program is built. Segments of different
+lengths may merge there (`FollowedFunction.grow`). If calls reached that exit only by leaving older
+segments, those are parts of one growing list too, so the next calls are recorded from the fork.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +24,8 @@ from ..trace.ambient_modes import read_ambient_modes
 from ..trace.bindings import window_on_bytes
 from ..trace.trace import CALL, UPDATE, WINDOW, Event, Value, address, values_in
 from .backward_pass import BackwardPass
-from .segment import INPUT, INTERNAL, STABLE, Memory, Segment
+from .hooks import RECORDING
+from .segment import FAILURES, INPUT, INTERNAL, SEEN_LENGTHS, STABLE, Exit, Memory, Segment
 
 if TYPE_CHECKING:
     from .session import Session
@@ -196,3 +202,60 @@ def window_in(owner: np.ndarray, value: Value) -> np.ndarray:
     memory = _as_bytes(owner)
     start = value.offset + address(owner) - memory.ctypes.data
     return window_on_bytes(memory, replace(value, offset=start))
+
+
+# --------------------------------------------------------------- the end of a recording
+
+
+def end_recording(session: Session) -> None:
+    """Finish the recorded segment and start to build its program."""
+    recorder, session.recorder = session.recorder, None
+    assert recorder is not None
+    with session.silence():
+        RECORDING.remove()
+        result = recorder.finish()
+        if recorder.why:
+            session.driver.note(recorder.why)
+        if result is None:
+            if recorder.trace.events:
+                _count_failure(session, recorder.why)
+            return
+        exit, segment = session.exit, result[0]
+        exit.segments.insert(0, segment)
+        grown = session.driver.grow(exit, result[3])
+        is_partial = exit.fresh > 0 or recorder.cut is not None
+        if grown is not None:
+            segment = grown
+            _record_from_fork(session, exit)
+        elif exit.fresh:
+            _count_fresh(exit)
+        else:
+            session.driver.build(segment, segment.count, *result[1:])
+    if not is_partial:
+        session.exit, session.tried = segment.exit(segment.count), 0
+    else:  # the events behind the cut ran eagerly and belong to no segment
+        session.retire()
+
+
+def _record_from_fork(session: Session, exit: Exit) -> None:
+    """Segments merged at an exit: record the next calls from the fork that led there, if any."""
+    exit.fresh, fork = 0, session.fork
+    if fork is not None and fork is not exit and fork.grows:
+        fork.fresh = SEEN_LENGTHS
+
+
+def _count_fresh(exit: Exit) -> None:
+    """Count a call recorded for a longer list; after the last, return to the known segments."""
+    exit.fresh -= 1
+    if not exit.fresh:
+        exit.grows = False
+        exit.segments = [s for s in exit.segments if s.is_ready or s.exit(s.count).pending]
+
+
+def _count_failure(session: Session, why: str) -> None:
+    """Count a recording that led to nothing; close the exit after the second."""
+    exit = session.exit
+    exit.failures += 1
+    if exit.failures >= FAILURES:
+        exit.closed = why or "it cannot be recorded"
+        session.driver.stop_at(exit)

@@ -25,8 +25,7 @@ from .inline_cache import is_due, link
 from .other_threads import compute_for_another
 from .varying_number import is_number_alone, with_tensor
 from .segment import FAILURES, PATHS, Entry, Exit
-from .segment_recorder import SegmentRecorder
-from .recording_end import end_recording
+from .segment_recorder import SegmentRecorder, end_recording
 
 NO = object()  # the operator is not the next event of the segment
 

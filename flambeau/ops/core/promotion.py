@@ -17,7 +17,6 @@ from .operator import Operator, Promotion
 from ..native.pointwise import large_with, least, mix_dtypes, swap_operands
 
 
-
 def compute_pointwise(
     operator: Operator, operands: tuple, attributes: tuple, options: dict[str, Any] | None = None
 ) -> np.ndarray:
