@@ -173,7 +173,7 @@ def capture(
                     trace.add_problem("item() reads a tensor's values in Python", "")
         _conclude(recorder, states, flatten((args, kwargs)))
         if watcher is not None:
-            trace.proof = watcher.conclude(recorder.public, recorder.containers)
+            trace.proof = watcher.conclude(recorder.public, recorder.container_ids)
         return result, trace
     finally:
         _capturing.release()
@@ -221,10 +221,10 @@ def _recorded(
     except RecursionError:
         trace.add_problem("it returns a list or dict that holds itself", "")
         return returned
-    recorder.containers = list(containers_of(returned))
+    recorder.container_ids = [id(x) for x in containers_of(returned)]
     assert recorder.surroundings is not None
     trace.result = noted(recorder.surroundings, trace, reads(returned, recorder.floats),
-                         recorder.containers)
+                         recorder.container_ids)
     if trace.deferred is not None and not _is_finished(trace, like):
         trace.deferred.compute()
     record_backward(recorder, args, kwargs)

@@ -46,7 +46,7 @@ class Recorder:
         self.trace = Trace(values)
         self.thread = threading.get_ident()
         self.public: set[str] = set()  # names of the public functions that ran
-        self.containers: list[Any] = []  # lists and dicts that the call returns or stores
+        self.container_ids: list[int] = []  # of lists and dicts that the call returns or stores
         self.quiet = 0  # inside an operator: what it calls is its own business
         self.drawing = False  # inside a function that draws random numbers
         self.counter, self.streams = False, 0  # whether draws are counted; how many there were

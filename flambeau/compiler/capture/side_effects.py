@@ -19,10 +19,12 @@ from ..trace.trace import Effect, Trace
 _MISSING = object()
 
 
-def noted(around: Surroundings, trace: Trace, result: Any, containers: list[Any]) -> Any:
+def noted(around: Surroundings, trace: Trace, result: Any,
+          container_ids: list[int]) -> Any:
     """Add changes to the trace; returns what a program must produce: the result and stored tensors.
 
-    Adds the lists and dicts that are stored to `containers`.
+    Adds the ids of the lists and dicts that are stored to `container_ids`. Only ids, because a
+    list may contain Numbers, which nothing may hold after the call.
     """
     trace.plain = list(_plain_leaves(result))
     retained = []
@@ -33,7 +35,7 @@ def noted(around: Surroundings, trace: Trace, result: Any, containers: list[Any]
                                   "new instead", around.line_of(key))
                 return result
             numbers = of_numbers(value)
-            containers += containers_of(value)
+            container_ids += map(id, containers_of(value))
             if numbers and holder.place is not None:
                 before = holder.before
                 old = before.get(key, _MISSING) if isinstance(before, dict) else _MISSING

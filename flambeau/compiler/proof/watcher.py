@@ -76,13 +76,13 @@ class Watcher:
         self._outside = outside_containers(self.facts)
         self.facts.forget()
 
-    def conclude(self, public: Iterable[str] = (), containers: Sequence[Any] = ()) -> Proof:
+    def conclude(self, public: Iterable[str] = (), container_ids: Sequence[int] = ()) -> Proof:
         """Look at all guards again, now that the call is over. `public`: the names of the public
-        functions that ran: modules of the library look them up in `nn.functional`. `containers`:
-        the lists and dicts in what the call returned or stored, which a program creates anew."""
+        functions that ran: modules of the library look them up in `nn.functional`. `container_ids`:
+        of the lists and dicts that the call returned or stored, which a program creates anew."""
         proof, names = self.proof, vars(functional)
-        ids = set(map(id, containers))
-        if len(ids) < len(containers):
+        ids = set(container_ids)
+        if len(ids) < len(container_ids):
             self._refuse("", 0, "one list or dict lies at two places of what it returns or stores")
         if ids & self._outside.keys():
             self._refuse("", 0, "it returns or stores a list or dict that was there before")
