@@ -7,7 +7,6 @@ run. A call costs a few microseconds beside its function.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,8 +27,8 @@ class EagerCalls:
 
     def __init__(self, step: Step) -> None:
         self.step = step
-        # By node: what calls its function, where its arguments and its results are.
-        self._places: dict[int, tuple[Callable, list[Locate], list[Locate]]] = {}
+        # By node: options of its function, where its arguments and its results are.
+        self._places: dict[int, tuple[dict[str, Any], list[Locate], list[Locate]]] = {}
         self._results: dict[int, Any] = {}  # by group of nodes, while a run lasts
 
     def forget(self) -> None:
@@ -41,10 +40,10 @@ class EagerCalls:
         places = self._places.get(id(node))
         if places is None:
             places = self._places[id(node)] = self._locate_all(node)
-        function, operands, targets = places
+        options, operands, targets = places
         results = self._results.get(id(node.group))
         if results is None:
-            results = function(*[locate(inputs, outputs) for locate in operands])
+            results = node.function(*[locate(inputs, outputs) for locate in operands], **options)
             self._results[id(node.group)] = results
         result = results[node.output] if isinstance(results, tuple | list) else results
         for locate in targets:
@@ -52,10 +51,10 @@ class EagerCalls:
             if not _is_same_memory(target, result):
                 target[...] = result
 
-    def _locate_all(self, node: Node) -> tuple[Callable, list[Locate], list[Locate]]:
+    def _locate_all(self, node: Node) -> tuple[dict[str, Any], list[Locate], list[Locate]]:
         layout = self.step.layout
-        function, replaced = node.function, layout.replaced(node)
-        return (partial(function, replaced=replaced) if replaced else function,
+        replaced = layout.replaced(node)
+        return ({"replaced": replaced} if replaced else {},
                 [self._locate(layout.seen(operand)) for operand in node.inputs],
                 [self._locate(place) for place in layout.targets(node)])
 
