@@ -227,7 +227,20 @@ def by_hand():
     flambeau.nn.functional.ctc_loss(logs.log_softmax(2), flambeau.tensor([[1, 2]]),
                                     *lengths).backward()
     images = flambeau.nn.functional.max_pool2d(flambeau.randn(1, 2, 5, 5), 3, 2, 1, 1, True)
+    push_tangents(leaf.detach())
     return strided, overlapping, put, bits, counts, images
+
+
+def push_tangents(x):
+    """Forward mode has operators of its own for losses and norms."""
+    f = flambeau.nn.functional
+    target = flambeau.zeros_like(x)
+    for function in (
+        lambda x: f.mse_loss(x, target), lambda x: f.smooth_l1_loss(x, target),
+        lambda x: f.huber_loss(x, target), lambda x: f.layer_norm(x, (3,)),
+        lambda x: f.batch_norm(x, None, None, training=True),
+    ):
+        flambeau.func.jvp(function, (x,), (flambeau.ones_like(x),))
 
 
 @pytest.fixture(scope="module")
