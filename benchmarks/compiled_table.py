@@ -18,6 +18,19 @@ HERE = Path(__file__).resolve().parent
 NAMES = {"torch": "PyTorch", "inductor": "torch.compile", "jax": "JAX", "eager": "flambeau, eager",
          "compiled": "flambeau, compiled"}
 OTHERS = ("torch", "inductor", "jax")
+SPEED_PAGE = "https://github.com/flambeau-ai/flambeau/blob/main/docs/speed.md"
+# What the READMEs say of the table.
+SENTENCES = {
+    "README.md":
+        "Compiled training steps of six models, from an MLP to a ResNet-18, are {torch_min} to\n"
+        "{torch_max} times as fast as PyTorch's, and {best_min} to {best_max} times as fast as the "
+        "best of PyTorch,\ntorch.compile and JAX ([tables]({page})).",
+    "README.zh-CN.md":
+        "从 MLP 到 ResNet-18 六个模型的编译后训练步骤，"  # noqa: RUF001
+        "速度是 PyTorch 的 {torch_min} 到 {torch_max} 倍，"  # noqa: RUF001
+        "是 PyTorch、\ntorch.compile 和 JAX 中最快者的 {best_min} 到 {best_max} 倍"
+        "（[表格]({page})）。",  # noqa: RUF001
+}
 BEGIN = "<!-- compiled: begin (written by benchmarks/compiled.py --readme) -->"
 END = "<!-- compiled: end -->"
 LOST = {"flops": "arithmetic", "memory": "memory", "cached": "caches", "waiting": "waiting",
@@ -59,16 +72,16 @@ def value(found: dict[str, dict[str, Any]], engine: str, key: str = "seconds") -
     return found.get(engine, {}).get(key)
 
 
-def steps(results: dict, aims: bool = True) -> list[str]:
-    """The table of whole training steps; with what the project aims at, or without."""
-    names, last = shown(results), ("aim",) if aims else ()
+def steps(results: dict) -> list[str]:
+    """The table of whole training steps, with what the project aims at."""
+    names = shown(results)
     lines = head("Training step with Adam", *(NAMES[n] for n in names), "times PyTorch's speed",
-                 "times the best other", *last)
+                 "times the best other", "aim")
     for name, found in _of(results, "step"):
         model, ours = MODELS[name], value(found, "compiled")
         lines.append(row(model.title, *(duration(value(found, n)) for n in names),
                          times(value(found, "torch"), ours), times(best(found), ours),
-                         *(f"{model.aim:g}" for _ in last)))
+                         f"{model.aim:g}"))
     return lines
 
 
@@ -227,11 +240,17 @@ def write(results: dict) -> None:
     (HERE / "compiled.json").write_text(text, encoding="utf-8")
     put(ROOT / "docs" / "speed.md", BEGIN, END, markdown(results))
     if "steps" in results["parts"]:
-        every = "https://github.com/flambeau-ai/flambeau/blob/main/docs/speed.md"
-        table = steps(results, aims=False)
-        short = "\n".join([*table, "", footnote(results), f"[All rows]({every})."])
-        for page in ("README.md", "README.zh-CN.md"):
-            put(ROOT / page, BEGIN, END, short)
+        for page, sentence in SENTENCES.items():
+            put(ROOT / page, BEGIN, END, sentence.format(**extremes(results), page=SPEED_PAGE))
+
+
+def extremes(results: dict) -> dict[str, str]:
+    """How many times faster compiled steps are than PyTorch's and than the best of the others."""
+    found = [jobs for _, jobs in _of(results, "step")]
+    ratios = {"torch": [value(jobs, "torch") / value(jobs, "compiled") for jobs in found],
+              "best": [float(best(jobs) or 0) / value(jobs, "compiled") for jobs in found]}
+    return {f"{name}_{end.__name__}": f"{end(numbers):.1f}"
+            for name, numbers in ratios.items() for end in (min, max)}
 
 
 if __name__ == "__main__":
