@@ -457,7 +457,7 @@ def test_fast_gradcheck_moves_every_input_in_one_direction(torch):
 
     x, y = (torch.rand(20, dtype=torch.double, requires_grad=True) for _ in range(2))
     assert torch.autograd.gradcheck(function, (x, y), fast_mode=True)
-    assert len(calls) == 5  # of the gradients, and two for each input
+    assert len(calls) < 10  # two for each input, not for each of 40 numbers
     assert torch.autograd.gradgradcheck(function, (x, y), fast_mode=True)
     z = torch.rand(4, dtype=torch.cdouble, requires_grad=True)
     assert torch.autograd.gradcheck(lambda z: z * z.abs() + z.conj(), (z,), fast_mode=True)
