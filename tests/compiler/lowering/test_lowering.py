@@ -24,6 +24,8 @@ from flambeau.native.loop_ir.ir import ReduceOp, Scalar, Type
 from flambeau.ops.core.registry import OPERATORS, Kind
 from flambeau.tensor import Tensor, wrap
 
+from ..tangent_calls import push_tangents
+
 # Operators that programs call as they are, by what stands in the way.
 WITHOUT_SCALAR_OPERATION = """
     airy_ai bessel_j0 bessel_j1 bessel_y0 bessel_y1 digamma erfcx erfinv gcd i0 i0e i1 i1e igamma
@@ -196,8 +198,7 @@ def by_hand():
     y = x * 1
     y[flambeau.tensor([0, 2, 0])] = flambeau.randn(3, 5)
     y[:, 1] = flambeau.ones(4, requires_grad=True) * 2
-    mask = x > 0
-    z = y.masked_scatter(mask, flambeau.randn(20, requires_grad=True))
+    z = y.masked_scatter(x > 0, flambeau.randn(20, requires_grad=True))
     strided = x.detach().as_strided((3, 3), (5, 2), 1)
     overlapping = flambeau.arange(12.0).unfold(0, 4, 2)
     z.sum().backward()
@@ -211,36 +212,22 @@ def by_hand():
     at = flambeau.tensor([[0, 1, 0], [1, 1, 0]])
     for how in ("sum", "mean"):
         for included in (True, False):
-            flambeau.zeros(2, 3).scatter_reduce(0, at, flambeau.randn(2, 3), how,
-                                                include_self=included)
+            values = flambeau.randn(2, 3)
+            flambeau.zeros(2, 3).scatter_reduce(0, at, values, how, include_self=included)
     leaf = flambeau.randn(4, 3, requires_grad=True)
     leaf.as_strided((3, 2), (3, 1), 1).sum().backward()
     flambeau.bernoulli(leaf.sigmoid())
-    flambeau._standard_gamma(leaf.exp()).sum().backward()
-    flambeau._sample_dirichlet(leaf.exp()).sum().backward()
+    for draw in (flambeau._standard_gamma, flambeau._sample_dirichlet):
+        draw(leaf.exp()).sum().backward()
     square = leaf.detach().t() @ leaf.detach() + flambeau.eye(3)
-    flambeau.linalg.cholesky(square), flambeau.linalg.eigh(square)
-    factors = flambeau.linalg.ldl_factor(square)
-    flambeau.linalg.ldl_solve(*factors, square)
-    logs = flambeau.randn(5, 1, 4, requires_grad=True)
+    flambeau.linalg.cholesky(square), flambeau.linalg.eigh(square), flambeau.linalg.ldl_solve(
+        *flambeau.linalg.ldl_factor(square), square)
+    logs, f = flambeau.randn(5, 1, 4, requires_grad=True), flambeau.nn.functional
     lengths = flambeau.tensor([5]), flambeau.tensor([2])
-    flambeau.nn.functional.ctc_loss(logs.log_softmax(2), flambeau.tensor([[1, 2]]),
-                                    *lengths).backward()
-    images = flambeau.nn.functional.max_pool2d(flambeau.randn(1, 2, 5, 5), 3, 2, 1, 1, True)
+    f.ctc_loss(logs.log_softmax(2), flambeau.tensor([[1, 2]]), *lengths).backward()
+    images = f.max_pool2d(flambeau.randn(1, 2, 5, 5), 3, 2, 1, 1, True)
     push_tangents(leaf.detach())
     return strided, overlapping, put, bits, counts, images
-
-
-def push_tangents(x):
-    """Forward mode has operators of its own for losses and norms."""
-    f = flambeau.nn.functional
-    target = flambeau.zeros_like(x)
-    for function in (
-        lambda x: f.mse_loss(x, target), lambda x: f.smooth_l1_loss(x, target),
-        lambda x: f.huber_loss(x, target), lambda x: f.layer_norm(x, (3,)),
-        lambda x: f.batch_norm(x, None, None, training=True),
-    ):
-        flambeau.func.jvp(function, (x,), (flambeau.ones_like(x),))
 
 
 @pytest.fixture(scope="module")
