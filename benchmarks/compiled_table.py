@@ -246,9 +246,9 @@ def write(results: dict) -> None:
 
 def extremes(results: dict) -> dict[str, str]:
     """How many times faster compiled steps are than PyTorch's and than the best of the others."""
-    found = [jobs for _, jobs in _of(results, "step")]
-    ratios = {"torch": [value(jobs, "torch") / value(jobs, "compiled") for jobs in found],
-              "best": [float(best(jobs) or 0) / value(jobs, "compiled") for jobs in found]}
+    models = [jobs for _, jobs in _of(results, "step")]
+    ratios = {"torch": [value(jobs, "torch") / value(jobs, "compiled") for jobs in models],
+              "best": [float(best(jobs) or 0) / value(jobs, "compiled") for jobs in models]}
     return {f"{name}_{end.__name__}": f"{end(numbers):.1f}"
             for name, numbers in ratios.items() for end in (min, max)}
 

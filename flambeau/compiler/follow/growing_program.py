@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-
 from ...tensor.storage import owner_of
 from ..ir.any_length import any_length
 from ..ir.errors import Unfit
@@ -19,8 +18,7 @@ from ..schedule.polynomials import NoCommonForm, fit
 from ..schedule.sized_kernels import CommonTasks
 from ..schedule.tasks import Task
 from ..trace.bindings import Argument
-from ..validation.self_check import agree, max_magnitude
-from ..validation.self_check import CANCELLATION_TOLERANCE
+from ..validation.self_check import CANCELLATION_TOLERANCE, agree, max_magnitude
 from .following import Following
 from .growing_segment import GrowingSegment
 from .memory_layout import laid_out

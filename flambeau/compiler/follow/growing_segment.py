@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from ...native.foundation.generated_code import SourceBuilder
-from ...ops.core.registry import OPERATORS, Kind
-from ...tensor.tensor import Tensor
 from ...tensor.storage import owner_of
+from ...tensor.tensor import Tensor
 from ..schedule.polynomials import NoCommonForm, Polynomial, fit
+from ..trace.operands import tensors_in
 from ..trace.plain_values import same_plain
 from ..trace.trace import CONSTANT, EMPTY, OPERATOR, WRITE, Event, Value, same_bits
 from .memory_layout import laid_out
@@ -27,13 +27,6 @@ from .segment import INPUT, INTERNAL, SEEN_LENGTHS, Memory, Segment
 from .segment_recorder import window_in
 
 MIN_EXTENT = 2  # of what grows: other rules hold for extents of one and of none
-# Operators, beside pointwise ones and windows, whose results' extents follow from their operands'
-# by one rule for all extents.
-_OPERATORS = frozenset(OPERATORS[name] for name in (
-    "cat", "stack", "matmul", "linear", "addmm", "baddbmm", "_attention", "softmax", "log_softmax",
-    "logsumexp", "sum", "mean", "amax", "amin", "_layer_norm", "clone", "_to_copy", "_embedding",
-    "index_select", "gather", "cumsum", "flip",
-))
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,14 +52,14 @@ class GrowingSegment(Segment):
         common = _Common(self.lengths)
         every = list(zip(*([e.event for e in s.entries] for s in segments), strict=True))
         varying = [_is_varying_constant(events) for events in every]
-        kept = [i for i, varies in enumerate(varying) if not varies]
+        fixed = [i for i, varies in enumerate(varying) if not varies]
         outside = {e[0].results[0].storage for e, varies in zip(every, varying, strict=True)
                    if varies}
         self.takes_constants = bool(outside)
-        events = {at: forms for at, i in enumerate(kept) if (forms := common.event(every[i]))}
+        events = {at: forms for at, i in enumerate(fixed) if (forms := common.event(every[i]))}
         memories = {k: forms for k in range(len(first.memory))
                     if (forms := common.memory([s.memory[k] for s in segments], k in outside))}
-        plain = [_move_calls(s.calls, kept) for s in segments]
+        plain = [_move_calls(s.calls, fixed) for s in segments]
         calls = common.calls(plain)
         if not events:
             raise NoCommonForm("nothing that depends on the length")
@@ -78,7 +71,7 @@ class GrowingSegment(Segment):
         self.origin: Any = None  # the exit at which it begins
         self.length = self.lengths[0]
         super().__init__(
-            [replace(first.entries[i].event) for i in kept],
+            [replace(first.entries[i].event) for i in fixed],
             [replace(m, kind=INPUT if k in outside else m.kind, computed=None, written=False)
              for k, m in enumerate(first.memory)],
             first.modes, first.silent, plain[0])
@@ -125,7 +118,7 @@ class GrowingSegment(Segment):
         if at in self.varying or at in self.varying_calls:
             return False
         varying = {id(owners[s]) for s in self.varying_storages if owners[s] is not None}
-        return not any(id(owner_of(x._array)) in varying for x in _tensors(arguments))
+        return not any(id(owner_of(x._array)) in varying for x in tensors_in(arguments))
 
     def sample(self, length: int) -> tuple[Segment, list[np.ndarray | None]]:
         """The list of a length as a segment of its own, and memory like its inputs'."""
@@ -187,8 +180,7 @@ class _Common:
             if isinstance(form, Form):
                 result[name] = form
         operator = first.operator
-        if result and operator is not None and operator.kind is not Kind.POINTWISE \
-                and operator.kind is not Kind.VIEW and operator not in _OPERATORS:
+        if result and operator is not None and not operator.extents_follow:
             raise NoCommonForm(f"{operator.name} gives extents by a rule of its own")
         return result
 
@@ -323,11 +315,11 @@ def _is_varying_constant(events: Sequence[Event]) -> bool:
             and not all(same_bits(a, arrays[0]) for a in arrays))
 
 
-def _move_calls(calls: dict[int, list[Any]], kept: Sequence[int]) -> dict[int, list[Any]]:
-    """Composite functions by the events before which they ran, of which some were `kept`."""
+def _move_calls(calls: dict[int, list[Any]], events: Sequence[int]) -> dict[int, list[Any]]:
+    """Composite functions by the event before which they ran, renumbered to those of `events`."""
     result: dict[int, list[Any]] = {}
     for at, here in calls.items():
-        result.setdefault(bisect_left(kept, at), []).extend(here)
+        result.setdefault(bisect_left(events, at), []).extend(here)
     return result
 
 
@@ -350,14 +342,6 @@ def _same(a: Any, b: Any) -> bool:
         return same_plain(a, b) or bool(a == b)
     except Exception:
         return False
-
-
-def _tensors(x: Any) -> list[Tensor]:
-    if isinstance(x, Tensor):
-        return [x]
-    if isinstance(x, dict):
-        return [t for item in x.values() for t in _tensors(item)]
-    return [t for item in x for t in _tensors(item)] if isinstance(x, (tuple, list)) else []
 
 
 def _like(memory: Memory) -> np.ndarray:

@@ -7,6 +7,7 @@ length with room to grow, and anew (in about a millisecond) once a step is longe
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+
 import numpy as np
 
 from ...native.foundation.generated_code import SourceBuilder

@@ -123,7 +123,7 @@ def _reference(x: np.ndarray, dim: int) -> np.ndarray:
     return e / e.sum(dim, keepdims=True) if x.ndim else np.ones(())
 
 
-@opaque(ref=_reference, samples=_samples, aliases=("special.softmax",))
+@opaque(extents_follow=True, ref=_reference, samples=_samples, aliases=("special.softmax",))
 def softmax(input: Array, dim: int | None, dtype: Dtype | None = None) -> Array:
     """exp(input) divided by its sum along an axis.
 
@@ -193,7 +193,7 @@ def _log_reference(x: np.ndarray, dim: int) -> np.ndarray:
     return x - np.log(np.exp(x).sum(dim, keepdims=True)) if x.ndim else np.zeros(())
 
 
-@opaque(ref=_log_reference, samples=_samples, aliases=("special.log_softmax",))
+@opaque(extents_follow=True, ref=_log_reference, samples=_samples, aliases=("special.log_softmax",))
 def log_softmax(input: Array, dim: int | None, dtype: Dtype | None = None) -> Array:
     """Logarithm of softmax, without underflow.
 
@@ -261,7 +261,8 @@ def _exp_of_differences(x: Array, top: Array) -> Array:
     return np.exp(x - top)
 
 
-@opaque(ref=lambda x, dim, keepdim=False: np.log(np.exp(x).sum(dim, keepdims=keepdim)),
+@opaque(extents_follow=True,
+        ref=lambda x, dim, keepdim=False: np.log(np.exp(x).sum(dim, keepdims=keepdim)),
         samples=matrices(((5,), 0), ((3, 4), 1), ((2, 3, 4), (0, -1), True)),
         aliases=("special.logsumexp",))
 def logsumexp(input: Array, dim: int | Sequence[int], keepdim: bool = False) -> Array:

@@ -124,7 +124,7 @@ def _softmax(scores: Array, masked: bool) -> Array:
     return (np.log(total) + top)[..., 0]
 
 
-@opaque(layout=Layout.FREE,
+@opaque(extents_follow=True, layout=Layout.FREE,
         name="_attention", node="ScaledDotProductFlashAttentionForCpuBackward0", expose=(),
         constant_outputs=(1,), ref=_reference, samples=_samples)
 def attention(

@@ -115,6 +115,10 @@ class Operator:
         # In which inputs the operator is linear: a sum of terms, each a product of inputs that are
         # linear while the others are fixed, as in "input * weight + bias".
         self.linear_in: str = options.pop("linear_in", "")
+        # Whether the results' extents are the same function of the operands' at all extents above
+        # one, as of pointwise operators and views: programs for growing shapes rely on it.
+        self.extents_follow: bool = options.pop(
+            "extents_follow", self.kind in (Kind.POINTWISE, Kind.VIEW))
         # The order in which a node shows its edges, where PyTorch's operator takes another one.
         self.edges: tuple[str, ...] = options.pop("edges", ())
 

@@ -59,7 +59,7 @@ def check_indices(indices: Array, rows: int, name: str) -> None:
         raise error
 
 
-@opaque(linear_in="weight", layout=Layout.FREE,
+@opaque(extents_follow=True, linear_in="weight", layout=Layout.FREE,
         name="_embedding", node="EmbeddingBackward0", expose=(), samples=_samples,
         ref=lambda weight, indices, padding_idx=-1: weight[indices])
 def rows_of(

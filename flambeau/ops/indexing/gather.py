@@ -100,7 +100,7 @@ def _rows(rng: Rng) -> Iterator[Sample]:
     yield (rng.normal(size=(3, 4)), 0, rng.integers(0, 3, (2, 4))), {}
 
 
-@opaque(linear_in="input",
+@opaque(extents_follow=True, linear_in="input",
         ref=lambda x, dim, index: np.take_along_axis(x, index, dim), samples=_rows)
 def gather(input: Array, dim: int, index: Array, *, sparse_grad: bool = False) -> Array:
     """input[index[i][j]][j] for dim 0, input[i][index[i][j]] for dim 1, and so on.

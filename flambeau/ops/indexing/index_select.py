@@ -44,7 +44,8 @@ def _check_index(index: Array, name: str) -> Array:
     return index if index.ndim else index.reshape(-1)
 
 
-@opaque(linear_in="input", ref=lambda x, dim, index: np.take(x, index, dim), samples=_select)
+@opaque(extents_follow=True,
+        linear_in="input", ref=lambda x, dim, index: np.take(x, index, dim), samples=_select)
 def index_select(input: Array, dim: int, index: Array) -> Array:
     """The slices at some indices of an axis.
 

@@ -33,7 +33,8 @@ def _reference(input: np.ndarray, weight: np.ndarray, bias: np.ndarray | None = 
     return y if bias is None else y + bias
 
 
-@opaque(autocast=Policy.LOWER, linear_in="input * weight + bias", layout=Layout.FREE,
+@opaque(extents_follow=True,
+        autocast=Policy.LOWER, linear_in="input * weight + bias", layout=Layout.FREE,
         expose=("nn.functional",), node="AddmmBackward0", edges=("bias", "input", "weight"),
         ref=_reference, samples=_samples)
 def linear(input: Array, weight: Array, bias: Array | None = None) -> Array:

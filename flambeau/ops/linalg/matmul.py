@@ -105,7 +105,7 @@ def _batches(rng: Rng) -> Iterator[Sample]:
         yield (rng.normal(size=a), rng.normal(size=b)), {}
 
 
-@opaque(autocast=Policy.LOWER, linear_in="input * other",
+@opaque(extents_follow=True, autocast=Policy.LOWER, linear_in="input * other",
         ref=lambda a, b: np.einsum("...ij,...jk->...ik", a, b) if min(a.ndim, b.ndim) > 1
         else np.dot(a, b) if a.ndim > 1 or b.ndim == 1 else np.dot(b.swapaxes(-1, -2), a),
         samples=_batches, aliases=("linalg.matmul",))

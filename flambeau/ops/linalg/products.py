@@ -77,7 +77,7 @@ def _matrix_sums(rng: Rng) -> Iterator[Sample]:
         "beta": 0.5, "alpha": 2.0}
 
 
-@opaque(autocast=Policy.LOWER, layout=Layout.FREE,
+@opaque(extents_follow=True, autocast=Policy.LOWER, layout=Layout.FREE,
         samples=_matrix_sums, inplace=True, ref=lambda x, a, b, beta=1, alpha=1: beta * x
         + alpha * np.einsum("ij,jk", a, b))
 def addmm(input: Array, mat1: Array, mat2: Array, *, beta: Number = 1, alpha: Number = 1) -> Array:
@@ -194,7 +194,8 @@ def _batch_sums(rng: Rng) -> Iterator[Sample]:
             "beta": 2.0}
 
 
-@opaque(autocast=Policy.LOWER, layout=Layout.FREE, samples=_batch_sums, inplace=True,
+@opaque(extents_follow=True,
+        autocast=Policy.LOWER, layout=Layout.FREE, samples=_batch_sums, inplace=True,
         ref=lambda x, a, b, beta=1, alpha=1: beta * x + alpha * np.einsum("bij,bjk->bik", a, b))
 def baddbmm(
     input: Array, batch1: Array, batch2: Array, *, beta: Number = 1, alpha: Number = 1

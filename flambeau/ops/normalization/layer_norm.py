@@ -39,7 +39,8 @@ def _layer_reference(
     return y * w + b
 
 
-@opaque(name="_layer_norm", node="NativeLayerNormBackward0", expose=(), ref=_layer_reference,
+@opaque(extents_follow=True,
+        name="_layer_norm", node="NativeLayerNormBackward0", expose=(), ref=_layer_reference,
         samples=_layer_samples, writes=("save_mean", "save_rstd"))
 def _layer_norm(
     input: Array, weight: Array | None, bias: Array | None, save_mean: Array, save_rstd: Array,

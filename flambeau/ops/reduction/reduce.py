@@ -46,8 +46,8 @@ def _large(ufunc, input: Array, dim, keepdim, dtype=None) -> Array | None:
     return reduce_axes(ufunc, input, axes_of(dim, input.ndim), keepdim)
 
 
-@opaque(linear_in="input", ref=lambda x, dim=None, keepdim=False: x.sum(dim, keepdims=keepdim),
-        samples=reductions)
+@opaque(extents_follow=True, linear_in="input", samples=reductions,
+        ref=lambda x, dim=None, keepdim=False: x.sum(dim, keepdims=keepdim))
 def sum(input: Array, dim=None, keepdim=False, *, dtype=None) -> Array:
     """Sum over the axes `dim`, all of them by default.
 
@@ -146,8 +146,8 @@ def count_along(shape, dim) -> int:
     return n
 
 
-@opaque(linear_in="input", ref=lambda x, dim=None, keepdim=False: np.mean(x, dim, keepdims=keepdim),
-        samples=reductions, node="MeanBackward0")
+@opaque(extents_follow=True, linear_in="input", samples=reductions, node="MeanBackward0",
+        ref=lambda x, dim=None, keepdim=False: np.mean(x, dim, keepdims=keepdim))
 def mean(input: Array, dim=None, keepdim=False, *, dtype=None) -> Array:
     """Mean over the axes `dim`, all of them by default.
 
@@ -261,7 +261,8 @@ def _extreme(name: str, ufunc: np.ufunc, doc: str):
 
     body.__name__, body.__doc__ = name, doc
     result = opaque(ref=lambda x, dim=(), keepdim=False: ufunc.reduce(
-        x, None if dim == () else dim, keepdims=keepdim), samples=reductions)(body)
+        x, None if dim == () else dim, keepdims=keepdim), samples=reductions,
+        extents_follow=True)(body)
 
     @result.vjp
     def _(g, input, y, dim, keepdim):

@@ -21,7 +21,8 @@ from ..view.join import cat
 from .reduce import inside_dtype, round_to, sum_dtype
 
 
-@opaque(linear_in="input", ref=lambda x, dim: np.cumsum(x, dim), samples=scans, inplace=True)
+@opaque(extents_follow=True,
+        linear_in="input", ref=lambda x, dim: np.cumsum(x, dim), samples=scans, inplace=True)
 def cumsum(input: Array, dim: int, *, dtype: Dtype | None = None) -> Array:
     """Sums of the elements so far along an axis.
 

@@ -47,7 +47,8 @@ def _few(function: Any, arrays: Sequence[Array], dim: int) -> Array | None:
         return None
 
 
-@opaque(autocast=Policy.WIDEST, linear_in="tensors", layout=Layout.ALL_CHANNELS_LAST,
+@opaque(extents_follow=True,
+        autocast=Policy.WIDEST, linear_in="tensors", layout=Layout.ALL_CHANNELS_LAST,
         ref=lambda xs, dim=0: np.concatenate(xs, dim), aliases=("concat", "concatenate"),
         samples=lambda rng: iter([(([rng.normal(size=(2, 3)), rng.normal(size=(1, 3))],), {}),
                                   (([rng.normal(size=(2, 3))] * 2, 1), {})]), expose=("torch",))
@@ -101,7 +102,7 @@ def _(g: Tensor, tensors_shape: tuple[int, ...], dim: int) -> tuple[Tensor | Non
     return tuple(result)
 
 
-@opaque(autocast=Policy.WIDEST,
+@opaque(extents_follow=True, autocast=Policy.WIDEST,
         linear_in="tensors", ref=lambda xs, dim=0: np.stack(xs, dim), expose=("torch",),
         samples=lambda rng: iter([(([rng.normal(size=(2, 3))] * 3, 1), {}),
                                   (([rng.normal(size=())] * 2,), {})]))
@@ -414,7 +415,7 @@ def _flips(rng: Rng) -> Iterator[Sample]:
     yield (rng.normal(size=(2, 3, 4)), 0, 2), {}
 
 
-@opaque(linear_in="input",
+@opaque(extents_follow=True, linear_in="input",
         layout=Layout.PRESERVE, ref=lambda x, *dims: np.flip(x, dims), samples=_flips)
 def flip(input: Array, *dims: Any) -> Array:
     """Axes in reverse.

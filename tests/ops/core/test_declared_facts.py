@@ -48,6 +48,12 @@ def test_written_parameters() -> None:
     assert not OPERATORS["softmax"].written_positions
 
 
+def test_extents_that_follow() -> None:
+    assert OPERATORS["exp"].extents_follow and OPERATORS["transpose"].extents_follow
+    assert OPERATORS["cat"].extents_follow and OPERATORS["amax"].extents_follow
+    assert not OPERATORS["sort"].extents_follow
+
+
 @pytest.mark.parametrize("option", [{"writes": ("y",)}, {"labels": "y"}])
 def test_facts_are_about_parameters(option: dict) -> None:
     def body(x: Array) -> Array:
