@@ -10,7 +10,7 @@ which `undo` restores.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,6 @@ import numpy as np
 
 from ...autograd.mode import no_grad
 from ...native.runtime.page_prefault import PagePrefaulter
-from ...autograd.tape import record, record_binary, record_number, record_unary
 from ...ops.core.autocast import STATE
 from ...ops.core.registry import Kind, Operator
 from ...tensor.layout import dense_order, empty_strided_array
@@ -32,6 +31,7 @@ from ..trace.trace_signature import Geometry, Precedent
 from ..trace.trace import (
     CONSTANT, DRAW, EMPTY, OPERATOR, UPDATE, WRITE, Event, Storage, Value, map_values, values_in,
 )
+from .listed_history import attach
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -82,7 +82,7 @@ class Deferred:
                        view_of(source, y) if operator.kind is Kind.VIEW and source is not None
                        else wrap(y) for y in arrays]
             result: Any = tuple(tensors) if many else tensors[0]
-            _hang(operator, result, bound)
+            attach(operator, result, bound)
         return result if operator.result_type is None else operator.result_type(*result)
 
     def _arrays(self, at: int) -> list[np.ndarray | None] | None:
@@ -294,36 +294,3 @@ def _owner(storage: Storage) -> np.ndarray:
     owner = storage.owner if storage.owner_ref is None else storage.owner_ref()
     whole = storage.whole
     return laid_out((whole.shape, whole.strides, whole.dtype)) if owner is None else owner
-
-
-def _hang(operator: Operator, result: Any, bound: tuple) -> None:
-    """Record results on the tape, as the operator's function does."""
-    if not operator.differentiable:
-        return
-    if operator.kind is Kind.POINTWISE and all(
-        p.default is p.empty for p in operator.parameters
-    ) and len(bound) == len(operator.tensor_positions) <= 2:
-        _hang_plain(operator, result, bound)
-    elif any(t is not None and t._tracked for i in operator.tensor_positions
-             for t in _tensors(bound[i])):
-        record(operator, result, bound)
-
-
-def _hang_plain(operator: Operator, result: Any, bound: tuple) -> None:
-    tensors = [isinstance(x, Tensor) for x in bound]
-    if len(bound) == 1:
-        if bound[0]._tracked:
-            record_unary(operator, result, bound[0])
-    elif all(tensors):
-        if bound[0]._tracked or bound[1]._tracked:
-            record_binary(operator, result, *bound)
-    elif any(tensors) and bound[tensors.index(True)]._tracked:
-        record_number(operator, result, bound, tensors.index(True))
-
-
-def _tensors(x: Any) -> Iterator[Tensor]:
-    if isinstance(x, Tensor):
-        yield x
-    elif isinstance(x, (tuple, list)):
-        for item in x:
-            yield from _tensors(item)

@@ -31,7 +31,7 @@ from .following import Following
 from .hooks import ACTIVE, Hook
 from .inline_cache import Cue
 from .foreign_tensors import needs_dispatch
-from .listed_history import attach
+from ..capture.listed_history import attach
 from .memory_layout import HELD_BY_LIST
 from .segment import INPUT, Entry
 

@@ -23,7 +23,7 @@ from ...tensor.tensor import Tensor, creation, view_of
 from ..trace.bindings import window_on_bytes
 from ..trace.plain_values import PLAIN, same_plain
 from ..trace.trace import Value, same_bits
-from .listed_history import attach
+from ..capture.listed_history import attach
 from .memory_layout import HELD_BY_LIST
 from .segment import END, INTERNAL, Entry, Segment
 

@@ -1,4 +1,4 @@
-"""Records the autograd history of listed results, as the operator's own function would."""
+"""Records the autograd history of results without values, as an operator's function would."""
 
 from __future__ import annotations
 
