@@ -100,6 +100,7 @@ def _annotation(note: Any, name: str, default: Any) -> str:
     if note is not _EMPTY:
         text = note if isinstance(note, str) else getattr(note, "__name__", "Any")
         text = re.sub(r"\b(np\.ndarray|Array)\b", "Tensor", text).replace("Dtype", "dtype")
+        text = re.sub(r"\bDims\b", "int | Sequence[int] | None", text)
         text = re.sub(r"\bDevice\b", "device", text).replace("tuple | ", "").strip("'")
         known = r"[\w\s\[\],.|]*"
         words = set(re.findall(r"[A-Za-z_][\w.]*", text))

@@ -21,7 +21,7 @@ FAMILIES = {
     ),
     "activation": "exponential_units gates gelu rectifiers sigmoids softmax softplus",
     "special": "bessel entropy error_function gamma polynomials quantile_gradient",
-    "reduction": "hashing reduce scan sort statistics unique vector_norms",
+    "reduction": "extremes hashing reduce scan sort statistics unique variance vector_norms",
     "view": (
         "join padding sections shuffle slices strided triangles unravel view view_copy "
         "view_inplace"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -21,20 +20,24 @@ from ...tensor.dtypes import FLOAT32, FLOAT64, FROM_NUMPY, dtype as Dtype
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
 from ..core.axes import canonical_dim
+from ..core.operator import Array
 from ..core.promotion import compute_dtype
-from ..core.registry import Array, composite, opaque
+from ..core.registry import Declared, composite, opaque
 from ..core.sample_inputs import matrices
 from ..creation.creation import public
 from ..native.pointwise import large
 from ..native.rows import over_rows
 from ..native.rows import logsumexp as rows_logsumexp
 from ..native.small_arrays import LOG_SOFTMAX, SOFTMAX
+from ..reduction.numpy_reductions import reduce_max, reduce_sum
 from ..reduction.reduce import axes_of, spread
 
 _ndarray = np.ndarray
-_FAST = (FLOAT32, FLOAT64)
+_FAST_DTYPES = (FLOAT32, FLOAT64)
 
 _samples = matrices(((5,), 0), ((3, 4), 1), ((2, 3, 4), -2), ((), 0))
+
+# ------------------------------------------------------------------- rows, computed by NumPy
 
 
 @lru_cache(maxsize=64)
@@ -42,64 +45,66 @@ def _ones(n: int, kind: np.dtype) -> Array:
     return np.ones(n, kind)
 
 
-def _top(x: Array, axis: int) -> Array:
-    """The largest elements along an axis, which is kept."""
+def _max_along(x: Array, axis: int) -> Array:
+    """The largest elements along an axis, which stays as one of length 1."""
     if axis == 1 and x.shape[1] <= MAX_SHORT_ROW_ELEMENTS and x.ndim == 2:
-        return np.maximum.reduce(x.T.copy(), 0)[:, None]  # whole rows at a time
-    return np.maximum.reduce(x, axis, None, None, True)
+        return reduce_max(x.T.copy(), 0)[:, None]  # whole rows at a time
+    return reduce_max(x, axis, None, None, True)
 
 
-def _sum(x: Array, axis: int) -> Array:
-    """The sums along an axis, which is kept."""
+def _sum_along(x: Array, axis: int) -> Array:
+    """The sums along an axis, which stays as one of length 1; a BLAS product for rows."""
     if axis == 1 and x.ndim == 2:
         return np.dot(x, _ones(x.shape[1], x.dtype))[:, None]
-    return np.add.reduce(x, axis, None, None, True)
+    return reduce_sum(x, axis, None, None, True)
 
 
-def _normalize(x: Array, axis: int, y: Array) -> None:
-    np.subtract(x, _top(x, axis), y)
+def _write_softmax(x: Array, axis: int, y: Array) -> None:
+    np.subtract(x, _max_along(x, axis), y)
     np.exp(y, y)
-    np.divide(y, _sum(y, axis), y)
+    np.divide(y, _sum_along(y, axis), y)
 
 
-def _log_normalized(x: Array, axis: int, y: Array) -> None:
-    np.subtract(x, _top(x, axis), y)
-    total = _sum(np.exp(y), axis)
+def _write_log_softmax(x: Array, axis: int, y: Array) -> None:
+    np.subtract(x, _max_along(x, axis), y)
+    total = _sum_along(np.exp(y), axis)
     np.subtract(y, np.log(total, total), y)
 
 
-_MACHINE_CODE = {
-    _normalize: KernelBuilder("softmax_and_layer_norm", "softmax"),
-    _log_normalized: KernelBuilder("softmax_and_layer_norm", "log_softmax"),
+Formula = Callable[[Array, int, Array], None]  # writes the result for x along an axis into y
+
+_KERNELS: dict[Formula, KernelBuilder] = {
+    _write_softmax: KernelBuilder("softmax_and_layer_norm", "softmax"),
+    _write_log_softmax: KernelBuilder("softmax_and_layer_norm", "log_softmax"),
 }
 _SOFTMAX_BACKWARD = KernelBuilder("softmax_and_layer_norm", "softmax_backward")
 _LOG_SOFTMAX_BACKWARD = KernelBuilder("softmax_and_layer_norm", "log_softmax_backward")
 
 
-def _in_blocks(kernel: Callable[..., Any], x: Array, axis: int) -> Array:
-    """The kernel over blocks of rows, where the axis is the last one in memory too."""
+def _compute(formula: Formula, x: Array, axis: int) -> Array:
+    """The formula's result in the dtype of x: by its kernel, or by NumPy in blocks of rows."""
     if x.size > MAX_NUMPY_ROW_ELEMENTS \
-            and (y := over_rows(_MACHINE_CODE[kernel], axis, x)) is not None:
+            and (y := over_rows(_KERNELS[formula], axis, x)) is not None:
         return y
     y = np.empty(x.shape, x.dtype)
     if axis != x.ndim - 1 or not x.flags.c_contiguous:
-        kernel(x, axis, y)
+        formula(x, axis, y)
         return y
     n = x.shape[-1]
     rows, target = (x, y) if x.ndim == 2 else (x.reshape(-1, n), y.reshape(-1, n))
     if x.size <= SOFTMAX_BLOCK_ELEMENTS:
-        kernel(rows, 1, target)
+        formula(rows, 1, target)
         return y
     step = max(1, SOFTMAX_BLOCK_ELEMENTS // n)
     for i in range(0, len(rows), step):
-        kernel(rows[i : i + step], 1, target[i : i + step])
+        formula(rows[i : i + step], 1, target[i : i + step])
     return y
 
 
-def _apply(
-    kernel: Callable[..., Any], name: str, input: Array, dim: int | None, dtype: Any
+def _compute_as(
+    formula: Formula, name: str, input: Array, dim: int, dtype: Dtype | None
 ) -> Array:
-    """A kernel on an input of any dtype."""
+    """The formula's result for an input of any floating dtype, converted to `dtype` first."""
     axis = canonical_dim(dim, input.ndim)
     kind = input.dtype if dtype is None else dtype.numpy
     if not FROM_NUMPY[kind].is_floating_point:
@@ -108,14 +113,17 @@ def _apply(
             f"\"{name}_{which}\" not implemented for '{legacy_name(FROM_NUMPY[kind])}'"
         )
     if input.size > MAX_NUMPY_ROW_ELEMENTS and kind == input.dtype \
-            and (y := over_rows(_MACHINE_CODE[kernel], axis, input)) is not None:
+            and (y := over_rows(_KERNELS[formula], axis, input)) is not None:
         return y
     inside = compute_dtype(kind)
     x = input if input.dtype == inside else input.astype(kind).astype(inside, copy=False)
     if not x.size:
         return np.empty(x.shape, kind)
-    y = _in_blocks(kernel, x, axis) if x.ndim else _in_blocks(kernel, x[None], 0)[0]
+    y = _compute(formula, x, axis) if x.ndim else _compute(formula, x[None], 0)[0]
     return np.asarray(y, kind)
+
+
+# --------------------------------------------------------------------------------- operators
 
 
 def _reference(x: np.ndarray, dim: int) -> np.ndarray:
@@ -124,13 +132,13 @@ def _reference(x: np.ndarray, dim: int) -> np.ndarray:
 
 
 @opaque(extents_follow=True, ref=_reference, samples=_samples, aliases=("special.softmax",))
-def softmax(input: Array, dim: int | None, dtype: Dtype | None = None) -> Array:
+def softmax(input: Array, dim: int, dtype: Dtype | None = None) -> Array:
     """exp(input) divided by its sum along an axis.
 
     >>> torch.softmax(torch.tensor([0., 0.]), 0)
     tensor([0.5000, 0.5000])
     """
-    if dtype is None and input.dtype in _FAST:
+    if dtype is None and input.dtype in _FAST_DTYPES:
         # Written out here and in log_softmax: a call would be a twentieth of a small one's time.
         n = input.ndim
         size = input.size
@@ -143,17 +151,17 @@ def softmax(input: Array, dim: int | None, dtype: Dtype | None = None) -> Array:
                 FastCalls.alone(kernel, y, size // last, last)
                 return y
         if size and dim.__class__ is int and -n <= dim < n:
-            return _in_blocks(_normalize, input, dim if dim >= 0 else dim + n)
-    return _apply(_normalize, "softmax", input, dim, dtype)
+            return _compute(_write_softmax, input, dim if dim >= 0 else dim + n)
+    return _compute_as(_write_softmax, "softmax", input, dim, dtype)
 
 
 @softmax.vjp
-def _(g: Tensor, y: Tensor, dim: int | None) -> Tensor:
+def _(g: Tensor, y: Tensor, dim: int) -> Tensor:
     return softmax_backward(g, y, dim, None)
 
 
 @softmax.jvp
-def _(input_t: Tensor, y: Tensor, dim: int | None) -> Tensor:
+def _(input_t: Tensor, y: Tensor, dim: int) -> Tensor:
     return softmax_backward(input_t.to(y.dtype), y, dim, None)  # the Jacobian is symmetric
 
 
@@ -161,7 +169,9 @@ def _(input_t: Tensor, y: Tensor, dim: int | None) -> Tensor:
         ref=lambda g, y, dim, kind: y * (g - (g * y).sum(dim, keepdims=True)),
         samples=lambda rng: iter([((rng.normal(size=(3, 4)), rng.random(size=(3, 4)), 1, None),
                                    {})]))
-def softmax_backward(grad_output: Array, output: Array, dim: int, input_dtype: Dtype) -> Array:
+def softmax_backward(
+    grad_output: Array, output: Array, dim: int, input_dtype: Dtype | None
+) -> Array:
     """The cotangent of softmax's input."""
     if not output.ndim:
         return np.zeros((), output.dtype)
@@ -172,7 +182,7 @@ def softmax_backward(grad_output: Array, output: Array, dim: int, input_dtype: D
     inside = compute_dtype(output.dtype)
     y = output.astype(inside, copy=False)
     result = np.multiply(grad_output, y, dtype=inside)
-    total = np.add.reduce(result, dim, None, None, True)
+    total = reduce_sum(result, dim, None, None, True)
     np.subtract(result, np.multiply(y, total), result)
     kind = output.dtype if input_dtype is None else input_dtype.numpy
     return result.astype(kind, copy=False)
@@ -194,13 +204,13 @@ def _log_reference(x: np.ndarray, dim: int) -> np.ndarray:
 
 
 @opaque(extents_follow=True, ref=_log_reference, samples=_samples, aliases=("special.log_softmax",))
-def log_softmax(input: Array, dim: int | None, dtype: Dtype | None = None) -> Array:
+def log_softmax(input: Array, dim: int, dtype: Dtype | None = None) -> Array:
     """Logarithm of softmax, without underflow.
 
     >>> torch.log_softmax(torch.tensor([0., 0.]), 0)
     tensor([-0.6931, -0.6931])
     """
-    if dtype is None and input.dtype in _FAST:
+    if dtype is None and input.dtype in _FAST_DTYPES:
         n = input.ndim
         size = input.size
         if 1 < size <= MAX_SMALL_ELEMENTS and (dim == n - 1 or dim == -1) \
@@ -212,17 +222,17 @@ def log_softmax(input: Array, dim: int | None, dtype: Dtype | None = None) -> Ar
                 FastCalls.alone(kernel, y, size // last, last)
                 return y
         if size and dim.__class__ is int and -n <= dim < n:
-            return _in_blocks(_log_normalized, input, dim if dim >= 0 else dim + n)
-    return _apply(_log_normalized, "log_softmax", input, dim, dtype)
+            return _compute(_write_log_softmax, input, dim if dim >= 0 else dim + n)
+    return _compute_as(_write_log_softmax, "log_softmax", input, dim, dtype)
 
 
 @log_softmax.vjp
-def _(g: Tensor, y: Tensor, dim: int | None) -> Tensor:
+def _(g: Tensor, y: Tensor, dim: int) -> Tensor:
     return log_softmax_backward(g, y, dim, None)
 
 
 @log_softmax.jvp
-def _(input_t: Tensor, y: Tensor, dim: int | None) -> Tensor:
+def _(input_t: Tensor, y: Tensor, dim: int) -> Tensor:
     t = input_t.to(y.dtype)
     return t - (t * y.exp()).sum(dim, True)
 
@@ -231,7 +241,9 @@ def _(input_t: Tensor, y: Tensor, dim: int | None) -> Tensor:
         ref=lambda g, y, dim, kind: g - np.exp(y) * g.sum(dim, keepdims=True),
         samples=lambda rng: iter([((rng.normal(size=(3, 4)), rng.normal(size=(3, 4)), 1, None),
                                    {})]))
-def log_softmax_backward(grad_output: Array, output: Array, dim: int, input_dtype: Dtype) -> Array:
+def log_softmax_backward(
+    grad_output: Array, output: Array, dim: int, input_dtype: Dtype | None
+) -> Array:
     """The cotangent of log_softmax's input."""
     if not output.ndim:
         return np.zeros((), output.dtype)
@@ -241,7 +253,7 @@ def log_softmax_backward(grad_output: Array, output: Array, dim: int, input_dtyp
             return y
     inside = compute_dtype(output.dtype)
     result = np.exp(output, dtype=inside)
-    np.multiply(result, np.add.reduce(grad_output, dim, inside, None, True), result)
+    np.multiply(result, reduce_sum(grad_output, dim, inside, None, True), result)
     np.subtract(grad_output, result, result)
     kind = output.dtype if input_dtype is None else input_dtype.numpy
     return result.astype(kind, copy=False)
@@ -257,7 +269,7 @@ def _(g: Tensor, grad_output: Tensor, output: Tensor, dim: int) -> Tensor:
     return -g * output.exp() * grad_output.sum(dim, True)
 
 
-def _exp_of_differences(x: Array, top: Array) -> Array:
+def _exp_shifted(x: Array, top: Array) -> Array:
     return np.exp(x - top)
 
 
@@ -284,13 +296,13 @@ def logsumexp(input: Array, dim: int | Sequence[int], keepdim: bool = False) -> 
         return np.asarray(y, kind)
     x = input.astype(inside, copy=False)
     if x.size:
-        top = np.asarray(np.maximum.reduce(x.real, axes, None, None, True))
+        top = np.asarray(reduce_max(x.real, axes, None, None, True))
         top[~np.isfinite(top)] = 0
-        powers = large(_exp_of_differences, x, top) if x.size > MAX_NUMPY_ROW_ELEMENTS else None
-        powers = _exp_of_differences(x, top) if powers is None else powers
-        y = np.log(np.add.reduce(powers, axes, None, None, True)) + top
+        powers = large(_exp_shifted, x, top) if x.size > MAX_NUMPY_ROW_ELEMENTS else None
+        powers = _exp_shifted(x, top) if powers is None else powers
+        y = np.log(reduce_sum(powers, axes, None, None, True)) + top
     else:
-        y = np.log(np.add.reduce(x, axes, None, None, True))
+        y = np.log(reduce_sum(x, axes, None, None, True))
     if not keepdim and x.ndim:
         y = y.squeeze(axes)
     return np.asarray(y, kind)
@@ -306,7 +318,7 @@ def _(g: Tensor, input: Tensor, y: Tensor, dim: int | Sequence[int], keepdim: bo
 
 
 def implicit_dim(name: str, ndim: int) -> int:
-    """The axis that softmax took before it had to be told, with a warning."""
+    """The axis that PyTorch assumes without `dim`, with its warning."""
     warn(
         f"Implicit dimension choice for {name} has been deprecated. Change the call to include "
         "dim=X as an argument.",
@@ -314,7 +326,9 @@ def implicit_dim(name: str, ndim: int) -> int:
     return 0 if ndim in (0, 1, 3) else 1
 
 
-def _functional(name: str, operator: Any, sign: int, doc: str) -> Any:
+def _publish_functional(name: str, operator: Declared, sign: int, doc: str) -> None:
+    """Publish softmax, log_softmax or softmin of torch.nn.functional."""
+
     def function(
         input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Dtype | None = None
     ) -> Tensor:
@@ -324,20 +338,20 @@ def _functional(name: str, operator: Any, sign: int, doc: str) -> Any:
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
-    return public(spaces=("nn.functional",))(function)
+    public(spaces=("nn.functional",))(function)
 
 
-_functional("softmax", softmax, 1, """exp(input) divided by its sum along an axis.
+_publish_functional("softmax", softmax, 1, """exp(input) divided by its sum along an axis.
 
     >>> torch.nn.functional.softmax(torch.tensor([0., 0., 1.]), dim=0)
     tensor([0.2119, 0.2119, 0.5761])
     """)
-_functional("log_softmax", log_softmax, 1, """Logarithm of softmax, without overflow.
+_publish_functional("log_softmax", log_softmax, 1, """Logarithm of softmax, without overflow.
 
     >>> torch.nn.functional.log_softmax(torch.tensor([0., 1000.]), dim=0)
     tensor([-1000.,     0.])
     """)
-_functional("softmin", softmax, -1, """Softmax of -input.
+_publish_functional("softmin", softmax, -1, """Softmax of -input.
 
     >>> torch.nn.functional.softmin(torch.tensor([0., 0., 1.]), dim=0)
     tensor([0.4223, 0.4223, 0.1554])
@@ -363,7 +377,8 @@ def gumbel_softmax(
     if not hard:
         return soft
     at = soft.detach().argmax(dim, True)
-    return logits.new_zeros(logits.shape).scatter(dim, at, 1.0) - soft.detach() + soft
+    hard_sample = logits.new_zeros(logits.shape).scatter(dim, at, value=1.0)
+    return hard_sample - soft.detach() + soft
 
 
 @composite(expose=("torch",))
@@ -374,5 +389,5 @@ def _safe_softmax(input: Tensor, dim: int, dtype: Dtype | None = None) -> Tensor
     tensor([[0.0000, 0.0000],
             [0.5000, 0.5000]])
     """
-    nothing = (input == -math.inf).all(dim, True)
-    return softmax(input.masked_fill(nothing, 0), dim, dtype).masked_fill(nothing, 0)
+    masked = (input == -math.inf).all(dim, True)
+    return softmax(input.masked_fill(masked, 0), dim, dtype).masked_fill(masked, 0)

@@ -320,9 +320,11 @@ dim | int or tuple of ints | The axes to reduce; negative numbers count from the
 dtype | dtype | The dtype to compute and to return. None: the input's; int64 for integers and bools.
 input | Tensor | The tensor to reduce.
 
+[reduction.extremes]
+other | Tensor | The tensor to compare with, element by element.
+
 [reduction.reduce]
 size | ints, or a tuple of ints | The shape, to which that of `input` was broadcast.
-other | Tensor | The tensor to compare with, element by element.
 
 [reduction.scan]
 dim | int | The axis to work along; negative numbers count from the last.

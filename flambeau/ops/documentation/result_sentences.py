@@ -210,14 +210,12 @@ quantized.conversion | Tensor | Of the shape of `input`, of `dtype`.
 quantized | Tensor | Of the shape of `input`.
 recurrent | tuple of Tensors | (time, batch, hidden * directions), and h, (layers * directions,
     batch, hidden).
-reduction.reduce:aminmax | tuple (min, max) | Both of the shape of `input` without `dim`.
-reduction.reduce:max,min | Tensor, or tuple (values, indices) | With `dim` a tuple, of the shape of
-    `input` without it.
-reduction.reduce:argmax,argmin | Tensor | int64, of the shape of `input` without `dim`.
+reduction.extremes:aminmax | tuple (min, max) | Both of the shape of `input` without `dim`.
+reduction.extremes:max,min | Tensor, or tuple (values, indices) | With `dim` a tuple, of the shape
+    of `input` without it.
+reduction.extremes:argmax,argmin | Tensor | int64, of the shape of `input` without `dim`.
 reduction.reduce:all,any | Tensor | bool, of the shape of `input` without the axes `dim`.
 reduction.reduce:count_nonzero | Tensor | int64, of the shape of `input` without the axes `dim`.
-reduction.reduce:std_mean,var_mean | tuple of Tensors | Both of the shape of `input` without the
-    axes `dim`.
 reduction.reduce:sum_to_size | Tensor | Of shape `size`.
 reduction.scan:cummax,cummin | tuple (values, indices) | Both of the shape of `input`; the indices
     are int64.
@@ -246,6 +244,8 @@ reduction.statistics:histogramdd | tuple (hist, bin_edges) | An axis of bins for
 reduction.statistics | Tensor | (n, n) for n variables.
 reduction.unique | Tensor, or tuple of Tensors | The values, then the inverse and the counts where
     asked for.
+reduction.variance:std_mean,var_mean | tuple of Tensors | Both of the shape of `input` without
+    the axes `dim`.
 reduction.vector_norms:norm_except_dim | Tensor | Of length 1 along every axis but `dim`.
 sparse.entry:values | Tensor | The stored values, (nnz, ...).
 sparse.entry:is_coalesced | bool | Whether indices are sorted and no two are the same.

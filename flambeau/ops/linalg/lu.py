@@ -15,7 +15,7 @@ from ..core.output_layout import Layout
 from ..core.registry import Array, composite, opaque
 from ..core.return_types import return_type
 from ..pointwise.selection import select
-from ..reduction.reduce import others
+from ..reduction.reduce import multiply_others
 from ..view.triangles import diag_embed, tril, triu
 from .matrix_checks import (
     check_floats, check_kernel, check_matrix, check_precision, check_square, each_matrix, kind_name,
@@ -351,7 +351,7 @@ def _(g: Tensor, A: Tensor, y: Tensor) -> Tensor:
         return (g * y.conj()).unsqueeze(-1).unsqueeze(-1) * mH(inverse)
     U, S, Vh = _svd(A, True)
     turn = det(U).conj() * det(Vh).conj()
-    scale = diag_embed(others(S, S.dim() - 1))
+    scale = diag_embed(multiply_others(S, S.dim() - 1))
     return (g * turn).unsqueeze(-1).unsqueeze(-1) * (U @ to_dtype_of(scale, U) @ Vh)
 
 

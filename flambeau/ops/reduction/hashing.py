@@ -10,7 +10,8 @@ import numpy as np
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name
 from ..core.registry import Array, opaque
-from .reduce import axes_of, needs_elements
+from .extremes import needs_elements
+from .reduce import axes_of
 
 
 @opaque(differentiable=False,

@@ -12,13 +12,14 @@ from ...tensor.dtypes import dtype as Dtype
 from ...tensor.tensor import Tensor
 from ..core.axes import canonical_dim
 from ..core.out import write_result
+from ..core.promotion import compute_dtype
 from ..core.registry import Array, Number, composite, opaque
 from ..core.return_types import return_type
 from ..core.sample_inputs import scans
 from ..native import scan
 from ..native.scan import scan_axis
 from ..view.join import cat
-from .reduce import inside_dtype, round_to, sum_dtype
+from .reduce import round_to, sum_dtype
 
 
 @opaque(extents_follow=True,
@@ -37,7 +38,7 @@ def cumsum(input: Array, dim: int, *, dtype: Dtype | None = None) -> Array:
         result := scan_axis(np.add, input.astype(kind, copy=False), at)
     ) is not None:
         return result[0]
-    return round_to(np.cumsum(input, at, inside_dtype(kind)), kind)
+    return round_to(np.cumsum(input, at, compute_dtype(kind)), kind)
 
 
 @cumsum.vjp
@@ -59,7 +60,7 @@ def cumprod(input: Array, dim: int, *, dtype: Dtype | None = None) -> Array:
     if input.size > MAX_NUMPY_ROW_ELEMENTS and kind == input.dtype \
             and (result := scan_axis(np.multiply, input, at)) is not None:
         return result[0]
-    return round_to(np.cumprod(input, at, inside_dtype(kind)), kind)
+    return round_to(np.cumprod(input, at, compute_dtype(kind)), kind)
 
 
 @cumprod.vjp
@@ -144,7 +145,7 @@ def logcumsumexp(input: Array, dim: int) -> Array:
         return input.copy()
     if input.dtype.kind == "c":
         return _complex_logcumsumexp(input, at)
-    kind = inside_dtype(input.dtype)
+    kind = compute_dtype(input.dtype)
     if input.size > MAX_NUMPY_ROW_ELEMENTS \
             and (y := scan.logcumsumexp(input.astype(kind, copy=False), at)) is not None:
         return round_to(y, input.dtype)

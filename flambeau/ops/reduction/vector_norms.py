@@ -1,4 +1,4 @@
-"""Norms of vectors and matrices: vector_norm has the derivatives, the others are made of it."""
+"""Norms of vectors and matrices: vector_norm has the derivatives, the others call it."""
 
 from __future__ import annotations
 
@@ -12,15 +12,19 @@ from ...native.target.eager_costs import MAX_COUNTED_ROW_ELEMENTS
 from ...tensor.dtypes import FROM_NUMPY, HALF, dtype as Dtype
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
-from ..core.axes import canonical_dim, canonical_dims
-from ..core.axes import means_all_axes
-from ..core.registry import PUBLIC, Array, composite, opaque, publish
+from ..core.axes import canonical_dim, canonical_dims, means_all_axes
+from ..core.operator import PUBLIC, Array, publish
+from ..core.promotion import compute_dtype
+from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..native.rows import reduce_axes
-from .reduce import axes_of, spread
+from .numpy_reductions import reduce_max, reduce_min, reduce_sum
+from .reduce import Dims, axes_of, spread
+
+_dot_rows: Any = np.vecdot  # NumPy's stubs know no `axis`
 
 
-def _vectors(rng: Rng) -> Iterator[Sample]:
+def _sample_vectors(rng: Rng) -> Iterator[Sample]:
     x = rng.uniform(0.3, 2, (3, 4)) * rng.choice([-1.0, 1.0], (3, 4))
     for order in (2, 1, 3, 0.5, math.inf, -math.inf, -2):
         yield (x, order, 1), {}
@@ -54,7 +58,7 @@ def check_norm_dtype(input: Array, dtype: Any, name: str) -> None:
         )
 
 
-def _check_empty(input: Array, order: float, axes: tuple[int, ...] | None) -> None:
+def _needs_elements(input: Array, order: float, axes: tuple[int, ...] | None) -> None:
     if input.size or (order >= 0 and order != math.inf):
         return
     shown = f"{order:g}"
@@ -71,7 +75,8 @@ def _check_empty(input: Array, order: float, axes: tuple[int, ...] | None) -> No
         )
 
 
-def _euclidean(x: Array, axes: tuple[int, ...] | None, keepdim: bool) -> Any:
+def _measure_2_norm(x: Array, axes: tuple[int, ...] | None, keepdim: bool) -> Any:
+    """The root of the sum of squares: by BLAS's dot where elements are side by side."""
     if axes is None and x.flags.c_contiguous:
         flat = x.reshape(-1)
         total = np.sqrt(np.vdot(flat, flat).real)
@@ -79,60 +84,69 @@ def _euclidean(x: Array, axes: tuple[int, ...] | None, keepdim: bool) -> Any:
     if axes is not None and len(axes) == 1 and x.dtype.kind == "f" and not keepdim and (
         x.strides[axes[0]] == x.itemsize
     ):
-        return np.sqrt(np.vecdot(x, x, axis=axes[0]))
+        return np.sqrt(_dot_rows(x, x, axis=axes[0]))
     square = x.real**2 + x.imag**2 if x.dtype.kind == "c" else np.multiply(x, x)
-    return np.sqrt(np.add.reduce(square, axes, keepdims=keepdim))
+    return np.sqrt(reduce_sum(square, axes, None, None, keepdim))
 
 
-def _measure(x: Array, order: float, axes: tuple[int, ...] | None, keepdim: bool) -> Any:
+def _measure_norm(x: Array, order: float, axes: tuple[int, ...] | None, keepdim: bool) -> Any:
     """The norm of a float32 or wider array."""
     if order == 2:
-        return _euclidean(x, axes, keepdim)
+        return _measure_2_norm(x, axes, keepdim)
     size = np.abs(x)
     if order == 1:
-        return np.add.reduce(size, axes, keepdims=keepdim)
+        return reduce_sum(size, axes, None, None, keepdim)
     if order == 0:
-        return np.add.reduce((size != 0).astype(size.dtype), axes, keepdims=keepdim)
+        return reduce_sum((size != 0).astype(size.dtype), axes, None, None, keepdim)
     if order in (math.inf, -math.inf):
-        return (np.maximum if order > 0 else np.minimum).reduce(size, axes, keepdims=keepdim)
-    total = np.add.reduce(size**order, axes, keepdims=keepdim)
+        return (reduce_max if order > 0 else reduce_min)(size, axes, None, None, keepdim)
+    total = reduce_sum(size**order, axes, None, None, keepdim)
     return np.power(total, size.dtype.type(1 / order))
 
 
-_LARGE = {1: (np.add, "absolute"), 2: (np.add, "square"), math.inf: (np.maximum, "absolute"),
-          -math.inf: (np.minimum, "absolute")}
+# By the order of the norm: what a kernel folds, and the formula of each term.
+_KERNELS: dict[float, tuple[np.ufunc, str]] = {
+    1: (np.add, "absolute"), 2: (np.add, "square"), math.inf: (np.maximum, "absolute"),
+    -math.inf: (np.minimum, "absolute"),
+}
 
 
-def _large(x: Array, order: float, axes: tuple[int, ...] | None, keepdim: bool) -> Array | None:
+def _measure_in_kernel(
+    x: Array, order: float, axes: tuple[int, ...] | None, keepdim: bool
+) -> Array | None:
     """The norm of a large array in machine code, or None."""
-    how = _LARGE.get(order)
-    y = None if how is None else reduce_axes(how[0], x, axes, keepdim, how[1])
+    if order not in _KERNELS:
+        return None
+    fold, formula = _KERNELS[order]
+    y = reduce_axes(fold, x, axes, keepdim, formula)
     return np.sqrt(y) if y is not None and order == 2 else y
 
 
 @opaque(name="_vector_norm", node="LinalgVectorNormBackward0", expose=(), holomorphic=False,
-        samples=_vectors, ref=lambda x, ord=2, dim=None, keepdim=False: np.linalg.vector_norm(
+        samples=_sample_vectors,
+        ref=lambda x, ord=2, dim=None, keepdim=False: np.linalg.vector_norm(
             x, axis=dim, keepdims=keepdim, ord=ord))
 def _vector_norm(
-    input: Array, ord: float = 2, dim: Any = None, keepdim: bool = False, dtype: Dtype | None = None
+    input: Array, ord: float = 2, dim: Dims = None, keepdim: bool = False,
+    dtype: Dtype | None = None
 ) -> Array:
     """The norm of the elements along `dim`, (sum |x|^ord)^(1/ord)."""
     check_floating(input, "linalg.vector_norm")
     check_norm_dtype(input, dtype, "linalg.vector_norm")
     kind = input.dtype if dtype is None else dtype.numpy
     axes = axes_of(dim, input.ndim)
-    _check_empty(input, ord, axes)
-    inside = np.dtype(np.float32) if FROM_NUMPY[kind] in HALF else kind
+    _needs_elements(input, ord, axes)
+    inside = compute_dtype(kind)
     if input.size > MAX_COUNTED_ROW_ELEMENTS and kind == input.dtype \
-            and (y := _large(input, ord, axes, keepdim)) is not None:
+            and (y := _measure_in_kernel(input, ord, axes, keepdim)) is not None:
         return y.astype(kind, copy=False)
-    y = np.asarray(_measure(input if input.dtype == inside else input.astype(inside),
+    y = np.asarray(_measure_norm(input if input.dtype == inside else input.astype(inside),
                             ord, axes, keepdim))
     return y.astype(kind) if FROM_NUMPY[kind] in HALF else y
 
 
 @_vector_norm.vjp
-def _(g: Tensor, input: Tensor, y: Tensor, ord: float, dim: Any, keepdim: bool) -> Tensor:
+def _(g: Tensor, input: Tensor, y: Tensor, ord: float, dim: Dims, keepdim: bool) -> Tensor:
     if ord == 0:
         return input * 0
     g, y = (spread(t, input.shape, dim, keepdim) for t in (g, y))
@@ -152,7 +166,8 @@ def _(g: Tensor, input: Tensor, y: Tensor, ord: float, dim: Any, keepdim: bool) 
     return input * size.pow(ord - 2) * (g / y.pow(ord - 1)).masked_fill(y == 0, 0)
 
 
-def _result(y: Tensor, out: Tensor | None) -> Tensor:
+def _write_to(out: Tensor | None, y: Tensor) -> Tensor:
+    """Resize and fill `out`, where there is one."""
     if out is None:
         return y
     if out.shape != y.shape:
@@ -203,7 +218,10 @@ def _refuse_half(A: Tensor) -> None:
                            f"{legacy_name(A.dtype)}")
 
 
-def _by_singular_values(A: Tensor, ord: Any, axes: tuple[int, int], keepdim: bool) -> Tensor:
+def _measure_singular_values(
+    A: Tensor, ord: Any, axes: tuple[int, int], keepdim: bool
+) -> Tensor:
+    """The nuclear norm, or the largest (2) or smallest (-2) singular value."""
     _refuse_half(A)
     values = PUBLIC["linalg"]["svdvals"](A.movedim(axes, (-2, -1)))
     if ord == "nuc" or values.shape[-1] == 0:
@@ -216,7 +234,8 @@ def _by_singular_values(A: Tensor, ord: Any, axes: tuple[int, int], keepdim: boo
     return y
 
 
-def _by_sums(A: Tensor, ord: Any, axes: tuple[int, int], keepdim: bool) -> Tensor:
+def _measure_row_sums(A: Tensor, ord: Any, axes: tuple[int, int], keepdim: bool) -> Tensor:
+    """The largest (1, inf) or smallest (-1, -inf) sum of a column's or row's magnitudes."""
     summed, chosen = axes if abs(ord) == 1 else axes[::-1]
     sums = _vector_norm(A, 1.0, (summed,), True)
     if sums.shape[chosen] == 0 and ord > 0:
@@ -248,9 +267,9 @@ def matrix_norm(
     if ord == "fro":
         return _vector_norm(A, 2.0, axes, keepdim, out=out)
     if ord == "nuc" or (not isinstance(ord, str) and abs(ord) == 2):
-        return _result(_by_singular_values(A, ord, axes, keepdim), out)
+        return _write_to(out, _measure_singular_values(A, ord, axes, keepdim))
     if not isinstance(ord, str) and abs(ord) in (1, math.inf):
-        return _result(_by_sums(A, ord, axes, keepdim), out)
+        return _write_to(out, _measure_row_sums(A, ord, axes, keepdim))
     shown = ord if isinstance(ord, str) else f"{ord:g}"
     raise RuntimeError(f"linalg.matrix_norm: Order {shown} not supported.")
 

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...native.target.eager_costs import IM2COL_BLOCK_BYTES, MAX_COPIED_WINDOW_ELEMENTS
-from ..core.registry import Array
-from . import conv_native, conv_1x1
+from ..core.operator import Array
+from . import conv_1x1, conv_native
 
 
 class Window(NamedTuple):
@@ -50,6 +50,29 @@ def pad(x: Array, padding: Sequence[tuple[int, int]], channels_last: bool = Fals
     return result
 
 
+class Block(NamedTuple):
+    """Some rows of some images' outputs: few enough for their columns to stay in cache."""
+
+    image: int
+    end_image: int
+    row: int
+    end_row: int
+
+    @property
+    def images(self) -> int:
+        """How many images it has."""
+        return self.end_image - self.image
+
+    @property
+    def rows(self) -> int:
+        """How many output rows of each."""
+        return self.end_row - self.row
+
+    def cut(self, y: Array, channel: int, channels: int) -> Array:
+        """The block of y (image, channel, row, ...), as a view."""
+        return y[self.image : self.end_image, channel : channel + channels, self.row : self.end_row]
+
+
 class _Columns:
     """The windows of a padded input's channels, copied block by block into a matrix.
 
@@ -58,48 +81,42 @@ class _Columns:
 
     def __init__(self, x: Array, window: Window, output: tuple[int, ...], channels: int) -> None:
         self.x, self.window, self.output, self.channels = x, window, output, channels
-        self.flat = window.dense
+        self.is_flat = window.dense  # columns are single runs of memory
         self.rows = channels * prod(window.kernel)
-        self.spatial = x.strides[2:]
-        self.steps = [s * n for s, n in zip(window.stride, self.spatial, strict=True)]
+        self.pixel_strides = x.strides[2:]
+        self.steps = [s * n for s, n in zip(window.stride, self.pixel_strides, strict=True)]
         self.buffer = np.empty(0, x.dtype)
 
     def width(self, rows: int) -> int:
         """How many columns an image's first `rows` output rows take."""
         output = (rows, *self.output[1:])
-        if not self.flat:
+        if not self.is_flat:
             return prod(output)
         item = self.x.itemsize
-        return 1 + sum((n - 1) * s for n, s in zip(output, self.spatial, strict=True)) // item
+        return 1 + sum((n - 1) * s for n, s in zip(output, self.pixel_strides, strict=True)) // item
 
-    def blocks(self) -> Iterator[tuple[int, int, int, int]]:
-        """(first image, end, first output row, end), each small enough for the cache."""
+    def blocks(self) -> Iterator[Block]:
+        """Cut the output into blocks: of whole images, or of one image's rows."""
         images, rows = self.x.shape[0], self.output[0]
-        bytes_each = self.rows * self.width(rows) * self.x.itemsize
-        if bytes_each <= IM2COL_BLOCK_BYTES:
-            step = max(1, IM2COL_BLOCK_BYTES // max(bytes_each, 1))
+        bytes_per_image = self.rows * self.width(rows) * self.x.itemsize
+        if bytes_per_image <= IM2COL_BLOCK_BYTES:
+            step = max(1, IM2COL_BLOCK_BYTES // max(bytes_per_image, 1))
             for n in range(0, images, step):
-                yield n, min(n + step, images), 0, rows
+                yield Block(n, min(n + step, images), 0, rows)
             return
-        step = max(1, rows * IM2COL_BLOCK_BYTES // bytes_each)
+        step = max(1, rows * IM2COL_BLOCK_BYTES // bytes_per_image)
         for n in range(images):
             for r in range(0, rows, step):
-                yield n, n + 1, r, min(r + step, rows)
+                yield Block(n, n + 1, r, min(r + step, rows))
 
-    def matrix(self, block: tuple[int, int, int, int], channel: int) -> Array:
-        """The columns of one block, for the channels from `channel` on."""
-        n0, n1, r0, r1 = block
+    def fill(self, block: Block, channel: int) -> Array:
+        """Copy the columns of a block, for the channels from `channel` on, into the buffer."""
         x, window = self.x, self.window
-        offset = n0 * x.strides[0] + channel * x.strides[1] + r0 * self.steps[0]
-        inner: tuple[int, ...] = (self.width(r1 - r0),) if self.flat \
-            else (r1 - r0, *self.output[1:])
-        steps = (x.itemsize,) if self.flat else tuple(self.steps)
-        shape = (self.channels, *window.kernel, n1 - n0, *inner)
-        strides = (
-            x.strides[1], *[d * s for d, s in zip(window.dilation, self.spatial, strict=True)],
-            x.strides[0], *steps,
-        )
-        windows = np.ndarray(shape, x.dtype, x, offset, strides)
+        extents, steps = self._lay_out(block)
+        shape = (self.channels, *window.kernel, block.images, *extents)
+        taps = [d * s for d, s in zip(window.dilation, self.pixel_strides, strict=True)]
+        strides = (x.strides[1], *taps, x.strides[0], *steps)
+        windows = np.ndarray(shape, x.dtype, x, self._offset(block, channel), strides)
         size = prod(shape)
         if self.buffer.size < size:
             self.buffer = np.empty(size, x.dtype)
@@ -107,28 +124,39 @@ class _Columns:
         np.copyto(target, windows)
         return target.reshape(self.rows, -1)
 
-    def place(self, block: tuple[int, int, int, int], channel: int, at: Sequence[int]) -> Array:
+    def view_tap(self, block: Block, channel: int, tap: Sequence[int]) -> Array:
         """The elements that one kernel position meets: (channel, image, output position...)."""
-        n0, n1, r0, r1 = block
-        x, window = self.x, self.window
-        offset = n0 * x.strides[0] + channel * x.strides[1] + r0 * self.steps[0]
-        offset += sum(i * d * s for i, d, s in zip(at, window.dilation, self.spatial, strict=True))
-        inner: tuple[int, ...] = (self.width(r1 - r0),) if self.flat \
-            else (r1 - r0, *self.output[1:])
-        steps = (x.itemsize,) if self.flat else tuple(self.steps)
-        return np.ndarray((self.channels, n1 - n0, *inner), x.dtype, x, offset,
+        x = self.x
+        extents, steps = self._lay_out(block)
+        offset = self._offset(block, channel) + sum(
+            i * d * s for i, d, s in zip(tap, self.window.dilation, self.pixel_strides, strict=True)
+        )
+        return np.ndarray((self.channels, block.images, *extents), x.dtype, x, offset,
                           (x.strides[1], x.strides[0], *steps))
 
-    def positions(self, matrix: Array, images: int, rows: int) -> Array:
-        """A matrix over the columns (channels, columns) as (image, channel, output position...)."""
-        output = (rows, *self.output[1:])
-        if not self.flat:
-            return matrix.reshape(-1, images, *output).swapaxes(0, 1)
-        item, width = matrix.itemsize, self.width(rows)
-        scale = [s * item // self.x.itemsize for s in self.spatial]
-        shape = (images, matrix.shape[0], *output)
-        return np.ndarray(shape, matrix.dtype, matrix, 0,
-                          (width * item, matrix.strides[0], *scale))
+    def view_output(self, matrix: Array, block: Block) -> Array:
+        """A matrix (channels, columns) as (image, channel, output position...)."""
+        output = (block.rows, *self.output[1:])
+        if not self.is_flat:
+            return matrix.reshape(-1, block.images, *output).swapaxes(0, 1)
+        item = matrix.itemsize
+        strides = [s * item // self.x.itemsize for s in self.pixel_strides]
+        return np.ndarray((block.images, matrix.shape[0], *output), matrix.dtype, matrix, 0,
+                          (self.width(block.rows) * item, matrix.strides[0], *strides))
+
+    def _offset(self, block: Block, channel: int) -> int:
+        """Where the windows of a block's first output begin, in bytes."""
+        x = self.x
+        return block.image * x.strides[0] + channel * x.strides[1] + block.row * self.steps[0]
+
+    def _lay_out(self, block: Block) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Extents and strides of an image's columns in x."""
+        if self.is_flat:
+            return (self.width(block.rows),), (self.x.itemsize,)
+        return (block.rows, *self.output[1:]), tuple(self.steps)
+
+
+# ------------------------------------------------------------------------------------ forward
 
 
 def forward(x: Array, w: Array, bias: Array | None, window: Window, groups: int) -> Array:
@@ -138,8 +166,7 @@ def forward(x: Array, w: Array, bias: Array | None, window: Window, groups: int)
     result = conv_native.forward(x, w, bias, window, groups)
     if result is not None:
         return result
-    output = window.output(x.shape[2:])
-    y = np.empty((x.shape[0], w.shape[0], *output), x.dtype)
+    y = np.empty((x.shape[0], w.shape[0], *window.output(x.shape[2:])), x.dtype)
     if not y.size:
         return y
     if not x.shape[1]:
@@ -147,80 +174,86 @@ def forward(x: Array, w: Array, bias: Array | None, window: Window, groups: int)
         return y
     x = pad(x, window.padding)
     if groups > 1 and w.shape[1] == 1:
-        return _depthwise_forward(x, w, bias, window, y, groups)
-    if groups == 1 and y.size * w[:1].size <= MAX_COPIED_WINDOW_ELEMENTS * len(w):
-        return _convolve_few_windows(x, w, bias, window, y)
-    columns = _Columns(x, window, output, w.shape[1])
-    step = w.shape[0] // groups
-    weights = w.reshape(groups, step, -1)
-    result = np.empty(0, x.dtype)
-    for block in columns.blocks():
-        n0, n1, r0, r1 = block
-        width = columns.width(r1 - r0) * (n1 - n0)
-        if result.size != step * width:
-            result = np.empty((step, width), x.dtype)
-        for g in range(groups):
-            np.dot(weights[g], columns.matrix(block, g * w.shape[1]), out=result)
-            part = columns.positions(result, n1 - n0, r1 - r0)
-            target = y[n0:n1, g * step : (g + 1) * step, r0:r1]
-            if bias is None:
-                np.copyto(target, part)
-            else:
-                np.add(part, _per_channel(bias[g * step : (g + 1) * step], y.ndim), out=target)
+        _convolve_depthwise(x, w, bias, window, y, groups)
+    elif groups == 1 and y.size * w[:1].size <= MAX_COPIED_WINDOW_ELEMENTS * len(w):
+        _convolve_few_windows(x, w, bias, window, y)
+    else:
+        _convolve_blocks(x, w, bias, window, y, groups)
     return y
+
+
+def _convolve_blocks(
+    x: Array, w: Array, bias: Array | None, window: Window, y: Array, groups: int
+) -> None:
+    """Convolve a padded input into y: a product of matrices for each block and group."""
+    channels, outputs = w.shape[1], w.shape[0] // groups
+    columns = _Columns(x, window, y.shape[2:], channels)
+    weights = w.reshape(groups, outputs, -1)
+    product = np.empty((outputs, 0), x.dtype)
+    for block in columns.blocks():
+        width = columns.width(block.rows) * block.images
+        if product.shape[1] != width:
+            product = np.empty((outputs, width), x.dtype)
+        for g in range(groups):
+            np.dot(weights[g], columns.fill(block, g * channels), out=product)
+            result = columns.view_output(product, block)
+            target = block.cut(y, g * outputs, outputs)
+            if bias is None:
+                np.copyto(target, result)
+            else:
+                group_bias = bias[g * outputs : (g + 1) * outputs]
+                np.add(result, _per_channel(group_bias, y.ndim), out=target)
 
 
 def _convolve_few_windows(
     x: Array, w: Array, bias: Array | None, window: Window, y: Array
-) -> Array:
-    """Convolve few windows of a padded input into y, copying all of them first."""
+) -> None:
+    """Convolve a padded input into y with one product, of copies of all its few windows."""
     steps, output = x.strides[2:], y.shape[2:]
     shape = (x.shape[1], *window.kernel, len(x), *output)
-    inside, between = ([n * s for n, s in zip(apart, steps, strict=True)]
-                       for apart in (window.dilation, window.stride))
-    strides = (x.strides[1], *inside, x.strides[0], *between)
+    taps, moves = ([n * s for n, s in zip(distances, steps, strict=True)]
+                   for distances in (window.dilation, window.stride))
+    strides = (x.strides[1], *taps, x.strides[0], *moves)
     windows = np.ndarray(shape, x.dtype, x, 0, strides).reshape(w[0].size, -1)
     result = w.reshape(len(w), -1).dot(windows).reshape(len(w), len(x), *output).swapaxes(0, 1)
     if bias is None:
         y[...] = result
     else:
         np.add(result, _per_channel(bias, y.ndim), y)
-    return y
 
 
 def _per_channel(v: Array, ndim: int) -> Array:
+    """One number for each channel, to broadcast over (n, c, ...)."""
     return v.reshape(-1, *(1,) * (ndim - 2))
 
 
-def _offsets(window: Window) -> Iterator[tuple[int, ...]]:
-    """The kernel's positions."""
-    return iter(np.ndindex(*window.kernel))
-
-
-def _take_window(x: Array, window: Window, at: Sequence[int], output: Sequence[int]) -> Array:
+def _take_tap(x: Array, window: Window, tap: Sequence[int], output: Sequence[int]) -> Array:
     """The elements of a padded input that one kernel position meets, as a view."""
     index: Any = (Ellipsis, *[
         slice(i * d, i * d + s * (n - 1) + 1, s)
-        for i, d, s, n in zip(at, window.dilation, window.stride, output, strict=True)
+        for i, d, s, n in zip(tap, window.dilation, window.stride, output, strict=True)
     ])
     return x[index]
 
 
-def _depthwise_forward(x: Array, w: Array, bias: Array | None, window: Window, y: Array,
-                       groups: int) -> Array:
-    output, each = y.shape[2:], w.shape[0] // groups
-    weights = w.reshape(groups, each, *window.kernel)
-    temporary = np.empty((groups, *output), x.dtype)
+def _convolve_depthwise(
+    x: Array, w: Array, bias: Array | None, window: Window, y: Array, groups: int
+) -> None:
+    """Convolve each channel of a padded input alone: products with one weight, added up."""
+    output, multiplier = y.shape[2:], w.shape[0] // groups
+    weights = w.reshape(groups, multiplier, *window.kernel)
+    product = np.empty((groups, *output), x.dtype)
     for n in range(len(x)):
-        for m in range(each):
-            target = y[n, m::each]
-            target[...] = 0 if bias is None else _per_channel(bias[m::each], y.ndim)
-            for at in _offsets(window):
-                index: Any = (slice(None), m, *at)
-                factor = _per_channel(weights[index], y.ndim)
-                np.multiply(_take_window(x[n], window, at, output), factor, out=temporary)
-                np.add(target, temporary, out=target)
-    return y
+        for m in range(multiplier):
+            target = y[n, m::multiplier]
+            target[...] = 0 if bias is None else _per_channel(bias[m::multiplier], y.ndim)
+            for tap in np.ndindex(*window.kernel):
+                factor = _per_channel(weights[(slice(None), m, *tap)], y.ndim)
+                np.multiply(_take_tap(x[n], window, tap, output), factor, out=product)
+                np.add(target, product, out=target)
+
+
+# ----------------------------------------------------------------------------------- backward
 
 
 def backward_weight(x: Array, g: Array, window: Window, groups: int) -> Array:
@@ -231,36 +264,48 @@ def backward_weight(x: Array, g: Array, window: Window, groups: int) -> Array:
     if native is not None:
         return native
     channels, outputs = x.shape[1] // groups, g.shape[1] // groups
-    result = np.zeros((groups, outputs, channels * prod(window.kernel)), x.dtype)
     shape = (g.shape[1], channels, *window.kernel)
-    if not g.size or not result.size:
-        return result.reshape(shape)
+    if not g.size or not prod(shape):
+        return np.zeros(shape, x.dtype)
     x = pad(x, window.padding)
     if groups > 1 and channels == 1:
-        return _depthwise_weight(x, g, window, groups).reshape(shape)
+        return _correlate_depthwise(x, g, window, groups).reshape(shape)
+    result = np.zeros((groups, outputs, channels * prod(window.kernel)), x.dtype)
     columns = _Columns(x, window, g.shape[2:], channels)
-    buffer = np.empty(0, g.dtype)
-    for block in columns.blocks():
-        n0, n1, r0, r1 = block
-        width = columns.width(r1 - r0) * (n1 - n0)
-        if buffer.size != outputs * width:
-            buffer = np.zeros((outputs, width), g.dtype)  # zeros between rows remain
-        view = columns.positions(buffer, n1 - n0, r1 - r0)
-        for i in range(groups):
-            view[...] = g[n0:n1, i * outputs : (i + 1) * outputs, r0:r1]
-            result[i] += np.dot(buffer, columns.matrix(block, i * channels).T)
+    for block, i, cotangents in _cut_cotangents(columns, g, groups):
+        result[i] += np.dot(cotangents, columns.fill(block, i * channels).T)
     return result.reshape(shape)
 
 
-def _depthwise_weight(x: Array, g: Array, window: Window, groups: int) -> Array:
-    output, each = g.shape[2:], g.shape[1] // groups
-    result = np.zeros((groups, each, *window.kernel), x.dtype)
+def _cut_cotangents(
+    columns: _Columns, g: Array, groups: int
+) -> Iterator[tuple[Block, int, Array]]:
+    """Blocks, groups, and the output's cotangents there as a matrix (channels, columns).
+
+    The matrix is the same memory each time. Columns that straddle two rows are zero.
+    """
+    outputs = g.shape[1] // groups
+    buffer = np.empty((outputs, 0), g.dtype)
+    for block in columns.blocks():
+        width = columns.width(block.rows) * block.images
+        if buffer.shape[1] != width:
+            buffer = np.zeros((outputs, width), g.dtype)
+        view = columns.view_output(buffer, block)
+        for i in range(groups):
+            view[...] = block.cut(g, i * outputs, outputs)
+            yield block, i, buffer
+
+
+def _correlate_depthwise(x: Array, g: Array, window: Window, groups: int) -> Array:
+    """The cotangent of a depthwise weight: each tap's elements times the output's cotangents."""
+    output, multiplier = g.shape[2:], g.shape[1] // groups
+    result = np.zeros((groups, multiplier, *window.kernel), x.dtype)
     for n in range(len(x)):
-        for at in _offsets(window):
-            taken = np.ascontiguousarray(_take_window(x[n], window, at, output)).reshape(groups, -1)
-            parts = g[n].reshape(groups, each, -1)
-            index: Any = (slice(None), slice(None), *at)
-            result[index] += np.einsum("gp,gmp->gm", taken, parts)
+        cotangents = g[n].reshape(groups, multiplier, -1)
+        for tap in np.ndindex(*window.kernel):
+            elements = np.ascontiguousarray(_take_tap(x[n], window, tap, output))
+            result[(slice(None), slice(None), *tap)] += np.einsum(
+                "gp,gmp->gm", elements.reshape(groups, -1), cotangents)
     return result
 
 
@@ -272,47 +317,47 @@ def backward_data(g: Array, w: Array, spatial: Sequence[int], window: Window,
     native = conv_native.backward_data(g, w, spatial, window, groups)
     if native is not None:
         return native
-    n, channels = len(g), w.shape[1]
+    channels = w.shape[1] * groups
     margins = tuple([  # a result longer than the windows reach (output_padding) ends in zeros
         (d * (k - 1) - lo, m - length + lo)
         for k, (lo, _), d, m, length in zip(
             window.kernel, window.padding, window.dilation, spatial, g.shape[2:], strict=True)
     ])
-    narrow = 2 * channels * groups > len(w)  # else its columns would be the many of the output
-    if window.dense and g.size and narrow and all(lo >= 0 and hi >= 0 for lo, hi in margins):
-        # the same windows over the cotangent, with the kernel turned around
-        turned = np.flip(w.reshape(groups, -1, *w.shape[1:]), tuple(range(3, w.ndim + 1)))
-        turned = turned.swapaxes(1, 2).reshape(groups * channels, -1, *window.kernel)
+    is_narrow = 2 * channels > len(w)  # else its columns would be the many of the output
+    if window.dense and g.size and is_narrow and all(lo >= 0 and hi >= 0 for lo, hi in margins):
         full = window._replace(padding=margins)
-        return forward(g, np.ascontiguousarray(turned), None, full, groups)
+        return forward(g, _transpose_kernel(w, groups), None, full, groups)
     shape = [m + lo + hi for m, (lo, hi) in zip(spatial, window.padding, strict=True)]
-    result = np.zeros((n, groups * channels, *shape), g.dtype)
-    _scatter(result, g, w, window, groups)
-    inside = [slice(lo, lo + m) for m, (lo, _) in zip(spatial, window.padding, strict=True)]
-    return np.ascontiguousarray(result[(slice(None), slice(None), *inside)])
+    padded = np.zeros((len(g), channels, *shape), g.dtype)
+    _scatter(padded, g, w, window, groups)
+    interior = [slice(lo, lo + m) for m, (lo, _) in zip(spatial, window.padding, strict=True)]
+    return np.ascontiguousarray(padded[(slice(None), slice(None), *interior)])
 
 
-def _scatter(new: Array, g: Array, w: Array, window: Window, groups: int) -> None:
+def _transpose_kernel(w: Array, groups: int) -> Array:
+    """The weight whose convolution of the output's cotangent gives the input's.
+
+    Input and output channels change places; every spatial axis is reversed.
+    """
+    flipped = np.flip(w.reshape(groups, -1, *w.shape[1:]), tuple(range(3, w.ndim + 1)))
+    flipped = flipped.swapaxes(1, 2).reshape(groups * w.shape[1], -1, *w.shape[2:])
+    return np.ascontiguousarray(flipped)
+
+
+def _scatter(target: Array, g: Array, w: Array, window: Window, groups: int) -> None:
     """Add the windows' cotangents to the padded input's."""
     if not g.size or not w.size:
         return
-    channels, outputs, output = w.shape[1], w.shape[0] // groups, g.shape[2:]
-    columns = _Columns(new, window, output, channels)
-    weights = w.reshape(groups, outputs, -1)
-    buffer = np.empty(0, g.dtype)
-    for n0, n1, r0, r1 in columns.blocks():
-        width = columns.width(r1 - r0) * (n1 - n0)
-        if buffer.size != outputs * width:
-            buffer = np.zeros((outputs, width), g.dtype)  # zeros between rows remain
-        view = columns.positions(buffer, n1 - n0, r1 - r0)
-        for i in range(groups):
-            view[...] = g[n0:n1, i * outputs : (i + 1) * outputs, r0:r1]
-            result = np.dot(weights[i].T, buffer)
-            result = result.reshape(channels, *window.kernel, n1 - n0, *(
-                (width // (n1 - n0),) if columns.flat else (r1 - r0, *output[1:])))
-            for at in _offsets(window):
-                place = columns.place((n0, n1, r0, r1), i * channels, at)
-                np.add(place, result[(slice(None), *at)], out=place)
+    channels = w.shape[1]
+    columns = _Columns(target, window, g.shape[2:], channels)
+    weights = w.reshape(groups, w.shape[0] // groups, -1)
+    for block, i, cotangents in _cut_cotangents(columns, g, groups):
+        product = np.dot(weights[i].T, cotangents)
+        extents = (-1,) if columns.is_flat else (block.rows, *g.shape[3:])
+        product = product.reshape(channels, *window.kernel, block.images, *extents)
+        for tap in np.ndindex(*window.kernel):
+            place = columns.view_tap(block, i * channels, tap)
+            np.add(place, product[(slice(None), *tap)], out=place)
 
 
 # ------------------------------------------------------------------------ channels innermost
@@ -335,11 +380,14 @@ def forward_channels_last(x: Array, w: Array, bias: Array | None, window: Window
     if y.size:
         weights = w.transpose(2, 3, 1, 0).reshape(-1, w.shape[0])
         x = pad(x.transpose(0, 2, 3, 1), window.padding, channels_last=True)
-        _rows_forward(x, weights, bias, window, y)
+        _convolve_channels_last(x, weights, bias, window, y)
     return y.transpose(0, 3, 1, 2)
 
 
-def _rows_forward(x: Array, weights: Array, bias: Array | None, window: Window, y: Array) -> None:
+def _convolve_channels_last(
+    x: Array, weights: Array, bias: Array | None, window: Window, y: Array
+) -> None:
+    """Convolve a padded input (n, h, w, c) into y: windows are rows of the matrix."""
     (h, w), (kh, kw), c = y.shape[1:3], window.kernel, x.shape[3]
     s, (sh, sw), (dh, dw) = x.strides, window.stride, window.dilation
     row_bytes = w * kh * kw * c * x.itemsize

@@ -18,8 +18,8 @@ from flambeau.ops.activation import softmax
 from flambeau.ops.native import pointwise, rows, scan
 
 F = torch.nn.functional
-SOFTMAX = softmax._MACHINE_CODE[softmax._normalize]
-LOG_SOFTMAX = softmax._MACHINE_CODE[softmax._log_normalized]
+SOFTMAX = softmax._KERNELS[softmax._write_softmax]
+LOG_SOFTMAX = softmax._KERNELS[softmax._write_log_softmax]
 SHAPES = [(1, 1), (3, 1), (1, 7), (5, 16), (7, 17), (33, 65), (2, 1031), (1031, 2)]
 
 
@@ -35,8 +35,8 @@ POINTWISE_THRESHOLDS = (
 def any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
     """Kernels for any number of elements, on one thread and on two."""
     for name in ("native.rows", "native.scan", "activation.softmax", "normalization.reference",
-                 "reduction.reduce", "reduction.scan", "reduction.vector_norms",
-                 "loss.cross_entropy"):
+                 "reduction.extremes", "reduction.reduce", "reduction.scan", "reduction.variance",
+                 "reduction.vector_norms", "loss.cross_entropy"):
         for limit in (*ROW_THRESHOLDS, "MAX_NUMPY_POINTWISE_ELEMENTS"):
             monkeypatch.setattr(sys.modules[f"flambeau.ops.{name}"], limit, 0, raising=False)
     monkeypatch.setattr(fast_call, "MAX_SINGLE_THREAD_ELEMENTS", 0)

@@ -1,0 +1,300 @@
+"""Largest and smallest elements, of all or over axes, and where along an axis they are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...native.target.eager_costs import MAX_COUNTED_ROW_ELEMENTS
+from ...tensor.tensor import Tensor
+from ..core.axes import canonical_dim, canonical_dims, means_all_axes
+from ..core.operator import Array
+from ..core.out import write_result
+from ..core.registry import Declared, composite, opaque
+from ..core.return_types import return_type
+from ..core.sample_inputs import reductions
+from ..native.rows import position, reduce_axes
+from .chosen_elements import choose, put_back
+from .reduce import Dims, axes_of, round_to, spread
+
+
+def needs_elements(input: Array, dim: Dims, name: str) -> None:
+    """Raise IndexError or RuntimeError where an extreme of no elements is asked for."""
+    axes = canonical_dims(dim, input.ndim) if dim is not None and dim != () else ()
+    for axis in axes:
+        if input.ndim and input.shape[axis] == 0:
+            raise IndexError(
+                f"{name}(): Expected reduction dim {axis} to have non-zero size."
+            )
+    if input.size == 0 and not axes:
+        raise RuntimeError(f"{name}(): Expected reduction dim to be specified for input.numel() "
+                           "== 0. Specify the reduction dim with the 'dim' argument.")
+
+
+def _share_among_ties(g: Tensor, input: Tensor, y: Tensor, dim: Dims, keepdim: bool) -> Tensor:
+    """Divide the cotangent evenly among the elements that are equal to the extreme."""
+    shape = input.shape
+    at = input == spread(y, shape, dim, keepdim)
+    if input.is_floating_point():
+        at = at | input.isnan()
+    share = at.to(g.dtype)
+    count = share.sum(None if means_all_axes(dim) else dim, True)
+    return spread(g, shape, dim, keepdim) * share / count
+
+
+# -------------------------------------------------------------------------------- over axes
+
+
+def _declare_extreme(name: str, ufunc: np.ufunc, doc: str) -> Declared:
+    """Declare `amax` or `amin`."""
+
+    def body(input: Array, dim: Dims = (), keepdim: bool = False) -> Array:
+        if not input.size:
+            needs_elements(input, dim, name)
+        axes = axes_of(dim, input.ndim)
+        if input.size > MAX_COUNTED_ROW_ELEMENTS \
+                and (y := reduce_axes(ufunc, input, axes, keepdim)) is not None:
+            return round_to(y, input.dtype)
+        return np.asarray(ufunc.reduce(input, axes, keepdims=keepdim))
+
+    body.__name__, body.__doc__ = name, doc
+    result = opaque(ref=lambda x, dim=(), keepdim=False: ufunc.reduce(
+        x, None if dim == () else dim, keepdims=keepdim), samples=reductions,
+        extents_follow=True)(body)
+
+    @result.vjp
+    def _(g: Tensor, input: Tensor, y: Tensor, dim: Dims, keepdim: bool) -> Tensor:
+        return _share_among_ties(g, input, y, dim, keepdim)
+
+    return result
+
+
+amax = _declare_extreme(
+    "amax", np.maximum, """Largest elements over the axes `dim`; ties share a gradient.
+
+    >>> torch.amax(torch.tensor([[1, 5], [7, 3]]), dim=(0, 1)), torch.amax(torch.eye(2), 0)
+    (tensor(7), tensor([1., 1.]))
+    """)
+amin = _declare_extreme(
+    "amin", np.minimum, """Smallest elements over the axes `dim`; ties share a gradient.
+
+    >>> torch.amin(torch.tensor([[1, 5], [7, 3]]), dim=(0, 1)), torch.amin(torch.eye(2), 0)
+    (tensor(1), tensor([0., 0.]))
+    """)
+
+
+@composite(explains=True)
+def aminmax(
+    input: Tensor, *, dim: int | None = None, keepdim: bool = False, out: Any = None
+) -> Any:
+    """The smallest and the largest element, of all or along an axis.
+
+    >>> torch.aminmax(torch.tensor([[3, 1], [5, 2]]), dim=1)
+    torch.return_types.aminmax(
+    min=tensor([1, 2]),
+    max=tensor([3, 5]))
+    """
+    if dim is None and not input._array.size:
+        raise RuntimeError(
+            "aminmax(): cannot compute aminmax over an empty dimension as the operation has no "
+            "identity."
+        )
+    if dim is not None and input._array.ndim and not input.size(dim):
+        raise IndexError(f"aminmax: Expected reduction dim {dim} to have non-zero size.")
+    axes = () if dim is None else dim
+    result = _AMINMAX(amin(input, axes, keepdim), amax(input, axes, keepdim))
+    return result if out is None else write_result("aminmax", result, out, (input,))
+
+
+_AMINMAX = return_type("aminmax", "min", "max")
+
+
+# ----------------------------------------------------------------------------- of all elements
+
+
+def _declare_extreme_of_all(name: str, ufunc: np.ufunc) -> Declared:
+    """Declare max(input) or min(input)."""
+    largest = ufunc is np.maximum
+
+    def body(input: Array) -> Array:
+        if not input.size:
+            needs_elements(input, None, name)
+        if input.size > MAX_COUNTED_ROW_ELEMENTS \
+                and (y := reduce_axes(ufunc, input, None, False)) is not None:
+            return round_to(y, input.dtype)
+        if input.size <= MAX_COUNTED_ROW_ELEMENTS and input.__class__ is Array \
+                and input.dtype.kind != "V":
+            at = input.argmax() if largest else input.argmin()
+            return input.reshape(-1)[at, ...].copy()  # sooner than ufunc.reduce
+        return np.asarray(ufunc.reduce(input, None))
+
+    body.__name__, body.__doc__ = f"_{name}_all", f"The {name} of all elements."
+    result = opaque(name=f"_{name}_all", node=name.capitalize() + "Backward1", expose=(),
+                    ref=lambda x: ufunc.reduce(x, None),
+                    samples=lambda rng: iter([((rng.normal(size=(3, 4)),), {})]))(body)
+
+    @result.vjp
+    def _(g: Tensor, input: Tensor, y: Tensor) -> Tensor:
+        return _share_among_ties(g, input, y, None, False)
+
+    return result
+
+
+max_all = _declare_extreme_of_all("max", np.maximum)
+min_all = _declare_extreme_of_all("min", np.minimum)
+
+
+# ------------------------------------------------------------------------------ along an axis
+
+
+def _find_first(input: Array, axis: int | None, largest: bool) -> Array:
+    """The index of the first extreme along an axis, or of all elements; NaN counts as extreme."""
+    if input.dtype.kind == "c":
+        raise RuntimeError("argmax/argmin are not implemented for complex dtypes")
+    find: Callable[..., Array] = np.argmax if largest else np.argmin
+    if input.size > MAX_COUNTED_ROW_ELEMENTS \
+            and axis is not None and (y := position(find, input, axis)) is not None:
+        return y
+    if input.__class__ is np.ndarray:  # its method does the same, sooner
+        return np.asarray(input.argmax(axis) if largest else input.argmin(axis))
+    return np.asarray(find(input, axis))
+
+
+def _take_along(x: Array, where: Array, axis: int) -> Array:
+    """The element along an axis at each index: np.take_along_axis, in half its time."""
+    if x.__class__ is not np.ndarray or not x.flags.c_contiguous:
+        return np.take_along_axis(x, np.expand_dims(where, axis), axis).squeeze(axis)
+    if x.ndim == 1:
+        return np.asarray(x.take(where))
+    if not x.size:
+        return np.empty(where.shape, x.dtype)
+    n, inner = x.shape[axis], math.prod(x.shape[axis + 1 :])
+    rows = np.arange(0, x.size, n * inner)[:, None]
+    if inner == 1:
+        flat = where.reshape(-1, 1) + rows
+    else:
+        flat = where.reshape(-1, inner) * inner + (rows + np.arange(inner))
+    return x.take(flat.reshape(where.shape))
+
+
+def _declare_extreme_along(name: str, largest: bool) -> Declared:
+    """Declare max(input, dim) or min(input, dim), which return the index too."""
+
+    def body(input: Array, dim: int, keepdim: bool = False) -> tuple[Array, Array]:
+        if not input.ndim:
+            canonical_dims(dim, 0)
+            return input.copy(), np.zeros((), np.int64)
+        if not input.size:
+            needs_elements(input, dim, name)
+        axis = canonical_dim(dim, input.ndim)
+        where = _find_first(input, axis, largest)
+        values = _take_along(input, where, axis)
+        if keepdim:
+            return np.expand_dims(values, axis), np.expand_dims(where, axis)
+        return values, where
+
+    body.__name__, body.__doc__ = f"_{name}_dim", f"The {name} along an axis, and where it is."
+    result = opaque(name=f"_{name}_dim", node=name.capitalize() + "Backward0", expose=(),
+                    result_type=return_type(name, "values", "indices"), constant_outputs=(1,),
+                    ref=lambda x, dim: (np.max if largest else np.min)(x, dim),
+                    samples=lambda rng: iter([((rng.normal(size=(3, 4)), 1), {})]))(body)
+    result.vjp(put_back)
+    result.jvp(choose)
+    return result
+
+
+max_along, min_along = _declare_extreme_along("max", True), _declare_extreme_along("min", False)
+
+
+def _declare_position(name: str, largest: bool) -> Declared:
+    """Declare `argmax` or `argmin`."""
+
+    def body(input: Array, dim: int | None = None, keepdim: bool = False) -> Array:
+        if dim is None:
+            if not input.size:
+                raise IndexError(
+                    f"{name}(): Expected reduction dim to be specified for input.numel() == 0. "
+                    "Specify the reduction dim with the 'dim' argument."
+                )
+            y = _find_first(input, None, largest)
+            return y.reshape((1,) * input.ndim) if keepdim else y
+        if not input.size:
+            needs_elements(input, dim, name)
+        axis = canonical_dim(dim, input.ndim)
+        if not input.ndim:
+            return np.zeros((), np.int64)
+        y = _find_first(input, axis, largest)
+        return np.expand_dims(y, axis) if keepdim else y
+
+    body.__name__ = name
+    body.__doc__ = f"""The index of the {"largest" if largest else "smallest"} element, the first.
+
+    Without `dim` it counts through the flattened tensor.
+
+    >>> torch.{name}(torch.tensor([[1, 5], [7, 3]])), torch.{name}(torch.tensor([1, 5, 5]))
+    (tensor({2 if largest else 0}), tensor({1 if largest else 0}))
+    """
+    return opaque(differentiable=False, ref=lambda x, dim=None: getattr(np, name)(x, dim),
+                  samples=lambda rng: iter([((rng.normal(size=(3, 4)),), {}),
+                                            ((rng.normal(size=(3, 4)), 1), {})]))(body)
+
+
+argmax, argmin = _declare_position("argmax", True), _declare_position("argmin", False)
+
+
+# ---------------------------------------------------------------------------------- overloads
+
+
+def _declare_overloads(
+    name: str, of_all: Declared, along: Declared, elementwise: str, doc: str
+) -> Declared:
+    """Declare `max` or `min`, which choose among three operators by their arguments."""
+
+    def function(
+        input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None, out: Any = None,
+        **named: Any
+    ) -> Any:
+        if "axis" in named:
+            dim = named.pop("axis")
+        if "keepdims" in named:
+            keepdim = named.pop("keepdims")
+        if named:
+            raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(named))}'")
+        if isinstance(dim, Tensor) or other is not None:
+            y = getattr(input, elementwise)(dim if other is None else other)
+            return y if out is None else write_result(elementwise, y, out)
+        if dim is None:
+            y = of_all(input)
+            return y if out is None else write_result(f"{name}_all", y, out)
+        return along(input, dim, keepdim, out=out)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return composite()(function)
+
+
+max = _declare_overloads(
+    "max", max_all, max_along, "maximum", """The largest element, or of two tensors.
+
+    max(input), max(input, dim, keepdim=False) with the first one's indices, max(input, other)
+    element by element. RuntimeError for an empty tensor without `dim`.
+
+    >>> torch.max(torch.tensor([1, 5, 3])), torch.max(torch.tensor([1, 5]), torch.tensor([3]))
+    (tensor(5), tensor([3, 5]))
+    >>> torch.max(torch.tensor([[1, 5], [7, 3]]), dim=1).indices
+    tensor([1, 0])
+    """)
+min = _declare_overloads(
+    "min", min_all, min_along, "minimum", """The smallest element, or of two tensors.
+
+    min(input), min(input, dim, keepdim=False) with the first one's indices, min(input, other)
+    element by element. RuntimeError for an empty tensor without `dim`.
+
+    >>> torch.min(torch.tensor([1, 5, 3])), torch.min(torch.tensor([1, 5]), torch.tensor([3]))
+    (tensor(1), tensor([1, 3]))
+    >>> torch.min(torch.tensor([[1, 5], [7, 3]]), dim=1).indices
+    tensor([0, 1])
+    """)

@@ -1,0 +1,172 @@
+"""Variances and standard deviations over axes, alone or with the mean."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+
+from ...native.target.eager_costs import MAX_COUNTED_ROW_ELEMENTS
+from ...tensor.tensor import Tensor
+from ..core.axes import means_all_axes
+from ..core.number_cache import number
+from ..core.operator import Array
+from ..core.out import write_result
+from ..core.promotion import compute_dtype
+from ..core.registry import composite, opaque
+from ..core.sample_inputs import Rng, Sample
+from ..native.pointwise import large
+from ..native.rows import reduce_axes
+from .numpy_reductions import reduce_sum
+from .reduce import Dims, axes_of, count_along, mean, mean_dtype, round_to, spread
+
+_QUIET = nullcontext()  # where nothing is divided by zero: np.errstate takes 2 us
+
+
+def _sample(rng: Rng) -> Iterator[Sample]:
+    yield (rng.normal(size=(3, 4)), None, False, 1), {}
+    yield (rng.normal(size=(3, 4)), 1, True, 0), {}
+
+
+@opaque(name="_var", node="VarBackward0", expose=(), samples=_sample,
+        ref=lambda x, dim, keepdim, correction: np.var(
+            x, None if dim is None else dim, keepdims=keepdim, ddof=correction))
+def _var(input: Array, dim: Dims, keepdim: bool, correction: float) -> Array:
+    """Variance with `correction` taken off the count."""
+    kind = mean_dtype(input, None, "var")
+    axes = axes_of(dim, input.ndim)
+    inside = compute_dtype(kind)
+    x = input if input.dtype == inside else input.astype(inside)
+    n = count_along(input.shape, dim)
+    if x.size > MAX_COUNTED_ROW_ELEMENTS and n > correction \
+            and (squares := _sum_squares_in_kernels(x, axes, keepdim, n)) is not None:
+        return round_to(squares / squares.dtype.type(n - correction), kind)
+    with _QUIET if n > correction else np.errstate(all="ignore"):
+        d = x - reduce_sum(x, axes, None, None, True) / number(n, inside)
+        square = (d * d.conj()).real if d.dtype.kind == "c" else np.multiply(
+            d, d, out=d if input.ndim else None)
+        total = reduce_sum(square, axes, None, None, keepdim)
+        y = total / number(max(n - correction, 0), total.dtype)
+    return round_to(y, kind if kind.kind != "c" else y.dtype)
+
+
+def _sum_squares_in_kernels(
+    x: Array, axes: tuple[int, ...] | None, keepdim: bool, n: int
+) -> Array | None:
+    """Sum the squared distances from the mean in kernels; None where they do not serve x."""
+    if x.__class__ is not np.ndarray or x.dtype.kind != "f":
+        return None
+    centre = reduce_axes(np.add, x, axes, True)
+    if centre is None:
+        return None
+    centre /= n
+    squares = large(_square_distance, x, centre.reshape(()) if axes is None else centre)
+    return None if squares is None else reduce_axes(np.add, squares, axes, keepdim)
+
+
+def _square_distance(x: Array, centre: Array) -> Array:
+    d = x - centre
+    return d * d
+
+
+def _center(input: Tensor, dim: Dims) -> Tensor:
+    return input - input.mean(None if means_all_axes(dim) else dim, True)
+
+
+@_var.vjp
+def _(g: Tensor, input: Tensor, dim: Dims, keepdim: bool, correction: float) -> Tensor:
+    n = count_along(input.shape, dim)
+    scale = 2 / (n - correction) if n > correction else math.nan
+    return spread(g, input.shape, dim, keepdim) * (_center(input, dim) * scale)
+
+
+@opaque(name="_std", node="StdBackward0", expose=(), samples=_sample,
+        ref=lambda x, dim, keepdim, correction: np.std(
+            x, None if dim is None else dim, keepdims=keepdim, ddof=correction))
+def _std(input: Array, dim: Dims, keepdim: bool, correction: float) -> Array:
+    """Square root of the variance."""
+    y = _var.operator.body(input, dim, keepdim, correction)
+    return np.asarray(np.sqrt(y)).astype(y.dtype, copy=False)  # never below zero
+
+
+@_std.vjp
+def _(
+    g: Tensor, input: Tensor, y: Tensor, dim: Dims, keepdim: bool, correction: float
+) -> Tensor:
+    n = count_along(input.shape, dim)
+    scale = 1 / (n - correction) if n > correction else math.nan
+    share = (g / y).masked_fill(y == 0, 0)
+    return spread(share, input.shape, dim, keepdim) * (_center(input, dim) * scale)
+
+
+def _read_correction(
+    name: str, dim: Any, unbiased: Any, correction: float | None
+) -> tuple[Dims, float]:
+    """`dim` and what to take off the count, from either of PyTorch's two argument lists."""
+    if isinstance(dim, bool):
+        if unbiased is not None and not isinstance(unbiased, bool):
+            raise TypeError(f"{name}() received an invalid combination of arguments")
+        dim, unbiased = None, dim
+    if correction is None:
+        correction = 1 if unbiased is None or unbiased else 0
+    return dim, correction
+
+
+@composite(numpy_names=True)
+def var(
+    input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *,
+    correction: float | None = None, out: Tensor | None = None
+) -> Tensor:
+    """Variance over the axes `dim`; the count less `correction` (1) divides.
+
+    >>> torch.var(torch.tensor([1., 3.])), torch.var(torch.tensor([1., 3.]), correction=0)
+    (tensor(2.), tensor(1.))
+    """
+    dim, less = _read_correction("var", dim, unbiased, correction)
+    return _var(input, dim, keepdim, less, out=out)
+
+
+@composite(numpy_names=True)
+def std(
+    input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *,
+    correction: float | None = None, out: Tensor | None = None
+) -> Tensor:
+    """Standard deviation over the axes `dim`; the count less `correction` (1) divides.
+
+    >>> torch.std(torch.tensor([1., 3.])), torch.std(torch.tensor([1., 3.]), correction=0)
+    (tensor(1.4142), tensor(1.))
+    """
+    dim, less = _read_correction("std", dim, unbiased, correction)
+    y = _std(input, dim, keepdim, less)
+    return y if out is None else write_result("std", y, out)
+
+
+@composite(expose=("torch",), numpy_names=True)
+def var_mean(
+    input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *,
+    correction: float | None = None
+) -> tuple[Tensor, Tensor]:
+    """Variance and mean over the axes `dim`.
+
+    >>> torch.var_mean(torch.tensor([[1., 3.], [2., 2.]]), dim=1)
+    (tensor([2., 0.]), tensor([2., 2.]))
+    """
+    dim, less = _read_correction("var_mean", dim, unbiased, correction)
+    return _var(input, dim, keepdim, less), mean(input, dim, keepdim)
+
+
+@composite(expose=("torch",), numpy_names=True)
+def std_mean(
+    input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *,
+    correction: float | None = None
+) -> tuple[Tensor, Tensor]:
+    """Standard deviation and mean over the axes `dim`.
+
+    >>> torch.std_mean(torch.tensor([[1., 3.], [2., 2.]]), dim=1)
+    (tensor([1.4142, 0.0000]), tensor([2., 2.]))
+    """
+    dim, less = _read_correction("std_mean", dim, unbiased, correction)
+    return _std(input, dim, keepdim, less), mean(input, dim, keepdim)
