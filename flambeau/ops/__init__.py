@@ -43,7 +43,7 @@ FAMILIES = {
     "loss": "binary cross_entropy ctc elementwise linear_cross_entropy margin",
     "fft": "fft stft window_functions",
     "sparse": "entry",
-    "quantized": "conversion dispatch fake recurrent weight_only",
+    "quantized": "conversion dispatch fake learnable_fake parameter_search recurrent weight_only",
     "registration": "removed_functions",
     "interception": "forward_mode operator_timing subclass torch_dispatch",
 }

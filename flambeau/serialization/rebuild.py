@@ -6,12 +6,14 @@ and trust nothing that they are given: a window must lie inside its storage.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from flambeau import ops
+from flambeau.ops.quantized.conversion import quantized_tensor_on
 from flambeau.ops.interception.subclass import DisableTorchFunction
 from flambeau.tensor import Tensor
 from flambeau.tensor.dtypes import QuantizedDtype, by_name, dtype, from_numpy_dtype, uint8
@@ -32,6 +34,7 @@ STORAGE_NAMES = {
     "bool": "BoolStorage", "complex64": "ComplexFloatStorage",
     "complex128": "ComplexDoubleStorage",
     "qint8": "QInt8Storage", "quint8": "QUInt8Storage", "qint32": "QInt32Storage",
+    "quint4x2": "QUInt4x2Storage", "quint2x4": "QUInt2x4Storage",
 }
 
 
@@ -214,16 +217,19 @@ def _rebuild_qtensor(
     kind = getattr(storage, "dtype", None)
     if not isinstance(kind, QuantizedDtype) or not isinstance(quantizer_params, tuple):
         raise RuntimeError("a saved quantized tensor lies on a storage of another dtype")
-    codes = _window(storage, from_numpy_dtype(kind.codes), storage_offset, size, stride)
     scheme, *parts = quantizer_params
-    if scheme is per_tensor_affine and len(parts) == 2:
-        scale, zero_point = parts
-        return ops._make_per_tensor_quantized_tensor(codes, float(scale), int(zero_point))
-    if scheme in (per_channel_affine, per_channel_affine_float_qparams) and len(parts) == 3:
-        scales, zero_points, axis = parts
-        return ops._make_per_channel_quantized_tensor(
-            codes, _parameters(scales), _parameters(zero_points), axis)
-    raise RuntimeError(f"Can't deserialize quantized tensor with qscheme {scheme}")
+    by_channel = scheme in (per_channel_affine, per_channel_affine_float_qparams)
+    if (scheme is not per_tensor_affine or len(parts) != 2) and (not by_channel or len(parts) != 3):
+        raise RuntimeError(f"Can't deserialize quantized tensor with qscheme {scheme}")
+    if by_channel:
+        parts = [_parameters(parts[0]), _parameters(parts[1]), parts[2]]
+    if kind.packed > 1:
+        lengths = _lengths("size", size)
+        nbytes = math.prod(lengths[:-1]) * -(-lengths[-1] // kind.packed) if lengths else 1
+        codes = _window(storage, uint8, storage_offset, (nbytes,), (1,))
+    else:
+        codes = _window(storage, from_numpy_dtype(kind.codes), storage_offset, size, stride)
+    return quantized_tensor_on(codes, size, kind, *parts)
 
 
 def _parameters(values: Any) -> Tensor:

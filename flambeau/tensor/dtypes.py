@@ -115,15 +115,15 @@ class Nominal(dtype):
 class QuantizedDtype(Nominal):
     """The dtype of a quantized tensor: `codes` is the integers' own, `limits` its ends.
 
-    `scalar_name`: what PyTorch's messages call it.
+    `scalar_name`: what PyTorch's messages call it. `packed`: how many of them a byte holds.
     """
 
-    __slots__ = ("codes", "limits", "scalar_name")
+    __slots__ = ("codes", "limits", "packed", "scalar_name")
 
-    def __init__(self, name: str, codes: type, scalar_name: str) -> None:
-        self.codes, self.scalar_name = np.dtype(codes), scalar_name
+    def __init__(self, name: str, codes: type, scalar_name: str, packed: int = 1) -> None:
+        self.codes, self.scalar_name, self.packed = np.dtype(codes), scalar_name, packed
         limits = np.iinfo(codes)
-        self.limits = int(limits.min), int(limits.max)
+        self.limits = int(limits.min), int(limits.max) if packed == 1 else 2 ** (8 // packed) - 1
         super().__init__(name, self.codes.itemsize, INTEGER, self.limits[0] < 0)
 
     @property
@@ -138,16 +138,17 @@ class QuantizedDtype(Nominal):
 qint8 = QuantizedDtype("qint8", np.int8, "QInt8")
 quint8 = QuantizedDtype("quint8", np.uint8, "QUInt8")
 qint32 = QuantizedDtype("qint32", np.int32, "QInt32")
-QUANTIZED = {kind.name: kind for kind in (qint8, quint8, qint32)}
+quint4x2 = QuantizedDtype("quint4x2", np.uint8, "QUInt4x2", packed=2)
+quint2x4 = QuantizedDtype("quint2x4", np.uint8, "QUInt2x4", packed=4)
+QUANTIZED = {kind.name: kind for kind in (qint8, quint8, qint32, quint4x2, quint2x4)}
 
 NOMINAL: dict[str, dtype] = {
     name: Nominal(name, 1, FLOATING, True)
     for name in ("float4_e2m1fn_x2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 }
 NOMINAL.update(QUANTIZED)
-for _name, _size in (("quint4x2", 1), ("quint2x4", 1), ("bits8", 1), ("bits16", 2), ("bits1x8", 1),
-                     ("bits2x4", 1), ("bits4x2", 1)):
-    NOMINAL[_name] = Nominal(_name, _size, INTEGER, _name.startswith("qint"))
+for _name, _size in (("bits8", 1), ("bits16", 2), ("bits1x8", 1), ("bits2x4", 1), ("bits4x2", 1)):
+    NOMINAL[_name] = Nominal(_name, _size, INTEGER, False)
 for _bits in range(1, 8):
     NOMINAL[f"int{_bits}"] = Nominal(f"int{_bits}", 1, INTEGER, True)
     NOMINAL[f"uint{_bits}"] = Nominal(f"uint{_bits}", 1, INTEGER, False)
@@ -311,7 +312,9 @@ class iinfo:
         type = _limited("iinfo", type)
         if isinstance(type, QuantizedDtype):  # the limits of its codes; it has no name
             self._type, self.bits = type, type.codes.itemsize * 8
-            self.min, self.max = type.limits
+            byte_or_more: Any = type.codes
+            ends = np.iinfo(byte_or_more)
+            self.min, self.max = int(ends.min), int(ends.max)
             return
         if type.category == BOOL:
             raise TypeError("torch.bool is not supported by torch.iinfo")

@@ -222,6 +222,15 @@ def is_channels_last(shape: Sequence[int], strides: Sequence[int]) -> bool:
     return True
 
 
+def lies_in(array: np.ndarray, form: memory_format) -> bool:
+    """Whether a conversion to the memory format has nothing to do: for the channels-last ones by
+    the strides alone, also those of axes of length 1."""
+    if form is contiguous_format:
+        return is_contiguous(array)
+    return channels_last_form(array.ndim) is form \
+        and is_channels_last(array.shape, strides_of(array))
+
+
 def preserved_strides(shape: tuple[int, ...], strides: Strides) -> Strides:
     """The strides of a copy of a tensor with these: its own where it is dense."""
     if is_dense(shape, strides):

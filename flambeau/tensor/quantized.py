@@ -6,6 +6,7 @@ what operators do is in `ops/quantized`.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NoReturn
 
 import numpy as np
@@ -27,6 +28,7 @@ class QuantizedArray(OpaqueWindow):
         self.codes, self.quantizer = codes, quantizer
 
     kind, backend = "quantized", "QuantizedCPU"
+    memory = property(lambda self: self.codes, doc="What lies in its storage.")
     dtype = property(lambda self: self.codes.dtype)
     shape = property(lambda self: self.codes.shape)
     strides = property(lambda self: self.codes.strides)
@@ -38,6 +40,76 @@ class QuantizedArray(OpaqueWindow):
         """The float32 numbers."""
         return self.quantizer.dequantize(self.codes)
 
+    def write(self, codes: np.ndarray) -> None:
+        """Put other integers in; they broadcast."""
+        self.codes[...] = codes
+
+    def rows(self, positions: np.ndarray) -> np.ndarray:
+        """The integers at some places of the first axis."""
+        rows: np.ndarray = self.codes[positions]
+        return rows
+
+
+class PackedArray(QuantizedArray):
+    """Integers of four or two bits, one behind the other in bytes: `memory` holds those.
+
+    `codes` unpacks them into bytes of their own, so views of such tensors are copies. As in PyTorch
+    the memory has whole bytes for each row, and what rows leave over lies at its end.
+    """
+
+    __slots__ = ("_shape", "memory")
+    memory: np.ndarray
+
+    def __init__(self, memory: np.ndarray, shape: tuple[int, ...], quantizer: Quantizer) -> None:
+        self.memory, self._shape, self.quantizer = memory, shape, quantizer
+
+    @classmethod
+    def of(cls, codes: np.ndarray, quantizer: Quantizer) -> PackedArray:
+        """The integers packed."""
+        each = quantizer.dtype.packed
+        *outer, columns = codes.shape or (1,)
+        memory = np.zeros(math.prod(outer) * -(-columns // each), np.uint8)
+        result = cls(memory, codes.shape, quantizer)
+        result.write(codes)
+        return result
+
+    @property
+    def codes(self) -> np.ndarray:  # type: ignore[override]
+        """The integers, each in a byte."""
+        return self._unpacked(self.memory)[: self.size].reshape(self._shape)
+
+    def _unpacked(self, memory: np.ndarray) -> np.ndarray:
+        each = self.quantizer.dtype.packed
+        bits = 8 // each
+        shifts = np.arange(each, dtype=np.uint8) * np.uint8(bits)
+        return ((memory[..., None] >> shifts) & np.uint8(2**bits - 1)).reshape(
+            *memory.shape[:-1], -1)
+
+    shape = property(lambda self: self._shape)
+    dtype = property(lambda self: self.memory.dtype)
+    itemsize = property(lambda self: 1)
+    nbytes = property(lambda self: self.memory.nbytes)
+    base = property(lambda self: self.memory)
+
+    def write(self, codes: np.ndarray) -> None:
+        """Put other integers in; they broadcast."""
+        each = self.quantizer.dtype.packed
+        flat = np.broadcast_to(codes, self._shape).reshape(-1)
+        groups = np.zeros((-(-flat.size // each), each), np.uint8)
+        groups.reshape(-1)[: flat.size] = flat
+        shifts = np.arange(each, dtype=np.uint8) * np.uint8(8 // each)
+        self.memory[: len(groups)] = np.bitwise_or.reduce(groups << shifts, axis=1)
+
+    def rows(self, positions: np.ndarray) -> np.ndarray:
+        """The integers at some places of the first axis; unpacks no others where rows are whole
+        bytes."""
+        length = math.prod(self._shape[1:])
+        if length % self.quantizer.dtype.packed:
+            rows: np.ndarray = self.codes[positions]
+            return rows
+        chosen = self.memory.reshape(self._shape[0], -1)[positions]
+        return self._unpacked(chosen).reshape(*positions.shape, *self._shape[1:])
+
 
 @prints_as_tensor
 class QuantizedTensor(Tensor):
@@ -48,7 +120,7 @@ class QuantizedTensor(Tensor):
 
     @property
     def dtype(self) -> QuantizedDtype:
-        """`torch.qint8`, `torch.quint8` or `torch.qint32`."""
+        """`torch.qint8`, `torch.quint8`, `torch.qint32`, `torch.quint4x2` or `torch.quint2x4`."""
         dtype: QuantizedDtype = self._array.quantizer.dtype
         return dtype
 
@@ -83,15 +155,15 @@ class QuantizedTensor(Tensor):
 
     def data_ptr(self) -> int:
         """The address of its first integer."""
-        return wrap(self._array.codes).data_ptr()
+        return wrap(self._array.memory).data_ptr()
 
     def storage_offset(self) -> int:
         """How many integers into its storage it starts."""
-        return offset_of(self._array.codes)
+        return offset_of(self._array.memory)
 
     def untyped_storage(self) -> UntypedStorage:
         """The memory of its integers."""
-        return storage_of(self._array.codes)
+        return storage_of(self._array.memory)
 
     def storage(self) -> TypedStorage:
         """The memory of its integers, as elements of its dtype."""
@@ -99,7 +171,7 @@ class QuantizedTensor(Tensor):
 
     def is_shared(self) -> bool:
         """Whether its integers are shared with other processes."""
-        return wrap(self._array.codes).is_shared()
+        return wrap(self._array.memory).is_shared()
 
     def type(self, *args: Any, **kwargs: Any) -> Any:
         """The name of its kind."""
@@ -165,5 +237,14 @@ def wrap_quantized(array: QuantizedArray) -> QuantizedTensor:
 
 
 def quantized(codes: np.ndarray, quantizer: Quantizer) -> QuantizedTensor:
-    """A quantized tensor on integers."""
+    """A quantized tensor on integers: on these, or where a byte holds several on packed ones."""
+    if quantizer.dtype.packed > 1:
+        return wrap_quantized(PackedArray.of(codes, quantizer))
     return wrap_quantized(QuantizedArray(codes, quantizer))
+
+
+def quantized_on_bytes(
+    memory: np.ndarray, shape: tuple[int, ...], quantizer: Quantizer
+) -> QuantizedTensor:
+    """A quantized tensor on packed integers."""
+    return wrap_quantized(PackedArray(memory, shape, quantizer))

@@ -186,6 +186,18 @@ def choose_parameters(
     return scale, int(np.clip(np.rint(zero), least, most))
 
 
+def choose_even_parameters(
+    low: float, high: float, least: int, most: int
+) -> tuple[float, int]:
+    """As `choose_parameters`, where values of both signs get steps that are even around zero."""
+    if not low < 0 < high:
+        return choose_parameters(low, high, least, most)
+    down, up = -((most - least) // 2 + 1), (most - least) // 2
+    widest = max(abs(low / down), abs(high / up))
+    scale, _ = choose_parameters(widest * down, widest * up, least, most)
+    return scale, int(np.clip(np.rint((least + most) / 2), least, most))
+
+
 def _stretched(low: Any, high: Any, before: Any, steps: int) -> tuple[Any, Any]:
     """The ends that belong to the smallest scale."""
     if low == 0:

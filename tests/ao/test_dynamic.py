@@ -169,8 +169,6 @@ def test_observers(torch):
 
 def test_what_is_missing_names_itself():
     quantization = flambeau.ao.quantization
-    with pytest.raises(NotImplementedError, match="quantized embeddings of 4 bits"):
-        quantization.quantize_dynamic(flambeau.nn.Embedding(3, 2), dtype=flambeau.quint4x2)
     with pytest.raises(ValueError, match="Don't know how to quantize"):
         quantization.quantize_dynamic(flambeau.nn.Linear(3, 2), dtype=flambeau.int32)
     model = flambeau.nn.Sequential(flambeau.nn.ConvTranspose2d(1, 1, 3))
@@ -179,8 +177,8 @@ def test_what_is_missing_names_itself():
         quantization.prepare(model)
     with pytest.raises(NotImplementedError, match="QConfigMapping"):
         quantization.QConfigMapping()
-    with pytest.raises(NotImplementedError, match=r"torch\.ops\.quantized\.batch_norm2d"):
-        flambeau.ops.quantized.batch_norm2d()
+    with pytest.raises(NotImplementedError, match=r"torch\.ops\.quantized\.conv2d_add"):
+        flambeau.ops.quantized.conv2d_add()
 
 
 @pytest.mark.parity
@@ -196,3 +194,49 @@ def test_bits_of_linear_layers():
         expected = torch.ao.quantization.quantize_dynamic(theirs)(x)
         y = flambeau.ao.quantization.quantize_dynamic(ours)(flambeau.from_numpy(x.numpy()))
         assert (y.numpy() == expected.numpy()).all()
+
+
+def test_tables_of_four_bits():
+    torch = flambeau
+    model = torch.nn.Sequential(torch.nn.EmbeddingBag(5, 6, mode="sum"))
+    with torch.no_grad():
+        model[0].weight[:] = torch.arange(30.0).reshape(5, 6) / 8
+    quantized = torch.ao.quantization.quantize_dynamic(model, dtype=torch.quint4x2)
+    table = quantized[0].weight()
+    assert table.dtype is torch.quint4x2 and table.untyped_storage().nbytes() == 15
+    x = torch.tensor([[0, 4], [3, 3]])
+    assert (quantized(x) - model(x)).abs().max() < 2 * 0.625 / 15 + 1e-6
+    again = torch.ao.nn.quantized.EmbeddingBag(5, 6)
+    again.load_state_dict(quantized[0].state_dict())
+    assert torch.equal(again(x), quantized(x))
+
+
+def test_rows_of_bytes():
+    ops, torch = flambeau.ops.quantized, flambeau
+    x = torch.tensor([[0.0, 1.3, 2.0, 3.7], [1.0, 1.0, 1.0, 1.0]])
+    for bits, nbytes in ((8, 12), (4, 6), (2, 5)):
+        name = "byte" if bits == 8 else f"{bits}bit"
+        packed = getattr(ops, f"embedding_bag_{name}_prepack")(x)
+        assert packed.shape == (2, nbytes)
+        step = 3.7 / (2**bits - 1)
+        assert (getattr(ops, f"embedding_bag_{name}_unpack")(packed) - x).abs().max() < step * 0.51
+        bags = getattr(ops, f"embedding_bag_{name}_rowwise_offsets")(
+            packed, torch.tensor([0, 1, 0]), torch.tensor([0, 2]))
+        assert (bags - torch.stack([x[0] + x[1], x[0]])).abs().max() < step * 0.51
+
+
+def test_sums_and_products_of_quantized_tensors():
+    ops, torch = flambeau.ops.quantized, flambeau
+    q = torch.quantize_per_tensor(torch.tensor([-1.0, 0.5, 2.0]), 0.5, 4, torch.quint8)
+    assert ops.add(q, q, 1.0, 10).int_repr().tolist() == [8, 11, 14]
+    assert ops.mul_relu(q, q, 0.5, 0).dequantize().tolist() == [1.0, 0.0, 4.0]
+    moved = ops.add(q, 1.0)
+    assert moved.q_zero_point() == 2 and moved.dequantize().tolist() == [0.0, 1.5, 3.0]
+    turned = ops.mul(q, -2.0)
+    assert (turned.q_scale(), turned.q_zero_point()) == (1.0, 251)
+    assert turned.dequantize().tolist() == [2.0, -1.0, -4.0]
+    wider = ops.add(q, 100.0)
+    assert wider.q_zero_point() == 0 and wider.q_scale() == pytest.approx(451 / 255 * 0.5)
+    x = torch.quantize_per_tensor(torch.tensor([[-2.0, 2.0]]), 0.5, 4, torch.quint8)
+    assert ops.layer_norm(x, [2], None, None, 0.0, 0.5, 4).int_repr().tolist() == [[2, 6]]
+    assert ops.softmax(x, 1, 1 / 256, 0).int_repr().tolist() == [[5, 251]]

@@ -40,10 +40,8 @@ ao.quantization backends.xnnpack jit._logging jit.frontend jit.quantized utils._
 utils._foreach_utils utils._mode_utils utils._triton utils.cpp_extension utils.weak
 """.split()
 )
-# Parts of the harness that test what flambeau does not have (TorchScript, quantised tensors).
-LEFT_OUT = frozenset("testing._internal." + name for name in (
-    "custom_op_db", "hop_db", "common_quantized", "common_quantization",
-))
+# Parts of the harness that test what flambeau does not have.
+LEFT_OUT = frozenset("testing._internal." + name for name in ("custom_op_db", "hop_db"))
 
 # What PyTorch's hooks check of each function that is compiled, for those that are saved.
 _SAVED_COPY = """

@@ -140,14 +140,14 @@ class _Names:
         return named(f"{self._name}.{attribute}")
 
 
-def import_leniently(folder: str, on_flambeau: bool) -> None:
-    """Lets the files below `folder` import from torch what is not there."""
+def import_leniently(folders: tuple[str, ...], on_flambeau: bool) -> None:
+    """Lets the files whose paths start so import from torch what is not there."""
 
     def importer(
         name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
     ) -> Any:
         file = str((globals or {}).get("__file__", ""))
-        if level or name.partition(".")[0] != "torch" or not file.startswith(folder):
+        if level or name.partition(".")[0] != "torch" or not file.startswith(folders):
             return _import(name, globals, locals, fromlist, level)
         try:
             module = (importlib.import_module(name) if fromlist

@@ -10,9 +10,9 @@ import numpy as np
 from ... import ops
 from ...nn.module import Module
 from ...tensor import Tensor
-from ...tensor.dtypes import float32, int32, int64, qint8, quint8, uint8
+from ...tensor.dtypes import float32, int32, int64, qint8, quint4x2, quint8, uint8
 from ...tensor.quantizers import (
-    choose_parameters, per_channel_affine, per_channel_affine_float_qparams,
+    choose_even_parameters, choose_parameters, per_channel_affine, per_channel_affine_float_qparams,
     per_channel_symmetric, per_tensor_affine, per_tensor_symmetric,
 )
 from .histogram_observer import HistogramObserver
@@ -160,18 +160,11 @@ class FusedMovingAvgObsFakeQuantize(FakeQuantize):
         least, most = watch.quant_min, watch.quant_max
         lows = np.atleast_1d(watch.min_val._array)
         highs = np.atleast_1d(watch.max_val._array)
-        pairs = [self._of_span(float(a), float(b), least, most)
+        choose = choose_even_parameters if self.is_symmetric_quant else choose_parameters
+        pairs = [choose(float(a), float(b), least, most)
                  for a, b in zip(lows, highs, strict=True)]
         return (ops.tensor([scale for scale, _ in pairs]),
                 ops.tensor([zero for _, zero in pairs], dtype=int32))
-
-    def _of_span(self, low: float, high: float, least: int, most: int) -> tuple[float, int]:
-        if not (self.is_symmetric_quant and low < 0 < high):
-            return choose_parameters(low, high, least, most)
-        down, up = -((most - least) // 2 + 1), (most - least) // 2
-        widest = max(abs(low / down), abs(high / up))
-        scale, _ = choose_parameters(widest * down, widest * up, least, most)
-        return scale, int(np.clip(np.rint((least + most) / 2), least, most))
 
 
 default_fake_quant = FakeQuantize.with_args(
@@ -186,6 +179,12 @@ default_dynamic_fake_quant = FakeQuantize.with_args(
 default_per_channel_weight_fake_quant = FakeQuantize.with_args(
     observer=MovingAveragePerChannelMinMaxObserver, quant_min=-128, quant_max=127, dtype=qint8,
     qscheme=per_channel_symmetric, reduce_range=False, ch_axis=0)
+default_embedding_fake_quant = FakeQuantize.with_args(
+    observer=MovingAveragePerChannelMinMaxObserver, qscheme=per_channel_affine_float_qparams,
+    dtype=quint8, quant_min=0, quant_max=255, ch_axis=0, averaging_constant=1)
+default_embedding_fake_quant_4bit = FakeQuantize.with_args(
+    observer=MovingAveragePerChannelMinMaxObserver, qscheme=per_channel_affine_float_qparams,
+    ch_axis=0, dtype=quint4x2, averaging_constant=1)
 default_histogram_fake_quant = FakeQuantize.with_args(
     observer=HistogramObserver, quant_min=0, quant_max=255, dtype=quint8,
     qscheme=per_tensor_affine, reduce_range=True)

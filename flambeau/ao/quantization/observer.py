@@ -10,7 +10,9 @@ from ... import ops
 from ...native.foundation.user_frames import warn
 from ...nn.module import Module
 from ...tensor import Tensor
-from ...tensor.dtypes import QuantizedDtype, finfo, float16, float32, int8, qint8, quint8, uint8
+from ...tensor.dtypes import (
+    QuantizedDtype, finfo, float16, float32, int8, qint8, quint4x2, quint8, uint8,
+)
 from ...tensor.quantizers import (
     per_channel_affine, per_channel_affine_float_qparams, per_channel_symmetric,
     per_tensor_affine, per_tensor_symmetric,
@@ -324,3 +326,5 @@ default_dynamic_quant_observer = PlaceholderObserver.with_args(
     dtype=quint8, quant_min=0, quant_max=255, is_dynamic=True)
 default_float_qparams_observer = PerChannelMinMaxObserver.with_args(
     dtype=quint8, qscheme=per_channel_affine_float_qparams, ch_axis=0)
+default_float_qparams_observer_4bit = PerChannelMinMaxObserver.with_args(
+    dtype=quint4x2, qscheme=per_channel_affine_float_qparams, ch_axis=0)

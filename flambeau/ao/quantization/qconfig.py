@@ -6,17 +6,18 @@ from collections import namedtuple
 from typing import Any
 
 from ...nn.module import Module
-from ...tensor.dtypes import float16
+from ...tensor.dtypes import float16, float32
 from .fake_quantize import (
-    FakeQuantize, FusedMovingAvgObsFakeQuantize, default_dynamic_fake_quant, default_fake_quant,
+    FakeQuantize, FusedMovingAvgObsFakeQuantize, default_dynamic_fake_quant,
+    default_embedding_fake_quant, default_embedding_fake_quant_4bit, default_fake_quant,
     default_fused_act_fake_quant, default_fused_per_channel_wt_fake_quant,
     default_fused_wt_fake_quant, default_per_channel_weight_fake_quant, default_weight_fake_quant,
 )
 from .histogram_observer import HistogramObserver
 from .observer import (
-    MovingAverageMinMaxObserver, PlaceholderObserver, default_dynamic_quant_observer,
-    default_float_qparams_observer,
-    default_observer, default_per_channel_weight_observer, default_placeholder_observer,
+    MovingAverageMinMaxObserver, NoopObserver, PlaceholderObserver, default_dynamic_quant_observer,
+    default_float_qparams_observer, default_float_qparams_observer_4bit, default_observer,
+    default_per_channel_weight_observer, default_placeholder_observer,
     default_weight_observer,
 )
 
@@ -96,3 +97,9 @@ float16_static_qconfig = QConfig(
     PlaceholderObserver.with_args(dtype=float16), PlaceholderObserver.with_args(dtype=float16))
 float_qparams_weight_only_qconfig = QConfig(
     default_placeholder_observer, default_float_qparams_observer)
+float_qparams_weight_only_qconfig_4bit = QConfig(
+    default_placeholder_observer, default_float_qparams_observer_4bit)
+default_embedding_qat_qconfig = QConfig(NoopObserver.with_args(dtype=float32),
+                                        default_embedding_fake_quant)
+default_embedding_qat_qconfig_4bit = QConfig(NoopObserver.with_args(dtype=float32),
+                                             default_embedding_fake_quant_4bit)

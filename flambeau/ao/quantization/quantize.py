@@ -9,7 +9,7 @@ from ...native.foundation.user_frames import warn
 from ...nn import modules
 from ...nn.module import Module
 from ...tensor import Tensor
-from ...tensor.dtypes import float16, qint8, quint8
+from ...tensor.dtypes import float16, qint8, quint4x2, quint8
 from ..nn.intrinsic import _FusedModule
 from ..nn.quantized import FloatFunctional
 from .mappings import (
@@ -17,9 +17,11 @@ from .mappings import (
 )
 from .qconfig import (
     QConfig, default_dynamic_qconfig, float16_dynamic_qconfig, float_qparams_weight_only_qconfig,
+    float_qparams_weight_only_qconfig_4bit,
 )
 from .stubs import DeQuantStub, QuantWrapper
 
+_TABLES_BY_DTYPE: dict[Any, tuple[Any, ...]] = {quint8: TABLES, quint4x2: TABLES[1:]}
 _QUANTIZED_BY_DEFAULT = (modules.Linear, modules.LSTM, modules.GRU, modules.LSTMCell,
                          modules.RNNCell, modules.GRUCell)
 
@@ -49,8 +51,8 @@ def _default_spec(dtype: Any) -> QConfig:
         return float16_dynamic_qconfig
     if dtype is quint8:
         return float_qparams_weight_only_qconfig
-    if getattr(dtype, "name", "") == "quint4x2":
-        raise NotImplementedError("quantized embeddings of 4 bits are not implemented in flambeau")
+    if dtype is quint4x2:
+        return float_qparams_weight_only_qconfig_4bit
     raise ValueError(f"Don't know how to quantize with default settings for {dtype}. Provide full "
                      "qconfig please")
 
@@ -63,7 +65,8 @@ def quantize_dynamic(
 
     Inputs are quantized by the span of their values as the model computes. `qconfig_spec`: a set
     of classes or paths, or a dict of their QConfigs. `dtype`: `torch.qint8`, or `torch.float16`
-    for weights that are rounded to it. ValueError for another dtype.
+    for weights that are rounded to it; of tables `torch.quint8` or, for bags, `torch.quint4x2`.
+    ValueError for another dtype.
     https://pytorch.org/docs/stable/generated/torch.ao.quantization.quantize_dynamic.html
 
     >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU())
@@ -75,7 +78,7 @@ qscheme=torch.per_tensor_affine)
     )
     """
     if qconfig_spec is None:
-        kinds = TABLES if dtype is quint8 else _QUANTIZED_BY_DEFAULT
+        kinds = _TABLES_BY_DTYPE.get(dtype, _QUANTIZED_BY_DEFAULT)
         qconfig_spec = dict.fromkeys(kinds, _default_spec(dtype))
     elif isinstance(qconfig_spec, set):
         qconfig_spec = dict.fromkeys(qconfig_spec, _default_spec(dtype))

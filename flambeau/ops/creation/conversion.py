@@ -13,7 +13,7 @@ from ...tensor import dtypes as types
 from ...tensor.devices import device as Device
 from ...tensor.dtypes import dtype as Dtype
 from ...tensor.layout import (
-    contiguous_format, copy_in_format, empty_preserving, is_contiguous, is_plain,
+    contiguous_format, copy_in_format, empty_preserving, is_plain, lies_in,
     memory_format, preserve_format,
 )
 from ...tensor.meta import MetaArray, meta_array
@@ -138,7 +138,7 @@ def _to(
         self = _move(self, where)
     same = kind == self._array.dtype and not copy
     if same and (memory_format is None or memory_format is preserve_format
-                 or is_contiguous(self._array, memory_format)):
+                 or lies_in(self._array, memory_format)):
         return self
     return _to_copy(self, kind, memory_format or preserve_format)
 
@@ -159,7 +159,7 @@ def _method_of(name: str, dtype: Dtype) -> None:
 
     def method(self: Tensor, memory_format: Any = preserve_format) -> Tensor:
         if self._array.dtype == kind and (memory_format is preserve_format
-                                          or is_contiguous(self._array, memory_format)):
+                                          or lies_in(self._array, memory_format)):
             return self
         return _to_copy(self, kind, memory_format)
 

@@ -298,7 +298,21 @@ weight | Tensor or number | How far to go from `input` to `end`: 0 is `input`, 1
 values | Tensor | The result where the input is 0, broadcast with it.
 
 [quantized]
+averaging_const | float | How far the extremes go towards those of `input`.
 axis | int | The axis of the channels.
+bit_width | int | How many bits an integer has: 4 or 2.
+ch_axis | int | The axis of the channels, of which `per_row_fake_quant` speaks.
+fake_quant_on | Tensor | One number: 0 where nothing is rounded.
+n_bins | int | How many steps the range is divided into.
+numel | int | How many elements of `input` to look at.
+observer_on | Tensor | One number: 0 where the extremes stay as they are.
+per_row_fake_quant | bool | Whether each place along `ch_axis` is rounded by itself.
+quant_max | int | The greatest integer.
+quant_min | int | The least integer.
+ratio | float | By which share of the range it may become narrower.
+running_max | Tensor | The greatest values, which are written.
+running_min | Tensor | The least values, which are written.
+symmetric_quant | bool | Whether steps are even around zero.
 dtype | dtype | A quantized dtype: qint8, quint8 or qint32.
 input | Tensor | The tensor, quantized where the text says so.
 scale | float or Tensor | The distance between neighbouring numbers.

@@ -205,6 +205,8 @@ quantized.conversion:q_scale | float | The scale.
 quantized.conversion:q_per_channel_scales,q_per_channel_zero_points | Tensor | One for each channel.
 quantized.conversion:qscheme | qscheme | Per tensor or per channel, affine or symmetric.
 quantized.conversion:empty_quantized | Tensor | Of shape `size`, of the dtype of `qtensor`.
+quantized.parameter_search:choose_qparams_optimized | tuple of Tensors | The greatest and the least
+    value, one number each.
 quantized.recurrent | tuple of Tensors | The output, then the states.
 quantized.conversion | Tensor | Of the shape of `input`, of `dtype`.
 quantized | Tensor | Of the shape of `input`.

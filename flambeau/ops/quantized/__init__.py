@@ -26,6 +26,23 @@ _HOMES = {
         "quantized_gru_cell_dynamic", "quantized_lstm_cell_dynamic",
         "quantized_rnn_relu_cell_dynamic", "quantized_rnn_tanh_cell_dynamic",
     ), "recurrent"),
+    **dict.fromkeys((
+        "add", "add_relu", "add_scalar", "add_scalar_relu", "batch_norm", "batch_norm1d",
+        "batch_norm1d_relu", "batch_norm2d", "batch_norm2d_relu", "batch_norm3d",
+        "batch_norm3d_relu", "batch_norm_relu", "cat", "cat_out", "cat_relu", "cat_relu_out",
+        "celu", "clamp", "dropout", "elu", "group_norm", "hardswish", "instance_norm",
+        "layer_norm", "leaky_relu", "matmul", "max_pool1d", "max_pool2d", "max_pool3d", "mul",
+        "mul_relu", "mul_scalar", "mul_scalar_relu", "prelu", "relu6", "sigmoid", "softmax",
+        "threshold",
+    ), "arithmetic"),
+    **dict.fromkeys((
+        "embedding_2bit", "embedding_4bit", "embedding_bag_2bit", "embedding_bag_2bit_prepack",
+        "embedding_bag_2bit_rowwise_offsets", "embedding_bag_2bit_unpack", "embedding_bag_4bit",
+        "embedding_bag_4bit_prepack", "embedding_bag_4bit_rowwise_offsets",
+        "embedding_bag_4bit_unpack", "embedding_bag_byte", "embedding_bag_byte_prepack",
+        "embedding_bag_byte_rowwise_offsets", "embedding_bag_byte_unpack",
+        "embedding_bag_prepack", "embedding_bag_unpack", "embedding_byte",
+    ), "packed_tables"),
 }
 
 

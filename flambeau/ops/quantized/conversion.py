@@ -10,7 +10,7 @@ from ...tensor.dtypes import FLOAT32, QuantizedDtype, qint8, quint8
 from ...tensor.meta import MetaArray
 from ...tensor.windows.opaque_window import missing_implementation
 from ...tensor.quantized import (
-    QuantizedArray, QuantizedCreated, QuantizedTensor, quantized, wrap_quantized,
+    QuantizedArray, QuantizedCreated, QuantizedTensor, quantized, quantized_on_bytes,
 )
 from ...tensor.quantizers import (
     PerChannel, PerTensor, Quantizer, choose_parameters, quantization_range,
@@ -27,8 +27,6 @@ _SCALAR_NAMES = {"float64": "Double", "float32": "Float", "float16": "Half",
 def _check_dtype(dtype: Any) -> QuantizedDtype:
     if not isinstance(dtype, QuantizedDtype):
         name = getattr(dtype, "name", str(dtype))
-        if name in ("quint4x2", "quint2x4"):
-            raise NotImplementedError(f"torch.{name} is not implemented in flambeau")
         raise RuntimeError(f"ScalarType {_SCALAR_NAMES.get(name, name)} is not supported in "
                            "new_qtensor.")
     return dtype
@@ -163,12 +161,17 @@ def dequantize(input: Any) -> Any:
 def int_repr(input: Tensor) -> Tensor:
     """The integers of a quantized tensor, as a tensor of its own memory.
 
+    Of a dtype of less than a byte those bytes, in one row.
     https://pytorch.org/docs/stable/generated/torch.Tensor.int_repr.html
 
     >>> torch.quantize_per_tensor(torch.tensor([0.26]), 0.1, 5, torch.quint8).int_repr()
     tensor([8], dtype=torch.uint8)
     """
-    return wrap(_array(input, "int_repr").codes.copy())
+    array = _array(input, "int_repr")
+    each = array.quantizer.dtype.packed
+    if each > 1:
+        return wrap(array.memory[: -(-array.size // each)].copy())
+    return wrap(array.codes.copy("K"))
 
 
 def _array(input: Tensor, name: str) -> QuantizedArray:
@@ -294,9 +297,26 @@ def _make_per_channel_quantized_tensor(
     return quantized(input._array.copy("K"), quantizer)
 
 
-def _empty(size: Any, quantizer: Quantizer) -> Tensor:
+def quantized_tensor_on(memory: Tensor, size: Any, dtype: QuantizedDtype, *parts: Any) -> Tensor:
+    """A quantized tensor on the memory of a tensor of its integers: what files say of one.
+
+    `parts`: a scale and a zero point, or scales, zero points and an axis. Integers of less than a
+    byte come in bytes, in one row.
+    """
     shape = tuple(size)
-    return wrap_quantized(QuantizedArray(np.zeros(shape, quantizer.dtype.codes), quantizer))
+    if len(parts) == 3:
+        quantizer: Quantizer = _per_channel(dtype, *parts, shape)
+    else:
+        scale, zero_point = float(parts[0]), int(parts[1])
+        _check_zero_point(zero_point, dtype, "quantize_tensor_per_tensor_affine")
+        quantizer = PerTensor(dtype, scale, zero_point)
+    if dtype.packed > 1:
+        return quantized_on_bytes(memory._array, shape, quantizer)
+    return quantized(memory._array, quantizer)
+
+
+def _empty(size: Any, quantizer: Quantizer) -> Tensor:
+    return quantized(np.zeros(tuple(size), quantizer.dtype.codes), quantizer)
 
 
 @public()

@@ -23,7 +23,8 @@ from ..interception import window_stubs
 QUANTIZED: dict[str, Callable] = {}
 _methods: Any = QuantizedTensor
 _methods.__torch_function__ = _disabled_torch_function_impl
-_NO_METHODS = frozenset("cat concat stack max_pool2d avg_pool2d adaptive_avg_pool2d".split())
+_NO_METHODS = frozenset(
+    "cat concat stack max_pool2d avg_pool2d adaptive_avg_pool2d".split())
 
 
 def implements(*names: str) -> Callable[[Callable], Callable]:
@@ -65,7 +66,8 @@ def _ask(operator: Operator, args: tuple) -> Any:
 def _wear_stubs() -> None:
     """Has public functions look for quantized tensors."""
     global _next_in_line
-    importlib.import_module(f"{__package__}.operators")
+    for home in ("views", "writes", "operators"):
+        importlib.import_module(f"{__package__}.{home}")
     _next_in_line, Overriding.ask = Overriding.ask, _ask
     kind, seen = window_stubs.Kind("quantized", is_quantized_call), set()
     for name, handler in QUANTIZED.items():

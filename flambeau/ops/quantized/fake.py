@@ -9,21 +9,27 @@ from typing import Any
 
 import numpy as np
 
+from ...tensor.dtypes import float32
 from ...tensor.tensor import Tensor
 from ..core.promotion import compute_dtype
 from ..core.registry import Array, composite, opaque
 
 
-def _codes(x: Any, scale: Any, zero_point: Any) -> Any:
-    """The integers before saturation, as numbers; what is no number becomes the least one."""
+def codes_before_saturation(x: Any, scale: Any, zero_point: Any) -> Any:
+    """The integers before saturation, as numbers; what is no number becomes the least one.
+
+    A floating zero point is added before rounding, a whole one after it.
+    """
     x = x.astype(compute_dtype(x.dtype), copy=False)  # half precision times a scale is float32
     with np.errstate(all="ignore"):
-        result = zero_point + np.rint(x * (np.float32(1) / scale).astype(x.dtype))
+        steps = x * (np.float32(1) / scale).astype(x.dtype)
+        floating = getattr(zero_point, "dtype", np.dtype(int)).kind == "f"
+        result = np.rint(steps + zero_point) if floating else np.rint(steps) + zero_point
     return np.where(np.isnan(result), -np.inf, result)
 
 
-def _fake(x: Any, scale: Any, zero_point: Any, quant_min: int, quant_max: int) -> Any:
-    codes = np.clip(_codes(x, scale, zero_point), quant_min, quant_max)
+def rounded(x: Any, scale: Any, zero_point: Any, quant_min: int, quant_max: int) -> Any:
+    codes = np.clip(codes_before_saturation(x, scale, zero_point), quant_min, quant_max)
     return ((codes - zero_point).astype(np.float32) * scale).astype(x.dtype)  # as PyTorch rounds
 
 
@@ -35,7 +41,7 @@ def _check_range(quant_min: int, quant_max: int) -> None:
 @opaque(name="_fake_quantize_mask", expose=(), differentiable=False)
 def representable(input: Array, scale, zero_point, quant_min: int, quant_max: int) -> Array:
     """Where input is not saturated: there its gradient passes."""
-    codes = _codes(input, scale, zero_point)
+    codes = codes_before_saturation(input, scale, zero_point)
     return (codes >= quant_min) & (codes <= quant_max)
 
 
@@ -44,7 +50,7 @@ def _declare(name: str, node: str) -> Any:
 
     def body(input: Array, scale, zero_point, quant_min: int, quant_max: int) -> Array:
         """input rounded to the numbers that integers from quant_min to quant_max stand for."""
-        return _fake(input, scale, zero_point, quant_min, quant_max)
+        return rounded(input, scale, zero_point, quant_min, quant_max)
 
     function = opaque(name=name, expose=(), node=node)(body)
 
@@ -80,7 +86,7 @@ def fake_quantize_per_tensor_affine(input, scale, zero_point, quant_min, quant_m
     if not quant_min <= zero <= quant_max:
         raise RuntimeError("`zero_point` must be between `quant_min` and `quant_max`.")
     function = by_tensor if isinstance(scale, Tensor) else by_number
-    return function(input, np.float32(steps), np.float32(zero), quant_min, quant_max)
+    return function(input, np.float32(steps), int(zero), quant_min, quant_max)
 
 
 @composite(expose=("torch",), explains=True)
@@ -98,6 +104,9 @@ def fake_quantize_per_channel_affine(input, scale, zero_point, axis, quant_min, 
     kind = zero_point.dtype.name
     if kind not in ("int32", "float32", "float16"):
         raise RuntimeError(f"Zero-point must be Int32, Float or Half, found {_CASED[kind]}")
+    if scale.dtype is not float32:
+        name = scale.dtype.name
+        raise RuntimeError(f"Scale must be Float or BFloat16, found {_CASED.get(name, name)}")
     if scale.ndim != 1 or zero_point.ndim != 1:
         raise RuntimeError("scale and zero point need to be 1-D")
     if scale.numel() != zero_point.numel():
@@ -106,14 +115,14 @@ def fake_quantize_per_channel_affine(input, scale, zero_point, axis, quant_min, 
         raise RuntimeError("dimensions of scale and zero-point are not consistent with input "
                            "tensor")
     _check_range(quant_min, quant_max)
-    zeros = zero_point._array.astype(np.float32)
+    zeros = zero_point._array.astype(np.int64 if kind == "int32" else np.float32)
     if kind == "int32" and not ((quant_min <= zeros) & (zeros <= quant_max)).all():
         raise RuntimeError("`zero_point` must be between `quant_min` and `quant_max`.")
     shape = [1] * input.ndim
     shape[axis] = -1
-    steps = scale._array.astype(np.float32).reshape(shape)
+    steps = scale._array.reshape(shape)
     return by_channel(input, steps, zeros.reshape(shape), quant_min, quant_max)
 
 
 _CASED = {"int64": "Long", "int16": "Short", "int8": "Char", "uint8": "Byte", "float64": "Double",
-          "bool": "Bool", "bfloat16": "BFloat16"}
+          "bool": "Bool", "bfloat16": "BFloat16", "float16": "Half"}

@@ -162,6 +162,18 @@ class _Pickler:
         self.value(value.attributes)
         self.parts.append(b"b")
 
+    def _quantizer(self, value: Tensor) -> None:
+        """What the integers of a quantized tensor stand for."""
+        scheme = value.qscheme()
+        self.parts.append(b"(")
+        self._global("torch", scheme.name)
+        by_tensor = scheme.name == "per_tensor_affine"
+        for part in (value.q_scale(), value.q_zero_point()) if by_tensor else (
+                value.q_per_channel_scales(), value.q_per_channel_zero_points(),
+                value.q_per_channel_axis()):
+            self.value(part)
+        self.parts.append(b"t")
+
     def _tensor(self, value: Tensor) -> None:
         """A view of a storage; storages are written whole, and once."""
         kind = STORAGE_NAMES.get(value.dtype.name)
@@ -174,7 +186,8 @@ class _Pickler:
             self._numbers[key] = len(self.storages)
             self.storages.append(storage._array().tobytes())
             self._alive.append(storage)
-        self._global("torch._utils", "_rebuild_tensor_v2")
+        self._global("torch._utils",
+                     "_rebuild_qtensor" if value.is_quantized else "_rebuild_tensor_v2")
         self.parts.append(b"((")
         self.value("storage")
         self._global("torch", kind)
@@ -183,6 +196,8 @@ class _Pickler:
         self.parts.append(b"tQ")
         for number in (value.storage_offset(), tuple(value.shape), tuple(value.stride())):
             self.value(number)
+        if value.is_quantized:
+            self._quantizer(value)
         self.value(bool(value.requires_grad))
         self._call("collections", "OrderedDict", ())
         self.parts.append(b"tR")

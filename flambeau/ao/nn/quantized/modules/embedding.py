@@ -1,4 +1,4 @@
-"""Tables of vectors in 8 bits, each with a scale and a zero point of its own."""
+"""Tables of vectors in 8 or 4 bits, each with a scale and a zero point of its own."""
 
 from __future__ import annotations
 
@@ -8,12 +8,19 @@ from ..... import ops
 from .....nn import functional as F
 from .....nn.module import Module
 from .....tensor import Tensor
-from .....tensor.dtypes import quint8
+from .....tensor.dtypes import quint4x2, quint8
 from .weights import quantize_weight
 
 
+def _check_table(dtype: Any) -> Any:
+    """The dtype; NotImplementedError where no table has it."""
+    if dtype not in (quint8, quint4x2):
+        raise NotImplementedError(f"a table of {dtype} is not implemented in flambeau")
+    return dtype
+
+
 class Embedding(Module):
-    """Vectors of quint8; looking them up gives float32.
+    """Vectors of quint8 or quint4x2; looking them up gives float32.
 
     >>> torch.ao.nn.quantized.Embedding(10, 3)(torch.tensor([1, 2])).shape
     torch.Size([2, 3])
@@ -27,19 +34,18 @@ class Embedding(Module):
         sparse: bool = False, _weight: Any = None, dtype: Any = quint8,
     ) -> None:
         super().__init__()
-        if dtype is not quint8:
-            raise NotImplementedError(f"{type(self).__name__} of {dtype} is not implemented in "
-                                      "flambeau")
+        _check_table(dtype)
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         self.padding_idx, self.dtype = padding_idx, dtype
         if _weight is None:
             _weight = ops.quantize_per_channel(
                 ops.zeros(num_embeddings, embedding_dim), ops.ones(num_embeddings),
-                ops.zeros(num_embeddings), 0, quint8)
+                ops.zeros(num_embeddings), 0, dtype)
         self.set_weight(_weight)
 
     def set_weight(self, w: Tensor) -> None:
         """Take another table."""
+        self.dtype = _check_table(w.dtype)
         self._table = w
 
     def weight(self) -> Tensor:
@@ -52,7 +58,7 @@ class Embedding(Module):
         array: Any = self._table._array
         positions = chosen._array
         scale, zero = array.quantizer.scales[positions], array.quantizer.zero_points[positions]
-        values = (array.codes[positions] - zero[:, None]) * scale[:, None]
+        values = (array.rows(positions) - zero[:, None]) * scale[:, None]
         return ops.tensor(values.astype("float32")), places.reshape(indices.shape)
 
     def forward(self, indices: Tensor) -> Tensor:
@@ -85,20 +91,20 @@ class Embedding(Module):
     def _table_of(cls, mod: Any) -> Tensor:
         assert hasattr(mod, "qconfig"), "Embedding input float module must have qconfig defined"
         observer = mod.qconfig.weight()
-        if observer.dtype is not quint8:
-            raise NotImplementedError(f"a table of {observer.dtype} is not implemented in flambeau")
+        _check_table(observer.dtype)
         observer(mod.weight.detach())
         return quantize_weight(mod.weight.float(), observer)
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
         """The table of a float Embedding."""
-        return cls(mod.num_embeddings, mod.embedding_dim, mod.padding_idx,
-                   _weight=cls._table_of(mod))
+        table = cls._table_of(mod)
+        return cls(mod.num_embeddings, mod.embedding_dim, mod.padding_idx, _weight=table,
+                   dtype=table.dtype)
 
 
 class EmbeddingBag(Embedding):
-    """Sums of vectors of quint8, as float32.
+    """Sums of vectors of quint8 or quint4x2, as float32.
 
     >>> bag = torch.ao.nn.quantized.EmbeddingBag(10, 3)
     >>> bag(torch.tensor([1, 2, 4]), torch.tensor([0, 2])).shape
@@ -130,5 +136,6 @@ class EmbeddingBag(Embedding):
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
         """The table of a float EmbeddingBag."""
-        return cls(mod.num_embeddings, mod.embedding_dim, mode=mod.mode,
-                   include_last_offset=mod.include_last_offset, _weight=cls._table_of(mod))
+        table = cls._table_of(mod)
+        return cls(mod.num_embeddings, mod.embedding_dim, mode=mod.mode, _weight=table,
+                   include_last_offset=mod.include_last_offset, dtype=table.dtype)

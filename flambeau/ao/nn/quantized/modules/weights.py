@@ -36,8 +36,8 @@ def _clamped(weight: Any, observer: Any) -> Tensor:
     """The integers within the observer's range, where that is narrower than the dtype's."""
     least, most = weight.dtype.limits
     if observer.quant_min > least or observer.quant_max < most:
-        codes = weight._array.codes
-        codes.clip(observer.quant_min, observer.quant_max, out=codes)
+        array = weight._array
+        array.write(array.codes.clip(observer.quant_min, observer.quant_max))
     result: Tensor = weight
     return result
 

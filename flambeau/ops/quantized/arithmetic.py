@@ -1,0 +1,288 @@
+"""`torch.ops.quantized`'s sums, products, activations and norms of quantized tensors.
+
+They go through float32, as PyTorch's do: numbers in, the function, and integers of a given scale
+and zero point out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...tensor.quantized import QuantizedTensor, quantized
+from ...tensor.quantizers import PerTensor
+from ...tensor.tensor import Tensor, wrap
+from ..core.registry import PUBLIC
+from .conversion import dequantize
+
+_functional = PUBLIC["nn.functional"]
+
+
+def requantize(values: Tensor, like: Any, scale: Any, zero_point: Any) -> Tensor:
+    """Float32 numbers as integers of a tensor's dtype."""
+    quantizer = PerTensor(like.dtype, float(scale), int(zero_point))
+    return quantized(quantizer.quantize(values.detach()._array), quantizer)
+
+
+def _store(result: Any, out: Any) -> Any:
+    out.copy_(result)
+    return out
+
+
+def _rectified(values: Tensor, relu: bool) -> Tensor:
+    return wrap(np.maximum(values._array, np.float32(0))) if relu else values
+
+
+# ------------------------------------------------------------------ sums and products
+
+
+def _added(qa: Any, b: float, relu: bool) -> Tensor:
+    """qa + b: the zero point moves; where that leaves the range the scale grows."""
+    quantizer: PerTensor = qa._array.quantizer
+    least, most = quantizer.dtype.limits
+    scale, moved = quantizer.scale, quantizer.zero_point - int(np.rint(b / quantizer.scale))
+    if least <= moved <= most:
+        result = PerTensor(quantizer.dtype, scale, moved)
+        codes = qa._array.codes.copy("K")
+        if relu:
+            np.maximum(codes, codes.dtype.type(moved), out=codes)
+        return quantized(codes, result)
+    end = least if moved < least else most
+    far = most if moved < least else least
+    wider = abs(far - moved) / (most - least) * scale
+    shifted = (qa._array.codes.astype(np.int64) - moved).astype(np.float32) * np.float32(scale)
+    return requantize(_rectified(wrap(shifted), relu), qa, np.float32(wider), end)
+
+
+def _multiplied(qa: Any, b: float, relu: bool) -> Tensor:
+    """qa * b: the scale is multiplied; a negative factor turns the integers round."""
+    quantizer: PerTensor = qa._array.quantizer
+    least, most = quantizer.dtype.limits
+    codes = qa._array.codes.copy("K")
+    zero, scale = quantizer.zero_point, b * quantizer.scale
+    if b < 0:
+        codes = (least + most - codes.astype(np.int64)).astype(codes.dtype)
+        zero, scale = least + most - zero, -scale
+    elif b == 0:
+        codes[...] = zero = 0
+        scale = 1.0
+    if relu:
+        np.maximum(codes, codes.dtype.type(zero), out=codes)
+    return quantized(codes, PerTensor(quantizer.dtype, scale, zero))
+
+
+def _declare_binary(combine: Callable, with_number: Callable, name: str, relu: bool) -> Callable:
+    def function(
+        qa: Any, qb: Any, scale: Any = None, zero_point: Any = None, *, out: Any = None
+    ) -> Tensor:
+        """Of two quantized tensors under a scale and zero point, or of one and a number."""
+        if isinstance(qb, QuantizedTensor):
+            if qa.dtype is not qb.dtype:
+                raise RuntimeError("Both inputs to quantized operators must have the same dtype")
+            if out is not None:
+                scale, zero_point = out.q_scale(), out.q_zero_point()
+            values = _rectified(combine(dequantize(qa), dequantize(qb)), relu)
+            result = requantize(values, qa, scale, zero_point)
+        else:
+            result = with_number(qa, float(qb), relu)
+        return result if out is None else _store(result, out)
+
+    function.__name__ = function.__qualname__ = name
+    return function
+
+
+add = _declare_binary(lambda a, b: a + b, _added, "add", False)
+add_relu = _declare_binary(lambda a, b: a + b, _added, "add_relu", True)
+mul = _declare_binary(lambda a, b: a * b, _multiplied, "mul", False)
+mul_relu = _declare_binary(lambda a, b: a * b, _multiplied, "mul_relu", True)
+add_scalar, add_scalar_relu, mul_scalar, mul_scalar_relu = add, add_relu, mul, mul_relu
+
+
+def matmul(qa: Any, qb: Any, scale: Any, zero_point: Any) -> Tensor:
+    """The product of two matrices, or of stacks of them."""
+    if qa.ndim != qb.ndim:
+        raise RuntimeError("MatMul operands should have the same dimensionality. "
+                           f"({qa.ndim} and {qb.ndim} provided)")
+    return requantize(dequantize(qa) @ dequantize(qb), qa, scale, zero_point)
+
+
+def _joined(tensors: Any, dim: int, scale: Any, zero_point: Any, relu: bool) -> Tensor:
+    first = tensors[0]
+    scale = first.q_scale() if scale is None else scale
+    zero_point = first.q_zero_point() if zero_point is None else zero_point
+    values = PUBLIC["torch"]["cat"]([dequantize(x) for x in tensors], dim)
+    return requantize(_rectified(values, relu), first, scale, zero_point)
+
+
+def cat(tensors: Any, dim: int, scale: Any = None, zero_point: Any = None) -> Tensor:
+    """The tensors behind one another."""
+    return _joined(tensors, dim, scale, zero_point, False)
+
+
+def cat_relu(tensors: Any, dim: int, scale: Any = None, zero_point: Any = None) -> Tensor:
+    """The tensors behind one another, then relu."""
+    return _joined(tensors, dim, scale, zero_point, True)
+
+
+def cat_out(tensors: Any, dim: int, out: Any) -> Tensor:
+    """`cat` into a quantized tensor."""
+    result = _joined(tensors, dim, out.q_scale(), out.q_zero_point(), False)
+    return _store(result, out)
+
+
+def cat_relu_out(tensors: Any, dim: int, out: Any) -> Tensor:
+    """`cat_relu` into a quantized tensor."""
+    result = _joined(tensors, dim, out.q_scale(), out.q_zero_point(), True)
+    return _store(result, out)
+
+
+# ------------------------------------------------------------------ activations
+
+
+def relu6(qx: Any, inplace: bool = False) -> Tensor:
+    """Between 0 and 6, with the input's scale."""
+    result = requantize(_functional["relu6"](dequantize(qx)), qx, qx.q_scale(), qx.q_zero_point())
+    return _store(result, qx) if inplace else result
+
+
+def clamp(qx: Any, min: Any = None, max: Any = None) -> Tensor:
+    """Between two numbers, with the input's scale."""
+    values = dequantize(qx).clamp(min, max)
+    return requantize(values, qx, qx.q_scale(), qx.q_zero_point())
+
+
+def threshold(qx: Any, threshold: float, value: float) -> Tensor:
+    """`value` where an element is not above the threshold."""
+    values = _functional["threshold"](dequantize(qx), threshold, value)
+    return requantize(values, qx, qx.q_scale(), qx.q_zero_point())
+
+
+def sigmoid(qx: Any, output_scale: float, output_zero_point: int) -> Tensor:
+    """1 / (1 + exp(-x))."""
+    return requantize(dequantize(qx).sigmoid(), qx, output_scale, output_zero_point)
+
+
+def hardswish(input: Any, output_scale: float, output_zero_point: int) -> Tensor:
+    """x relu6(x + 3) / 6."""
+    values = _functional["hardswish"](dequantize(input))
+    return requantize(values, input, output_scale, output_zero_point)
+
+
+def elu(
+    self: Any, output_scale: float, output_zero_point: int, alpha: float = 1, scale: float = 1,
+    input_scale: float = 1,
+) -> Tensor:
+    """x above 0, below it alpha (exp(x) - 1)."""
+    x = dequantize(self)._array
+    low = np.float32(alpha) * np.expm1(np.minimum(x, 0) * np.float32(input_scale))
+    values = np.float32(scale) * np.where(x > 0, x, low)
+    return requantize(wrap(values), self, output_scale, output_zero_point)
+
+
+def celu(self: Any, output_scale: float, output_zero_point: int, alpha: float = 1) -> Tensor:
+    """x above 0, below it alpha (exp(x / alpha) - 1)."""
+    return elu(self, output_scale, output_zero_point, alpha, 1, 1 / alpha)
+
+
+def leaky_relu(
+    qx: Any, negative_slope: float, inplace: bool, output_scale: float, output_zero_point: int
+) -> Tensor:
+    """x above 0, below it x times the slope."""
+    values = _functional["leaky_relu"](dequantize(qx), negative_slope)
+    return requantize(values, qx, output_scale, output_zero_point)
+
+
+def prelu(qx: Any, weight: Any, output_scale: float, output_zero_point: int) -> Tensor:
+    """x above 0, below it x times a weight of each channel, which is quantized as well."""
+    values = _functional["prelu"](dequantize(qx), dequantize(weight))
+    return requantize(values, qx, output_scale, output_zero_point)
+
+
+def softmax(qx: Any, dim: int, output_scale: float, output_zero_point: int) -> Tensor:
+    """The softmax along an axis."""
+    return requantize(dequantize(qx).softmax(dim), qx, output_scale, output_zero_point)
+
+
+def dropout(
+    self: Any, output_scale: float, output_zero_point: int, p: float = 0.5, training: bool = False
+) -> Tensor:
+    """The tensor itself: quantized models do not train."""
+    return self
+
+
+# ------------------------------------------------------------------ norms
+
+
+def layer_norm(
+    input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float, output_scale: float,
+    output_zero_point: int,
+) -> Tensor:
+    """Mean 0 and variance 1 over the last axes."""
+    values = _functional["layer_norm"](dequantize(input), normalized_shape, weight, bias, eps)
+    return requantize(values, input, output_scale, output_zero_point)
+
+
+def group_norm(
+    qx: Any, num_groups: int, weight: Any, bias: Any, eps: float, output_scale: float,
+    output_zero_point: int,
+) -> Tensor:
+    """Mean 0 and variance 1 over each group of channels."""
+    values = _functional["group_norm"](dequantize(qx), num_groups, weight, bias, eps)
+    return requantize(values, qx, output_scale, output_zero_point)
+
+
+def instance_norm(
+    input: Any, weight: Any, bias: Any, eps: float, output_scale: float, output_zero_point: int
+) -> Tensor:
+    """Mean 0 and variance 1 over each channel of each image."""
+    values = _functional["instance_norm"](
+        dequantize(input), weight=weight, bias=bias, use_input_stats=True, eps=eps)
+    return requantize(values, input, output_scale, output_zero_point)
+
+
+def _declare_batch_norm(name: str, relu: bool) -> Callable:
+    def function(
+        qx: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: float, output_scale: float,
+        output_zero_point: int,
+    ) -> Tensor:
+        """Each channel less its mean, divided by its deviation: both are given."""
+        values = _functional["batch_norm"](
+            dequantize(qx), mean, var, weight, bias, False, 0.0, eps)
+        return requantize(_rectified(values, relu), qx, output_scale, output_zero_point)
+
+    function.__name__ = function.__qualname__ = name
+    return function
+
+
+batch_norm = _declare_batch_norm("batch_norm", False)
+batch_norm_relu = _declare_batch_norm("batch_norm_relu", True)
+batch_norm1d = batch_norm2d = batch_norm3d = batch_norm
+batch_norm1d_relu = batch_norm2d_relu = batch_norm3d_relu = batch_norm_relu
+
+
+# ------------------------------------------------------------------ pooling
+
+
+def _declare_max_pool(name: str) -> Callable:
+    own = _functional[name]
+
+    def function(
+        qx: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
+        ceil_mode: bool = False,
+    ) -> Tensor:
+        """The greatest element of each window, with the input's scale; bytes are taken as well."""
+        if not isinstance(qx, QuantizedTensor):
+            values = own(qx.float(), kernel_size, stride, padding, dilation, ceil_mode)
+            return values.to(qx.dtype)
+        codes = wrap(qx._array.codes.astype(np.float32))
+        pooled = own(codes, kernel_size, stride or kernel_size, padding, dilation, ceil_mode)
+        return quantized(pooled._array.astype(qx._array.codes.dtype), qx._array.quantizer)
+
+    function.__name__ = function.__qualname__ = name
+    return function
+
+
+max_pool1d, max_pool2d, max_pool3d = (
+    _declare_max_pool(f"max_pool{rank}d") for rank in (1, 2, 3))

@@ -1,0 +1,249 @@
+"""Views of quantized tensors: of the integers, with the quantizer that belongs to those elements.
+
+A tensor that is quantized by channel can be cut along any axis; its axes cannot be reordered. Views
+of integers of less than a byte are copies.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...tensor.quantized import QuantizedTensor, quantized
+from ...tensor.quantizers import PerChannel, PerTensor, Quantizer
+from ...tensor.tensor import Tensor, wrap
+from .dispatch import implements
+
+
+def codes_of(x: Any) -> Tensor:
+    """The integers of a quantized tensor, as a tensor on the same memory."""
+    return wrap(x._array.codes)
+
+
+def rewrapped(result: Any, quantizer: Quantizer) -> Any:
+    """Tensors of integers as quantized ones."""
+    if isinstance(result, (list, tuple)):
+        return type(result)(rewrapped(r, quantizer) for r in result)
+    return quantized(result._array, quantizer)
+
+
+def _declare_view(name: str, keeps_channels: bool) -> None:
+    """A view or copy of the integers, with the same quantizer."""
+    own = vars(Tensor)[name]
+
+    def function(self: Any, *args: Any, **kwargs: Any) -> Any:
+        quantizer = self._array.quantizer
+        if isinstance(quantizer, PerChannel) and not keeps_channels:
+            raise RuntimeError("Setting strides is possible only on uniformly quantized tensor")
+        return rewrapped(own(codes_of(self), *args, **kwargs), quantizer)
+
+    function.__name__ = name
+    implements(name)(function)
+
+
+for _name in ("clone", "contiguous", "detach", "cpu", "alias"):
+    if _name in vars(Tensor):
+        _declare_view(_name, True)
+for _name in (
+    "permute t transpose swapaxes swapdims unflatten expand expand_as index_select as_strided "
+    "movedim tile repeat flip masked_select gather take"
+).split():
+    if _name in vars(Tensor):
+        _declare_view(_name, False)
+
+
+def _declare_reshaped(name: str) -> None:
+    """The integers under another shape, in which channels lie along the same axis."""
+    own = vars(Tensor)[name]
+
+    def function(self: Any, *args: Any, **kwargs: Any) -> Tensor:
+        result = own(codes_of(self), *args, **kwargs)
+        quantizer = self._array.quantizer
+        if isinstance(quantizer, PerChannel):
+            axis, count = quantizer.axis, quantizer.scales.size
+            length = result.shape[axis] if axis < result.ndim else 1
+            if length != count:
+                raise RuntimeError("length of scales must equal to channel, expected "
+                                   f"{length} got, {count}")
+        return quantized(result._array, quantizer)
+
+    function.__name__ = name
+    implements(name)(function)
+
+
+for _name in "view reshape flatten view_as reshape_as".split():
+    _declare_reshaped(_name)
+
+
+# ------------------------------------------------------------------ parts along an axis
+
+
+def _part_quantizer(quantizer: Quantizer, dim: int, index: Any) -> Quantizer:
+    """The quantizer of one place along an axis (`index` is a number) or of several (a slice)."""
+    if isinstance(quantizer, PerTensor):
+        return quantizer
+    at_one_place = not isinstance(index, slice)
+    axis = quantizer.axis
+    if dim == axis:
+        if at_one_place:
+            return quantizer.at(index)
+        quantizer = quantizer._replace(
+            scales=quantizer.scales[index], zero_points=quantizer.zero_points[index])
+    if quantizer.scales.size == 1:  # as in PyTorch
+        return quantizer.at(0)
+    return quantizer._replace(axis=axis - (at_one_place and dim < axis))
+
+
+@implements("select")
+def select(self: Any, dim: int, index: int) -> Tensor:
+    """The elements at one place along an axis."""
+    codes = codes_of(self).select(dim, index)
+    axis = dim % self.ndim
+    return quantized(codes._array, _part_quantizer(self._array.quantizer, axis, index))
+
+
+def cut(self: Any, dim: int, span: slice) -> Tensor:
+    """The elements at some places along an axis."""
+    codes = codes_of(self)[(slice(None),) * dim + (span,)]
+    return quantized(codes._array, _part_quantizer(self._array.quantizer, dim, span))
+
+
+@implements("narrow")
+def narrow(self: Any, dim: int, start: Any, length: int) -> Tensor:
+    """`length` places along an axis from `start` on."""
+    codes_of(self).narrow(dim, start, length)  # says what is wrong with them
+    axis, first = dim % self.ndim, int(start)
+    first += self.shape[axis] if first < 0 else 0
+    return cut(self, axis, slice(first, first + length))
+
+
+@implements("unbind")
+def unbind(self: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """The parts at each place along an axis."""
+    return tuple(select(self, dim, i) for i in range(self.shape[dim]))
+
+
+def _declare_cut(name: str) -> None:
+    """Parts one behind the other along an axis."""
+    own = vars(Tensor)[name]
+
+    def function(self: Any, sizes: Any, dim: int = 0) -> Any:
+        parts, start = [], 0
+        for codes in own(codes_of(self), sizes, dim):
+            parts.append(narrow(self, dim, start, codes.shape[dim]))
+            start += codes.shape[dim]
+        return tuple(parts)
+
+    function.__name__ = name
+    implements(name)(function)
+
+
+_declare_cut("split")
+_declare_cut("chunk")
+
+
+@implements("unsqueeze")
+def unsqueeze(self: Any, dim: int) -> Tensor:
+    """One more axis."""
+    codes = codes_of(self).unsqueeze(dim)
+    quantizer = self._array.quantizer
+    if isinstance(quantizer, PerChannel):
+        place = dim % codes.ndim
+        quantizer = quantizer._replace(axis=quantizer.axis + (place <= quantizer.axis))
+    return quantized(codes._array, quantizer)
+
+
+@implements("squeeze")
+def squeeze(self: Any, *dims: Any, dim: Any = None) -> Tensor:
+    """Without its axes of length 1, or without some of them; never without the channels' axis."""
+    named = dims[0] if dims else dim
+    codes = codes_of(self).squeeze() if named is None else codes_of(self).squeeze(named)
+    quantizer = self._array.quantizer
+    if isinstance(quantizer, PerChannel):
+        gone = _squeezed(self.shape, named)
+        if quantizer.axis in gone:
+            raise RuntimeError("Squeeze is only possible on non-axis dimension for Per-Channel "
+                               "Quantized Tensors.")
+        before = sum(d < quantizer.axis for d in gone)
+        quantizer = quantizer._replace(axis=quantizer.axis - before)
+    return quantized(codes._array, quantizer)
+
+
+def _squeezed(shape: tuple[int, ...], dims: Any) -> list[int]:
+    asked = range(len(shape)) if dims is None else (dims,) if isinstance(dims, int) else dims
+    return [d % len(shape) for d in asked if shape[d] == 1]
+
+
+def is_basic(index: Any) -> bool:
+    """Whether an index takes a view: it has neither tensors nor lists."""
+    return all(item is None or item is Ellipsis or isinstance(item, slice)
+               or (isinstance(item, int) and not isinstance(item, bool))
+               for item in (index if isinstance(index, tuple) else (index,)))
+
+
+@implements("__getitem__")
+def __getitem__(self: Any, index: Any) -> Tensor:
+    """Some of the elements; of a tensor quantized by channel those of numbers and slices."""
+    array = self._array
+    if not isinstance(array.quantizer, PerChannel):
+        return quantized(codes_of(self)[index]._array, array.quantizer)
+    if not is_basic(index):
+        raise RuntimeError("Setting strides is possible only on uniformly quantized tensor")
+    items = index if isinstance(index, tuple) else (index,)
+    codes_of(self)[items]  # says what is wrong with them
+    taken = sum(item is not None and item is not Ellipsis for item in items)
+    result, dim = self, 0
+    for item in items:
+        if item is None:
+            result, dim = unsqueeze(result, dim), dim + 1
+        elif item is Ellipsis:
+            dim += self.ndim - taken
+        elif isinstance(item, slice):
+            result, dim = result if item == slice(None) else cut(result, dim, item), dim + 1
+        else:
+            result = select(result, dim, item)
+    return result
+
+
+@implements("to")
+def to(self: Any, *args: Any, **kwargs: Any) -> Tensor:
+    """Itself, or a copy in another order of memory. RuntimeError for a dtype: call dequantize()."""
+    if any(hasattr(a, "is_floating_point") and not isinstance(a, Tensor) and a is not self.dtype
+           for a in (*args, *kwargs.values())):
+        error = RuntimeError("Creation of quantized tensor requires quantized dtype like "
+                             "torch.quint8")
+        error.add_note("Call dequantize() for a float32 tensor.")
+        raise error
+    layout = {name: kwargs[name] for name in ("memory_format", "copy") if kwargs.get(name)}
+    if not layout:
+        return self
+    return quantized(codes_of(self).to(**layout)._array, self._array.quantizer)
+
+
+@implements("float", "half", "double", "bfloat16", "int", "long")
+def refuse_cast(self: Any, *args: Any, **kwargs: Any) -> Tensor:
+    """RuntimeError: `dequantize()` gives float32 numbers."""
+    return to(self, wrap(self._array.values()).dtype)
+
+
+@implements("empty_like")
+def empty_like(self: Any, *, dtype: Any = None, **ignored: Any) -> Tensor:
+    """A tensor of any numbers of the same shape, with the same quantizer."""
+    if dtype is not None and dtype is not self.dtype:
+        raise RuntimeError(
+            "It is currently not supported to specify a dtype that doesn't match the input "
+            "tensor's dtype via empty_like.  Specified: "
+            f"c10::{dtype.name} Input tensor's dtype: c10::{self.dtype.name}")
+    codes = self._array.codes
+    return quantized(codes * codes.dtype.type(0), self._array.quantizer)
+
+
+def _refuse_new(self: Any, *args: Any, **kwargs: Any) -> Tensor:
+    error = RuntimeError(
+        "new(): expected key in DispatchKeySet(CPU, CUDA, HIP, XLA, MPS, IPU, XPU, HPU, Lazy, "
+        "PrivateUse1, Meta) but got: QuantizedCPU")
+    error.add_note("torch.quantize_per_tensor and torch.quantize_per_channel make quantized "
+                   "tensors.")
+    raise error
+
+
+QuantizedTensor.new = _refuse_new
