@@ -9,7 +9,7 @@ from pathlib import Path
 from . import report
 from .doctor import Doctor
 from .finding import Level, Mistake
-from .observers import Enough
+from .observers.steps import Enough
 
 USAGE = """\
 flambeau --doctor SCRIPT [ARGS]           watch the training: mistakes are told on standard error

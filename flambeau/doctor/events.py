@@ -82,6 +82,14 @@ class Tokens:
 
 
 @dataclass
+class Statistic:
+    """A mean, deviation or extreme of each column of a table, outside of any module."""
+
+    rows: int
+    spots: tuple[Spot, ...]  # where it was taken, and the line that called that function
+
+
+@dataclass
 class Backward:
     """A backward pass that adds to `.grad`, before it runs."""
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..ops.interception.code_patching import Swap, swap_of
-from . import observers, operator_observers
+from .observers import operators, steps
 
 if TYPE_CHECKING:
     from .session import Session
@@ -33,7 +33,7 @@ def install(watcher: Session) -> None:
             raise RuntimeError("a doctor is watching already; they do not nest")
         session = watcher
     try:
-        for function, observer in observers.rare_targets(watcher):
+        for function, observer in steps.rare_targets(watcher):
             _rare.append(_start(function, observer))
         watch_steps(True)
     except BaseException:
@@ -51,23 +51,23 @@ def watch_steps(watched: bool) -> None:
     """Add or remove the patches that every step pays for."""
     if session is None:
         return
-    observers.remove_step_hooks()
+    steps.remove_step_hooks()
     if not watched:
         _restore(_close)
         _restore(_step)
         if not session.compiled:  # a program does not run where there are hooks
-            observers.add_heartbeat(session)
+            steps.add_heartbeat(session)
         return
     if not _step:
-        for function, observer in observers.step_targets(session):
+        for function, observer in steps.step_targets(session):
             _step.append(_start(function, observer))
-    observers.add_step_hooks(session)
+    steps.add_step_hooks(session)
 
 
 def watch_closely(closely: bool) -> None:
     """Add or remove the patches that every operator pays for."""
     if closely and session is not None and not _close:
-        for function, observer in operator_observers.targets(session):
+        for function, observer in operators.targets(session):
             _close.append(_start(function, observer))
     elif not closely:
         _restore(_close)
@@ -79,7 +79,7 @@ def remove() -> None:
     _restore(_close)
     _restore(_step)
     _restore(_rare)
-    observers.remove_step_hooks()
+    steps.remove_step_hooks()
     session = None
 
 

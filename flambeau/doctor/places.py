@@ -22,6 +22,16 @@ def here(depth: int = 2) -> Spot | None:
     return None if frame is None else (frame.f_code, frame.f_lasti)
 
 
+def callers(most: int = 2) -> tuple[Spot, ...]:
+    """The innermost spot of the user's that is running, and those that called it."""
+    frame, spots = user_frame(2), []
+    while frame is not None and len(spots) < most:
+        if not is_internal(frame.f_code):
+            spots.append((frame.f_code, frame.f_lasti))
+        frame = frame.f_back
+    return tuple(spots)
+
+
 def constructor_spot(instance: Any) -> Spot | None:
     """Where the user makes `instance`: outside of the `__init__` methods that are running on it."""
     frame = user_frame(2)

@@ -309,6 +309,8 @@ LACKING = {
     "on_best": "neither argmax nor max along an axis was called",
     "on_moved": "nothing was flipped, rotated or rolled",
     "on_draw": "the program drew no random numbers",
+    "on_statistic": "no statistics of columns were taken",
+    "on_mixed": "no weights were averaged in place",
     "on_apply": "no Function of the program's own was called",
     "on_iterator": "there was no loop over a DataLoader",
 }

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from types import CodeType, FrameType
 from typing import Any
 
+import numpy as np
+
 from ..native.foundation.user_frames import is_internal
 
 _SILENCED = re.compile(r"#\s*doctor:\s*ok\b([^#]*)")
@@ -106,3 +108,65 @@ def function_body(file: str, code: CodeType) -> ast.AST | None:
             if name == code.co_name and first <= code.co_firstlineno <= node.lineno:
                 return node
     return None
+
+
+def assignment_of(thing: Any, frame: FrameType | None) -> tuple[str, int] | None:
+    """The statement that gave its value to a variable which holds an object, in the frames that are
+    running: file and line. Several assignments of a name: the last above the running line."""
+    while frame is not None:
+        if not is_internal(frame.f_code):
+            for space in (frame.f_locals, frame.f_globals):
+                names = [name for name, value in list(space.items()) if value is thing]
+                scope = "<module>" if space is frame.f_globals else frame.f_code
+                line = _last_assignment(frame, names, scope)
+                if line:
+                    return frame.f_code.co_filename, line
+        frame = frame.f_back
+    return None
+
+
+def table_of(array: np.ndarray, frame: FrameType | None) -> tuple[str, int] | None:
+    """The statement that made the table which an array of rows is of: the last assignment of a
+    variable, in the frames that are running, that shares its memory and has its columns."""
+    while frame is not None:
+        if not is_internal(frame.f_code):
+            places = [
+                assignment_of(value, frame) for space in (frame.f_locals, frame.f_globals)
+                for value in list(space.values())
+                if isinstance(rows := getattr(value, "_array", None), np.ndarray)
+                and rows.shape[1:] == array.shape[1:] and rows.dtype == array.dtype
+                and np.may_share_memory(rows, array) and np.shares_memory(rows[:1], rows)
+            ]
+            lines = [place for place in places if place is not None]
+            if lines:
+                return min(lines, key=lambda place: place[1])
+        frame = frame.f_back
+    return None
+
+
+def _last_assignment(frame: FrameType, names: list[str], scope: CodeType | str) -> int:
+    file = frame.f_code.co_filename
+    body = tree_of(file) if isinstance(scope, str) else function_body(file, scope)
+    running = frame.f_lineno if not isinstance(scope, str) \
+        or frame.f_code.co_name == "<module>" else 1 << 30
+    lines = [
+        statement.lineno for statement in _own_statements(body)
+        for target in _targets(statement) for node in ast.walk(target)
+        if isinstance(node, ast.Name) and node.id in names
+    ]
+    return max([line for line in lines if line <= running], default=max(lines, default=0))
+
+
+def _own_statements(body: ast.AST | None) -> Iterator[ast.stmt]:
+    """The statements of a function or module, without those of functions inside it."""
+    for node in ast.iter_child_nodes(body) if body is not None else ():
+        if isinstance(node, ast.stmt):
+            yield node
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            yield from _own_statements(node)
+
+
+def _targets(statement: ast.stmt) -> list[ast.expr]:
+    if isinstance(statement, ast.Assign):
+        return statement.targets
+    return [statement.target] if isinstance(statement, (ast.AnnAssign, ast.AugAssign)) else []

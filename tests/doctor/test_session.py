@@ -9,7 +9,7 @@ import pytest
 import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau import doctor, nn
-from flambeau.doctor import observers, operator_observers
+from flambeau.doctor.observers import operators, steps
 from flambeau.doctor.session import Session
 
 
@@ -30,8 +30,8 @@ def train(steps: int = 6, seed: int = 0) -> list[torch.Tensor]:
 
 def patched() -> list[object]:
     session = Session()
-    own = [*observers.rare_targets(session), *observers.step_targets(session)]
-    targets = [*own, *operator_observers.targets(session)]
+    own = [*steps.rare_targets(session), *steps.step_targets(session)]
+    targets = [*own, *operators.targets(session)]
     return [function for function, _ in targets]
 
 

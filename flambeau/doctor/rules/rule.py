@@ -11,7 +11,7 @@ from ..graph import module_of, spot_of
 from ..places import Spot, place_of
 
 if TYPE_CHECKING:
-    from ..events import Backward, LossCall, ModuleCall, Tokens, Update
+    from ..events import Backward, LossCall, ModuleCall, Statistic, Tokens, Update
     from ..session import Session
 
 
@@ -42,7 +42,8 @@ class Rule:
         "on_cut", "on_seed", "on_view", "on_compare", "on_threshold", "on_broadcast", "on_function",
         "on_grad_read", "on_embedding", "on_parameter", "on_empty", "on_distribution", "on_sample",
         "on_log_prob", "on_entropy", "on_mask", "on_operand", "on_best", "on_moved", "on_draw",
-        "on_apply", "on_iterator", "on_data_set", "on_triangle", "finish",
+        "on_apply", "on_iterator", "on_data_set", "on_triangle", "on_statistic", "on_mixed",
+        "on_alias", "finish",
     )
 
     def __init__(self, session: Session) -> None:
@@ -191,6 +192,17 @@ class Rule:
 
     def on_triangle(self, result: Any, spot: Spot | None) -> None:
         """triu() or tril() gave `result`, while watched."""
+
+    def on_statistic(self, statistic: Statistic) -> None:
+        """A statistic of the columns of a table was taken, while watched."""
+
+    def on_mixed(self, name: str, tensor: Any, other: Any, share: float,
+                 spot: Spot | None) -> None:
+        """A tensor was scaled in place by a number between 0 and 1, or given its own memory by
+        add_, lerp_ or copy_, while watched; `share` is the number, or that of the other."""
+
+    def on_alias(self, result: Any, spot: Spot | None) -> None:
+        """`.data` of a parameter was read, while watched."""
 
     def on_data_set(self, tensor: Any, spot: Spot | None) -> None:
         """`tensor.data = ...` was run, while watched."""

@@ -9,16 +9,15 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..autograd import engine
-from ..nn.parameter import Parameter
-from ..tensor.tensor import Tensor
-from .events import Backward
-from .places import here
+from ...autograd import engine
+from ...nn.parameter import Parameter
+from ...tensor.tensor import Tensor
+from ..events import Backward
+from ..places import here
+from . import Observer
 
 if TYPE_CHECKING:
-    from .session import Session
-
-Observer = Callable[[Callable, tuple, dict], Any]
+    from ..session import Session
 
 
 class PassObserver:

@@ -10,19 +10,18 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..autograd.mode import MODE
-from ..nn.module import Module
-from ..optim import optimizer as optimizers
-from ..tensor.tensor import Tensor
-from .events import ModuleCall, Update
-from ..native.foundation.user_frames import user_frame
+from ...autograd.mode import MODE
+from ...nn.module import Module
+from ...optim import optimizer as optimizers
+from ...tensor.tensor import Tensor
+from ..events import ModuleCall, Update
+from ...native.foundation.user_frames import user_frame
+from . import Observer
 from .passes import PassObserver
-from .places import Spot, constructor_spot, here
+from ..places import Spot, constructor_spot, here
 
 if TYPE_CHECKING:
-    from .session import Session
-
-Observer = Callable[[Callable, tuple, dict], Any]
+    from ..session import Session
 
 
 def step_targets(session: Session) -> list[tuple[Any, Observer]]:
@@ -95,7 +94,7 @@ def _plain_call(session: Session) -> Observer:
 
 
 def _no_program(original: Callable, args: tuple, kwargs: dict) -> Any:
-    from ..compiler.runtime.guarded_call import MISS
+    from ...compiler.runtime.guarded_call import MISS
 
     return MISS
 

@@ -10,20 +10,19 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from ..autograd import tape
-from ..autograd.function import Function
-from ..autograd.mode import MODE
-from ..nn.parameter import Parameter
-from ..ops.core.registry import PUBLIC
-from ..tensor.tensor import Tensor
-from .events import LossCall, Tokens
-from ..native.foundation.user_frames import is_internal
-from .places import here
+from ...autograd import tape
+from ...autograd.function import Function
+from ...autograd.mode import MODE
+from ...nn.parameter import Parameter
+from ...ops.core.registry import PUBLIC
+from ...tensor.tensor import Tensor
+from ..events import LossCall, Statistic
+from ...native.foundation.user_frames import is_internal
+from ..places import callers, here
+from . import Observer, distributions, memory, tokens
 
 if TYPE_CHECKING:
-    from .session import Session
-
-Observer = Callable[[Callable, tuple, dict], Any]
+    from ..session import Session
 
 LOSSES = (
     "cross_entropy", "nll_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits",
@@ -44,6 +43,7 @@ _FUNCTIONS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout",
               "layer_norm", "multi_head_attention_forward", "interpolate",
               "scaled_dot_product_attention")
 _RESHAPES = ("view", "reshape", "flatten")
+_STATISTICS = ("mean", "std", "var", "std_mean", "var_mean", "amin", "amax")
 _HEAVY_S = 0.6e-6  # what a patch itself costs a call, beside what the observer measures
 
 
@@ -60,6 +60,7 @@ def targets(session: Session) -> Iterator[tuple[Any, Observer]]:
         yield function, _result(session, getattr(function, "__name__", "").strip("_"))
     for name in ("stack", "from_numpy"):
         yield PUBLIC["torch"][name], _function(session, name)
+    yield from ((function, _function(session, "gather")) for function in _public("gather"))
     for function in (PUBLIC["torch"]["tensor"], vars(Tensor)["requires_grad_"]):
         if inspect.isfunction(function):
             yield function, _leaf(session)
@@ -77,32 +78,18 @@ def targets(session: Session) -> Iterator[tuple[Any, Observer]]:
         for name in names:
             yield from ((function, observer(session, name)) for function in _public(name))
     yield from _comparisons(session)
-    yield functional.embedding, _embedding(session, inspect.signature(functional.embedding))
+    yield functional.embedding, tokens.look_up(session, functional.embedding)
     yield Parameter.__new__, _parameter(session)
     yield PUBLIC["torch"]["empty"], _empty(session)
     yield vars(Function)["_flambeau_apply"].__func__, _apply(session)
-    yield from _distributions(session)
+    yield from distributions.targets(session)
+    yield from memory.targets(session)
 
 
 def _public(name: str) -> set[Any]:
     """The function and the method of a name, where they are written in Python."""
     both = (PUBLIC["torch"].get(name), vars(Tensor).get(name))
     return {function for function in both if inspect.isfunction(function)}
-
-
-def _distributions(session: Session) -> Iterator[tuple[Any, Observer]]:
-    package = importlib.import_module("flambeau.distributions")
-    kinds = {kind for kind in vars(package).values()
-             if isinstance(kind, type) and issubclass(kind, package.Distribution)}
-    for kind in (package.Categorical, package.Bernoulli):
-        yield kind.__init__, _of_logits(session)
-    for name, observer in (
-        ("sample", _sample(session)), ("log_prob", _log_prob(session)),
-        ("entropy", _entropy(session)),
-    ):
-        yield from ((function, observer) for function in {
-            vars(kind)[name] for kind in kinds if inspect.isfunction(vars(kind).get(name))
-        })
 
 
 def _comparisons(session: Session) -> Iterator[tuple[Any, Observer]]:
@@ -286,6 +273,22 @@ def _triangle(session: Session, name: str) -> Observer:
     return cut
 
 
+def _statistic(session: Session, name: str) -> Observer:
+    """Tell of statistics of columns: reductions of axis 0 of a table without a gradient."""
+
+    def reduce(original: Callable, args: tuple, kwargs: dict) -> Any:
+        result = original(*args, **kwargs)
+        dim = args[1] if len(args) > 1 else kwargs.get("dim", kwargs.get("axis"))
+        if dim in (0, (0,), [0]) and dim is not False and not session.busy and not session.stack:
+            table = args[0] if args else kwargs.get("input")
+            if isinstance(table, Tensor) and table._array.ndim == 2 and table._node is None \
+                    and not is_internal(sys._getframe(2).f_code):
+                session.emit("on_statistic", Statistic(len(table._array), callers()))
+        return result
+
+    return reduce
+
+
 def _draw(session: Session, name: str) -> Observer:
     def draw(original: Callable, args: tuple, kwargs: dict) -> Any:
         result = original(*args, **kwargs)
@@ -351,29 +354,8 @@ def _threshold(session: Session) -> Observer:
 
 _BY_NAME: tuple[tuple[tuple[str, ...], Callable[[Session, str], Observer]], ...] = (
     (_RESHAPES, _view), (("argmax", "max"), _best), (_FLIPS, _mapped), (_DRAWS, _draw),
-    (("triu", "tril"), _triangle),
+    (("triu", "tril"), _triangle), (_STATISTICS, _statistic),
 )
-
-# ------------------------------------------------------------------------- tokens, distributions
-
-
-def _embedding(session: Session, signature: inspect.Signature) -> Observer:
-    names = list(signature.parameters)
-
-    def look_up(original: Callable, args: tuple, kwargs: dict) -> Any:
-        result = original(*args, **kwargs)
-        if not session.busy and isinstance(result, Tensor):
-            arguments = {**dict(zip(names, args, strict=False)), **kwargs}
-            padding = arguments.get("padding_idx")
-            session.emit("on_embedding", Tokens(
-                arguments["input"]._array, result,
-                padding if padding is None or padding >= 0 else len(arguments["weight"]) + padding,
-                here(),
-            ))
-        return result
-
-    return look_up
-
 
 def _parameter(session: Session) -> Observer:
     def make(original: Callable, args: tuple, kwargs: dict) -> Any:
@@ -394,46 +376,3 @@ def _empty(session: Session) -> Observer:
         return result
 
     return make
-
-
-def _of_logits(session: Session) -> Observer:
-    def make(original: Callable, args: tuple, kwargs: dict) -> Any:
-        logits = args[2] if len(args) > 2 else kwargs.get("logits")
-        if not session.busy:
-            session.emit("on_distribution", args[0], logits, here())
-        return original(*args, **kwargs)
-
-    return make
-
-
-def _sample(session: Session) -> Observer:
-    def sample(original: Callable, args: tuple, kwargs: dict) -> Any:
-        result = original(*args, **kwargs)
-        trained = any(isinstance(value, Tensor) and value.requires_grad
-                      for value in vars(args[0]).values())
-        if not session.busy and trained and MODE.grad:
-            session.emit("on_sample", args[0], result, here())
-        return result
-
-    return sample
-
-
-def _log_prob(session: Session) -> Observer:
-    def log_prob(original: Callable, args: tuple, kwargs: dict) -> Any:
-        result = original(*args, **kwargs)
-        if not session.busy:
-            value = args[1] if len(args) > 1 else kwargs.get("value")
-            session.emit("on_log_prob", args[0], value, result, here())
-        return result
-
-    return log_prob
-
-
-def _entropy(session: Session) -> Observer:
-    def entropy(original: Callable, args: tuple, kwargs: dict) -> Any:
-        result = original(*args, **kwargs)
-        if not session.busy and isinstance(result, Tensor):
-            session.emit("on_entropy", result, here())
-        return result
-
-    return entropy

@@ -1,0 +1,75 @@
+"""Observers of distributions: what they are made of, samples, log-probabilities and entropies."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from ...autograd.mode import MODE
+from ...tensor.tensor import Tensor
+from ..places import here
+from . import Observer
+
+if TYPE_CHECKING:
+    from ..session import Session
+
+
+def targets(session: Session) -> Iterator[tuple[Any, Observer]]:
+    """The methods of distributions, with their observers."""
+    package = importlib.import_module("flambeau.distributions")
+    kinds = {kind for kind in vars(package).values()
+             if isinstance(kind, type) and issubclass(kind, package.Distribution)}
+    for kind in (package.Categorical, package.Bernoulli):
+        yield kind.__init__, _of_logits(session)
+    for name, observer in (
+        ("sample", _sample(session)), ("log_prob", _log_prob(session)),
+        ("entropy", _entropy(session)),
+    ):
+        yield from ((function, observer) for function in {
+            vars(kind)[name] for kind in kinds if inspect.isfunction(vars(kind).get(name))
+        })
+
+
+def _of_logits(session: Session) -> Observer:
+    def make(original: Callable, args: tuple, kwargs: dict) -> Any:
+        logits = args[2] if len(args) > 2 else kwargs.get("logits")
+        if not session.busy:
+            session.emit("on_distribution", args[0], logits, here())
+        return original(*args, **kwargs)
+
+    return make
+
+
+def _sample(session: Session) -> Observer:
+    def sample(original: Callable, args: tuple, kwargs: dict) -> Any:
+        result = original(*args, **kwargs)
+        trained = any(isinstance(value, Tensor) and value.requires_grad
+                      for value in vars(args[0]).values())
+        if not session.busy and trained and MODE.grad:
+            session.emit("on_sample", args[0], result, here())
+        return result
+
+    return sample
+
+
+def _log_prob(session: Session) -> Observer:
+    def log_prob(original: Callable, args: tuple, kwargs: dict) -> Any:
+        result = original(*args, **kwargs)
+        if not session.busy:
+            value = args[1] if len(args) > 1 else kwargs.get("value")
+            session.emit("on_log_prob", args[0], value, result, here())
+        return result
+
+    return log_prob
+
+
+def _entropy(session: Session) -> Observer:
+    def entropy(original: Callable, args: tuple, kwargs: dict) -> Any:
+        result = original(*args, **kwargs)
+        if not session.busy and isinstance(result, Tensor):
+            session.emit("on_entropy", result, here())
+        return result
+
+    return entropy

@@ -1,0 +1,54 @@
+"""Observers of memory: weights whose memory is handed out, and what is mixed with itself."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from ...native.foundation.user_frames import is_internal
+from ...nn.parameter import Parameter
+from ...tensor.tensor import Tensor
+from ..places import here
+from . import Observer
+
+if TYPE_CHECKING:
+    from ..session import Session
+
+
+def targets(session: Session) -> Iterator[tuple[Any, Observer]]:
+    """The methods of tensors, with their observers."""
+    methods = vars(Tensor)
+    yield methods["data"].fget, _alias(session)
+    for name in ("mul_", "add_", "lerp_", "copy_"):
+        if inspect.isfunction(methods.get(name)):
+            yield methods[name], _mixed(session, name)
+
+
+def _alias(session: Session) -> Observer:
+    def read(original: Callable, args: tuple, kwargs: dict) -> Any:
+        result = original(*args, **kwargs)
+        if not session.busy and isinstance(args[0], Parameter):
+            session.emit("on_alias", result, here())
+        return result
+
+    return read
+
+
+def _mixed(session: Session, name: str) -> Observer:
+    def mix(original: Callable, args: tuple, kwargs: dict) -> Any:
+        result = original(*args, **kwargs)
+        if session.busy or len(args) < 2 or is_internal(sys._getframe(2).f_code):
+            return result
+        tensor, other = args[0], args[1]
+        if name == "mul_":
+            if other.__class__ is float and 0 < other < 1:
+                session.emit("on_mixed", name, tensor, other, other, here())
+        elif isinstance(other, Tensor) and other._array.shape == tensor._array.shape \
+                and other.data_ptr() == tensor.data_ptr():
+            share = kwargs.get("alpha", 1) if name == "add_" else 0.0
+            session.emit("on_mixed", name, tensor, other, float(share), here())
+        return result
+
+    return mix
