@@ -24,7 +24,8 @@ def here(depth: int = 2) -> Spot | None:
 
 def callers(most: int = 2) -> tuple[Spot, ...]:
     """The innermost spot of the user's that is running, and those that called it."""
-    frame, spots = user_frame(2), []
+    spots: list[Spot] = []
+    frame = user_frame(2)
     while frame is not None and len(spots) < most:
         if not is_internal(frame.f_code):
             spots.append((frame.f_code, frame.f_lasti))

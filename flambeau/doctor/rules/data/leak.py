@@ -9,23 +9,25 @@ import numpy as np
 
 from ....native.foundation.user_frames import is_internal, user_frame
 from ...events import Backward, ModuleCall
-from ...finding import Level
+from ...finding import Level, Place
 from ...places import Spot
 from ...programs import edit
+from ...source import assignment_of
 from ..rule import Rule
 
 _ROWS = 1 << 14  # that are remembered of a model
 _LOOKED = 1024  # of a batch
 
 
-def row_hashes(array: np.ndarray) -> list[int]:
-    """A number for each sample; none for samples that are constant or of few different values."""
+def row_hashes(array: np.ndarray, least: int = 3) -> list[int]:
+    """A number for each sample; none for samples that are constant or of few different values:
+    fewer than `least`."""
     rows = array.reshape(len(array), -1)
-    if rows.dtype.kind != "f" or rows.shape[1] < 3:
+    if rows.dtype.kind != "f" or rows.shape[1] < least:
         return []
     rows = rows[:_LOOKED]
     head = np.sort(rows[:, :16], axis=1)
-    several = (np.diff(head, axis=1) != 0).sum(1) > 1  # three different values or more
+    several = (np.diff(head, axis=1) != 0).sum(1) >= least - 1
     fractions = (head != np.round(head)).any(1)
     return [hash(row.tobytes()) for row in rows[several & fractions]]
 
@@ -134,9 +136,14 @@ for fold in range(4):
             self.again[spot] = self.again.get(spot, 0) + known
         elif hashes:
             self.again[None] = 1
-        if counts[1] >= 16 and 0.05 * counts[0] <= counts[1] < 0.98 * counts[0] and counts[2]:
+        alone = self.loader[0] is not None  # else training data may be looked at by the same line
+        if counts[1] >= 16 and 0.05 * counts[0] <= counts[1] < 0.98 * counts[0] \
+                and (counts[2] or alone):
+            dataset = getattr(self.loader[0], "dataset", None)
+            line = assignment_of(dataset, user_frame(1)) if alone else None
             self.report("samples that the model is evaluated on were in its training batches",
-                        call.spot, samples=counts[0], **{"trained on": counts[1]})
+                        Place(*line) if line else None, call.spot, samples=counts[0],
+                        **{"trained on": counts[1]})
 
     def on_backward(self, backward: Backward) -> None:
         for module, hashes in self.pending:

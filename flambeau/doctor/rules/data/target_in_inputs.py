@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from ....native.foundation.user_frames import user_frame
 from ...events import Backward, LossCall, ModuleCall
-from ...finding import Level
+from ...finding import Level, Place
 from ...places import Spot
 from ...programs import edit
+from ...source import table_of
 from ..rule import Rule
 
 _BATCHES = 3
@@ -71,6 +73,7 @@ for rows in t.split(16):
     def __init__(self, session: Any) -> None:
         super().__init__(session)
         self.inputs: np.ndarray | None = None
+        self.loader: Any = None
         self.seen: dict[tuple[Spot | None, int], list[int]] = {}  # batches and rows that agree
 
     def on_call(self, call: ModuleCall) -> None:
@@ -79,6 +82,17 @@ for rows in t.split(16):
             and 3 <= array.shape[1] <= 512 and not call.tensors[0].requires_grad
         if usable:
             self.inputs = array
+
+    def on_batch(self, iterator: Any, batch: Any, spot: Spot | None) -> None:
+        self.loader = self.session.loaders.get(iterator)
+
+    def _table(self, inputs: np.ndarray) -> np.ndarray:
+        """The table that the inputs are rows of: a dataset's, whose rows a loader copied."""
+        tensors = getattr(getattr(self.loader, "dataset", None), "tensors", None) or ()
+        for array in (getattr(tensor, "_array", inputs) for tensor in tensors[:4]):
+            if array.shape[1:] == inputs.shape[1:] and array is not inputs:
+                return array
+        return inputs
 
     def on_backward(self, backward: Backward) -> None:
         self.inputs = None
@@ -100,6 +114,8 @@ for rows in t.split(16):
             counts[1] += len(goal)
             if counts[0] >= _BATCHES and counts[1] >= _ROWS:
                 shared = np.shares_memory(inputs, target)  # written so, as in many an example
-                self.report(f"column {column} of the inputs is the target", call.spot,
+                line = table_of(self._table(inputs), user_frame(1))
+                self.report(f"column {column} of the inputs is the target",
+                            Place(*line) if line and not shared else None, call.spot,
                             level=Level.HINT if shared else None,
                             rows=counts[1], columns=inputs.shape[1])

@@ -11,7 +11,9 @@ from ...finding import Level
 from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
+from .leak import row_hashes
 
+_MOST = 1 << 14  # rows that are remembered
 _TIMES = 6
 _NUMBERS = 4096  # of each tensor
 _LOSSES = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
@@ -27,8 +29,9 @@ class TargetOfAnotherDraw(Rule):
     why = (
         "A denoiser is to predict the noise that was added to its input. Told when the target "
         "is drawn in each step, the input holds another draw of its shape with something added, "
-        f"and nothing of the target, {_TIMES} times. Silent where inputs are nothing but a draw, "
-        "as in trials with random data."
+        f"and nothing of the target, {_TIMES} times; or where all rows of the input were seen in "
+        "earlier steps, so that they hold no noise of this one. Silent where inputs are nothing "
+        "but a draw, as in trials with random data."
     )
     fix = "draw the noise once: noise = torch.randn_like(x); model(x + s * noise), noise"
     broken = """
@@ -71,7 +74,10 @@ for _ in range(9):
         super().__init__(session)
         self.draws: list[tuple[Any, Spot | None]] = []  # drawn since the latest pass, and where
         self.inputs: list[np.ndarray] = []
+        self.called: Spot | None = None
         self.times: dict[Spot | None, int] = {}
+        self.rows: set[int] = set()  # of inputs of earlier steps
+        self.clean: dict[Spot | None, int] = {}
 
     def on_draw(self, tensor: Any, spot: Spot | None) -> None:
         if tensor._array.dtype.kind == "f" and tensor._array.ndim and len(self.draws) < 8:
@@ -80,6 +86,7 @@ for _ in range(9):
     def on_call(self, call: ModuleCall) -> None:
         if call.recorded and self.draws:
             self.inputs = [tensor._array for tensor in call.tensors]
+            self.called = call.spot
 
     def on_backward(self, backward: Backward) -> None:
         self.draws.clear()
@@ -93,6 +100,7 @@ for _ in range(9):
         if call.name not in _LOSSES or not spots:
             return
         shape = target._array.shape
+        self._look_for_clean(target._array, spots[0], call.spot)
         others = [d._array for d, _ in self.draws if d is not target and d._array.shape == shape]
         chance = min(target._array.size, _NUMBERS) ** -0.5  # of numbers that are independent
         mixed = any(
@@ -106,6 +114,22 @@ for _ in range(9):
         if count >= _TIMES:
             self.report("the target is another draw than the noise in the model's input", spots[0],
                         call.spot, times=count)
+
+    def _look_for_clean(self, target: np.ndarray, draw: Spot | None, loss: Spot | None) -> None:
+        """Whether the model was given nothing but rows of earlier steps, which hold no noise."""
+        parts = [part for part in (_part(array, target.shape) for array in self.inputs)
+                 if part is not None and part.ndim > 1]
+        hashes = [row_hashes(part, least=2) for part in parts]
+        known = bool(hashes) and all(
+            rows and len(rows) == len(part) and self.rows.issuperset(rows)
+            for rows, part in zip(hashes, parts, strict=True))
+        if len(self.rows) < _MOST:
+            self.rows.update(row for rows in hashes for row in rows)
+        count = self.clean[loss] = self.clean.get(loss, 0) + 1 if known else 0
+        if count >= _TIMES:
+            self.report("the target is noise that was drawn in this step, and the model's input "
+                        "holds none: its rows were seen in earlier steps", self.called, loss, draw,
+                        fix="give the model the sample with the noise in it", times=count)
 
 
 def _part(source: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | None:

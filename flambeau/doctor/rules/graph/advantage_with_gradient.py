@@ -96,12 +96,18 @@ for _ in range(4):
     on_gradient = on_backward
 
     def _is_log(self, node: Any) -> bool:
+        if not hasattr(node, "edges"):
+            return False
+        if operator_name(node) in ("stack", "cat") and node.edges:
+            return all(edge is not None and self._is_log(node_of(edge)) for edge in node.edges)
         while operator_name(node) in _THROUGH and len(node.edges) == 1:
             if node in self.logs:
                 return True
             node = node_of(node.edges[0])
             if not hasattr(node, "edges"):
                 return False
+            if operator_name(node) in ("stack", "cat"):
+                return self._is_log(node)
         return hasattr(node, "edges") and node in self.logs
 
     def _judge(self, node: Any, weight: Any, backward: Backward) -> None:

@@ -10,6 +10,8 @@ from ....native.foundation.user_frames import user_frame
 from ....tensor.tensor import Tensor
 from ...events import Backward
 from ...finding import Level, Place
+from ...graph import Graph, module_of
+from ...places import Spot, callers, place_of
 from ...programs import edit
 from ...source import function_body
 from ..rule import Rule
@@ -28,7 +30,8 @@ class ConstantLossTerm(Rule):
     why = (
         "It changes the number that is printed and nothing else. Told for numbers that come from "
         "parameters by .data, detach() or item(), or from torch.autograd.grad without "
-        "create_graph=True. Silent for other constants."
+        "create_graph=True, and stand in the statement that adds the loss up or in a function that "
+        "it calls. Silent for other constants."
     )
     fix = "compute it from the parameters themselves; torch.autograd.grad(..., create_graph=True)"
     broken = """
@@ -72,6 +75,18 @@ for _ in range(4):
     def __init__(self, session: Any) -> None:
         super().__init__(session)
         self.looked: dict[Any, int] = {}
+        # Whether numbers that item() took are of parameters alone, by the line and its callers.
+        self.items: dict[tuple[Spot, ...], bool] = {}
+
+    def on_cut(self, kind: str, tensor: Any, spot: Spot | None) -> None:
+        if kind != "item()" or len(self.items) >= 64:
+            return
+        spots = callers(4)
+        if spots not in self.items:
+            graph = Graph([tensor._node])
+            self.items[spots] = all(id(leaf) in self.session.optimized
+                                    for leaf in graph.leaves.values()) and not any(
+                None in node.edges or module_of(node) is not None for node in graph.nodes)
 
     def on_backward(self, backward: Backward) -> None:
         if not backward.watched or backward.spot is None:
@@ -80,6 +95,7 @@ for _ in range(4):
         frame = user_frame(1)
         if times != 2 or frame is None:  # once, when all variables have values
             return
+        self._judge_items(backward, frame)
         body = function_body(frame.f_code.co_filename, frame.f_code)
         if body is None:
             return
@@ -90,6 +106,24 @@ for _ in range(4):
                     self._judge(term, assigned, frame, backward)
 
     on_gradient = on_backward
+
+    def _judge_items(self, backward: Backward, frame: FrameType) -> None:
+        """Numbers that were taken within the statement which adds the loss up."""
+        file, body = frame.f_code.co_filename, function_body(frame.f_code.co_filename, frame.f_code)
+        names = {name for name, value in list(frame.f_locals.items()) if value is backward.tensor}
+        sums = [
+            node for node in ast.walk(body) if isinstance(node, (ast.Assign, ast.AugAssign))
+            and any(isinstance(part, ast.Name) and part.id in names for target in
+                    (node.targets if isinstance(node, ast.Assign) else [node.target])
+                    for part in ast.walk(target))
+            and (isinstance(node, ast.AugAssign) or isinstance(node.value, ast.BinOp))
+        ] if body is not None else []
+        for spots in (spots for spots, alone in self.items.items() if alone):
+            places = [place for place in map(place_of, spots) if place is not None]
+            if any(place.file == file and node.lineno <= place.line <= (node.end_lineno or 0)
+                   for place in places for node in sums):
+                self.report("a number that item() took of parameters is part of the loss, and has "
+                            "no gradient", places[0], backward.spot)
 
     def _judge(self, name: str, assigned: Any, frame: FrameType, backward: Backward) -> None:
         cause = _cause(name, assigned, frame, set())

@@ -23,7 +23,8 @@ class ArgmaxOverBatch(Rule):
     title = "argmax over axis 0 gives the best sample of each class, not a class for each sample"
     why = (
         "The scores of a batch are (N, C), and a prediction is the best of C: argmax(dim=1). Told "
-        "where a model's output of that shape goes into cross_entropy in training, and its best "
+        "where a model's output of that shape goes into cross_entropy in training, or an action is "
+        "taken of each row by gather(1, ...), and its best "
         f"along axis 0 is taken of {_CALLS} batches or compared with labels. Silent where the "
         "result is an index."
     )
@@ -94,7 +95,9 @@ with torch.no_grad():
 
     def on_function(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any],
                     spot: Spot | None) -> None:
-        if name == "getitem" and self.latest is not None and args[1] is self.latest[0]:
+        if name == "gather" and len(args) > 1 and args[1] == 1 and args[0].dim() == 2:
+            self.classes.add(args[0]._array.shape[1])
+        elif name == "getitem" and self.latest is not None and args[1] is self.latest[0]:
             self.times[self.latest[1]] = -1_000_000
 
     def on_compare(self, a: Any, b: Any, result: Any, spot: Spot | None) -> None:

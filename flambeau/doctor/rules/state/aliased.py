@@ -107,6 +107,12 @@ net.load_state_dict(net.state_dict())
                     **{"tensors shared": len(shared), "updates since": self.session.updates})
 
 
+def alias_line(session: Any, frame: Any) -> Place | None:
+    """The line that gave a second name to a model that was called."""
+    lines = (_alias(module, frame) for module in list(session.roots))
+    return next((line for line in lines if line is not None), None)
+
+
 def _alias(module: Any, frame: Any) -> Place | None:
     """The line that gave the module a second name: `target = policy`."""
     while frame is not None:

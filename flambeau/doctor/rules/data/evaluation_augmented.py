@@ -1,0 +1,137 @@
+"""The random transform of training, on the samples of an evaluation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ....native.foundation.user_frames import user_frame
+from ....tensor.tensor import Tensor
+from ...events import ModuleCall
+from ...finding import Level, Place
+from ...places import Spot
+from ...programs import edit
+from ...source import assignment_of
+from ..rule import Rule
+
+_SAMPLES = 4  # of the first batch that are compared
+
+
+class EvaluationAugmented(Rule):
+    """Compares the first batch of each pass over a loader that does not shuffle."""
+
+    id = "evaluation-is-augmented"
+    level = Level.LIKELY
+    needs = ("on_batch", "on_call", "evaluation")
+    title = "the evaluation's samples go through the random transform of training"
+    why = (
+        "Random crops, flips and noise are for training: in an evaluation they lower the figure "
+        "and change it from pass to pass. Told where a loader that does not shuffle gives other "
+        "inputs for the same targets in its next pass, a model is evaluated with them, and its "
+        "dataset is a part of that of training or has a transform in common with it. Silent "
+        "where targets have the shape of the inputs, as those of a denoiser."
+    )
+    fix = "give the evaluation's dataset a transform without random parts"
+    broken = """
+class Noisy(torch.utils.data.Dataset):
+    def __init__(self, rows, labels, transform):
+        self.rows, self.labels, self.transform = rows, labels, transform
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, i):
+        return self.transform(self.rows[i]), self.labels[i]
+
+def jitter(row):
+    return row + 0.1 * torch.randn_like(row)
+
+train = Noisy(x[:48], y[:48], jitter)
+test = Noisy(x[48:], y[48:], jitter)  # <-
+net = nn.Linear(8, 3)
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+training, testing = DataLoader(train, batch_size=16, shuffle=True), DataLoader(test, batch_size=16)
+for epoch in range(3):
+    net.train()
+    for xb, yb in training:
+        optimizer.zero_grad()
+        F.cross_entropy(net(xb), yb).backward()
+        optimizer.step()
+    net.eval()
+    with torch.no_grad():
+        right = sum(int((net(xb).argmax(1) == yb).sum()) for xb, yb in testing)
+"""
+    fixed = edit(broken, {
+        "test = Noisy(x[48:], y[48:], jitter)  # <-": "test = Noisy(x[48:], y[48:], torch.clone)",
+    })
+    healthy = (edit(broken, {
+        # How robust the model is to noise of its own kind.
+        "test = Noisy(x[48:], y[48:], jitter)  # <-":
+            "test = Noisy(x[48:], y[48:], lambda row: row + 0.5 * torch.randn_like(row))",
+    }), edit(broken, {
+        # A loader that shuffles, of samples that are always the same.
+        "test = Noisy(x[48:], y[48:], jitter)  # <-": "test = Noisy(x[48:], y[48:], torch.clone)",
+        "training, testing = DataLoader(train, batch_size=16, shuffle=True), "
+        "DataLoader(test, batch_size=16)":
+            "training, testing = (DataLoader(part, 16, shuffle=True) for part in (train, test))",
+    }))
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.first: dict[int, tuple[Any, Any, np.ndarray, np.ndarray]] = {}  # by loader
+        self.changing: Any = None  # the loader whose samples changed, until the next batch
+        self.trained: list[Any] = []  # datasets of training batches
+        self.latest: Any = None
+
+    def on_batch(self, iterator: Any, batch: Any, spot: Spot | None) -> None:
+        self.changing = None
+        self.latest = loader = self.session.loaders.get(iterator)
+        is_first = getattr(iterator, "_num_yielded", 0) <= 1
+        parts = [part._array for part in batch if isinstance(part, Tensor)] \
+            if isinstance(batch, (list, tuple)) else []
+        if not is_first or len(parts) < 2 or parts[0].dtype.kind != "f" or not parts[0].ndim \
+                or parts[0].shape == parts[1].shape \
+                or type(getattr(loader, "sampler", None)).__name__ != "SequentialSampler":
+            return
+        inputs, targets = (part[:_SAMPLES].copy() for part in parts[:2])
+        known = self.first.get(id(loader))
+        if known is None or known[0] is not loader:
+            self.first[id(loader)] = loader, spot, inputs, targets
+        elif known[2].shape == inputs.shape and np.array_equal(known[3], targets) \
+                and not np.array_equal(known[2], inputs):
+            self.changing = loader
+
+    def on_call(self, call: ModuleCall) -> None:
+        if call.recorded and call.module.training and self.latest is not None:
+            dataset = getattr(self.latest, "dataset", None)
+            if all(dataset is not known for known in self.trained) and len(self.trained) < 8:
+                self.trained.append(dataset)
+        elif self.changing is not None and not call.recorded and not call.module.training:
+            loader, self.changing = self.changing, None
+            self._judge(loader)
+
+    def _judge(self, loader: Any) -> None:
+        dataset: Any = getattr(loader, "dataset", None)
+        if any(dataset is other for other in self.trained):
+            return  # a look at the training samples
+        if any(shares_transform(root_of(dataset), root_of(other)) for other in self.trained):
+            line = assignment_of(dataset, user_frame(1)) or \
+                assignment_of(root_of(dataset), user_frame(1))
+            self.report("samples of the evaluation change from pass to pass, by the transform of "
+                        "the training", Place(*line) if line else None, self.first[id(loader)][1],
+                        samples=len(dataset))
+
+
+def root_of(dataset: Any) -> Any:
+    """The dataset that subsets are of."""
+    while type(dataset).__name__ == "Subset":
+        dataset = dataset.dataset
+    return dataset
+
+
+def shares_transform(a: Any, b: Any) -> bool:
+    """Whether two datasets are one, or have a function among their attributes in common."""
+    own = [value for value in vars(a).values() if callable(value)] if hasattr(a, "__dict__") else []
+    others = list(vars(b).values()) if hasattr(b, "__dict__") else []
+    return a is b or any(value is other for value in own for other in others)

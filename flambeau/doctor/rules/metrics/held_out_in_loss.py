@@ -1,0 +1,124 @@
+"""Rows that are kept for a test, in the loss of the training."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from ....native.foundation.user_frames import user_frame
+from ....tensor.tensor import Tensor
+from ...events import LossCall
+from ...finding import Level
+from ...places import Spot, variable_name
+from ...programs import edit
+from ..rule import Rule
+
+_NAMES = re.compile(r"(^|_)(test|te|val|valid|validation|held|holdout|dev)(_|\d|$)", re.IGNORECASE)
+_TIMES = 2  # losses of all rows
+_ROWS = 8
+
+
+class HeldOutInLoss(Rule):
+    """Looks for targets that a loss took as a whole, and of which a part is evaluated."""
+
+    id = "held-out-rows-in-the-loss"
+    level = Level.LIKELY
+    needs = ("on_loss", "on_compare", "on_function")
+    title = "the loss is of all rows, those among them that are kept for the test"
+    why = (
+        "A graph is seen as a whole, and masks tell which nodes are trained on and which are "
+        "tested. Told where the same targets go into the loss as a whole in training, and the "
+        "accuracy is of a part of them, by a mask or indices with a name for held-out rows such "
+        "as test_mask. A hint for other names."
+    )
+    fix = "loss = criterion(out[train_mask], y[train_mask])"
+    broken = """
+test_mask = torch.arange(64) >= 48
+net = nn.Linear(8, 3)
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+for _ in range(4):
+    optimizer.zero_grad()
+    scores = net(x)
+    F.cross_entropy(scores, y).backward()  # <-
+    optimizer.step()
+    accuracy = (scores.argmax(1)[test_mask] == y[test_mask]).float().mean()
+"""
+    fixed = edit(broken, {
+        "F.cross_entropy(scores, y).backward()  # <-":
+            "F.cross_entropy(scores[~test_mask], y[~test_mask]).backward()",
+    })
+    healthy = (edit(broken, {
+        # The accuracy of each class, of what is trained on.
+        "test_mask = torch.arange(64) >= 48": "",
+        "accuracy = (scores.argmax(1)[test_mask] == y[test_mask]).float().mean()":
+            "accuracy = [(scores.argmax(1)[y == c] == c).float().mean() for c in range(3)]",
+    }), """
+# All rows go into the loss, those of the test with the weight 0.
+test_mask = torch.arange(64) >= 48
+net = nn.Linear(8, 3)
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+for _ in range(4):
+    optimizer.zero_grad()
+    scores = net(x)
+    (F.cross_entropy(scores, y, reduction="none") * ~test_mask).mean().backward()
+    optimizer.step()
+    accuracy = (scores.argmax(1)[test_mask] == y[test_mask]).float().mean()
+""")
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.whole: dict[tuple[int, int], tuple[Any, Spot | None, int]] = {}  # targets of losses
+        self.parts: list[tuple[Any, Any, Any]] = []  # of targets: the result, the whole, the index
+        self.results: list[tuple[Any, Any]] = []  # comparisons of all rows, and their targets
+
+    def on_loss(self, call: LossCall) -> None:
+        target = getattr(call.target, "_array", None)
+        if target is None or not call.recorded or target.ndim != 1 or len(target) < _ROWS \
+                or call.argument("reduction", "mean") == "none" or call.name not in (
+                    "cross_entropy", "nll_loss", "binary_cross_entropy_with_logits", "mse_loss") \
+                or np.any(target == call.argument("ignore_index", -100)):
+            return
+        known = self.whole.get(_key(call.target))
+        if len(self.whole) < 64 or known is not None:
+            self.whole[_key(call.target)] = call.target, call.spot, known[2] + 1 if known else 1
+
+    def on_function(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any],
+                    spot: Spot | None) -> None:
+        if name != "getitem":
+            return
+        source, index, result = args[0], args[1], args[-1]
+        chosen = getattr(index, "_array", None)
+        if not isinstance(result, Tensor) or chosen is None or chosen.ndim != 1:
+            return
+        for compared, target in self.results:
+            if compared is source:
+                self._judge(target, index, spot)
+        if _key(source) in self.whole:
+            self.parts = [*self.parts[-7:], (result, source, index)]
+
+    def on_compare(self, a: Any, b: Any, result: Any, spot: Spot | None) -> None:
+        for part, whole, index in self.parts:
+            if part is a or part is b:
+                self._judge(whole, index, spot)
+        for side in (a, b):
+            if _key(side) in self.whole:
+                self.results = [*self.results[-3:], (result, side)]
+
+    def _judge(self, target: Any, index: Any, spot: Spot | None) -> None:
+        _, loss, times = self.whole[_key(target)]
+        rows = index._array
+        count = int(rows.sum()) if rows.dtype.kind == "b" else len(rows)
+        if times < _TIMES or not 0 < count < 0.8 * len(target._array):
+            return
+        name = variable_name(index, user_frame(1)) or ""
+        self.report(f"the loss is of all {len(target._array)} rows, {count} of which are evaluated "
+                    f"as {name or 'a part'}", loss, spot,
+                    level=None if _NAMES.search(name.replace("self.", "")) else Level.HINT,
+                    rows=len(target._array), evaluated=count)
+
+
+def _key(tensor: Tensor) -> tuple[int, int]:
+    array = tensor._array
+    return array.__array_interface__["data"][0], array.size

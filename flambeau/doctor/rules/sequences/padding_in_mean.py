@@ -1,0 +1,109 @@
+"""A mean over the words of a sentence that counts the padding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...events import Backward, Tokens
+from ...finding import Level
+from ...graph import RESHAPES, Graph, module_of, node_of, operator_name, saved, spot_of
+from ...programs import edit
+from ..rule import Rule
+from .padding_counted import filler
+
+_TIMES = 3
+_SHARE = 0.15  # of the tokens that are padding
+
+
+class PaddingInMean(Rule):
+    """Looks for means over the axis of time of rows that an embedding gave for padded tokens."""
+
+    id = "padding-in-the-mean"
+    level = Level.LIKELY
+    needs = ("on_embedding", "on_backward")
+    title = "the mean over a sentence's words counts the padding"
+    why = (
+        "A short sentence is then mostly padding, and its vector depends on the longest of its "
+        f"batch. Told where {_SHARE:.0%} or more of the tokens are one number that ends most rows "
+        "and stands nowhere else, and an embedding's rows are averaged as they are over all "
+        f"positions, {_TIMES} times. A hint where the padding's row is zero (padding_idx)."
+    )
+    fix = "(rows * mask).sum(1) / mask.sum(1), with mask = (tokens != padding).unsqueeze(-1)"
+    broken = """
+tokens = torch.randint(1, 30, (64, 9))
+tokens[torch.arange(9) >= torch.randint(3, 10, (64, 1))] = 0
+embedding, head = nn.Embedding(30, 8), nn.Linear(8, 3)
+optimizer = optim.Adam([*embedding.parameters(), *head.parameters()])
+for _ in range(4):
+    sentences = embedding(tokens).mean(dim=1)  # <-
+    loss = F.cross_entropy(head(sentences), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    fixed = edit(broken, {
+        "sentences = embedding(tokens).mean(dim=1)  # <-":
+            "mask = (tokens != 0).unsqueeze(-1)\n"
+            "sentences = (embedding(tokens) * mask).sum(1) / mask.sum(1)",
+    })
+    healthy = (edit(broken, {
+        # Sentences of one length.
+        "tokens[torch.arange(9) >= torch.randint(3, 10, (64, 1))] = 0": "tokens[:, 7:] = 0",
+        "sentences = embedding(tokens).mean(dim=1)  # <-":
+            "sentences = embedding(tokens).mean(dim=1)",
+    }), edit(broken, {
+        # The mean of what is not masked, times how much that is.
+        "sentences = embedding(tokens).mean(dim=1)  # <-":
+            "mask = (tokens != 0).float().unsqueeze(-1)\n"
+            "sentences = (embedding(tokens) * mask).mean(1) / mask.mean(1)",
+    }))
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.tokens: list[Tokens] = []
+        self.times = 0
+
+    def on_embedding(self, tokens: Tokens) -> None:
+        if tokens.indices.ndim == 2 and len(self.tokens) < 4:
+            self.tokens.append(tokens)
+
+    def on_backward(self, backward: Backward) -> None:
+        every, self.tokens = self.tokens, []
+        if not backward.watched or self.times >= _TIMES:
+            return
+        for tokens in every:
+            share = padding_share(tokens.indices)
+            node = _mean_of(tokens, backward.graph) if share >= _SHARE else None
+            if node is None:
+                continue
+            self.times += 1
+            if self.times == _TIMES:
+                self.report("the mean over all positions counts the padding", spot_of(node),
+                            tokens.spot, level=Level.HINT if tokens.padding is not None else None,
+                            padding=float(share))
+            return
+
+    on_gradient = on_backward
+
+
+def padding_share(indices: np.ndarray) -> float:
+    """How much of some tokens is padding at the end of rows; 0 where it is not clear."""
+    number = filler(indices) if indices.dtype.kind in "iu" else None
+    return 0.0 if number is None else float((indices == number).mean())
+
+
+def _mean_of(tokens: Tokens, graph: Graph) -> Any:
+    """The mean over the positions that takes an embedding's rows as they are."""
+    node = node_of(getattr(tokens.rows, "_node", None))
+    while node is not None:
+        users = graph.consumers.get(id(node), [])
+        if len(users) != 1:
+            return None
+        node = users[0]
+        if operator_name(node) == "mean":
+            return node if saved(node, "dim") in (1, -2, (1,), (-2,)) else None
+        if operator_name(node) not in RESHAPES and "Dropout" not in type(module_of(node)).__name__:
+            return None
+    return None
