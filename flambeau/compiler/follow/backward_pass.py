@@ -14,6 +14,7 @@ from ...autograd.mode import SPECIAL
 from ...autograd.node import Node
 from ...autograd.outputs import Output
 from ...tensor.ambient import AMBIENT
+from ...tensor.storage import version_of
 from ...tensor.tensor import Tensor
 from ..trace.trace import OPERATOR, WRITE, Event, Value, values_in
 from .backward_walk import write_walk
@@ -38,6 +39,7 @@ class BackwardPass:
         self.shapes: list[tuple[Any, Any, Any, tuple]] = []
         self.leaves: list[Tensor] = []
         self.grads: list[tuple[Tensor, Any, Value, bool]] = []
+        self.versions: list[int] = []  # of the grads: the engine adds to some in place
         self.views: list[Any] = []  # the latest windows of grads, for reuse
         self.walk: Any = None  # generated for this graph when it comes a second time
 
@@ -86,6 +88,7 @@ class BackwardPass:
             whole = recorder.trace.storages[value.storage].whole
             part = grad._array.base is not None or value.shape != whole.shape
             self.grads.append((leaf, leaf._array, value, part))
+            self.versions.append(version_of(grad))
         return self.end > self.start
 
     def is_closed(self, events: list[Event], memory: list[Memory]) -> bool:
@@ -122,11 +125,13 @@ class BackwardPass:
             if leaf._array is not array or not _is_plain(leaf):
                 return False
         self.walk = write_walk(self, following, nodes)
-        for leaf, _, value, part in self.grads:
+        for (leaf, _, value, part), version in zip(self.grads, self.versions, strict=True):
             s = value.storage
             following.owners[s] = following.segment.recycled.take(s)
             following.bound.add(id(following.owners[s]))
             leaf._grad = following.tensor(value, part, None)
+            if version:
+                leaf._grad._bump(version)
         for node in nodes:
             node.release()
         following.pos = self.end - 1

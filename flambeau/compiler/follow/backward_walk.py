@@ -129,6 +129,7 @@ def _set_grads(source: _Source, pass_: BackwardPass, following: Following) -> No
         source.lines += [
             "g = new(Tensor)", "g._array = a", "g._requires_grad = g._tracked = False",
             "g._node = g._grad = g._counter = g._base = None", "g._stamp = creation.stamp",
+            *([f"g._bump({pass_.versions[number]})"] if pass_.versions[number] else []),
             f"l{number}._grad = g",
         ]
     source.lines += ["g = a = w = None"]

@@ -43,15 +43,20 @@ class GroupUpdate:
             states = [state[n] for n in names]
             self.rows.append((param, param._array, grad.storage, grad))
             self.arrays += [(t, t._array) for t in states]
-            self._link(supplied["flags"], param, states)
+            self._link_formula(supplied["flags"], param, states)
+        for tensor, writes in self.ticker.list_counted():
+            self._link(tensor, writes)
 
-    def _link(self, flags: Any, param: Any, states: list[Any]) -> None:
+    def _link_formula(self, flags: Any, param: Any, states: list[Any]) -> None:
         kind = type(self.optimizer)
         counts = count_writes(kind._flambeau_formula, flags, kind._flambeau_scalars, len(states))
         for tensor, writes in zip((param, *states), counts, strict=True):
-            if tensor._counter is None:
-                tensor._counter = VersionCounter()
-            tensor._counter.link(self.listed, writes)
+            self._link(tensor, writes)
+
+    def _link(self, tensor: Any, writes: int) -> None:
+        if tensor._counter is None:
+            tensor._counter = VersionCounter()
+        tensor._counter.link(self.listed, writes)
 
     def follow(self, following: Following, group: dict[str, Any]) -> bool:
         """List the update; False, without any effect, if it is another one."""

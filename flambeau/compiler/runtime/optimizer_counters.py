@@ -96,6 +96,14 @@ class StepCounter:
             if name in state
         ]
 
+    def list_counted(self) -> list[tuple[Tensor, int]]:
+        """The other tensors that eager steps write when they begin: here one addition counts for
+        all of them."""
+        begun = {id(tensor) for tensor, _ in self.list_begun()}
+        return [(state[name], count) for _, state in self.rows
+                for name, count in self.writes.items()
+                if name in state and id(state[name]) not in begun]
+
     def check(self) -> bool:
         """Whether the optimiser still has the groups and state of the program."""
         optimiser = self.optimiser

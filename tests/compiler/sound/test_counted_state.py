@@ -85,6 +85,25 @@ def two_optimizers_with_one_state():
 
 
 @scene
+def how_often_followed_calls_write():
+    weight, other = (torch.nn.Parameter(torch.ones(3)) for _ in range(2))
+    optimizers = [torch.optim.AdamW([weight, other], lr=0.1), torch.optim.Adam([weight, other])]
+    calls, log = [0], []
+
+    def step(x):
+        optimizer = optimizers[calls[0] % 2]
+        calls[0] += 1
+        optimizer.zero_grad()
+        loss = (x * weight * weight + other).square().mean()
+        loss.backward()
+        log.append((weight.grad._version, other.grad._version))
+        optimizer.step()
+        log.append([t._version for o in optimizers for s in o.state.values() for t in s.values()])
+
+    return Scene(step, state=[weight, other], log=log)
+
+
+@scene
 def how_often_counts_and_averages_are_written():
     weight = torch.nn.Parameter(torch.ones(3))
     optimizer = torch.optim.Adam([weight], lr=0.1)
