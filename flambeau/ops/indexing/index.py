@@ -62,12 +62,12 @@ def getitem(self: Tensor, index: Any) -> Tensor:
         return getitem(self, tuple(index))
     where = _positions(index)
     if where is not None and len(where) <= self._array.ndim:
-        return index_by(self, check_version(where, index, self) if self._tracked else where)
+        return gather_at(self, check_version(where, index, self) if self._tracked else where)
     basic, rest = split_index(self, index)
     result = self if basic is None else _view(self, basic)
     if rest is None:
         return result
-    return index_by(result, check_version(rest, index, self) if self._tracked else rest)
+    return gather_at(result, check_version(rest, index, self) if self._tracked else rest)
 
 
 class VersionedPositions(tuple[Any, ...]):
@@ -287,20 +287,21 @@ def _as_index(item: Any) -> Any:
     return array
 
 
-def _check_masks(x: Tensor, rest: tuple) -> None:
+def check_positions(x: Array, rest: tuple) -> None:
+    """Raise IndexError for positions outside an array, and masks of another shape."""
     axis = 0
     for item in rest:
         if isinstance(item, np.ndarray) and item.dtype == np.bool_:
             for k, n in enumerate(item.shape):
-                if axis + k >= x._array.ndim or x._array.shape[axis + k] != n:
+                if axis + k >= x.ndim or x.shape[axis + k] != n:
                     raise IndexError(
                         f"The shape of the mask {list(item.shape)} at index {k} does not match "
                         f"the shape of the indexed tensor {list(x.shape)} at index {axis + k}"
                     )
             axis += item.ndim
             continue
-        if isinstance(item, np.ndarray) and axis < x._array.ndim:
-            n = x._array.shape[axis]
+        if isinstance(item, np.ndarray) and axis < x.ndim:
+            n = x.shape[axis]
             if item.size and (item.max() >= n or item.min() < -n):
                 wrong = item[(item >= n) | (item < -n)].reshape(-1)[0]
                 raise IndexError(
@@ -308,20 +309,8 @@ def _check_masks(x: Tensor, rest: tuple) -> None:
                     if n else "index is out of bounds for dimension with size 0"
                 )
         axis += 1
-    if axis > x._array.ndim:
-        raise IndexError(f"too many indices for tensor of dimension {x._array.ndim}")
-
-
-def index_by(x: Tensor, rest: tuple) -> Tensor:
-    """The elements at arrays of positions, copied."""
-    try:
-        return gather_at(x, rest)
-    except IndexError as error:
-        _check_masks(x, rest)
-        shapes = ", ".join(str(list(item.shape)) for item in _count(rest))
-        raise IndexError(
-            f"shape mismatch: indexing tensors could not be broadcast together with shapes {shapes}"
-        ) from error
+    if axis > x.ndim:
+        raise IndexError(f"too many indices for tensor of dimension {x.ndim}")
 
 
 def _count(rest: tuple) -> list[np.ndarray]:
@@ -339,6 +328,17 @@ def _count(rest: tuple) -> list[np.ndarray]:
         ]))
 def gather_at(input: Array, where: Positions) -> Array:
     """The elements at arrays of positions."""
+    try:
+        return _gather(input, where)
+    except IndexError as error:
+        check_positions(input, where)
+        shapes = ", ".join(str(list(item.shape)) for item in _count(where))
+        raise IndexError(
+            f"shape mismatch: indexing tensors could not be broadcast together with shapes {shapes}"
+        ) from error
+
+
+def _gather(input: Array, where: Positions) -> Array:
     arrays = [i for i, w in enumerate(where) if w.__class__ is np.ndarray]
     if len(arrays) == 1 and where[arrays[0]].dtype != np.bool_ and input.size:
         if not arrays[0] and input.size > MAX_NUMPY_EMBEDDING_ELEMENTS \

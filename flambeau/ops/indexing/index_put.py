@@ -7,7 +7,7 @@ from typing import Any
 from ...tensor.tensor import Tensor
 from ..core.errors import explaining
 from ..core.registry import publish
-from .index import _check_dtypes, _check_masks, _view, put_at, split_index
+from .index import _check_dtypes, _view, check_positions, put_at, split_index
 
 
 def _full_index(self: Tensor, indices: Any) -> tuple[Tensor, tuple]:
@@ -34,7 +34,7 @@ def index_put_(self: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
         put_at(target, values, where or (Ellipsis,), accumulate, "index_put_")
     except (IndexError, ValueError) as error:
         if isinstance(error, IndexError):
-            _check_masks(target, where)
+            check_positions(target._array, where)
         raise RuntimeError(
             f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to "
             f"indexing result of shape {list(target._array[where or (Ellipsis,)].shape)}"
