@@ -12,7 +12,7 @@ from ..tensor import dtypes as types
 from ..tensor.tensor import Tensor
 from . import constraints
 from .constraints import Constraint
-from .distribution import EVENTLESS, Distribution, all_true, broadcast_all, lazy_property
+from .distribution import EVENTLESS, Distribution, broadcast_all, lazy_property
 
 
 class VonMises(Distribution):
@@ -55,7 +55,7 @@ class VonMises(Distribution):
             k, r = self.concentration.double(), self._proposal_r
             x = ops.empty(shape, dtype=types.float64)
             done = ops.zeros(shape, dtype=types.bool_)
-            while not all_true(done):
+            while not done.all():
                 u1, u2, u3 = ops.rand((3, *shape), dtype=types.float64).unbind()
                 z = ops.cos(math.pi * u1)
                 f = (1 + r * z) / (r + z)

@@ -15,7 +15,7 @@ from .. import ops
 from ..autograd import enable_grad, grad, no_grad
 from ..overrides import is_tensor_like
 from ..tensor import dtypes as types
-from ..tensor.capture_marks import peek
+from ..tensor.capture_marks import all_hold, holds
 from ..tensor.size import Size
 from ..tensor.tensor import Tensor
 from . import constraints
@@ -129,8 +129,7 @@ class Distribution:
     """A distribution with a batch of parameters.
 
     `batch_shape`: one distribution an element; `event_shape`: the shape of one draw. Arguments are
-    checked (ValueError) unless validate_args=False. A compiled step checks only while it is
-    recorded.
+    checked (ValueError) unless validate_args=False.
 
     >>> normal = torch.distributions.Normal(torch.zeros(2, 3), 1.)
     >>> normal.batch_shape, normal.event_shape, normal.sample((5,)).shape
@@ -374,5 +373,5 @@ class ExponentialFamily(Distribution):
 
 
 def all_true(inside: Any) -> bool:
-    """Whether all is True, read past the compiler: a check does not keep a step eager."""
-    return bool(np.all(peek(inside)))
+    """Whether all is True, as it must be. A compiled step checks it too, without Python."""
+    return holds(inside, all_hold)

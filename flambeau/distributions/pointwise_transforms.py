@@ -10,7 +10,7 @@ from typing import Any
 from .. import ops
 from ..ops.activation.softplus import softplus
 from ..tensor import dtypes as types
-from ..tensor.capture_marks import peek
+from ..tensor.capture_marks import all_hold, holds
 from ..tensor.tensor import Tensor
 from . import constraints
 from .constraints import Constraint
@@ -133,10 +133,10 @@ class AbsTransform(Transform):
 
 
 def _equal(a: Any, b: Any) -> bool:
-    """Whether two parameters are the same in all elements, read past the compiler."""
+    """Whether two parameters are the same in all elements."""
     if a is b or isinstance(a, Number) and isinstance(b, Number):
         return a is b or a == b
-    return bool(peek(ops.as_tensor(a) == ops.as_tensor(b)).all())
+    return holds(ops.as_tensor(a) == ops.as_tensor(b), all_hold)
 
 
 class PowerTransform(Transform):

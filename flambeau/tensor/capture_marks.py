@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import CodeType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -31,3 +31,17 @@ def shape_only(function: F) -> F:
 def peek(x: Tensor) -> np.ndarray:
     """The values of x. What is done must not depend on them, but for an error that is raised."""
     return x._array
+
+
+def holds(x: Tensor, condition: Callable[[np.ndarray], Any]) -> bool:
+    """Whether the values of x fulfil a condition, without which the caller raises an error.
+
+    A compiled step checks it too: it runs eagerly where it does not hold. `condition` is a function
+    of the library, on arrays and on symbols of arrays.
+    """
+    return bool(condition(x._array))
+
+
+def all_hold(values: np.ndarray) -> Any:
+    """Whether all bools are True."""
+    return np.all(values)

@@ -16,12 +16,12 @@ from ...tensor.random import generator as generators
 from ...tensor.random import integers, rejection_sampling, distributions
 from ...tensor.random import normal as normals
 from ...tensor import tensor as tensors
-from ...tensor.capture_marks import peek
+from ...tensor.capture_marks import holds, peek
 from ...tensor.tensor import Tensor
 from ..trace.counter_rng import replace_draw, draw_key
 from .host_reads import handed_on
 from .recorder import Recorder
-from ..trace.trace import DRAW, HostCall, count_updates
+from ..trace.trace import CHECK, DRAW, HostCall, count_updates
 
 Pairs = Iterator[tuple[Any, Callable]]
 
@@ -202,6 +202,18 @@ def _data(r: Recorder, original: Callable, self: Any) -> Any:
     return original(self)
 
 
+def _holds(r: Recorder, original: Callable, x: Tensor, condition: Callable) -> bool:
+    r.compute()
+    with r.silence():
+        result = bool(original(x, condition))
+    value = r.trace.value_of(x._array)
+    if not result or value is None:
+        r.problem("it looks at values that are not as they must be")
+    else:
+        r.add(CHECK, function=condition, args=(value,))
+    return result
+
+
 def _peek(r: Recorder, original: Callable, x: Tensor) -> np.ndarray:
     r.compute()
     return np.asarray(original(x))
@@ -216,6 +228,7 @@ def host_reads(r: Recorder) -> Pairs:
         if hasattr(function, "__code__"):
             yield function, functools.partial(_read, r)
     yield peek, when_on(r, _peek)
+    yield holds, when_on(r, _holds)
     data: Any = Tensor.data
     yield data.fset, when_on(r, _set_data)
     yield data.fget, when_on(r, _data)

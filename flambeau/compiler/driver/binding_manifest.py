@@ -58,7 +58,7 @@ def write_manifest(
             words, form, _write_gradients(trace, graph, bindings),
             [_write_check(check, bindings.slots) for check in bindings.checks],
             [[node.shape, node.type.value] for node in graph.outputs],
-            [slot for slot, _ in graph.writes],
+            [slot for slot, _ in graph.writes], bindings.has_conditions,
         ]
     except _Inexpressible:
         return None
@@ -69,13 +69,14 @@ def read_manifest(
 ) -> tuple[Graph, bind.Bindings] | None:
     """The edges of a program, a graph with nothing in between, and its bindings; None where the
     recipe is one for other circumstances."""
-    circumstances, sources, slots, words, form, gradients, checks, outputs, writes = manifest
+    circumstances, sources, slots, words, form, gradients, checks, outputs, writes, \
+        has_conditions = manifest
     try:
         if _write_circumstances(trace, leaves) != circumstances:
             return None
     except _Inexpressible:
         return None
-    bindings = bind.Bindings()
+    bindings = bind.Bindings(has_conditions=has_conditions)
     bind_arguments(trace, leaves, bindings)
     _bind_updates(trace, bindings)
     grad_arrays: dict[int, np.ndarray] = {}

@@ -116,7 +116,7 @@ def _build(graph: Graph, aside: bool, arena: Arena | None) -> Step:
         table = None if key is None else load_table(key)
         cached = None if table is None else load_cached(table.codes)
     if table is not None and cached is not None:
-        addresses = [cached[code] for code in table.codes]
+        addresses = table.list_addresses(cached)
         with stage("step"):
             return Step(graph, table, addresses, plan_graph, arena, key)
     start_s = perf_counter()
@@ -151,14 +151,14 @@ def _compile(planned: Planned, aside: bool) -> tuple[ProgramTable, list[int]]:
     from ...native.jit.kernel_function import compile_all
     from ...native.runtime.thread_pool import threads
 
-    _, tasks, _, memory_plan = planned
+    _, tasks, layout, memory_plan = planned
     with stage("emit"):
         kernels = [task.kernel for task in tasks if task.kernel is not None]
         functions = iter(compile_all(kernels, threads=threads(), aside=aside))
         codes = [None if task.kernel is None else next(functions) for task in tasks]
     names = ["" if code is None else code.name for code in codes]
     addresses = [0 if code is None else code.address for code in codes]
-    return make_table(tasks, memory_plan, names), addresses
+    return make_table(tasks, layout, memory_plan, names), addresses
 
 
 @contextmanager

@@ -28,4 +28,4 @@ def restore_program(edges: Graph, key: str, arena: Arena | None = None) -> Step 
         better = optimize(deserialize_graph(data, edges.sources))
         return better, *plan(better)
 
-    return Step(edges, table, [addresses[code] for code in table.codes], plan, arena, key)
+    return Step(edges, table, table.list_addresses(addresses), plan, arena, key)

@@ -33,7 +33,7 @@ from ...tensor.exposed_memory import expose
 from ...tensor.random import distributions, integers, rejection_sampling
 from ...tensor.random import normal as normals
 from ...tensor.tensor import Tensor
-from ...tensor.capture_marks import peek
+from ...tensor.capture_marks import holds, peek
 from ..capture import record_writes
 from ..capture.patch_targets import _through
 from ..capture.record_draws_and_reads import _draw, _kinds
@@ -245,17 +245,18 @@ def _special() -> Iterator[Hook]:
         function = getattr(Tensor, name, None)
         if _is_function(function):
             yield _read(function, name in exposing)
-    yield _peek()
+    yield _peek(peek)
+    yield _peek(holds)
     for item in (vars(Tensor)["data"].fset,):
         yield _barrier(item)
 
 
-def _peek() -> Hook:
+def _peek(function: Callable) -> Hook:
     def follow(session: Session, args: tuple, kwargs: dict[str, Any]) -> Any:
         session.settle(args[0])
         return hook.original(*args)
 
-    hook = Hook(peek, lambda original, args, kwargs: original(*args), follow)
+    hook = Hook(function, lambda original, args, kwargs: original(*args), follow)
     return hook
 
 

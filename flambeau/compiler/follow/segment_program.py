@@ -17,7 +17,7 @@ from ...tensor.storage import _as_bytes
 from ..functionalization.functionalize import Functionalization
 from ..functionalization.graph_inputs import make_draw
 from ..ir.axis_order import inverse_permutation, memory_order
-from ..ir.errors import Unfit, describe_failure
+from ..ir.errors import CheckFailed, Unfit, describe_failure
 from ..ir.graph import Graph, permute
 from ..lowering.registry import Untraceable
 from ..trace.bindings import Argument, Bindings, RandomInput, Scalar, State
@@ -69,7 +69,7 @@ class _Builder(Functionalization):
                 if region.written or region.node is not None:
                     self._output_region(s, region)
         graph = Graph(self.sources, self.inputs, self.outputs, self._written())
-        return self._check_bounds(graph)
+        return self._check_values(graph)
 
     def _output_region(self, s: int, region: Any) -> None:
         shape = region.shape
@@ -126,6 +126,8 @@ class SegmentProgram:
         self.bindings: Bindings = builder.bindings
         self.targets = builder.targets
         self.target_storages = [t.storage for t in self.targets]
+        # What checks give out, which nobody reads.
+        self.flags = [np.empty((), np.bool_) for _ in self.graph.outputs[len(self.targets) :]]
         # Whether each output covers its storage, so that an address suffices.
         self.are_wholes = all(t.is_packed and not t.offset for t in self.targets)
         self.step: Any = None
@@ -181,23 +183,28 @@ class SegmentProgram:
         return lambda *_: view
 
     def run(self, following: Following) -> bool:
-        """Compute the listed events; False, without any effect, if an index is out of bounds."""
+        """Compute the listed events; False, without any effect, if a check does not hold."""
         values = self.values(following)
         if values is None:
             return False
+        try:
+            self._run(following, values)
+        except CheckFailed:
+            return False
+        self.calls += 1
+        return True
+
+    def _run(self, following: Following, values: list[Any]) -> None:
         owners = following.owners
         if self.are_wholes and self.step.is_direct:  # addresses suffice
             self.step.run_into(values, [owners[s] for s in self.target_storages])
-            self.calls += 1
-            return True
+            return
         places = [t.array(owners[t.storage]) if t.is_packed  # type: ignore[arg-type]
                   else np.empty(t.shape, t.dtype) for t in self.targets]
-        self.step.run_into(values, places)
+        self.step.run_into(values, [*places, *self.flags])
         for target, array in zip(self.targets, places, strict=True):
             if not target.is_packed:
                 target.array(owners[target.storage])[...] = array  # type: ignore[arg-type]
-        self.calls += 1
-        return True
 
     def may_run_alone(self) -> bool:
         """Whether the program may compute a call unchecked."""
@@ -222,7 +229,11 @@ class SegmentProgram:
         least = CANCELLATION_TOLERANCE * min(1.0, max(
             (max_magnitude(v) for v in values if isinstance(v, np.ndarray) and v.dtype.kind == "f"),
             default=0.0))
-        outputs = [np.array(y) for y in self.step.run(values)]
+        try:
+            outputs = [np.array(y) for y in self.step.run(values)][: len(self.targets)]
+        except CheckFailed:
+            replay()
+            return None
         result = {i: a.copy() for i, a in arrays.items()}
         for i, array in arrays.items():
             array[...] = before[i]

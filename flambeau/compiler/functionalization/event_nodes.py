@@ -15,11 +15,12 @@ from ..ir.graph import strided_slice as part_of
 from ..lowering import NotLowered, lower, writes
 from ..lowering.numpy.node_builders import broadcast_to, literal, number, type_of
 from ..lowering.operators.optimizer_update import copy_update, trace_update
-from ..lowering.registry import Untraceable
+from ..lowering.numpy.symbolic_array import node_of, symbol
+from ..lowering.registry import Untraceable, collecting_conditions
 from ..trace import bindings as bind
 from ..trace.counter_rng import CounterDraw
 from ..trace.trace import (
-    CALL, CONSTANT, DRAW, EMPTY, EXCHANGE, OPERATOR, UPDATE, WINDOW, WRITE, Event, Value,
+    CALL, CHECK, CONSTANT, DRAW, EMPTY, EXCHANGE, OPERATOR, UPDATE, WINDOW, WRITE, Event, Value,
     map_values, values_in,
 )
 from .complex_pairs import as_pairs, convert, is_complex, permute_window, real_window
@@ -127,12 +128,14 @@ def add_operator(graph: Functionalization, event: Event) -> None:
     graph.has_kernels = True
     args = map_values(event.args, graph.read)
     try:
-        result: Any = lower(operator, args, {})
+        with collecting_conditions() as conditions:
+            result: Any = lower(operator, args, {})
         result = result if isinstance(result, tuple) else (result,)
         if len(result) != len(event.results) + len(targets):
             raise NotLowered(operator, "lowered to another number of results")
         for value, node in zip((*event.results, *targets), result, strict=True):
             _check(operator, value, node)
+        graph.conditions += conditions
     except NotLowered as error:
         graph.bindings.calls.append(f"{error} ({event.line})")
         result = _call_eagerly(graph, event, targets)
@@ -178,6 +181,13 @@ def _write_results(graph: Functionalization, event: Event, nodes: Sequence[Node 
             zeros, ones = (0,) * len(shape), (1,) * len(shape)
             node, value = part_of(node, zeros, ones, shape), replace(value, shape=shape)
         graph.write(value, node)
+
+
+def add_check(graph: Functionalization, event: Event) -> None:
+    """A condition on values, without which the call raises."""
+    if is_complex(event.args[0]):
+        raise Untraceable("complex numbers are checked")
+    graph.conditions.append(node_of(event.function(symbol(graph.read(event.args[0])))))
 
 
 def add_window_map(graph: Functionalization, event: Event) -> None:
@@ -229,5 +239,5 @@ def _check(operator: Operator, value: Value | None, node: Node | None) -> None:
 HANDLERS: dict[str, Callable[[Functionalization, Event], None]] = {
     CONSTANT: add_constant, EMPTY: lambda graph, event: None, WRITE: add_copy, DRAW: add_draw,
     UPDATE: add_update, OPERATOR: add_operator, CALL: add_call, EXCHANGE: add_exchange,
-    WINDOW: add_window_map,
+    WINDOW: add_window_map, CHECK: add_check,
 }

@@ -21,7 +21,7 @@ from .event_nodes import HANDLERS
 from .graph_inputs import (
     allocate_gradient, bind_arguments, gradients_read_before, memory_getter,
 )
-from .index_checks import IndexBound, check_indices
+from .index_checks import IndexBound, check_all, check_indices
 from .memory_regions import Region, partition, row_major_byte_strides
 from .returned_values import ReturnedValues
 
@@ -47,6 +47,7 @@ class Functionalization:
         self.keys: dict[Any, Node] = {}  # of counted draws, by generator
         self.outputs: list[Node] = []
         self.labels: list[IndexBound] = []
+        self.conditions: list[Node] = []  # bools that must hold
         self.started: Node | None = None  # the exchange that was started last
         self.calls_complex = self.has_kernels = False  # which kinds of operators it met
         self.arguments = bind_arguments(trace, leaves, self.bindings)  # the first leaf on each
@@ -75,8 +76,10 @@ class Functionalization:
             if backward is not None:
                 from .partition import partition_joint_graph
 
+                conditions = self.conditions.copy()  # all that is checked is in the forward pass
                 self.bindings.backward = partition_joint_graph(self, graph, backward)
-            graph = self._check_bounds(graph)
+                self.conditions = conditions
+            graph = self._check_values(graph)
         except Untraceable as error:
             raise Unfit(str(error), line) from None
         return graph, self.bindings
@@ -88,14 +91,20 @@ class Functionalization:
                 raise Unfit("a scheduler steps before its optimiser does", call.line)
         return [call.function for call in self.trace.host_calls]
 
-    def _check_bounds(self, graph: Graph) -> Graph:
-        graph, self.bindings.checks, self.bindings.depends_on_state_values = check_indices(
-            graph, self.labels, self.bindings.slots
+    def _check_values(self, graph: Graph) -> Graph:
+        """Add what a call must check: before the run where it can be, else in it."""
+        bindings = self.bindings
+        graph, bindings.checks, bindings.depends_on_state_values, conditions = check_indices(
+            graph, self.labels, bindings.slots
         )
-        second = self.bindings.backward
-        if second is not None:
-            second.graph, more, _ = check_indices(second.graph, [], second.slots)
-            self.bindings.checks += more
+        conditions += self.conditions
+        if conditions:
+            graph.outputs.append(check_all(conditions))
+            bindings.has_conditions = True
+        second = bindings.backward
+        if second is not None:  # its indices are those of the forward program
+            second.graph, more, _, _ = check_indices(second.graph, [], second.slots)
+            bindings.checks += more
         return graph
 
     def handle(self, event: Event) -> None:

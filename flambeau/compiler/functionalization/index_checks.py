@@ -2,11 +2,12 @@
 
 Those that come from arguments and from memory outside are looked at in each call; one out of bounds
 makes the call eager, which says what is wrong. Indices that the step computes are clamped, so that
-memory is safe.
+memory is safe, and their bound is a condition that the run checks before it writes anything.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from ...native.loop_ir.ir import Scalar
 from ..ir.graph import Graph, Node, Op, apply, topological_order, rewrite
 from ..ir.interpreter import evaluate
 from ..lowering.numpy.node_builders import number
+from ..lowering.numpy.symbolic_array import node_of, symbol
 from ..trace.bindings import Argument, State
 
 _MAX_RECOMPUTED_NODES = 40  # nodes of a computation that is repeated in Python to look at an index
@@ -53,6 +55,14 @@ class IndexBound:
             inside |= values == self.ignored
         return bool(inside.all())
 
+    def condition(self) -> Node:
+        """`holds` as a node."""
+        values = symbol(self.node)
+        inside = (values >= 0) & (values < self.size)
+        if self.ignored is not None:
+            inside |= values == self.ignored
+        return node_of(np.all(inside))
+
 
 @dataclass(eq=False)
 class IndexCheck:
@@ -86,9 +96,9 @@ def label_bound(event: Any, read: Callable) -> IndexBound | None:
 
 def check_indices(
     graph: Graph, labels: list[IndexBound], slots: list[Any]
-) -> tuple[Graph, list[IndexCheck], bool]:
-    """The graph, safe for any index; what must be checked at each call; and whether it was looked
-    what states hold now."""
+) -> tuple[Graph, list[IndexCheck], bool, list[Node]]:
+    """The graph, safe for any index; what must be checked before each run; whether it was looked
+    what states hold now; and the conditions that a run must check."""
     bounds: dict[tuple[int, int], IndexBound] = {}
     for node in graph.nodes():
         result = _index_of(node)
@@ -97,13 +107,22 @@ def check_indices(
     checks: list[IndexCheck] = []
     loose: set[int] = set()
     looked: list[Node] = []
+    conditions: list[Node] = []
     for bound in [*bounds.values(), *labels]:
         check = _make_check(bound, graph, slots, looked)
         if check is None:
             loose.add(id(bound.node))
+            conditions.append(bound.condition())
         elif not isinstance(check, bool):
             checks.append(check)
-    return (_clamp_indices(graph, loose) if loose else graph), checks, bool(looked)
+    graph = _clamp_indices(graph, loose) if loose else graph
+    return graph, checks, bool(looked), conditions
+
+
+def check_all(conditions: list[Node]) -> Node:
+    """The node that ends a run where one of these bools without axes is False."""
+    holds = functools.reduce(lambda a, b: apply(Scalar.AND, a, b), conditions)
+    return Node(Op.CHECK, (holds,), (), holds.type, origin="check")
 
 
 def _index_of(node: Node) -> tuple[Node, int] | None:

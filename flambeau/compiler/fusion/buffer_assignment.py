@@ -30,8 +30,9 @@ class BufferAssignment:
         self.copies: list[tuple[Place, Place]] = []  # and those done after
         calls = [node for node in fusion.nodes if node.op is Op.CALL]
         self._calls = any(EXCHANGE_TURN not in node.attributes for node in calls)
-        self._waits = [fusion.group_of[id(node)] for node in calls
-                       if node.attributes.get(EXCHANGE_TURN) == LATE]
+        # What must end before sources are written: a check may end the run.
+        self._waits = [fusion.group_of[id(node)] for node in fusion.nodes
+                       if node.attributes.get(EXCHANGE_TURN) == LATE or node.op is Op.CHECK]
         self._place_sources()
         self._place_roots()
         self._place_values()

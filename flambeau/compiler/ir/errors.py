@@ -1,4 +1,5 @@
-"""Unfit: a step that cannot be a program, and what the user is told of it."""
+"""Unfit: a step that cannot be a program, and what the user is told of it. CheckFailed: a run that
+cannot be one."""
 
 from __future__ import annotations
 
@@ -12,6 +13,11 @@ class Unfit(Exception):
     def __init__(self, what: str, line: str = "") -> None:
         super().__init__(what)
         self.what, self.line = what, line
+
+
+class CheckFailed(Exception):
+    """A run that stopped before it wrote anything, because a value is not what it must be. Eagerly
+    the call says what is wrong."""
 
 
 def describe_failure(error: BaseException, stage: str = "") -> str:

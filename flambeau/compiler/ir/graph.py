@@ -67,6 +67,8 @@ class Op(Enum):
     RECURRENCE_GRADIENT = auto()  # inputs by `names`: w, what the cell saved, optional gy (as y),
     # dh and dc (of the last states), previous and first (what the cell reads of the previous step,
     # and of the initial state). `of`: d and dx, the cotangents of the gates, dh or dc
+    CHECK = auto()  # (a,) a bool that must hold: where it does not, a run stops with CheckFailed,
+    # with no source written
     CALL = auto()  # (a, ...) an eager function on whole arrays: function, output (which of its
     # results this node is), group (shared by the nodes of a call)
 

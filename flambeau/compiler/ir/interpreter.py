@@ -13,6 +13,7 @@ import numpy as np
 
 from ...native.loop_ir.ir import ReduceOp, Scalar, Type
 from ...native.loop_ir.philox import philox, philox_word
+from .errors import CheckFailed
 from .graph import Graph, Node, Op
 from .recurrence import evaluate_recurrence, evaluate_recurrence_gradient
 
@@ -288,6 +289,12 @@ def _add_rows(node: Node, index: Array, values: Array) -> Array:
     return result
 
 
+def _check(node: Node, holds: Array) -> Array:
+    if not holds:
+        raise CheckFailed
+    return holds
+
+
 RULES: dict[Op, Callable] = {
     Op.CONSTANT: lambda node: np.full(node.shape, node.value, numpy_type(node.type)),
     Op.ARRAY: lambda node: node.value,
@@ -311,6 +318,7 @@ RULES: dict[Op, Callable] = {
     Op.ATTENTION_GRADIENT: _attention_gradient,
     Op.RECURRENCE: evaluate_recurrence,
     Op.RECURRENCE_GRADIENT: evaluate_recurrence_gradient,
+    Op.CHECK: _check,
     Op.TAKE: lambda node, x, index: np.take(x, index, 0),
     Op.ADD_ROWS: _add_rows,
     Op.TAKE_ALONG: lambda node, x, index: np.take_along_axis(x, index, node.axis),

@@ -157,6 +157,11 @@ def _take(node: Node, table: Node, index: Node) -> None:
     require(node.shape == (*index.shape, *table.shape[1:]), node, f"of {table.shape}")
 
 
+def _check(node: Node, holds: Node) -> None:
+    _same_type(node, holds)
+    require(node.type is Type.BOOL and node.shape == holds.shape == (), node, f"of {holds.shape}")
+
+
 def _attention(node: Node, q: Node, k: Node, *rest: Node) -> None:
     *batch, rows, depth = q.shape
     columns = k.shape[-2]
@@ -197,5 +202,5 @@ _RULES: dict[Op, Callable[..., None]] = {
     Op.SUM_PARTS: _sum_parts,
     Op.ATTENTION: _attention, Op.ATTENTION_SUMS: _attention, Op.ATTENTION_GRADIENT: _attention,
     Op.RECURRENCE: _recurrence, Op.RECURRENCE_GRADIENT: _recurrence,
-    Op.MATMUL: _matmul, Op.CONV: _conv, Op.TAKE: _take,
+    Op.MATMUL: _matmul, Op.CONV: _conv, Op.TAKE: _take, Op.CHECK: _check,
 }

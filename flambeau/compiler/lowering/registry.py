@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ...ops.core.registry import OPERATORS, Operator
@@ -39,6 +41,32 @@ def lowering(*names: str) -> Callable[[Callable], Callable]:
         return function
 
     return decorate
+
+
+class _Conditions(threading.local):
+    """What bodies that are being lowered require, by thread."""
+
+    nodes: list[Any] | None = None
+
+
+_CONDITIONS = _Conditions()
+
+
+def require(condition: Any) -> None:
+    """Require that a bool symbol without axes holds. Where it does not, a run ends before it writes
+    anything, and the call runs eagerly, which raises."""
+    if _CONDITIONS.nodes is not None:
+        _CONDITIONS.nodes.append(condition.node)
+
+
+@contextmanager
+def collecting_conditions() -> Iterator[list[Any]]:
+    """Inside, collect the nodes that lowerings require."""
+    before, _CONDITIONS.nodes = _CONDITIONS.nodes, []
+    try:
+        yield _CONDITIONS.nodes
+    finally:
+        _CONDITIONS.nodes = before
 
 
 def refuse(reason: str) -> Any:

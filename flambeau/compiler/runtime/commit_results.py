@@ -12,10 +12,11 @@ import numpy as np
 
 from ...tensor.tensor import Tensor
 from ...tensor.tree import leaves
+from ..ir.errors import CheckFailed
 from ..ir.graph import Graph
 from ..trace.bindings import (
     ANY_GRAD, Bindings, RandomInput, ReturnedArgument, NewTensor, Output, ReturnedConstant, Scalar,
-    State,
+    State, list_generators,
 )
 from ..trace.trace import UPDATE, Trace
 
@@ -57,6 +58,8 @@ def run_deferred(
     trace.deferred.pages.finish()
     trace.deferred.leave()
     ran = step.ran[0]
+    generators = list_generators(bindings) if bindings.has_conditions else []
+    drawn_before = [generator.get_state() for generator in generators]
     try:
         for i in step.changing:
             slot = bindings.slots[i]
@@ -68,6 +71,11 @@ def run_deferred(
             else:
                 values.append(slot.array(arrays))
         outputs = step.run(values)
+    except CheckFailed:
+        for generator, state in zip(generators, drawn_before, strict=True):
+            generator.set_state(state)
+        trace.deferred.on = True  # the operators will say what is wrong
+        return False
     except BaseException:
         if step.ran[0] == ran:
             trace.deferred.undo()

@@ -1,11 +1,12 @@
 """Step: a graph as a native program, with the memory that it works in.
 
-A program is split where an eager function has to be called. Addresses of parameters and states are
+A program is split where an eager function has to be called, or a check may end the run. Addresses of parameters and states are
 written into it once; those of arguments and outputs are given at each call.
 """
 
 from __future__ import annotations
 
+import ctypes
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from ...native.runtime.launch_table import LaunchTable, Patch, Record
 from ...native.runtime.thread_pool import threads
 from ...native.target.load_balance import TYPICAL_THREADS
 from ..fusion.placement import Home
+from ..ir.errors import CheckFailed
 from ..ir.graph import Graph, Node
 from ..ir.interpreter import numpy_type
 from ..schedule.arena import Arena
@@ -46,6 +48,20 @@ class Call:
 
     node: Node
     task: Task
+
+
+@dataclass
+class Check:
+    """A bool between two parts of a program, at an address or that many bytes into a slot."""
+
+    slot: int | None
+    address: int
+
+    def require(self, table: list[int]) -> None:
+        """End the run where it is False. `table`: the addresses of the slots."""
+        address = self.address if self.slot is None else table[self.slot] + self.address
+        if not ctypes.c_bool.from_address(address).value:
+            raise CheckFailed
 
 
 class Step:
@@ -75,12 +91,14 @@ class Step:
         self._slots = {k: i for i, k in enumerate(self._arrays)}
         self._first_output = len(self._arrays)
         self._kinds = [(n.shape, numpy_type(n.type)) for n in graph.outputs]
-        self.parts: list[LaunchTable | Call] = []
+        self.parts: list[LaunchTable | Check | Call] = []
         self.addresses = list(addresses)
         self._build(addresses)
         programs = [part for part in self.parts if isinstance(part, LaunchTable)]
-        # How often the part ran that writes states, so that whoever is interrupted can tell.
-        self.ran = programs[-1].ran if programs else [0]
+        # How often the part ran that writes states, so that whoever is interrupted can tell. Where a
+        # check comes last nothing is written.
+        checks_last = bool(self.parts) and isinstance(self.parts[-1], Check)
+        self.ran = programs[-1].ran if programs and not checks_last else [0]
         self.threads = 1 if table.work < MIN_PARALLEL_WORK else 0  # 0: as many as `count` says
         self._max_threads = max(TYPICAL_THREADS, table.work // WORK_PER_EXTRA_THREAD)
         self.calls = EagerCalls(self)
@@ -97,6 +115,14 @@ class Step:
                 self._end(records, patches)
                 records, patches = [], []
                 self.parts.append(Call(entry.call.call, entry.call))
+                continue
+            if entry.is_check:
+                self._end(records, patches)
+                records, patches = [], []
+                ((home, number, offset),) = entry.cells
+                slot = self._slot(home, number)
+                fixed = self._address(home, number) if slot is None else 0
+                self.parts.append(Check(slot, fixed + offset))
                 continue
             cells: list[int] = []
             for home, number, offset in entry.cells:
@@ -118,7 +144,7 @@ class Step:
         programs = (part for part in self.parts if isinstance(part, LaunchTable))
         program, at = None, 0
         for entry in self.table.entries:
-            if entry.call is not None and entry.call.call is not None:
+            if not entry.code:
                 program = None
                 continue
             if program is None:
@@ -180,6 +206,7 @@ class Step:
         """Run the step once: `values` for the slots in `changing`, arrays or numbers.
 
         Arrays have the shapes, dtypes and strides of their sources. Gives the outputs, new arrays.
+        Raises CheckFailed, with no source written, where a check does not hold.
         """
         return self.run_parts(values, lambda part, table: part.run(table, self.count()))
 
@@ -230,8 +257,10 @@ class Step:
     def run_parts(
         self, values: Sequence[Any], start: Callable[[LaunchTable, list[int]], None],
         call: Callable[..., None] | None = None, outputs: list[np.ndarray] | None = None,
+        check: Callable[[Check, list[int]], None] = Check.require,
     ) -> list[np.ndarray]:
-        """Run the parts in order: `start` each launch table, `call` each eager function."""
+        """Run the parts in order: `start` each launch table, `call` each eager function, `check`
+        each check."""
         if outputs is None:
             try:
                 outputs = [np.empty(shape, dtype) for shape, dtype in self._kinds]
@@ -246,6 +275,8 @@ class Step:
         for part in self.parts:
             if isinstance(part, LaunchTable):
                 start(part, table)
+            elif isinstance(part, Check):
+                check(part, table)
             else:
                 (call or self.calls.run)(part.node, inputs, outputs)
         self.calls.forget()

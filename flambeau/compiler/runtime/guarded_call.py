@@ -24,11 +24,12 @@ from ...ops.core.autocast import autocast_now
 from ...tensor.ambient import AMBIENT
 from ...tensor.tensor import GradLooks, Tensor, wrap
 from ..capture.side_effects import perform
+from ..ir.errors import CheckFailed
 from ..proof.guards import Proof
 from ..trace.ambient_modes import AmbientModes, read_defaults
 from ..trace.bindings import (
     Argument, Bindings, RandomInput, Scalar, State, are_disjoint, describe_aliasing,
-    is_repeatable, overlap_at,
+    is_repeatable, list_generators, overlap_at,
 )
 from .backward_node import BackwardRunner
 from .gradient_buffers import GradBuffers
@@ -73,6 +74,9 @@ class Program:
         self.grads = GradBuffers(bindings, step)
         self.grad_names: list[str] = []  # in the source
         self.source, self.call = _CallWriter(self, args, kwargs).build()
+        self.names = self.call.__globals__
+        if bindings.has_conditions:
+            self.call = _run_eagerly_where_checks_fail(self.call, function, bindings)
         begun = {id(t._counter) for ticker in self.tickers for t, _ in ticker.list_begun()}
         for target, writes in bindings.version_bumps:
             if isinstance(target, Tensor) and target._counter is not None \
@@ -96,7 +100,7 @@ class Program:
 
     def give_away_grads(self) -> None:
         """Give gradients that user code refers to away, and allocate new ones."""
-        names = self.call.__globals__
+        names = self.names
         self.grads.give_away_shared(lambda i, grad: names.update({self.grad_names[i]: grad}))
 
     def advance(self) -> list[Any] | None:
@@ -123,6 +127,25 @@ class Program:
             return
         for leaf, grad in self.bindings.grads:
             leaf._grad = grad
+
+
+def _run_eagerly_where_checks_fail(
+    call: Callable, function: Callable, bindings: Bindings
+) -> Callable:
+    """A program's call; where its run ends with CheckFailed, the generators go back and the call
+    runs eagerly, which says what is wrong."""
+    generators = list_generators(bindings)
+
+    def checked(args: tuple, kwargs: dict[str, Any]) -> Any:
+        before = [generator.get_state() for generator in generators]
+        try:
+            return call(args, kwargs)
+        except CheckFailed:
+            for generator, state in zip(generators, before, strict=True):
+                generator.set_state(state)
+        return function(*args, **kwargs)
+
+    return checked
 
 
 class _CallWriter:

@@ -41,7 +41,7 @@ def _names(program: LaunchTable) -> list[str]:
         entries, tasks = owner.table.entries, owner.tasks
         parts: list[list[str]] = [[]]
         for i, entry in enumerate(entries):
-            if entry.call is not None and entry.call.call is not None:
+            if not entry.code:
                 parts.append([])
             else:
                 parts[-1].append(tasks[i].name if len(tasks) == len(entries) else entry.code)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -22,20 +22,22 @@ from ...native.runtime.launch_table import BARRIER, SERIAL
 from ...native.runtime.thread_pool import threads
 from ...native.target.machine import host, llvm_version
 from ..fusion.placement import Home
-from ..ir.graph import Graph
+from ..ir.graph import Graph, Op
 from ..ir.interpreter import numpy_type
 from ..ir.serialization import serialize_graph
 
 if TYPE_CHECKING:
+    from ..fusion.buffer_assignment import BufferAssignment
     from .memory_plan import MemoryPlan
     from .tasks import Task
 
-_VERSION = 2
+_VERSION = 3
 
 
 @dataclass
 class TableEntry:
-    """A task: the name of its machine code, launch flags, and the addresses of its buffers.
+    """A task: the name of its machine code, launch flags, and the addresses of its buffers. A check
+    has no code, and one buffer.
 
     A cell is (home, number, bytes): a byte offset from a slot, an output or a constant with that
     number, or from the start of the arena.
@@ -45,6 +47,11 @@ class TableEntry:
     flags: int
     cells: list[tuple[Home, int, int]]
     call: Task | None = None
+
+    @property
+    def is_check(self) -> bool:
+        """Whether it looks at a bool, and ends the run where that is False."""
+        return not self.code and self.call is None
 
 
 @dataclass
@@ -65,17 +72,27 @@ class ProgramTable:
         """The names of all kernels' code."""
         return [entry.code for entry in self.entries if entry.code]
 
+    def list_addresses(self, known: Mapping[str, int]) -> list[int]:
+        """The address of each entry's code, from those by name; 0 for entries without one."""
+        return [known[entry.code] if entry.code else 0 for entry in self.entries]
 
-def make_table(tasks: Sequence[Task], plan: MemoryPlan, codes: Sequence[str]) -> ProgramTable:
+
+def make_table(
+    tasks: Sequence[Task], layout: BufferAssignment, plan: MemoryPlan, codes: Sequence[str]
+) -> ProgramTable:
     """The table of planned tasks. `codes`: the name of each task's code, empty for calls."""
     constants: dict[int, tuple[int, np.ndarray]] = {}
     entries = []
     for task, barrier, code in zip(tasks, plan.barriers, codes, strict=True):
-        if task.call is not None:
+        buffers = list(zip(task.memories, task.offsets, strict=True))
+        if task.call is not None and task.call.op is Op.CHECK:
+            place = layout.seen(task.call.inputs[0])
+            buffers = [(place.memory, place.window.offset)]
+        elif task.call is not None:
             entries.append(TableEntry("", 0, [], task))
             continue
         cells = []
-        for memory, start in zip(task.memories, task.offsets, strict=True):
+        for memory, start in buffers:
             number, offset = memory.index, start * memory.type.size
             if memory.home is Home.ARENA:
                 number, offset = 0, offset + plan.offsets[id(memory)]

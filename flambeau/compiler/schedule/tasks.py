@@ -33,7 +33,7 @@ from .kernel_order import order_kernels
 
 @dataclass(eq=False)
 class Task:
-    """A kernel with the allocations of its buffers, or a CALL node.
+    """A kernel with the allocations of its buffers, or a CALL or CHECK node.
 
     `offsets`: where in each allocation a buffer begins, in elements. `work`: a rough cost in
     elements. `origins`: operators and source lines, for reports.
@@ -191,9 +191,9 @@ def _make_tasks(group: FusionGroup, fusion: Fusion, layout: BufferAssignment) ->
     origins = list(dict.fromkeys(node.origin for node in group.nodes if node.origin))
     if group.special is not None:
         node = group.special
-        if node.op is Op.CALL:
-            return [Task(f"call_{node.function.__name__}", None, [], node, origins=origins,
-                         group=group)]
+        if node.op in (Op.CALL, Op.CHECK):
+            name = "check" if node.op is Op.CHECK else f"call_{node.function.__name__}"
+            return [Task(name, None, [], node, origins=origins, group=group)]
         if node.op in ATTENTIONS:
             kernels = attention_kernels(group, layout)
             flops = attention_flops(group)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...tensor.random.generator import Generator, default_generator
 from ...tensor.storage import _as_bytes
 from ...tensor.tensor import Tensor
 from .trace import Effect, Event, Storage, Value, address
@@ -209,6 +210,7 @@ class Bindings:
     readers: list[np.ndarray] = field(default_factory=list)  # outside memory that is only read
     written_leaves: list[int] = field(default_factory=list)  # leaves whose memory is written
     checks: list[Any] = field(default_factory=list)  # IndexChecks
+    has_conditions: bool = False  # whether a run may end with CheckFailed
     depends_on_state_values: bool = False  # whether recording read values of states
     backward: BackwardBindings | None = None
     calls: list[str] = field(default_factory=list)  # operators called as they are, and why
@@ -250,6 +252,14 @@ def is_repeatable(bindings: Bindings) -> bool:
         has_draws or bindings.written_leaves or backward.reads_what_it_writes or bindings.updates
         or bindings.effects or bindings.callbacks or bindings.grads
     )
+
+
+def list_generators(bindings: Bindings) -> list[Generator]:
+    """The random generators from which a run draws."""
+    draws = [slot for slot in bindings.slots if isinstance(slot, RandomInput)]
+    named = [x for draw in draws for x in (*draw.rest, *draw.kwargs.values())
+             if isinstance(x, Generator)]
+    return list(dict.fromkeys([*named, *([default_generator] if draws else [])]))
 
 
 def locate_version_bumps(

@@ -31,6 +31,7 @@ DRAW = "draw"  # function(array, *rest) filled args[0] with random numbers
 UPDATE = "update"  # an optimizer's update formula ran
 CALL = "call"  # function(*args, **kwargs), opaque, returned `results` and wrote `written`
 EXCHANGE = "exchange"  # a collective over the memory args wrote `written`
+CHECK = "check"  # function(args[0]) must be true, or the call raises
 WINDOW = "window"  # autograd mapped a base's cotangent to a view's, or back
 
 _COMPARED_BYTES = 1 << 18  # compared at a time, so that the temporary mask stays small
@@ -97,7 +98,7 @@ class Event:
 
     kind: str
     operator: Any = None  # the registry's Operator
-    function: Any = None  # for CALL, DRAW and WINDOW: the plain function
+    function: Any = None  # for CALL, CHECK, DRAW and WINDOW: the plain function
     args: tuple = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
     results: tuple = ()  # Values; None where an optional output is absent

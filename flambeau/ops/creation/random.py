@@ -10,7 +10,7 @@ import numpy as np
 from ...autograd.inplace import bump, check_writable
 from ...autograd.mode import MODE, no_grad
 from ...tensor import dtypes as types
-from ...tensor.capture_marks import peek
+from ...tensor.capture_marks import holds
 from ...tensor.dtypes import as_dtype, dtype as Dtype
 from ...tensor.layout import contiguous_format
 from ...tensor.meta import MetaArray, meta_array
@@ -292,12 +292,11 @@ def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *,
     >>> torch.normal(0., 1., size=(2, 3)).shape
     torch.Size([2, 3])
     """
-    low = peek(std).min() if isinstance(std, Tensor) and std._array.size else std
-    if not isinstance(low, Tensor) and not np.iscomplexobj(low) and low < 0:
-        raise RuntimeError(
-            "normal expects all elements of std >= 0.0" if isinstance(std, Tensor)
-            else f"normal expects std >= 0.0, but found std {low:g}"
-        )
+    if isinstance(std, Tensor):
+        if not holds(std, _none_is_negative):
+            raise RuntimeError("normal expects all elements of std >= 0.0")
+    elif not np.iscomplexobj(std) and std < 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std:g}")
     if size is not None:
         kind = numpy_dtype(dtype) if out is None else out._array.dtype
         array = _drawn(shape_of((size,)), kind, device,
@@ -355,11 +354,14 @@ def bernoulli(
     return result
 
 
+def _none_is_negative(values: np.ndarray) -> Any:
+    return values.dtype.kind == "c" or np.all(~(values < 0))
+
+
 def _check_probabilities(input: Tensor) -> None:
-    a = peek(input)
-    if a.dtype.kind not in "fV":
+    if input._array.dtype.kind not in "fV":
         raise RuntimeError(f'"bernoulli_tensor_cpu_p_" not implemented for {input.dtype}')
-    if not distributions.within_unit(a):
+    if not holds(input, distributions.within_unit):
         raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
 
 

@@ -234,11 +234,11 @@ def _fill_bernoulli_each(
     return array
 
 
-def within_unit(x: np.ndarray) -> bool:
+def within_unit(x: np.ndarray) -> Any:
     """Whether all numbers are from 0 to 1, none of them NaN."""
     if x.__class__ is np.ndarray and x.dtype.kind == "f" and x.size:
         return bool(x.item(x.argmin()) >= 0 and x.item(x.argmax()) <= 1)  # both would find a NaN
-    return bool(((x >= 0) & (x <= 1)).all())
+    return np.all((x >= 0) & (x <= 1))
 
 
 def fill_dropout(array: np.ndarray, p: float, generator: Generator | None = None) -> np.ndarray:

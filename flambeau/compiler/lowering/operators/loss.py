@@ -10,7 +10,7 @@ from ....ops.core.promotion import compute_dtype
 from ....ops.loss.reduction import MEAN, NONE
 from ..numpy.node_builders import iota
 from ..numpy.symbolic_array import Symbol, call_ufunc, symbol
-from ..registry import lowering
+from ..registry import lowering, require
 from .softmax import inside, log_probabilities
 
 
@@ -109,6 +109,8 @@ def _binary_cross_entropy(
     input: Symbol, target: Symbol, weight: Any, reduction: int
 ) -> Symbol:
     x, t = inside(input), inside(target)
+    for values in (x, t):
+        require(np.all((values >= 0) & (values <= 1)))
     low = x.dtype.type(-100)
     y = (t - 1) * np.maximum(np.log1p(-x), low) - t * np.maximum(np.log(x), low)
     y = y if weight is None else y * weight

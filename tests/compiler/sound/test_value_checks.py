@@ -1,0 +1,171 @@
+"""Checks of values that eager calls make: a compiled step makes them too, and where one fails the
+call runs eagerly, from the state that the call before left.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import flambeau as torch
+from flambeau import nn
+from flambeau.nn import functional as F
+from tests.compiler.sound.scenario import Scene, compare
+
+distributions = torch.distributions
+
+
+def _normal() -> Scene:
+    """A scale that becomes negative, between two writes; draws before and after the check."""
+    total, scale = torch.zeros(4), torch.ones(4)
+
+    def step(x: torch.Tensor) -> tuple:
+        total.add_(torch.rand(4))
+        normal = distributions.Normal(x, scale)
+        total.add_(1)
+        return normal.rsample(), normal.log_prob(x + 1), torch.rand(2)
+
+    return Scene(step, lambda: scale.neg_(), lambda: (torch.randn(4),), [total, scale])
+
+
+def _sample_outside() -> Scene:
+    """A value outside of a support, which another value of the step decides."""
+    limit = torch.tensor(1.0)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        return distributions.Uniform(torch.zeros(4), limit.expand(4)).log_prob(x.sigmoid())
+
+    return Scene(step, lambda: limit.fill_(0.4), lambda: (torch.randn(4),), [limit])
+
+
+def _binary() -> Scene:
+    """Probabilities of a model whose last layer changes, with momentum."""
+    net = nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    scale = torch.ones(())
+
+    def step(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = F.binary_cross_entropy(net(x).sigmoid() * scale, y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return Scene(step, lambda: scale.fill_(3.0),
+                 lambda: (torch.randn(4, 3), torch.ones(4, 1)), [*net.parameters()])
+
+
+def _index() -> Scene:
+    """Indices that the step computes."""
+    table = nn.Embedding(4, 3)
+    optimizer = torch.optim.Adam(table.parameters())
+    shift = torch.zeros((), dtype=torch.int64)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        scores = x.exp().log().tanh().sin().cos().softmax(1)
+        for _ in range(40):
+            scores = scores * 1.5
+        loss = table(scores.argmax(1) + shift).pow(2).sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return Scene(step, lambda: shift.fill_(9), lambda: (torch.rand(5, 4) + 1,),
+                 [*table.parameters()])
+
+
+def _statistics() -> Scene:
+    """Running statistics are written by what the check depends on."""
+    norm, scale = nn.BatchNorm1d(3), torch.ones(3)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        y = norm(x)
+        return distributions.Normal(y, y.abs() * scale + 1).rsample().sum()
+
+    return Scene(step, lambda: scale.fill_(-9.0), lambda: (torch.randn(4, 3),),
+                 [*norm.parameters(), *norm.buffers(), scale])
+
+
+def _gradient_outside() -> Scene:
+    """The loss goes back outside of the step, so that there are two programs."""
+    weight, scale, grads = torch.ones(3, requires_grad=True), torch.ones(3), []
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        return -distributions.Normal(weight, scale).log_prob(x).sum()
+
+    def arguments() -> tuple:
+        grads.append(None if weight.grad is None else weight.grad.clone())
+        return (torch.randn(3),)
+
+    return Scene(step, lambda: scale.neg_(), arguments, [weight], grads)
+
+
+SCENES = [_normal, _sample_outside, _binary, _index, _statistics, _gradient_outside]
+
+
+@pytest.mark.parametrize("make", SCENES)
+def test_a_check_that_fails_leaves_what_eager_leaves(make):
+    compare(make, "now", 4)
+
+
+def test_programs_built_in_the_background_check_too():
+    compare(_statistics, "default", 8)
+
+
+def test_the_error_is_that_of_the_eager_call():
+    step = torch.compile(lambda x: distributions.Normal(x, x).log_prob(x), mode="now",
+                         backend="evaluate")
+    for _ in range(3):
+        step(torch.ones(2))
+    with pytest.raises(ValueError, match="Expected parameter scale .* GreaterThan") as caught:
+        step(-torch.ones(2))
+    assert caught.value.__context__ is None
+
+
+def test_the_python_of_a_step_with_checks_is_skipped():
+    def step(x: torch.Tensor) -> torch.Tensor:
+        return F.binary_cross_entropy(x, x)
+
+    compiled = torch.compile(step, mode="now")
+    for _ in range(4):
+        compiled(torch.full((4,), 0.5))
+    assert "Python is skipped" in compiled.explain()
+
+
+def test_a_check_may_come_last():
+    """Nothing is written after it: what a run has counted must not be taken for a whole run."""
+    weight = torch.ones(2, requires_grad=True)
+    weight.grad = torch.ones(2)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        weight.grad = None
+        return F.binary_cross_entropy(x, x)
+
+    compiled = torch.compile(step, mode="now")
+    for _ in range(4):
+        weight.grad = torch.ones(2)
+        compiled(torch.full((4,), 0.5))
+    with pytest.raises(RuntimeError, match="between 0 and 1"):
+        compiled(torch.full((4,), 2.0))
+    assert weight.grad is None
+
+
+def test_draws_go_back_to_where_the_call_began():
+    scale = torch.ones(2)
+
+    def step() -> torch.Tensor:
+        first = torch.rand(2)
+        return first + distributions.Normal(torch.zeros(2), scale).rsample()
+
+    def numbers(step) -> np.ndarray:
+        scale.fill_(1)
+        torch.manual_seed(3)
+        for _ in range(4):
+            step()
+        scale.fill_(-1)
+        with pytest.raises(ValueError, match="scale"):
+            step()
+        return torch.rand(3).numpy()
+
+    np.testing.assert_array_equal(numbers(torch.compile(step, mode="now")), numbers(step))
