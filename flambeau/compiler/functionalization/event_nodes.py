@@ -14,8 +14,8 @@ from ..ir.graph import Node, Op, permute, reshape
 from ..ir.graph import strided_slice as part_of
 from ..lowering import NotLowered, lower, writes
 from ..lowering.numpy.node_builders import broadcast_to, literal, number, type_of
-from ..lowering.operators.optimizer_update import copy_update, trace_update
 from ..lowering.numpy.symbolic_array import node_of, symbol
+from ..lowering.operators.optimizer_update import copy_update, trace_update
 from ..lowering.registry import Untraceable, collecting_conditions
 from ..trace import bindings as bind
 from ..trace.counter_rng import CounterDraw

@@ -18,7 +18,7 @@ from ..trace.bindings import (
     ANY_GRAD, Bindings, RandomInput, ReturnedArgument, NewTensor, Output, ReturnedConstant, Scalar,
     State, list_generators,
 )
-from ..trace.trace import UPDATE, Trace
+from ..trace.trace import UPDATE, Event, Trace
 
 
 def can_commit(graph: Graph, bindings: Bindings, result: Any) -> bool:
@@ -62,14 +62,7 @@ def run_deferred(
     drawn_before = [generator.get_state() for generator in generators]
     try:
         for i in step.changing:
-            slot = bindings.slots[i]
-            if isinstance(slot, Scalar):
-                values.append(float(updates[slot.update].array[slot.place]))  # type: ignore[index]
-            elif isinstance(slot, RandomInput):
-                slot.fill()
-                values.append(slot.view)
-            else:
-                values.append(slot.array(arrays))
+            values.append(_read_value(bindings.slots[i], updates, arrays))
         outputs = step.run(values)
     except CheckFailed:
         for generator, state in zip(generators, drawn_before, strict=True):
@@ -89,6 +82,16 @@ def run_deferred(
         for i, value in zip(step.changing, values, strict=True):
             bindings.recorded[i] = value
     return True
+
+
+def _read_value(slot: Any, updates: list[Event], arrays: list[Any]) -> Any:
+    """An input of the program; random numbers are drawn for it."""
+    if isinstance(slot, Scalar):
+        return float(updates[slot.update].array[slot.place])  # type: ignore[index]
+    if isinstance(slot, RandomInput):
+        slot.fill()
+        return slot.view
+    return slot.array(arrays)
 
 
 def _has_expected_grads(bindings: Bindings, trace: Trace) -> bool:

@@ -1,7 +1,8 @@
 """Step: a graph as a native program, with the memory that it works in.
 
-A program is split where an eager function has to be called, or a check may end the run. Addresses of parameters and states are
-written into it once; those of arguments and outputs are given at each call.
+A program is split where an eager function has to be called, or a check may end the run. Addresses
+of parameters and states are written into it once; those of arguments and outputs are given at each
+call.
 """
 
 from __future__ import annotations
@@ -95,8 +96,8 @@ class Step:
         self.addresses = list(addresses)
         self._build(addresses)
         programs = [part for part in self.parts if isinstance(part, LaunchTable)]
-        # How often the part ran that writes states, so that whoever is interrupted can tell. Where a
-        # check comes last nothing is written.
+        # How often the part ran that writes states, so that whoever is interrupted can tell. Where
+        # a check comes last nothing is written.
         checks_last = bool(self.parts) and isinstance(self.parts[-1], Check)
         self.ran = programs[-1].ran if programs and not checks_last else [0]
         self.threads = 1 if table.work < MIN_PARALLEL_WORK else 0  # 0: as many as `count` says
