@@ -28,6 +28,7 @@ from ..core.output_layout import Layout, lay_out_again
 from ..core.promotion import compute_dtype
 from ..core.registry import Array, composite, opaque
 from ..core.sample_inputs import Rng, Sample
+from ..reduction.numpy_reductions import reduce_max, reduce_sum
 from ..creation.creation import full
 from ..creation.dropout import dropout
 from .backend_choice import AttentionSettings, check_choice
@@ -96,7 +97,7 @@ class _Scores:
         self.masked = self.mask is not None
 
     def of(self, window: tuple, scores: Array) -> Array:
-        """The scores in a window, written to `made`."""
+        """Write the scores in a window to `scores`."""
         np.matmul(self.q[window], self.k_turned[window[: self.rank]], scores)
         scores *= self.scale
         if self.future is not None:
@@ -112,12 +113,12 @@ class _Scores:
 
 def _softmax(scores: Array, masked: bool) -> Array:
     """Softmax of the last axis in place; the logarithms of the sums. Rows of -inf become 0."""
-    top = np.maximum.reduce(scores, -1, None, None, True)
+    top = reduce_max(scores, -1, None, None, True)
     if masked:
         top[top == -np.inf] = 0
     scores -= top
     np.exp(scores, scores)
-    total = np.add.reduce(scores, -1, None, None, True)
+    total = reduce_sum(scores, -1, None, None, True)
     if masked:
         total[total == 0] = 1
     scores /= total
@@ -151,7 +152,7 @@ def attention(
             return _positions_outside(alone.astype(kind, copy=False)), None
     y = np.empty((*shape[:-1], v.shape[-1]), inside)
     scores = _Scores(q, k, mask, scale, is_causal)
-    saved = None
+    saved: Any = None
     if keep != _NOTHING:
         saved = np.empty(shape if keep == _PROBABILITIES else shape[:-1], inside)
     with np.errstate(all="ignore"):
@@ -203,7 +204,7 @@ def _(
 def adjoint(
     g: Array, query: Array, key: Array, value: Array, mask: Array | None, y: Array, saved: Array,
     scale: float, is_causal: bool, keep: float
-) -> tuple[Array, Array, Array]:
+) -> tuple[Array, ...]:
     """The cotangents of query, key and value."""
     kind, inside = query.dtype, compute_dtype(query.dtype)
     g, q, k, v, y = (x.astype(inside, copy=False) for x in (g, query, key, value, y))

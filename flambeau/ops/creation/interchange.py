@@ -349,7 +349,8 @@ def _new_tensor(
     return place(array_from(data, dtype or self.dtype, True), device or self.device, requires_grad)
 
 
-Tensor.new, Tensor.new_tensor = _new, _new_tensor
+_methods: Any = Tensor
+_methods.new, _methods.new_tensor = _new, _new_tensor
 
 # ----------------------------------------------------------------------------- tensors to data
 
@@ -369,23 +370,20 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
         raise RuntimeError(
             "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
         )
-    if self._array.__class__ is MetaArray:
+    array: Any = self._array
+    if array.__class__ is MetaArray:
         raise TypeError("can't convert meta device type tensor to numpy.")
-    if self._array.__class__ is LazyWindow:
+    if array.__class__ is LazyWindow:
         if force:
-            return self._array.resolved()
+            return array.resolved()
         bit = "conj" if self.is_conj() else "neg"
         raise RuntimeError(
             f"Can't call numpy() on Tensor that has {'conjugate' if bit == 'conj' else 'negative'} "
             f"bit set. Use tensor.resolve_{bit}().numpy() instead.")
-    if self._array.dtype.kind == "V" or FROM_NUMPY[self._array.dtype].name == "bfloat16":
-        raise TypeError(f"Got unsupported ScalarType {_scalar_type(self.dtype)}")
-    expose(self._array)
-    return self._array.view()
-
-
-def _scalar_type(d: Dtype) -> str:
-    return legacy_name(d)
+    if array.dtype.kind == "V" or FROM_NUMPY[array.dtype].name == "bfloat16":
+        raise TypeError(f"Got unsupported ScalarType {legacy_name(self.dtype)}")
+    expose(array)
+    return array.view()
 
 
 def _array_protocol(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -407,10 +405,10 @@ def _dlpack(self: Tensor, *, stream: Any = None, max_version: Any = None, dl_dev
     return dlpack.exported(self._array)
 
 
-Tensor.__array__ = _array_protocol
-Tensor.__dlpack__ = _dlpack
-Tensor.__dlpack_device__ = lambda self: (1, 0)
-Tensor.__array_wrap__ = lambda self, array, context=None, scalar=False: wrap(
+_methods.__array__ = _array_protocol
+_methods.__dlpack__ = _dlpack
+_methods.__dlpack_device__ = lambda self: (1, 0)
+_methods.__array_wrap__ = lambda self, array, context=None, scalar=False: wrap(
     np.asarray(array)
 )  # NumPy functions of tensors give tensors
 

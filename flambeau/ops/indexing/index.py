@@ -117,7 +117,7 @@ def is_tuple_of_indices(index: list) -> bool:
 def plain_index(index: Any) -> tuple | None:
     """The index as a tuple with an ellipsis when it has only ints, slices and None, else None."""
     items = index if index.__class__ is tuple else (index,)
-    rest = (Ellipsis,)
+    rest: tuple = (Ellipsis,)
     for item in items:
         kind = item.__class__
         if kind is int or item is None:
@@ -131,7 +131,8 @@ def plain_index(index: Any) -> tuple | None:
 
 def _positions(index: Any) -> tuple | None:
     """The index as arrays of int64 positions, masks and full slices, when it is nothing else."""
-    result, arrays = [], 0
+    result: list[Any] = []
+    arrays = 0
     for item in index if index.__class__ is tuple else (index,):
         if item.__class__ is Tensor:
             array = item._array
@@ -646,7 +647,9 @@ def _delitem(self: Tensor, index: Any) -> None:
     raise TypeError("Tensor does not support deleting items")
 
 
-Tensor.__getitem__, Tensor.__setitem__, Tensor.__delitem__ = getitem, setitem, _delitem
+_methods: Any = Tensor
+_methods.__getitem__, _methods.__setitem__ = getitem, setitem
+_methods.__delitem__ = _delitem
 
 
 def _iterate(self: Tensor) -> Any:
@@ -663,4 +666,4 @@ def _contains(self: Tensor, element: Any) -> bool:
     )
 
 
-Tensor.__iter__, Tensor.__contains__ = _iterate, _contains
+_methods.__iter__, _methods.__contains__ = _iterate, _contains

@@ -20,7 +20,7 @@ from .solves import inv, inv_ex, solve
 from .svd import svdvals
 
 
-def _out(y: Tensor | None, out: Tensor | None) -> Tensor:
+def _out(y: Tensor, out: Tensor | None) -> Tensor:
     return y if out is None else write_out(_matrix_exp.operator, y, out)
 
 
@@ -135,7 +135,7 @@ def matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
         return _out(eye + A * 0 if A._tracked else eye, out)
     if n < 0:
         A, n = inv(A), -n
-    y = None
+    y: Any = None
     while n:
         if n & 1:
             y = A if y is None else matmul(y, A)
@@ -268,7 +268,7 @@ def _product(lengths: Any) -> int:
 
 
 @linalg_function()
-def tensorinv(A: Tensor, ind: float = 2, *, out: Any = None) -> Tensor:
+def tensorinv(A: Tensor, ind: int = 2, *, out: Any = None) -> Tensor:
     """The inverse of A seen as a matrix, its first `ind` axes being the rows.
 
     Args:

@@ -35,7 +35,7 @@ def _triples(rng: Rng) -> Iterator[Sample]:
         layout=Layout.FREE, name="linalg_cross", expose=(), samples=_triples,
         ref=lambda x, y, dim=-1: np.moveaxis(np.cross(np.moveaxis(x, dim, -1), np.moveaxis(
             np.broadcast_to(y, x.shape), dim, -1)), -1, dim))
-def linalg_cross(input: Array, other: Array, *, dim: int | None = -1) -> Array:
+def linalg_cross(input: Array, other: Array, *, dim: int = -1) -> Array:
     """The cross products of vectors of length 3 along an axis.
 
     >>> torch.linalg.cross(torch.tensor([1., 0., 0.]), torch.tensor([0., 1., 0.]))
@@ -58,12 +58,12 @@ def linalg_cross(input: Array, other: Array, *, dim: int | None = -1) -> Array:
 
 
 @linalg_cross.vjp("input")
-def _(g: Tensor, other: Tensor, input_shape: tuple[int, ...], dim: int | None) -> Tensor:
+def _(g: Tensor, other: Tensor, input_shape: tuple[int, ...], dim: int) -> Tensor:
     return linalg_cross(other.expand(g.shape), g, dim=dim).sum_to_size(input_shape)
 
 
 @linalg_cross.vjp("other")
-def _(g: Tensor, input: Tensor, other_shape: tuple[int, ...], dim: int | None) -> Tensor:
+def _(g: Tensor, input: Tensor, other_shape: tuple[int, ...], dim: int) -> Tensor:
     return linalg_cross(g, input.expand(g.shape), dim=dim).sum_to_size(other_shape)
 
 
@@ -222,7 +222,7 @@ def cdist(
 
 @composite(explains=True)
 def renorm(
-    input: Tensor, p: Number, dim: int, maxnorm: Number, *, out: Tensor | None = None
+    input: Tensor, p: Number, dim: int, maxnorm: float, *, out: Tensor | None = None
 ) -> Tensor:
     """The slices along `dim`, those whose p-norm is above maxnorm scaled down to it.
 

@@ -215,7 +215,7 @@ def sub(
     """
     if old:
         return in_order(sub, "sub", (input, other, *old), {"alpha": alpha, "out": out})
-    if _scales(input, other, alpha):
+    if isinstance(alpha, float) and _scales(input, other, alpha):
         return _add_scaled(input, other, -alpha, out=out)
     return _sub(input, _scale(other, alpha, input), out=out)
 
@@ -227,7 +227,7 @@ def sub_(self: Tensor, other: Any, *old: Any, alpha: Number | None = 1) -> Tenso
         return _sub.operator.twin(self, other)
     if old:
         return in_order(sub_, "sub_", (self, other, *old), {"alpha": alpha})
-    if _scales(self, other, alpha):
+    if isinstance(alpha, float) and _scales(self, other, alpha):
         return _add_scaled.operator.twin(self, other, -alpha)
     return _sub.operator.twin(self, _scale(other, alpha, self))
 
@@ -290,7 +290,8 @@ for _name, _operator in (("radd", _add), ("rmul", mul)):
     setattr(Tensor, f"__{_name}__", _commute(f"__{_name}__", _operator.operator))
 for _name, _operator in (("rsub", _sub), ("rtruediv", _div)):
     setattr(Tensor, f"__{_name}__", reflect(_operator.operator))
-Tensor.__iadd__, Tensor.__isub__, Tensor.__imul__ = add_, sub_, Tensor.mul_
-Tensor.__neg__, Tensor.__pos__ = neg, positive
-Tensor.__div__, Tensor.__rdiv__ = Tensor.__truediv__, Tensor.__rtruediv__
-Tensor.__itruediv__ = Tensor.__idiv__ = _div.operator.twin
+_methods: Any = Tensor
+_methods.__iadd__, _methods.__isub__, _methods.__imul__ = add_, sub_, Tensor.mul_
+_methods.__neg__, _methods.__pos__ = neg, positive
+_methods.__div__, _methods.__rdiv__ = Tensor.__truediv__, Tensor.__rtruediv__
+_methods.__itruediv__ = _methods.__idiv__ = _div.operator.twin

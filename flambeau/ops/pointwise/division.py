@@ -55,8 +55,9 @@ def _(g: Tensor) -> Tensor:
 def div_trunc(input: Array | Number, other: Array | Number) -> Array:
     """input / other rounded towards zero."""
     _check_divisor(other)
-    if input.dtype.kind == "f":
-        return np.trunc(np.divide(input, other))
+    x: Any = input  # an array: numbers have been converted
+    if x.dtype.kind == "f":
+        return np.trunc(np.divide(x, other))
     y = np.floor_divide(input, other)
     inexact = np.not_equal(np.multiply(y, other), input)
     return np.add(y, inexact & (np.less(input, 0) != np.less(other, 0)))
@@ -137,9 +138,10 @@ def remainder(input: Array | Number, other: Array | Number) -> Array:
     tensor([2., 1.])
     """
     _check_divisor(other)
-    if input.dtype.kind != "f":
-        return np.remainder(input, other)
-    y = np.fmod(input, other)
+    x: Any = input
+    if x.dtype.kind != "f":
+        return np.remainder(x, other)
+    y = np.fmod(x, other)
     return np.where((y != 0) & (np.less(other, 0) != np.less(y, 0)), y + other, y)
 
 

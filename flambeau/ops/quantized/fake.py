@@ -12,7 +12,7 @@ import numpy as np
 from ...tensor.dtypes import float32
 from ...tensor.tensor import Tensor
 from ..core.promotion import compute_dtype
-from ..core.registry import Array, composite, opaque
+from ..core.registry import Array, Declared, composite, opaque
 
 
 def codes_before_saturation(x: Any, scale: Any, zero_point: Any) -> Any:
@@ -39,23 +39,29 @@ def _check_range(quant_min: int, quant_max: int) -> None:
 
 
 @opaque(name="_fake_quantize_mask", expose=(), differentiable=False)
-def representable(input: Array, scale, zero_point, quant_min: int, quant_max: int) -> Array:
+def representable(
+    input: Array, scale: Any, zero_point: Any, quant_min: int, quant_max: int
+) -> Array:
     """Where input is not saturated: there its gradient passes."""
     codes = codes_before_saturation(input, scale, zero_point)
     return (codes >= quant_min) & (codes <= quant_max)
 
 
-def _declare(name: str, node: str) -> Any:
-    """One operator for each name that PyTorch gives the node."""
+def _declare(name: str, node: str) -> Declared:
+    """Declare the operator under one of PyTorch's names for its node."""
 
-    def body(input: Array, scale, zero_point, quant_min: int, quant_max: int) -> Array:
+    def body(
+        input: Array, scale: Any, zero_point: Any, quant_min: int, quant_max: int
+    ) -> Array:
         """input rounded to the numbers that integers from quant_min to quant_max stand for."""
         return rounded(input, scale, zero_point, quant_min, quant_max)
 
     function = opaque(name=name, expose=(), node=node)(body)
 
     @function.vjp
-    def _(g, input, scale, zero_point, quant_min, quant_max):
+    def _(
+        g: Tensor, input: Tensor, scale: Any, zero_point: Any, quant_min: int, quant_max: int
+    ) -> Tensor:
         return g * representable(input, scale, zero_point, quant_min, quant_max)
 
     return function
@@ -69,7 +75,9 @@ by_channel = _declare("_fake_quantize_by_channel",
 
 
 @composite(expose=("torch",))
-def fake_quantize_per_tensor_affine(input, scale, zero_point, quant_min, quant_max):
+def fake_quantize_per_tensor_affine(
+    input: Tensor, scale: Any, zero_point: Any, quant_min: int, quant_max: int
+) -> Tensor:
     """input rounded to the numbers that quantized integers stand for.
 
     Gradients pass where it is not saturated.
@@ -90,8 +98,10 @@ def fake_quantize_per_tensor_affine(input, scale, zero_point, quant_min, quant_m
 
 
 @composite(expose=("torch",), explains=True)
-def fake_quantize_per_channel_affine(input, scale, zero_point, axis, quant_min, quant_max):
-    """As `fake_quantize_per_tensor_affine`, of each place along `axis` by itself.
+def fake_quantize_per_channel_affine(
+    input: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int, quant_max: int
+) -> Tensor:
+    """As `fake_quantize_per_tensor_affine`, with a scale for each place along `axis`.
 
     https://pytorch.org/docs/stable/generated/torch.fake_quantize_per_channel_affine.html
 

@@ -67,13 +67,13 @@ def relu(input: Any, inplace: bool = False) -> Tensor:
     if not inplace:
         return quantized(codes.astype(input._array.codes.dtype), input._array.quantizer)
     input._array.codes[...] = codes
-    return input  # type: ignore[no-any-return]
+    return input
 
 
 @implements("relu_")
 def relu_(input: Any) -> Tensor:
     """Negative elements become the zero point, in place."""
-    return relu(input, True)  # type: ignore[no-any-return]
+    return relu(input, True)
 
 
 # ---------------------------------------------------------- through floating point
@@ -150,4 +150,5 @@ def _declare_comparison(name: str, *operators: str) -> None:
 
 for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
     _declare_comparison(_name, f"__{_name}__")
-QuantizedTensor.__hash__ = object.__hash__  # type: ignore[method-assign]
+_class: Any = QuantizedTensor
+_class.__hash__ = object.__hash__

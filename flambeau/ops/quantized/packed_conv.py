@@ -43,10 +43,11 @@ class ConvPackedParams:
             scales = self.quantizer.scales.astype(np.float32)
             zeros = self.quantizer.zero_points.astype(np.int32).reshape(along)
         else:
-            scales, zeros = np.float32(self.quantizer.scale), self.quantizer.zero_point
+            scales = np.asarray(self.quantizer.scale, np.float32)
+            zeros = self.quantizer.zero_point
         self.scales = np.broadcast_to(scales, self.codes.shape[:1]).reshape(along[:-1])
         taps = self.codes[0].size
-        self.kind = np.float32 if taps * _LARGEST_PRODUCT < _EXACT_FLOAT32 else np.float64
+        self.kind: Any = np.float32 if taps * _LARGEST_PRODUCT < _EXACT_FLOAT32 else np.float64
         self.weight = self.codes.astype(np.int32) - zeros
 
     def unpack(self) -> tuple[Tensor, Tensor | None]:

@@ -3,16 +3,19 @@ operator, with its own backward through time."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ...autograd.forward_ad import push_through
 from ...autograd.mode import MODE
+from ...tensor.tensor import Tensor
 from ..core.output_layout import Layout
 from ..core.promotion import compute_dtype
 from ..core.registry import Array, composite, opaque, publish
-from ..core.sample_inputs import Rng
+from ..core.sample_inputs import Rng, Sample
 from ..linalg.matmul import product
 from .lstm import _cast
 from .native import prepare, present, sums_of_inputs
@@ -22,7 +25,7 @@ from .time_steps import (
 )
 
 
-def _samples(rng: Rng):
+def _samples(rng: Rng) -> Iterator[Sample]:
     for sizes, reverse, relu in (((2, 2), False, False), ((3, 2, 1), True, False),
                                  ((2, 2), True, True)):
         yield (rng.normal(size=(sum(sizes), 4)), rng.normal(size=(sizes[0], 3)),
@@ -30,7 +33,10 @@ def _samples(rng: Rng):
                rng.normal(size=3), sizes, reverse, relu), {}
 
 
-def _reference(x, h, w_ih, w_hh, b_ih, b_hh, sizes, reverse, relu):
+def _reference(
+    x: np.ndarray, h: np.ndarray, w_ih: np.ndarray, w_hh: np.ndarray, b_ih: np.ndarray,
+    b_hh: np.ndarray, sizes: tuple[int, ...], reverse: bool, relu: bool
+) -> tuple[np.ndarray, np.ndarray]:
     y, h = np.empty((len(x), h.shape[1])), h.copy()
     starts = np.cumsum([0, *sizes])
     for t in reversed(range(len(sizes))) if reverse else range(len(sizes)):
@@ -44,7 +50,7 @@ def _reference(x, h, w_ih, w_hh, b_ih, b_hh, sizes, reverse, relu):
         name="_rnn_layer", node="RnnLayerBackward0", expose=(), ref=_reference, samples=_samples)
 def rnn_layer(
     x: Array, h: Array, w_ih: Array, w_hh: Array, b_ih: Array | None = None,
-    b_hh: Array | None = None, sizes=(), reverse=False, relu=False,
+    b_hh: Array | None = None, sizes: Any = (), reverse: bool = False, relu: bool = False,
 ) -> tuple[Array, Array]:
     """(h of every row, last h): x (rows, input), h (batch, hidden)."""
     kind, inside = x.dtype, compute_dtype(x.dtype)
@@ -78,18 +84,28 @@ def _cell(relu: bool) -> str:
 
 
 @rnn_layer.jvp
-def _(x_t, h_t, w_ih_t, w_hh_t, b_ih_t, b_hh_t,
-      ys, x, h, w_ih, w_hh, b_ih, b_hh, sizes, reverse, relu):
+def _(
+    x_t: Tensor | None, h_t: Tensor | None, w_ih_t: Tensor | None, w_hh_t: Tensor | None,
+    b_ih_t: Tensor | None, b_hh_t: Tensor | None, ys: tuple[Tensor, ...], x: Tensor, h: Tensor,
+    w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None, b_hh: Tensor | None, sizes: Any, reverse: bool,
+    relu: bool
+) -> tuple[Tensor | None, ...]:
     return push_through(
-        lambda *own: _in_operators(*own, sizes, reverse, relu), (x, h, w_ih, w_hh, b_ih, b_hh),
+        partial(_in_operators, sizes=sizes, reverse=reverse, relu=relu),
+        (x, h, w_ih, w_hh, b_ih, b_hh),
         (x_t, h_t, w_ih_t, w_hh_t, b_ih_t, b_hh_t), len(ys))
 
 
 @rnn_layer.vjp
-def _(gs, ys, x, h, w_ih, w_hh, b_ih, b_hh, sizes, reverse, relu, needs):
+def _(
+    gs: tuple[Tensor | None, ...], ys: tuple[Tensor, ...], x: Tensor, h: Tensor, w_ih: Tensor,
+    w_hh: Tensor, b_ih: Tensor | None, b_hh: Tensor | None, sizes: Any, reverse: bool, relu: bool,
+    needs: tuple[bool, ...]
+) -> tuple[Tensor | None, ...]:
     if MODE.grad:
-        return differentiable_adjoint(lambda *own: _in_operators(*own, sizes, reverse, relu),
-                                      (x, h, w_ih, w_hh, b_ih, b_hh), gs, needs)
+        return differentiable_adjoint(
+            partial(_in_operators, sizes=sizes, reverse=reverse, relu=relu),
+            (x, h, w_ih, w_hh, b_ih, b_hh), gs, needs)
     dx, dh, dw_ih, dw_hh, db = rnn_adjoint(
         *gs, x, h, w_ih, w_hh, ys[0], sizes, reverse, relu, needs
     )
@@ -100,7 +116,7 @@ def _(gs, ys, x, h, w_ih, w_hh, b_ih, b_hh, sizes, reverse, relu, needs):
         name="_rnn_adjoint", expose=(), differentiable=False, ref=None, samples=None)
 def rnn_adjoint(
     g_y: Array | None, g_h: Array | None, x: Array, h: Array, w_ih: Array, w_hh: Array, y: Array,
-    sizes, reverse, relu, needs,
+    sizes: Any, reverse: bool, relu: bool, needs: Any,
 ) -> tuple[Array | None, ...]:
     """The cotangents of x, h, w_ih, w_hh and a bias."""
     kind, inside = x.dtype, compute_dtype(x.dtype)
@@ -137,7 +153,10 @@ def _gradients(
     return tuple(None if v is None else v.astype(kind, copy=False) for v in result)
 
 
-def _in_operators(x, h, w_ih, w_hh, b_ih, b_hh, sizes, reverse, relu) -> tuple:
+def _in_operators(
+    x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, sizes: Any, reverse: bool,
+    relu: bool
+) -> tuple[Tensor, ...]:
     """The layer's results in recorded operators."""
     return run_in_operators(_cell(relu), x, (h,), w_ih, w_hh, b_ih, b_hh, sizes, reverse)
 
@@ -147,19 +166,25 @@ _NAMES = ("input", "hx", "params", "has_biases", "num_layers", "dropout", "train
 
 
 def _declare(name: str, relu: bool, formula: str) -> None:
-    """torch.name over layers, and torch.name_cell for one step."""
+    """Declare torch.name over layers, and torch.name_cell for one step."""
 
-    def layer(x, states, weights, sizes, reverse) -> tuple[Any, ...]:
+    def layer(
+        x: Tensor, states: tuple[Tensor, ...], weights: Sequence[Tensor | None],
+        sizes: tuple[int, ...], reverse: bool
+    ) -> tuple[Any, ...]:
         return rnn_layer(x, *states, *(*weights, None, None)[:4], sizes, reverse, relu)
 
-    def function(*args, **kwargs):
+    def function(*args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
         supplied, batch_sizes = overload(args, kwargs, _NAMES, name)
         params, each = supplied["params"], 4 if supplied["has_biases"] else 2
         options = tuple(supplied[n] for n in _NAMES[4:])
         return run_stack(name, layer, supplied["input"], (supplied["hx"],), params, each,
                          (params[0]._array.shape[0],), options, batch_sizes)
 
-    def cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
+    def cell(
+        input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None,
+        b_hh: Tensor | None = None
+    ) -> Tensor:
         check_cell(input, (hx,), w_ih, w_hh)
         return layer(input, (hx,), (w_ih, w_hh, b_ih, b_hh), (input._array.shape[0],), False)[1]
 

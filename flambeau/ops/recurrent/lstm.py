@@ -6,6 +6,7 @@ Gates lie in the order i f g o. sigmoid(x) = (tanh(x / 2) + 1) / 2, so that one 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -140,7 +141,8 @@ def _(
     b_ih: Tensor | None, b_hh: Tensor | None, w_hr: Tensor | None, sizes: Any, reverse: bool
 ) -> tuple[Tensor | None, ...]:
     return push_through(
-        lambda *own: _in_operators(*own, sizes, reverse), (x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr),
+        partial(_in_operators, sizes=sizes, reverse=reverse),
+        (x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr),
         (x_t, h_t, c_t, w_ih_t, w_hh_t, b_ih_t, b_hh_t, w_hr_t), len(ys))
 
 
@@ -153,7 +155,7 @@ def _(
     inputs = (x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr)
     if MODE.grad:
         return differentiable_adjoint(
-            lambda *own: _in_operators(*own, sizes, reverse), inputs, gs[:3], needs
+            partial(_in_operators, sizes=sizes, reverse=reverse), inputs, gs[:3], needs
         )
     whole = ys[5] if len(ys) > 5 else None
     dx, dh, dc, dw_ih, dw_hh, db, dw_hr = lstm_adjoint(
@@ -211,7 +213,7 @@ def lstm_adjoint(
     d, of_cell = _factors(gates, steps.previous(cells, c), np.tanh(cells))
     forgets = gates[:, width : 2 * width]
     part = np.empty(c.shape, inside)
-    projected = None if w_hr is None else np.empty(y.shape, inside)
+    projected: Any = None if w_hr is None else np.empty(y.shape, inside)
     for start, end in reversed(steps.windows):
         n = end - start
         a, b, rows = dh[:n], dc[:n], d[start:end]
@@ -257,7 +259,7 @@ def _in_operators(
 
 
 def _layer(
-    x: Tensor, states: tuple[Tensor, Tensor], weights: list[Tensor], sizes: tuple[int, ...],
+    x: Tensor, states: tuple[Tensor, ...], weights: Sequence[Tensor], sizes: tuple[int, ...],
     reverse: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """One direction of one layer, from its weights in PyTorch's order."""

@@ -173,13 +173,12 @@ def _publish_functions(n: int) -> None:
     pool_values, pool_both = _declare_operators(n)
 
     def read_window(input: Tensor, *settings: Any) -> Window:
-        kernel, stride, padding, dilation, ceil_mode = settings
         try:
             shape = input._array.shape
         except AttributeError as error:
-            raise not_a_tensor(error, name, pool, (input, kernel)) from None
-        return pooling_window(name, n, shape, key_of(kernel), key_of(stride),
-                              key_of(padding), key_of(dilation), bool(ceil_mode))
+            raise not_a_tensor(error, name, pool, (input, settings[0])) from None
+        *sizes, ceil_mode = settings
+        return pooling_window(name, n, shape, *map(key_of, sizes), bool(ceil_mode))
 
     def with_indices(
         input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,

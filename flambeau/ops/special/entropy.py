@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from collections.abc import Iterator
 
 import numpy as np
@@ -22,11 +24,11 @@ def xlogy(input: Array | Number, other: Array | Number) -> Array:
     tensor([0., 0.])
     """
     y = np.multiply(input, np.log(other))
-    return np.where(np.equal(input, 0) & ~np.isnan(other), input.dtype.type(0), y)
+    return np.where(np.equal(input, 0) & ~np.isnan(other), y.dtype.type(0), y)
 
 
 @xlogy.vjp("input")
-def _(g: Tensor, input: Tensor | Number, other: Tensor | Number) -> Tensor:
+def _(g: Tensor, input: Any, other: Any) -> Tensor:
     return select((input == 0) & (other <= 0), 0, xlogy(g, other))
 
 
@@ -44,11 +46,11 @@ def xlog1py(input: Array | Number, other: Array | Number) -> Array:
     tensor([0., 0.])
     """
     y = np.multiply(input, np.log1p(other))
-    return np.where(np.equal(input, 0) & ~np.isnan(other), input.dtype.type(0), y)
+    return np.where(np.equal(input, 0) & ~np.isnan(other), y.dtype.type(0), y)
 
 
 @xlog1py.vjp("input")
-def _(g: Tensor, input: Tensor | Number, other: Tensor | Number) -> Tensor:
+def _(g: Tensor, input: Any, other: Any) -> Tensor:
     return select((input == 0) & (other <= -1), 0, xlog1py(g, other))
 
 

@@ -222,8 +222,9 @@ def zeta(input: Array | Number, other: Array | Number) -> Array:
     >>> torch.special.zeta(torch.tensor([2.]), 1.)
     tensor([1.6449])
     """
-    wide = special("zeta")(input.astype(np.float64), other.astype(np.float64))
-    return np.asanyarray(wide).astype(input.dtype)
+    x, q = np.asanyarray(input), np.asanyarray(other)
+    wide = special("zeta")(x.astype(np.float64), q.astype(np.float64))
+    return np.asanyarray(wide).astype(x.dtype)
 
 
 @zeta.vjp("other")

@@ -90,7 +90,9 @@ def cat(tensors: Sequence[Array], dim: int = 0) -> Array:
 
 
 @cat.vjp("tensors")
-def _(g: Tensor, tensors_shape: tuple[int, ...], dim: int) -> tuple[Tensor | None, ...]:
+def _(
+    g: Tensor, tensors_shape: tuple[tuple[int, ...], ...], dim: int
+) -> tuple[Tensor | None, ...]:
     at = dim % g.dim()
     result, start = [], 0
     for shape in tensors_shape:
@@ -244,7 +246,7 @@ column_stack = _stacked(
 
 
 @composite(expose=("torch",), explains=True)
-def block_diag(*tensors: Tensor | Sequence[Tensor]) -> Tensor:
+def block_diag(*tensors: Tensor) -> Tensor:
     """Matrices along a diagonal of zeros.
 
     Args:
@@ -273,6 +275,13 @@ def block_diag(*tensors: Tensor | Sequence[Tensor]) -> Tensor:
     return cat(rows, 0)
 
 
+def _unpack(tensors: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    """The tensors of f(a, b) or f([a, b])."""
+    if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
+        return tuple(tensors[0])
+    return tensors
+
+
 @composite(expose=("torch",), explains=True)
 def cartesian_prod(*tensors: Tensor | Sequence[Tensor]) -> Tensor:
     """All the combinations of vectors' elements, a row each.
@@ -286,14 +295,13 @@ def cartesian_prod(*tensors: Tensor | Sequence[Tensor]) -> Tensor:
             [2, 8],
             [2, 9]])
     """
-    if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
-        tensors = tuple(tensors[0])
-    for x in tensors:
+    vectors = _unpack(tensors)
+    for x in vectors:
         if x._array.ndim != 1:
             raise RuntimeError(f"Expect a 1D vector, but got shape {list(x._array.shape)}")
-    if len(tensors) == 1:
-        return tensors[0]
-    grids = meshgrid(*tensors, indexing="ij")
+    if len(vectors) == 1:
+        return vectors[0]
+    grids = meshgrid(*vectors, indexing="ij")
     return stack([x.reshape(-1) for x in grids], 1)
 
 
@@ -314,16 +322,15 @@ def meshgrid(
             [2, 2],
             [3, 3]])
     """
-    if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
-        tensors = tuple(tensors[0])
-    if not tensors:
+    coordinates = _unpack(tensors)
+    if not coordinates:
         raise RuntimeError("meshgrid expects a non-empty TensorList")
     if indexing not in (None, "ij", "xy"):
         raise RuntimeError(
             "torch.meshgrid: indexing must be one of \"xy\" or \"ij\", but received: "
             f"{indexing}"
         )
-    if any(x.dtype is not tensors[0].dtype for x in tensors):
+    if any(x.dtype is not coordinates[0].dtype for x in coordinates):
         raise RuntimeError("meshgrid expects all tensors to have the same dtype")
     if indexing is None:
         warn(
@@ -331,7 +338,7 @@ def meshgrid(
             "argument.",
             UserWarning,
         )
-    vectors = [x.reshape(-1) for x in tensors]
+    vectors = [x.reshape(-1) for x in coordinates]
     swap = indexing == "xy" and len(vectors) > 1
     if swap:
         vectors[0], vectors[1] = vectors[1], vectors[0]
@@ -382,10 +389,9 @@ def broadcast_tensors(*tensors: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]
     >>> [x.shape for x in torch.broadcast_tensors(torch.zeros(3, 1), torch.zeros(4))]
     [torch.Size([3, 4]), torch.Size([3, 4])]
     """
-    if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
-        tensors = tuple(tensors[0])
-    shape = broadcast_shapes(*(x._array.shape for x in tensors))
-    return tuple(x.expand(*shape) for x in tensors)
+    operands = _unpack(tensors)
+    shape = broadcast_shapes(*(x._array.shape for x in operands))
+    return tuple(x.expand(*shape) for x in operands)
 
 
 @composite(expose=("torch",))
@@ -397,13 +403,13 @@ def broadcast_shapes(*shapes: Any) -> Size:
     >>> torch.broadcast_shapes((3, 1), (1, 4), (5, 1, 1))
     torch.Size([5, 3, 4])
     """
-    shapes = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
+    extents = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
     try:
-        return Size(np.broadcast_shapes(*shapes))
+        return Size(np.broadcast_shapes(*extents))
     except ValueError:
         raise RuntimeError(
             "Shape mismatch: objects cannot be broadcast to a single shape: "
-            + ", ".join(map(str, shapes))
+            + ", ".join(map(str, extents))
         ) from None
 
 

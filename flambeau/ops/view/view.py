@@ -59,11 +59,11 @@ def infer_shape(shape: Sequence[Any], count: int) -> tuple[int, ...]:
     return tuple(lengths)
 
 
-def view_as_shape(array: np.ndarray, shape: Sequence[int]) -> np.ndarray | None:
+def view_as_shape(array: Any, shape: Sequence[int]) -> np.ndarray | None:
     """`array` in another shape without a copy, or None where strides cannot say it."""
     if array.__class__ is LazyWindow:
         memory = view_as_shape(array.memory, shape)
-        return None if memory is None else array.like(memory)  # type: ignore[no-any-return]
+        return None if memory is None else array.like(memory)
     plain = array.__class__ is np.ndarray
     result = array.view() if plain else np.array(array, copy=False, subok=True)
     if array.__class__ is MetaArray:
@@ -112,10 +112,13 @@ def view_method(self: Tensor, *shape: Any, size: Any = None, dtype: Dtype | None
                 result = view_of(self, array.reshape(shape))
             except (ValueError, TypeError):
                 return _view(self, shape)  # tells what does not fit
-            if self._tracked and (self._requires_grad or self._base._node is not self._stamp):
-                record(_view.operator, result, (self, shape))
+            if self._tracked:
+                base: Any = self._base
+                if self._requires_grad or base._node is not self._stamp:
+                    record(_view.operator, result, (self, shape))
             return result
-    dtype, *shape = map(as_dtype, (dtype, *shape))
+    dtype, *lengths = map(as_dtype, (dtype, *shape))
+    shape = tuple(lengths)
     if size is not None:
         shape = (size,)
     if dtype is not None:
@@ -132,7 +135,7 @@ def view_method(self: Tensor, *shape: Any, size: Any = None, dtype: Dtype | None
 @view(name="_view_dtype", node="ViewBackward1", expose=(), differentiable=False,
       ref=lambda x, dtype: x.view(dtype.numpy),
       samples=lambda rng: iter([((rng.normal(size=(2, 4)), None), {})][:0]))
-def _view_dtype(input: Array, dtype: Dtype | None) -> Array:
+def _view_dtype(input: Array, dtype: Dtype) -> Array:
     """The same bytes read as another dtype."""
     kind = dtype.numpy
     if kind.itemsize == input.itemsize:
@@ -381,7 +384,7 @@ def movedim(input: Tensor, source: int | Sequence[int], destination: int | Seque
       ref=lambda x, dims: np.squeeze(x, dims), samples=matrices(((3, 1, 4, 1), (1, 3))))
 def _squeeze(input: Array, dims: int | Sequence[int]) -> Array:
     """The given axes of length 1 left out."""
-    return input.squeeze(dims)
+    return input.squeeze(dims if isinstance(dims, int) else tuple(dims))
 
 
 @_squeeze.vjp
@@ -486,10 +489,10 @@ def _expand_meta(input: Any, size: tuple, new: int) -> Any:
     return np.broadcast_to(input.view(np.ndarray), shape).view(MetaArray)
 
 
-def _set_strides(array: np.ndarray, shape: Sequence[int], strides: Sequence[int]) -> np.ndarray:
+def _set_strides(array: Any, shape: Sequence[int], strides: Sequence[int]) -> Any:
     """A window that starts where `array` does, strides in bytes."""
     if array.__class__ is LazyWindow:
-        return array.like(_set_strides(array.memory, shape, strides))  # type: ignore[no-any-return]
+        return array.like(_set_strides(array.memory, shape, strides))
     if array.flags.c_contiguous and array.dtype.kind != "V":  # a tenth of as_strided's time
         return np.ndarray(shape, array.dtype, array, 0, strides)
     return np.lib.stride_tricks.as_strided(array, shape, strides)
@@ -516,16 +519,14 @@ def expand_as(self: Tensor, other: Tensor) -> Tensor:
 
 
 @composite()
-def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
+def broadcast_to(input: Tensor, size: int | Sequence[int]) -> Tensor:
     """The tensor expanded to a shape.
 
     >>> torch.broadcast_to(torch.tensor([1, 2]), (2, 2))
     tensor([[1, 2],
             [1, 2]])
     """
-    if not isinstance(size, (list, tuple)):
-        size = (size,)  # a number, for one axis
-    return expand(input, *size)
+    return expand(input, *(size if isinstance(size, (list, tuple)) else (size,)))
 
 
 # ---------------------------------------------------------------------------------- attributes
@@ -582,5 +583,6 @@ def adjoint(input: Tensor) -> Tensor:
     return y.conj() if y._array.dtype.kind == "c" else y
 
 
-Tensor.T, Tensor.mT = property(_transpose), property(_matrix_transposed)
-Tensor.H, Tensor.mH = property(_hermitian), property(adjoint)
+_methods: Any = Tensor
+_methods.T, _methods.mT = property(_transpose), property(_matrix_transposed)
+_methods.H, _methods.mH = property(_hermitian), property(adjoint)
