@@ -125,7 +125,7 @@ def fake_quantize_per_channel_affine(
         raise RuntimeError("dimensions of scale and zero-point are not consistent with input "
                            "tensor")
     _check_range(quant_min, quant_max)
-    zeros = zero_point._array.astype(np.int64 if kind == "int32" else np.float32)
+    zeros: Any = zero_point._array.astype(np.int64 if kind == "int32" else np.float32)
     if kind == "int32" and not ((quant_min <= zeros) & (zeros <= quant_max)).all():
         raise RuntimeError("`zero_point` must be between `quant_min` and `quant_max`.")
     shape = [1] * input.ndim
