@@ -125,9 +125,12 @@ def assignment_of(thing: Any, frame: FrameType | None) -> tuple[str, int] | None
     return None
 
 
-def table_of(array: np.ndarray, frame: FrameType | None) -> tuple[str, int] | None:
-    """The statement that made the table which an array of rows is of: the last assignment of a
-    variable, in the frames that are running, that shares its memory and has its columns."""
+def table_of(
+    array: np.ndarray, frame: FrameType | None, latest: bool = False,
+) -> tuple[str, int] | None:
+    """The statement that made the table which an array of rows is of: of the variables in the
+    frames that are running which share its memory and have its columns, the first, or the latest
+    one."""
     while frame is not None:
         if not is_internal(frame.f_code):
             places = [
@@ -139,7 +142,7 @@ def table_of(array: np.ndarray, frame: FrameType | None) -> tuple[str, int] | No
             ]
             lines = [place for place in places if place is not None]
             if lines:
-                return min(lines, key=lambda place: place[1])
+                return (max if latest else min)(lines, key=lambda place: place[1])
         frame = frame.f_back
     return None
 

@@ -1,0 +1,192 @@
+"""A model in which the examples of a batch reach one another's outputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ....autograd import engine
+from ....autograd.node import Node
+from ....tensor.tensor import Tensor
+from ...events import Backward, ModuleCall
+from ...finding import Level
+from ...graph import Graph, node_of, operator_name, spot_of
+from ...places import Spot
+from ...programs import edit
+from ..rule import Rule
+
+_PROBES = 2
+_LEAST = 4  # examples
+_MEANT = ("norm", "batch", "memory", "mix", "shuffle")  # in names of modules that mix on purpose
+_STATISTICS = ("batch_norm", "std", "var", "index")  # and of operators
+
+
+class ExamplesMixed(Rule):
+    """Carries the gradient of one example's output back to the first layer, and looks at the rows
+    of the other examples there."""
+
+    id = "examples-mixed"
+    level = Level.LIKELY
+    needs = ("on_call", "on_layer", "on_backward")
+    title = "the output of an example depends on the others of its batch: an axis is mixed up"
+    why = (
+        "A softmax or a mean over axis 0, a view() in place of a permute(), attention whose batch "
+        "is taken for time: the result then depends on which examples happen to be together. Told "
+        "for a model of one tensor, the rows of a shuffled batch, where the gradient of one "
+        f"output reaches the rows of others, in {_PROBES} calls, and no other check found a "
+        "mistake. Silent for batch norm, statistics of the batch, rows taken by index, and modules "
+        f"with {', '.join(_MEANT[:-1])} or {_MEANT[-1]} in their name."
+    )
+    fix = "let no operator between the examples: dim=1 or -1, permute() before view(), batch_first"
+    broken = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scores, self.head = nn.Linear(8, 8), nn.Linear(8, 3)
+
+    def forward(self, x):
+        h = self.scores(x); h = h - h.mean(0)  # <-
+        return self.head(torch.tanh(h))
+
+net = Net()
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+for _ in range(4):
+    for rows in torch.randperm(64).split(16):
+        loss = F.cross_entropy(net(x[rows]), y[rows])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+    fixed = edit(broken, {
+        "h = self.scores(x); h = h - h.mean(0)  # <-":
+            "h = self.scores(x); h = h - h.mean(1, keepdim=True)",
+    })
+    healthy = (edit(broken, {
+        # A norm of the batch, written by hand.
+        "h = self.scores(x); h = h - h.mean(0)  # <-":
+            "h = self.scores(x); h = (h - h.mean(0)) / (h.std(0) + 1e-5)",
+    }), edit(broken, {
+        # A set, whose elements are seen together: its rows are not shuffled.
+        "loss = F.cross_entropy(net(x[rows]), y[rows])": "loss = F.cross_entropy(net(x), y)",
+        "h = self.scores(x); h = h - h.mean(0)  # <-":
+            "h = self.scores(x); h = h - h.mean(0)",
+    }))
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.rows: list[Any] = []  # tensors whose axis 0 is that of examples
+        self.first: Any = None  # what the first layer of this call gave
+        self.spots: dict[int, list[Spot | None]] = {}  # by model: what mixes, probe by probe
+        self.separate: set[int] = set()  # models that keep examples apart
+
+    def on_batch(self, iterator: Any, batch: Any, spot: Spot | None) -> None:
+        loader = self.session.loaders.get(iterator)
+        collate = getattr(getattr(loader, "collate_fn", None), "__name__", "")
+        shuffles = type(getattr(loader, "sampler", None)).__name__ == "RandomSampler"
+        parts = batch if isinstance(batch, (list, tuple)) else [batch]
+        self.rows = [part for part in parts if isinstance(part, Tensor)] \
+            if collate == "default_collate" and shuffles else []
+
+    def on_function(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any],
+                    spot: Spot | None) -> None:
+        if name == "getitem" and isinstance(args[1], Tensor) and isinstance(args[-1], Tensor):
+            index = args[1]._array
+            if index.ndim == 1 and index.dtype.kind == "i" and len(index) >= _LEAST \
+                    and np.any(np.diff(index) < 0) and args[-1]._array.shape[:1] == index.shape:
+                self.rows = [*self.rows[-3:], args[-1]]
+
+    def on_layer(self, call: ModuleCall) -> None:
+        if self.first is None and isinstance(call.output, Tensor) and call.output._node is not None:
+            self.first = call.output
+
+    def on_backward(self, backward: Backward) -> None:
+        self.first, self.rows = None, []
+
+    on_gradient = on_backward
+
+    def on_call(self, call: ModuleCall) -> None:
+        first, self.first = self.first, None
+        key = id(call.module)
+        spots = self.spots.setdefault(key, [])
+        output = call.output
+        if first is None or key in self.separate or len(spots) >= _PROBES or not call.recorded \
+                or len(call.tensors) != 1 or not isinstance(output, Tensor) \
+                or output._node is None or output is first:
+            return
+        source = call.tensors[0]._array
+        examples = len(source) if source.ndim > 1 else 0
+        of_batch = any(np.may_share_memory(rows._array, source)
+                       and len(rows._array) == examples for rows in self.rows)
+        if examples < _LEAST or not of_batch or output._array.shape[:1] != (examples,) \
+                or first._array.shape[:1] != (examples,) or _is_meant(call.module):
+            return
+        graph = Graph([output._node])
+        if any(node.hooks is not None or node.is_custom
+               or any(name in operator_name(node) for name in _STATISTICS) for node in graph.nodes):
+            return
+        mixes, spot = probe(output, first, graph)
+        if mixes is False:
+            self.separate.add(key)
+        elif mixes:
+            spots.append(spot if spot is not None else call.spot)
+
+    def finish(self) -> None:
+        """Tell, where no other check did."""
+        if any(finding.level is not Level.HINT for finding in self.session.findings):
+            return
+        for key, spots in self.spots.items():
+            if len(spots) >= _PROBES and key not in self.separate:
+                self.report("the output of one example depends on the other examples of its batch",
+                            spots[-1], probes=len(spots))
+
+
+def _is_meant(model: Any) -> bool:
+    return any(name in type(module).__name__.lower() for module in model.modules()
+               for name in _MEANT if type(module).__name__ not in ("LayerNorm", "RMSNorm"))
+
+
+def probe(output: Any, first: Any, graph: Graph) -> tuple[bool | None, Spot | None]:
+    """Whether the middle example's output depends on other rows of `first`, and where they come
+    together; None where it depends on no row."""
+    examples = len(output._array)
+    middle = examples // 2
+    cotangent = np.zeros(output._array.shape, output._array.dtype)
+    cotangent[middle] = np.random.default_rng(0).uniform(0.5, 1.5, cotangent[middle].shape)
+    beginning = node_of(first._node)
+    leading = {id(beginning)}
+    for node in graph.nodes:  # oldest first
+        if any(edge is not None and id(node_of(edge)) in leading for edge in node.edges):
+            leading.add(id(node))
+    captures = {key: 0 for node in graph.nodes if id(node) in leading
+                for key in (id(node), (id(node), 0))}
+    slopes = engine.run([(output._node, output.new_tensor(cotangent))], True, False, captures,
+                        accumulate=False)
+    arrays = {key if key.__class__ is int else key[0]: value._array
+              for key, value in slopes.items()}
+    slope = arrays.get(id(beginning))
+    if slope is None or not np.abs(slope[middle]).max() > 0:
+        return None, None
+    others = np.abs(np.delete(slope, middle, axis=0)).max()
+    if not others > 1e-5 * np.abs(slope[middle]).max():
+        return False, None
+    for node in reversed(graph.nodes):
+        own = arrays.get(id(node))
+        below = [arrays.get(id(node_of(edge))) for edge in node.edges
+                 if isinstance(node_of(edge), Node) and id(node_of(edge)) in leading]
+        if own is not None and is_apart(own, examples) and any(
+            array is not None and not is_apart(array, examples) for array in below
+        ):
+            return True, spot_of(node)
+    return True, None
+
+
+def is_apart(slope: np.ndarray, examples: int) -> bool:
+    """Whether what is not zero lies in one example's part of some axis."""
+    used = np.abs(slope) > 1e-6 * np.abs(slope).max()
+    for axis, length in enumerate(used.shape):
+        if length % examples == 0:
+            along = used.any(axis=tuple(i for i in range(used.ndim) if i != axis))
+            if along.sum() * examples <= length:
+                return True
+    return False
