@@ -11,7 +11,7 @@ from ....autograd.node import Node
 from ....tensor.tensor import Tensor
 from ...events import Backward, ModuleCall
 from ...finding import Level
-from ...graph import Graph, node_of, operator_name, spot_of
+from ...graph import RESHAPES, Graph, node_of, operator_name, spot_of
 from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
@@ -29,16 +29,17 @@ class ExamplesMixed(Rule):
     id = "examples-mixed"
     level = Level.LIKELY
     needs = ("on_call", "on_layer", "on_backward")
-    title = "the output of an example depends on the others of its batch: an axis is mixed up"
+    title = "the output of an example depends on the others of its batch: a reshape mixes them up"
     why = (
-        "A softmax or a mean over axis 0, a view() in place of a permute(), attention whose batch "
-        "is taken for time: the result then depends on which examples happen to be together. Told "
+        "A view() in place of a permute(), or after one that left the batch on axis 1: the result "
+        "depends on which examples happen to be together. Told "
         "for a model of one tensor, the rows of a shuffled batch, where the gradient of one "
-        f"output reaches the rows of others, in {_PROBES} calls, and no other check found a "
-        "mistake. Silent for batch norm, statistics of the batch, rows taken by index, and modules "
-        f"with {', '.join(_MEANT[:-1])} or {_MEANT[-1]} in their name."
+        f"output reaches the rows of others through a reshape, in {_PROBES} calls, and no other "
+        "check found a mistake. A hint where another operator mixes them, as that may be meant; "
+        "nothing for batch norm, statistics of the batch, rows taken by index, and modules with "
+        f"{', '.join(_MEANT[:-1])} or {_MEANT[-1]} in their name."
     )
-    fix = "let no operator between the examples: dim=1 or -1, permute() before view(), batch_first"
+    fix = "bring axis 0 back to the front, by permute() or transpose(), before view() or reshape()"
     broken = """
 class Net(nn.Module):
     def __init__(self):
@@ -46,8 +47,8 @@ class Net(nn.Module):
         self.scores, self.head = nn.Linear(8, 8), nn.Linear(8, 3)
 
     def forward(self, x):
-        h = self.scores(x); h = h - h.mean(0)  # <-
-        return self.head(torch.tanh(h))
+        h = torch.tanh(self.scores(x))
+        return self.head(h.T.reshape(-1, 8))  # <-
 
 net = Net()
 optimizer = optim.SGD(net.parameters(), lr=0.1)
@@ -59,25 +60,22 @@ for _ in range(4):
         optimizer.step()
 """
     fixed = edit(broken, {
-        "h = self.scores(x); h = h - h.mean(0)  # <-":
-            "h = self.scores(x); h = h - h.mean(1, keepdim=True)",
+        "return self.head(h.T.reshape(-1, 8))  # <-": "return self.head(h.reshape(-1, 8))",
     })
     healthy = (edit(broken, {
         # A norm of the batch, written by hand.
-        "h = self.scores(x); h = h - h.mean(0)  # <-":
-            "h = self.scores(x); h = (h - h.mean(0)) / (h.std(0) + 1e-5)",
+        "return self.head(h.T.reshape(-1, 8))  # <-": "return self.head(h - h.mean(0))",
     }), edit(broken, {
         # A set, whose elements are seen together: its rows are not shuffled.
         "loss = F.cross_entropy(net(x[rows]), y[rows])": "loss = F.cross_entropy(net(x), y)",
-        "h = self.scores(x); h = h - h.mean(0)  # <-":
-            "h = self.scores(x); h = h - h.mean(0)",
+        "return self.head(h.T.reshape(-1, 8))  # <-": "return self.head(h.T.reshape(-1, 8))",
     }))
 
     def __init__(self, session: Any) -> None:
         super().__init__(session)
         self.rows: list[Any] = []  # tensors whose axis 0 is that of examples
         self.first: Any = None  # what the first layer of this call gave
-        self.spots: dict[int, list[Spot | None]] = {}  # by model: what mixes, probe by probe
+        self.nodes: dict[int, list[tuple[Spot | None, str]]] = {}  # by model: what mixes, and where
         self.separate: set[int] = set()  # models that keep examples apart
 
     def on_batch(self, iterator: Any, batch: Any, spot: Spot | None) -> None:
@@ -108,9 +106,9 @@ for _ in range(4):
     def on_call(self, call: ModuleCall) -> None:
         first, self.first = self.first, None
         key = id(call.module)
-        spots = self.spots.setdefault(key, [])
+        known = self.nodes.setdefault(key, [])
         output = call.output
-        if first is None or key in self.separate or len(spots) >= _PROBES or not call.recorded \
+        if first is None or key in self.separate or len(known) >= _PROBES or not call.recorded \
                 or len(call.tensors) != 1 or not isinstance(output, Tensor) \
                 or output._node is None or output is first:
             return
@@ -125,20 +123,22 @@ for _ in range(4):
         if any(node.hooks is not None or node.is_custom
                or any(name in operator_name(node) for name in _STATISTICS) for node in graph.nodes):
             return
-        mixes, spot = probe(output, first, graph)
+        mixes, node = probe(output, first, graph)
         if mixes is False:
             self.separate.add(key)
-        elif mixes:
-            spots.append(spot if spot is not None else call.spot)
+        elif node is not None:
+            known.append((spot_of(node) or call.spot, operator_name(node)))
 
     def finish(self) -> None:
         """Tell, where no other check did."""
         if any(finding.level is not Level.HINT for finding in self.session.findings):
             return
-        for key, spots in self.spots.items():
-            if len(spots) >= _PROBES and key not in self.separate:
+        for key, nodes in self.nodes.items():
+            if len(nodes) >= _PROBES and key not in self.separate:
+                spot, name = nodes[-1]
                 self.report("the output of one example depends on the other examples of its batch",
-                            spots[-1], probes=len(spots))
+                            spot, level=None if name in RESHAPES else Level.HINT, operator=name,
+                            probes=len(nodes))
 
 
 def _is_meant(model: Any) -> bool:
@@ -146,9 +146,9 @@ def _is_meant(model: Any) -> bool:
                for name in _MEANT if type(module).__name__ not in ("LayerNorm", "RMSNorm"))
 
 
-def probe(output: Any, first: Any, graph: Graph) -> tuple[bool | None, Spot | None]:
-    """Whether the middle example's output depends on other rows of `first`, and where they come
-    together; None where it depends on no row."""
+def probe(output: Any, first: Any, graph: Graph) -> tuple[bool | None, Any]:
+    """Whether the middle example's output depends on other rows of `first`, and the node that
+    brings them together; None where it depends on no row."""
     examples = len(output._array)
     middle = examples // 2
     cotangent = np.zeros(output._array.shape, output._array.dtype)
@@ -165,10 +165,10 @@ def probe(output: Any, first: Any, graph: Graph) -> tuple[bool | None, Spot | No
     arrays = {key if key.__class__ is int else key[0]: value._array
               for key, value in slopes.items()}
     slope = arrays.get(id(beginning))
-    if slope is None or not np.abs(slope[middle]).max() > 0:
+    if slope is None or not np.abs(slope).max() > 0:
         return None, None
     others = np.abs(np.delete(slope, middle, axis=0)).max()
-    if not others > 1e-5 * np.abs(slope[middle]).max():
+    if not others > 1e-5 * np.abs(slope).max():
         return False, None
     for node in reversed(graph.nodes):
         own = arrays.get(id(node))
@@ -177,7 +177,7 @@ def probe(output: Any, first: Any, graph: Graph) -> tuple[bool | None, Spot | No
         if own is not None and is_apart(own, examples) and any(
             array is not None and not is_apart(array, examples) for array in below
         ):
-            return True, spot_of(node)
+            return True, node
     return True, None
 
 
