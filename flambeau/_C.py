@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import enum
+import sys
 import weakref
 from importlib import import_module
 from typing import Any
 
 from .autograd import forward_ad
+from .autograd.traces import bindings as _profiler
 from .ops.registration.dispatch_keys import DispatchKey, DispatchKeySet, _ExcludeDispatchKeyGuard
 from .ops.interception.subclass import DisableTorchFunction, DisableTorchFunctionSubclass
 from .ops.interception.subclass import EnableTorchFunction as _EnableTorchFunction
@@ -209,6 +211,20 @@ _functions = import_module(f"{__package__}.autograd._functions")
 _nn = _Functions("nn.functional", renamed={"log_sigmoid": "logsigmoid"})
 _linalg, _fft = _Builtins("linalg", "linalg_"), _Builtins("fft", "fft_")
 _special = _Builtins("special", "special_")
+sys.modules[f"{__name__}._profiler"] = _profiler  # `from torch._C._profiler import ...`
+
+
+class _Autograd:
+    """torch._C._autograd."""
+
+    _profiler_type = staticmethod(_profiler._profiler_type)
+    DeviceType = _profiler.DeviceType
+
+    def __getattr__(self, name: str) -> Any:
+        raise NotImplementedError(f"torch._C._autograd.{name} is not implemented in flambeau")
+
+
+_autograd = _Autograd()
 
 
 __getattr__ = lacking(__name__, (

@@ -10,14 +10,19 @@ import functools
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from time import perf_counter_ns, time_ns
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from ..tensor.absent import lacking
 from .profiler_util import (
     DeviceType as DeviceType,
-    EventList, FunctionEvent, FunctionEventAvg, Interval, nested, write_chrome_trace,
+    EventList, FunctionEvent, FunctionEventAvg, Interval, nested,
 )
+from .traces.chrome_trace import write_chrome_trace
+from .traces.kineto_results import _ProfilerResult
+from .traces.recorder import Details, Recorder, user_stack
+from .traces.recorder import Recording as Recording
 
 __all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "Interval", "KinetoStepTracker",
            "profile", "record_function"]
@@ -26,46 +31,29 @@ _NAMES = ("emit_itt", "emit_nvtx", "load_nvprof", "parse_nvprof_trace", "Enforce
 
 __getattr__ = lacking(__name__, _NAMES)
 _LABEL = 7  # the scope of a label of the user's
+_is_profiler_enabled = False
 
 
-class Recorder:
-    """The events of a profile, as they are noted while it is on.
+@dataclass
+class ProfilerStats:
+    """How long a profile took to begin, to end and to be read."""
 
-    `events`: (name, begin, end, thread, shapes, stack, bytes, scope), times of perf_counter_ns.
-    """
-
-    def __init__(self, shapes: bool, memory: bool, stack: bool, modules: bool) -> None:
-        self.shapes, self.memory, self.stack, self.modules = shapes, memory, stack, modules
-        self.events: list[tuple[Any, ...]] = []
-        self.began_ns = 0
-        self.wall_ns = 0
-
-
-class Recording:
-    """The profile that is on, and what starts and ends the noting of operators."""
-
-    now: Recorder | None = None
-    turn: Callable[[Recorder | None], None]
-    lock = threading.RLock()
-
-
-def user_stack(depth: int) -> tuple[Any, ...]:
-    """(code, line) of the frames of the program, from the innermost on."""
-    lines = []
-    frame = sys._getframe(depth)
-    while frame is not None:
-        if not frame.f_globals.get("__name__", "").startswith("flambeau"):
-            lines.append((frame.f_code, frame.f_lineno))
-        frame = frame.f_back  # type: ignore[assignment]
-    return tuple(lines)
+    profiling_window_duration_sec: float = 0.0
+    number_of_events: int = 0
+    profiler_prepare_call_duration_us: float = 0.0
+    profiler_enable_call_duration_us: float = 0.0
+    profiler_disable_call_duration_us: float = 0.0
+    parse_kineto_call_duration_us: float = 0.0
+    function_events_build_tree_call_duration_us: float = 0.0
 
 
 class profile:
     """Notes when operators, labels and modules begin and end, while it is on.
 
-    `record_shapes`: the shapes of operators' arguments; `profile_memory`: bytes of their results;
-    `with_stack`: the lines that called; `with_modules`: calls of modules. About half a microsecond
-    for each operator, more with these.
+    `record_shapes`: the shapes of operators' arguments; `profile_memory`: memory of results as it
+    comes and goes; `with_stack`: the lines that called, and calls of the program's functions;
+    `with_modules`: calls of modules; `with_flops`: floating-point operations. About half a
+    microsecond for each operator, more with these.
 
     >>> with torch.autograd.profiler.profile() as prof:
     ...     y = torch.ones(2) + 1
@@ -83,8 +71,10 @@ class profile:
         self.enabled, self.entered = enabled, False
         self.record_shapes, self.profile_memory = record_shapes, profile_memory
         self.with_stack, self.with_modules, self.with_flops = with_stack, with_modules, with_flops
-        self.function_events: EventList | None = None
+        self._events: EventList | None = None
+        self._results: _ProfilerResult | None = None
         self._recorder: Recorder | None = None
+        self._stats = ProfilerStats()
 
     def __enter__(self) -> Self | None:
         if not self.enabled:
@@ -96,31 +86,69 @@ class profile:
         return self
 
     def _start(self) -> None:
+        global _is_profiler_enabled
+        called_ns = perf_counter_ns()
         recorder = Recorder(self.record_shapes, self.profile_memory, self.with_stack,
-                            self.with_modules or self.with_stack)
+                            self.with_modules or self.with_stack, self.with_flops)
         with Recording.lock:
             if Recording.now is not None:
                 raise RuntimeError("Profiler is already enabled on this thread")
+            prepared_ns = perf_counter_ns()
             Recording.turn(recorder)
             recorder.wall_ns, recorder.began_ns = time_ns(), perf_counter_ns()
             Recording.now = self._recorder = recorder
+            _is_profiler_enabled = True
+        self._stats.profiler_prepare_call_duration_us = (prepared_ns - called_ns) / 1e3
+        self._stats.profiler_enable_call_duration_us = (recorder.began_ns - prepared_ns) / 1e3
+        if recorder.python is not None:
+            recorder.python.start(sys._getframe(2))
 
     def __exit__(self, *exception: object) -> None:
-        if self.enabled and self._recorder is not None and Recording.now is self._recorder:
+        global _is_profiler_enabled
+        recorder = self._recorder
+        if self.enabled and recorder is not None and Recording.now is recorder:
+            if recorder.python is not None:
+                recorder.python.stop()
+            recorder.ended_ns = perf_counter_ns()
             with Recording.lock:
                 Recording.now = None
                 Recording.turn(None)
-        self.function_events = None
+                _is_profiler_enabled = False
+            stats = self._stats
+            stats.profiler_disable_call_duration_us = (perf_counter_ns() - recorder.ended_ns) / 1e3
+            stats.profiling_window_duration_sec = (recorder.ended_ns - recorder.began_ns) / 1e9
+            stats.number_of_events = len(recorder.events)
+        self._events = self._results = None
 
     # ------------------------------------------------------------------------- results
 
     def events(self) -> EventList:
         """The calls, in the order in which they began; RuntimeError before any profile."""
-        if self.function_events is None:
+        if self._events is None:
             if self._recorder is None:
                 raise RuntimeError("Profiler didn't finish running")
-            self.function_events = _events(self._recorder)
-        return self.function_events
+            begin_ns = perf_counter_ns()
+            self._events = _events(self._recorder)
+            took_us = (perf_counter_ns() - begin_ns) / 1e3
+            self._stats.parse_kineto_call_duration_us = took_us
+            self._stats.function_events_build_tree_call_duration_us = took_us
+        return self._events
+
+    @property
+    def function_events(self) -> EventList | None:
+        """`events()`; None while the profile is on."""
+        recorder = self._recorder
+        return None if recorder is None or Recording.now is recorder else self.events()
+
+    @property
+    def kineto_results(self) -> _ProfilerResult | None:
+        """The events as kineto hands them over; None before the profile ends."""
+        recorder = self._recorder
+        if recorder is None or Recording.now is recorder:
+            return None
+        if self._results is None:
+            self._results = _ProfilerResult(recorder)
+        return self._results
 
     def key_averages(
         self, group_by_input_shape: bool = False, group_by_stack_n: int = 0,
@@ -149,7 +177,7 @@ class profile:
         flags = {"with_stack": int(self.with_stack), "profile_memory": int(self.profile_memory),
                  "record_shapes": int(self.record_shapes)}
         write_chrome_trace(events, path, {**flags, **(metadata or {})},
-                           self._recorder.wall_ns / 1e3)
+                           self._recorder.wall_ns / 1e3, self._recorder)
 
     def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
         """Write lines and their weights, for flame graph tools."""
@@ -167,24 +195,49 @@ class profile:
 def _events(recorder: Recorder) -> EventList:
     threads: dict[int, int] = {}
     result = []
-    for name, begin, end, thread, shapes, stack, size, scope in recorder.events:
+    for name, begin, end, thread, shapes, stack, scope, *more in recorder.events:
+        details = more[0] if more else Details()
         lines = None if stack is None else [
             f"{code.co_filename}({line}): {code.co_name}" for code, line in stack]
         result.append(FunctionEvent(
             0, name, threads.setdefault(thread, len(threads) + 1),
             (begin - recorder.began_ns) / 1e3, (end - recorder.began_ns) / 1e3,
-            input_shapes=shapes, stack=lines, scope=scope, cpu_memory_usage=size,
-            is_user_annotation=scope == _LABEL,
+            input_shapes=shapes, stack=lines, scope=scope, is_user_annotation=scope == _LABEL,
+            sequence_nr=details.sequence, flops=details.flops,
+            concrete_inputs=list(details.arguments), strides=details.strides,
         ))
+    result.extend(_attribute_memory(recorder, nested(result), threads))
     nested(result)
     for i, event in enumerate(result):
         event.id = i + 1
-    for event in reversed(result):  # what is made in a call is made by it too
-        if event.cpu_parent is not None:
-            event.cpu_parent.cpu_memory_usage = max(
-                event.cpu_parent.cpu_memory_usage,
-                sum(c.cpu_memory_usage for c in event.cpu_parent.cpu_children))
-    return EventList(result, profile_memory=recorder.memory)
+    return EventList(result, profile_memory=recorder.memory, with_flops=recorder.flops)
+
+
+def _attribute_memory(
+    recorder: Recorder, events: list[FunctionEvent], threads: dict[int, int]
+) -> list[FunctionEvent]:
+    """Add memory to the calls in which it came or went; events of their own for the rest.
+
+    `events` are in order of their beginnings, and nested; they are unnested again.
+    """
+    alone, begun = [], 0
+    running: dict[int, list[FunctionEvent]] = {}
+    for change in recorder.memory_events:
+        at, thread = (change.time_ns - recorder.began_ns) / 1e3, threads.get(change.thread, 0)
+        while begun < len(events) and events[begun].time_range.start <= at:
+            running.setdefault(events[begun].thread, []).append(events[begun])
+            begun += 1
+        around = running[thread] = [
+            e for e in running.get(thread, []) if e.time_range.end >= at]
+        for event in around:
+            event.cpu_memory_usage += change.nbytes
+        if not around:
+            alone.append(FunctionEvent(
+                0, "[memory]", thread, at, at, cpu_memory_usage=change.nbytes))
+    for event in events:
+        event.cpu_parent = None
+        event.cpu_children.clear()
+    return alone
 
 
 class record_function:
@@ -209,7 +262,7 @@ class record_function:
         if recorder is not None and self._begin_ns >= recorder.began_ns:
             stack = user_stack(2) if recorder.stack else None
             recorder.events.append((self.name, self._begin_ns, perf_counter_ns(),
-                                    threading.get_ident(), None, stack, 0, _LABEL))
+                                    threading.get_ident(), None, stack, _LABEL))
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
@@ -221,20 +274,37 @@ class record_function:
 
 
 class KinetoStepTracker:
-    """How many steps profiles have been told of."""
+    """How many steps there were, by the one that has counted most of several that count.
 
-    current = 0
+    A profile and an optimizer may both tell of the same step.
+    """
+
+    _counts: ClassVar[dict[str, int]] = {}
+    _current_step = 0
+
+    @classmethod
+    def init_step_count(cls, requester: str) -> None:
+        """Has someone count from the present step on."""
+        cls._counts[requester] = cls._current_step
+
+    @classmethod
+    def erase_step_count(cls, requester: str) -> bool:
+        """Forget someone's count; whether there was one."""
+        return cls._counts.pop(requester, None) is not None
 
     @classmethod
     def increment_step(cls, requester: str) -> int:
-        """Count a step."""
-        cls.current += 1
-        return cls.current
+        """Count someone's step; the number of the present one."""
+        if requester not in cls._counts:
+            cls.init_step_count(requester)
+        cls._counts[requester] += 1
+        cls._current_step = max(cls._current_step, *cls._counts.values())
+        return cls._current_step
 
     @classmethod
     def current_step(cls) -> int:
-        """The number of the step."""
-        return cls.current
+        """The number of the present step."""
+        return cls._current_step
 
 
 def kineto_available() -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -58,7 +59,7 @@ def _width(texts: Sequence[str], most: int | None) -> int:
 def build_table(
     events: Sequence[Any], sort_by: str | None, header: str | None, row_limit: int,
     widths: tuple[int | None, int | None, int], memory: bool, top_level_only: bool,
-    unit: str | None,
+    unit: str | None, with_flops: bool = False,
 ) -> str:
     """Events as rows. `widths`: the most characters of the name, the shapes and the line."""
     if not events:
@@ -82,16 +83,29 @@ def build_table(
     if lined:
         titles.append("Source Location")
         columns.append(_width([line for e in events for line in e.stack], widths[2]))
+    least_flops = min((e.flops for e in events if e.flops), default=0)
+    flops = _flops_unit(least_flops) if with_flops else None
+    if flops is not None:
+        titles.append(f"Total {flops[0]}")
+        columns.append(_NARROW)
     shown = [e for e in events if not (top_level_only and e.cpu_parent is not None)]
     rows: list[list[str]] = []
     for event in shown[: row_limit if row_limit >= 0 else None]:
-        rows += _rows(event, total_us, columns, widths[0], memory, shaped, lined, unit)
+        rows += _rows(event, total_us, columns, widths[0], memory, shaped, lined, unit, flops)
     return _drawn(titles, rows, columns, lined, header, top_level_only, total_us)
+
+
+def _flops_unit(least: int) -> tuple[str, float] | None:
+    """The name and the size of the unit for so many operations; None where none were counted."""
+    if least <= 0:
+        return None
+    power = min(int(math.log10(least)) // 3, 5)
+    return ("FLOPs", "KFLOPs", "MFLOPs", "GFLOPs", "TFLOPs", "PFLOPs")[power], 1e3**power
 
 
 def _rows(
     event: Any, total_us: float, columns: list[int], name_width: int | None, memory: bool,
-    shaped: bool, lined: bool, unit: str | None,
+    shaped: bool, lined: bool, unit: str | None, flops: tuple[str, float] | None,
 ) -> list[list[str]]:
     """An event's row, and one for each further line of its stack."""
     row = [
@@ -104,21 +118,28 @@ def _rows(
     row.append(str(event.count))
     if shaped:
         row.append(str(event.input_shapes)[: columns[len(row)]])
+    operations = [] if flops is None else [
+        f"{event.flops / flops[1]:.3f}" if event.flops > 0 else "--"]
     if not lined:
-        return [row]
+        return [row + operations]
     lines = [_end(line, columns[-1]) for line in event.stack] or [""]
     rest = [[""] * len(row) + [line] for line in lines[1:]]
-    return [[*row, lines[0]], *rest, *([[""] * (len(row) + 1)] if rest else [])]
+    blank = [""] * len(operations)
+    rest = [line + blank for line in rest]
+    return [[*row, lines[0], *operations], *rest,
+            *([[""] * (len(row) + 1 + len(blank))] if rest else [])]
 
 
 def _drawn(
     titles: list[str], rows: list[list[str]], columns: list[int], lined: bool, header: str | None,
     top_level_only: bool, total_us: float,
 ) -> str:
+    lines_at = titles.index("Source Location") if lined else -1
+
     def drawn(cells: list[str]) -> str:
         texts = [cell.rjust(width) for cell, width in zip(cells, columns, strict=True)]
         if lined:
-            texts[-1] = cells[-1].ljust(columns[-1])
+            texts[lines_at] = cells[lines_at].ljust(columns[lines_at])
         return _GAP.join(texts) + _GAP
 
     rule = _GAP.join("-" * width for width in columns) + _GAP

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import enum
-import json
-import os
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
 from .profiler_table import build_table, format_time
+from .traces.chrome_trace import write_chrome_trace
 
 __all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "Interval"]
 
@@ -17,7 +16,7 @@ __all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "Interval"]
 class DeviceType(enum.Enum):
     """Where an event ran."""
 
-    CPU = 0
+    CPU, CUDA = 0, 1
 
 
 class Interval:
@@ -76,6 +75,7 @@ class FunctionEvent(_Times):
         self, id: int, name: str, thread: int, start_us: float, end_us: float, *,
         input_shapes: Any = None, stack: Any = None, scope: int = 0, cpu_memory_usage: int = 0,
         sequence_nr: int = -1, is_user_annotation: bool = False, flops: int = 0,
+        concrete_inputs: Any = None, strides: Any = (),
     ) -> None:
         self.id, self.name, self.trace_name, self.thread = id, name, name, thread
         self.time_range = Interval(start_us, end_us)
@@ -89,7 +89,8 @@ class FunctionEvent(_Times):
         self.kernels: list[Any] = []
         self.cpu_children: list[FunctionEvent] = []
         self.cpu_parent: FunctionEvent | None = None
-        self.concrete_inputs: list[Any] = []
+        self.concrete_inputs: list[Any] = concrete_inputs or []
+        self.strides = strides
         self.kwinputs: dict[str, Any] = {}
 
     def append_cpu_child(self, child: FunctionEvent) -> None:
@@ -213,6 +214,7 @@ class EventList(list[Any]):
         return build_table(
             self, sort_by, header, row_limit, (max_name_column_width, max_shapes_column_width,
             max_src_column_width), self._profile_memory, top_level_events_only, time_unit,
+            self._with_flops,
         )
 
     def key_averages(
@@ -264,58 +266,6 @@ class EventList(list[Any]):
     def export_chrome_trace(self, path: str) -> None:
         """Write the events for chrome://tracing and Perfetto."""
         write_chrome_trace(self, path)
-
-
-# ---------------------------------------------------------------------------------- files
-
-
-def write_chrome_trace(
-    events: EventList, path: str, metadata: dict[str, Any] | None = None,
-    began_us: float = 0.0,
-) -> None:
-    """Write events as the Trace Event Format's complete events, times in microseconds."""
-    pid = os.getpid()
-    rows: list[dict[str, Any]] = [
-        {"ph": "M", "name": "process_name", "ts": began_us, "pid": pid, "tid": 0,
-         "args": {"name": "python"}},
-        {"ph": "M", "name": "process_labels", "ts": began_us, "pid": pid, "tid": 0,
-         "args": {"labels": "CPU"}},
-    ]
-    for thread in sorted({event.thread for event in events}):
-        rows.append({"ph": "M", "name": "thread_name", "ts": began_us, "pid": pid, "tid": thread,
-                     "args": {"name": f"thread {thread}"}})
-    for event in events:
-        kind = "user_annotation" if event.is_user_annotation else _category(event.name)
-        args: dict[str, Any] = {"External id": event.id}
-        if event.input_shapes:
-            args["Input Dims"] = event.input_shapes
-        if event.stack:
-            args["Call stack"] = ";".join(event.stack)
-        if event.cpu_memory_usage:
-            args["Bytes"] = event.cpu_memory_usage
-        rows.append({
-            "ph": "X", "cat": kind, "name": event.name, "pid": pid, "tid": event.thread,
-            "ts": began_us + event.time_range.start, "dur": event.time_range.elapsed_us(),
-            "args": args,
-        })
-    whole = {"schemaVersion": 1, "displayTimeUnit": "ms", **(metadata or {}), "traceEvents": rows,
-             "traceName": path}
-    with _opened(path) as file:
-        json.dump(whole, file)
-
-
-def _opened(path: str) -> Any:
-    if path.endswith(".gz"):
-        import gzip
-
-        return gzip.open(path, "wt")
-    return open(path, "w")
-
-
-def _category(name: str) -> str:
-    if name.startswith(("nn.Module: ", "line ")):
-        return "python_function"
-    return "kernel" if name.startswith("kernel: ") else "cpu_op"
 
 
 def nested(events: list[FunctionEvent]) -> list[FunctionEvent]:

@@ -12,7 +12,7 @@ from importlib import import_module
 from types import FunctionType
 from typing import Any
 
-from ..autograd.profiler import Recorder
+from ..autograd.traces.recorder import Recorder
 from ..ops.interception import operator_timing
 from .conversion import Conversion
 from .error_path import locate

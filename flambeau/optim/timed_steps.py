@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..autograd.profiler import Recorder
+from ..autograd.traces.recorder import Recorder
 from ..ops.interception import operator_timing
 from .optimizer import Optimizer
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from ..autograd.profiler import DeviceType as DeviceType
 from ..autograd.profiler import KinetoStepTracker, kineto_available, record_function
 from ..tensor.absent import lacking
+from . import _pattern_matcher as _pattern_matcher, _utils as _utils
 from .flame_graph import write_flame_graph
 from .profile import ProfilerActivity, profile, supported_activities, tensorboard_trace_handler
 from .schedule import ProfilerAction, schedule

@@ -69,6 +69,7 @@ class profile:
         self.record_shapes, self.profile_memory = record_shapes, profile_memory
         self.with_stack, self.with_flops, self.with_modules = with_stack, with_flops, with_modules
         self.step_num = 0
+        KinetoStepTracker.init_step_count("Torch Profiler")
         self.current_action = self.schedule(0)
         self.profiler: profiler.profile | None = None
         self.step_rec_fn: record_function | None = None
@@ -80,7 +81,7 @@ class profile:
 
     def __exit__(self, *exception: object) -> None:
         self.stop()
-        KinetoStepTracker.current = 0
+        KinetoStepTracker.erase_step_count("Torch Profiler")
 
     def start(self) -> None:
         """Begin, as `with` does."""
@@ -162,6 +163,10 @@ class profile:
         if self.profiler is None:
             raise AssertionError("Profiler must be initialized before exporting or getting events")
         return self.profiler
+
+    def _stats(self) -> profiler.ProfilerStats | None:
+        """How long the profile itself took."""
+        return None if self.profiler is None else self.profiler._stats
 
     def events(self) -> EventList:
         """The calls, in the order in which they began."""

@@ -14,6 +14,7 @@ from flambeau.profiler import (
     ProfilerActivity, profile, record_function, schedule, tensorboard_trace_handler,
     write_flame_graph,
 )
+from flambeau.profiler._utils import traverse_dfs
 
 
 def names(prof):
@@ -114,6 +115,98 @@ def test_a_schedule_chooses_steps_and_hands_over_each_cycle(tmp_path):
             prof.step()
     assert handed == [["ProfilerStep#2", "ProfilerStep#3"], ["ProfilerStep#6", "ProfilerStep#7"]]
     assert len(list(tmp_path.glob("worker.*.pt.trace.json"))) == 2
+
+
+def test_memory_comes_and_goes():
+    with profile(profile_memory=True) as prof:
+        x = torch.empty(4, 8)
+        with record_function("kept"):
+            y = x.exp()
+        with record_function("dropped"):
+            del x
+        del y
+    usage = {event.name: event.cpu_memory_usage for event in prof.events()}
+    assert usage["kept"] == usage["aten::exp"] == 128
+    assert (usage["dropped"], usage["[memory]"]) == (-128, -128)
+    changes = [e.nbytes() for e in prof.profiler.kineto_results.events() if e.name() == "[memory]"]
+    assert changes == [128, 128, -128, -128]
+
+
+def test_calls_of_python_functions(tmp_path):
+    def inner(x):
+        return x + 1
+
+    def outer(x):
+        return inner(x) * 2
+
+    assert sys.getprofile() is None
+    with profile(with_stack=True) as prof:
+        outer(torch.ones(2))
+    assert sys.getprofile() is None
+    prof.export_chrome_trace(str(tmp_path / "trace.json"))
+    rows = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    calls = {r["name"].rpartition(": ")[2]: r["args"] for r in rows
+             if r.get("cat") == "python_function"}
+    assert calls["inner"]["Python parent id"] == calls["outer"]["Python id"]
+    assert calls["outer"]["Python parent id"] == \
+        calls["test_calls_of_python_functions"]["Python id"]
+    tree = prof.profiler.kineto_results.experimental_event_tree()
+    add = next(e for e in traverse_dfs(tree) if e.name == "aten::add")
+    assert add.parent.name.endswith(": inner")
+    assert "inner" not in str(prof.key_averages())
+
+
+def test_operators_lead_to_their_nodes(tmp_path):
+    x = torch.ones(2, requires_grad=True)
+    with profile() as prof:
+        (x.exp() + 1).sum().backward()
+    prof.export_chrome_trace(str(tmp_path / "trace.json"))
+    rows = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    at = {r["ts"]: r["name"] for r in rows if r["ph"] == "X" and r["cat"] == "cpu_op"}
+    flows = [r for r in rows if r.get("cat") == "fwdbwd"]
+    ends = [(at[a["ts"]], at[b["ts"]]) for a, b in zip(flows[::2], flows[1::2], strict=True)]
+    assert ends == [("aten::sum", "SumBackward0"), ("aten::add", "AddBackward0"),
+                    ("aten::exp", "ExpBackward0")]
+
+
+def test_floating_point_operations():
+    x, w = torch.ones(4, 8), torch.ones(16, 8)
+    image, kernel = torch.ones(1, 3, 6, 6), torch.ones(5, 3, 3, 3)
+    with profile(with_flops=True) as prof:
+        torch.nn.functional.linear(x, w)
+        torch.nn.functional.conv2d(image, kernel)
+        x + x
+    flops = {e.key: e.flops for e in prof.key_averages()}
+    assert flops["aten::linear"] == 2 * 4 * 8 * 16
+    assert flops["aten::conv2d"] == 2 * (5 * 4 * 4) * (3 * 3 * 3)
+    assert flops["aten::add"] == 32
+    assert "Total FLOPs" in prof.key_averages().table()
+
+
+def test_batches_of_loaders_are_events():
+    loader = torch.utils.data.DataLoader(torch.arange(4), batch_size=2)
+    with profile() as prof:
+        for _ in loader:
+            pass
+    label = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+    assert names(prof).count(label) == 3  # the last one finds nothing
+
+
+def test_names_below_the_module():
+    from flambeau._C._profiler import ActiveProfilerType, _RecordFunctionFast
+
+    x = torch.ones(2)
+    assert torch._C._autograd._profiler_type() is ActiveProfilerType.NONE
+    with profile(record_shapes=True) as prof:
+        assert torch.autograd.profiler._is_profiler_enabled
+        with _RecordFunctionFast("fast", [x, "text"]):
+            pass
+    assert not torch.autograd.profiler._is_profiler_enabled
+    assert next(e for e in prof.events() if e.name == "fast").input_shapes == [[2], []]
+    metrics = torch.profiler._utils.BasicEvaluation(prof.profiler).metrics
+    assert [m.self_time_ns > 0 for m in metrics.values()] == [True] * len(prof.events())
+    with pytest.raises(NotImplementedError, match=r"_pattern_matcher\.NamePattern"):
+        torch.profiler._pattern_matcher.NamePattern(prof, "aten::mm")
 
 
 def test_files(tmp_path):

@@ -118,8 +118,7 @@ class _Unchanged(contextlib.ContextDecorator):
 
 def fill(torch: Any) -> None:
     """Gives flambeau the private names that the harness asks for when it is imported."""
-    for name in ("_inductor.utils", "_C._profiler", "_C._autograd", "_C._functorch",
-                 "_C._distributed_c10d"):
+    for name in ("_inductor.utils", "_C._functorch", "_C._distributed_c10d"):
         parent, _, last = name.rpartition(".")
         module = StandInModule(f"flambeau.{name}")
         for package in ("flambeau", "torch"):

@@ -7,7 +7,7 @@ from threading import get_ident
 from time import perf_counter_ns
 from typing import Any
 
-from ...autograd.profiler import Recorder
+from ...autograd.traces.recorder import Recorder
 from ...native.runtime.launch_table import LaunchTable
 from ...ops.interception import operator_timing
 from .executable import Step
@@ -22,14 +22,14 @@ def _timed_kernels(recorder: Recorder) -> Iterator[tuple[Any, Callable]]:
         timing = program.timed(*args[1:], **kwargs)
         end = perf_counter_ns()
         thread, note = get_ident(), recorder.events.append
-        note(("compiled step", begin, end, thread, None, None, 0, 0))
+        note(("compiled step", begin, end, thread, None, None, 0))
         if id(program) not in known:
             known[id(program)] = _names(program)
         for name, start, stop in zip(
             known[id(program)], timing.begin.min(axis=0), timing.finish.max(axis=0), strict=True
         ):
             first, last = begin + int(start * 1e9), min(end, begin + int(stop * 1e9))
-            note((f"kernel: {name}", first, max(first, last), thread, None, None, 0, 0))
+            note((f"kernel: {name}", first, max(first, last), thread, None, None, 0))
 
     yield LaunchTable.run, run
 

@@ -15,7 +15,10 @@ from typing import Any
 import numpy as np
 
 from ...autograd.node import Node
-from ...autograd.profiler import Recorder, Recording, user_stack
+from ...autograd.traces.chrome_trace import TraceSwitches
+from ...autograd.traces.flops import count_flops
+from ...autograd.traces.recorder import Details, Recorder, Recording, user_stack
+from ...tensor.layout import strides_of
 from ...tensor.tensor import Tensor
 from ..core.dispatch import pointwise_call
 from ..core.registry import OPERATORS, PUBLIC
@@ -35,7 +38,8 @@ def _turn(recorder: Recorder | None) -> None:
     targets: dict[Any, Callable] = {}
     for function, name in _operators().items():
         targets[function] = time_operators(recorder, f"aten::{name}")
-    targets[Node.apply] = time_as(recorder, lambda node, *_: node.name(), _BACKWARD)
+    targets[Node.apply] = time_as(
+        recorder, lambda node, *_: node.name(), _BACKWARD, lambda node, *_: node.sequence)
     for more in TIMED:
         targets.update(more(recorder))
     _swaps.extend([swap_of(f, record) for f, record in targets.items()])
@@ -66,6 +70,10 @@ def _operators() -> dict[Any, str]:
     for function in vars(Tensor).values():
         if (made_of := pointwise_call(function)) is not None:
             result.setdefault(function, made_of.operator.name.strip("_"))
+    for name in _FACTORIES:
+        function = PUBLIC["torch"].get(name)
+        if isinstance(function, FunctionType):
+            result.setdefault(function, name)
     for name in ("__matmul__", "__getitem__", "__setitem__", "view", "item", "copy_", "detach"):
         function = vars(Tensor).get(name)
         if isinstance(function, FunctionType):
@@ -73,6 +81,10 @@ def _operators() -> dict[Any, str]:
     return result
 
 
+# They make tensors of no others, so that they are no operators here.
+_FACTORIES = (
+    "empty zeros ones full eye arange linspace logspace rand randn randint randperm empty_like "
+    "zeros_like ones_like full_like rand_like randn_like randint_like empty_strided").split()
 _SHORT_CUTS = {"__matmul__": "matmul", "__getitem__": "index", "__setitem__": "index_put_"}
 
 
@@ -81,33 +93,69 @@ def time_operators(recorder: Recorder, name: str) -> Callable:
     note, clock, thread = recorder.events.append, perf_counter_ns, get_ident
 
     def plain(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-        begin = clock()
-        try:
-            return original(*args, **kwargs)
-        finally:
-            note((name, begin, clock(), thread(), None, None, 0, _FUNCTION))
-
-    def detailed(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-        shapes = [_shape(a) for a in args] if recorder.shapes else None
-        stack = user_stack(2) if recorder.stack else None
-        size, begin = 0, clock()
+        y, begin = None, clock()
         try:
             y = original(*args, **kwargs)
-            end = clock()
-            if recorder.memory:
-                size = _made(y, args)
             return y
         finally:
-            note((name, begin, locals().get("end") or clock(), thread(), shapes, stack, size,
-                  _FUNCTION))
+            end, node = clock(), getattr(y, "_node", None)
+            if node is None:
+                note((name, begin, end, thread(), None, None, _FUNCTION))
+            else:
+                note((name, begin, end, thread(), None, None, _FUNCTION, Details(_number(node))))
 
-    return detailed if recorder.shapes or recorder.stack or recorder.memory else plain
+    python = recorder.python
+
+    def detailed(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+        paused = python is not None and python.pause()
+        shapes = [_shape(a) for a in args] if recorder.shapes else None
+        stack = user_stack(2) if recorder.stack else None
+        y, begin = None, clock()
+        try:
+            y = original(*args, **kwargs)
+            if recorder.memory:
+                _watch(recorder, y, args)
+            return y
+        finally:
+            end = clock()
+            details = _details(recorder, name, args, shapes, y)
+            note((name, begin, end, thread(), shapes, stack, _FUNCTION, details))
+            if paused and python is not None:
+                python.resume()
+
+    wanted = recorder.shapes or recorder.stack or recorder.memory or recorder.flops
+    return detailed if wanted else plain
+
+
+def _number(node: Any) -> int:
+    """That of the node of the backward pass, of several results theirs."""
+    number: int = getattr(node.shown(), "sequence", -1)
+    return number
+
+
+def _details(
+    recorder: Recorder, name: str, args: tuple, shapes: list[Any] | None, y: Any
+) -> Details:
+    node = getattr(y, "_node", None)
+    sequence = -1 if node is None else _number(node)
+    flops = 0
+    if recorder.flops and isinstance(y, Tensor):
+        flops = count_flops(name, shapes or [_shape(a) for a in args], _shape(y))
+    if not recorder.shapes:
+        return Details(sequence, flops=flops)
+    plain = tuple(None if isinstance(a, Tensor) or not TraceSwitches.arguments else a
+                  for a in args)
+    return Details(sequence, plain, tuple(_strides(a) for a in args), flops)
 
 
 def time_as(
-    recorder: Recorder, name: Callable[..., str], scope: int = _FUNCTION
+    recorder: Recorder, name: Callable[..., str], scope: int = _FUNCTION,
+    sequence: Callable[..., int] | None = None,
 ) -> Callable:
-    """A recorder for calls whose event is named after their arguments."""
+    """A recorder for calls whose event is named after their arguments.
+
+    `sequence`: the number of the node that a call runs.
+    """
 
     def record(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
         stack = user_stack(2) if recorder.stack else None
@@ -115,8 +163,9 @@ def time_as(
         try:
             return original(*args, **kwargs)
         finally:
+            details = Details(-1 if sequence is None else sequence(*args))
             recorder.events.append((
-                name(*args), begin, perf_counter_ns(), get_ident(), None, stack, 0, scope,
+                name(*args), begin, perf_counter_ns(), get_ident(), None, stack, scope, details,
             ))
 
     return record
@@ -130,16 +179,25 @@ def _shape(value: Any) -> list[Any]:
     return []
 
 
-def _made(y: Any, args: tuple) -> int:
-    """Bytes of the results that lie in memory of their own, not an argument's."""
+def _strides(value: Any) -> list[Any]:
+    if isinstance(value, Tensor):
+        array = value._array
+        return list(strides_of(array)) if array.__class__ is np.ndarray else []
+    if value.__class__ in (list, tuple) and value and isinstance(value[0], Tensor):
+        return [_strides(v) for v in value]
+    return []
+
+
+def _watch(recorder: Recorder, y: Any, args: tuple) -> None:
+    """Note the results that lie in memory of their own, not an argument's."""
     if isinstance(y, Tensor):
         array = y._array
-        if any(y is a for a in args) or array.__class__ is not np.ndarray:
-            return 0
-        return 0 if array.base is not None and isinstance(array.base, np.ndarray) else array.nbytes
-    if isinstance(y, (list, tuple)):
-        return sum(_made(v, args) for v in y)
-    return 0
+        if not any(y is a for a in args) and array.__class__ is np.ndarray \
+                and not isinstance(array.base, np.ndarray):
+            recorder.watch(array)
+    elif isinstance(y, (list, tuple)):
+        for value in y:
+            _watch(recorder, value, args)
 
 
 Recording.turn = staticmethod(_turn)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from . import timed_batches as timed_batches
 from . import _utils, dataloader, dataset, distributed, sampler
 from ._utils.fetch import _DatasetKind
 from .dataloader import DataLoader, default_collate, default_convert, get_worker_info

@@ -1,0 +1,92 @@
+"""torch._C._profiler: what programs take from PyTorch's profiler in C++."""
+
+from __future__ import annotations
+
+import enum
+import threading
+from collections.abc import Iterable
+from time import perf_counter_ns
+from typing import Any
+
+from ...tensor.absent import lacking
+from ...tensor.tensor import Tensor
+from ..profiler_util import DeviceType as DeviceType
+from .chrome_trace import TraceSwitches
+from .kineto_results import (
+    _ExtraFields_Allocation, _ExtraFields_PyCall, _ExtraFields_TorchOp, _ProfilerEvent,
+)
+from .recorder import Details, Recording, user_stack
+
+__all__ = [
+    "ActiveProfilerType", "_ExperimentalConfig", "_ExtraFields_Allocation", "_ExtraFields_PyCall",
+    "_ExtraFields_TorchOp", "_ProfilerEvent", "_RecordFunctionFast",
+]
+
+_LABEL = 7
+
+
+class ActiveProfilerType(enum.Enum):
+    """Which profiler is on."""
+
+    NONE, LEGACY, KINETO, NVTX, ITT, PRIVATEUSE1 = range(6)
+
+
+def _profiler_type() -> ActiveProfilerType:
+    """Which profiler is on."""
+    on = Recording.now is not None
+    return ActiveProfilerType.KINETO if on else ActiveProfilerType.NONE
+
+
+class _ExperimentalConfig:
+    """Options of kineto's, kept as they are: none changes what a profile notes."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self.__dict__.update(options)
+
+
+class _RecordFunctionFast:
+    """A label for what is done within, with values whose shapes are noted."""
+
+    def __init__(
+        self, name: str, input_values: Iterable[Any] | None = None,
+        keyword_values: dict[str, Any] | None = None,
+    ) -> None:
+        self.name = name
+        self.input_values = list(input_values or ())
+        self.keyword_values = dict(keyword_values or {})
+        self._begin_ns = 0
+
+    def __enter__(self) -> None:
+        self._begin_ns = perf_counter_ns() if Recording.now is not None else 0
+
+    def __exit__(self, *exception: object) -> None:
+        recorder = Recording.now
+        if recorder is None or self._begin_ns < recorder.began_ns:
+            return
+        shapes = [list(v.shape) if isinstance(v, Tensor) else [] for v in self.input_values] \
+            if recorder.shapes else None
+        recorder.events.append((
+            self.name, self._begin_ns, perf_counter_ns(), threading.get_ident(), shapes,
+            user_stack(2) if recorder.stack else None, _LABEL, Details()))
+
+
+def _set_record_concrete_inputs_enabled_val(enabled: bool) -> None:
+    """Whether files say which numbers operators were given."""
+    TraceSwitches.arguments = bool(enabled)
+
+
+def _set_fwd_bwd_enabled_val(enabled: bool) -> None:
+    """Whether files lead from operators to the nodes of the backward pass."""
+    TraceSwitches.links = bool(enabled)
+
+
+_absent = lacking("torch._C._profiler", (
+    "symbolize_addresses", "gather_traceback", "symbolize_tracebacks", "CapturedTraceback",
+    "ProfilerConfig", "_ExtraFields_Backend", "_ExtraFields_Kineto", "_ExtraFields_OutOfMemory",
+    "_ExtraFields_PyCCall", "_EventType", "_set_cuda_sync_enabled_val",
+    "_set_record_concrete_inputs_enabled_fn", "_set_fwd_bwd_enabled_fn",
+))
+
+
+def __getattr__(name: str) -> Any:
+    return _absent(name)

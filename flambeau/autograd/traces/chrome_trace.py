@@ -1,0 +1,138 @@
+"""Events of a profile as a file for chrome://tracing, Perfetto and TensorBoard's profile plugin.
+
+The Trace Event Format's complete events, times in microseconds; an arrow leads from each operator
+to the node of the backward pass that it recorded.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from .recorder import Recorder
+
+_FORWARD, _BACKWARD = 0, 1  # scopes
+
+
+class TraceSwitches:
+    """What `torch._C._profiler` can leave out of files."""
+
+    links = True  # from operators to the nodes of the backward pass
+    arguments = True  # the numbers among operators' arguments
+
+
+def write_chrome_trace(
+    events: Sequence[Any], path: str, metadata: dict[str, Any] | None = None,
+    began_us: float = 0.0, recorder: Recorder | None = None,
+) -> None:
+    """Write events; those of a recorder with its Python calls and its memory."""
+    pid = os.getpid()
+    rows: list[dict[str, Any]] = [
+        _about(pid, began_us, 0, "process_name", name="python"),
+        _about(pid, began_us, 0, "process_labels", labels="CPU"),
+    ]
+    threads = sorted({event.thread for event in events})
+    rows += [_about(pid, began_us, t, "thread_name", name=f"thread {t}") for t in threads]
+    rows += [_call(event, pid, began_us) for event in events if event.name != "[memory]"]
+    if TraceSwitches.links:
+        rows += _links(events, pid, began_us)
+    end_us = max([began_us + event.time_range.end for event in events], default=began_us)
+    if recorder is not None:
+        rows += _python_calls(recorder, pid, began_us)
+        rows += _memory(recorder, pid, began_us)
+        end_us = max(end_us, began_us + (recorder.ended_ns - recorder.began_ns) / 1e3)
+    rows += _window(began_us, end_us)
+    whole = {"schemaVersion": 1, "displayTimeUnit": "ms", **(metadata or {}), "traceEvents": rows,
+             "traceName": path}
+    with _opened(path) as file:
+        json.dump(whole, file)
+
+
+def _about(pid: int, began_us: float, thread: int, kind: str, **args: Any) -> dict[str, Any]:
+    return {"ph": "M", "name": kind, "ts": began_us, "pid": pid, "tid": thread, "args": args}
+
+
+def _call(event: Any, pid: int, began_us: float) -> dict[str, Any]:
+    kind = "user_annotation" if event.is_user_annotation else _category(event.name)
+    args: dict[str, Any] = {"External id": event.id, "Record function id": event.id}
+    if event.input_shapes:
+        args["Input Dims"] = event.input_shapes
+        args["Input Strides"] = list(event.strides)
+        if TraceSwitches.arguments:
+            args["Concrete Inputs"] = [
+                "" if value is None else str(value) for value in event.concrete_inputs]
+    if event.stack:
+        args["Call stack"] = ";".join(event.stack)
+    if event.cpu_memory_usage:
+        args["Bytes"] = event.cpu_memory_usage
+    if event.sequence_nr >= 0:
+        args["Sequence number"] = event.sequence_nr
+    return {"ph": "X", "cat": kind, "name": event.name, "pid": pid, "tid": event.thread,
+            "ts": began_us + event.time_range.start, "dur": event.time_range.elapsed_us(),
+            "args": args}
+
+
+def _links(events: Iterable[Any], pid: int, began_us: float) -> list[dict[str, Any]]:
+    """From the outermost operator that recorded a node to the node."""
+    operators: dict[int, Any] = {}
+    rows: list[dict[str, Any]] = []
+    for event in events:
+        if event.sequence_nr < 0:
+            continue
+        if event.scope == _FORWARD:
+            operators.setdefault(event.sequence_nr, event)
+        elif event.scope == _BACKWARD and event.sequence_nr in operators:
+            number = len(rows) // 2 + 1
+            for phase, end in (("s", operators[event.sequence_nr]), ("f", event)):
+                rows.append({"ph": phase, "id": number, "pid": pid, "tid": end.thread,
+                             "ts": began_us + end.time_range.start, "cat": "fwdbwd",
+                             "name": "fwdbwd", **({"bp": "e"} if phase == "f" else {})})
+    return rows
+
+
+def _python_calls(recorder: Recorder, pid: int, began_us: float) -> list[dict[str, Any]]:
+    calls = [] if recorder.python is None else recorder.python.calls
+    return [{
+        "ph": "X", "cat": "python_function", "name": call.name, "pid": pid, "tid": call.thread,
+        "ts": began_us + (call.begin_ns - recorder.began_ns) / 1e3,
+        "dur": (call.end_ns - call.begin_ns) / 1e3,
+        "args": {"Python id": call.number, "Python parent id": call.caller or None},
+    } for call in calls]
+
+
+def _memory(recorder: Recorder, pid: int, began_us: float) -> list[dict[str, Any]]:
+    return [{
+        "ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": pid,
+        "tid": change.thread, "ts": began_us + (change.time_ns - recorder.began_ns) / 1e3,
+        "args": {"Total Allocated": change.total, "Device Id": -1, "Device Type": 0,
+                 "Addr": change.address, "Bytes": change.nbytes},
+    } for change in recorder.memory_events]
+
+
+def _window(began_us: float, end_us: float) -> list[dict[str, Any]]:
+    """The span of the profile."""
+    return [
+        {"ph": "X", "cat": "Trace", "ts": began_us, "dur": end_us - began_us, "pid": "Spans",
+         "tid": "PyTorch Profiler", "name": "PyTorch Profiler (0)", "args": {"Op count": 0}},
+        {"ph": "M", "name": "process_sort_index", "ts": began_us, "pid": "Spans", "tid": 0,
+         "args": {"sort_index": 536870912}},
+        {"ph": "i", "s": "g", "name": "Iteration Start: PyTorch Profiler", "pid": "Traces",
+         "tid": "Trace PyTorch Profiler", "ts": began_us},
+        {"ph": "i", "s": "g", "name": "Record Window End", "pid": "", "tid": "", "ts": end_us},
+    ]
+
+
+def _opened(path: str) -> Any:
+    if path.endswith(".gz"):
+        import gzip
+
+        return gzip.open(path, "wt")
+    return open(path, "w")
+
+
+def _category(name: str) -> str:
+    if name.startswith("nn.Module: "):
+        return "python_function"
+    return "kernel" if name.startswith("kernel: ") else "cpu_op"

@@ -1,0 +1,56 @@
+"""How many floating-point operations a call of an operator takes, by the shapes of its arguments.
+
+The operators are those that PyTorch counts, and those that take their place here (`linear`,
+`matmul`). A multiplication and an addition are two.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+_Shapes = Sequence[Any]
+
+
+def _product(shapes: _Shapes, first: int = 0) -> int:
+    a, b = shapes[first], shapes[first + 1]
+    if not a or not b:
+        return 0
+    return 2 * math.prod(a) * (b[-1] if len(b) > 1 else 1) * _stacks(a, b)
+
+
+def _stacks(a: Sequence[int], b: Sequence[int]) -> int:
+    """How often a stack of matrices meets one that has fewer axes."""
+    return math.prod(b[:-2]) if len(b) > len(a) else 1
+
+
+def _linear(shapes: _Shapes) -> int:
+    x, weight = shapes[:2]
+    return 2 * math.prod(x) * (weight[0] if len(weight) > 1 else 1) if x and weight else 0
+
+
+def _convolution(shapes: _Shapes, result: Sequence[int]) -> int:
+    weight = shapes[1]
+    return 2 * math.prod(result) * math.prod(weight[1:]) if weight else 0
+
+
+_BY_SHAPES: dict[str, Callable[[_Shapes], int]] = {
+    "mm": _product, "matmul": _product, "bmm": _product, "linear": _linear,
+    "addmm": lambda shapes: _product(shapes, 1), "baddbmm": lambda shapes: _product(shapes, 1),
+}
+_BY_ELEMENTS = frozenset(("add", "mul"))
+_CONVOLUTIONS = frozenset(("conv1d", "conv2d", "conv3d"))
+
+
+def count_flops(name: str, shapes: _Shapes, result: Sequence[int]) -> int:
+    """Operations of a call `aten::name`; 0 for what is not counted."""
+    own = name.removeprefix("aten::")
+    if not all(isinstance(n, int) for shape in (*shapes[:3], result) for n in shape):
+        return 0  # lists of tensors, lengths that are no numbers
+    if own in _BY_ELEMENTS:
+        return math.prod(result)
+    if own in _CONVOLUTIONS and len(shapes) > 1:
+        return _convolution(shapes, result)
+    rule = _BY_SHAPES.get(own)
+    return 0 if rule is None or len(shapes) < 2 else rule(shapes)

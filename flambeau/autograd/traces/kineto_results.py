@@ -1,0 +1,215 @@
+"""The events of a profile in the forms that PyTorch's kineto hands over: a list and a tree.
+
+They are made of what the profile noted: operators, nodes, labels, modules, the program's Python
+functions, and memory that came and went.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from ..profiler_util import DeviceType
+from .python_calls import PythonCall
+from .recorder import Details, MemoryEvent, Recorder
+
+_numbers = itertools.count(1)  # no event of a process has another one's
+
+
+class _ExtraFields_TorchOp:
+    """What there is of an operator, a node of the backward pass or a label."""
+
+    def __init__(self, name: str, scope: int, shapes: Any, details: Details) -> None:
+        self.name, self.scope = name, scope
+        self.sequence_number, self.inputs = details.sequence, shapes or []
+        self.is_async = False
+
+
+class _ExtraFields_PyCall:
+    """What there is of a call of a Python function."""
+
+    def __init__(self, call: PythonCall) -> None:
+        self.python_id, self.caller_id = call.number, call.caller
+        self.file_name, self.function_name = call.code.co_filename, call.code.co_name
+        self.line_number = call.code.co_firstlineno
+
+
+class _ExtraFields_Allocation:
+    """What there is of memory that came or went."""
+
+    def __init__(self, event: MemoryEvent) -> None:
+        self.ptr, self.alloc_size, self.total_allocated = event.address, event.nbytes, event.total
+
+
+class _ProfilerEvent:
+    """An event of the tree; times are nanoseconds since the profile began."""
+
+    def __init__(
+        self, name: str, begin_ns: int, end_ns: int, thread: int, extra_fields: Any
+    ) -> None:
+        self.name, self.extra_fields, self.start_tid = name, extra_fields, thread
+        self.start_time_ns, self.end_time_ns = begin_ns, end_ns
+        self.id = self.correlation_id = next(_numbers)
+        self.parent: _ProfilerEvent | None = None
+        self.children: list[_ProfilerEvent] = []
+        self.finished = True
+
+    @property
+    def duration_time_ns(self) -> int:
+        """How long it took."""
+        return self.end_time_ns - self.start_time_ns
+
+    @property
+    def typed(self) -> tuple[str, Any]:
+        """What kind of event it is, and what there is of such."""
+        return type(self.extra_fields).__name__.removeprefix("_ExtraFields_"), self.extra_fields
+
+    def __repr__(self) -> str:
+        return f"<_ProfilerEvent {self.name}>"
+
+
+class _KinetoEvent:
+    """An event of the list."""
+
+    def __init__(self, event: _ProfilerEvent, stack: Any) -> None:
+        self._event, self._stack = event, stack
+
+    @property
+    def _operator(self) -> Any:
+        fields = self._event.extra_fields
+        return fields if isinstance(fields, _ExtraFields_TorchOp) else None
+
+    def name(self) -> str:
+        """What ran."""
+        return self._event.name
+
+    def start_ns(self) -> int:
+        """When it began, since the profile did."""
+        return self._event.start_time_ns
+
+    def end_ns(self) -> int:
+        """When it ended, since the profile began."""
+        return self._event.end_time_ns
+
+    def duration_ns(self) -> int:
+        """How long it took."""
+        return self._event.duration_time_ns
+
+    def start_thread_id(self) -> int:
+        """The thread it ran in."""
+        return self._event.start_tid
+
+    end_thread_id = device_resource_id = start_thread_id
+
+    def shapes(self) -> Any:
+        """The shapes of an operator's arguments."""
+        return [] if self._operator is None else self._operator.inputs
+
+    def stack(self) -> list[str]:
+        """The lines of the program that called."""
+        return [f"{code.co_filename}({line}): {code.co_name}" for code, line in self._stack or ()]
+
+    def sequence_nr(self) -> int:
+        """That of the node of the backward pass, -1 for none."""
+        return -1 if self._operator is None else int(self._operator.sequence_number)
+
+    def scope(self) -> int:
+        """0 for operators, 1 for nodes of the backward pass, 7 for labels."""
+        return 0 if self._operator is None else int(self._operator.scope)
+
+    def nbytes(self) -> int:
+        """Bytes that came, less than 0 for those that went."""
+        return int(getattr(self._event.extra_fields, "alloc_size", 0))
+
+    def correlation_id(self) -> int:
+        """Its number, which no other event of this process has."""
+        return self._event.correlation_id
+
+    def linked_correlation_id(self) -> int:
+        """0: no event waits for another device."""
+        return 0
+
+    def device_type(self) -> DeviceType:
+        """The CPU."""
+        return DeviceType.CPU
+
+    def device_index(self) -> int:
+        """-1: the CPU has no number."""
+        return -1
+
+    def is_async(self) -> bool:
+        """False."""
+        return False
+
+    def fwd_thread_id(self) -> int:
+        """0: backward passes run in the thread that asks for them."""
+        return 0
+
+    def is_python_function(self) -> bool:
+        """Whether it is a call of a Python function."""
+        return isinstance(self._event.extra_fields, _ExtraFields_PyCall)
+
+    def is_user_annotation(self) -> bool:
+        """Whether it is a label."""
+        return self.scope() == 7
+
+
+def _nest(events: list[_ProfilerEvent]) -> list[_ProfilerEvent]:
+    """Say which event lies within which; those within none."""
+    roots = []
+    by_thread: dict[int, list[_ProfilerEvent]] = defaultdict(list)
+    for event in sorted(events, key=lambda e: (e.start_time_ns, -e.end_time_ns)):
+        around = by_thread[event.start_tid]
+        while around and around[-1].end_time_ns < event.end_time_ns:
+            around.pop()
+        if around:
+            event.parent = around[-1]
+            around[-1].children.append(event)
+        else:
+            roots.append(event)
+        if event.duration_time_ns:
+            around.append(event)
+    return roots
+
+
+class _ProfilerResult:
+    """What `profile.kineto_results` is."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._list: list[_KinetoEvent] = []
+        all_events = list(self._make(recorder))
+        self._roots = _nest(all_events)
+
+    def _make(self, recorder: Recorder) -> Iterable[_ProfilerEvent]:
+        began = recorder.began_ns
+        for name, begin, end, thread, shapes, stack, scope, *more in recorder.events:
+            fields = _ExtraFields_TorchOp(name, scope, shapes, more[0] if more else Details())
+            event = _ProfilerEvent(name, begin - began, end - began, thread, fields)
+            self._list.append(_KinetoEvent(event, stack))
+            yield event
+        for call in recorder.python.calls if recorder.python is not None else ():
+            event = _ProfilerEvent(call.name, call.begin_ns - began, call.end_ns - began,
+                                   call.thread, _ExtraFields_PyCall(call))
+            self._list.append(_KinetoEvent(event, None))
+            yield event
+        for change in recorder.memory_events:
+            at = change.time_ns - began
+            event = _ProfilerEvent(
+                "[memory]", at, at, change.thread, _ExtraFields_Allocation(change))
+            self._list.append(_KinetoEvent(event, None))
+            yield event
+
+    def events(self) -> list[_KinetoEvent]:
+        """All events."""
+        return self._list
+
+    def experimental_event_tree(self) -> list[_ProfilerEvent]:
+        """The events within no other, in the order in which they began."""
+        return self._roots
+
+    def trace_start_ns(self) -> int:
+        """When the profile began, of time_ns."""
+        return self._recorder.wall_ns

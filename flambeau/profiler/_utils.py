@@ -1,0 +1,177 @@
+"""torch.profiler._utils: what PyTorch computes of a profile's tree of events.
+
+Self times of all events; and where kernels of another device were waited for, how many were queued
+and how long that device was idle. Here nothing is queued: those are of traces from elsewhere.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ..autograd.profiler import DeviceType
+
+_LAUNCHES = ("cudaLaunchKernel", "__cudaLaunchKernel", "cudaLaunchCooperativeKernel")
+_TRANSFERS = ("mem", "cpy", "alloc", "free")
+
+
+def traverse_dfs(tree: Iterable[Any]) -> Iterator[Any]:
+    """The nodes of trees, each before its children."""
+    remaining = list(tree)[::-1]
+    while remaining:
+        node = remaining.pop()
+        yield node
+        remaining.extend(reversed(node.children))
+
+
+def traverse_bfs(tree: Iterable[Any]) -> Iterator[Any]:
+    """The nodes of trees, level by level."""
+    remaining = deque(tree)
+    while remaining:
+        node = remaining.popleft()
+        yield node
+        remaining.extend(node.children)
+
+
+@dataclass
+class EventMetrics:
+    """Nanoseconds of an event, and how many kernels were queued when it began."""
+
+    duration_time_ns: int = 0
+    self_time_ns: int = 0
+    idle_time_ns: int = 0
+    queue_depth: int = 0
+
+    @property
+    def fraction_idle_time(self) -> float:
+        """The share of its time in which the other device did nothing."""
+        return self.idle_time_ns / self.duration_time_ns if self.duration_time_ns else 0.0
+
+
+@dataclass
+class Interval:
+    """From `start` to `end`, and how many kernels are queued meanwhile."""
+
+    start: int
+    end: int
+    queue_depth: int = 0
+
+
+class EventKey:
+    """An event as a key: equal to itself alone."""
+
+    def __init__(self, event: Any) -> None:
+        self.event = event
+
+    def __hash__(self) -> int:
+        return hash(self.event.id)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, EventKey) and self.event.id == other.event.id
+
+    def __repr__(self) -> str:
+        return f"{self.event.name}"
+
+    def intervals_overlap(self, intervals: list[Interval]) -> int:
+        """How much of the event lies within any of the intervals."""
+        overlap, reached = 0, self.event.start_time_ns
+        for interval in sorted(intervals, key=lambda i: i.start):
+            start = max(reached, interval.start)
+            end = min(self.event.end_time_ns, interval.end)
+            if end > start:
+                overlap, reached = overlap + end - start, end
+        return overlap
+
+
+def _name_of(event: Any) -> str:
+    name = event.name
+    return str(name() if callable(name) else name)
+
+
+class BasicEvaluation:
+    """Metrics of all events of a `torch.autograd.profiler.profile`."""
+
+    def __init__(self, prof: Any) -> None:
+        self.profile = prof
+        self.metrics: dict[EventKey, EventMetrics] = {}
+        self.compute_self_time()
+        self.event_keys = sorted(self.metrics, key=lambda key: key.event.start_time_ns)
+        self.events = [key.event for key in self.event_keys]
+        self.cuda_events: list[Any] = []
+        self.queue_depth_list = self.compute_queue_depth()
+        self.compute_idle_time()
+
+    def compute_self_time(self) -> None:
+        """Fill in how long each event took, with and without those within it."""
+        for event in traverse_dfs(self.profile.kineto_results.experimental_event_tree()):
+            within = sum(child.duration_time_ns for child in event.children)
+            key = EventKey(event)
+            if key in self.metrics:
+                raise AssertionError(f"Duplicate id: {event.id}, {event.name}")
+            self.metrics[key] = EventMetrics(
+                event.duration_time_ns, event.duration_time_ns - within)
+
+    def compute_queue_depth(self) -> list[Interval]:
+        """How many kernels were queued at each launch and each kernel; also set for the events."""
+        launches, kernels = [], []
+        for event in self.profile.kineto_results.events():
+            name = _name_of(event)
+            if name.startswith(_LAUNCHES):
+                launches.append(event)
+            elif event.device_type() == DeviceType.CUDA \
+                    and not any(part in name.lower() for part in _TRANSFERS):
+                kernels.append(event)
+        kernels.sort(key=lambda e: e.start_ns())
+        self.cuda_events = sorted(launches + kernels, key=lambda e: e.start_ns())
+        places = {k.linked_correlation_id(): i for i, k in enumerate(kernels)}
+        starts = [k.start_ns() for k in kernels]
+        launched = sorted((e.start_ns(), places[e.linked_correlation_id()]) for e in launches
+                          if e.linked_correlation_id() in places)
+        launch_times = [time_ns for time_ns, _ in launched]
+
+        def depth_at(time_ns: int) -> int:
+            last = bisect_right(launch_times, time_ns) - 1
+            spawned = launched[last][1] + 1 if last >= 0 else 0
+            return max(spawned - bisect_right(starts, time_ns), 0)
+
+        for event in self.events:
+            self.metrics[EventKey(event)].queue_depth = depth_at(event.start_time_ns)
+        return [Interval(e.start_ns(), e.start_ns() + e.duration_ns(), depth_at(e.start_ns()))
+                for e in self.cuda_events]
+
+    def compute_idle_time(self) -> None:
+        """Fill in how long the other device did nothing during each event."""
+        points, idle, since = self.queue_depth_list, [], None
+        if points and self.events:
+            idle = [Interval(self.events[0].start_time_ns, points[0].start),
+                    Interval(points[-1].end, self.events[-1].end_time_ns)]
+        for point in points:
+            if point.queue_depth == 0 and since is None:
+                since = point.end
+            elif point.queue_depth > 0 and since is not None:
+                idle.append(Interval(since, point.start))
+                since = None
+        for key, metrics in self.metrics.items():
+            metrics.idle_time_ns = key.intervals_overlap(idle)
+
+    def rank_events(self, length: int) -> list[EventKey]:
+        """NotImplementedError: a heuristic of PyTorch's for queues of another device."""
+        raise NotImplementedError(
+            "torch.profiler._utils.BasicEvaluation.rank_events is not implemented in flambeau")
+
+    def get_optimizable_events(self, length: int = 1, print_enable: bool = True) -> list[EventKey]:
+        """NotImplementedError, as `rank_events`."""
+        return self.rank_events(length)
+
+
+def source_code_location(event: Any) -> str:
+    """The innermost Python function around an event."""
+    while event is not None:
+        if re.search(r"\.py\(.*\)", event.name):
+            return str(event.name)
+        event = event.parent
+    return "No source code location found"
