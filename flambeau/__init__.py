@@ -41,7 +41,6 @@ from ._namespace.assertions import (
 )
 from ._namespace.legacy_types import legacy_types as _legacy_types
 from ._namespace.legacy_types import set_default_tensor_type, typename
-from .ops.core.registry import PUBLIC as _PUBLIC
 from ._namespace.settings import (
     are_deterministic_algorithms_enabled, compiled_with_cxx11_abi, get_deterministic_debug_mode,
     get_device_module, get_float32_matmul_precision, get_num_interop_threads, get_num_threads,
@@ -50,9 +49,9 @@ from ._namespace.settings import (
     set_float32_matmul_precision, set_num_interop_threads, set_num_threads, set_warn_always,
     use_deterministic_algorithms,
 )
+from .ops.core.operator import PUBLIC as _PUBLIC
 from ._namespace.symbolic_numbers import (
-    SymBool, SymFloat, SymInt, sym_float, sym_int, sym_ite, sym_max, sym_min, sym_not, sym_sqrt,
-    sym_sum,
+    SymBool, SymFloat, sym_float, sym_int, sym_ite, sym_max, sym_min, sym_not, sym_sqrt, sym_sum,
 )
 from .tensor import dtypes as _dtypes
 from .tensor.devices import device, get_default_device, set_default_device
@@ -74,6 +73,7 @@ from .tensor.size import Size
 from .tensor.absent import give_absent_methods as _give_absent_methods
 from .tensor.absent import install_finders as _install_finders, lacking as _lacking
 from .tensor.storage import TypedStorage, UntypedStorage
+from .tensor.symbolic_length import SymInt
 from .tensor.tensor import Tensor
 from .torch_version import TorchVersion as _TorchVersion
 from . import version as _version

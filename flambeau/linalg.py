@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-from .ops.core.registry import PUBLIC
+from .ops.core.operator import PUBLIC
 
 globals().update(PUBLIC.get("linalg", {}))
 __all__ = sorted(PUBLIC.get("linalg", {}))

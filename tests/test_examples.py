@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 import flambeau as torch
-from flambeau.ops.core.registry import PUBLIC
+from flambeau.ops.core.operator import PUBLIC
 
 # What has no example yet. A list may only become shorter: a name that has one leaves it.
 WITHOUT = {

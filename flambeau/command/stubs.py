@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from ..native.foundation.source_hash import PACKAGE
+from ..ops.core.operator import PUBLIC, Kind
 from ..tensor import dtypes
 from ..tensor.tensor import Tensor
-from ..ops.core.registry import PUBLIC, Kind
 from ..ops.core.return_types import RETURN_TYPES
 
 ROOT = Path(PACKAGE)

@@ -19,7 +19,7 @@ from ..fx.graph_module import GraphModule
 from ..fx.node import Node
 from ..fx.qualified_names import _public_names, qualified_name, torch_module
 from ..ops.core import aten
-from ..ops.core.registry import PUBLIC
+from ..ops.core.operator import PUBLIC
 from ..serialization import load as load_tensors
 from ..serialization import save as save_tensors
 from ..serialization.archive import ArchiveReader

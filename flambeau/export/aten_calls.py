@@ -7,7 +7,7 @@ from typing import Any
 
 from ..fx.qualified_names import method_name, qualified_name
 from ..ops.core.aten import _lookup, aten
-from ..ops.core.registry import PUBLIC
+from ..ops.core.operator import PUBLIC
 from ..tensor.tensor import Tensor
 
 __all__ = ["ATEN_FORMS", "aten_call", "getitem_steps"]

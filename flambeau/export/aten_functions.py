@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from ..ops.core.registry import PUBLIC
+from ..ops.core.operator import PUBLIC
 from ..tensor.devices import device
 from ..tensor.dtypes import all_dtypes, dtype
 from ..tensor.tensor import Tensor

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..nn.module import Module
 from ..nn.parameter import Parameter
-from ..ops.core.registry import PUBLIC
+from ..ops.core.operator import PUBLIC
 from ..serialization import load as load_tensors
 from ..serialization.archive import ArchiveReader
 from ..tensor.devices import device

@@ -15,7 +15,7 @@ from ..fx.node import _RANDOM, Node
 from ..fx.patcher import Patcher
 from ..fx.trace_errors import explain
 from ..nn.module import Module
-from ..ops.core.registry import PUBLIC
+from ..ops.core.operator import PUBLIC
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
 from .dynamic_shapes import Dim, dynamic_dims

@@ -11,10 +11,11 @@ import typing
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from .._namespace.symbolic_numbers import SymBool, SymFloat, SymInt
+from .._namespace.symbolic_numbers import SymBool, SymFloat
 from ..ops.core import aten
 from ..tensor import dtypes
 from ..tensor.devices import device as device_type
+from ..tensor.symbolic_length import SymInt
 from ..tensor.tensor import Tensor
 from .codegen import CodeGen, PythonCode
 from .namespace import Namespace, custom_builtins

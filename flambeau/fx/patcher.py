@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-from ..ops.core.registry import PUBLIC
+from ..ops.core.operator import PUBLIC
 from ..ops.interception.torch_function import STATE
 from ..tensor.tensor import Tensor
 from .node import map_aggregate

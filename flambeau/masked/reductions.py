@@ -12,7 +12,7 @@ from ..canonical_masks import _input_mask as _input_mask
 from ..canonical_masks import _output_mask as _output_mask
 from ..canonical_masks import _where as _where
 from ..ops.core.axes import canonical_dims
-from ..ops.core.registry import PUBLIC
+from ..ops.core.operator import PUBLIC
 from ..tensor import dtypes as types
 from ..tensor.dtypes import dtype as Dtype
 from ..tensor.tensor import Tensor

@@ -11,8 +11,8 @@ import numpy as np
 
 from ..nn.parameter import Buffer, Parameter
 from ..tensor import Tensor
+from ..tensor.layout import owner_of
 from ..tensor.shared_memory import SharedMemory, address_of, shared_memory, window
-from ..tensor.storage import owner_of
 from ..tensor.tensor import wrap
 
 __all__ = ["init_reductions"]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import ops
-from ..ops.core.registry import PUBLIC
+from ..ops.core.operator import PUBLIC
 from ..tensor.tensor import Tensor
 from .jagged_shapes import check_plain, rule, unbind
 from .jagged_tensor import NestedTensor, ragged_sizes_match

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import ops
-from ..ops.core.registry import PUBLIC
+from ..ops.core.operator import PUBLIC
 from ..tensor import dtypes as types
 from ..tensor.tensor import Tensor
 from .jagged_shapes import rule

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 from ..ops.core.dispatch import pointwise_call
-from ..ops.core.registry import OPERATORS, Kind
+from ..ops.core.operator import OPERATORS, Kind
 from ..ops.interception.subclass import DisableTorchFunctionSubclass
 from ..overrides.modes import redispatch_function
 from ..tensor.windows.opaque_window import OpaqueWindow, missing_implementation

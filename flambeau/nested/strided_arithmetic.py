@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import ops
-from ..ops.core.registry import PUBLIC
+from ..ops.core.operator import PUBLIC
 from ..tensor.tensor import Tensor
 from .strided_shapes import contiguous, rule
 from .strided_tensor import StridedNestedTensor, map_rows, strided_from_rows

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import ops  # noqa: F401  (its families declare what is shown here)
-from ..ops.core.registry import PUBLIC
+from ..ops.core.operator import PUBLIC
 from ..tensor.absent import lacking as _answering
 
 _PUBLIC = PUBLIC.setdefault("nn.functional", {})

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from typing import Any
 
 from ..native.foundation.user_frames import noted
-from ..ops.core.registry import PUBLIC
+from ..ops.core.operator import PUBLIC
 from ..tensor import Tensor
 from . import global_hooks
 from .members import Members

@@ -9,7 +9,7 @@ import importlib
 from typing import Any
 
 from .core.aten import aten
-from .core.registry import OPERATORS, PUBLIC
+from .core.operator import OPERATORS, PUBLIC
 
 # Every family of operators, by folder; importing one registers its operators.
 FAMILIES = {

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from .layout import owner_of
 from .meta import MetaArray
-from .storage import UntypedStorage, offset_of, owner_of, window
+from .storage import UntypedStorage, offset_of, window
 from .tensor import Tensor, attach, wrap
 from .windows.lazy_window import LazyWindow
 from .windows.opaque_window import OpaqueWindow

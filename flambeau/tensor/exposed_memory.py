@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .storage import owner_of
+from .layout import owner_of
 
 EXPOSED: dict[int, Any] = {}  # weak references to owners, by id
 

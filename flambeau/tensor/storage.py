@@ -9,21 +9,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from .windows.lazy_window import memory_of
 from .dtypes import FROM_NUMPY, QuantizedDtype, by_name, get_default_dtype
 from .dtypes import dtype as Dtype
-from .layout import _as_bytes as _as_bytes
-from .layout import owner_of as owner_of
+from .layout import _as_bytes, owner_of
 from .meta import MetaArray, meta_array
 from .shared_memory import move_to_shared_memory, shared_memory
 from .storage_casts import StorageCasts
-
-if TYPE_CHECKING:
-    pass
+from .windows.lazy_window import memory_of
 
 
 class VersionCounter:

@@ -21,7 +21,7 @@ from ..nn.modules.module import (
     register_module_forward_pre_hook,
 )
 from ..ops.core.aten import aten
-from ..ops.core.registry import OPERATORS
+from ..ops.core.operator import OPERATORS
 from ..ops.interception.code_patching import Swap
 from ..tensor.absent import lacking
 from ..tensor.tensor import Tensor

@@ -10,7 +10,7 @@ import pytest
 
 import flambeau
 import flambeau.ops.detection  # a family that is not imported with flambeau
-from flambeau.ops.core.registry import OPERATORS, Kind
+from flambeau.ops.core.operator import OPERATORS, Kind
 
 
 def _has_samples(operator) -> bool:

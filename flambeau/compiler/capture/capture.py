@@ -21,9 +21,10 @@ import numpy as np
 from ...autograd.backward import partial_grad
 from ...native.foundation.allocator import allocate_outside_heap
 from ...native.runtime.background_jit import KernelPolicy
+from ...tensor.layout import owner_of
 from ...tensor.quantized import QuantizedCreated
 from ...tensor.sparse import Created
-from ...tensor.storage import owner_of, version_of
+from ...tensor.storage import version_of
 from ...ops.interception.code_patching import end_followed_call
 from ...tensor.tensor import wrap
 from .lazy_call import Deferred

@@ -13,7 +13,7 @@ from typing import Any
 from ...autograd.engine import key_of
 from ...autograd.node import Node
 from ...autograd.outputs import Output
-from ...tensor.storage import _as_bytes
+from ...tensor.layout import _as_bytes
 from ...tensor.tensor import Tensor
 from ..trace.trace import CALL, DRAW, OPERATOR, UPDATE, WRITE, Trace, same_bits, values_in
 

@@ -19,9 +19,8 @@ import numpy as np
 from ...autograd.mode import no_grad
 from ...native.runtime.page_prefault import PagePrefaulter
 from ...ops.core.autocast import STATE
-from ...ops.core.registry import Kind, Operator
-from ...tensor.layout import dense_order, empty_strided_array
-from ...tensor.storage import _as_bytes, owner_of
+from ...ops.core.operator import Kind, Operator
+from ...tensor.layout import _as_bytes, dense_order, empty_strided_array, owner_of
 from ...tensor.tensor import Tensor, view_of, wrap
 from ..schedule.arena import Arena
 from ..trace.bindings import Bindings, window_on_bytes

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...autograd.mode import MODE
 from ...autograd.tape import record, record_binary, record_number, record_unary
-from ...ops.core.registry import Kind, Operator
+from ...ops.core.operator import Kind, Operator
 from ...tensor.tensor import Tensor
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...ops.core.dispatch import pointwise_call
 from ...ops.core import inplace as in_place
-from ...ops.core.registry import OPERATORS, PUBLIC, Kind, Operator
+from ...ops.core.operator import OPERATORS, PUBLIC, Kind, Operator
 from ...ops.interception import window_stubs, torch_dispatch, torch_function
 from ...ops.interception.code_patching import (
     Swap, clone, own_function, restore_stubs, swap_of,

@@ -25,7 +25,8 @@ from ...optim.elementwise import Elementwise
 from ...optim.kernel import count_writes
 from ...tensor.random import distributions
 from ...tensor import tensor as tensors
-from ...tensor.storage import owner_of, version_of
+from ...tensor.layout import owner_of
+from ...tensor.storage import version_of
 from ...tensor.tensor import Tensor
 from .recorder import Recorder
 from ..trace.trace import UPDATE

@@ -20,14 +20,14 @@ from ...autograd import engine, inplace, no_grad
 from ...nn.module import Module
 from ...ops.core import inplace as in_place
 from ...ops.core import out
+from ...ops.core.operator import DERIVATIVES
 from ...ops.creation import copies, interchange
-from ...ops.core.registry import DERIVATIVES
 from ...ops.indexing import index
 from ...ops.interception.code_patching import FOLLOWING_STUB_FILE, STUB_FILE
 from ...ops.normalization import norm_formulas
 from ...tensor import tensor as tensors
 from ...tensor.capture_marks import SHAPE_ONLY
-from ...tensor.storage import owner_of
+from ...tensor.layout import owner_of
 from ...tensor.tensor import Tensor
 from .escapes import walk
 from .record_library import replacements

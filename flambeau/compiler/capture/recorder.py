@@ -16,11 +16,12 @@ from ...native.foundation.source_hash import PACKAGE
 from ...autograd.node import Node
 from ...nn.module import Module
 from ...ops.core.autocast import AUTOCAST, STATE, cast_inputs
+from ...ops.core.operator import Kind, Operator
 from ...ops.core.out import write_out
-from ...ops.core.registry import Kind, Operator
 from ...tensor.capture_marks import MODULE_MARK
+from ...tensor.layout import owner_of
 from ...tensor.size import Size
-from ...tensor.storage import owner_of, version_of
+from ...tensor.storage import version_of
 from ...tensor.tensor import Tensor
 from .python_state import Surroundings
 from .lazy_call import NOT_NOW, Deferred

@@ -15,7 +15,8 @@ import numpy as np
 
 from ...native.loop_ir.ir import Type
 from ...tensor.dtypes import FROM_NUMPY
-from ...tensor.storage import owner_of, version_of
+from ...tensor.layout import owner_of
+from ...tensor.storage import version_of
 from ..trace import bindings as bind
 from ..functionalization.index_checks import IndexBound, IndexCheck
 from ..ir.graph import Graph, Node, Op, Source

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tensor.storage import owner_of
+from ...tensor.layout import owner_of
 from ...tensor.tensor import Tensor
 from ..trace.bindings import describe_aliasing
 from ..trace.operands import flatten, is_named_tuple

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...autograd.node import Node
 from ...autograd.outputs import Output
-from ...tensor.storage import _as_bytes
+from ...tensor.layout import _as_bytes
 from ...tensor.exposed_memory import EXPOSED
 from ...tensor.tensor import Tensor, creation
 from ..trace.bindings import window_on_bytes

@@ -19,10 +19,10 @@ from ...autograd.save_plan import ATTRIBUTE, OUTPUT
 from ...autograd.save_plan import INPUT as INPUT_SOURCE
 from ...autograd.tape import _next_sequence, requires
 from ...ops.core.autocast import AUTOCAST
-from ...ops.core.registry import Kind, Operator
+from ...ops.core.operator import Kind, Operator
 from ...tensor.ambient import AMBIENT
+from ...tensor.layout import _as_bytes
 from ...tensor.size import Size
-from ...tensor.storage import _as_bytes
 from ...tensor.exposed_memory import EXPOSED
 from ...tensor.tensor import INFERENCE, Tensor, creation, view_of
 from ..trace.bindings import window_on_bytes

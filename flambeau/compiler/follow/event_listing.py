@@ -13,7 +13,7 @@ import numpy as np
 from ...autograd.mode import no_grad
 from ...tensor.ambient import AMBIENT
 from ...tensor.exposed_memory import is_exposed
-from ...tensor.storage import owner_of
+from ...tensor.layout import owner_of
 from ...tensor.tensor import Tensor, wrap
 from ..trace.trace import CONSTANT, DRAW, EMPTY, UPDATE, WRITE, same_bits
 from .following import Following

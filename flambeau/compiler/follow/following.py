@@ -14,11 +14,11 @@ import numpy as np
 
 from ...native.runtime.fast_call import data_address
 from ...autograd.tape import _next_sequence
-from ...ops.core.registry import Kind
+from ...ops.core.operator import Kind
 from ...tensor.ambient import AMBIENT
 from ...tensor.exposed_memory import any_exposed, is_exposed
+from ...tensor.layout import _as_bytes, owner_of
 from ...tensor.size import Size
-from ...tensor.storage import _as_bytes, owner_of
 from ...tensor.tensor import Tensor, creation, view_of
 from ..trace.bindings import window_on_bytes
 from ..trace.plain_values import PLAIN, same_plain

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...tensor.storage import owner_of
+from ...tensor.layout import owner_of
 from ..ir.any_length import any_length
 from ..ir.errors import Unfit
 from ..ir.graph import Graph

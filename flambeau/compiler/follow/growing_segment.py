@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ...native.foundation.generated_code import SourceBuilder
-from ...tensor.storage import owner_of
+from ...tensor.layout import owner_of
 from ...tensor.tensor import Tensor
 from ..schedule.polynomials import NoCommonForm, Polynomial, fit
 from ..trace.operands import tensors_in

@@ -21,7 +21,7 @@ from ...nn.module import Module
 from ...ops.core import inplace as in_place
 from ...ops.core import out
 from ...ops.core.autocast import AUTOCAST, STATE, cast_inputs
-from ...ops.core.registry import OPERATORS, PUBLIC, Kind, Operator
+from ...ops.core.operator import OPERATORS, PUBLIC, Kind, Operator
 from ...ops.creation import copies, interchange
 from ...ops.indexing import index
 from ...ops.normalization import norm_formulas

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...tensor.storage import owner_of
+from ...tensor.layout import owner_of
 from ..trace.operands import tensors_in
 from .hooks import ACTIVE, Hook
 

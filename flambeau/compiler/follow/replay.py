@@ -11,8 +11,8 @@ import numpy as np
 from ...autograd.mode import no_grad
 from ...ops.core.dispatch import pointwise_call
 from ...ops.core.autocast import STATE
-from ...ops.core.registry import Operator
-from ...tensor.storage import _as_bytes
+from ...ops.core.operator import Operator
+from ...tensor.layout import _as_bytes
 from ...tensor.tensor import Tensor, wrap
 from ..trace.bindings import window_on_bytes
 from ..trace.operands import as_arrays, unbind

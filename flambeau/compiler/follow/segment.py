@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.core.registry import Kind
+from ...ops.core.operator import Kind
 from .backward_pass import BackwardPass
 from .memory_layout import RecycledMemory
 from ..trace.trace import CONSTANT, DRAW, EMPTY, OPERATOR, UPDATE, WRITE, Event, Value, values_in

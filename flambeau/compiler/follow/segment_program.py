@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tensor.storage import _as_bytes
+from ...tensor.layout import _as_bytes
 from ..functionalization.functionalize import Functionalization
 from ..functionalization.graph_inputs import make_draw
 from ..ir.axis_order import inverse_permutation, memory_order

@@ -16,8 +16,8 @@ import numpy as np
 
 from ...autograd.tape import _next_sequence
 from ...nn.parameter import Parameter
-from ...ops.core.registry import Operator
-from ...tensor.storage import _as_bytes, owner_of
+from ...ops.core.operator import Operator
+from ...tensor.layout import _as_bytes, owner_of
 from ..capture.live_tensors import live_tensors
 from ..capture.recorder import Recorder
 from ..trace.ambient_modes import read_ambient_modes

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ...ops.core.registry import Kind, Operator
+from ...ops.core.operator import Kind, Operator
 from ...ops.interception.code_patching import is_anything_swapped
 from ...tensor.ambient import AMBIENT
-from ...tensor.storage import owner_of
+from ...tensor.layout import owner_of
 from ...tensor.tensor import Tensor
 from ..trace.ambient_modes import read_ambient_modes
 from .following import Following

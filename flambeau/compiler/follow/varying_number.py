@@ -11,7 +11,7 @@ import numpy as np
 
 from ...autograd.mode import MODE
 from ...nn.parameter import Parameter
-from ...ops.core.registry import PUBLIC, Operator
+from ...ops.core.operator import PUBLIC, Operator
 from ...tensor.tensor import Tensor, wrap
 
 # Correctly rounded, so a number and a zero-dimensional tensor give the same bits.

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...autograd import no_grad
-from ...ops.core.registry import Operator
+from ...ops.core.operator import Operator
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.tree import leaves_of, map_leaves
 from ..trace.operands import unbind

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...ops.core.registry import Operator
+from ...ops.core.operator import Operator
 from ..ir.axis_order import inverse_permutation, memory_order
 from ..ir.graph import Node, Op, permute, reshape
 from ..ir.graph import strided_slice as part_of

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ...tensor.storage import owner_of, version_of
+from ...tensor.layout import owner_of
+from ...tensor.storage import version_of
 from ...tensor.tensor import Tensor
 from ..ir.axis_order import memory_order
 from ..ir.errors import Unfit

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tensor.storage import owner_of
+from ...tensor.layout import owner_of
 from ...tensor.tensor import Tensor, wrap
 from ..capture.escapes import written_storages
 from ..ir.axis_order import inverse_permutation, memory_order

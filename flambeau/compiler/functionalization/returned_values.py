@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...tensor.storage import _as_bytes, owner_of
+from ...tensor.layout import _as_bytes, owner_of
 from ...tensor.tensor import Tensor
 from ..capture.host_reads import Old, Read
 from ..capture.returned_tensors import ReturnedTensor

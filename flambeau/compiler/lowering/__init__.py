@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...ops.core.registry import Kind, Operator
+from ...ops.core.operator import Kind, Operator
 from ..ir.graph import Node
 from .operators import (
     attention, conv, gather, loss, matmul, norm, padding, pointwise, pool, recurrent, softmax,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ...ops.core.registry import OPERATORS, Operator
+from ...ops.core.operator import OPERATORS, Operator
 
 # A function of the body's parameters, on symbols, that gives symbols. That of an operator that
 # writes to arguments gives the outputs, and then the new value of each of these (None for an absent

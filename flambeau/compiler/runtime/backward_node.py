@@ -17,7 +17,8 @@ from ...autograd.outputs import Output
 from ...autograd.tape import _next_sequence
 from ...native.foundation.reference_counts import ARGUMENT_REFERENCES
 from ...ops import zeros_like
-from ...tensor.storage import VersionCounter, owner_of
+from ...tensor.layout import owner_of
+from ...tensor.storage import VersionCounter
 from ...tensor.tensor import Tensor, wrap
 from ..trace.bindings import (
     Argument, BackwardBindings, Cotangent, SavedForBackward, OuterMemory, State,

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tensor.storage import owner_of
+from ...tensor.layout import owner_of
 from ...tensor.tensor import GradLooks, wrap
 from ..trace.bindings import Bindings, State
 

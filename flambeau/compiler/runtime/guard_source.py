@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...native.foundation.generated_code import SourceBuilder
-from ...tensor.storage import owner_of
+from ...tensor.layout import owner_of
 from ...tensor.tensor import Tensor
 from ..ir.interpreter import numpy_type
 from ..trace.bindings import ANY_GRAD, OuterMemory

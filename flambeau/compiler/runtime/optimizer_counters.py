@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ...tensor.storage import owner_of, version_of
+from ...tensor.layout import owner_of
+from ...tensor.storage import version_of
 from ...tensor.tensor import Tensor
 from ..trace.bindings import Bindings, Update
 

@@ -16,7 +16,7 @@ from ...nn.parameter import is_lazy
 from ...nn.registration import CHANGES
 from ...optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 from ...tensor.ambient import AMBIENT
-from ...tensor.storage import owner_of
+from ...tensor.layout import owner_of
 from ..trace.trace import UPDATE, Trace
 
 

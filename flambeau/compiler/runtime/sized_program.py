@@ -13,8 +13,9 @@ import numpy as np
 from ...native.foundation.generated_code import SourceBuilder
 from ...native.jit.kernel_function import compile_all
 from ...native.runtime.fast_call import data_address
-from ...native.runtime.launch_table import BARRIER, SERIAL, LaunchTable, Patch, Record
+from ...native.runtime.launch_table import LaunchTable, Patch, Record
 from ...native.runtime.thread_pool import threads
+from ...native.runtime.thread_pool_ir import BARRIER, SERIAL
 from ..fusion.placement import Allocation, Home
 from ..ir.graph import Graph
 from ..ir.interpreter import numpy_type

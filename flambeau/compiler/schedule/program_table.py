@@ -18,8 +18,8 @@ import numpy as np
 from ...native.foundation import disk_cache
 from ...native.foundation.source_hash import hash_sources
 from ...native.loop_ir.ir import Type
-from ...native.runtime.launch_table import BARRIER, SERIAL
 from ...native.runtime.thread_pool import threads
+from ...native.runtime.thread_pool_ir import BARRIER, SERIAL
 from ...native.target.machine import host, llvm_version
 from ..fusion.placement import Home
 from ..ir.graph import Graph, Op

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ...tensor.layout import _as_bytes
 from ...tensor.random.generator import Generator, default_generator
-from ...tensor.storage import _as_bytes
 from ...tensor.tensor import Tensor
 from .trace import Effect, Event, Storage, Value, address
 
@@ -331,6 +331,6 @@ def window_on_storage(storage: Storage, value: Value) -> np.ndarray:
 
 
 def _owner(array: np.ndarray) -> np.ndarray:
-    from ...tensor.storage import owner_of
+    from ...tensor.layout import owner_of
 
     return owner_of(array)

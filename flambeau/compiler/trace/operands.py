@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.core.registry import Operator
+from ...ops.core.operator import Operator
 from ...tensor.size import Size
 from ...tensor.tensor import Tensor
 from ...tensor.tree import leaves_of

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...native.foundation.allocator import out_of_memory_error
-from ...tensor.storage import _as_bytes, owner_of
+from ...tensor.layout import _as_bytes, owner_of
 from ...tensor.tree import leaves_of, map_leaves
 from ...tensor.windows.lazy_window import LazyWindow
 from ...tensor.windows.opaque_window import OpaqueWindow

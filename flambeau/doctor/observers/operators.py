@@ -14,7 +14,7 @@ from ...autograd import tape
 from ...autograd.function import Function
 from ...autograd.mode import MODE
 from ...nn.parameter import Parameter
-from ...ops.core.registry import PUBLIC
+from ...ops.core.operator import PUBLIC
 from ...tensor.tensor import Tensor
 from ..events import LossCall, Statistic
 from ...native.foundation.user_frames import is_internal

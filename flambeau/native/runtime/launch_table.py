@@ -17,8 +17,7 @@ import numpy as np
 from . import thread_pool_ir
 from .fast_call import FastCalls
 from .thread_pool import POOL, allocate_aligned, ticks_per_second
-from .thread_pool_ir import BARRIER as BARRIER
-from .thread_pool_ir import SERIAL as SERIAL
+from .thread_pool_ir import BARRIER, SERIAL
 
 _Start = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
 

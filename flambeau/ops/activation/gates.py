@@ -12,7 +12,8 @@ from ..core import dtype_refusals
 from ..core.autocast import Policy
 from ..core.cache_blocking import choose
 from ..core.inplace import overwrite
-from ..core.registry import Array, Number, composite, pointwise, publish
+from ..core.operator import Array, Number, publish
+from ..core.registry import composite, pointwise
 from ..core.sample_inputs import pairs_nonzero
 from .rectifiers import leaky_relu
 from .sigmoids import logistic, sigmoid_backward

@@ -12,7 +12,8 @@ from ...tensor.dtypes import FLOAT32
 from ...tensor.tensor import Tensor
 from ..core import dtype_refusals
 from ..core.cache_blocking import blockwise
-from ..core.registry import Array, pointwise
+from ..core.operator import Array
+from ..core.registry import pointwise
 from ..core.sample_inputs import Rng, Sample, pairs_nonzero, real_line
 from ..special.error_function import erf_block, erf_of
 

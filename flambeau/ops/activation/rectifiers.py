@@ -12,7 +12,8 @@ from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
 from ..core import dtype_refusals
 from ..core.cache_blocking import blockwise, choose
-from ..core.registry import Array, Number, composite, pointwise, publish
+from ..core.operator import Array, Number, publish
+from ..core.registry import composite, pointwise
 from ..core.sample_inputs import Rng, Sample, pairs_nonzero, real_line
 from ..creation.creation import zeros_like
 

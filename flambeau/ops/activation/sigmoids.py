@@ -8,7 +8,8 @@ from ...tensor.tensor import Tensor
 from ..core import dtype_refusals
 from ..core.cache_blocking import blockwise, choose
 from ..core.number_cache import ONE
-from ..core.registry import Array, Promotion, composite, pointwise
+from ..core.operator import Array, Promotion
+from ..core.registry import composite, pointwise
 from ..core.sample_inputs import pairs_nonzero, real_line
 
 

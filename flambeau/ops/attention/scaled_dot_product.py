@@ -24,9 +24,10 @@ from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
 from ..activation.softmax import softmax, softmax_backward
 from ..core.autocast import Policy
+from ..core.operator import Array
 from ..core.output_layout import Layout, lay_out_again
 from ..core.promotion import compute_dtype
-from ..core.registry import Array, composite, opaque
+from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..reduction.numpy_reductions import reduce_max, reduce_sum
 from ..creation.creation import full

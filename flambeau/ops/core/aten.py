@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...tensor.tensor import Tensor
-from .registry import PUBLIC
+from .operator import PUBLIC
 
 # "aten": operators that PyTorch has there only.
 _SPACES = ("aten", "torch", "nn.functional", "special", "linalg", "Tensor")

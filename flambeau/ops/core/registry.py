@@ -13,15 +13,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeVar, overload
 
 from .dispatch import build
-from .operator import (
-    DERIVATIVES, OPERATORS, PUBLIC, Array, Kind, Number, Operator, Positions, Promotion, publish,
-)
-
-__all__ = [
-    "DERIVATIVES", "OPERATORS", "PUBLIC", "Array", "Declared", "Kind", "Number", "Operator",
-    "Positions", "Promotion", "Rule", "answers_from_values", "composite", "declare", "opaque",
-    "pointwise", "publish", "shape_depends_on_values", "view",
-]
+from .operator import OPERATORS, Kind, Operator, publish
 
 Rule = TypeVar("Rule", bound=Callable)
 

@@ -19,8 +19,9 @@ from ...tensor.layout import (
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.narrow_dtypes import COMPLEX32, NARROW, narrowed, widened
 from ...tensor.tensor import Tensor, wrap
+from ..core.operator import Array
 from ..core.output_layout import Layout
-from ..core.registry import Array, opaque
+from ..core.registry import opaque
 from ..native.pointwise import large_cast
 from ..native.transpose import put_in_order
 from .creation import public

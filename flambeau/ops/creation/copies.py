@@ -17,8 +17,9 @@ from ...tensor.meta import MetaArray
 from ...tensor.overlap import check_no_internal_overlap, check_no_overlap
 from ...tensor.tensor import Tensor
 from ..core.errors import broadcast_mismatch
+from ..core.operator import Array
 from ..core.output_layout import Layout
-from ..core.registry import Array, opaque
+from ..core.registry import opaque
 from ..core.sample_inputs import real_line
 from ..native.row_copies import fill, large_copy
 from ..native.transpose import in_order

@@ -24,7 +24,7 @@ from ...tensor.tensor import Tensor, creation, wrap
 from ...tensor.uninitialized import fill_new, new_memory, should_fill
 from ..core.errors import explaining, not_a_tensor
 from ..core.number_cache import number
-from ..core.registry import PUBLIC, publish
+from ..core.operator import PUBLIC, publish
 from ..core.scalar_conversion import convert_scalar, fits
 from ..native.row_copies import fill
 

@@ -17,8 +17,9 @@ from ...tensor.meta import MetaArray
 from ...tensor.random.distributions import fill_bernoulli, fill_dropout
 from ...tensor.tensor import Tensor, wrap
 from ..core.errors import explaining
+from ..core.operator import Array, publish
 from ..core.output_layout import Layout
-from ..core.registry import Array, composite, opaque, publish
+from ..core.registry import composite, opaque
 from .creation import like_array
 
 # SELU's saturation value, to which alpha dropout sets elements.

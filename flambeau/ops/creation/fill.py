@@ -12,15 +12,16 @@ from ...native.target.eager_costs import MIN_THREADED_COPY_BYTES
 from ...tensor.dtypes import FLOATS
 from ...tensor.layout import (
     channels_last_form, contiguous_format, contiguous_strides, format_strides, is_channels_last,
-    preserve_format,
+    owner_of, preserve_format,
 )
 from ...tensor.meta import MetaArray, meta_array
-from ...tensor.storage import TypedStorage, UntypedStorage, storage_name, owner_of, window
+from ...tensor.storage import TypedStorage, UntypedStorage, storage_name, window
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.uninitialized import new_memory
 from ..core.errors import not_a_tensor
 from ..core.number_cache import ORDINARY
-from ..core.registry import Number, composite
+from ..core.operator import Number
+from ..core.registry import composite
 from ..core.scalar_conversion import convert_scalar
 from ..indexing.index import overwrite
 from ..native.row_copies import fill as fill_array

@@ -6,7 +6,8 @@ from ...autograd.mode import MODE
 from ...tensor.random import rejection_sampling
 from ...tensor.random.generator import Generator
 from ...tensor.tensor import Tensor, wrap
-from ..core.registry import Array, opaque
+from ..core.operator import Array
+from ..core.registry import opaque
 from ..special.quantile_gradient import _dirichlet_grad, _standard_gamma_grad
 from .creation import public
 

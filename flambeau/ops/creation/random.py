@@ -20,9 +20,10 @@ from ...tensor.random import normal as normals
 from ...tensor.random.generator import Generator, default_generator
 from ...tensor.tensor import Tensor, wrap
 from ..core.errors import broadcast_mismatch
+from ..core.operator import Array
 from ..core.out import check_out_dtype, write_into
 from ..core.output_layout import Layout
-from ..core.registry import Array, opaque
+from ..core.registry import opaque
 from ..indexing.index import overwrite
 from .creation import like_array, numpy_dtype, on_meta, place, public, shape_of
 

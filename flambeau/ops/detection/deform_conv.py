@@ -13,8 +13,9 @@ import numpy as np
 
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.tensor import Tensor
+from ..core.operator import Array
 from ..core.promotion import compute_dtype
-from ..core.registry import Array, opaque
+from ..core.registry import opaque
 from ..core.sample_inputs import Rng, Sample
 from ..native.transpose import put_in_order
 from .arguments import check_dtype

@@ -10,8 +10,9 @@ import numpy as np
 from ...native.target.eager_costs import GATHERED_ELEMENTS_PER_BLOCK
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.tensor import Tensor
+from ..core.operator import Array
 from ..core.promotion import compute_dtype
-from ..core.registry import Array, opaque
+from ..core.registry import opaque
 from ..core.sample_inputs import Rng, Sample
 from ..indexing.embedding_bag import _MAX, reduced_bags
 from ..native.transpose import put_in_order

@@ -8,7 +8,8 @@ import numpy as np
 
 from ...native.target.eager_costs import ROTATED_PAIRS_PER_BLOCK
 from ...tensor.meta import MetaArray, meta_array
-from ..core.registry import Array, opaque
+from ..core.operator import Array
+from ..core.registry import opaque
 from ..core.sample_inputs import Rng, Sample
 from .arguments import check_dtype
 

@@ -15,8 +15,9 @@ from ...tensor.layout import ordered_strides
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
 from ..core.axes import canonical_dim
+from ..core.operator import Array, publish
 from ..core.output_layout import Layout, lay_out_again
-from ..core.registry import Array, composite, opaque, publish
+from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..core.threads import get_num_threads
 from ..creation.creation import _into, numpy_dtype, place

@@ -10,7 +10,8 @@ from ...native.foundation.user_frames import warn
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
 from ..core.autocast import Policy
-from ..core.registry import PUBLIC, composite
+from ..core.operator import PUBLIC
+from ..core.registry import composite
 from ..view.padding import constant_pad_nd
 from ..view.strided import _folded
 from .fft import FULL, NONE, ROOT, complex_transform, half_transform, real_transform, resize

@@ -10,9 +10,10 @@ import numpy as np
 
 from ...native.foundation.user_frames import warn
 from ...tensor.tensor import Tensor, wrap
+from ..core.operator import PUBLIC, Array, publish
 from ..core.output_layout import Layout
 from ..core.promotion import compute_dtype
-from ..core.registry import PUBLIC, Array, composite, opaque, publish
+from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..creation.creation import arange
 from ..native.embedding import bags_most, bags_summed

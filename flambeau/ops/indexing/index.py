@@ -28,8 +28,9 @@ from ...tensor.tensor import Tensor, view_of, wrap
 from ..core.errors import broadcast_mismatch
 from ..core.inplace import assign
 from ..core.number_cache import ORDINARY
+from ..core.operator import Array, Positions
 from ..core.output_layout import Layout, select_axes
-from ..core.registry import Array, Positions, opaque
+from ..core.registry import opaque
 from ..native import pointwise
 from ..native.embedding import add_to_rows, take_rows
 from ..native.row_copies import fill, zeros

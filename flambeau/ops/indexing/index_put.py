@@ -6,7 +6,7 @@ from typing import Any
 
 from ...tensor.tensor import Tensor
 from ..core.errors import explaining
-from ..core.registry import publish
+from ..core.operator import publish
 from .index import _check_dtypes, _view, check_positions, put_at, split_index
 
 

@@ -14,9 +14,10 @@ from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
 from ..core.autocast import Policy
 from ..core.axes import canonical_dim
+from ..core.operator import Array, Number
 from ..core.out import write_result
 from ..core.output_layout import Layout
-from ..core.registry import Array, Number, composite, opaque
+from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..native import gather_scatter
 from .gather import _scatter_reduce, all_below, publish_in_place

@@ -16,12 +16,10 @@ from ...tensor.overlap import check_operands
 from ...tensor.tensor import Tensor, wrap
 from ..core.inplace import assign
 from ..core.number_cache import ORDINARY
+from ..core.operator import Array, Number, Promotion
 from ..core.out import write_result
 from ..core.output_layout import Layout
-from ..core.registry import Number
-from ..core.registry import (
-    Array, Promotion, composite, opaque, pointwise, shape_depends_on_values,
-)
+from ..core.registry import composite, opaque, pointwise, shape_depends_on_values
 from ..core.scalar_conversion import convert_scalar
 from ..creation.creation import public
 from ..native.pointwise import serve

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...tensor.tensor import Tensor
-from ..core.registry import Number, composite
+from ..core.operator import Number
+from ..core.registry import composite
 
 
 def _within(input: Tensor, indices: Any) -> tuple:

@@ -10,8 +10,9 @@ import numpy as np
 
 from ...tensor.tensor import Tensor, wrap
 from ..core.axes import canonical_dim
+from ..core.operator import Array, Number
 from ..core.promotion import compute_dtype
-from ..core.registry import Array, Number, composite, opaque
+from ..core.registry import composite, opaque
 
 # What an empty segment gives where there is no initial value.
 _NEUTRAL = {"max": -math.inf, "min": math.inf, "sum": 0.0, "prod": 1.0, "mean": 0.0}

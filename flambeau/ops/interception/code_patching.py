@@ -14,7 +14,7 @@ from typing import Any
 from ...native.foundation.generated_code import define
 from ..core.dispatch import _stub as _unwritten
 from ..core.function_writer import write_function
-from ..core.registry import Operator
+from ..core.operator import Operator
 from ..documentation.stub_removal import Stubs
 
 # recorder(clone, args, kwargs): what a swapped function does instead.

@@ -24,7 +24,7 @@ from ...tensor.dtypes import dtype
 from ...tensor.tensor import Tensor
 from ..core.dispatch import pointwise_call
 from ..core.inplace import assign
-from ..core.registry import OPERATORS, PUBLIC, Kind, Operator
+from ..core.operator import OPERATORS, PUBLIC, Kind, Operator
 from ..creation.random import IN_PLACE_DRAWS
 from ..indexing import index
 from ..view.slices import basic_index

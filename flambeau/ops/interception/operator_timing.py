@@ -21,7 +21,7 @@ from ...autograd.traces.recorder import Details, Recorder, Recording, user_stack
 from ...tensor.layout import strides_of
 from ...tensor.tensor import Tensor
 from ..core.dispatch import pointwise_call
-from ..core.registry import OPERATORS, PUBLIC
+from ..core.operator import OPERATORS, PUBLIC
 from .code_patching import Swap, swap_of
 
 # Each gives (function, what makes a recorder for it, given the profile's).

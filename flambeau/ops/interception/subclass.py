@@ -7,7 +7,7 @@ from typing import Any
 
 from ...autograd import engine, grad
 from ...tensor.tensor import Tensor, _TensorType
-from ..core.registry import publish
+from ..core.operator import publish
 from . import torch_function
 from .torch_function import STATE
 

@@ -19,7 +19,7 @@ from ...autograd.forward_ad import last_level
 from ...autograd.save_plan import ATTRIBUTE, DTYPE, INPUT, OUTPUT, SHAPE
 from ...autograd.unbroadcast import unbroadcast
 from ...tensor.tensor import Tensor
-from ..core.registry import Kind, Operator
+from ..core.operator import Kind, Operator
 
 
 def push(operator: Operator, values: list[Any], tangents: list[Any], y: Any) -> Any:

@@ -21,7 +21,7 @@ from ...tensor.devices import device as _device
 from ...tensor.tensor import Tensor
 from ..core.aten import aten
 from ..core.dispatch import pointwise_call
-from ..core.registry import OPERATORS, PUBLIC, Kind, Operator
+from ..core.operator import OPERATORS, PUBLIC, Kind, Operator
 from . import forward_mode
 from .dispatched_index import indexed
 from .stub_set import StubSet

@@ -24,7 +24,7 @@ from ...tensor.layout import layout, memory_format
 from ...tensor.size import Size
 from ...tensor.tensor import Tensor
 from ..core.errors import MISSING, Overriding
-from ..core.registry import PUBLIC, Operator
+from ..core.operator import PUBLIC, Operator
 from .stub_set import StubSet
 
 # Types of arguments that override nothing and hold nothing that could.

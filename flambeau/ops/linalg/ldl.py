@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from ...tensor.tensor import Tensor
+from ..core.operator import Array
 from ..core.out import write_out
 from ..core.output_layout import Layout
-from ..core.registry import Array, opaque
+from ..core.registry import opaque
 from ..core.return_types import return_type
 from .matrix_checks import (
     check_floats, check_kernel, check_matrix, check_square, each_matrix, kind_name, lapack,

@@ -12,8 +12,9 @@ from ...tensor.dtypes import FLOAT32, FLOAT64, FROM_NUMPY
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
 from ..core.autocast import Policy
+from ..core.operator import Array
 from ..core.output_layout import Layout
-from ..core.registry import Array, composite, opaque
+from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..native.matmul import large_product
 from .matmul import product

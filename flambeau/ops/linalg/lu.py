@@ -10,9 +10,10 @@ import numpy as np
 from ...native.target.eager_costs import MAX_MATRICES_FACTORED_SINGLY
 from ...tensor.tensor import Tensor, wrap
 from ..core.autocast import Policy
+from ..core.operator import Array
 from ..core.out import write_out
 from ..core.output_layout import Layout
-from ..core.registry import Array, composite, opaque
+from ..core.registry import composite, opaque
 from ..core.return_types import return_type
 from ..pointwise.selection import select
 from ..reduction.reduce import multiply_others

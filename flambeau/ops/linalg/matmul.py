@@ -15,9 +15,10 @@ from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
 from ..core.autocast import AUTOCAST, Policy
 from ..core.errors import not_a_tensor
+from ..core.operator import Array
 from ..core.sample_inputs import Rng, Sample
 from ..native.matmul import large_product
-from ..core.registry import Array, composite, opaque
+from ..core.registry import composite, opaque
 from ..native.rows import sum_of, times_vector
 from ..quantized.integer_matmul import multiply_int8
 

@@ -11,7 +11,8 @@ from ...tensor.dtypes import FROM_NUMPY, HALF
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
 from ..core.autocast import Policy
-from ..core.registry import PUBLIC, Array, Declared, composite, opaque, publish
+from ..core.operator import PUBLIC, Array, publish
+from ..core.registry import Declared, composite, opaque
 from ..core.sample_inputs import Rng, Sample
 
 

@@ -10,8 +10,9 @@ import numpy as np
 
 from ...tensor.dtypes import FROM_NUMPY, HALF
 from ...tensor.tensor import Tensor
+from ..core.operator import Array
 from ..core.out import write_out
-from ..core.registry import Array, composite, opaque
+from ..core.registry import composite, opaque
 from ..reduction.vector_norms import matrix_norm
 from ..view.join import cat
 from .matmul import matmul

@@ -14,9 +14,10 @@ from ..core.autocast import Policy
 from ..core.axes import canonical_dim
 from ..core.inplace import assign
 from ..core.legacy_argument_order import in_order
+from ..core.operator import Array, Number
 from ..core.out import write_out
 from ..core.output_layout import Layout
-from ..core.registry import Array, Number, composite, opaque
+from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from .matmul import dot, matmul, product
 from .matrix_checks import kind_name, linalg_function

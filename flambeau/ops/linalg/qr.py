@@ -9,9 +9,10 @@ import numpy as np
 
 from ...tensor.tensor import Tensor, wrap
 from ..core.autocast import Policy
+from ..core.operator import Array
 from ..core.out import write_out
 from ..core.output_layout import Layout
-from ..core.registry import Array, composite, opaque
+from ..core.registry import composite, opaque
 from ..core.return_types import return_type
 from ..core.sample_inputs import Rng, Sample
 from ..view.triangles import diag_embed, tril, triu

@@ -9,8 +9,9 @@ import numpy as np
 
 from ...tensor.tensor import Tensor
 from ..core.autocast import Policy
+from ..core.operator import Array
 from ..core.output_layout import Layout
-from ..core.registry import Array, composite, opaque
+from ..core.registry import composite, opaque
 from ..core.return_types import return_type
 from ..core.sample_inputs import Rng, Sample
 from ..view.triangles import tril, triu

@@ -9,9 +9,10 @@ import numpy as np
 
 from ...tensor.tensor import Tensor
 from ..core.autocast import Policy
+from ..core.operator import Array
 from ..core.out import write_result
 from ..core.output_layout import Layout
-from ..core.registry import Array, composite, opaque
+from ..core.registry import composite, opaque
 from ..core.return_types import return_type
 from ..view.triangles import diag_embed
 from .matrix_checks import (

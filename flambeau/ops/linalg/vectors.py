@@ -14,9 +14,10 @@ from ...tensor.tensor import Tensor
 from ..core.autocast import Policy
 from ..core.axes import canonical_dim
 from ..core.inplace import overwrite
+from ..core.operator import Array, Number, publish
 from ..core.out import write_out
 from ..core.output_layout import Layout
-from ..core.registry import Array, Number, composite, opaque, publish
+from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..pointwise.selection import select
 from ..reduction.vector_norms import _vector_norm

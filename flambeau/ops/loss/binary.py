@@ -16,9 +16,10 @@ from .elementwise import _kind, _reduce
 from .reduction import MEAN, NONE, SUM, reduce_tensor, reduction_number, share
 from ..native.pointwise import large
 from ..core.autocast import Policy
+from ..core.operator import Array, publish
 from ..core.promotion import compute_dtype
 from ..core.output_layout import Layout
-from ..core.registry import Array, composite, opaque, publish
+from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 
 

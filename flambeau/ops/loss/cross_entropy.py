@@ -16,9 +16,10 @@ from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
 from ..activation.softmax import log_softmax, log_softmax_backward
 from ..core.autocast import Policy
+from ..core.operator import Array
 from ..core.output_layout import Layout
 from ..core.promotion import compute_dtype
-from ..core.registry import Array, composite, opaque
+from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..indexing.gather import all_below
 from ..native.pointwise import large

@@ -18,8 +18,9 @@ from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
 from ..core.autocast import Policy
 from ..core.errors import explaining
+from ..core.operator import Array, publish
 from ..core.output_layout import Layout
-from ..core.registry import Array, composite, opaque, publish
+from ..core.registry import composite, opaque
 from ..creation.interchange import tensor
 from ..pointwise.selection import where
 from .reduction import MEAN, NONE, reduction_number

@@ -23,7 +23,8 @@ from ..core.autocast import Policy
 from ..core.promotion import compute_dtype
 from ..core.output_layout import Layout
 from ..core.errors import broadcast_mismatch, explaining
-from ..core.registry import Array, Declared, Number, composite, opaque, publish
+from ..core.operator import Array, Number, publish
+from ..core.registry import Declared, composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..native.rows import sum_of
 from ..pointwise.selection import where

@@ -10,7 +10,8 @@ from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
 from ..core.autocast import Policy
 from ..core.errors import explaining
-from ..core.registry import composite, publish
+from ..core.operator import publish
+from ..core.registry import composite
 from ..linalg.vector_distance import pairwise_distance
 from ..pointwise.selection import where
 from .reduction import NONE, reduce_tensor, reduction_number

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...native.foundation.user_frames import warn
-from ..core.registry import Array
+from ..core.operator import Array
 
 NONE, MEAN, SUM = 0, 1, 2  # torch.kl_div and its like reduce nothing unless told to
 _NUMBERS = {"none": NONE, "mean": MEAN, "sum": SUM, NONE: NONE, MEAN: MEAN, SUM: SUM}

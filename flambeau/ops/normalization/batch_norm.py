@@ -14,9 +14,10 @@ from ...tensor.dtypes import uint8
 from ...tensor.tensor import Tensor
 from ..core.errors import explaining
 from ..core.number_cache import number
+from ..core.operator import Array, Number, publish
 from ..core.output_layout import Layout
 from ..core.promotion import compute_dtype
-from ..core.registry import Array, Number, composite, opaque, publish
+from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from .norm_formulas import (
     affine_tangent, as_dtype, channels, check_parameter_dtypes, floating, images, normalize,

@@ -11,8 +11,9 @@ import numpy as np
 from ...autograd.mode import MODE
 from ...native.target.eager_costs import MAX_COUNTED_ROW_ELEMENTS, MAX_SMALL_ELEMENTS
 from ...tensor.tensor import Tensor
+from ..core.operator import Array, publish
 from ..core.output_layout import Layout
-from ..core.registry import Array, composite, opaque, publish
+from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..native import group_norm as group_native
 from .batch_norm import batch

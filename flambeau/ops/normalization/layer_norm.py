@@ -11,8 +11,9 @@ import numpy as np
 from ...autograd.mode import MODE
 from ...tensor.dtypes import FLOAT32, HALF, finfo
 from ...tensor.tensor import Tensor
+from ..core.operator import Array, publish
 from ..core.output_layout import Layout
-from ..core.registry import Array, composite, opaque, publish
+from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..view.join import cat
 from .norm_formulas import (

@@ -11,8 +11,8 @@ from ...autograd.forward_ad import sum_terms
 from ...tensor.dtypes import FROM_NUMPY, HALF
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
+from ..core.operator import Array
 from ..core.promotion import compute_dtype
-from ..core.registry import Array
 
 
 def as_dtype(kind: np.dtype, *arrays: Array | None) -> list[Any]:

@@ -17,7 +17,7 @@ from ...native.runtime.fast_call import FastCalls
 from ...native.target.eager_costs import (
     MAX_NUMPY_ROW_ELEMENTS, MAX_SMALL_ELEMENTS, NORM_BLOCK_ELEMENTS,
 )
-from ..core.registry import Array
+from ..core.operator import Array
 from ..native.pointwise import large
 from ..native.rows import (
     centred_products, column_products, column_squares, layer_norm, layer_norm_backward, moments,

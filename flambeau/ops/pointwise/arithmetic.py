@@ -15,7 +15,8 @@ from ..core.dispatch import python_operator, reflect
 from ..core.dtype_refusals import Refusal
 from ..core.errors import not_a_tensor
 from ..core.legacy_argument_order import in_order
-from ..core.registry import Array, Number, Promotion, composite, pointwise
+from ..core.operator import Array, Number, Promotion
+from ..core.registry import composite, pointwise
 from ..core.sample_inputs import Rng, Sample, pairs, pairs_nonzero, real_line
 
 

@@ -10,7 +10,8 @@ import numpy as np
 from ...tensor.dtypes import BOOL, INTEGER
 from ...tensor.tensor import Tensor
 from ..core import dtype_refusals
-from ..core.registry import Array, Number, composite, pointwise
+from ..core.operator import Array, Number
+from ..core.registry import composite, pointwise
 from ..core.sample_inputs import Rng, Sample, pairs_nonzero
 
 

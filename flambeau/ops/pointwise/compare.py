@@ -12,11 +12,10 @@ from ...tensor.tensor import Tensor, wrap
 from ..core import dtype_refusals
 from ..core.dispatch import python_operator
 from ..core.errors import describe
+from ..core.operator import Array, Number, Promotion
 from ..core.out import write_result
 from ..core.output_layout import Layout
-from ..core.registry import (
-    Array, Number, Promotion, answers_from_values, composite, opaque, pointwise,
-)
+from ..core.registry import answers_from_values, composite, opaque, pointwise
 from ..core.sample_inputs import Rng, Sample
 
 

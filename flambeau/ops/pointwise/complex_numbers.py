@@ -14,8 +14,9 @@ from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
 from ...tensor.windows.lazy_window import LazyWindow, toggled
 from ..core.autocast import Policy
+from ..core.operator import Array
 from ..core.output_layout import Layout
-from ..core.registry import Array, composite, opaque, pointwise, view
+from ..core.registry import composite, opaque, pointwise, view
 from ..core.sample_inputs import Rng, Sample, pairs_nonzero, positive_pairs
 from ..creation.creation import zeros_like
 from ..native.pointwise import large

@@ -10,7 +10,8 @@ from ...tensor.dtypes import BOOL, COMPLEX
 from ...tensor.tensor import Tensor
 from ..core import dtype_refusals
 from ..core.dispatch import python_operator, reflect
-from ..core.registry import Array, Number, composite, pointwise
+from ..core.operator import Array, Number
+from ..core.registry import composite, pointwise
 from ..core.sample_inputs import pairs_nonzero
 from ..creation.creation import zeros_like
 from .arithmetic import _div

@@ -7,7 +7,8 @@ import math
 import numpy as np
 
 from ...tensor.tensor import Tensor
-from ..core.registry import Array, Promotion, pointwise
+from ..core.operator import Array, Promotion
+from ..core.registry import pointwise
 from ..core.sample_inputs import positive, positive_pairs, real_line
 
 _LN2 = math.log(2.0)

@@ -15,8 +15,9 @@ from ..activation.rectifiers import within
 from ..core import dtype_refusals
 from ..core.errors import not_a_tensor
 from ..core.inplace import assign
+from ..core.operator import Array, Number, publish
 from ..core.out import write_out
-from ..core.registry import Array, Number, composite, pointwise, publish
+from ..core.registry import composite, pointwise
 from ..core.sample_inputs import Rng, Sample, pairs
 from ..native.pointwise import large
 from .selection import select

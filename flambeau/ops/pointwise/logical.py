@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..core.registry import Array, Promotion, pointwise
+from ..core.operator import Array, Promotion
+from ..core.registry import pointwise
 from .compare import ties, unusual
 
 

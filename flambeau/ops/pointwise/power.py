@@ -12,7 +12,8 @@ from ...tensor.promotion import check_cast, result_dtype
 from ...tensor.tensor import Tensor, wrap
 from ..core.cache_blocking import blockwise
 from ..core.inplace import overwrite
-from ..core.registry import Array, Number, Promotion, composite, pointwise
+from ..core.operator import Array, Number, Promotion
+from ..core.registry import composite, pointwise
 from ..core.sample_inputs import Rng, Sample, pairs_nonzero, positive, positive_pairs, real_line
 from .selection import select
 

@@ -11,7 +11,7 @@ from ...autograd.inplace import bump
 from ...autograd.tape import requires
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
-from ..core.registry import publish
+from ..core.operator import publish
 
 
 def _call(name: str, self: Tensor, others: tuple[Tensor, ...], callable: Callable) -> Tensor:

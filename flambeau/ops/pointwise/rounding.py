@@ -14,9 +14,10 @@ from ...tensor.promotion import legacy_name, result_dtype
 from ...tensor.tensor import Tensor
 from ..core import dtype_refusals
 from ..core.inplace import assign
+from ..core.operator import Array, Number, Promotion
 from ..core.output_layout import Layout
 from ..core.promotion import compute_dtype
-from ..core.registry import Array, Number, Promotion, composite, opaque, pointwise
+from ..core.registry import composite, opaque, pointwise
 from ..core.return_types import return_type
 from ..core.sample_inputs import Rng, Sample, pairs_nonzero, real_line
 from ..creation.creation import zeros_like

@@ -14,7 +14,8 @@ from ...tensor.promotion import legacy_name, result_dtype
 from ...tensor.tensor import Tensor, wrap
 from ..core.cache_blocking import choose
 from ..core.errors import not_a_tensor
-from ..core.registry import Array, Number, Promotion, composite, pointwise
+from ..core.operator import Array, Number, Promotion
+from ..core.registry import composite, pointwise
 from ..core.sample_inputs import Rng, Sample
 from ..core.scalar_conversion import convert_scalar
 

@@ -10,7 +10,8 @@ import numpy as np
 from ...tensor.tensor import Tensor
 from ..core import dtype_refusals
 from ..core.cache_blocking import blockwise
-from ..core.registry import Array, Promotion, pointwise
+from ..core.operator import Array, Promotion
+from ..core.registry import pointwise
 from ..core.sample_inputs import Rng, Sample, pairs_nonzero, real_line, unit_interval
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from ...tensor.quantized import QuantizedTensor, quantized
 from ...tensor.quantizers import PerTensor
 from ...tensor.tensor import Tensor, wrap
-from ..core.registry import PUBLIC
+from ..core.operator import PUBLIC
 from .conversion import dequantize
 
 _functional = PUBLIC["nn.functional"]

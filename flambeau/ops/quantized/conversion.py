@@ -16,7 +16,7 @@ from ...tensor.quantizers import (
     PerChannel, PerTensor, Quantizer, choose_parameters, quantization_range,
 )
 from ...tensor.tensor import Tensor, wrap
-from ..core.registry import publish
+from ..core.operator import publish
 from ..creation.creation import public
 
 _SCALAR_NAMES = {"float64": "Double", "float32": "Float", "float16": "Half",

@@ -15,7 +15,7 @@ from ...tensor.windows.opaque_window import missing_implementation
 from ...tensor.quantized import QuantizedCreated, QuantizedTensor
 from ...tensor.tensor import Tensor
 from ..core.errors import Overriding
-from ..core.registry import PUBLIC, Operator
+from ..core.operator import PUBLIC, Operator
 from ..interception.torch_function import _disabled_torch_function_impl
 from ..interception import window_stubs
 

@@ -11,8 +11,9 @@ import numpy as np
 
 from ...tensor.dtypes import float32
 from ...tensor.tensor import Tensor
+from ..core.operator import Array
 from ..core.promotion import compute_dtype
-from ..core.registry import Array, Declared, composite, opaque
+from ..core.registry import Declared, composite, opaque
 
 
 def codes_before_saturation(x: Any, scale: Any, zero_point: Any) -> Any:

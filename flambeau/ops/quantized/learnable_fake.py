@@ -12,7 +12,8 @@ import numpy as np
 from ...autograd.mode import no_grad
 from ...tensor.quantizers import choose_even_parameters, choose_parameters
 from ...tensor.tensor import Tensor, wrap
-from ..core.registry import Array, composite, opaque
+from ..core.operator import Array
+from ..core.registry import composite, opaque
 from .fake import (
     codes_before_saturation, fake_quantize_per_channel_affine, fake_quantize_per_tensor_affine,
     representable, rounded,

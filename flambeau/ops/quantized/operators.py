@@ -12,7 +12,7 @@ from ...tensor.dtypes import qint8, quint8
 from ...tensor.quantized import QuantizedArray, QuantizedTensor, quantized
 from ...tensor.quantizers import PerTensor
 from ...tensor.tensor import Tensor, wrap
-from ..core.registry import PUBLIC
+from ..core.operator import PUBLIC
 from .conversion import dequantize
 from .dispatch import implements
 from .views import codes_of, rewrapped

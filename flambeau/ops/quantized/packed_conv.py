@@ -15,7 +15,7 @@ from ...tensor.dtypes import qint8, quint8
 from ...tensor.quantized import QuantizedTensor, quantized
 from ...tensor.quantizers import PerChannel, PerTensor
 from ...tensor.tensor import Tensor, wrap
-from ..core.registry import PUBLIC
+from ..core.operator import PUBLIC
 
 _functional = PUBLIC["nn.functional"]
 _EXACT_FLOAT32 = 2**24

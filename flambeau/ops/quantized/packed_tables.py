@@ -15,7 +15,7 @@ from ...tensor.dtypes import quint4x2, quint8
 from ...tensor.quantized import QuantizedArray, QuantizedTensor, wrap_quantized
 from ...tensor.quantizers import PerChannel
 from ...tensor.tensor import Tensor, wrap
-from ..core.registry import PUBLIC
+from ..core.operator import PUBLIC
 from .parameter_search import choose_qparams_optimized
 
 _functional = PUBLIC["nn.functional"]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...tensor.tensor import Tensor, wrap
-from ..core.registry import PUBLIC
+from ..core.operator import PUBLIC
 from ..creation.creation import public
 from .packed_linear import Packed
 

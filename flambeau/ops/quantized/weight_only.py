@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..core.registry import Array, opaque
+from ..core.operator import Array
+from ..core.registry import opaque
 from ..core.sample_inputs import Rng, Sample
 
 

@@ -12,9 +12,10 @@ import numpy as np
 from ...autograd.forward_ad import push_through
 from ...autograd.mode import MODE
 from ...tensor.tensor import Tensor
+from ..core.operator import Array, publish
 from ..core.output_layout import Layout
 from ..core.promotion import compute_dtype
-from ..core.registry import Array, composite, opaque, publish
+from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..linalg.matmul import product
 from .lstm import _cast

@@ -17,9 +17,10 @@ from ...autograd.mode import MODE
 from ...autograd.tape import requires
 from ...native.target.eager_costs import BLOCK_ELEMENTS
 from ...tensor.tensor import Tensor
+from ..core.operator import Array
 from ..core.output_layout import Layout
 from ..core.promotion import compute_dtype
-from ..core.registry import Array, composite, opaque
+from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..linalg.matmul import product
 from .lstm import _cast

@@ -9,7 +9,8 @@ import numpy as np
 
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name
-from ..core.registry import Array, opaque
+from ..core.operator import Array
+from ..core.registry import opaque
 from .extremes import needs_elements
 from .reduce import axes_of
 

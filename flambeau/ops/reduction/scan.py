@@ -11,9 +11,10 @@ from ...native.target.eager_costs import MAX_NUMPY_ROW_ELEMENTS
 from ...tensor.dtypes import dtype as Dtype
 from ...tensor.tensor import Tensor
 from ..core.axes import canonical_dim
+from ..core.operator import Array, Number
 from ..core.out import write_result
 from ..core.promotion import compute_dtype
-from ..core.registry import Array, Number, composite, opaque
+from ..core.registry import composite, opaque
 from ..core.return_types import return_type
 from ..core.sample_inputs import scans
 from ..native import scan

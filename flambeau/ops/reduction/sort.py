@@ -12,9 +12,10 @@ from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.tensor import Tensor, wrap
 from ..core.autocast import Policy
 from ..core.axes import canonical_dim
+from ..core.operator import Array
 from ..core.out import write_result
 from ..core.output_layout import Layout
-from ..core.registry import Array, composite, opaque, shape_depends_on_values
+from ..core.registry import composite, opaque, shape_depends_on_values
 from ..core.return_types import return_type
 from ..core.sample_inputs import Rng, Sample
 from ..creation.creation import public

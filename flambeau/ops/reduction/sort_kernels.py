@@ -17,7 +17,7 @@ from ...native.target.eager_costs import (
     MAX_HEAP_ELEMENTS, MAX_INSERTION_SORT_LENGTH, MAX_KEYS_SORTED_WHOLE, MAX_SELECTED_TIE_ELEMENTS,
     MAX_SORTED_TIE_ELEMENTS,
 )
-from ..core.registry import Array
+from ..core.operator import Array
 from ..native.gather_scatter import take
 
 _NARROW = 1 << 31

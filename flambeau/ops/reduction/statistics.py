@@ -12,7 +12,8 @@ from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
 from ..core.axes import canonical_dims
-from ..core.registry import Array, Number, composite, opaque
+from ..core.operator import Array, Number
+from ..core.registry import composite, opaque
 from ..core.return_types import return_type
 from ..core.sample_inputs import Rng, Sample
 from ..linalg.matmul import matmul

@@ -9,7 +9,8 @@ import numpy as np
 from ...native.target.eager_costs import MAX_COUNTED_RANGE_RATIO
 from ...tensor.tensor import Tensor, wrap
 from ..core.axes import canonical_dim
-from ..core.registry import Array, shape_depends_on_values
+from ..core.operator import Array
+from ..core.registry import shape_depends_on_values
 from ..creation.creation import public
 from . import sort_kernels
 

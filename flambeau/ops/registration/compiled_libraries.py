@@ -11,7 +11,7 @@ import importlib
 from pathlib import Path
 from typing import Any
 
-from ..core.registry import Operator
+from ..core.operator import Operator
 from . import custom_operators as custom
 
 # (package, file) -> the family of flambeau's operators

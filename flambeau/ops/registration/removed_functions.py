@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from ...native.foundation.user_frames import warn
 from ...tensor.dtypes import dtype
 from ...tensor.tensor import Tensor, attach
-from ..core.registry import publish
+from ..core.operator import publish
 
 _INSTEAD = {
     "lstsq": "torch.linalg.lstsq(A, B), whose arguments stand the other way round",

@@ -12,7 +12,7 @@ from ...tensor.layout import strided
 from ...tensor.promotion import result_type
 from ...tensor.sparse import CompressedArray, CooArray, SparseTensor, layout_name
 from ...tensor.tensor import Tensor, wrap
-from ..core.registry import Array, Number
+from ..core.operator import Array, Number
 from . import formats
 from .dispatch import implements, in_place, is_sparse_array, sparse_operator
 

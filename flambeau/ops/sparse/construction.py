@@ -13,7 +13,7 @@ from ...tensor.layout import layout
 from ...tensor.promotion import legacy_name
 from ...tensor.sparse import COMPRESSED, CompressedArray, CooArray, layout_name, wrap_sparse
 from ...tensor.tensor import Tensor, wrap
-from ..core.registry import PUBLIC, Array
+from ..core.operator import PUBLIC, Array
 from .dispatch import sparse_operator
 from .invariants import CHECKS, check_compressed, check_coo
 

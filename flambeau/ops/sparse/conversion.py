@@ -12,7 +12,7 @@ from ...tensor.sparse import (
     COMPRESSED, CompressedArray, CooArray, SparseTensor, layout_name,
 )
 from ...tensor.tensor import Tensor, wrap
-from ..core.registry import Array
+from ..core.operator import Array
 from . import formats
 from .construction import _coo_of_values, _compressed_of_values
 from .conversion_checks import check_conversion, check_sparse_dim

@@ -21,7 +21,8 @@ from ...tensor.sparse import Created, SparseArray, SparseTensor, layout_name, wr
 from ...tensor.tensor import Tensor
 from ..core.errors import Overriding
 from ..core.inplace import adopt
-from ..core.registry import OPERATORS, PUBLIC, Declared, Kind, Operator
+from ..core.operator import OPERATORS, PUBLIC, Kind, Operator
+from ..core.registry import Declared
 from ..interception.torch_function import _disabled_torch_function_impl
 from ..interception import window_stubs
 

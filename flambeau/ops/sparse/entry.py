@@ -6,7 +6,7 @@ import importlib
 from typing import Any
 
 from ...tensor.tensor import Tensor
-from ..core.registry import PUBLIC, publish
+from ..core.operator import PUBLIC, publish
 
 _MODULES = ("arithmetic", "construction", "conversion", "gradcheck", "like", "masking", "products",
             "reductions", "shape", "unary")

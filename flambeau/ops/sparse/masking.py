@@ -9,7 +9,7 @@ import numpy as np
 from ...tensor.layout import strided
 from ...tensor.sparse import CompressedArray, CooArray, SparseArray, layout_name
 from ...tensor.tensor import Tensor
-from ..core.registry import Array
+from ..core.operator import Array
 from . import formats
 from .dispatch import implements, sparse_operator
 

@@ -9,7 +9,7 @@ import numpy as np
 from ...tensor.layout import sparse_coo, sparse_csr, strided
 from ...tensor.sparse import CompressedArray, CooArray, SparseTensor, layout_name, wrap_sparse
 from ...tensor.tensor import Tensor, wrap
-from ..core.registry import Array, Number
+from ..core.operator import Array, Number
 from . import formats
 from .dispatch import implements, in_place, is_sparse_array, refuse, sparse_operator
 from .masking import _masked

@@ -11,7 +11,7 @@ import numpy as np
 from ...tensor.dtypes import as_dtype
 from ...tensor.sparse import CompressedArray, CooArray, SparseTensor, wrap_sparse
 from ...tensor.tensor import Tensor, wrap
-from ..core.registry import Array
+from ..core.operator import Array
 from . import formats
 from .conversion import coalesce, values
 from .dispatch import implements, refuse, sparse_operator

@@ -10,7 +10,7 @@ import numpy as np
 from ...tensor.layout import sparse_bsc, sparse_bsr, sparse_csc, sparse_csr
 from ...tensor.sparse import CompressedArray, CooArray, SparseTensor
 from ...tensor.tensor import Tensor
-from ..core.registry import Array
+from ..core.operator import Array
 from . import formats
 from .dispatch import implements, in_place, refuse, sparse_operator
 

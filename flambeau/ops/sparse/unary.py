@@ -7,7 +7,7 @@ from typing import Any
 from ...autograd import enable_grad, grad
 from ...tensor.sparse import CooArray, SparseTensor, wrap_sparse
 from ...tensor.tensor import Tensor, wrap
-from ..core.registry import OPERATORS, Array, Number
+from ..core.operator import OPERATORS, Array, Number
 from . import formats
 from .arithmetic import mul
 from .conversion import itself

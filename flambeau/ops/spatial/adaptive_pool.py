@@ -16,9 +16,10 @@ from ...tensor.meta import MetaArray, meta_array
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
 from ..core.errors import not_a_tensor
+from ..core.operator import Array, publish
 from ..core.output_layout import Layout, lay_out_again
 from ..core.promotion import compute_dtype
-from ..core.registry import Array, opaque, publish
+from ..core.registry import opaque
 from ..core.sample_inputs import Rng, Sample
 from ..native import gather_scatter
 from . import pool_native

@@ -15,9 +15,10 @@ from ...tensor.meta import MetaArray, meta_array
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
 from ..core.autocast import Policy
+from ..core.operator import PUBLIC, Array, publish
 from ..core.output_layout import Layout
 from ..core.promotion import compute_dtype
-from ..core.registry import PUBLIC, Array, composite, opaque, publish
+from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..native.row_copies import fill
 from ..native.rows import reduce_axes

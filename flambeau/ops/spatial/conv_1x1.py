@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..core.registry import Array
+from ..core.operator import Array
 from ..native.matmul import large_product
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from ...native.target.eager_costs import (
     CONV_CALLS_BEFORE_COMPILING, CONV_CALLS_BEFORE_USE, CONV_MULTIPLICATIONS_PER_CALL,
     MIN_STATIC_CONV_MULTIPLICATIONS, MULTIPLICATIONS_PER_ELEMENT,
 )
-from ..core.registry import Array
+from ..core.operator import Array
 from ..native.static_shape_kernels import kernel_for, run_kernel
 
 if TYPE_CHECKING:

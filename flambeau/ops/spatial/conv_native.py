@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...native.target.eager_costs import MIN_CONV_MULTIPLICATIONS
-from ..core.registry import Array
+from ..core.operator import Array
 from . import depthwise_nhwc
 from .conv_kernel_choice import Convolution, run_kernel_for
 

@@ -15,7 +15,7 @@ from ...native.kernels.pool import MAX_WINDOW_ELEMENTS
 from ...native.runtime import background_jit
 from ...native.runtime.fast_call import call_kernel
 from ...native.runtime.kernel_builder import KernelBuilder
-from ..core.registry import Array
+from ..core.operator import Array
 from .pool_index_tables import Pixels, Reach, pixels_of, windows
 from .pool_native import pixel_sizes
 

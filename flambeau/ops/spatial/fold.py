@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from ...tensor.tensor import Tensor
+from ..core.operator import Array
 from ..core.output_layout import Layout
-from ..core.registry import Array, composite, opaque
+from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..creation.creation import public
 from .conv_reference import Window, pad

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from ...tensor.tensor import Tensor
-from ..core.registry import Array, opaque, publish
+from ..core.operator import Array, publish
+from ..core.registry import opaque
 from ..core.sample_inputs import Rng, Sample
 from ..creation.random import rand
 from .adaptive_pool import added_at

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from ...tensor.tensor import Tensor, wrap
+from ..core.operator import Array
 from ..core.output_layout import Layout
 from ..core.promotion import compute_dtype
-from ..core.registry import Array, opaque
+from ..core.registry import opaque
 from ..core.sample_inputs import Rng, Sample
 from .interpolation import cubic_weights
 from .resample_native import pixels_taken

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ...native.kernels.pool import MAX_LOCAL_ELEMENTS, MAX_WINDOW_ELEMENTS, lanes_of
-from ..core.registry import Array
+from ..core.operator import Array
 
 if TYPE_CHECKING:
     from .conv_reference import Window

@@ -20,7 +20,7 @@ from ...native.runtime.kernel_builder import KernelBuilder
 from ...native.runtime.thread_pool import threads
 from ...native.target.eager_costs import MIN_POOLED_ELEMENTS, POOLED_LANES
 from ...tensor.dtypes import FLOAT32
-from ..core.registry import Array
+from ..core.operator import Array
 from ..native.route import native_route
 from . import pool_index_tables
 from .pool_index_tables import Pixels, Rows, load_tables

@@ -11,8 +11,9 @@ import numpy as np
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
+from ..core.operator import Array, publish
 from ..core.output_layout import Layout
-from ..core.registry import Array, opaque, publish
+from ..core.registry import opaque
 from ..core.sample_inputs import Rng, Sample
 from ..native import gather_scatter
 from .adaptive_pool import taken_at

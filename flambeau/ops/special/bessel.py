@@ -8,7 +8,8 @@ import numpy as np
 
 from ...tensor.tensor import Tensor
 from ..core import dtype_refusals
-from ..core.registry import Array, Promotion, pointwise
+from ..core.operator import Array, Promotion
+from ..core.registry import pointwise
 from ..core.sample_inputs import positive, real_line
 from ..pointwise.selection import select
 from .kernel_formulas import i0_of_single, i0e_of_single, i1_of_single, i1e_of_single, of_single

@@ -10,7 +10,8 @@ import numpy as np
 
 from ...tensor.tensor import Tensor
 from ..core import dtype_refusals
-from ..core.registry import Array, Number, Promotion, pointwise
+from ..core.operator import Array, Number, Promotion
+from ..core.registry import pointwise
 from ..core.sample_inputs import Rng, Sample, positive, positive_pairs
 from ..pointwise.selection import select
 

@@ -12,7 +12,8 @@ from ...tensor.dtypes import FLOAT32, FLOAT64
 from ...tensor.tensor import Tensor
 from ..core import dtype_refusals
 from ..core.cache_blocking import blockwise
-from ..core.registry import Array, Promotion, pointwise
+from ..core.operator import Array, Promotion
+from ..core.registry import pointwise
 from ..core.sample_inputs import Rng, Sample, real_line, unit_interval
 from ..native.pointwise import large
 from .kernel_formulas import ndtr_of_single, of_single

@@ -10,7 +10,8 @@ import numpy as np
 
 from ...tensor.tensor import Tensor
 from ..core import dtype_refusals
-from ..core.registry import Array, Number, Promotion, composite, pointwise, publish
+from ..core.operator import Array, Number, Promotion, publish
+from ..core.registry import composite, pointwise
 from ..core.sample_inputs import Rng, Sample, positive, positive_pairs
 from ..pointwise.arithmetic import add
 from .kernel_formulas import digamma_of_single, lgamma_of_single, of_single

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from ..core import dtype_refusals
-from ..core.registry import Array, Number, Promotion, pointwise
+from ..core.operator import Array, Number, Promotion
+from ..core.registry import pointwise
 from ..core.sample_inputs import Rng, Sample
 
 Step = Callable[[int, np.ndarray, np.ndarray, np.ndarray], np.ndarray]

@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from ..core.operator import Array
 from ..core.output_layout import Layout
-from ..core.registry import Array, opaque
+from ..core.registry import opaque
 from ..core.sample_inputs import Rng, Sample
 from .scipy_special import special
 

@@ -19,9 +19,10 @@ from ...tensor.tensor import Tensor, wrap
 from ..core.autocast import Policy
 from ..core.axes import canonical_dim, canonical_dims
 from ..core.errors import RefusedValue
+from ..core.operator import Array
 from ..core.out import write_result
 from ..core.output_layout import Layout
-from ..core.registry import Array, composite, opaque
+from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..native.row_copies import join_rows, large_copy
 

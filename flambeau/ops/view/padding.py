@@ -16,9 +16,10 @@ from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
+from ..core.operator import Array, Number
 from ..core.output_layout import Layout
 from ..core.promotion import compute_dtype
-from ..core.registry import Array, Number, composite, opaque
+from ..core.registry import composite, opaque
 from ..core.sample_inputs import matrices
 from ..native.row_copies import fill
 

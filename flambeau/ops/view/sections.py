@@ -10,7 +10,8 @@ import numpy as np
 from ...tensor.dtypes import dtype as Dtype
 from ...tensor.tensor import Tensor
 from ..core.axes import canonical_dim
-from ..core.registry import Array, composite, publish, view
+from ..core.operator import Array, publish
+from ..core.registry import composite, view
 from ..core.sample_inputs import matrices
 from ..creation.creation import public
 from .slices import basic_index

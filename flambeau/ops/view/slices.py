@@ -11,8 +11,9 @@ import numpy as np
 
 from ...tensor.tensor import Tensor
 from ..core.axes import canonical_dim
+from ..core.operator import Array
 from ..core.output_layout import Layout
-from ..core.registry import Array, composite, opaque, view
+from ..core.registry import composite, opaque, view
 from ..core.sample_inputs import matrices
 
 

@@ -11,8 +11,9 @@ from ...tensor.storage import offset_of, storage_of, window
 from ...tensor.tensor import Tensor
 from ...tensor.windows.lazy_window import LazyWindow
 from ..core.axes import canonical_dim
+from ..core.operator import Array
 from ..core.output_layout import Layout
-from ..core.registry import Array, composite, opaque, view
+from ..core.registry import composite, opaque, view
 from ..core.sample_inputs import matrices
 
 

@@ -15,8 +15,9 @@ from ...tensor.tensor import wrap as wrap_array
 from ..core.autocast import Policy
 from ..core.axes import canonical_dim
 from ..core.inplace import assign
+from ..core.operator import Array, Number
 from ..core.out import write_result
-from ..core.registry import Array, Number, composite, opaque
+from ..core.registry import composite, opaque
 from ..core.sample_inputs import matrices
 from ..creation.creation import place, public
 from ..reduction.reduce import round_to, sum_dtype

@@ -21,7 +21,8 @@ from ...tensor.tensor import Tensor, view_of
 from ...tensor.windows.lazy_window import LazyWindow
 from ..core.axes import canonical_dim, canonical_dims
 from ..core.errors import not_a_tensor
-from ..core.registry import Array, composite, view
+from ..core.operator import Array
+from ..core.registry import composite, view
 from ..core.sample_inputs import matrices
 from ..creation.creation import public
 

@@ -10,7 +10,8 @@ from ...tensor.layout import contiguous_format
 from ...tensor.tensor import Tensor
 from ..core.axes import canonical_dim
 from ..core.errors import explaining
-from ..core.registry import PUBLIC, composite, publish
+from ..core.operator import PUBLIC, publish
+from ..core.registry import composite
 from .sections import split, split_with_sizes, unbind
 from .slices import basic_index, diagonal, narrow, select
 from .strided import as_strided, unfold

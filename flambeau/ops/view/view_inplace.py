@@ -11,7 +11,7 @@ from typing import Any
 from ...autograd.inplace import before_write, bump, check_writable
 from ...tensor.tensor import Tensor
 from ..core.errors import explaining
-from ..core.registry import publish
+from ..core.operator import publish
 from .strided import as_strided
 from .view import squeeze, t, transpose, unsqueeze
 

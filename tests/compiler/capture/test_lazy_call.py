@@ -13,7 +13,7 @@ import flambeau as torch
 from flambeau.compiler.capture.lazy_call import Deferred, _Computation
 from flambeau.native.runtime import page_prefault
 from flambeau.native.runtime.page_prefault import PagePrefaulter
-from flambeau.tensor.storage import owner_of
+from flambeau.tensor.layout import owner_of
 
 SOURCE = """
 import flambeau as torch

@@ -17,7 +17,7 @@ import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau import nn
 from flambeau.compiler.driver import pipeline
-from flambeau.ops.core.registry import OPERATORS
+from flambeau.ops.core.operator import OPERATORS
 
 from ..step_comparison import left_by, runs, same, trainer
 

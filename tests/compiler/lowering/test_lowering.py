@@ -21,7 +21,7 @@ from flambeau.compiler.ir.graph import COMPARISONS, Graph, Node, Op, Source, top
 from flambeau.compiler.fusion.fusion_group import ATTENTIONS
 from flambeau.compiler.lowering import NotLowered, lower, lowered_by_hand, writes
 from flambeau.native.loop_ir.ir import ReduceOp, Scalar, Type
-from flambeau.ops.core.registry import OPERATORS, Kind
+from flambeau.ops.core.operator import OPERATORS, Kind
 from flambeau.tensor import Tensor, wrap
 
 from ..tangent_calls import push_tangents

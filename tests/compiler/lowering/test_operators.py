@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import flambeau as torch
-from flambeau.ops.core.registry import OPERATORS, Kind, Operator
+from flambeau.ops.core.operator import OPERATORS, Kind, Operator
 from flambeau.tensor import Tensor, wrap
 
 # Operators of detection come with torchvision, and programs call them as they are.

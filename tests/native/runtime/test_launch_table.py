@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from flambeau.native.runtime.thread_pool import POOL
-from flambeau.native.runtime.launch_table import (
-    BARRIER, SERIAL, LaunchTable, Patch, Record, _drop_needless_barriers,
-)
+from flambeau.native.runtime.launch_table import LaunchTable, Patch, Record, _drop_needless_barriers
+from flambeau.native.runtime.thread_pool_ir import BARRIER, SERIAL
 from flambeau.native.jit.elf_loader import load
 
 # cells: an array, its length, a factor. neighbours: out[i] = in[i - 1] + in[i + 1] + factor, each

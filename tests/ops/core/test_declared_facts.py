@@ -11,7 +11,7 @@ import flambeau as torch
 from flambeau.compiler.functionalization.index_checks import label_bound
 from flambeau.compiler.lowering.registry import EXPLICIT, lowering
 from flambeau.ops.core.dispatch import pointwise_call
-from flambeau.ops.core.registry import DERIVATIVES, OPERATORS, PUBLIC, Array, Kind, Operator
+from flambeau.ops.core.operator import DERIVATIVES, OPERATORS, PUBLIC, Array, Kind, Operator
 from flambeau.tensor.capture_marks import SHAPE_ONLY, shape_only
 
 PYTHON = {"__add__": ("_add", False), "__rsub__": ("_sub", True), "__rtruediv__": ("_div", True),

@@ -11,7 +11,7 @@ import pytest
 
 import flambeau
 from flambeau.autograd.forward_ad import give, pop_level, push_level, tangent_at
-from flambeau.ops.core.registry import OPERATORS, PUBLIC, Kind
+from flambeau.ops.core.operator import OPERATORS, PUBLIC, Kind
 from flambeau.tensor import Tensor, wrap
 
 STEP = 1e-6

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import flambeau as torch
-from flambeau.ops.core.registry import OPERATORS, PUBLIC, Kind
+from flambeau.ops.core.operator import OPERATORS, PUBLIC, Kind
 from flambeau.ops.documentation.family_parameters import FAMILIES
 from flambeau.ops.documentation.general_parameters import GENERAL
 from flambeau.ops.documentation.docstring import compose

@@ -18,7 +18,7 @@ from flambeau.native.runtime import fast_call
 from flambeau.ops.pointwise import extrema, rounding
 from flambeau.ops.native import pointwise as pointwise_native
 from flambeau.ops.activation.rectifiers import rectify
-from flambeau.ops.core.registry import OPERATORS, Kind
+from flambeau.ops.core.operator import OPERATORS, Kind
 
 F = torch.nn.functional
 SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 0.5, -0.5, 3.0, 20.0, -20.0, 1e-30]

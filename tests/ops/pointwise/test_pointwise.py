@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import flambeau as torch
-from flambeau.ops.core.registry import PUBLIC
+from flambeau.ops.core.operator import PUBLIC
 
 F = PUBLIC["nn.functional"]
 INTEGERS = torch.tensor([-5, 2, 3])

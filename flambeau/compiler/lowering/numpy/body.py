@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ....ops.core.registry import Kind, Operator, Promotion
+from ....ops.core.operator import Kind, Operator, Promotion
 from ....tensor import dtypes as types
 from ....tensor.dtypes import BOOL, HALF, INTEGER
 from ....tensor.size import Size

@@ -18,8 +18,7 @@ from flambeau.multiprocessing.reductions import NON_LEAF, rewrapped
 from flambeau.nn.parameter import Buffer, Parameter
 from flambeau.tensor import Tensor
 from flambeau.tensor.dtypes import FROM_NUMPY
-from flambeau.tensor.storage import _as_bytes as bytes_of
-from flambeau.tensor.storage import owner_of
+from flambeau.tensor.layout import _as_bytes as bytes_of, owner_of
 
 from .arena import INLINE_BYTES, Arena, ArenaView
 
