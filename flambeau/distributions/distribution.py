@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from numbers import Number
 from typing import Any, ClassVar
 
-
 from ..native.foundation.user_frames import warn
 from .. import ops
 from ..autograd import enable_grad, grad, no_grad

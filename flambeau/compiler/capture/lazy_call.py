@@ -65,7 +65,8 @@ class Deferred:
         """Record an operator: its results without values, or NOT_NOW if it must run."""
         at = len(self.trace.events)
         event = Event(OPERATOR, operator=operator, args=refs)
-        if not self.precedent.matches_inputs(at, event, self.trace):
+        if not self.precedent.matches_inputs(at, event, self.trace) \
+                or not self._takes_values(operator, bound):
             return NOT_NOW
         try:
             arrays = self._arrays(at)
@@ -83,6 +84,18 @@ class Deferred:
             result: Any = tuple(tensors) if many else tensors[0]
             attach(operator, result, bound)
         return result if operator.result_type is None else operator.result_type(*result)
+
+    def _takes_values(self, operator: Operator, bound: tuple) -> bool:
+        """Whether an operator takes the values of its arguments, as far as they are from outside:
+        it raises at its place then. Others may raise once the call is computed."""
+        rule = operator.values
+        if rule is None:
+            return True
+        arrays = arrays_in([bound[operator.names.index(name)] for name in rule.parameters])
+        storages = map(self.trace.storage_of, arrays)
+        if not all(storage is not None and storage.external for storage in storages):
+            return True
+        return rule.holds(*(x._array if isinstance(x, Tensor) else x for x in bound))
 
     def _arrays(self, at: int) -> list[np.ndarray | None] | None:
         """New memory for the results of an event; None if they lie on known memory."""

@@ -49,7 +49,7 @@ def cue_for(hook: Hook, session: Session, following: Following, at: int, args: t
         _call(cue, at, hook.plain(args, kwargs))
     elif hook.operator is not None and hook.binder is not None:
         layout = _layout(hook, args, kwargs)
-        if layout is not None:
+        if layout is not None and hook.operator.values is None:  # or its rule must be asked
             if following.pos == at + 1:
                 _operator(cue, following, at, layout, args, kwargs, made)
             elif following.pos == at and hook.operator.kind is Kind.VIEW:

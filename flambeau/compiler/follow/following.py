@@ -95,10 +95,8 @@ class Following:
         owner = owner_of(array)
         for s, item in enumerate(self.owners):
             if item is owner:
-                memory = self.segment.memory[s]
-                if memory.kind == INTERNAL:
-                    return True
-                return memory.computed is not None and memory.computed < self.pos
+                computed = self.segment.memory[s].computed  # None for constants
+                return computed is not None and computed < self.pos
         return False
 
     # ------------------------------------------------------------------------------ results

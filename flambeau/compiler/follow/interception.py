@@ -22,6 +22,7 @@ from ...ops.core import inplace as in_place
 from ...ops.core import out
 from ...ops.core.autocast import AUTOCAST, STATE, cast_inputs
 from ...ops.core.operator import OPERATORS, PUBLIC, Kind, Operator
+from ...ops.core.value_rules import ValueRule
 from ...ops.creation import copies, interchange
 from ...ops.indexing import index
 from ...ops.normalization import norm_formulas
@@ -40,7 +41,7 @@ from ..capture.record_draws_and_reads import _draw, _kinds
 from ..capture.record_library import _step_group as _record_step_group
 from ..capture.record_library import replacements
 from ..capture.recorder import _OF_OPERATORS, Recorder, module_recorder
-from ..trace.operands import bind, tensors_in, unbind
+from ..trace.operands import arrays_in, bind, tensors_in, unbind
 from ..trace.trace import CALL
 from .backward_pass import BackwardPass
 from .event_listing import list_copy_of, list_draw, list_root, list_write
@@ -127,8 +128,35 @@ def _operator(function: Any, operator: Operator, swapped: bool) -> Hook:
         return session.dispatch(hook, args, kwargs) if result is NO else result
 
     hook = Hook(function, Recorder.operator(NOW, operator, swapped), follow, operator)
+    if operator.values is not None:
+        hook.follow = _checking_values(hook, operator.values, binder)
     hook.binder, hook.swapped, hook.policy = binder, swapped, policy is not None
     return hook
+
+
+def _checking_values(hook: Hook, rule: ValueRule, binder: _Binder) -> Callable:
+    """What lists an operator that raises for some values: where it does, the call raises too.
+
+    Values that are still to come are computed with the operator, which ends the segment.
+    """
+    list_operator, places = hook.follow, [*map(binder.operator.names.index, rule.parameters)]
+
+    def follow(session: Session, args: tuple, kwargs: dict[str, Any]) -> Any:
+        following, bound = session.following, binder(args, kwargs)
+        if bound is None or session.recorder is not None:
+            return list_operator(session, args, kwargs)
+        arrays = [array for i in places for array in arrays_in(bound[i])]
+        if following is not None and any(map(following.is_pending, arrays)):
+            result = list_operator(session, args, kwargs)
+            session.flush()
+            return result
+        if not rule.holds(*(x._array if isinstance(x, Tensor) else x for x in bound)):
+            session.flush()
+            with session.silence():
+                return hook.original(*args, **kwargs)
+        return list_operator(session, args, kwargs)
+
+    return follow
 
 
 class _Binder:

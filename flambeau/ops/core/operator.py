@@ -19,6 +19,7 @@ from ...autograd.save_plan import ATTRIBUTE, DTYPE, INPUT, NEEDS, OUTPUT, SHAPE,
 from ...tensor.tensor import Tensor
 from ..documentation.lazy_docstring import document, own_text
 from .output_layout import Layout
+from .value_rules import ValueRule, rule_of_labels
 
 if TYPE_CHECKING:
     from .autocast import Policy
@@ -109,6 +110,8 @@ class Operator:
         # The parameter that holds labels: classes along the first input's second axis, or its only
         # one. Compiled programs take labels as they are and check their bounds before.
         self.labels: str | None = options.pop("labels", None)
+        # Which values the operator takes; None where its body raises for none, or nobody asks.
+        self.values: ValueRule | None = options.pop("values", None)
         # Whether bool arrays behind the first input choose elements: the shape of the result then
         # depends on values.
         self.selects_by_mask: bool = options.pop("selects_by_mask", False)
@@ -129,6 +132,8 @@ class Operator:
         for name in {*self.writes, *([] if self.labels is None else [self.labels])}:
             if name not in self.names:
                 raise TypeError(f"operator {self.name} has no parameter {name}")
+        if self.labels is not None:
+            self.values = rule_of_labels(self.names, self.labels)
         self.written_positions = tuple(self.names.index(name) for name in self.writes)
         notes = [str(p.annotation) for p in parameters]
         self.tensor_positions = tuple(i for i, n in enumerate(notes) if "Array" in n)

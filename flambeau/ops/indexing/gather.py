@@ -26,6 +26,7 @@ from ..core.out import write_result
 from ..core.output_layout import Layout
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
+from ..core.value_rules import INDEX_ALONG_AXIS
 from ..creation.creation import public
 from ..native import gather_scatter
 from ..pointwise.selection import where
@@ -102,7 +103,8 @@ def _rows(rng: Rng) -> Iterator[Sample]:
 
 
 @opaque(extents_follow=True, linear_in="input",
-        ref=lambda x, dim, index: np.take_along_axis(x, index, dim), samples=_rows)
+        ref=lambda x, dim, index: np.take_along_axis(x, index, dim), samples=_rows,
+        values=INDEX_ALONG_AXIS)
 def gather(input: Array, dim: int, index: Array, *, sparse_grad: bool = False) -> Array:
     """input[index[i][j]][j] for dim 0, input[i][index[i][j]] for dim 1, and so on.
 
@@ -218,7 +220,8 @@ def _scatter_ref(x: np.ndarray, dim: int, index: np.ndarray, src: np.ndarray) ->
 
 
 @opaque(linear_in="input + src",
-        name="_scatter", node="ScatterBackward0", expose=(), ref=_scatter_ref, samples=_scatters)
+        name="_scatter", node="ScatterBackward0", expose=(), ref=_scatter_ref, samples=_scatters,
+        values=INDEX_ALONG_AXIS)
 def _scatter(input: Array, dim: int, index: Array, src: Array) -> Array:
     """A copy with `src` written at the indices along an axis."""
     at = _check_scatter("scatter", input, dim, index, src if src.ndim or not index.ndim else None)
@@ -252,7 +255,8 @@ def _embed(g: Any, shape: Any) -> Any:
 
 
 @opaque(linear_in="input + src",
-        name="_scatter_add", node="ScatterAddBackward0", expose=(), ref=None, samples=_scatters)
+        name="_scatter_add", node="ScatterAddBackward0", expose=(), ref=None, samples=_scatters,
+        values=INDEX_ALONG_AXIS)
 def _scatter_add(input: Array, dim: int, index: Array, src: Array) -> Array:
     """A copy with `src` added up at the indices along an axis."""
     at = _check_scatter("scatter_add", input, dim, index, src)

@@ -31,6 +31,7 @@ from ..core.number_cache import ORDINARY
 from ..core.operator import Array, Positions
 from ..core.output_layout import Layout, select_axes
 from ..core.registry import opaque
+from ..core.value_rules import ValueRule
 from ..native import pointwise
 from ..native.embedding import add_to_rows, take_rows
 from ..native.row_copies import fill, zeros
@@ -321,8 +322,17 @@ def _count(rest: tuple) -> list[np.ndarray]:
     return [p for a in arrays for p in (np.nonzero(a) if a.dtype == np.bool_ else (a,))]
 
 
+def _takes_positions(input: Array, where: Positions) -> bool:
+    try:
+        check_positions(input, where)
+    except IndexError:
+        return False
+    return True
+
+
 @opaque(linear_in="input", layout=Layout.FREE,
         name="index", node="IndexBackward0", expose=(), selects_by_mask=True,
+        values=ValueRule(("where",), _takes_positions),
         ref=lambda x, where: x[where],
         samples=lambda rng: iter([
             ((rng.normal(size=(4, 3)), (np.array([0, 2, 2]),)), {}),

@@ -19,6 +19,7 @@ from ..core.out import write_result
 from ..core.output_layout import Layout
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
+from ..core.value_rules import INDEX_ALONG_AXIS
 from ..native import gather_scatter
 from .gather import _scatter_reduce, all_below, publish_in_place
 
@@ -46,7 +47,8 @@ def _check_index(index: Array, name: str) -> Array:
 
 
 @opaque(extents_follow=True,
-        linear_in="input", ref=lambda x, dim, index: np.take(x, index, dim), samples=_select)
+        linear_in="input", ref=lambda x, dim, index: np.take(x, index, dim), samples=_select,
+        values=INDEX_ALONG_AXIS)
 def index_select(input: Array, dim: int, index: Array) -> Array:
     """The slices at some indices of an axis.
 
@@ -124,7 +126,7 @@ def _spread_index(index: Array, at: int, source: Array) -> Array:
 
 
 @opaque(linear_in="input + source",
-        name="_index_add", node="IndexAddBackward0", expose=(), ref=None,
+        name="_index_add", node="IndexAddBackward0", expose=(), ref=None, values=INDEX_ALONG_AXIS,
         samples=lambda rng: iter([((rng.normal(size=(3, 4)), 1, np.array([3, 0, 0]),
                                     rng.normal(size=(3, 3)), 2.0), {})]))
 def _index_add(input: Array, dim: int, index: Array, source: Array, alpha: Number) -> Array:

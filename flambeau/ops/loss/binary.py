@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from ..core.promotion import compute_dtype
 from ..core.output_layout import Layout
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
+from ..core.value_rules import ValueRule
 
 
 def _probabilities(rng: Rng) -> Iterator[Sample]:
@@ -62,9 +64,14 @@ def _bce_reference(
     return (y, y.mean(), y.sum())[reduction]
 
 
+def _are_probabilities(input: Array, target: Array, *_: Any) -> bool:
+    return input.dtype != target.dtype or bool(within_unit(input) and within_unit(target))
+
+
 @opaque(layout=Layout.ITERATOR,
         name="_binary_cross_entropy", node="BinaryCrossEntropyBackward0", expose=(),
-        ref=_bce_reference, samples=_probabilities)
+        ref=_bce_reference, samples=_probabilities,
+        values=ValueRule(("input", "target"), _are_probabilities))
 def _bce(input: Array, target: Array, weight: Array | None, reduction: int) -> Array:
     """-(target log(input) + (1 - target) log(1 - input)), logarithms kept above -100."""
     if not FROM_NUMPY[input.dtype].is_floating_point:

@@ -169,3 +169,53 @@ def test_draws_go_back_to_where_the_call_began():
         return torch.rand(3).numpy()
 
     np.testing.assert_array_equal(numbers(torch.compile(step, mode="now")), numbers(step))
+
+
+def _follow(make) -> Scene:
+    """A scene whose Python runs on every call, and logs what it has reached."""
+    scene = make()
+    inner = scene.step
+
+    def step(*args: torch.Tensor) -> torch.Tensor:
+        scene.log.append("begin")
+        result = inner(*args)
+        scene.log.append("end")
+        return result
+
+    return Scene(step, scene.change, scene.arguments, scene.state, scene.log)
+
+
+def _label() -> Scene:
+    """A label from outside, in a step that has more to do behind the loss."""
+    net, labels = nn.Linear(3, 4), torch.tensor([0, 1, 3])
+    optimizer = torch.optim.Adam(net.parameters())
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        loss = F.cross_entropy(net(x), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return Scene(step, lambda: labels.fill_(7), lambda: (torch.randn(3, 3),), [*net.parameters()])
+
+
+def _rows() -> Scene:
+    table, index, total = nn.Embedding(4, 3), torch.tensor([0, 3]), torch.zeros(2, 3)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        total.add_(1)
+        y = table(index).gather(1, index[:, None]) * x
+        total.add_(y)
+        return y
+
+    return Scene(step, lambda: index.fill_(4), lambda: (torch.ones(()),), [total])
+
+
+@pytest.mark.parametrize("make", [_binary, _index, _label, _rows])
+def test_followed_calls_raise_at_the_operator(make):
+    compare(lambda: _follow(make), "now", 6)
+
+
+def test_a_deferred_call_raises_at_the_operator():
+    compare(lambda: _follow(_label), "now", 1)

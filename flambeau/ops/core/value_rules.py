@@ -1,0 +1,60 @@
+"""ValueRule: which values an operator takes. Followed calls list operators without running them,
+and ask its rule where the operator would have raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class ValueRule:
+    """Whether an operator takes the values of some of its parameters.
+
+    `holds` gets all arguments of the body. False where a value makes the operator raise; it is True
+    where something else does, such as a dtype.
+    """
+
+    parameters: tuple[str, ...]
+    holds: Callable[..., bool]
+
+
+def are_below(index: np.ndarray, size: int) -> bool:
+    """Whether all of an array of integers are from 0 to size - 1."""
+    if index.dtype.kind not in "iu" or not index.size:
+        return True
+    wide = index.view(f"u{index.itemsize}")  # in which negative ones are too large
+    return bool(wide.item(wide.argmax()) < size)
+
+
+def _takes_index(input: np.ndarray, dim: int, index: np.ndarray, *_: Any) -> bool:
+    rank = input.ndim
+    if not rank or not -rank <= dim < rank:
+        return True
+    return are_below(index, input.shape[dim])
+
+
+INDEX_ALONG_AXIS = ValueRule(("index",), _takes_index)  # of (input, dim, index, ...)
+
+
+def rule_of_labels(names: Sequence[str], labels: str) -> ValueRule:
+    """The rule of an operator on scores and labels: classes along the scores' second axis, or their
+    only one."""
+    at = names.index(labels)
+    ignored = names.index("ignore_index") if "ignore_index" in names else None
+
+    def holds(*args: Any) -> bool:
+        values, shape = args[at], args[0].shape
+        size = shape[1] if len(shape) > 1 else shape[0] if shape else 0
+        if not shape or are_below(values, size):
+            return True
+        inside = (values >= 0) & (values < size)
+        if ignored is not None:
+            inside |= values == args[ignored]
+        return bool(inside.all())
+
+    return ValueRule((labels,), holds)
