@@ -114,6 +114,7 @@ class BackwardPass:
         if self.walk is not None:
             if not self.walk(following, root):
                 return False
+            following.walked += 1
             following.pos = self.end - 1
             following.step()
             return True
@@ -134,6 +135,7 @@ class BackwardPass:
                 leaf._grad._bump(version)
         for node in nodes:
             node.release()
+        following.walked += 1
         following.pos = self.end - 1
         following.step()
         return True

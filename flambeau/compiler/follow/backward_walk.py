@@ -105,25 +105,35 @@ def _compare_leaves(source: _Source, pass_: BackwardPass) -> None:
 
 def _set_grads(source: _Source, pass_: BackwardPass, following: Following) -> None:
     recycled, views = following.segment.recycled, pass_.views
-    source.names |= {"EXPOSED": EXPOSED, "recycle": recycled.take}
+    recycled.generation += 1
+    if not any(entry is views for entry in recycled.windows):
+        recycled.windows.append(views)
+    source.names |= {"EXPOSED": EXPOSED, "recycle": recycled.take, "memory": recycled}
     source.lines += ["owners = f.owners", "bound = f.bound", "windows = f.windows",
                      f"arrays = {source.constant(recycled.arrays)}",
                      f"views = {source.constant(views)}", "a = w = g = None"]
     for number, (_, _, value, part) in enumerate(pass_.grads):
         s = value.storage
+        k = len(views)
+        # A window that only `views` holds is no holder.
+        held = f"count(a) > {HELD_BY_LIST}" if not part else (
+            f"count(a) > {HELD_BY_LIST} and (count(a) > {HELD_BY_LIST + 1} or w is None "
+            f"or w.base is not a or count(w) > {HELD_BY_LIST})")
+        source.lines += [f"w = views[{k}]"] if part else []
         source.lines += [
-            f"a = arrays[{s}]", f"if count(a) > {HELD_BY_LIST} or id(a) in EXPOSED:",
-            "    a = None",
-            f"    a = recycle({s})", f"owners[{s}] = a", "bound.add(id(a))",
+            f"a = arrays[{s}]", f"if {held} or id(a) in EXPOSED:",
+            "    a = w = None",
+            f"    a = recycle({s})",
+            *([f"    w = views[{k}]"] if part else []),
+            f"owners[{s}] = a", "bound.add(id(a))",
         ]
         if part:
-            k = len(views)
             views.append(None)
             recycled.viewers[s].append((pass_, k))
             source.lines += [
-                f"w = views[{k}]",
                 f"if w is None or w.base is not a or count(w) > {HELD_BY_LIST}:",
                 f"    w = views[{k}] = window(a, {source.constant(value)})",
+                "    memory.generation += 1",
                 f"windows[{s}] = a = w",
             ]
         source.lines += [

@@ -6,8 +6,10 @@ autograd node, with every constant of the place folded in.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,6 +39,16 @@ from .segment import INPUT, Entry
 
 if TYPE_CHECKING:
     from .session import Session
+
+
+# What the generated code of all cues names.
+_SHARED: dict[str, Any] = {
+    "ACTIVE": ACTIVE, "AMBIENT": AMBIENT, "AUTOCAST": AUTOCAST, "EXPOSED": EXPOSED,
+    "INFERENCE": INFERENCE, "INTS": {int}, "MODE": MODE, "Output": Output,
+    "SavedOutput": SavedOutput, "SPECIAL": SPECIAL, "Tensor": Tensor, "attach": attach,
+    "count": sys.getrefcount, "creation": creation, "new": object.__new__, "requires": requires,
+    "sequence": _next_sequence, "view_of": view_of,
+}
 
 
 def cue_for(hook: Hook, session: Session, following: Following, at: int, args: tuple,
@@ -113,10 +125,7 @@ class _Writer:
     def __init__(self, cue: Cue, following: Following) -> None:
         self.cue, self.following = cue, following
         self.names: dict[str, Any] = {
-            "ACTIVE": ACTIVE, "AMBIENT": AMBIENT, "MODE": MODE, "CUE": cue, "MISS": cue.miss,
-            "Tensor": Tensor, "new": object.__new__, "creation": creation, "AUTOCAST": AUTOCAST,
-            "view_of": view_of, "count": sys.getrefcount,
-            "renew": cue.renew, "INTS": {int}, "operator": cue.hook.operator,
+            "CUE": cue, "MISS": cue.miss, "renew": cue.renew, "operator": cue.hook.operator,
         }
         self.tests = ["f.ambient != AMBIENT.changes"]
         if cue.hook.policy:
@@ -180,9 +189,12 @@ class _Writer:
     def memory(self, entry: Entry) -> list[str]:
         """Lines that allocate the storages of an entry; `owner` is the last."""
         recycled = self.following.segment.recycled
-        self.names |= {"EXPOSED": EXPOSED, "recycle": recycled.take}
-        lines = [f"arrays = {self.constant(recycled.arrays)}"]
-        for s in entry.made:
+        self.names["recycle"] = recycled.take
+        dynamic = [s for s in entry.made if s not in recycled.ready]
+        lines = [f"arrays = {self.constant(recycled.arrays)}"] if dynamic else []
+        if entry.results is None and not dynamic:
+            lines.append(f"owner = owners[{entry.made[0]}]")
+        for s in dynamic:
             lines += [f"owner = arrays[{s}]",
                       f"if count(owner) > {HELD_BY_LIST} or id(owner) in EXPOSED:",
                       "    owner = None", f"    owner = recycle({s})", f"owners[{s}] = owner",
@@ -206,7 +218,6 @@ class _Writer:
         if not operator.differentiable:
             return []
         every = "(" + "".join(f"{n}, " for n in layout) + ")"
-        self.names["attach"] = attach
         general = f"attach(operator, made, {every})"
         if operator.sequence_positions or not tensors:
             return [general]
@@ -251,8 +262,6 @@ class _Writer:
             lines.append(f"{name}._node = " + (f"Output(node, {k})" if result.__class__ is tuple
                                                else "node"))
             lines.append(f"{name}._requires_grad = {name}._tracked = True")
-        self.names.update(SPECIAL=SPECIAL, requires=requires, INFERENCE=INFERENCE,
-                          SavedOutput=SavedOutput, Output=Output, sequence=_next_sequence)
         return [f"if {' and '.join(tests)}:", *[f"    {line}" for line in lines]]
 
     def _saved(self, node: Any, result: Any, names: list[str], layout: list[Any], bound: tuple
@@ -277,9 +286,12 @@ class _Writer:
         return lines, saved, versions
 
     def compile(self, unpack: list[str], compare: list[str], body: list[str]) -> Callable:
-        """Compile the generated function."""
+        """Compile the generated function.
+
+        Objects of this place are defaults of parameters that no caller passes: one tuple, and not
+        a dictionary of globals for each cue.
+        """
         lines = [
-            "def take(args, kwargs):",
             "    f = ACTIVE.session.following",
             f"    if {' or '.join(self.tests)}:",
             "        return MISS(args, kwargs)",
@@ -289,9 +301,11 @@ class _Writer:
         if compare:
             lines += ["    if " + " or ".join(compare) + ":", "        return MISS(args, kwargs)"]
         lines += [f"    {line}" for line in body]
-        exec(compile("\n".join(lines), "<flambeau follow>", "exec"), self.names)
-        function: Callable = self.names["take"]
-        return function
+        text = "\n".join(lines)
+        own = [name for name in self.names if re.search(rf"\b{name}\b", text)]
+        head = ", ".join(["args", "kwargs", *own])
+        code = compile(f"def take({head}):\n{text}", "<flambeau follow>", "exec").co_consts[0]
+        return FunctionType(code, _SHARED, "take", tuple([self.names[name] for name in own]))
 
 
 def _named(writer: _Writer, layout: list[Any]) -> list[str]:
@@ -379,10 +393,11 @@ def _arrays(writer: _Writer, following: Following, entry: Entry, new: Any, body:
             f"if w{k} is None or w{k}.base is not owners[{value.storage}] "
             f"or count(w{k}) > {HELD_BY_LIST}:",
             f"    w{k} = views[{k}] = window_on(owners[{value.storage}], {writer.constant(value)})",
+            "    memory.generation += 1",
         ]
     if views:
         writer.cue.views, writer.cue.storages = views, storages
-        writer.names["window_on"] = _window_on
+        writer.names["memory"] = following.segment.recycled
         body += ["views = CUE.views", *lines]
     return result
 
@@ -390,6 +405,9 @@ def _arrays(writer: _Writer, following: Following, entry: Entry, new: Any, body:
 def _window_on(owner: np.ndarray, value: Value) -> np.ndarray:
     """A window on an array."""
     return window_on_bytes(_as_bytes(owner), value)
+
+
+_SHARED["window_on"] = _window_on
 
 
 def _every(result: Any) -> Any:

@@ -24,6 +24,7 @@ from ..trace.bindings import window_on_bytes
 from ..trace.plain_values import PLAIN, same_plain
 from ..trace.trace import Value, same_bits
 from ..capture.listed_history import attach
+from .holder_census import HolderCensus
 from .memory_layout import HELD_BY_LIST
 from .segment import END, INTERNAL, Entry, Segment
 
@@ -42,13 +43,15 @@ class Following:
 
     __slots__ = (
         "addresses", "ambient", "bound", "cues", "inputs", "next", "owners", "pos", "segment",
-        "sequence", "shifts", "sources", "updates", "windows",
+        "sequence", "shifts", "sources", "updates", "walked",
+        "windows",
     )
 
     def __init__(self, segment: Segment) -> None:
         self.segment, self.pos = segment, 0
         self.next: Entry = segment.entries[0]
         n = len(segment.memory)
+        segment.recycled.refresh()
         self.owners: list[np.ndarray | None] = segment.owners.copy()
         self.addresses: list[int | None] = [None] * n
         self.sources: dict[int, np.ndarray] = {}
@@ -58,8 +61,18 @@ class Following:
         self.cues: list[Any] | None = None  # inline caches that this call writes
         self.updates: dict[int, Any] = {}
         self.windows: dict[int, np.ndarray] = {}  # by storage: grads on a part of it
+        self.take_ready()
+        self.walked = 0  # backward passes that were one event
         self.ambient = AMBIENT.changes
         self.sequence: int = _next_sequence()  # nodes that this call records have higher numbers
+
+    def take_ready(self) -> None:
+        """Have the arrays of ready storages from the beginning."""
+        recycled = self.segment.recycled
+        owners, arrays = self.owners, recycled.arrays
+        for s in recycled.ready:
+            owners[s] = arrays[s]
+        self.bound |= recycled.ready_ids
 
     @property
     def shows_writes(self) -> bool:
@@ -74,8 +87,25 @@ class Following:
 
     def survivors(self) -> frozenset[int]:
         """The storages computed so far that something outside of the call still holds."""
-        alive = set()
         self.windows.clear()  # their references would count as holders
+        segment = self.segment
+        exit = segment.exit(self.pos)
+        census = exit.census
+        if census is not None and exit.walked == self.walked and census.is_as_before(self.owners):
+            alive: frozenset[int] = census.answer
+            return alive
+        alive = self._find_survivors()
+        if segment.has_one_length:
+            # Those inside of a backward pass that was one event have no owner.
+            exit.walked = self.walked
+            exit.census = HolderCensus(segment.recycled, [
+                s for s, begins, computed in segment.births
+                if max(begins, computed) < self.pos and self.owners[s] is not None])
+            exit.census.note(self.owners, alive)
+        return alive
+
+    def _find_survivors(self) -> frozenset[int]:
+        alive = set()
         owners, pos, count = self.owners, self.pos, sys.getrefcount
         recycled = self.segment.recycled
         arrays = recycled.arrays
@@ -126,8 +156,12 @@ class Following:
         """Allocate the storages that begin at an entry; returns the last."""
         owners, take = self.owners, self.segment.recycled.take
         owner: np.ndarray | None = None
+        ready = self.segment.recycled.ready
         for s in entry.made:
             owner = None  # this reference would count as a holder
+            if s in ready:
+                owner = owners[s]
+                continue
             owner = owners[s] = take(s)
             self.bound.add(id(owner))
         return owner

@@ -45,6 +45,8 @@ class GrowingSegment(Segment):
     """A list for all lengths from `least` on. `first_varying`: the first event that depends on it.
     """
 
+    has_one_length = False
+
     def __init__(self, segments: Sequence[Segment]) -> None:
         """Raise NoCommonForm."""
         first = segments[0]

@@ -57,7 +57,11 @@ class Cue:
         with ACTIVE.session.silence():
             result = self.hook.original(*args, **kwargs)
         several = result.__class__ in (tuple, list)
-        self.views = [t._array for t in (result if several else (result,))]
+        assert self.views is not None
+        self.views[:] = [t._array for t in (result if several else (result,))]
+        recycled = self.segment.recycled
+        if recycled.arrays[self.storages[0]] is not None:  # windows on constants do not count
+            recycled.generation += 1
         ACTIVE.cue = self.next
         return result
 
@@ -74,9 +78,12 @@ def link(segment: Segment, cues: list[Cue | None]) -> None:
     segment.notes += 1
     segment.misses = 0
     segment.cue = None
-    viewers = segment.recycled.viewers
+    recycled = segment.recycled
+    recycled.generation += 1
+    viewers = recycled.viewers
     for entries in viewers:
         entries[:] = [(viewer, k) for viewer, k in entries if not isinstance(viewer, Cue)]
+    recycled.windows[:] = [pass_.views for pass_ in segment.backwards.values()]
     previous: Cue | None = None
     for cue in cues:
         if cue is None:
@@ -86,6 +93,8 @@ def link(segment: Segment, cues: list[Cue | None]) -> None:
         else:
             previous.next = cue
         previous = cue
+        if cue.views:
+            recycled.windows.append(cue.views)
         for k, s in enumerate(cue.storages):
             viewers[s].append((cue, k))
 

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from ...native.foundation.reference_counts import ARGUMENT_REFERENCES
-from ...tensor.exposed_memory import is_exposed
+from ...tensor.exposed_memory import EXPOSED, is_exposed
+from .holder_census import HolderCensus
 
 Geometry = tuple[tuple[int, ...], tuple[int, ...], np.dtype]  # shape, strides, dtype
 
@@ -36,6 +37,9 @@ class RecycledMemory:
 
     The next call reuses an array that nobody else holds.
     arrays: by storage. Generated code reads the list, so it is never replaced.
+    windows: the lists of windows that inline caches and backward passes hold.
+    generation: goes up where such a window, or an array that has one, becomes another object.
+    ready: storages whose arrays every call has from its beginning.
     """
 
     def __init__(self, geometries: list[Geometry]) -> None:
@@ -43,6 +47,11 @@ class RecycledMemory:
         self.arrays: list[np.ndarray | None] = [None] * len(geometries)
         # Inline caches with windows on a storage: (object with `views`, index there).
         self.viewers: list[list[tuple[Any, int]]] = [[] for _ in geometries]
+        self.windows: list[list[np.ndarray | None]] = []
+        self.generation = 0
+        self.ready: frozenset[int] = frozenset()
+        self.ready_ids: set[int] = set()
+        self.census: HolderCensus | None = None
 
     def take(self, s: int) -> np.ndarray:
         """An array for a storage: the last call's, or a new one."""
@@ -51,7 +60,29 @@ class RecycledMemory:
                 sys.getrefcount(array) <= HELD_BY_LIST + self.count_cached_windows(s, array):
             return array
         array = self.arrays[s] = laid_out(self.geometries[s])
+        if self.viewers[s]:
+            self.generation += 1
         return array
+
+    def choose_ready(self, storages: frozenset[int]) -> None:
+        """Choose the storages whose arrays every call has from its beginning: those that nobody is
+        expected to hold between calls."""
+        self.ready = storages
+        self.census = HolderCensus(self, sorted(storages)) if storages else None
+
+    def refresh(self) -> None:
+        """Replace the arrays of ready storages that somebody holds.
+
+        Nobody else can come to hold the others before the call hands them out.
+        """
+        census = self.census
+        if census is None or census.is_as_before(self.arrays) \
+                and EXPOSED.keys().isdisjoint(self.ready_ids):
+            return
+        for s in self.ready:
+            self.take(s)
+        census.note(self.arrays, None)
+        self.ready_ids = {id(self.arrays[s]) for s in self.ready}
 
     def count_cached_windows(self, s: int, array: np.ndarray) -> int:
         """The number of windows on an array that only inline caches hold."""
@@ -65,6 +96,7 @@ class RecycledMemory:
 
     def drop(self) -> None:
         """Free the memory of a segment that calls no longer take."""
+        self.generation += 1
         self.arrays[:] = [None] * len(self.arrays)
         for viewers in self.viewers:
             for viewer, k in viewers:

@@ -15,6 +15,7 @@ import numpy as np
 
 from ...ops.core.operator import Kind
 from .backward_pass import BackwardPass
+from .holder_census import HolderCensus
 from .memory_layout import RecycledMemory
 from ..trace.trace import CONSTANT, DRAW, EMPTY, OPERATOR, UPDATE, WRITE, Event, Value, values_in
 
@@ -111,6 +112,8 @@ class Exit:
     varies: the operator, or CONSTANT, with which calls go on here with a new number in each call.
     grows: whether segments that differ in a length may become one.
     fresh: how many calls are still to be recorded from here, whatever segments there are.
+    census: who held the memory of the segment that ends here, the last time, when `walked` backward
+        passes were one event.
     """
 
     segments: list[Segment] = field(default_factory=list)
@@ -121,6 +124,8 @@ class Exit:
     grows: bool = True
     fresh: int = 0
     pending: bool = False  # whether a program is being built
+    census: HolderCensus | None = None
+    walked: int = 0
 
 
 class Segment:
@@ -166,6 +171,18 @@ class Segment:
         calls that follow the segment."""
         return True
 
+    def find_ready(self) -> frozenset[int]:
+        """The storages that operators make and that nobody holds when a call ends.
+
+        Not those of backward passes: as one event, these make nothing but grads.
+        """
+        inside = {i for p in self.backwards.values() for i in range(p.start, p.end)}
+        survivors = [p.survivors for exit in self.exits.values() for p in exit.programs]
+        return frozenset(
+            s for i, entry in enumerate(self.entries) if entry.kind == OPERATOR and i not in inside
+            for s in entry.made).difference(*survivors)
+
+    has_one_length = True  # whether its memory is laid out alike in all calls
     takes_constants = False  # whether constants that are not listed are memory from outside
 
     @property

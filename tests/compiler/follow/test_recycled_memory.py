@@ -55,6 +55,44 @@ def test_what_somebody_holds_stays_as_it_was(keep: Callable[[Any, Any], Any]) ->
     assert len({str(numbers) for numbers in wanted}) == 10
 
 
+INNER: dict[str, Callable[[Any, Any], Any]] = {
+    "an operator's result": lambda hidden, flat: hidden,
+    "a view that the inline cache made": lambda hidden, flat: flat,
+    "the array of such a view": lambda hidden, flat: torch.from_numpy(flat._array),
+    "a new view": lambda hidden, flat: hidden[1:],
+}
+
+
+@pytest.mark.parametrize("keep", INNER.values(), ids=INNER)
+@pytest.mark.parametrize("calls", [(8,), (8, 9, 11), range(6, 14)], ids=str)
+def test_intermediate_results_that_somebody_holds_now_and_then(
+    keep: Callable[[Any, Any], Any], calls: Any
+) -> None:
+    """Most calls find as many holders as the one before; in `calls` there is another."""
+    weight = torch.ones(2, 3, requires_grad=True)
+    stored: list[Any] = []
+    number = iter(range(20))
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        weight.grad = None
+        hidden = (x @ weight.t()).relu()
+        flat = hidden.view(-1)
+        if next(number) in calls:
+            stored.append((keep(hidden, flat), x))
+        loss = (flat * flat).sum()
+        loss.backward()
+        return loss
+
+    fast = torch.compile(step, options={"mode": "now", "follow": True}, backend="evaluate")
+    for i in range(20):
+        fast(torch.full((4, 3), float(i)))
+        for part, x in stored[-2:]:
+            hidden = (x @ weight.t()).relu()
+            assert part.tolist() == keep(hidden, hidden.view(-1)).tolist()
+        if i % 5 == 4:
+            del stored[:-1]
+
+
 def test_what_nobody_holds_serves_the_next_call() -> None:
     addresses: list[Any] = []
     step = followed_step(lambda loss, grad: (
