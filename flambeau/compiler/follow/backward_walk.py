@@ -12,7 +12,7 @@ from ...tensor.layout import _as_bytes
 from ...tensor.exposed_memory import EXPOSED
 from ...tensor.tensor import Tensor, creation
 from ..trace.bindings import window_on_bytes
-from .memory_layout import HELD_BY_LIST
+from .holder_census import HELD_BY_LIST
 
 if TYPE_CHECKING:
     from .backward_pass import BackwardPass

@@ -34,7 +34,7 @@ from .hooks import ACTIVE, Hook
 from .inline_cache import Cue
 from .foreign_tensors import needs_dispatch
 from ..capture.listed_history import attach
-from .memory_layout import HELD_BY_LIST
+from .holder_census import HELD_BY_LIST
 from .segment import INPUT, Entry
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from ..ir.graph import Graph
 from .following import Following
 from .growing_program import GrowingProgram, Plan
 from .growing_segment import GrowingSegment, find_growth
+from .holder_census import survivors
 from .hooks import ACTIVE, TABLE
 from .interception import hooks
 from .replay import Replay
@@ -169,7 +170,7 @@ class FollowedFunction:
 
     def compute(self, session: Session, following: Following) -> None:
         """Compute the listed events: by a program if one fits, else by a replay."""
-        alive = following.survivors()
+        alive = survivors(following)
         segment = following.segment
         exit = segment.exit(following.pos)
         for program in exit.programs:

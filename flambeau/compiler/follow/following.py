@@ -7,7 +7,6 @@ history are exact before anything is computed.
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
@@ -24,8 +23,6 @@ from ..trace.bindings import window_on_bytes
 from ..trace.plain_values import PLAIN, same_plain
 from ..trace.trace import Value, same_bits
 from ..capture.listed_history import attach
-from .holder_census import HolderCensus
-from .memory_layout import HELD_BY_LIST
 from .segment import END, INTERNAL, Entry, Segment
 
 _new = object.__new__
@@ -84,41 +81,6 @@ class Following:
         self.pos += 1
         entries = self.segment.entries
         self.next = entries[self.pos] if self.pos < self.segment.count else END
-
-    def survivors(self) -> frozenset[int]:
-        """The storages computed so far that something outside of the call still holds."""
-        self.windows.clear()  # their references would count as holders
-        segment = self.segment
-        exit = segment.exit(self.pos)
-        census = exit.census
-        if census is not None and exit.walked == self.walked and census.is_as_before(self.owners):
-            alive: frozenset[int] = census.answer
-            return alive
-        alive = self._find_survivors()
-        if segment.has_one_length:
-            # Those inside of a backward pass that was one event have no owner.
-            exit.walked = self.walked
-            exit.census = HolderCensus(segment.recycled, [
-                s for s, begins, computed in segment.births
-                if max(begins, computed) < self.pos and self.owners[s] is not None])
-            exit.census.note(self.owners, alive)
-        return alive
-
-    def _find_survivors(self) -> frozenset[int]:
-        alive = set()
-        owners, pos, count = self.owners, self.pos, sys.getrefcount
-        recycled = self.segment.recycled
-        arrays = recycled.arrays
-        for s, begins, computed in self.segment.births:
-            if begins >= pos:
-                break
-            owner = owners[s]
-            if owner is None or computed >= pos:  # inside a backward pass, or not yet computed
-                continue
-            others = count(owner) - HELD_BY_LIST - (owner is arrays[s])
-            if others > 0 and others > recycled.count_cached_windows(s, owner):
-                alive.add(s)
-        return frozenset(alive)
 
     def is_pending(self, array: np.ndarray) -> bool:
         """Whether the values of an array are still to be computed."""

@@ -13,17 +13,23 @@ from itertools import chain
 from operator import is_, itemgetter
 from typing import TYPE_CHECKING, Any
 
+from ...native.foundation.reference_counts import ARGUMENT_REFERENCES
+
 if TYPE_CHECKING:
+    from .following import Following
     from .memory_layout import RecycledMemory
+
+# The reference count of an array that only a list and a local variable hold.
+HELD_BY_LIST = 2 + ARGUMENT_REFERENCES
 
 
 class HolderCensus:
     """References to the arrays of some storages, and to all windows that inline caches hold.
 
     An array is held by its lists, by the windows that caches hold, and by others. Between two
-    counts of one generation, arrays with windows and these windows are the same objects. If each has
-    as many references as before, each has as many other holders as before: what was found then about
-    who is held holds now. Arrays without windows may be others; their lists are the same number.
+    counts of one generation, arrays with windows and these windows are the same objects. If each
+    has as many references as before, each has as many other holders as before: what was found then
+    about who is held is true now. Arrays without windows may be other objects, in as many lists.
     """
 
     def __init__(self, recycled: RecycledMemory, storages: Sequence[int]) -> None:
@@ -51,3 +57,40 @@ class HolderCensus:
         """Note what was found about the owners as they are now."""
         self.counts, self.generation = self.count(owners), self.recycled.generation
         self.answer = answer
+
+
+def survivors(following: Following) -> frozenset[int]:
+    """The storages computed so far that something outside of the call still holds."""
+    following.windows.clear()  # their references would count as holders
+    segment, owners = following.segment, following.owners
+    exit = segment.exit(following.pos)
+    census = exit.census
+    if census is not None and exit.walked == following.walked and census.is_as_before(owners):
+        alive: frozenset[int] = census.answer
+        return alive
+    alive = _find_survivors(following)
+    if segment.has_one_length:
+        # Those inside of a backward pass that was one event have no owner.
+        exit.walked = following.walked
+        exit.census = HolderCensus(segment.recycled, [
+            s for s, begins, computed in segment.births
+            if max(begins, computed) < following.pos and owners[s] is not None])
+        exit.census.note(owners, alive)
+    return alive
+
+
+def _find_survivors(following: Following) -> frozenset[int]:
+    alive = set()
+    owners, pos, count = following.owners, following.pos, sys.getrefcount
+    recycled = following.segment.recycled
+    arrays = recycled.arrays
+    for s, begins, computed in following.segment.births:
+        if begins >= pos:
+            break
+        owner = owners[s]
+        if owner is None or computed >= pos:  # inside a backward pass, or not yet computed
+            continue
+        others = count(owner) - HELD_BY_LIST - (owner is arrays[s])
+        if others > 0 and others > recycled.count_cached_windows(s, owner):
+            alive.add(s)
+    return frozenset(alive)

@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ...native.foundation.reference_counts import ARGUMENT_REFERENCES
 from ...tensor.exposed_memory import EXPOSED, is_exposed
-from .holder_census import HolderCensus
+from .holder_census import HELD_BY_LIST, HolderCensus
 
 Geometry = tuple[tuple[int, ...], tuple[int, ...], np.dtype]  # shape, strides, dtype
 
@@ -26,10 +25,6 @@ def laid_out(whole: Geometry) -> np.ndarray:
         return result
     like = np.lib.stride_tricks.as_strided(np.zeros(1, kind), shape, strides)
     return np.empty_like(like, order="K", subok=False)
-
-
-# The reference count of an array that only a list and a local variable hold.
-HELD_BY_LIST = 2 + ARGUMENT_REFERENCES
 
 
 class RecycledMemory:

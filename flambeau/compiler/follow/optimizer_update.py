@@ -6,16 +6,22 @@ counters of parameters and states are linked to how often the event was listed.
 
 from __future__ import annotations
 
+from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ...optim.kernel import count_writes
 from ...tensor.storage import VersionCounter
 from ..runtime.optimizer_counters import StepCounter
 from ..trace.bindings import Update
+from ..trace.trace import Value
 
 if TYPE_CHECKING:
     from .following import Following
     from .segment import Entry
+
+_array_of, _grad_of = attrgetter("_array"), attrgetter("_grad")
 
 
 class GroupUpdate:
@@ -33,17 +39,22 @@ class GroupUpdate:
         params = group["params"]
         self.group, self.params, self.length = group, params, len(params)
         self.others = [p for i, p in enumerate(params) if i not in positions]
-        self.rows: list[tuple[Any, Any, int, Any]] = []
-        self.arrays: list[tuple[Any, Any]] = []  # states and their arrays
+        self.updated: list[Any] = []  # parameters
+        self.values: list[Value] = []  # the windows of their grads
+        self.tensors: list[Any] = []  # parameters and states
         # Storages whose grads, as the backward pass sets them, are the expected windows.
         self.same_windows: set[int] = set()
         for i, (_, grad, _) in zip(supplied["positions"], entry.event.args, strict=True):
             param = params[i]
             state = self.optimizer.state.get(param, {})
             states = [state[n] for n in names]
-            self.rows.append((param, param._array, grad.storage, grad))
-            self.arrays += [(t, t._array) for t in states]
+            self.updated.append(param)
+            self.values.append(grad)
+            self.tensors += [param, *states]
             self._link_formula(supplied["flags"], param, states)
+        self.arrays = [*map(_array_of, self.tensors)]
+        self.storages = [value.storage for value in self.values]
+        self.storage_set = {*self.storages}
         for tensor, writes in self.ticker.list_counted():
             self._link(tensor, writes)
 
@@ -58,28 +69,39 @@ class GroupUpdate:
             tensor._counter = VersionCounter()
         tensor._counter.link(self.listed, writes)
 
+    def _are_listed(self, following: Following, grads: list[np.ndarray]) -> bool:
+        """Whether the grads are those that the backward pass set, all known to be as expected."""
+        windows, owners = following.windows, map(following.owners.__getitem__, self.storages)
+        return (not (windows.keys() & self.storage_set) - self.same_windows
+                and all(map(is_, grads, map(windows.get, self.storages, owners))))
+
+    def _are_same(self, following: Following, grads: list[np.ndarray]) -> bool:
+        """Whether the grads are the expected windows, compared one after another."""
+        for value, grad in zip(self.values, grads, strict=True):
+            s = value.storage
+            if grad is following.owners[s]:
+                continue
+            if not following.same_window(value, grad):
+                return False
+            if grad is following.windows.get(s):
+                self.same_windows.add(s)
+        return True
+
     def follow(self, following: Following, group: dict[str, Any]) -> bool:
         """List the update; False, without any effect, if it is another one."""
         if group is not self.group or group["params"] is not self.params \
                 or len(self.params) != self.length:
             return False
-        owners, windows, same_windows = following.owners, following.windows, self.same_windows
-        for param, array, s, value in self.rows:
-            grad = param._grad
-            if param._array is not array or grad is None:
-                return False
-            window = grad._array
-            if window is owners[s] or s in same_windows and window is windows.get(s):
-                continue
-            if not following.same_window(value, window):
-                return False
-            if window is windows.get(s):
-                same_windows.add(s)
+        if not all(map(is_, map(_array_of, self.tensors), self.arrays)):
+            return False
+        try:
+            grads = [*map(_array_of, map(_grad_of, self.updated))]
+        except AttributeError:  # a parameter without a grad
+            return False
+        if not self._are_listed(following, grads) and not self._are_same(following, grads):
+            return False
         for param in self.others:
             if param._grad is not None:
-                return False
-        for state, array in self.arrays:
-            if state._array is not array:
                 return False
         scalars = self.ticker.advance()
         if scalars is None:

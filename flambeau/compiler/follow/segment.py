@@ -171,16 +171,19 @@ class Segment:
         calls that follow the segment."""
         return True
 
-    def find_ready(self) -> frozenset[int]:
-        """The storages that operators make and that nobody holds when a call ends.
+    def choose_ready(self) -> None:
+        """Have calls begin with the memory that operators make and nobody holds when a call ends.
 
-        Not those of backward passes: as one event, these make nothing but grads.
+        Not that of backward passes: as one event, these make nothing but grads.
         """
+        if not self.has_one_length:
+            return
         inside = {i for p in self.backwards.values() for i in range(p.start, p.end)}
         survivors = [p.survivors for exit in self.exits.values() for p in exit.programs]
-        return frozenset(
+        self.recycled.choose_ready(frozenset(
             s for i, entry in enumerate(self.entries) if entry.kind == OPERATOR and i not in inside
-            for s in entry.made).difference(*survivors)
+            for s in entry.made).difference(*survivors))
+        self.recycled.refresh()
 
     has_one_length = True  # whether its memory is laid out alike in all calls
     takes_constants = False  # whether constants that are not listed are memory from outside

@@ -157,10 +157,8 @@ class Session:
         segment = self.following.segment
         if is_due(segment):
             self.following.cues = []
-            if segment.has_one_length:
-                segment.recycled.choose_ready(segment.find_ready())
-                segment.recycled.refresh()
-                self.following.take_ready()
+            segment.choose_ready()
+            self.following.take_ready()
             self.driver.is_steady = False
         elif segment.cue is not None and segment.cue.hook is hook:
             return segment.cue.take(args, kwargs)
