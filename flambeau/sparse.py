@@ -12,9 +12,9 @@ from .ops.sparse.gradcheck import of_values
 from .ops.sparse.invariants import CHECKS
 from .ops.sparse.products import sampled_addmm
 from .ops.sparse.products import sparse_addmm as addmm
-from .ops.sparse.products import sparse_mm as mm
 from .ops.sparse.reductions import log_softmax, softmax
 from .ops.sparse.reductions import sparse_sum as sum
+from .ops.sparse.row_reductions import mm
 from .tensor import dtypes
 from .tensor.absent import lacking
 

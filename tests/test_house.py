@@ -54,8 +54,8 @@ LARGE_FOLDERS = {
 }
 HIGH_FOLDERS = {"compiler": 11}
 # Files that import one another, by folder. fx has PyTorch's files, which do.
-CIRCLES = {"flambeau.fx": 2, "flambeau.nested": 1, "flambeau.ops.sparse": 2}
-MOST_CONSTANTS = 154  # module-level numbers outside the machine description; the goal is 60
+CIRCLES = {"flambeau.fx": 2}
+MOST_CONSTANTS = 149  # module-level numbers outside the machine description; the goal is 60
 FORBIDDEN = re.compile(r"^(utils?|helpers?|misc|common|stuff|tools?)\.py$")
 # Names that PyTorch has.
 ALLOWED = {

@@ -17,6 +17,7 @@ from ..tensor.layout import contiguous_format, jagged
 from ..tensor.size import Size
 from ..tensor.symbolic_length import SymInt
 from ..tensor.tensor import Tensor
+from .packing import pack
 from .ragged_tensor import SHARED, RaggedTensor, Rules
 
 _numbers = itertools.count()
@@ -98,8 +99,6 @@ class NestedTensor(RaggedTensor):
             return short
         if x.dim() != self.dim() or x.shape[0] != self.shape[0]:
             raise _mismatch(name, self, x)
-        from .packing import pack
-
         return pack(self, x)
 
     # ------------------------------------------------------------------------------ what it is

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import ops
 from ..tensor.tensor import Tensor
-from .jagged_tensor import NestedTensor
+
+if TYPE_CHECKING:
+    from .jagged_tensor import NestedTensor
 
 
 def row_positions(nt: NestedTensor) -> tuple[Tensor, Tensor]:
@@ -18,8 +20,10 @@ def row_positions(nt: NestedTensor) -> tuple[Tensor, Tensor]:
 
 
 def pack(nt: NestedTensor, padded: Tensor) -> Tensor:
-    """The values of a padded tensor, or of one of length 1 along the ragged axis, in the rows of
-    `nt`."""
+    """Cut the padding off: the values of `padded` in the rows of `nt`.
+
+    A ragged axis of length 1 is repeated along the rows.
+    """
     r = nt._ragged_idx
     if padded.shape[r] == 1:
         row, _ = row_positions(nt)
@@ -29,7 +33,7 @@ def pack(nt: NestedTensor, padded: Tensor) -> Tensor:
 
 
 def pad(nt: NestedTensor, padding: Any, length: int | None = None) -> Tensor:
-    """The rows in a dense tensor, filled up to one length; longer rows are cut."""
+    """Fill the rows up to one length, as a dense tensor; longer rows are cut."""
     r = nt._ragged_idx
     longest = nt._get_max_seqlen()
     values = nt._values.movedim(r - 1, 0)

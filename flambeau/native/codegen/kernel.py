@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from llvmlite import ir
 
 from ..loop_ir.ir import Contract, Kernel, Loop, LoopKind, Statement, Store, Type, statements
+from ..loop_ir.verify import LOCAL_BYTES
 from ..target.machine import Target, host
 from . import contraction  # noqa: F401 - adds its emitter to those of statements
 from .llvm.builder import I64, MEMORY, POINTER, Builder, Module
@@ -23,7 +24,6 @@ from .loops.privatized_sums import assign_private_rows
 from .loops.statement import emit_body
 from .loops.vectorization import memory_accesses, plan_vectorization
 
-LOCAL_BYTES = 64 * 1024  # of scratch on the stack
 
 
 def emit(kernel: Kernel, target: Target | None = None, name: str | None = None) -> str:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ..target.cache_sizes import PAGE_BYTES
+
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
@@ -23,7 +25,6 @@ _PC32, _PLT32, _GOTPCREL_KINDS = 2, 4, (9, 41, 42)  # kinds of relocations
 _KNOWN_RELOCATIONS = frozenset((_PC32, _PLT32, *_GOTPCREL_KINDS))
 _UNDEFINED_SECTION, _RESERVED_SECTION = 0, 0xFF00  # indices of sections
 _JUMP = b"\xff\x25\x02\x00\x00\x00\x00\x00"  # jmp [rip + 2]: to what stands behind these
-PAGE_BYTES = 4096
 
 
 class UnsupportedObject(Exception):

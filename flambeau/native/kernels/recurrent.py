@@ -20,11 +20,11 @@ from ..target.cost_model import (
     MAX_PRIVATE_WEIGHT_BYTES, MAX_RECURRENT_BLOCK_ROWS, MAX_SHARED_WEIGHT_BYTES,
     MIN_STEP_PREFETCH_BYTES, MIN_WIDE_WEIGHT_BYTES, RECURRENT_PANEL_WIDTHS,
 )
+from ..target.graph_costs import CACHE_LINE_ELEMENTS
 from ..target.machine import host
 from .expression_builder import Value, where
 from .recurrent_cells import Cell
 
-LINE_ELEMENTS = 16  # elements of a line, where they are F32
 
 Terms = tuple[tuple[Index, int], ...]
 
@@ -469,9 +469,10 @@ class _BackwardKernel(_StepLoop):
             self.dc = self.working("dc", width)
             body.append(self.starts("dc", self.dc))
         line = Index("line")
-        ahead = self.prefetch_next_step(("gy", "d", "dx", *cell.keeps), ((line, LINE_ELEMENTS),))
+        names = ("gy", "d", "dx", *cell.keeps)
+        ahead = self.prefetch_next_step(names, ((line, CACHE_LINE_ELEMENTS),))
         if ahead:
-            ahead = [Loop(line, -(-width // LINE_ELEMENTS), ahead)]
+            ahead = [Loop(line, -(-width // CACHE_LINE_ELEMENTS), ahead)]
         body.append(Loop(self.step, self.extents.steps, [self._cell(), *ahead, self._product()]))
         body += self.ends("dh", self.dh)
         if cell.carries:

@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 
 from .ir import (
-    Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent, If,
-    Index, IndexValue, Kernel, Load, Loop, Prefetch, ReduceOp, Scalar, Size, SizeValue, Statement,
-    Store, Type, Update, While, postorder,
+    NO_POSITION, Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression,
+    Extent, If, Index, IndexValue, Kernel, Load, Loop, Prefetch, ReduceOp, Scalar, Size, SizeValue,
+    Statement, Store, Type, Update, While, postorder,
 )
 from .philox import philox, philox_word
 
-NO_POSITION = (1 << 63) - 1  # the position of an ARGMAX of nothing
 
 
 def numpy_dtype(type: Type) -> np.dtype:

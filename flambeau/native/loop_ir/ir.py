@@ -139,6 +139,9 @@ class ReduceOp(Enum):
     ARGMIN = auto()
 
 
+NO_POSITION = (1 << 63) - 1  # the position of an ARGMAX of nothing
+
+
 # ---------------------------------------------------------------------- indices and memory
 
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 LINE_BYTES = 64  # of one cache line, on every processor so far
+PAGE_BYTES = 4096  # of the smallest page of memory
 MIN_L2_BYTES, DEFAULT_L2_BYTES, MAX_L2_BYTES = 256 << 10, 1 << 20, 2 << 20  # bytes
 DEFAULT_LLC_BYTES = 32 << 20
 _FOLDER = "/sys/devices/system/cpu/cpu0/cache"

@@ -18,8 +18,7 @@ from ...tensor.tensor import Tensor, wrap
 from ..core.operator import PUBLIC
 
 _functional = PUBLIC["nn.functional"]
-_EXACT_FLOAT32 = 2**24
-_LARGEST_PRODUCT = 255 * 255
+_MAX_FLOAT32_TAPS = 2**24 // (255 * 255)  # float32 holds the sum of that many products exactly
 
 
 class ConvPackedParams:
@@ -47,7 +46,7 @@ class ConvPackedParams:
             zeros = self.quantizer.zero_point
         self.scales = np.broadcast_to(scales, self.codes.shape[:1]).reshape(along[:-1])
         taps = self.codes[0].size
-        self.kind: Any = np.float32 if taps * _LARGEST_PRODUCT < _EXACT_FLOAT32 else np.float64
+        self.kind: Any = np.float32 if taps <= _MAX_FLOAT32_TAPS else np.float64
         self.weight = self.codes.astype(np.int32) - zeros
 
     def unpack(self) -> tuple[Tensor, Tensor | None]:

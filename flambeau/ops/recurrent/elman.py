@@ -166,6 +166,30 @@ _NAMES = ("input", "hx", "params", "has_biases", "num_layers", "dropout", "train
           "batch_first")
 
 
+def _describe(name: str, formula: str, function: Any, cell: Any) -> None:
+    """Write the docstrings of a layer's function and its cell's."""
+    function.__doc__ = f"""(output, h) of {formula}.
+
+    {name}(input, h, params, has_biases, num_layers, dropout, train, bidirectional, batch_first),
+    or {name}(data, batch_sizes, h, params, ..., bidirectional) for a packed sequence. `params`
+    lists for each layer and direction w_ih, w_hh and, with biases, b_ih, b_hh. RuntimeError where
+    shapes do not fit. Elman, 1990.
+
+    >>> params = [torch.zeros(8, 4), torch.zeros(8, 8)]  # w_ih, w_hh
+    >>> x, h = torch.zeros(5, 2, 4), torch.zeros(1, 2, 8)
+    >>> output, h = torch.{name}(x, h, params, False, 1, 0.0, False, False, False)
+    >>> output.shape, h.shape
+    (torch.Size([5, 2, 8]), torch.Size([1, 2, 8]))
+    """
+    cell.__doc__ = f"""h after one step of {formula}.
+
+    input (batch, features), hx (batch, hidden). RuntimeError where shapes do not fit.
+
+    >>> torch.{name}_cell(torch.ones(1, 1), torch.ones(1, 1), torch.ones(1, 1), -torch.eye(1))
+    tensor([[0.]])
+    """
+
+
 def _declare(name: str, relu: bool, formula: str) -> None:
     """Declare torch.name over layers, and torch.name_cell for one step."""
 
@@ -189,26 +213,7 @@ def _declare(name: str, relu: bool, formula: str) -> None:
         check_cell(input, (hx,), w_ih, w_hh)
         return layer(input, (hx,), (w_ih, w_hh, b_ih, b_hh), (input._array.shape[0],), False)[1]
 
-    function.__doc__ = f"""(output, h) of {formula}.
-
-    {name}(input, h, params, has_biases, num_layers, dropout, train, bidirectional, batch_first),
-    or {name}(data, batch_sizes, h, params, ..., bidirectional) for a packed sequence. `params`
-    lists for each layer and direction w_ih, w_hh and, with biases, b_ih, b_hh. RuntimeError where
-    shapes do not fit. Elman, 1990.
-
-    >>> params = [torch.zeros(8, 4), torch.zeros(8, 8)]  # w_ih, w_hh
-    >>> x, h = torch.zeros(5, 2, 4), torch.zeros(1, 2, 8)
-    >>> output, h = torch.{name}(x, h, params, False, 1, 0.0, False, False, False)
-    >>> output.shape, h.shape
-    (torch.Size([5, 2, 8]), torch.Size([1, 2, 8]))
-    """
-    cell.__doc__ = f"""h after one step of {formula}.
-
-    input (batch, features), hx (batch, hidden). RuntimeError where shapes do not fit.
-
-    >>> torch.{name}_cell(torch.ones(1, 1), torch.ones(1, 1), torch.ones(1, 1), -torch.eye(1))
-    tensor([[0.]])
-    """
+    _describe(name, formula, function, cell)
     for result, public in ((function, name), (cell, f"{name}_cell")):
         result.__name__ = result.__qualname__ = public
         explained = composite(name=public, expose=(), explains=True)(result)

@@ -15,6 +15,7 @@ from ...tensor.tensor import Tensor, wrap
 from ..core.operator import Array, Number
 from . import formats
 from .dispatch import implements, in_place, is_sparse_array, sparse_operator
+from .masked_arrays import apply_mask
 
 
 def _is_number(x: Any) -> bool:
@@ -223,8 +224,6 @@ def _intersect(a: CooArray, b: CooArray) -> CooArray:
 
 
 def _times_dense(a: Any, b: np.ndarray) -> Any:
-    from .masking import apply_mask
-
     if a.shape != b.shape:
         shape = np.broadcast_shapes(a.shape, b.shape)
         if shape != a.shape:

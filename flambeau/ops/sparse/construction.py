@@ -16,6 +16,7 @@ from ...tensor.tensor import Tensor, wrap
 from ..core.operator import PUBLIC, Array
 from .dispatch import sparse_operator
 from .invariants import CHECKS, check_compressed, check_coo
+from .masked_arrays import values_at, values_at_pattern
 
 
 def as_values(values: Any, dtype: Any) -> Tensor:
@@ -46,8 +47,6 @@ def _(g: Any, indices: Any) -> Any:
 @sparse_operator(node="IndexBackward0")
 def _values_at(input: Array, indices: Any) -> Array:
     """The slices of a dense or sparse array at the places of other indices, zero where none is."""
-    from .masking import values_at
-
     return values_at(input, indices)
 
 
@@ -183,10 +182,21 @@ def _compressed_of_values(
 def _(
     g: Any, form: Any, compressed: Any, plain: Any, shape: Any, values_shape: Any, values_dtype: Any
 ) -> Any:
-    from .masking import masked_values
-
     pattern = np.zeros(values_shape, values_dtype.numpy)
     return masked_values(g, CompressedArray(form, compressed, plain, pattern, shape))
+
+
+@sparse_operator()
+def masked_values(input: Array, pattern: Any) -> Array:
+    """The values that `input` has at the places of a compressed pattern."""
+    return values_at_pattern(input, pattern)
+
+
+@masked_values.vjp("input")
+def _(g: Any, pattern: Any) -> Any:
+    return _compressed_of_values(
+        g, pattern.layout, pattern.compressed, pattern.plain, pattern.shape
+    )
 
 
 def sparse_compressed_tensor(

@@ -10,7 +10,7 @@ import numpy as np
 from ...tensor.sparse import CompressedArray, SparseTensor, wrap_sparse
 from . import formats
 from .conversion import values, with_values
-from .masking import apply_mask as masked_array
+from .masked_arrays import apply_mask as masked_array
 
 
 def of_values(func: Callable, inputs: tuple, masked: bool) -> tuple[Callable, tuple]:

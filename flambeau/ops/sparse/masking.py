@@ -1,95 +1,16 @@
-"""Masks: the values of one tensor at the places of another."""
+"""sparse_mask: the values of one tensor at the places of another, in its layout."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ...tensor.layout import strided
-from ...tensor.sparse import CompressedArray, CooArray, SparseArray, layout_name
+from ...tensor.sparse import CooArray, SparseArray, layout_name
 from ...tensor.tensor import Tensor
 from ..core.operator import Array
 from . import formats
 from .dispatch import implements, sparse_operator
-
-
-def values_at(a: Any, indices: np.ndarray) -> np.ndarray:
-    """The slices of a dense or sparse array at places along its first axes; zero where none is."""
-    if isinstance(a, np.ndarray):
-        return a[tuple(indices)] if indices.shape[0] else a[None].repeat(indices.shape[1], 0)
-    a = formats.coalesce(formats.to_coo(a))
-    if indices.shape[0] != a.sparse_dim:
-        return values_at(formats.coo_to_dense(a), indices)
-    wanted = CooArray(indices, a.values, a.shape).linear_indices()
-    stored = a.linear_indices()
-    result = np.zeros((wanted.size, *a.values.shape[1:]), a.dtype)
-    if stored.size:
-        at = np.searchsorted(stored, wanted)
-        at[at == stored.size] = 0
-        actual = stored[at] == wanted
-        result[actual] = a.values[at[actual]]
-    return result
-
-
-def apply_mask(a: Any, pattern: Any) -> Any:
-    """A dense or sparse array at the places of `pattern`, in its layout."""
-    if isinstance(pattern, CooArray):
-        indices = np.ascontiguousarray(pattern.indices)
-        result = CooArray(indices, values_at(a, indices), pattern.shape)
-        result.coalesced = pattern.coalesced
-        return result
-    return CompressedArray(
-        pattern.layout, pattern.compressed, pattern.plain, _values_of_compressed(a, pattern),
-        pattern.shape,
-    )
-
-
-def _values_of_compressed(a: Any, pattern: CompressedArray) -> np.ndarray:
-    if isinstance(a, CompressedArray) and a.layout is pattern.layout \
-            and a.values.shape == pattern.values.shape \
-            and np.array_equal(a.compressed, pattern.compressed) \
-            and np.array_equal(a.plain, pattern.plain):
-        return a.values
-    dense: np.ndarray = a if isinstance(a, np.ndarray) else formats.to_dense(a)
-    rows, columns = _places(pattern)
-    batch = pattern.shape[: pattern.batch_dim]
-    flat = dense.reshape(len(rows), *dense.shape[pattern.batch_dim :])
-    parts = [m[r, c] for m, r, c in zip(flat, rows, columns, strict=True)]
-    if not parts:
-        return np.zeros(pattern.values.shape, dense.dtype)
-    result = np.stack(parts)
-    return result.reshape(*batch, *result.shape[1:])
-
-
-def _places(pattern: CompressedArray) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """The rows and columns of each value, or of each element of each block, by batch."""
-    height, width = pattern.block
-    rows, columns = [], []
-    for starts, plain in zip(*pattern.matrices(), strict=True):
-        lines = np.repeat(np.arange(starts.size - 1), np.diff(starts))
-        row, column = (lines, plain) if pattern.by_row else (plain, lines)
-        if pattern.blocked:
-            row = row[:, None, None] * height + np.arange(height)[:, None]
-            column = column[:, None, None] * width + np.arange(width)
-        rows.append(row)
-        columns.append(column)
-    return rows, columns
-
-
-@sparse_operator()
-def masked_values(input: Array, pattern: Any) -> Array:
-    """The values that `input` has at the places of a compressed pattern."""
-    return _values_of_compressed(input, pattern)
-
-
-@masked_values.vjp("input")
-def _(g: Any, pattern: Any) -> Any:
-    from .construction import _compressed_of_values
-
-    return _compressed_of_values(
-        g, pattern.layout, pattern.compressed, pattern.plain, pattern.shape
-    )
+from .masked_arrays import apply_mask
 
 
 @sparse_operator(node="SparseMaskBackward0")

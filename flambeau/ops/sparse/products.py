@@ -12,6 +12,7 @@ from ...tensor.tensor import Tensor, wrap
 from ..core.operator import Array, Number
 from . import formats
 from .dispatch import implements, in_place, is_sparse_array, refuse, sparse_operator
+from .masked_arrays import apply_mask
 from .masking import _masked
 
 
@@ -309,12 +310,8 @@ def sparse_addmm(
     return _sparse_addmm(mat, mat1, mat2, beta, alpha)
 
 
-def sparse_mm(mat1: Tensor, mat2: Tensor, reduce: str | None = None) -> Tensor:
-    """torch.sparse.mm: mm whose gradient of a sparse operand has its places."""
-    if reduce is not None:
-        from .row_reductions import reduce_product
-
-        return reduce_product(mat1, mat2, reduce)
+def sparse_mm(mat1: Tensor, mat2: Tensor) -> Tensor:
+    """mm whose gradient of a sparse operand has its places."""
     if isinstance(mat1, SparseTensor) and isinstance(mat2, SparseTensor):
         _check_product("mm", mat1, mat2)
         return _sparse_sparse(mat1, mat2)
@@ -372,8 +369,6 @@ def hspmm(mat1: Tensor, mat2: Tensor, *, out: Any = None) -> Tensor:
 def _sampled(
     input: Array, mat1: Array, mat2: Array, beta: Number | Tensor, alpha: Number | Tensor
 ) -> Array:
-    from .masking import apply_mask
-
     a: Any = input
     at = apply_mask(mat1 @ mat2, a)
     return a.like((a.values * beta + at.values * alpha).astype(a.dtype))

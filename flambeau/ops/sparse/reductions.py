@@ -15,7 +15,8 @@ from ..core.operator import Array
 from . import formats
 from .conversion import coalesce, values
 from .dispatch import implements, refuse, sparse_operator
-from .masking import _masked, values_at
+from .masked_arrays import values_at
+from .masking import _masked
 
 
 def _axes(dim: Any, rank: int) -> tuple[int, ...]:

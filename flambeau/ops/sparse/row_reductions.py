@@ -1,5 +1,4 @@
-"""Products of a matrix of compressed rows with a dense one whose terms are reduced otherwise than
-by their sum: their mean, largest or smallest."""
+"""torch.sparse.mm, which also takes the mean, largest or smallest of the terms of each element."""
 
 from __future__ import annotations
 
@@ -15,7 +14,12 @@ from .products import sparse_mm
 _REDUCTIONS = ("sum", "mean", "amax", "amin")
 
 
-def reduce_product(mat1: Tensor, mat2: Tensor, reduce: str) -> Tensor:
+def mm(mat1: Tensor, mat2: Tensor, reduce: str | None = None) -> Tensor:
+    """torch.sparse.mm: mm whose gradient of a sparse operand has its places."""
+    return sparse_mm(mat1, mat2) if reduce is None else _reduce_product(mat1, mat2, reduce)
+
+
+def _reduce_product(mat1: Tensor, mat2: Tensor, reduce: str) -> Tensor:
     """The terms mat1[i, k] * mat2[k, j] of each row reduced as `reduce` says; 0 for empty rows."""
     if reduce not in _REDUCTIONS:
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got "
@@ -33,10 +37,10 @@ def reduce_product(mat1: Tensor, mat2: Tensor, reduce: str) -> Tensor:
             values, a.layout, a.compressed, a.plain, a.shape)  # type: ignore[attr-defined]
         return sparse_mm(scaled, mat2)
     rows = formats.compressed_to_coo(a).indices[0]  # type: ignore[arg-type]
-    return _extreme(mat1, mat2, rows, reduce)
+    return _reduce_to_extreme(mat1, mat2, rows, reduce)
 
 
-def _extreme(mat1: Tensor, mat2: Tensor, rows: np.ndarray, reduce: str) -> Tensor:
+def _reduce_to_extreme(mat1: Tensor, mat2: Tensor, rows: np.ndarray, reduce: str) -> Tensor:
     a = mat1._array
     terms = _values_of(mat1)[:, None] * mat2[wrap(a.plain)]  # type: ignore[attr-defined]
     zero = wrap(np.zeros((a.shape[0], mat2.shape[1]), a.dtype))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from llvmlite import ir
 
 from ...loop_ir.ir import Type
+from ...target.cache_sizes import PAGE_BYTES
 from ...target.cost_model import (
     L1_BYTES, PACKED_A_BYTES, PARTIAL_SUM_BYTES, PARTIAL_SUM_BYTES_WITHOUT_A, L2Budget,
 )
@@ -18,7 +19,6 @@ from .pack import min_of
 from .product import Product
 
 MAX_STACK_BYTES = 64 << 10  # of working memory that is taken from the stack
-_PAGE_BYTES = 4096
 
 PanelBytes = Callable[[Number, int, Type], Number]  # of a panel: depth, width, type of elements
 
@@ -148,7 +148,7 @@ class Workspace:
 
 
 def _align_to_page(size: int) -> int:
-    return -(-size // _PAGE_BYTES) * _PAGE_BYTES
+    return -(-size // PAGE_BYTES) * PAGE_BYTES
 
 
 def _declare_external(module: ir.Module, name: str, kind: ir.FunctionType) -> ir.Value:

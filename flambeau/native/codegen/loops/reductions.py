@@ -11,12 +11,11 @@ from typing import Any
 
 from llvmlite import ir
 
-from ...loop_ir.ir import Accumulator, ReduceOp, Type
+from ...loop_ir.ir import NO_POSITION, Accumulator, ReduceOp, Type
 from ..llvm.builder import I64, REGISTER, Builder, constant, lanes_in, lanes_of, vector
 from .vectorization import VectorizationPlan
 
 ARG_REDUCTIONS = (ReduceOp.ARGMAX, ReduceOp.ARGMIN)
-NO_POSITION = (1 << 63) - 1  # the position of an ARGMAX of nothing
 
 
 def neutral_value(fold: ReduceOp, type: Type) -> Any:
