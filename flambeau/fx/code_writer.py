@@ -9,6 +9,7 @@ import re
 import types
 import typing
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .._namespace.symbolic_numbers import SymBool, SymFloat
@@ -17,7 +18,7 @@ from ..tensor import dtypes
 from ..tensor.devices import device as device_type
 from ..tensor.symbolic_length import SymInt
 from ..tensor.tensor import Tensor
-from .codegen import CodeGen, PythonCode
+from ._compatibility import compatibility
 from .namespace import Namespace, custom_builtins
 from .node import Node
 from .qualified_names import is_from_torch, qualified_name, torch_module, type_repr
@@ -26,6 +27,8 @@ from .tensor_type import TensorType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from .codegen import CodeGen
 
 __all__ = ["CodeWriter", "dtype_abbrs", "inplace_methods", "magic_methods",
            "reflectable_magic_methods"]
@@ -62,6 +65,17 @@ _COUNTER = re.compile(r"# COUNTER: (\d+)")
 # Generic types of `typing` whose origin is a builtin.
 _ORIGINS = {list: typing.List, dict: typing.Dict, set: typing.Set,  # noqa: UP006
             frozenset: typing.FrozenSet, tuple: typing.Tuple}  # noqa: UP006
+
+
+@compatibility(is_backward_compatible=True)
+@dataclass
+class PythonCode:
+    """Source of a function, the globals that it needs, and which node each line comes from."""
+
+    src: str
+    globals: dict[str, Any]
+    _lineno_map: dict[int, int | None] | None
+    _prologue_start: int = 0
 
 
 def format_target(base: str, target: str) -> str:
@@ -314,7 +328,7 @@ class CodeWriter:
             plain = type(value) is Tensor or type(value).__name__ == "FakeTensor"
             return f': "{core}"' if plain else f': "{type(value).__name__}({core})"'
         if isinstance(value, _SYMBOLIC):
-            return f': "Sym({CodeGen._sym_repr(value)})"'
+            return f': "Sym({self.codegen._sym_repr(value)})"'
         if type(value).__name__ == "TensorMetadata":
             return f': "{dtype_abbrs[value.dtype]}{_in_brackets(value.shape)}"'
         return ""

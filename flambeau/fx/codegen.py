@@ -4,26 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..utils import _pytree as pytree
 from ._compatibility import compatibility
+from .code_writer import CodeWriter, PythonCode
 
 __all__ = ["CodeGen", "PythonCode", "TransformCodeFunc"]
 
 TransformCodeFunc = Callable[[list[str]], list[str]]
-
-
-@compatibility(is_backward_compatible=True)
-@dataclass
-class PythonCode:
-    """Source of a function, the globals that it needs, and which node each line comes from."""
-
-    src: str
-    globals: dict[str, Any]
-    _lineno_map: dict[int, int | None] | None
-    _prologue_start: int = 0
 
 
 class _PyTreeInfo(NamedTuple):
@@ -99,8 +88,6 @@ class CodeGen:
     def _gen_python_code(
         self, nodes: Any, root_module: str, namespace: Any, **options: Any
     ) -> PythonCode:
-        from .code_writer import CodeWriter
-
         return CodeWriter(self, nodes, root_module, namespace, **options).write()
 
 
