@@ -87,15 +87,15 @@ def test_a_fused_model_is_quantized(torch, ao, nnq):
     assert "sum.scale" in quantized.state_dict()
 
 
-def test_batch_normalization_alone_is_refused(ao, nnq):
-    import flambeau as torch
-
-    from flambeau.ao import quantization
-
-    model = _model(torch, quantization, import_module("flambeau.ao.nn.quantized"))
-    model.qconfig = quantization.default_qconfig
-    with pytest.raises(NotImplementedError, match="BatchNorm2d \\(at 'bn'\\)"):
-        quantization.prepare(model)
+def test_batch_normalization_alone_is_a_module_of_its_own(torch, ao, nnq):
+    model = _model(torch, ao, nnq).eval()
+    model.qconfig = ao.default_qconfig
+    prepared = ao.prepare(model)
+    x = torch.randn(2, 3, 8, 8)
+    prepared(x)
+    quantized = ao.convert(prepared)
+    assert type(quantized.bn).__name__ == "BatchNorm2d"
+    assert quantized(x).shape == model(x).shape and "bn.scale" in quantized.state_dict()
 
 
 def test_tables_in_bytes(torch, ao, nnq):

@@ -33,6 +33,10 @@ STATIC: dict[Any, Any] = {
     modules.Embedding: quantized.Embedding,
     modules.EmbeddingBag: quantized.EmbeddingBag,
     quantized.FloatFunctional: quantized.QFunctional,
+    **{getattr(modules, name): getattr(quantized, name) for name in (
+        "BatchNorm2d", "BatchNorm3d", "Dropout", "ELU", "GroupNorm", "Hardswish",
+        "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d", "LayerNorm", "LeakyReLU", "PReLU",
+        "ReLU6", "Sigmoid", "Softmax")},
     intrinsic.ConvReLU1d: fused.ConvReLU1d,
     intrinsic.ConvReLU2d: fused.ConvReLU2d,
     intrinsic.ConvReLU3d: fused.ConvReLU3d,

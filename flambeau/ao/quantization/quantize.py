@@ -12,6 +12,7 @@ from ...tensor import Tensor
 from ...tensor.dtypes import float16, qint8, quint4x2, quint8
 from ..nn.intrinsic import _FusedModule
 from ..nn.quantized import FloatFunctional
+from .fixed_parameters import default_fixed_qparams_range_0to1_observer
 from .mappings import (
     QAT, STATIC, TABLES, get_default_dynamic_quant_module_mappings,
 )
@@ -21,6 +22,10 @@ from .qconfig import (
 )
 from .stubs import DeQuantStub, QuantWrapper
 
+_FIXED_RANGE: dict[Any, Any] = {  # activations whose results lie in a known range
+    modules.Sigmoid: default_fixed_qparams_range_0to1_observer,
+    modules.Softmax: default_fixed_qparams_range_0to1_observer,
+}
 _TABLES_BY_DTYPE: dict[Any, tuple[Any, ...]] = {quint8: TABLES, quint4x2: TABLES[1:]}
 _QUANTIZED_BY_DEFAULT = (modules.Linear, modules.LSTM, modules.GRU, modules.LSTMCell,
                          modules.RNNCell, modules.GRUCell)
@@ -142,7 +147,8 @@ def _observe(module: Any, allowed: tuple) -> None:
             module.activation_post_process = module.qconfig.activation()
             return
         if not isinstance(module, (DeQuantStub, *TABLES)):
-            module.add_module("activation_post_process", module.qconfig.activation())
+            observer = _FIXED_RANGE.get(type(module), module.qconfig.activation)()
+            module.add_module("activation_post_process", observer)
             module.register_forward_hook(_observe_output, prepend=True)
     if isinstance(module, _FusedModule):
         return

@@ -49,6 +49,8 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    if name in _HOMES.values():
+        return importlib.import_module(f"{__name__}.{name}")
     if name.startswith("_"):
         raise AttributeError(name)
     return Lacking(f"torch.ops.quantized.{name}")

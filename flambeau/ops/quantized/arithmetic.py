@@ -159,19 +159,19 @@ def threshold(qx: Any, threshold: float, value: float) -> Tensor:
     return requantize(values, qx, qx.q_scale(), qx.q_zero_point())
 
 
-def sigmoid(qx: Any, output_scale: float, output_zero_point: int) -> Tensor:
+def sigmoid(qx: Any, output_scale: Any, output_zero_point: Any) -> Tensor:
     """1 / (1 + exp(-x))."""
     return requantize(dequantize(qx).sigmoid(), qx, output_scale, output_zero_point)
 
 
-def hardswish(input: Any, output_scale: float, output_zero_point: int) -> Tensor:
+def hardswish(input: Any, output_scale: Any, output_zero_point: Any) -> Tensor:
     """x relu6(x + 3) / 6."""
     values = _functional["hardswish"](dequantize(input))
     return requantize(values, input, output_scale, output_zero_point)
 
 
 def elu(
-    self: Any, output_scale: float, output_zero_point: int, alpha: float = 1, scale: float = 1,
+    self: Any, output_scale: Any, output_zero_point: Any, alpha: float = 1, scale: float = 1,
     input_scale: float = 1,
 ) -> Tensor:
     """x above 0, below it alpha (exp(x) - 1)."""
@@ -181,32 +181,32 @@ def elu(
     return requantize(wrap(values), self, output_scale, output_zero_point)
 
 
-def celu(self: Any, output_scale: float, output_zero_point: int, alpha: float = 1) -> Tensor:
+def celu(self: Any, output_scale: Any, output_zero_point: Any, alpha: float = 1) -> Tensor:
     """x above 0, below it alpha (exp(x / alpha) - 1)."""
     return elu(self, output_scale, output_zero_point, alpha, 1, 1 / alpha)
 
 
 def leaky_relu(
-    qx: Any, negative_slope: float, inplace: bool, output_scale: float, output_zero_point: int
+    qx: Any, negative_slope: float, inplace: bool, output_scale: Any, output_zero_point: Any
 ) -> Tensor:
     """x above 0, below it x times the slope."""
     values = _functional["leaky_relu"](dequantize(qx), negative_slope)
     return requantize(values, qx, output_scale, output_zero_point)
 
 
-def prelu(qx: Any, weight: Any, output_scale: float, output_zero_point: int) -> Tensor:
+def prelu(qx: Any, weight: Any, output_scale: Any, output_zero_point: Any) -> Tensor:
     """x above 0, below it x times a weight of each channel, which is quantized as well."""
     values = _functional["prelu"](dequantize(qx), dequantize(weight))
     return requantize(values, qx, output_scale, output_zero_point)
 
 
-def softmax(qx: Any, dim: int, output_scale: float, output_zero_point: int) -> Tensor:
+def softmax(qx: Any, dim: int, output_scale: Any, output_zero_point: Any) -> Tensor:
     """The softmax along an axis."""
     return requantize(dequantize(qx).softmax(dim), qx, output_scale, output_zero_point)
 
 
 def dropout(
-    self: Any, output_scale: float, output_zero_point: int, p: float = 0.5, training: bool = False
+    self: Any, output_scale: Any, output_zero_point: Any, p: float = 0.5, training: bool = False
 ) -> Tensor:
     """The tensor itself: quantized models do not train."""
     return self
@@ -216,8 +216,8 @@ def dropout(
 
 
 def layer_norm(
-    input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float, output_scale: float,
-    output_zero_point: int,
+    input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float, output_scale: Any,
+    output_zero_point: Any,
 ) -> Tensor:
     """Mean 0 and variance 1 over the last axes."""
     values = _functional["layer_norm"](dequantize(input), normalized_shape, weight, bias, eps)
@@ -225,8 +225,8 @@ def layer_norm(
 
 
 def group_norm(
-    qx: Any, num_groups: int, weight: Any, bias: Any, eps: float, output_scale: float,
-    output_zero_point: int,
+    qx: Any, num_groups: int, weight: Any, bias: Any, eps: float, output_scale: Any,
+    output_zero_point: Any,
 ) -> Tensor:
     """Mean 0 and variance 1 over each group of channels."""
     values = _functional["group_norm"](dequantize(qx), num_groups, weight, bias, eps)
@@ -234,7 +234,7 @@ def group_norm(
 
 
 def instance_norm(
-    input: Any, weight: Any, bias: Any, eps: float, output_scale: float, output_zero_point: int
+    input: Any, weight: Any, bias: Any, eps: float, output_scale: Any, output_zero_point: Any
 ) -> Tensor:
     """Mean 0 and variance 1 over each channel of each image."""
     values = _functional["instance_norm"](
@@ -244,7 +244,7 @@ def instance_norm(
 
 def _declare_batch_norm(name: str, relu: bool) -> Callable:
     def function(
-        qx: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: float, output_scale: float,
+        qx: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: float, output_scale: Any,
         output_zero_point: int,
     ) -> Tensor:
         """Each channel less its mean, divided by its deviation: both are given."""

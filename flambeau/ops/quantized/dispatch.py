@@ -24,7 +24,8 @@ QUANTIZED: dict[str, Callable] = {}
 _methods: Any = QuantizedTensor
 _methods.__torch_function__ = _disabled_torch_function_impl
 _NO_METHODS = frozenset(
-    "cat concat stack max_pool2d avg_pool2d adaptive_avg_pool2d".split())
+    "cat concat stack pad max_pool1d max_pool2d max_pool3d avg_pool2d avg_pool3d "
+    "adaptive_avg_pool2d adaptive_avg_pool3d hardsigmoid gelu threshold".split())
 
 
 def implements(*names: str) -> Callable[[Callable], Callable]:

@@ -51,13 +51,35 @@ for _name in ("max", "min", "sort", "topk", "amax", "amin"):
     _declare_ordered(_name, PUBLIC["torch"])
 
 
-@implements("max_pool2d")
-def max_pool2d(input: Any, *args: Any, **kwargs: Any) -> Tensor:
+def _declare_max_pool(name: str) -> None:
     """The greatest element of each window."""
-    quantizer = _per_tensor(input, "max_pool2d")
-    codes = input._array.codes
-    pooled = _functional["max_pool2d"](wrap(codes.astype(np.float32)), *args, **kwargs)
-    return quantized(pooled._array.astype(codes.dtype), quantizer)
+    own = _functional[name]
+
+    def function(input: Any, *args: Any, **kwargs: Any) -> Tensor:
+        quantizer = _per_tensor(input, name)
+        codes = input._array.codes
+        pooled = own(wrap(codes.astype(np.float32)), *args, **kwargs)
+        return quantized(pooled._array.astype(codes.dtype), quantizer)
+
+    function.__name__ = name
+    implements(name)(function)
+
+
+for _name in ("max_pool1d", "max_pool2d", "max_pool3d"):
+    _declare_max_pool(_name)
+
+
+@implements("pad")
+def pad(input: Any, pad: Any, mode: str = "constant", value: Any = None) -> Tensor:
+    """More elements around: a number's integer, or those that are there."""
+    quantizer = _per_tensor(input, "pad")
+    codes = wrap(input._array.codes.astype(np.float64))  # holds all integers
+    if mode == "constant":
+        code = quantizer.quantize(np.array([0.0 if value is None else value], np.float32))[0]
+        result = _functional["pad"](codes, pad, mode, float(code))
+    else:
+        result = _functional["pad"](codes, pad, mode)
+    return quantized(result._array.astype(input._array.codes.dtype), quantizer)
 
 
 @implements("relu")
@@ -94,15 +116,36 @@ def _declare_requantized(name: str, space: Any) -> None:
 
 for _name in ("mean", "clamp"):
     _declare_requantized(_name, PUBLIC["torch"])
-for _name in "hardtanh relu6 leaky_relu avg_pool2d adaptive_avg_pool2d interpolate".split():
+_declare_requantized("std", PUBLIC["torch"])
+for _name in "hardtanh relu6 leaky_relu gelu threshold interpolate".split():
     _declare_requantized(_name, _functional)
 
-_FIXED_RANGE = {"sigmoid": ((1 / 256, 0), (1 / 256, -128)), "tanh": ((2 / 256, 128), (2 / 256, 0))}
+
+def _declare_mean_of_windows(name: str) -> None:
+    """Means of integers, which are exact until they are rounded."""
+    own = _functional[name]
+
+    def function(input: Any, *args: Any, **kwargs: Any) -> Tensor:
+        quantizer = _per_tensor(input, name)
+        codes, zero = input._array.codes, quantizer.zero_point
+        means = own(wrap((codes.astype(np.int64) - zero).astype(np.float32)), *args, **kwargs)
+        steps = np.rint(means._array) + zero
+        return quantized(np.clip(steps, *quantizer.dtype.limits).astype(codes.dtype), quantizer)
+
+    function.__name__ = name
+    implements(name)(function)
+
+
+for _name in ("avg_pool2d", "avg_pool3d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"):
+    _declare_mean_of_windows(_name)
+
+_FIXED_RANGE = {"sigmoid": ((1 / 256, 0), (1 / 256, -128)), "tanh": ((2 / 256, 128), (2 / 256, 0)),
+                "hardsigmoid": ((1 / 256, 0), (1 / 256, -128))}
 
 
 def _declare_fixed_range(name: str) -> None:
     """A function whose results lie in a known range, which its quantizer covers."""
-    own = PUBLIC["torch"][name]
+    own = PUBLIC["torch"].get(name) or _functional[name]
 
     def function(input: Any) -> Tensor:
         dtype = input.dtype
@@ -118,6 +161,7 @@ def _declare_fixed_range(name: str) -> None:
 
 _declare_fixed_range("sigmoid")
 _declare_fixed_range("tanh")
+_declare_fixed_range("hardsigmoid")
 
 
 @implements("cat", "concat")
@@ -127,6 +171,12 @@ def cat(tensors: Any, dim: int = 0) -> Tensor:
     parts = [x._array.codes if x._array.quantizer.same(quantizer)
              else quantizer.quantize(x._array.values()) for x in tensors]
     return quantized(np.concatenate(parts, dim), quantizer)
+
+
+@implements("stack")
+def stack(tensors: Any, dim: int = 0) -> Tensor:
+    """The tensors along a new axis, with the first one's quantizer."""
+    return cat([x.unsqueeze(dim) for x in tensors], dim)
 
 
 @implements("equal")

@@ -1,15 +1,43 @@
 """torch.ao.nn.quantized: modules that compute in integers."""
 
 from ....tensor.absent import lacking
-from . import dynamic
+from . import dynamic, functional
 from .modules import (
-    Conv1d, Conv2d, Conv3d, DeQuantize, Embedding, EmbeddingBag, FloatFunctional, Linear,
-    QFunctional, Quantize,
+    ELU, BatchNorm2d, BatchNorm3d, Conv1d, Conv2d, Conv3d, DeQuantize, Dropout, Embedding,
+    EmbeddingBag, FloatFunctional, GroupNorm, Hardswish, InstanceNorm1d, InstanceNorm2d,
+    InstanceNorm3d, LayerNorm, LeakyReLU, Linear, MaxPool2d, PReLU, QFunctional, Quantize, ReLU6,
+    Sigmoid, Softmax,
 )
 
 __all__ = [
-    "Conv1d", "Conv2d", "Conv3d", "DeQuantize", "Embedding", "EmbeddingBag", "FloatFunctional",
-    "Linear", "QFunctional", "Quantize", "dynamic",
+    "ELU",
+    "BatchNorm2d",
+    "BatchNorm3d",
+    "Conv1d",
+    "Conv2d",
+    "Conv3d",
+    "DeQuantize",
+    "Dropout",
+    "Embedding",
+    "EmbeddingBag",
+    "FloatFunctional",
+    "GroupNorm",
+    "Hardswish",
+    "InstanceNorm1d",
+    "InstanceNorm2d",
+    "InstanceNorm3d",
+    "LayerNorm",
+    "LeakyReLU",
+    "Linear",
+    "MaxPool2d",
+    "PReLU",
+    "QFunctional",
+    "Quantize",
+    "ReLU6",
+    "Sigmoid",
+    "Softmax",
+    "dynamic",
+    "functional",
 ]
 
 __getattr__ = lacking(__name__)

@@ -1,12 +1,43 @@
 """The modules of torch.ao.nn.quantized."""
 
+from .activation import (
+    ELU, Dropout, Hardswish, LeakyReLU, MaxPool2d, PReLU, ReLU6, Sigmoid, Softmax,
+)
 from .conv import Conv1d, Conv2d, Conv3d
 from .embedding import Embedding, EmbeddingBag
 from .functional_modules import FloatFunctional, QFunctional
 from .linear import Linear, LinearPackedParams
+from .normalization import (
+    BatchNorm2d, BatchNorm3d, GroupNorm, InstanceNorm1d, InstanceNorm2d, InstanceNorm3d, LayerNorm,
+)
 from .quantize import DeQuantize, Quantize
 
 __all__ = [
-    "Conv1d", "Conv2d", "Conv3d", "DeQuantize", "Embedding", "EmbeddingBag", "FloatFunctional",
-    "Linear", "LinearPackedParams", "QFunctional", "Quantize",
+    "ELU",
+    "BatchNorm2d",
+    "BatchNorm3d",
+    "Conv1d",
+    "Conv2d",
+    "Conv3d",
+    "DeQuantize",
+    "Dropout",
+    "Embedding",
+    "EmbeddingBag",
+    "FloatFunctional",
+    "GroupNorm",
+    "Hardswish",
+    "InstanceNorm1d",
+    "InstanceNorm2d",
+    "InstanceNorm3d",
+    "LayerNorm",
+    "LeakyReLU",
+    "Linear",
+    "LinearPackedParams",
+    "MaxPool2d",
+    "PReLU",
+    "QFunctional",
+    "Quantize",
+    "ReLU6",
+    "Sigmoid",
+    "Softmax",
 ]

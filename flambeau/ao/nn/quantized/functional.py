@@ -1,0 +1,172 @@
+"""torch.ao.nn.quantized.functional: functions of quantized tensors, which refuse others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....nn import functional as F
+from ....ops.quantized import arithmetic
+from ....ops.quantized.packed_linear import linear as _linear
+from ....ops.quantized.packed_linear import linear_prepack
+from ....tensor import Tensor
+from ....tensor.absent import lacking
+
+__all__ = [
+    "adaptive_avg_pool2d", "adaptive_avg_pool3d", "avg_pool2d", "avg_pool3d", "celu", "clamp",
+    "elu", "hardsigmoid", "hardswish", "hardtanh", "interpolate", "leaky_relu", "linear",
+    "max_pool1d", "max_pool2d", "threshold", "upsample", "upsample_bilinear", "upsample_nearest",
+]
+
+
+def _check(input: Tensor, name: str) -> None:
+    if not input.is_quantized:
+        raise ValueError(f"Input to 'quantized.{name}' must be quantized!")
+
+
+def avg_pool2d(
+    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
+    ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: Any = None,
+) -> Tensor:
+    """The mean of each window, with the input's scale."""
+    _check(input, "avg_pool2d")
+    return F.avg_pool2d(
+        input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+
+
+def avg_pool3d(
+    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
+    ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: Any = None,
+) -> Tensor:
+    """The mean of each window, with the input's scale."""
+    _check(input, "avg_pool3d")
+    return F.avg_pool3d(
+        input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+
+
+def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
+    """The mean of each of so many windows, with the input's scale."""
+    _check(input, "functional.adaptive_avg_pool2d")
+    return F.adaptive_avg_pool2d(input, output_size)
+
+
+def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
+    """The mean of each of so many windows, with the input's scale."""
+    _check(input, "functional.adaptive_avg_pool3d")
+    return F.adaptive_avg_pool3d(input, output_size)
+
+
+def max_pool1d(
+    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+    ceil_mode: bool = False, return_indices: bool = False,
+) -> Tensor:
+    """The greatest element of each window."""
+    if return_indices:
+        raise NotImplementedError("return_indices is not yet implemented!")
+    return F.max_pool1d(input, kernel_size, stride, padding, dilation, ceil_mode)
+
+
+def max_pool2d(
+    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+    ceil_mode: bool = False, return_indices: bool = False,
+) -> Tensor:
+    """The greatest element of each window."""
+    if return_indices:
+        raise NotImplementedError("return_indices is not yet implemented!")
+    return F.max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode)
+
+
+def interpolate(
+    input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
+    align_corners: Any = None,
+) -> Tensor:
+    """Of another size, with the input's scale."""
+    _check(input, "interpolate")
+    return F.interpolate(input, size, scale_factor, mode, align_corners)
+
+
+def upsample(
+    input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
+    align_corners: Any = None,
+) -> Tensor:
+    """`interpolate`, by its older name."""
+    return interpolate(input, size, scale_factor, mode, align_corners)
+
+
+def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """`interpolate` to the nearest element."""
+    return interpolate(input, size, scale_factor, mode="nearest")
+
+
+def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """`interpolate` between elements, corner on corner."""
+    return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)
+
+
+def hardtanh(
+    input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
+) -> Tensor:
+    """Between two numbers, with the input's scale."""
+    _check(input, "hardtanh")
+    result = F.hardtanh(input, min_val, max_val)
+    return input.copy_(result) if inplace else result
+
+
+def clamp(input: Tensor, min_: float, max_: float) -> Tensor:
+    """Between two numbers, with the input's scale."""
+    _check(input, "clamp")
+    return arithmetic.clamp(input, min_, max_)
+
+
+def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
+    """`value` where an element is not above the threshold."""
+    _check(input, "threshold")
+    return arithmetic.threshold(input, threshold, value)
+
+
+def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
+    """relu6(x + 3) / 6, under the scale of numbers between 0 and 1."""
+    _check(input, "hardsigmoid")
+    result: Tensor = F.hardsigmoid(input)
+    return input.copy_(result) if inplace else result
+
+
+def hardswish(input: Tensor, scale: float, zero_point: int) -> Tensor:
+    """x relu6(x + 3) / 6, under a scale and a zero point."""
+    _check(input, "hardswish")
+    return arithmetic.hardswish(input, scale, zero_point)
+
+
+def elu(input: Tensor, scale: float, zero_point: int, alpha: float = 1.0) -> Tensor:
+    """x above 0, below it alpha (exp(x) - 1)."""
+    _check(input, "elu")
+    return arithmetic.elu(input, scale, zero_point, alpha)
+
+
+def celu(input: Tensor, scale: float, zero_point: int, alpha: float = 1.0) -> Tensor:
+    """x above 0, below it alpha (exp(x / alpha) - 1)."""
+    _check(input, "celu")
+    return arithmetic.celu(input, scale, zero_point, alpha)
+
+
+def leaky_relu(
+    input: Tensor, negative_slope: float = 0.01, inplace: bool = False, scale: Any = None,
+    zero_point: Any = None,
+) -> Tensor:
+    """x above 0, below it x times the slope; of the input's scale where none is given."""
+    if scale is None or zero_point is None:
+        result: Tensor = F.leaky_relu(input, negative_slope)
+        return input.copy_(result) if inplace else result
+    return arithmetic.leaky_relu(input, negative_slope, inplace, scale, zero_point)
+
+
+def linear(
+    input: Any, weight: Tensor, bias: Tensor | None = None, scale: Any = None,
+    zero_point: Any = None,
+) -> Tensor:
+    """x w^T + b of quint8 and qint8; packs the weights at each call."""
+    scale = input.q_scale() if scale is None else scale
+    zero_point = input.q_zero_point() if zero_point is None else zero_point
+    return _linear(input, linear_prepack(weight, bias), scale, zero_point)
+
+
+__getattr__ = lacking(__name__)
