@@ -89,8 +89,8 @@ class Deferred:
         """Whether an operator takes the values of its arguments, as far as they are from outside:
         it raises at its place then. Others may raise once the call is computed."""
         rule = operator.values
-        if rule is None:
-            return True
+        if rule is None or rule.holds is None:
+            return rule is None
         arrays = arrays_in([bound[operator.names.index(name)] for name in rule.parameters])
         storages = map(self.trace.storage_of, arrays)
         if not all(storage is not None and storage.external for storage in storages):

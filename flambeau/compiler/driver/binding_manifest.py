@@ -348,6 +348,7 @@ def _write_check(check: IndexCheck, slots: list[Any]) -> list:
         node.type.value,
         check.bound.size,
         check.bound.ignored,
+        check.bound.wraps,
         check.leaf,
         graph,
         [numbers[id(slot)] for slot in check.slots],
@@ -356,8 +357,8 @@ def _write_check(check: IndexCheck, slots: list[Any]) -> list:
 
 def _read_check(record: list, slots: list[Any], sources: list[Source]) -> IndexCheck:
     """A check of its words."""
-    shape, kind, size, ignored, leaf, graph_text, slot_numbers = record
-    bound = IndexBound(_placeholder(shape, kind), size, ignored)
+    shape, kind, size, ignored, wraps, leaf, graph_text, slot_numbers = record
+    bound = IndexBound(_placeholder(shape, kind), size, ignored, wraps)
     if leaf is not None:
         return IndexCheck(bound, leaf)
     graph = deserialize_graph(base64.b64decode(graph_text), [sources[i] for i in slot_numbers])

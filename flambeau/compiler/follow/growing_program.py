@@ -88,7 +88,7 @@ class GrowingProgram:
         for program in programs:
             if not program.are_wholes or program.target_storages != first.target_storages:
                 raise NoCommonForm("results that are no whole arrays")
-            if program.bindings.has_conditions:
+            if program.flags:
                 raise NoCommonForm("values that are checked")
             if program.graph.writes or len(program.graph.sources) != len(first.graph.sources):
                 raise NoCommonForm("writes, or other arguments")

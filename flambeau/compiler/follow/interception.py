@@ -146,7 +146,8 @@ def _checking_values(hook: Hook, rule: ValueRule, binder: _Binder) -> Callable:
         if bound is None or session.recorder is not None:
             return list_operator(session, args, kwargs)
         arrays = [array for i in places for array in arrays_in(bound[i])]
-        if following is not None and any(map(following.is_pending, arrays)):
+        if rule.holds is None or (
+                following is not None and any(map(following.is_pending, arrays))):
             result = list_operator(session, args, kwargs)
             session.flush()
             return result

@@ -16,7 +16,7 @@ from ..lowering import NotLowered, lower, writes
 from ..lowering.numpy.node_builders import broadcast_to, literal, number, type_of
 from ..lowering.numpy.symbolic_array import node_of, symbol
 from ..lowering.operators.optimizer_update import copy_update, trace_update
-from ..lowering.registry import Untraceable, collecting_conditions
+from ..lowering.registry import Untraceable, collecting_required
 from ..trace import bindings as bind
 from ..trace.counter_rng import CounterDraw
 from ..trace.trace import (
@@ -128,14 +128,14 @@ def add_operator(graph: Functionalization, event: Event) -> None:
     graph.has_kernels = True
     args = map_values(event.args, graph.read)
     try:
-        with collecting_conditions() as conditions:
+        with collecting_required() as required:
             result: Any = lower(operator, args, {})
         result = result if isinstance(result, tuple) else (result,)
         if len(result) != len(event.results) + len(targets):
             raise NotLowered(operator, "lowered to another number of results")
         for value, node in zip((*event.results, *targets), result, strict=True):
             _check(operator, value, node)
-        graph.conditions += conditions
+        graph.require(required)
     except NotLowered as error:
         graph.bindings.calls.append(f"{error} ({event.line})")
         result = _call_eagerly(graph, event, targets)

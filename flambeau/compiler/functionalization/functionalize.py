@@ -14,7 +14,7 @@ from ..ir.axis_order import memory_order
 from ..ir.errors import Unfit
 from ..ir.graph import Graph, Node, Op, Source
 from ..lowering.numpy.node_builders import type_of
-from ..lowering.registry import Untraceable
+from ..lowering.registry import Required, Untraceable
 from ..trace import bindings as bind
 from ..trace.trace import Event, Trace, Value, address, count_updates, values_in
 from .complex_pairs import as_pairs, permute_window, real_window
@@ -77,9 +77,10 @@ class Functionalization:
             if backward is not None:
                 from .partition import partition_joint_graph
 
-                conditions = self.conditions.copy()  # all that is checked is in the forward pass
+                # All that is checked is in the forward pass.
+                required = self.conditions.copy(), self.labels.copy()
                 self.bindings.backward = partition_joint_graph(self, graph, backward)
-                self.conditions = conditions
+                self.conditions, self.labels = required
             graph = self._check_values(graph)
         except Untraceable as error:
             raise Unfit(str(error), line) from None
@@ -101,12 +102,18 @@ class Functionalization:
         conditions += self.conditions
         if conditions:
             graph.outputs.append(check_all(conditions))
-            bindings.has_conditions = True
+        bindings.has_conditions = bool(conditions or bindings.calls)  # calls may raise
         second = bindings.backward
         if second is not None:  # its indices are those of the forward program
             second.graph, more, _, _ = check_indices(second.graph, [], second.slots)
             bindings.checks += more
         return graph
+
+    def require(self, required: Required) -> None:
+        """Note what the lowering of an operator requires of values."""
+        self.conditions += required.conditions
+        self.labels += [IndexBound(node, size, wraps=wraps)
+                        for node, size, wraps in required.positions]
 
     def handle(self, event: Event) -> None:
         """Run through one event."""

@@ -27,11 +27,17 @@ _MOVEMENTS = (Op.RESHAPE, Op.PERMUTE, Op.EXPAND)
 
 @dataclass(eq=False)
 class IndexBound:
-    """What an index must be: in [0, size), or `ignored`."""
+    """What an index must be: in [0, size), or `ignored`; in [-size, size) where it wraps."""
 
     node: Node
     size: int
     ignored: int | None = None
+    wraps: bool = False
+
+    @property
+    def lowest(self) -> int:
+        """The lowest position."""
+        return -self.size if self.wraps else 0
 
     def quick(self, dtype: np.dtype, empty: bool) -> Callable[[np.ndarray], bool]:
         """`holds` for arrays of a dtype, without looking twice where all is well."""
@@ -50,7 +56,7 @@ class IndexBound:
 
     def holds(self, values: np.ndarray) -> bool:
         """Whether all values are within."""
-        inside = (values >= 0) & (values < self.size)
+        inside = (values >= self.lowest) & (values < self.size)
         if self.ignored is not None:
             inside |= values == self.ignored
         return bool(inside.all())
@@ -58,7 +64,7 @@ class IndexBound:
     def condition(self) -> Node:
         """`holds` as a node."""
         values = symbol(self.node)
-        inside = (values >= 0) & (values < self.size)
+        inside = (values >= self.lowest) & (values < self.size)
         if self.ignored is not None:
             inside |= values == self.ignored
         return node_of(np.all(inside))
@@ -108,7 +114,8 @@ def check_indices(
     loose: set[int] = set()
     looked: list[Node] = []
     conditions: list[Node] = []
-    for bound in [*bounds.values(), *labels]:
+    unlike = {(id(b.node), b.size, b.ignored, b.wraps): b for b in labels}
+    for bound in [*bounds.values(), *unlike.values()]:
         check = _make_check(bound, graph, slots, looked)
         if check is None:
             loose.add(id(bound.node))

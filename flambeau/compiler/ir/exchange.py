@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 
 from ...native.loop_ir.ir import Type
+from .errors import CheckFailed
 from .graph import Graph, Node, Op
 
 Arrays = Sequence[np.ndarray]
 _TOKEN = np.zeros(1, np.int32)
 EXCHANGE_TURN = "turn"  # the attribute of its CALL nodes: EARLY or LATE
+_REFUSALS = (RuntimeError, ValueError, IndexError, ArithmeticError)  # what operators raise
 EARLY, LATE = -1, 1  # the call runs as early, or as late, as its operands allow
 
 
@@ -102,6 +104,20 @@ def exchanges_of(graph: Graph) -> list[Exchange]:
     parts = [node.function for node in graph.nodes() if node.op is Op.CALL]
     return list({id(part.exchange): part.exchange for part in parts if isinstance(part, _Part)}
                 .values())
+
+
+@contextmanager
+def ending_run(call: Node) -> Iterator[None]:
+    """Inside, an eager function that refuses values ends the run: nothing is written yet, and the
+    eager call raises in its place. Of an exchange the error is passed on, as other processes took
+    part.
+    """
+    try:
+        yield
+    except _REFUSALS as error:
+        if EXCHANGE_TURN in call.attributes:
+            raise
+        raise CheckFailed from error
 
 
 @contextmanager

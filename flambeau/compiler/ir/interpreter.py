@@ -14,6 +14,7 @@ import numpy as np
 from ...native.loop_ir.ir import ReduceOp, Scalar, Type
 from ...native.loop_ir.philox import philox, philox_word
 from .errors import CheckFailed
+from .exchange import ending_run
 from .graph import Graph, Node, Op
 from .recurrence import evaluate_recurrence, evaluate_recurrence_gradient
 
@@ -64,7 +65,8 @@ def _computed(node: Node, inputs: list[Array], sources: Sequence[Any], calls: di
     if node.op is Op.CALL:
         group = id(node.group)
         if group not in calls:
-            calls[group] = node.function(*inputs)
+            with ending_run(node):
+                calls[group] = node.function(*inputs)
         result = calls[group]
         return np.asarray(result[node.output] if isinstance(result, (tuple, list)) else result)
     return np.asarray(RULES[node.op](node, *inputs))

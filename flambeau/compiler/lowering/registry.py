@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...ops.core.operator import OPERATORS, Operator
@@ -43,30 +44,46 @@ def lowering(*names: str) -> Callable[[Callable], Callable]:
     return decorate
 
 
-class _Conditions(threading.local):
-    """What bodies that are being lowered require, by thread."""
+@dataclass(eq=False)
+class Required:
+    """What lowerings require: bools that must hold, and integers that lie in [0, size), or in
+    [-size, size) where they wrap, as (node, size, wraps)."""
 
-    nodes: list[Any] | None = None
+    conditions: list[Any] = field(default_factory=list)
+    positions: list[tuple[Any, int, bool]] = field(default_factory=list)
 
 
-_CONDITIONS = _Conditions()
+class _Lowering(threading.local):
+    """What the lowerings that run on a thread require."""
+
+    required: Required | None = None
+
+
+_LOWERING = _Lowering()
 
 
 def require(condition: Any) -> None:
     """Require that a bool symbol without axes holds. Where it does not, a run ends before it writes
     anything, and the call runs eagerly, which raises."""
-    if _CONDITIONS.nodes is not None:
-        _CONDITIONS.nodes.append(condition.node)
+    if _LOWERING.required is not None:
+        _LOWERING.required.conditions.append(condition.node)
+
+
+def require_positions(node: Any, size: int, wraps: bool = False) -> None:
+    """Require that a node's integers are positions along an axis; negative ones where they wrap.
+    Nodes that read at positions say so themselves: this is for lowerings that compare them."""
+    if _LOWERING.required is not None:
+        _LOWERING.required.positions.append((node, size, wraps))
 
 
 @contextmanager
-def collecting_conditions() -> Iterator[list[Any]]:
-    """Inside, collect the nodes that lowerings require."""
-    before, _CONDITIONS.nodes = _CONDITIONS.nodes, []
+def collecting_required() -> Iterator[Required]:
+    """Inside, collect what lowerings require."""
+    before, _LOWERING.required = _LOWERING.required, Required()
     try:
-        yield _CONDITIONS.nodes
+        yield _LOWERING.required
     finally:
-        _CONDITIONS.nodes = before
+        _LOWERING.required = before
 
 
 def refuse(reason: str) -> Any:

@@ -26,6 +26,7 @@ from ...native.runtime.thread_pool import threads
 from ...native.target.load_balance import TYPICAL_THREADS
 from ..fusion.placement import Home
 from ..ir.errors import CheckFailed
+from ..ir.exchange import EXCHANGE_TURN, ending_run
 from ..ir.graph import Graph, Node
 from ..ir.interpreter import numpy_type
 from ..schedule.arena import Arena
@@ -97,9 +98,11 @@ class Step:
         self._build(addresses)
         programs = [part for part in self.parts if isinstance(part, LaunchTable)]
         # How often the part ran that writes states, so that whoever is interrupted can tell. Where
-        # a check comes last nothing is written.
-        checks_last = bool(self.parts) and isinstance(self.parts[-1], Check)
-        self.ran = programs[-1].ran if programs and not checks_last else [0]
+        # a check or an eager function comes last nothing is written.
+        may_end = self.parts[-1] if self.parts else None
+        writes_nothing = isinstance(may_end, Check) or (
+            isinstance(may_end, Call) and EXCHANGE_TURN not in may_end.node.attributes)
+        self.ran = programs[-1].ran if programs and not writes_nothing else [0]
         self.threads = 1 if table.work < MIN_PARALLEL_WORK else 0  # 0: as many as `count` says
         self._max_threads = max(TYPICAL_THREADS, table.work // WORK_PER_EXTRA_THREAD)
         self.calls = EagerCalls(self)
@@ -279,7 +282,8 @@ class Step:
             elif isinstance(part, Check):
                 check(part, table)
             else:
-                (call or self.calls.run)(part.node, inputs, outputs)
+                with ending_run(part.node):
+                    (call or self.calls.run)(part.node, inputs, outputs)
         self.calls.forget()
         return outputs
 

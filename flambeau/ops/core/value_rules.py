@@ -16,11 +16,14 @@ class ValueRule:
     """Whether an operator takes the values of some of its parameters.
 
     `holds` gets all arguments of the body. False where a value makes the operator raise; it is True
-    where something else does, such as a dtype.
+    where something else does, such as a dtype. None where only the operator itself can tell.
     """
 
     parameters: tuple[str, ...]
-    holds: Callable[..., bool]
+    holds: Callable[..., bool] | None
+
+
+ONLY_RUNNING_TELLS = ValueRule((), None)  # of factorizations, which find singular matrices
 
 
 def are_below(index: np.ndarray, size: int) -> bool:

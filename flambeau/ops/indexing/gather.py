@@ -26,7 +26,7 @@ from ..core.out import write_result
 from ..core.output_layout import Layout
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
-from ..core.value_rules import INDEX_ALONG_AXIS
+from ..core.value_rules import INDEX_ALONG_AXIS, ValueRule
 from ..creation.creation import public
 from ..native import gather_scatter
 from ..pointwise.selection import where
@@ -466,8 +466,13 @@ def publish_in_place(name: str, function: Any) -> None:
 # ---------------------------------------------------------------------------- flat positions
 
 
+def _takes_flat(input: Array, index: Array) -> bool:
+    return not index.size or bool(-input.size <= index.min() and index.max() < input.size)
+
+
 @opaque(linear_in="input", ref=lambda x, index: x.reshape(-1)[index],
-        samples=lambda rng: iter([((rng.normal(size=(3, 4)), np.array([[0, 11], [5, 5]])), {})]))
+        samples=lambda rng: iter([((rng.normal(size=(3, 4)), np.array([[0, 11], [5, 5]])), {})]),
+        values=ValueRule(("index",), _takes_flat))
 def take(input: Array, index: Array) -> Array:
     """The elements at flat positions, in the shape of `index`.
 

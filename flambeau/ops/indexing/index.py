@@ -433,15 +433,24 @@ def _without_leading(source: Tensor, target: Tensor) -> Tensor:
     return source.reshape(source._array.shape[more:]) if more > 0 else source
 
 
+def _writes_at_positions(input: Array, values: Array, where: Positions, *_: Any) -> bool:
+    return _takes_positions(input, where)
+
+
 @opaque(linear_in="input + values", layout=Layout.FREE,
-        name="_index_put", node="IndexPutBackward0", expose=(), ref=None, samples=None)
+        name="_index_put", node="IndexPutBackward0", expose=(), ref=None, samples=None,
+        values=ValueRule(("where",), _writes_at_positions))
 def _index_put(input: Array, values: Array, where: Positions, accumulate: bool) -> Array:
     """A copy of `input` with `values` written, or added, at positions."""
     result = input.copy()
-    if accumulate:
-        np.add.at(result, where, values.astype(result.dtype))
-    else:
-        result[where] = values
+    try:
+        if accumulate:
+            np.add.at(result, where, values.astype(result.dtype))
+        else:
+            result[where] = values
+    except IndexError:
+        check_positions(input, where)
+        raise
     return result
 
 
@@ -539,6 +548,8 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
             same = source._array.shape == target._array.shape
             target.copy_(source if same else _without_leading(source, target).clone())
     except IndexError as error:
+        if rest is not None:
+            check_positions(self._array if basic is None else self._array[basic], rest)
         raise _basic_error(self, basic or (), error) from None
     except ValueError:
         raise _value_mismatch(self, basic, rest, source) from None

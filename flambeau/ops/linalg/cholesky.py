@@ -14,6 +14,7 @@ from ..core.output_layout import Layout
 from ..core.registry import composite, opaque
 from ..core.return_types import return_type
 from ..core.sample_inputs import Rng, Sample
+from ..core.value_rules import ONLY_RUNNING_TELLS
 from ..view.triangles import diag_embed, tril, triu
 from .matrix_checks import (
     check_floats, check_kernel, check_matrix, check_square, each_matrix, kind_name, lapack,
@@ -41,6 +42,7 @@ def _factor(A: Array) -> tuple[Array, Array]:
 
 @opaque(layout=Layout.COLUMNS,
         name="_cholesky_ex", node="LinalgCholeskyExBackward0", expose=(), holomorphic=False,
+        values=ONLY_RUNNING_TELLS,
         constant_outputs=(1,), result_type=return_type("linalg_cholesky_ex", "L", "info"),
         ref=lambda A: (np.linalg.cholesky(A), np.zeros(A.shape[:-2], np.int32)), samples=None)
 def _cholesky_ex(

@@ -12,6 +12,7 @@ from ..core.out import write_out
 from ..core.output_layout import Layout
 from ..core.registry import opaque
 from ..core.return_types import return_type
+from ..core.value_rules import ONLY_RUNNING_TELLS
 from .matrix_checks import (
     check_floats, check_kernel, check_matrix, check_square, each_matrix, kind_name, lapack,
     linalg_function, no_info, refuse,
@@ -20,6 +21,7 @@ from .matrix_checks import (
 
 @opaque(layout=Layout.COLUMNS,
         name="_ldl_factor_ex", expose=(), differentiable=False, ref=None, samples=None,
+        values=ONLY_RUNNING_TELLS,
         result_type=return_type("linalg_ldl_factor_ex", "LD", "pivots", "info"))
 def _ldl_factor_ex(
     A: Array, hermitian: bool, check_errors: bool = False, name: str = "torch.linalg.ldl_factor_ex"

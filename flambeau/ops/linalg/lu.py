@@ -15,6 +15,7 @@ from ..core.out import write_out
 from ..core.output_layout import Layout
 from ..core.registry import composite, opaque
 from ..core.return_types import return_type
+from ..core.value_rules import ONLY_RUNNING_TELLS
 from ..pointwise.selection import select
 from ..reduction.reduce import multiply_others
 from ..view.triangles import diag_embed, tril, triu
@@ -148,6 +149,7 @@ def _(gs: tuple[None, Tensor, Tensor], ys: tuple[Tensor, ...]) -> Tensor:
 
 @opaque(layout=Layout.COLUMNS,
         name="_lu_factor_ex", node="LinalgLuFactorExBackward0", expose=(), holomorphic=False,
+        values=ONLY_RUNNING_TELLS,
         result_type=return_type("linalg_lu_factor_ex", "LU", "pivots", "info"),
         constant_outputs=(1, 2), samples=square_samples, ref=None)
 def _lu_factor_ex(

@@ -14,6 +14,7 @@ from ..core.autocast import Policy
 from ..core.operator import PUBLIC, Array, publish
 from ..core.registry import Declared, composite, opaque
 from ..core.sample_inputs import Rng, Sample
+from ..core.value_rules import ONLY_RUNNING_TELLS
 
 
 class _LinAlgError(RuntimeError):
@@ -44,7 +45,8 @@ def linalg_operator(**options: Any) -> Callable[[Callable], Declared]:
 
     def decorate(body: Callable) -> Any:
         name = body.__name__
-        settings = {"node": _title(name), "holomorphic": False, **options}
+        settings = {"node": _title(name), "holomorphic": False,
+                    "values": ONLY_RUNNING_TELLS, **options}
         result = opaque(name=f"linalg_{name}", expose=(), **settings)(body)
         publish(result, (name,), ("linalg",))
         return result

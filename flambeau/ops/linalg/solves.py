@@ -14,6 +14,7 @@ from ..core.output_layout import Layout
 from ..core.registry import composite, opaque
 from ..core.return_types import return_type
 from ..core.sample_inputs import Rng, Sample
+from ..core.value_rules import ONLY_RUNNING_TELLS
 from ..view.triangles import tril, triu
 from .matrix_checks import (
     check_floats, check_kernel, check_matrix, check_precision, check_square, each_matrix, kind_name,
@@ -34,6 +35,7 @@ def _singular_places(A: Array) -> Array:
 
 @opaque(layout=Layout.COLUMNS,
         name="_linalg_inv_ex", node="LinalgInvExBackward0", expose=(), holomorphic=False,
+        values=ONLY_RUNNING_TELLS,
         samples=square_samples, constant_outputs=(1,),
         result_type=return_type("linalg_inv_ex", "inverse", "info"),
         ref=lambda A: (np.linalg.inv(A), np.zeros(A.shape[:-2], np.int32)))
@@ -134,6 +136,7 @@ def _solve_reference(A: np.ndarray, B: np.ndarray, left: bool = True) -> np.ndar
 
 @opaque(layout=Layout.COLUMNS,
         name="_linalg_solve", node="LinalgSolveExBackward0", expose=(), holomorphic=False,
+        values=ONLY_RUNNING_TELLS,
         result_type=return_type("linalg_solve_ex", "result", "info"), constant_outputs=(1,),
         samples=_equations,
         ref=lambda A, B: (_solve_reference(A, B), np.zeros(A.shape[:-2], np.int32)))

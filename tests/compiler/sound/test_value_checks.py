@@ -219,3 +219,64 @@ def test_followed_calls_raise_at_the_operator(make):
 
 def test_a_deferred_call_raises_at_the_operator():
     compare(lambda: _follow(_label), "now", 1)
+
+
+def _assign(t: torch.Tensor, i: torch.Tensor) -> None:
+    t[i] = 5.0
+
+
+def _assign_pairs(t: torch.Tensor, i: torch.Tensor) -> None:
+    t[torch.tensor([0, 1]), i] = 5.0
+
+
+def _invert(t: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    t.add_(1)
+    return torch.linalg.inv(torch.eye(2) * (i < 3))
+
+
+# What writes or reads at positions, one of which is 3 in the end: outside of three columns.
+PLACES = {
+    "assign": lambda t, i: _assign(t.t(), i),
+    "assign pairs": _assign_pairs,
+    "read pairs": lambda t, i: t[torch.tensor([0, 1]), i] + 1,
+    "scatter": lambda t, i: t.scatter_(1, i[:, None], torch.ones(2, 1)).sum(),
+    "index_fill": lambda t, i: t.index_fill_(1, i, 2.0).sum(),
+    "index_copy": lambda t, i: t.index_copy_(1, i, torch.ones(4, 2)).sum(),
+    "index_add": lambda t, i: t.index_add_(1, i, torch.ones(4, 2)).sum(),
+    "put": lambda t, i: t.put_(i * 4, torch.ones(2)).sum(),
+    "invert": _invert,
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_proved_steps_raise_for_what_eager_refuses(name):
+    seen = []
+    for compiled in (False, True):
+        table = torch.zeros(4, 3)
+
+        def step(i: torch.Tensor, table: torch.Tensor = table) -> object:
+            return PLACES[name](table, i)
+
+        call = torch.compile(step, mode="now", backend="evaluate") if compiled else step
+        for _ in range(4):
+            call(torch.tensor([0, 2]))
+        with pytest.raises((IndexError, RuntimeError)) as caught:
+            call(torch.tensor([0, 3]))
+        seen.append((str(caught.value), table.tolist(), table._version))
+    assert seen[0] == seen[1]
+
+
+def test_followed_calls_raise_where_a_matrix_is_singular():
+    def singular() -> Scene:
+        matrix, weight = torch.eye(3), nn.Parameter(torch.ones(3))
+        optimizer = torch.optim.SGD([weight], lr=0.1)
+
+        def step(x: torch.Tensor) -> torch.Tensor:
+            loss = torch.linalg.solve(matrix, x * weight).sum()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        return _follow(lambda: Scene(step, matrix.zero_, lambda: (torch.ones(3),), [weight]))
+
+    compare(singular, "now", 6)

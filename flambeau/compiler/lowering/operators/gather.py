@@ -1,6 +1,6 @@
 """Rows and elements by position: embeddings, gathering and scattering along an axis.
 
-Positions are taken to be within bounds: whoever calls the program checks them.
+Positions are taken to be within bounds, which are checked before the program writes anything.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..numpy.node_builders import (
     apply_operation, broadcast_to, cast, compute_type, iota, number, reshape_node, where,
 )
 from ..numpy.symbolic_array import Symbol, is_symbol, node_of, symbol
-from ..registry import lowering, refuse
+from ..registry import lowering, refuse, require_positions
 
 _MAX_UNROLLED_POSITIONS = 16  # places along an axis up to which a scatter is a chain of choices
 
@@ -127,9 +127,15 @@ def _source(src: Node, index: Node) -> Node:
     return symbol(src)[tuple(slice(0, n) for n in index.shape)].node
 
 
+def _require_along(x: Node, dim: int, index: Node) -> None:
+    """Require positions along an axis."""
+    require_positions(index, x.shape[dim] if x.shape else 1)
+
+
 @lowering("_scatter_add")
 def _scatter_add(input: Any, dim: int, index: Any, src: Any) -> Symbol:
     x, at = node_of(input), node_of(index)
+    _require_along(x, dim, at)
     if 0 in at.shape:
         return input
     share = _add_along(_source(node_of(src), at), dim % max(len(x.shape), 1), at, x.shape)
@@ -143,6 +149,7 @@ def _scatter_reduce(
     x, at = input.node, node_of(index)
     if reduce not in ("sum", "mean"):
         refuse(f"a scatter by {reduce}")
+    _require_along(x, dim, at)
     if 0 in at.shape:
         return input
     axis = dim % max(len(x.shape), 1)
@@ -159,6 +166,7 @@ def _scatter_reduce(
 @lowering("_scatter")
 def _scatter(input: Any, dim: int, index: Any, src: Any) -> Symbol:
     x, at = node_of(input), cast(node_of(index), Type.I64)
+    _require_along(x, dim, node_of(index))
     if 0 in at.shape:
         return symbol(x)
     if not x.shape or not at.shape:
@@ -205,6 +213,7 @@ def _index_add(
     input: Any, dim: int, index: Any, source: Any, alpha: Any = 1
 ) -> Symbol:
     x, at, values = node_of(input), reshape_node(node_of(index), (-1,)), node_of(source)
+    _require_along(x, dim, node_of(index))
     values = cast(values, x.type)
     if not x.shape:
         x, values = reshape_node(x, (1,)), reshape_node(values, (-1,))
@@ -222,6 +231,7 @@ def _index_fill(input: Any, dim: int, index: Any, value: Any) -> Symbol:
     own = x.shape
     x = x if own else reshape_node(x, (1,))
     axis = dim % len(x.shape)
+    require_positions(node_of(index), x.shape[axis], True)
     places = iota((x.shape[axis], at.shape[0]), 0)
     wanted = reshape_node(normalize_positions(at, x.shape[axis]), (1, at.shape[0]))
     hits = symbol(apply_operation(Scalar.EQ, places, wanted)).any(1)
@@ -290,6 +300,7 @@ def _index_copy(input: Symbol, dim: int, index: Symbol, source: Symbol) -> Any:
     x = input if input.ndim else input.reshape(1)
     source = source if source.ndim else source.reshape(1)
     axis = dim % x.ndim
+    require_positions(index.node, x.shape[axis], True)
     x, source = (np.moveaxis(v, axis, 0) for v in (x, source))
     written_rows = symbol(write_rows(x.node, reshape_node(index.node, (-1,)), source.node))
     return np.moveaxis(written_rows, 0, axis).reshape(input.shape)
@@ -298,6 +309,7 @@ def _index_copy(input: Symbol, dim: int, index: Symbol, source: Symbol) -> Any:
 @lowering("put")
 def _put(input: Symbol, index: Any, source: Any, accumulate: bool = False) -> Symbol:
     x, at, values = (reshape_node(node_of(v), (-1,)) for v in (input, index, source))
+    require_positions(node_of(index), x.shape[0], True)
     if accumulate:
         share = symbol(_add_rows(normalize_positions(at, x.shape[0]), values, x.shape))
         return input + share.reshape(input.shape)
@@ -363,8 +375,17 @@ def _items(where: Any, rank: int) -> list[Any]:
 
 @lowering("index")
 def _index(input: Symbol, where: Any) -> Symbol:
-    positions = match_advanced_index(input.shape, _items(where, input.ndim))
-    return symbol(positions.read(input.node))
+    items = _items(where, input.ndim)
+    if sum(item.__class__ is Node for item in items) > 1:  # of one the read itself says so
+        _require_each(input.shape, items)
+    return symbol(match_advanced_index(input.shape, items).read(input.node))
+
+
+def _require_each(shape: Sequence[int], items: Sequence[Any]) -> None:
+    """Require that the positions of each axis lie on it: together they may name another place."""
+    for size, item in zip(shape, items, strict=True):
+        if item.__class__ is Node:
+            require_positions(item, size, True)
 
 
 @lowering("index_adjoint")
@@ -376,14 +397,18 @@ def _index_adjoint(g: Symbol, shape: Sequence[int], where: Any) -> Symbol:
 @lowering("_index_put")
 def _index_put(input: Symbol, values: Symbol, where: Any, accumulate: bool) -> Any:
     if accumulate:
-        positions = match_advanced_index(input.shape, _items(where, input.ndim))
+        items = _items(where, input.ndim)
+        _require_each(input.shape, items)
+        positions = match_advanced_index(input.shape, items)
         share = positions.added(input.shape, cast(values.node, input.node.type))
         return input + symbol(share)
     masks = [w for w in where if is_symbol(w) and w.dtype.kind == "b"]
     if len(masks) == len(where) == 1 and values.size == 1:
         mask = masks[0].reshape((*masks[0].shape, *(1,) * (input.ndim - masks[0].ndim)))
         return np.where(mask, values.reshape(()).astype(input.dtype), input)
-    positions = match_advanced_index(input.shape, _items(where, input.ndim))
+    items = _items(where, input.ndim)
+    _require_each(input.shape, items)
+    positions = match_advanced_index(input.shape, items)
     front = graph.permute(input.node, positions.order)
     rest = front.shape[positions.count :]
     flat = reshape_node(front, (math.prod(front.shape[: positions.count]), *rest))
