@@ -311,6 +311,7 @@ LACKING = {
     "on_draw": "the program drew no random numbers",
     "on_statistic": "no statistics of columns were taken",
     "on_mixed": "no weights were averaged in place",
+    "on_collate": "no collate function of the program's own was called",
     "on_apply": "no Function of the program's own was called",
     "on_iterator": "there was no loop over a DataLoader",
 }

@@ -13,7 +13,7 @@ from ...autograd import engine
 from ...nn.parameter import Parameter
 from ...tensor.tensor import Tensor
 from ..events import Backward
-from ..places import here
+from ..places import callers, here
 from . import Observer
 
 if TYPE_CHECKING:
@@ -69,6 +69,8 @@ class PassObserver:
             every = [inputs] if isinstance(inputs, Tensor) else list(inputs or ())
             if are_weights(every):
                 self.tensor, self.inputs = outputs, every
+        if not recorded and not self.session.busy and self.session.watching:
+            self.session.emit("on_slope", callers(4))
         try:
             return original(*args, **kwargs)
         finally:

@@ -15,7 +15,7 @@ from ...nn.module import Module
 from ...optim import optimizer as optimizers
 from ...tensor.tensor import Tensor
 from ..events import ModuleCall, Update
-from ...native.foundation.user_frames import user_frame
+from ...native.foundation.user_frames import is_internal, user_frame
 from . import Observer
 from .passes import PassObserver
 from ..places import Spot, constructor_spot, here
@@ -31,6 +31,7 @@ def step_targets(session: Session) -> list[tuple[Any, Observer]]:
     clipping = importlib.import_module("flambeau.nn.utils.clip_grad")
     scaler = importlib.import_module("flambeau.amp.grad_scaler").GradScaler
     loaders = importlib.import_module("flambeau.utils.data.iterator")
+    fetchers = importlib.import_module("flambeau.utils.data._utils.fetch")
     compiled = importlib.import_module("flambeau.compiler.driver.compiled_function").Compiled
     return [
         (Module.__call__, modules.call),
@@ -43,6 +44,7 @@ def step_targets(session: Session) -> list[tuple[Any, Observer]]:
         (scaler.scale, _unscale_observer(session)),
         (scaler.unscale_, _unscale_observer(session)),
         (loaders._BaseDataLoaderIter.__next__, _batch_observer(session)),
+        (fetchers._MapDatasetFetcher.fetch, _collate_observer(session)),
         (compiled.__call__, _plain_call(session)),
         (compiled.attempt, _no_program),
     ]
@@ -363,6 +365,34 @@ def _batch_observer(session: Session) -> Observer:
             session.emit("on_batch", args[0], batch, here())
             if args[0]._num_yielded == 1:
                 session.clock.again()
+        return batch
+
+    return fetch
+
+
+def _collate_observer(session: Session) -> Observer:
+    """Catch the samples that a collate function of the user's is given."""
+
+    def fetch(original: Callable, args: tuple, kwargs: dict) -> Any:
+        fetcher = args[0]
+        collate = fetcher.collate_fn
+        code = getattr(collate, "__code__", None)
+        if session.busy or not session.watching or code is None or is_internal(code):
+            return original(*args, **kwargs)
+        caught: list[list[Any]] = []
+
+        def catch(samples: Any) -> Any:
+            if isinstance(samples, list):
+                caught.append(list(samples))
+            return collate(samples)
+
+        fetcher.collate_fn = catch
+        try:
+            batch = original(*args, **kwargs)
+        finally:
+            fetcher.collate_fn = collate
+        for samples in caught:
+            session.emit("on_collate", collate, samples, batch)
         return batch
 
     return fetch

@@ -43,7 +43,7 @@ class Rule:
         "on_grad_read", "on_embedding", "on_parameter", "on_empty", "on_distribution", "on_sample",
         "on_log_prob", "on_entropy", "on_mask", "on_operand", "on_best", "on_moved", "on_draw",
         "on_apply", "on_iterator", "on_data_set", "on_triangle", "on_statistic", "on_mixed",
-        "on_alias", "finish",
+        "on_alias", "on_collate", "on_slope", "finish",
     )
 
     def __init__(self, session: Session) -> None:
@@ -203,6 +203,12 @@ class Rule:
 
     def on_alias(self, result: Any, spot: Spot | None) -> None:
         """`.data` of a parameter was read, while watched."""
+
+    def on_collate(self, collate: Any, samples: list[Any], batch: Any) -> None:
+        """A collate function of the user's made a batch of samples, while watched."""
+
+    def on_slope(self, spots: tuple[Spot, ...]) -> None:
+        """autograd.grad gave gradients without a graph: where, and the lines that called that."""
 
     def on_data_set(self, tensor: Any, spot: Spot | None) -> None:
         """`tensor.data = ...` was run, while watched."""

@@ -120,3 +120,25 @@ def returns_in_the_hundreds():
         opt.zero_grad()
         (loss + 0.01 * F.mse_loss(guess, gains)).backward()
         opt.step()
+
+
+def weight_of_a_term_by_slopes():
+    """Losses are balanced by the sizes of their gradients, which have no graph."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+    x, t = torch.randn(32, 4), torch.randn(32, 1)
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
+
+    def balance(a, b):
+        last = net[2].weight
+        first = torch.autograd.grad(a, last, retain_graph=True)[0].norm()
+        return first / (torch.autograd.grad(b, last, retain_graph=True)[0].norm() + 1e-4)
+
+    for _ in range(5):
+        out = net(x)
+        a, b = F.mse_loss(out[:, :1], t), F.l1_loss(out[:, 1:], t)
+        factor = balance(a, b)
+        loss = a + factor * b
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()

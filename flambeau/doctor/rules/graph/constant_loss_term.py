@@ -75,6 +75,7 @@ for _ in range(4):
     def __init__(self, session: Any) -> None:
         super().__init__(session)
         self.looked: dict[Any, int] = {}
+        self.slopes: set[tuple[Spot, ...]] = set()  # autograd.grad without a graph, and its callers
         # Whether numbers that item() took are of parameters alone, by the line and its callers.
         self.items: dict[tuple[Spot, ...], bool] = {}
 
@@ -107,6 +108,19 @@ for _ in range(4):
 
     on_gradient = on_backward
 
+    def on_slope(self, spots: tuple[Spot, ...]) -> None:
+        if len(self.slopes) < 64:
+            self.slopes.add(spots)
+
+    def _slope_in(self, name: str, assigned: Any, file: str) -> Place | None:
+        """Where gradients without a graph were taken, within the statement that gave a term."""
+        for spots in self.slopes:
+            places = [place for place in map(place_of, spots) if place is not None]
+            if any(place.file == file and value.lineno <= place.line <= (value.end_lineno or 0)
+                   for place in places[1:] for value in assigned.get(name, ())):
+                return places[0]
+        return None
+
     def _judge_items(self, backward: Backward, frame: FrameType) -> None:
         """Numbers that were taken within the statement which adds the loss up."""
         file, body = frame.f_code.co_filename, function_body(frame.f_code.co_filename, frame.f_code)
@@ -126,6 +140,10 @@ for _ in range(4):
                             "no gradient", places[0], backward.spot)
 
     def _judge(self, name: str, assigned: Any, frame: FrameType, backward: Backward) -> None:
+        slope = self._slope_in(name, assigned, frame.f_code.co_filename)
+        if slope is not None:
+            self.report(f"'{name}' is part of the loss and has no gradient", slope, backward.spot)
+            return
         cause = _cause(name, assigned, frame, set())
         if cause is not None:
             place = Place(frame.f_code.co_filename, cause.lineno, frame.f_code.co_qualname)
@@ -150,13 +168,22 @@ def _terms(name: str, assigned: dict[str, list[ast.expr]], frame: FrameType) -> 
     stack = list(assigned.get(name, ()))
     while stack:
         node = stack.pop()
-        if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub, ast.Mult)):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub)):
             stack += [node.left, node.right]
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+            sides = node.left, node.right  # a factor of something that is trained is no addend
+            stack += [side for side, other in (sides, sides[::-1]) if _is_number(other, frame)]
         elif isinstance(node, ast.Name) and node.id != name:
             value = frame.f_locals.get(node.id)
             if isinstance(value, Tensor) and not value.requires_grad and value.dim() == 0:
                 terms.append(node.id)
     return terms
+
+
+def _is_number(node: ast.expr, frame: FrameType) -> bool:
+    if isinstance(node, ast.Name):
+        return isinstance(frame.f_locals.get(node.id, frame.f_globals.get(node.id)), (int, float))
+    return isinstance(node, (ast.Constant, ast.Attribute))
 
 
 def _cause(

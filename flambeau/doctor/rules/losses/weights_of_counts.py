@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from ....native.foundation.user_frames import user_frame
 from ...events import LossCall
-from ...finding import Level
+from ...finding import Level, Place
 from ...programs import edit
+from ...source import assignment_of
 from ..rule import Rule
 
 _TARGETS = 192  # to be seen before shares are believed
@@ -112,7 +114,14 @@ for _ in range(5):
         self.counts[id(weight)] = weight, before + counts
         return before + counts
 
+    def _weight_line(self, call: LossCall) -> Place | None:
+        """Where the variable that holds the weights was given them."""
+        weight = call.argument("weight")
+        line = assignment_of(call.argument("pos_weight") if weight is None else weight,
+                             user_frame(1))
+        return Place(*line) if line else None
+
     def _tell(self, call: LossCall, counts: np.ndarray, weight: np.ndarray) -> None:
         self.report("the weights favour the classes that are frequent",
-                    *self.made_by(call), call.spot,
+                    self._weight_line(call), *self.made_by(call), call.spot,
                     counts=[int(c) for c in counts[:6]], weights=[float(w) for w in weight[:6]])

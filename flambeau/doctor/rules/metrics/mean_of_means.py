@@ -13,7 +13,7 @@ from ...source import tree_of
 from ..rule import Rule
 from .keeps_the_worst import enclosing_function
 
-_LOSS = re.compile(r"loss|criterion")
+_LOSS = re.compile(r"loss|criterion|\b(mse|bce|mae|crit|cross_entropy)\b")
 _OF_A_BATCH = re.compile(r"len\(\w+\)|\w+\.(size\(0\)|shape\[0\])")
 
 

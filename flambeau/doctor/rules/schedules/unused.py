@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 from typing import Any
 
 from ...events import Update
 from ...finding import Level
-from ...places import Spot
+from ...places import Spot, place_of
 from ...programs import edit
+from ...source import tree_of
 from ..rule import Rule
 
 
@@ -23,8 +25,9 @@ class UnusedScheduler(Rule):
     )
     why = (
         "Told at the end, when the optimizer has made 10 steps or more. A scheduler of an "
-        "optimizer that never steps, while another one does, is certain. Silent for schedulers "
-        "that others are made of (SequentialLR, ChainedScheduler)."
+        "optimizer that never steps, while another one does, is certain. A hint where "
+        "the file steps a scheduler in a line that was not reached. Silent for schedulers that "
+        "others are made of (SequentialLR, ChainedScheduler)."
     )
     fix = "call scheduler.step(); construct the scheduler of the optimizer that is used"
     broken = """
@@ -101,4 +104,16 @@ for epoch in range(2):
                             level=Level.CERTAIN)
             elif key not in self.stepped and steps >= 10:
                 self.report(f"{name} is constructed, but step() is never called", spot,
+                            level=Level.HINT if _is_stepped_in(spot) else None,
                             **{"optimizer steps": steps})
+
+
+def _is_stepped_in(spot: Spot | None) -> bool:
+    """Whether the file of a spot steps a scheduler somewhere, in a line that this run ended
+    before."""
+    place = place_of(spot)
+    tree = tree_of(place.file) if place is not None else None
+    return tree is not None and any(
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "step" and "sched" in ast.unparse(node.func.value).lower()
+        for node in ast.walk(tree))

@@ -1,0 +1,76 @@
+"""Outputs that are clamped before the loss, which gives them no gradient."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...events import LossCall
+from ...finding import Level
+from ...graph import array_of, operator_name, saved, spot_of
+from ...places import Spot
+from ...programs import edit
+from ..rule import Rule
+
+_TIMES = 3
+_SHARE = 0.2  # of the outputs
+
+
+class ClampedOutput(Rule):
+    """Looks at losses whose input was clamped, and counts what the bounds have cut."""
+
+    id = "clamped-before-the-loss"
+    level = Level.LIKELY
+    needs = ("on_loss",)
+    title = "outputs outside of the bounds are clamped: they are wrong, and get no gradient"
+    why = (
+        "clamp() is flat beyond its bounds, so that what is farthest off never moves. Told where "
+        f"{_SHARE:.0%} or more of the outputs are cut, and most of their targets lie between the "
+        f"bounds, in {_TIMES} losses. Silent for the few that an epsilon keeps off 0 and 1."
+    )
+    fix = "torch.sigmoid() for outputs between 0 and 1; clamp for what is shown, not for the loss"
+    broken = """
+net, goal = nn.Linear(8, 1), torch.sigmoid(t)
+optimizer = optim.SGD(net.parameters(), lr=0.01)
+for _ in range(4):
+    loss = F.mse_loss(net(x).clamp(0, 1), goal)  # <-
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    fixed = edit(broken, {
+        "loss = F.mse_loss(net(x).clamp(0, 1), goal)  # <-":
+            "loss = F.mse_loss(net(x).sigmoid(), goal)",
+    })
+    healthy = (edit(broken, {
+        # An epsilon, for a logarithm.
+        "loss = F.mse_loss(net(x).clamp(0, 1), goal)  # <-":
+            "loss = F.binary_cross_entropy(net(x).sigmoid().clamp(1e-6, 1 - 1e-6), goal)",
+    }), edit(broken, {
+        # Targets at the bounds: what is beyond them is right.
+        "loss = F.mse_loss(net(x).clamp(0, 1), goal)  # <-":
+            "loss = F.mse_loss(net(x).clamp(0, 1), (goal > 0.5).float())",
+    }))
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.times: dict[Spot | None, int] = {}
+
+    def on_loss(self, call: LossCall) -> None:
+        node, target = call.node, getattr(call.target, "_array", None)
+        if node is None or not call.recorded or "clamp" not in operator_name(node) \
+                or target is None or target.shape != call.values.shape or target.dtype.kind != "f":
+            return
+        before = array_of(saved(node, "input"))
+        if before is None or before.size != call.values.size:
+            return
+        cut = before.reshape(-1) != call.values.reshape(-1)
+        low, high = call.values.min(), call.values.max()
+        inside = (target > low) & (target < high)
+        count = self.times.get(call.spot, 0) + 1 \
+            if cut.mean() >= _SHARE and np.mean(inside.reshape(-1)[cut]) > 0.5 else 0
+        self.times[call.spot] = count
+        if count >= _TIMES:
+            self.report(f"{cut.mean():.0%} of the outputs are outside of the bounds of a clamp",
+                        spot_of(node), call.spot, share=float(cut.mean()))
