@@ -21,7 +21,7 @@ from .holder_census import survivors
 from .hooks import ACTIVE, TABLE
 from .interception import hooks
 from .replay import Replay
-from .segment import PROGRAMS, Exit, Segment
+from .segment import PROGRAMS, Exit, Program, Segment
 from .segment_program import SegmentProgram
 from .session import Session
 from .trial import Trial
@@ -55,7 +55,7 @@ class FollowedFunction:
         self.lock = threading.RLock()
         self.failed = ""
         self.is_steady = True  # whether the last call only ran programs
-        self.programs: list[Any] = []
+        self.programs: list[Program] = []
         self.calls = 0  # followed so far
 
     def __call__(self, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -184,7 +184,7 @@ class FollowedFunction:
             inputs = [following.inputs.get(s) for s in range(len(owners))]
             self.build(segment, following.pos, owners, inputs, alive, following.shifts)
 
-    def _run(self, program: Any, following: Following, exit: Exit) -> None:
+    def _run(self, program: Program, following: Following, exit: Exit) -> None:
         if program.may_run_alone():
             if not program.run(following):
                 Replay(following).run()
@@ -209,7 +209,9 @@ class FollowedFunction:
         )
         try:
             if isinstance(segment, GrowingSegment) and count > segment.first_varying:
-                program: Any = GrowingProgram(segment, count, computed)
+                program: GrowingProgram | SegmentProgram = GrowingProgram(
+                    segment, count, computed
+                )
             else:
                 program = SegmentProgram(segment, count, owners, inputs, computed, shifts or {})
         except Unfit as error:
@@ -222,7 +224,9 @@ class FollowedFunction:
         ):
             self._work(program, segment, exit)
 
-    def _work(self, program: Any, segment: Segment, exit: Exit) -> None:
+    def _work(
+        self, program: GrowingProgram | SegmentProgram, segment: Segment, exit: Exit
+    ) -> None:
         try:
             with within_memory("compile"):
                 if isinstance(program, GrowingProgram):

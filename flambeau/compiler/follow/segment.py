@@ -7,9 +7,9 @@ followed it in earlier calls.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from .backward_pass import BackwardPass
 from .holder_census import HolderCensus
 from .memory_layout import RecycledMemory
 from ..trace.trace import CONSTANT, DRAW, EMPTY, OPERATOR, UPDATE, WRITE, Event, Value, values_in
+
+if TYPE_CHECKING:
+    from .following import Following
 
 PATHS = 8  # segments remembered at one exit
 PROGRAMS = 4  # of one exit: different sets of tensors may outlive it
@@ -43,6 +46,33 @@ class Memory:
     first: Value | None = None
     computed: int | None = None
     written: bool = False
+
+
+class Program(Protocol):
+    """A compiled program of a segment's first events: of fixed shapes, or of a growing length.
+
+    survivors: the storages that outlive the call.
+    calls: how often it ran.
+    """
+
+    calls: int
+    survivors: frozenset[int]
+
+    @property
+    def segment(self) -> Segment:
+        """The segment that it computes."""
+
+    def may_run_alone(self) -> bool:
+        """Whether it agreed with eager execution often enough to run without it."""
+
+    def run(self, following: Following) -> bool:
+        """Compute the call's values; False where it cannot, and nothing has been written."""
+
+    def verify(self, following: Following, replay: Callable[[], None]) -> str | None:
+        """Compute beside eager execution; name what differs, or None."""
+
+    def note_agreement(self) -> None:
+        """Count a call in which it agreed."""
 
 
 class Entry:
@@ -117,7 +147,7 @@ class Exit:
     """
 
     segments: list[Segment] = field(default_factory=list)
-    programs: list[Any] = field(default_factory=list)
+    programs: list[Program] = field(default_factory=list)
     failures: int = 0
     closed: str = ""
     varies: Any = None

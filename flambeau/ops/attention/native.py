@@ -25,7 +25,7 @@ Array = np.ndarray
 _ready: dict[tuple, Any] = {}
 
 
-def _kernel(kind: np.dtype, causal: bool) -> Any:
+def _request_kernel(kind: np.dtype, causal: bool) -> Any:
     known = _ready.get((kind, causal))
     if known is not None:
         return known if KernelPolicy.allowed else None
@@ -53,7 +53,7 @@ def forward(q: Array, k: Array, v: Array, scale: float, causal: bool
     count = q.size // max(q.shape[-1], 1) * columns
     if 0 < count <= min(MAX_SMALL_ELEMENTS, MAX_NUMPY_ATTENTION_SCORES) and q.__class__ is Array:
         return _small(q, k, v, scale, causal)
-    if not _fits(count, q) or (result := _kernel(q.dtype, causal)) is None:
+    if not _fits(count, q) or (result := _request_kernel(q.dtype, causal)) is None:
         return None
     p = np.ascontiguousarray(product(q, k.swapaxes(-1, -2)))
     each = rows * columns

@@ -113,7 +113,7 @@ def _in_place(name: str) -> Callable[..., Any]:
     return operator
 
 
-def _normalized(name: str) -> Callable[..., Any]:
+def _normalize(name: str) -> Callable[..., Any]:
     def operator(self: Tensor, dim: int, half_to_float: bool) -> Any:
         x = PUBLIC["torch"][name](self, dim)
         return x.float() if half_to_float else x
@@ -137,7 +137,7 @@ def _to_copy(self: Tensor, **options: Any) -> Any:
 
 PUBLIC.setdefault("aten", {}).update(
     sym_size=_sym_size, index=_index, _local_scalar_dense=Tensor.item,
-    _softmax=_normalized("softmax"), _log_softmax=_normalized("log_softmax"), _to_copy=_to_copy,
+    _softmax=_normalize("softmax"), _log_softmax=_normalize("log_softmax"), _to_copy=_to_copy,
     _native_batch_norm_legit_no_training=_batch_norm,
     _adaptive_avg_pool2d=lambda self, output_size: PUBLIC["nn.functional"]["adaptive_avg_pool2d"](
         self, output_size),

@@ -61,7 +61,7 @@ def _scales(tensors: Sequence[Tensor], value: Any) -> Any:
     return value.tolist()
 
 
-def _shown(name: str, inplace: bool) -> str:
+def _describe(name: str, inplace: bool) -> str:
     twin = f"_foreach_{name}{'_' if inplace else ''}"
     return f"`{name}` {'in place on' if inplace else 'of'} each tensor of a list: torch.{twin}."
 
@@ -82,7 +82,7 @@ def _declare(name: str, apply: Callable[..., list]) -> None:
     for function, inplace in ((fresh, False), (twin, True)):
         public = f"_foreach_{name}{'_' if inplace else ''}"
         function.__name__ = function.__qualname__ = public
-        function.__doc__ = _shown(name, inplace)
+        function.__doc__ = _describe(name, inplace)
         publish(function, (public,), ("torch",))
 
 

@@ -29,7 +29,7 @@ _is_valid = ctypes.pythonapi.PyCapsule_IsValid
 _is_valid.restype, _is_valid.argtypes = ctypes.c_int, [ctypes.py_object, ctypes.c_char_p]
 
 
-def _described(capsule: Any) -> _Tensor | None:
+def _read_capsule(capsule: Any) -> _Tensor | None:
     """The tensor in a capsule that nobody has consumed, of DLPack's unversioned kind."""
     if not _is_valid(capsule, b"dltensor"):
         return None
@@ -41,7 +41,7 @@ def exported(array: np.ndarray) -> Any:
     if array.dtype != bfloat16.numpy:
         return array.__dlpack__()
     capsule = array.view(np.uint16).__dlpack__()
-    tensor = _described(capsule)
+    tensor = _read_capsule(capsule)
     assert tensor is not None
     tensor.code = _BFLOAT
     return capsule
@@ -50,7 +50,7 @@ def exported(array: np.ndarray) -> Any:
 def imported(source: Any) -> np.ndarray:
     """An array on the memory of what offers a capsule, or of a capsule."""
     capsule = source if type(source).__name__ == "PyCapsule" else source.__dlpack__()
-    tensor = _described(capsule)
+    tensor = _read_capsule(capsule)
     if tensor is None or (tensor.code, tensor.bits) != (_BFLOAT, 16):
         return _writable(np.from_dlpack(_Offered(capsule)))
     tensor.code = _UINT

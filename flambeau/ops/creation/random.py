@@ -93,7 +93,7 @@ def set_rng_state(new_state: Tensor) -> None:
 # ---------------------------------------------------------------------------- new tensors
 
 
-def _drawn(shape: tuple, dtype: np.dtype, device: Any, fill: Callable) -> np.ndarray:
+def _draw(shape: tuple, dtype: np.dtype, device: Any, fill: Callable) -> np.ndarray:
     if on_meta(device):
         return meta_array(shape, dtype)
     return fill(np.empty(shape, dtype))
@@ -117,10 +117,10 @@ def _empty_for(name: str, fill: Callable, doc: str) -> Callable:
             raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(named))}'")
         if out is not None:
             kind = _out_dtype(name, dtype, out)
-            write_into(out, _drawn(shape, kind, None, lambda a: fill(a, generator)))
+            write_into(out, _draw(shape, kind, None, lambda a: fill(a, generator)))
             return out
         kind = numpy_dtype(dtype)
-        return place(_drawn(shape, kind, device, lambda a: fill(a, generator)), device,
+        return place(_draw(shape, kind, device, lambda a: fill(a, generator)), device,
                      requires_grad)
 
     function.__name__ = function.__qualname__ = name
@@ -231,7 +231,7 @@ def randint(
     low, high = _bounds(low, positional[0])
     shape = shape_of((positional[1],))
     kind = numpy_dtype(dtype or types.int64) if out is None else _out_dtype("randint", dtype, out)
-    array = _drawn(shape, kind, device, lambda a: integers.fill_random(a, generator, low, high))
+    array = _draw(shape, kind, device, lambda a: integers.fill_random(a, generator, low, high))
     if out is not None:
         write_into(out, array)
         return out
@@ -300,8 +300,8 @@ def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *,
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std:g}")
     if size is not None:
         kind = numpy_dtype(dtype) if out is None else out._array.dtype
-        array = _drawn(shape_of((size,)), kind, device,
-                       lambda a: normals.fill_normal(a, generator, mean, std))
+        array = _draw(shape_of((size,)), kind, device,
+                      lambda a: normals.fill_normal(a, generator, mean, std))
     else:
         tensors = [x for x in (mean, std) if isinstance(x, Tensor)]
         kind = tensors[0]._array.dtype

@@ -139,17 +139,17 @@ def roi_pool(
     planes = np.repeat(images * (h * w), pooled_height * pooled_width)
     table = put_in_order(input.astype(kind, copy=False).transpose(0, 2, 3, 1))
     table = np.ascontiguousarray(table).reshape(-1, c)
-    most, which = _maxima(table, pixels, bounds, planes)
+    most, which = _find_maxima(table, pixels, bounds, planes)
     if not np.isfinite(most).all():  # as in torchvision, only what exceeds the lowest number counts
         lowest = np.finfo(kind).min
-        most, which = _maxima(np.fmax(table, lowest), pixels, bounds, planes)
+        most, which = _find_maxima(np.fmax(table, lowest), pixels, bounds, planes)
         which[most == lowest] = -1
     y = most.reshape(len(rois), pooled_height, pooled_width, c).transpose(0, 3, 1, 2)
     at = which.reshape(len(rois), pooled_height, pooled_width, c).transpose(0, 3, 1, 2)
     return np.ascontiguousarray(y, input.dtype), np.ascontiguousarray(at)
 
 
-def _maxima(table: Array, pixels: Array, bounds: Array, planes: Array) -> tuple[Array, Array]:
+def _find_maxima(table: Array, pixels: Array, bounds: Array, planes: Array) -> tuple[Array, Array]:
     """The maxima of the bins' rows, and their first pixels, for bins of one size at a time."""
     counts = np.diff(bounds)
     most = np.zeros((len(counts), table.shape[1]), table.dtype)

@@ -212,7 +212,7 @@ def _floating(x: Tensor, name: str, real: bool) -> Tensor:
     return x.to(types.get_default_dtype())
 
 
-def _one_dim(x: Tensor, dim: int) -> int:
+def _check_dim(x: Tensor, dim: int) -> int:
     if not x._array.ndim:
         raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
     return canonical_dim(dim, x._array.ndim)
@@ -224,7 +224,7 @@ def _check_lengths(lengths: Sequence[int]) -> None:
             raise RuntimeError(f"Invalid number of data points ({n}) specified")
 
 
-def _many_dims(x: Tensor, s: Any, dim: Any) -> tuple[tuple[int, ...], list[int | None]]:
+def _check_dims(x: Tensor, s: Any, dim: Any) -> tuple[tuple[int, ...], list[int | None]]:
     """The axes to transform, and the lengths asked for (None: as they are)."""
     rank = x._array.ndim
     s = None if s is None else [s] if isinstance(s, int) else list(s)
@@ -264,7 +264,7 @@ def _transform(x: Tensor, axes: tuple, lengths: list, norm: Any, forward: bool, 
     return complex_transform(resize(x, axes, wanted), axes, scale, forward, out=out)
 
 
-def _real_transformed(
+def _transform_real(
     x: Tensor, axes: tuple, lengths: list, norm: Any, forward: bool, out: Any
 ) -> Tensor:
     wanted = _fill(x, axes, lengths)
@@ -273,7 +273,7 @@ def _real_transformed(
     return real_transform(resize(x, axes, wanted), axes, scale, forward, out=out)
 
 
-def _half_transformed(
+def _transform_half(
     x: Tensor, axes: tuple, lengths: list, norm: Any, forward: bool, out: Any
 ) -> Tensor:
     wanted = _fill(x, axes, lengths)
@@ -295,13 +295,13 @@ _KINDS: dict[str, tuple[Callable, bool, bool, str, tuple[str, str]]] = {
             ("1., 2.", "3., -1.")),
     "ifft": (_transform, False, False, "The inverse of the discrete Fourier transform",
              ("3., -1.", "1., 2.")),
-    "rfft": (_real_transformed, True, True, "The transform of real numbers, its first half",
+    "rfft": (_transform_real, True, True, "The transform of real numbers, its first half",
              ("1., 2.", "3., -1.")),
-    "irfft": (_half_transformed, False, False, "The inverse of rfft",
+    "irfft": (_transform_half, False, False, "The inverse of rfft",
               ("3., -1.", "1., 2.")),
-    "hfft": (_half_transformed, True, False, "The real transform of Hermitian numbers' first half",
+    "hfft": (_transform_half, True, False, "The real transform of Hermitian numbers' first half",
              ("3., -1.", "2., 4.")),
-    "ihfft": (_real_transformed, False, True, "The inverse of hfft",
+    "ihfft": (_transform_real, False, True, "The inverse of hfft",
               ("2., 4.", "3., -1.")),
 }
 
@@ -313,14 +313,14 @@ def _declare(
         input: Tensor, n: Any = None, dim: int = -1, norm: Any = None, *, out: Any = None
     ) -> Tensor:
         x = _floating(input, name, real)
-        return compute(x, (_one_dim(x, dim),), [n], norm, forward, out)
+        return compute(x, (_check_dim(x, dim),), [n], norm, forward, out)
 
     def many(
         input: Tensor, s: Any = None, dim: Sequence[int] | None = None, norm: Any = None, *,
         out: Any = None
     ) -> Tensor:
         x = _floating(input, name + "n", real)
-        axes, lengths = _many_dims(x, s, dim)
+        axes, lengths = _check_dims(x, s, dim)
         if not axes and compute is not _transform:
             raise RuntimeError(f"{name}n must transform at least one axis")
         return compute(x, axes, lengths, norm, forward, out)
@@ -342,7 +342,7 @@ def _declare(
 
     >>> y = torch.fft.{name}{ending}(torch.tensor({x}))
     >>> y.dtype, torch.allclose(y, torch.tensor({y}, dtype=y.dtype))
-    (torch.{"float32" if compute is _half_transformed else "complex64"}, True)
+    (torch.{"float32" if compute is _transform_half else "complex64"}, True)
     """
         publish(composite(expose=(), explains=True)(function), (name + ending,), ("fft",))
 

@@ -108,7 +108,7 @@ def reduced_bags(
         starts = np.flatnonzero(np.r_[True, bags[1:] != bags[:-1]])
         filled = bags[starts]
         if mode == _MAX:
-            result[filled], which[filled] = _maxima(rows, starts, indices)
+            result[filled], which[filled] = _find_maxima(rows, starts, indices)
         else:
             result[filled] = np.add.reduceat(rows, starts, 0)
             if mode == _MEAN:
@@ -116,11 +116,11 @@ def reduced_bags(
     return result.astype(weight.dtype, copy=False), which
 
 
-def _maxima(rows: Array, starts: Array, indices: Array) -> tuple[Array, Array]:
+def _find_maxima(rows: Array, starts: Array, indices: Array) -> tuple[Array, Array]:
     """The maxima of runs of rows, and the table's index of the first row that has each."""
     counts = np.diff(np.append(starts, len(rows)))
     if counts.max() * len(starts) <= 4 * len(rows):
-        return _maxima_by_turns(rows, starts, counts, indices)
+        return _find_maxima_by_turns(rows, starts, counts, indices)
     largest = np.maximum.reduceat(rows, starts, 0)
     spread = np.repeat(largest, counts, 0)
     hit = (rows == spread) | np.isnan(rows)
@@ -128,10 +128,10 @@ def _maxima(rows: Array, starts: Array, indices: Array) -> tuple[Array, Array]:
     return largest, indices[np.minimum.reduceat(places, starts, 0)]
 
 
-def _maxima_by_turns(
+def _find_maxima_by_turns(
     rows: Array, starts: Array, counts: Array, indices: Array
 ) -> tuple[Array, Array]:
-    """`_maxima` for short runs: the first rows of all, then the second ones, and so on."""
+    """`_find_maxima` for short runs: the first rows of all, then the second ones, and so on."""
     largest = rows[starts]
     which = np.repeat(indices[starts][:, None], rows.shape[1], 1)
     for k in range(1, counts.max()):

@@ -48,7 +48,7 @@ def _check_symmetric(A: Array, UPLO: str) -> str:
     return _check_triangle(UPLO)
 
 
-def _all_nan(A: Array) -> tuple[Array, Array]:
+def _fill_with_nan(A: Array) -> tuple[Array, Array]:
     L = np.full(A.shape[:-1], np.nan, A.real.dtype)
     return L, np.full(A.shape, np.nan, A.dtype)
 
@@ -67,7 +67,7 @@ def _eigh(A: Array, UPLO: str = "L") -> tuple[Array, Array]:
         return L, V
     except np.linalg.LinAlgError:
         if not np.isfinite(A).all():
-            return _all_nan(A)
+            return _fill_with_nan(A)
         raise LinAlgError("linalg.eigh: The algorithm failed to converge because the input matrix "
                           "is ill-conditioned or has too many repeated eigenvalues.") from None
 
@@ -106,7 +106,7 @@ def _eigvalsh(A: Array, UPLO: str = "L") -> Array:
     try:
         return np.linalg.eigvalsh(A, part)
     except np.linalg.LinAlgError:
-        return _all_nan(A)[0]
+        return _fill_with_nan(A)[0]
 
 
 @linalg_function()

@@ -226,7 +226,7 @@ def _pair_plan(
     return PairPlan(first, second, bool(summed), reshape, tuple(order))
 
 
-def _pair(a: tuple, b: tuple, keep: frozenset) -> tuple[Tensor, tuple[Label, ...]]:
+def _contract_pair(a: tuple, b: tuple, keep: frozenset) -> tuple[Tensor, tuple[Label, ...]]:
     """Two operands made one: summed over the labels that are not in `keep`."""
     (x, left), (y, right) = a, b
     plan = _pair_plan(tuple(left), x._array.shape, tuple(right), y._array.shape, keep)
@@ -251,7 +251,7 @@ def _two(equation: str, a: tuple, b: tuple) -> tuple[PairPlan, tuple[int, ...] |
     return plan, _order(plan.labels, output)
 
 
-def _next_pair(operands: list, output: Sequence[Label], sizes: dict) -> tuple[int, int]:
+def _choose_pair(operands: list, output: Sequence[Label], sizes: dict) -> tuple[int, int]:
     """Which two operands to multiply next: those whose result is smallest."""
     best, cost = (0, 1), math.inf
     for i in range(len(operands)):
@@ -271,11 +271,11 @@ def contract(operands: list, output: Sequence[Label]) -> Tensor:
     """The operands, each a tensor with its axes' labels, made one with the output's labels."""
     sizes = _sizes([(labels, x._array.shape) for x, labels in operands])
     while len(operands) > 1:
-        i, j = (0, 1) if len(operands) == 2 else _next_pair(operands, output, sizes)
+        i, j = (0, 1) if len(operands) == 2 else _choose_pair(operands, output, sizes)
         first, second = operands[i], operands[j]
         rest = [o for k, o in enumerate(operands) if k not in (i, j)]
         keep = frozenset(output).union(*(labels for _, labels in rest))
-        operands = [_pair(first, second, keep), *rest]
+        operands = [_contract_pair(first, second, keep), *rest]
     x, labels = operands[0]
     x, labels = _reduce(x, labels, set(labels) - set(output))
     missing = [s for s in output if s not in labels]  # they were 1 everywhere

@@ -82,7 +82,7 @@ def _of_rows(input: Array, weight: Array, bias: Array | None) -> Array:
     return y if rows is input else y.reshape(input.shape[:-1] + y.shape[1:])
 
 
-def _features_advice(shape: tuple[int, ...], features: int) -> str:
+def _advise_on_features(shape: tuple[int, ...], features: int) -> str:
     """What to do about an input of another length."""
     rest = 1
     for n in shape[1:]:
@@ -124,7 +124,7 @@ def _check(input: Array, weight: Array, bias: Array | None) -> None:
                          f"{weight.shape[1]}x{weight.shape[0]})"),
             f"The layer expects {weight.shape[1]} features, the input has the shape "
             f"{tuple(input.shape)}.",
-            _features_advice(tuple(input.shape), weight.shape[1]),
+            _advise_on_features(tuple(input.shape), weight.shape[1]),
         )
     out = input.shape[:-1] + weight.shape[:-1]
     if bias is not None and (bias.ndim > len(out) or any(

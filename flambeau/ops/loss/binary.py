@@ -32,14 +32,14 @@ def _probabilities(rng: Rng) -> Iterator[Sample]:
     yield (rng.uniform(0.1, 0.9, (3, 4)), rng.uniform(0.1, 0.9, (3, 4)), weight, MEAN), {}
 
 
-def _dtype_advice(target: Array) -> str | None:
+def _advise_on_dtype(target: Array) -> str | None:
     """What to do about a target whose dtype does not fit."""
     if target.dtype.kind in "iub":
         return f"The target is {FROM_NUMPY[target.dtype]}: pass target.float()."
     return None
 
 
-def _range_advice(name: str, values: Array) -> str:
+def _advise_on_range(name: str, values: Array) -> str:
     """What to do about values that are no probabilities."""
     text = f"They run from {values.min():.4g} to {values.max():.4g}."
     if name == "input":
@@ -80,11 +80,11 @@ def _bce(input: Array, target: Array, weight: Array | None, reduction: int) -> A
     if target.dtype != input.dtype:
         kinds = [legacy_name(FROM_NUMPY[a.dtype]) for a in (target, input)]
         raise noted(RuntimeError(f"Found dtype {kinds[0]} but expected {kinds[1]}"),
-                    _dtype_advice(target))
+                    _advise_on_dtype(target))
     for name, a in (("input", input), ("target", target)):
         if not within_unit(a):
             raise noted(RuntimeError(f"all elements of {name} should be between 0 and 1"),
-                        _range_advice(name, a))
+                        _advise_on_range(name, a))
     inside = compute_dtype(input.dtype)
     x, t = input.astype(inside, copy=False), target.astype(inside, copy=False)
     y = (t - 1) * np.maximum(np.log1p(-x), -100) - t * np.maximum(np.log(x), -100)
@@ -178,7 +178,7 @@ def _bce_logits(
         kinds = [legacy_name(FROM_NUMPY[a.dtype]) for a in (input, target)]
         raise noted(RuntimeError(
             f"result type {kinds[0]} can't be cast to the desired output type {kinds[1]}"
-        ), _dtype_advice(target))
+        ), _advise_on_dtype(target))
     inside = compute_dtype(_kind(input, target))
     x, t = input.astype(inside, copy=False), target.astype(inside, copy=False)
     if pos_weight is None:

@@ -47,7 +47,7 @@ def _locate(target: Array, classes: int, ignore_index: float) -> tuple[Array, Ar
     if bad.any():
         labels = target if target.dtype is _INT64 else target.astype(np.int64)
         raise noted(IndexError(f"Target {t[bad].flat[0]} is out of bounds."),
-                    _labels_advice(labels, bad, classes))
+                    _advise_on_labels(labels, bad, classes))
     return t, valid
 
 
@@ -326,7 +326,7 @@ def _describe_fix(input: Tensor, target: Tensor) -> str | None:
     return None
 
 
-def _labels_advice(t: Array, bad: Array, classes: int) -> str:
+def _advise_on_labels(t: Array, bad: Array, classes: int) -> str:
     place = tuple(int(i[0]) for i in np.nonzero(bad))
     where = place[0] if len(place) == 1 else place
     text = (f"the target at {where} is {t[bad].flat[0]}; with {classes} classes they run from 0 to "
@@ -461,7 +461,7 @@ def cross_entropy(
             raise RuntimeError(
                 f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}"
             )
-        return _smooth(input, target, weight, number, ignore_index, label_smoothing)
+        return _smooth_labels(input, target, weight, number, ignore_index, label_smoothing)
     target = _indices(input, target, weight, scores=True)
     operator = _cross_entropy if input._array.ndim < 3 else _cross_entropy2d
     return operator(input, target, weight, number, ignore_index)[0]
@@ -500,7 +500,7 @@ def _with_probabilities(
     return -y.sum() / (input._array.size / max(n, 1)) if reduction == MEAN else -y.sum()
 
 
-def _smooth(
+def _smooth_labels(
     input: Any, target: Any, weight: Any, reduction: Any, ignore_index: Any, smoothing: Any
 ) -> Any:
     target = _indices(input, target, weight, scores=True)

@@ -63,7 +63,7 @@ def quantized_rows(x: np.ndarray, scale: float, zero_point: int) -> np.ndarray |
     return y
 
 
-def _kernel(form: ByteProductForm) -> KernelFunction | None:
+def _request_kernel(form: ByteProductForm) -> KernelFunction | None:
     from ...native.kernels.byte_products import byte_product
 
     return request_kernel(("byte product", form), lambda: byte_product(form))
@@ -90,7 +90,7 @@ def large_byte_product(
     full, tail = divmod(n, columns)
     forms = [ByteProductForm(columns, rows, low, factors is None, whole)
              for whole, some in ((True, full), (False, tail)) if some]
-    kernels = [_kernel(form) for form in forms]
+    kernels = [_request_kernel(form) for form in forms]
     if any(kernel is None for kernel in kernels):
         return None
     y = np.empty((m, n), np.int32 if factors is None else np.float32)

@@ -22,7 +22,7 @@ _SUM_EVEN_BAGS = KernelBuilder("embedding", "sum_even_bags")
 _MOST_OF_EVEN_BAGS = KernelBuilder("embedding", "most_of_even_bags")
 
 
-def _kernel(builder: KernelBuilder, kind: np.dtype, *settings: bool) -> int | None:
+def _request_kernel(builder: KernelBuilder, kind: np.dtype, *settings: bool) -> int | None:
     function = request_kernel(
         (builder, kind, *settings), lambda: builder.build(kind.name, *settings)
     )
@@ -43,7 +43,7 @@ def take_rows(table: Array, numbers: Array) -> Array | None:
     """table[numbers], numbers of any shape."""
     if numbers.size * table.shape[-1] <= MAX_NUMPY_EMBEDDING_ELEMENTS or not _fits(table, numbers):
         return None
-    kernel = _kernel(_TAKE_ROWS, table.dtype)
+    kernel = _request_kernel(_TAKE_ROWS, table.dtype)
     if kernel is None:
         return None
     width = table.shape[1]
@@ -57,7 +57,7 @@ def add_to_rows(table: Array, numbers: Array, g: Array) -> bool:
     if g.size <= MAX_NUMPY_EMBEDDING_ELEMENTS or g.dtype != table.dtype \
             or not _fits(table, numbers):
         return False
-    kernel = _kernel(_ADD_ROWS, table.dtype)
+    kernel = _request_kernel(_ADD_ROWS, table.dtype)
     if kernel is None or not g.flags.c_contiguous:
         return False
     width = table.shape[1]
@@ -88,7 +88,7 @@ def bags_most(
     if numbers.size * table.shape[-1] <= MAX_NUMPY_EMBEDDING_ELEMENTS or not _fits(table, numbers):
         return None
     width, length = table.shape[1], _even(bags, count)
-    kernel = _kernel(_MOST_OF_EVEN_BAGS, table.dtype) if length else None
+    kernel = _request_kernel(_MOST_OF_EVEN_BAGS, table.dtype) if length else None
     if kernel is None:
         return None
     y, which = np.empty((count, width), table.dtype), np.empty((count, width), np.int64)
@@ -108,7 +108,7 @@ def bags_summed(
     width, length = table.shape[1], _even(bags, count)
     by = () if each is None else (np.ascontiguousarray(each, table.dtype),)
     even = length > 0
-    kernel = _kernel(_SUM_EVEN_BAGS if even else _SUM_BAGS, table.dtype, each is not None)
+    kernel = _request_kernel(_SUM_EVEN_BAGS if even else _SUM_BAGS, table.dtype, each is not None)
     if kernel is None:
         return None
     if even:

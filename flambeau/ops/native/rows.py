@@ -175,10 +175,10 @@ def moments(x: Array) -> tuple[Array, Array] | None:
 @native_route
 def centred_products(g: Array, x: Array, mean: Array) -> tuple[Array, Array] | None:
     """Each row's sums of g, and of g times (x less the row's mean)."""
-    return _products(_CENTRED_PRODUCTS, g, x, mean, x.shape[0])
+    return _run_on_two(_CENTRED_PRODUCTS, g, x, mean, x.shape[0])
 
 
-def _products(
+def _run_on_two(
     builder: KernelBuilder, g: Array, x: Array, mean: Array, count: int
 ) -> tuple[Array, Array] | None:
     """What a kernel makes of two matrices and so many means: two numbers for each mean."""
@@ -201,7 +201,7 @@ def column_squares(x: Array, mean: Array) -> Array | None:
 @native_route
 def column_products(g: Array, x: Array, mean: Array) -> tuple[Array, Array] | None:
     """Each column's sums of g, and of g times (x less the column's mean)."""
-    return _products(_COLUMN_PRODUCTS, g, x, mean, x.shape[1])
+    return _run_on_two(_COLUMN_PRODUCTS, g, x, mean, x.shape[1])
 
 
 @native_route
@@ -273,7 +273,7 @@ def reduce_axes(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bo
     if inside is None:
         return None
     if axes is None or len(axes) == rank:
-        return _total(ufunc, x.reshape(-1), (1,) * rank if keepdims else (), formula)
+        return _reduce_all(ufunc, x.reshape(-1), (1,) * rank if keepdims else (), formula)
     low, high = min(axes), max(axes)
     if high - low + 1 != len(axes):
         return _reduce_in_two_steps(ufunc, x, axes, keepdims, formula)
@@ -363,7 +363,7 @@ def _reduce_in_two_steps(ufunc: Any, x: Array, axes: tuple[int, ...], keepdims: 
                         tuple(a for a in axes if a not in inner), keepdims=keepdims)
 
 
-def _total(ufunc: Any, flat: Array, shape: tuple[int, ...], formula: str) -> Array | None:
+def _reduce_all(ufunc: Any, flat: Array, shape: tuple[int, ...], formula: str) -> Array | None:
     """The fold of everything, as an array of one element: of much, on all threads, pieces first."""
     inside = _inside(ufunc, flat)
     if flat.size <= MAX_SINGLE_THREAD_ELEMENTS:

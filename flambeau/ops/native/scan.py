@@ -44,7 +44,7 @@ def scan_axis(ufunc: Any, x: Array, axis: int, positions: bool = False) -> tuple
     return result if done else None
 
 
-def _kernel(builder: KernelBuilder, x: Array, ufunc: Any, *settings: Any) -> int | None:
+def _request_kernel(builder: KernelBuilder, x: Array, ufunc: Any, *settings: Any) -> int | None:
     from ...native.loop_ir.ir import ReduceOp
 
     return kernel(builder, x, ReduceOp[_FOLDS[ufunc]], *settings)
@@ -52,7 +52,7 @@ def _kernel(builder: KernelBuilder, x: Array, ufunc: Any, *settings: Any) -> int
 
 def _along_rows(ufunc: Any, x: Array, axis: int, result: tuple[Array, ...]) -> bool:
     scan_block, scan_row = (
-        _kernel(_SCAN_ROWS, x, ufunc, len(result) > 1, n) for n in (SCANNED_ROWS, 1)
+        _request_kernel(_SCAN_ROWS, x, ufunc, len(result) > 1, n) for n in (SCANNED_ROWS, 1)
     )
     if scan_block is None or scan_row is None:
         return False
@@ -70,7 +70,7 @@ def _along_rows(ufunc: Any, x: Array, axis: int, result: tuple[Array, ...]) -> b
 
 
 def _in_the_middle(ufunc: Any, x: Array, axis: int, new: tuple[Array, ...]) -> bool:
-    result = _kernel(_SCAN_MIDDLE, x, ufunc, len(new) > 1)
+    result = _request_kernel(_SCAN_MIDDLE, x, ufunc, len(new) > 1)
     if result is None:
         return False
     rows, columns = x.shape[axis], prod(x.shape[axis + 1 :])

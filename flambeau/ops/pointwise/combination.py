@@ -21,7 +21,7 @@ def _triples(rng: Rng) -> Iterator[Sample]:
         yield (rng.normal(size=np.shape(y)), x, y), {"value": 1.5}
 
 
-def _value(value: Any, dtype: np.dtype) -> Any:
+def _convert_value(value: Any, dtype: np.dtype) -> Any:
     return value if dtype.kind in "fc" else dtype.type(value)
 
 
@@ -34,7 +34,7 @@ def addcmul(input: Array, tensor1: Array, tensor2: Array, *, value: Number = 1) 
     """
     y = np.multiply(tensor1, tensor2)
     if value != 1:
-        y = np.multiply(y, _value(value, y.dtype), out=y if y.ndim else None)
+        y = np.multiply(y, _convert_value(value, y.dtype), out=y if y.ndim else None)
     return np.add(input, y)
 
 

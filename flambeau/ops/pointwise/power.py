@@ -93,13 +93,13 @@ def _(g: Tensor, y: Tensor) -> Tensor:
 
 def _power(input: Any, exponent: Any) -> np.ndarray:
     if input.dtype.kind in "iu":
-        return _integer_power(input, exponent)
+        return _raise_integers(input, exponent)
     if input.dtype.kind == "b":
         return np.logical_or(input, np.logical_not(exponent))
     return np.power(input, exponent)
 
 
-def _integer_power(input: np.ndarray, exponent: np.ndarray) -> np.ndarray:
+def _raise_integers(input: np.ndarray, exponent: np.ndarray) -> np.ndarray:
     """Integers to negative powers are 0, except for 1 and -1."""
     negative = exponent < 0
     if not negative.any():

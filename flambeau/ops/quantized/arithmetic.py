@@ -108,7 +108,7 @@ def matmul(qa: Any, qb: Any, scale: Any, zero_point: Any) -> Tensor:
     return requantize(dequantize(qa) @ dequantize(qb), qa, scale, zero_point)
 
 
-def _joined(tensors: Any, dim: int, scale: Any, zero_point: Any, relu: bool) -> Tensor:
+def _concatenate(tensors: Any, dim: int, scale: Any, zero_point: Any, relu: bool) -> Tensor:
     first = tensors[0]
     scale = first.q_scale() if scale is None else scale
     zero_point = first.q_zero_point() if zero_point is None else zero_point
@@ -118,23 +118,23 @@ def _joined(tensors: Any, dim: int, scale: Any, zero_point: Any, relu: bool) -> 
 
 def cat(tensors: Any, dim: int, scale: Any = None, zero_point: Any = None) -> Tensor:
     """The tensors behind one another."""
-    return _joined(tensors, dim, scale, zero_point, False)
+    return _concatenate(tensors, dim, scale, zero_point, False)
 
 
 def cat_relu(tensors: Any, dim: int, scale: Any = None, zero_point: Any = None) -> Tensor:
     """The tensors behind one another, then relu."""
-    return _joined(tensors, dim, scale, zero_point, True)
+    return _concatenate(tensors, dim, scale, zero_point, True)
 
 
 def cat_out(tensors: Any, dim: int, out: Any) -> Tensor:
     """`cat` into a quantized tensor."""
-    result = _joined(tensors, dim, out.q_scale(), out.q_zero_point(), False)
+    result = _concatenate(tensors, dim, out.q_scale(), out.q_zero_point(), False)
     return _store(result, out)
 
 
 def cat_relu_out(tensors: Any, dim: int, out: Any) -> Tensor:
     """`cat_relu` into a quantized tensor."""
-    result = _joined(tensors, dim, out.q_scale(), out.q_zero_point(), True)
+    result = _concatenate(tensors, dim, out.q_scale(), out.q_zero_point(), True)
     return _store(result, out)
 
 

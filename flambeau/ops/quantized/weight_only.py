@@ -54,7 +54,7 @@ def pack_int4(self: Array, innerKTiles: int) -> Array:
     return result
 
 
-def _unpacked(packed: np.ndarray) -> np.ndarray:
+def _unpack(packed: np.ndarray) -> np.ndarray:
     result = np.empty((packed.shape[0], packed.shape[1] * 2), np.float32)
     result[:, ::2], result[:, 1::2] = packed & 15, packed >> 4
     return result
@@ -62,7 +62,7 @@ def _unpacked(packed: np.ndarray) -> np.ndarray:
 
 def _int4_weights(packed: np.ndarray, group: int, parameters: np.ndarray) -> np.ndarray:
     """The float32 weights (n, k): of each group of the depth, (integer - 8) * scale + zero."""
-    integers = _unpacked(packed)
+    integers = _unpack(packed)
     n, k = integers.shape
     scale, zero = (np.moveaxis(parameters[..., i].astype(np.float32), 0, 1)[..., None]
                    for i in (0, 1))

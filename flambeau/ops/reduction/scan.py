@@ -83,7 +83,7 @@ def _(g: Tensor, input: Tensor, dim: int, dtype: Dtype | None) -> Tensor:
     return cat(shares, dim)
 
 
-def _running(name: str, ufunc: np.ufunc) -> Any:
+def _declare_running(name: str, ufunc: np.ufunc) -> Any:
     result = return_type(name, "values", "indices")
 
     def body(input: Array, dim: int) -> tuple[np.ndarray, ...]:
@@ -125,7 +125,7 @@ def _running(name: str, ufunc: np.ufunc) -> Any:
     return new
 
 
-cummax, cummin = _running("cummax", np.maximum), _running("cummin", np.minimum)
+cummax, cummin = _declare_running("cummax", np.maximum), _declare_running("cummin", np.minimum)
 
 
 def _logcumsumexp_ref(x: np.ndarray, dim: int) -> np.ndarray:

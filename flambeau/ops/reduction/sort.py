@@ -57,12 +57,12 @@ def _find(
     if small_order is not None:
         where = small_order
     else:
-        where = find(sort_kernels.keys(_rows_of(x), descending)).reshape(*x.shape[:-1], k)
+        where = find(sort_kernels.keys(_flatten_rows(x), descending)).reshape(*x.shape[:-1], k)
     result = sort_kernels.gather_elements(x, where)
     return (result, where) if last else (np.moveaxis(result, -1, at), np.moveaxis(where, -1, at))
 
 
-def _rows_of(x: Array) -> Array:
+def _flatten_rows(x: Array) -> Array:
     return x.reshape(-1, x.shape[-1])
 
 
@@ -241,7 +241,7 @@ def _middle(input: Array, at: int, ignore_nan: bool) -> Array:
         x = _turn(input, at)
         if n <= MAX_INSERTION_SORT_LENGTH:
             return np.argsort(input, at, kind="stable").take([(n - 1) // 2], at)
-        result = sort_kernels.rank_numbers(sort_kernels.keys(_rows_of(x)), (n - 1) // 2, True)
+        result = sort_kernels.rank_numbers(sort_kernels.keys(_flatten_rows(x)), (n - 1) // 2, True)
         return np.moveaxis(result.reshape(*x.shape[:-1], 1), -1, at)
     ranks = _stable_order(input, at, False)
     if whole:

@@ -99,7 +99,7 @@ _LEAST = KernelBuilder("sort", "least")
 _addresses: dict[tuple[KernelBuilder, str], int] = {}
 
 
-def _kernel(builder: KernelBuilder, kind: str = "int64") -> int:
+def _request_kernel(builder: KernelBuilder, kind: str = "int64") -> int:
     """Compiles a kernel at its first use, and waits for it: indices depend on the algorithm."""
     from ...native.jit.kernel_function import compile_kernel
 
@@ -124,7 +124,8 @@ class _Rows:
 
     def by(self, builder: KernelBuilder, *arguments: Any) -> None:
         cells = [np.array(a, np.int64) if isinstance(a, list) else a for a in arguments]
-        call_kernel(_kernel(builder), self.keys.size, self.keys, self.numbers, *cells, *self.shape)
+        kernel = _request_kernel(builder)
+        call_kernel(kernel, self.keys.size, self.keys, self.numbers, *cells, *self.shape)
 
     def sort(self, count: int) -> None:
         """Sort the first elements of each row."""
@@ -142,7 +143,7 @@ def _heap(keys: Array, count: int) -> tuple[Array, Array]:
     """The least keys of each row, sorted, and their numbers."""
     result = np.empty((len(keys), count), keys.dtype)
     numbers, n = np.empty(result.shape, np.int64), keys.shape[1]
-    call_kernel(_kernel(_LEAST, keys.dtype.name), keys.size, result, numbers, keys,
+    call_kernel(_request_kernel(_LEAST, keys.dtype.name), keys.size, result, numbers, keys,
         np.array([n, count]), len(keys), count, n)
     return result, numbers
 

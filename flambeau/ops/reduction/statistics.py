@@ -21,7 +21,7 @@ from ..view.join import cat
 from ..view.triangles import diag
 
 
-def _observe(input: Tensor, name: str) -> Tensor:
+def _read_observations(input: Tensor, name: str) -> Tensor:
     if input._array.ndim > 2:
         raise RuntimeError(f"{name}(): expected input to have two or fewer dimensions but got an "
                            f"input with {input._array.ndim} dimensions")
@@ -62,7 +62,7 @@ def cov(
     tensor([[ 1., -1.],
             [-1.,  1.]])
     """
-    x = _observe(input, "cov")
+    x = _read_observations(input, "cov")
     count = x.shape[1]
     weights = None
     if fweights is not None:
@@ -107,7 +107,7 @@ def corrcoef(input: Tensor) -> Tensor:
     tensor([[ 1., -1.],
             [-1.,  1.]])
     """
-    _observe(input, "corrcoef")
+    _read_observations(input, "corrcoef")
     c = cov(input)
     if not c._array.ndim:
         return c / c

@@ -304,7 +304,7 @@ def to(self: Tensor, *args: Any, copy: bool = False, **named: Any) -> Tensor:
     return _to_copy(self, result._array.dtype)
 
 
-def _conversion(name: str) -> None:
+def _declare_conversion(name: str) -> None:
     def method(self: Tensor, *args: Any, **named: Any) -> Tensor:
         kind = getattr(wrap(np.empty(0, self._array.dtype)), name)(*args, **named).dtype
         return to(self, kind)
@@ -315,7 +315,7 @@ def _conversion(name: str) -> None:
 
 for _name in ("half", "float", "double", "bfloat16", "char", "short", "int", "long", "byte",
               "bool", "cfloat", "cdouble", "type_as"):
-    _conversion(_name)
+    _declare_conversion(_name)
 
 
 @implements("cpu", "contiguous", "pin_memory", "resolve_conj", "resolve_neg", "positive",

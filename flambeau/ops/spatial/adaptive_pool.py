@@ -206,7 +206,7 @@ def _(g: Tensor, input_shape: tuple[int, ...], places: Tensor, n: int) -> Tensor
     return added_at(g, places, input_shape[-n:])
 
 
-def _largest(input: Array, output: tuple[int, ...]) -> tuple[Array, Array]:
+def _find_maxima(input: Array, output: tuple[int, ...]) -> tuple[Array, Array]:
     n = len(output)
     spatial = input.shape[-n:]
     if all(output):
@@ -235,7 +235,7 @@ def _declare_largest(n: int) -> Any:
             ref=_reference(np.max), samples=_samples(n))
     def pool(input: Array, output: Any) -> tuple[Array, Array]:
         """Maxima of evenly spread windows, and their flat indices."""
-        return _largest(input, output)
+        return _find_maxima(input, output)
 
     @pool.vjp("input")
     def _(gs: tuple[Tensor, None], ys: tuple[Tensor, ...], input_shape: tuple[int, ...]) -> Tensor:
@@ -317,7 +317,7 @@ def _check_cotangent(kind: str, g: Any) -> None:
     )
 
 
-def _mean(input: Tensor, n: int) -> Tensor:
+def _average_images(input: Tensor, n: int) -> Tensor:
     """The mean of each image; channels stay last, which the strides of single elements say."""
     result = input.mean(list(range(-n, 0)), True)
     array = result._array
@@ -359,14 +359,14 @@ def _describe(
     """
 
 
-def _functions(n: int) -> None:
+def _publish_functions(n: int) -> None:
     average, largest = _declare_average(n), _declare_largest(n)
     average_name, largest_name = f"adaptive_avg_pool{n}d", f"adaptive_max_pool{n}d"
 
     def avg_pool(input: Tensor, output_size: int | Sequence[int | None] | None) -> Tensor:
         output = _output(average_name, n, input, output_size)
         if n > 1 and set(output) == {1}:
-            return _mean(input, n)
+            return _average_images(input, n)
         return average(input, output)
 
     def max_pool(
@@ -391,4 +391,4 @@ def _functions(n: int) -> None:
 
 
 for _n in (1, 2, 3):
-    _functions(_n)
+    _publish_functions(_n)

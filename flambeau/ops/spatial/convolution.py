@@ -266,7 +266,7 @@ def _pads(padding: Any, kernel: tuple, stride: tuple, dilation: tuple) -> tuple:
     return tuple([(p, p) for p in pads])
 
 
-def _channels_advice(x: tuple, channels: int) -> str | None:
+def _advise_on_channels(x: tuple, channels: int) -> str | None:
     """What to do about an input with its channels elsewhere."""
     if x[-1] == channels:
         axes = ", ".join(map(str, (0, len(x) - 1, *range(1, len(x) - 1))))
@@ -297,7 +297,7 @@ def _check(x: tuple, w: tuple, bias: tuple | None, groups: int, transposed: bool
                 f"{prefix}, expected input{list(x)} to have {channels} channels, but got "
                 f"{x[1]} channels instead"
             ),
-            _channels_advice(x, channels),
+            _advise_on_channels(x, channels),
         )
     out = w[1] * groups if transposed else w[0]
     if bias is not None and bias != (out,):

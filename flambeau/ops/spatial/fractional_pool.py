@@ -148,7 +148,7 @@ def _describe(n: int, name: str, pool: Any, with_indices: Any) -> None:
     """
 
 
-def _functions(n: int) -> None:
+def _publish_functions(n: int) -> None:
     name = f"fractional_max_pool{n}d"
     operator = _declare(n)
 
@@ -184,4 +184,4 @@ def _functions(n: int) -> None:
 
 
 for _n in (2, 3):
-    _functions(_n)
+    _publish_functions(_n)

@@ -24,8 +24,9 @@ _GRID_BACKWARD = KernelBuilder("grid_sample", "grid_backward")
 _IMAGE_BACKWARD = KernelBuilder("grid_sample", "image_backward")
 
 
-def _kernel(builder: KernelBuilder, kind: np.dtype, mode: str, padding: str, axes: int
-            ) -> int | None:
+def _request_kernel(
+    builder: KernelBuilder, kind: np.dtype, mode: str, padding: str, axes: int
+) -> int | None:
     function = request_kernel(
         (builder, kind, mode, padding, axes),
         lambda: builder.build(kind.name, mode, padding, axes),
@@ -66,7 +67,7 @@ def _run_over_points(
 ) -> bool:
     """Call a kernel that goes through the points in rows."""
     (n, c, *sizes), points = input.shape, grid.shape[1:-1]
-    kernel = _kernel(builder, input.dtype, mode, padding, len(sizes))
+    kernel = _request_kernel(builder, input.dtype, mode, padding, len(sizes))
     if kernel is None:
         return False
     (rows, columns), count, pixels = _lines(n, points), prod(points), prod(sizes)
@@ -122,7 +123,7 @@ def image_adjoint(
     (n, c, *sizes), axes = input.shape, grid.shape[-1]
     if not _fits(input, grid) or g.dtype != input.dtype:
         return None
-    kernel = _kernel(_IMAGE_BACKWARD, input.dtype, mode, padding, axes)
+    kernel = _request_kernel(_IMAGE_BACKWARD, input.dtype, mode, padding, axes)
     if kernel is None:
         return None
     count, pixels, parts = prod(grid.shape[1:-1]), prod(sizes), _parts(n, c)

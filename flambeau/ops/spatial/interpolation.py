@@ -162,7 +162,7 @@ def _taps(
 # ---------------------------------------------------------------------------------- resampling
 
 
-def _along(weights: np.ndarray, axis: int, ndim: int) -> np.ndarray:
+def _broadcast_along(weights: np.ndarray, axis: int, ndim: int) -> np.ndarray:
     """A vector that broadcasts along one axis."""
     return weights.reshape([-1 if i == axis else 1 for i in range(ndim)])
 
@@ -181,7 +181,7 @@ def _resample_axis(x: Array, taps: Taps) -> Array:
         return y
     for where, weight in zip(places, weights, strict=True):
         part = x.take(where, axis)
-        part *= _along(weight, axis, x.ndim)
+        part *= _broadcast_along(weight, axis, x.ndim)
         y = part if y is None else np.add(y, part, y)
     return y
 
@@ -216,7 +216,7 @@ def _spread_axis(g: Array, n: int, taps: Taps) -> Array:
     result = np.zeros(shape, g.dtype)
     head = (slice(None),) * axis
     for k, where in enumerate(places):
-        part = g if weights is None else g * _along(weights[k], axis, g.ndim)
+        part = g if weights is None else g * _broadcast_along(weights[k], axis, g.ndim)
         starts = np.flatnonzero(np.r_[True, where[1:] != where[:-1]])
         result[(*head, where[starts])] += np.add.reduceat(part, starts, axis)
     return result

@@ -56,7 +56,7 @@ def _take_tap_along(x: Array, axis: int, i: int, window: Window, m: int) -> Arra
     return x[(*(slice(None),) * (axis + 1), slice(start, start + s * (m - 1) + 1, s))]
 
 
-def _blocks(images: int, elements_per_image: int) -> Iterator[slice]:
+def _cut_into_blocks(images: int, elements_per_image: int) -> Iterator[slice]:
     step = max(1, POOL_BLOCK_ELEMENTS // max(elements_per_image, 1))
     for i in range(0, images, step):
         yield slice(i, i + step)
@@ -76,7 +76,7 @@ def find_maxima(input: Array, window: Window) -> Array:
     y = np.empty((*input.shape[:-n], *output), input.dtype)
     x = input.reshape(prod(input.shape[:-n]), *spatial)
     flat = y.reshape(len(x), *output)
-    for block in _blocks(len(x), x[:1].size):
+    for block in _cut_into_blocks(len(x), x[:1].size):
         _write_maxima(_pad(x[block], window), window, flat[block])
     return y
 
@@ -155,7 +155,7 @@ def scatter_to_maxima(g: Array, input: Array, maxima: Array, window: Window) -> 
     x = input.reshape(-1, *spatial)
     cotangents = g.reshape(len(x), *output)
     result = np.empty(x.shape, g.dtype)
-    for block in _blocks(len(x), x[:1].size):
+    for block in _cut_into_blocks(len(x), x[:1].size):
         padded = _scatter_block(_pad(x[block], window), cotangents[block], window)
         result[block] = padded[_interior(spatial, window)]
     return result.reshape(input.shape)

@@ -21,7 +21,7 @@ _RESAMPLE = KernelBuilder("resample", "resample")
 _TAKE_PIXELS = KernelBuilder("resample", "take_pixels")
 
 
-def _kernel(builder: KernelBuilder, kind: np.dtype, *settings: Any) -> int | None:
+def _request_kernel(builder: KernelBuilder, kind: np.dtype, *settings: Any) -> int | None:
     function = request_kernel(
         (builder, kind, *settings), lambda: builder.build(kind.name, *settings)
     )
@@ -47,7 +47,7 @@ def along_axis(
         return None
     inner = prod(x.shape[axis + 1 :])
     last = inner == 1
-    kernel = _kernel(_RESAMPLE, x.dtype, taps, weights is not None, last, whole)
+    kernel = _request_kernel(_RESAMPLE, x.dtype, taps, weights is not None, last, whole)
     if kernel is None:
         return None
     by = () if weights is None else np.ascontiguousarray(weights, x.dtype)
@@ -74,7 +74,7 @@ def pixels_taken(x: Array, places: Array) -> Array | None:
     count = places.shape[1]
     if places.dtype != np.int64 or not _fits(x, n * channels * count):
         return None
-    kernel = _kernel(_TAKE_PIXELS, x.dtype)
+    kernel = _request_kernel(_TAKE_PIXELS, x.dtype)
     if kernel is None:
         return None
     y = np.empty((n, channels, count), x.dtype)

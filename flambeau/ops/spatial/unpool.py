@@ -116,7 +116,7 @@ def _check(n: int, input: Tensor, indices: Tensor, spatial: Sequence[int]) -> No
             )
 
 
-def _functions(n: int) -> None:
+def _publish_functions(n: int) -> None:
     operator = _declare(n)
 
     def unpool(
@@ -143,4 +143,4 @@ def _functions(n: int) -> None:
 
 
 for _n in (1, 2, 3):
-    _functions(_n)
+    _publish_functions(_n)

@@ -205,7 +205,7 @@ def atleast_3d(*tensors: Tensor | Sequence[Tensor]) -> Any:
     return _each(_volume, tensors)
 
 
-def _stacked(name: str, doc: str, prepare: Any, dim_of: Any) -> Any:
+def _declare_stack(name: str, doc: str, prepare: Any, dim_of: Any) -> Any:
     def function(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
         if not len(tensors):
             raise RuntimeError(f"{name} expects a non-empty TensorList")
@@ -218,24 +218,25 @@ def _stacked(name: str, doc: str, prepare: Any, dim_of: Any) -> Any:
     return composite(expose=("torch",))(function)
 
 
-hstack = _stacked("hstack", """Tensors side by side: along the second axis, or the first of vectors.
+hstack = _declare_stack(
+    "hstack", """Tensors side by side: along the second axis, or the first of vectors.
 
     >>> torch.hstack([torch.tensor([1, 2]), torch.tensor([3])])
     tensor([1, 2, 3])
     """, lambda x: _at_least(x, 1), lambda n: 0 if n == 1 else 1)
-vstack, row_stack = (_stacked(name, f"""Tensors on top of each other; a vector is a row.
+vstack, row_stack = (_declare_stack(name, f"""Tensors on top of each other; a vector is a row.
 
     >>> torch.{name}([torch.tensor([1, 2]), torch.tensor([[3, 4]])])
     tensor([[1, 2],
             [3, 4]])
     """, lambda x: _at_least(x, 2), lambda n: 0) for name in ("vstack", "row_stack"))
-dstack = _stacked("dstack", """Tensors behind each other, along the third axis.
+dstack = _declare_stack("dstack", """Tensors behind each other, along the third axis.
 
     >>> torch.dstack([torch.tensor([1, 2]), torch.tensor([3, 4])])
     tensor([[[1, 3],
              [2, 4]]])
     """, _volume, lambda n: 2)
-column_stack = _stacked(
+column_stack = _declare_stack(
     "column_stack", """Vectors as columns, matrices side by side.
 
     >>> torch.column_stack([torch.tensor([1, 2]), torch.tensor([3, 4])])
