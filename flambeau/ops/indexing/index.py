@@ -175,7 +175,11 @@ def _raise_out_of_range(x: Tensor, index: int, dim: int = 0) -> IndexError:
     )
 
 
-def _basic_error(x: Tensor, basic: tuple, error: IndexError) -> IndexError:
+def _basic_error(
+    x: Tensor, basic: tuple, error: IndexError, rest: tuple | None = None
+) -> IndexError:
+    if rest is not None:
+        check_positions(x._array[basic] if basic else x._array, rest)
     axis = 0
     for item in basic:
         if item is None or item is Ellipsis:
@@ -548,9 +552,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
             same = source._array.shape == target._array.shape
             target.copy_(source if same else _without_leading(source, target).clone())
     except IndexError as error:
-        if rest is not None:
-            check_positions(self._array if basic is None else self._array[basic], rest)
-        raise _basic_error(self, basic or (), error) from None
+        raise _basic_error(self, basic or (), error, rest) from None
     except ValueError:
         raise _value_mismatch(self, basic, rest, source) from None
 
