@@ -145,3 +145,22 @@ def test_a_graph_that_torchscript_has_no_words_for_goes_into_an_archive_of_its_o
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         assert "program.json" in archive.namelist()
     assert torch.equal(torch.jit.load(io.BytesIO(data))(torch.ones(4, 3)), torch.ones(4, 3))
+
+
+class Holder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Module()
+        self.weight = nn.Parameter(torch.ones(3))
+        self.register_buffer("codes", torch.quantize_per_channel(
+            torch.ones(2, 3), torch.tensor([0.5, 0.25]), torch.tensor([0, 1]), 0, torch.qint8))
+
+
+def test_a_module_without_forward_and_quantized_buffers_are_kept():
+    data = io.BytesIO()
+    torch.jit.save(torch.jit.script(Holder()), data)
+    data.seek(0)
+    loaded = torch.jit.load(data)
+    assert [name for name, _ in loaded.named_modules()] == ["", "inner"]
+    assert dict(loaded.named_parameters())["weight"].tolist() == [1.0, 1.0, 1.0]
+    assert dict(loaded.named_buffers())["codes"].equal(Holder().codes)

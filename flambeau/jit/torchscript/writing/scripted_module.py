@@ -87,7 +87,8 @@ class Script:
         name = self._names[id(module)]
         text = forward_of(module, name)
         if text is None:
-            self.call_method(module, "forward")
+            if type(module).forward is not Module.forward:  # else it only holds others
+                self.call_method(module, "forward")
             return
         methods["forward"] = text
         for child in module._modules.values():  # torch.nn's own modules call what they hold
