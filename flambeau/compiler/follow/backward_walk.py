@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Any
 
 from ...autograd.node import Node
@@ -12,11 +13,13 @@ from ...tensor.layout import _as_bytes
 from ...tensor.exposed_memory import EXPOSED
 from ...tensor.tensor import Tensor, creation
 from ..trace.bindings import window_on_bytes
-from .holder_census import HELD_BY_LIST
+from ..trace.trace import Value
+from .holder_census import HELD_BY_LIST, HolderCensus
 
 if TYPE_CHECKING:
     from .backward_pass import BackwardPass
     from .following import Following
+    from .memory_layout import RecycledMemory
 
 
 class _Source:
@@ -26,7 +29,7 @@ class _Source:
         self.lines: list[str] = []
         self.names: dict[str, Any] = {
             "Tensor": Tensor, "new": object.__new__, "creation": creation,
-            "Output": Output, "count": sys.getrefcount, "window": _window,
+            "Output": Output,
         }
 
     def constant(self, value: Any) -> str:
@@ -48,34 +51,31 @@ def write_walk(pass_: BackwardPass, following: Following, nodes: list[Node]) -> 
     if pass_.output >= 0:
         source.refuse_if("root.__class__ is not Output", f"root.index != {pass_.output}")
     source.lines.append("n0 = root.node" if pass_.output >= 0 else "n0 = root")
-    _compare_nodes(source, pass_, nodes)
+    _compare_nodes(source, pass_)
     _compare_leaves(source, pass_)
+    compared = len(source.lines)
     _set_grads(source, pass_, following)
     for number, node in enumerate(nodes):
         if node.plan.frees or any(version is not None for version in node.versions):
             source.lines.append(f"n{number}.saved = None")
     text = "\n".join([
-        "def walk(f, root):", "    try:", *[f"        {line}" for line in source.lines],
-        "        return True", "    except (AttributeError, ValueError):", "        return False",
+        "def walk(f, root):", "    try:",
+        *[f"        {line}" for line in source.lines[:compared]],
+        "    except (AttributeError, TypeError, ValueError):", "        return False",
+        *[f"    {line}" for line in source.lines[compared:]], "    return True",
     ])
     exec(compile(text, "<flambeau follow>", "exec"), source.names)
     walk: Callable = source.names["walk"]
     return walk
 
 
-def _compare_nodes(source: _Source, pass_: BackwardPass, nodes: list[Node]) -> None:
+def _compare_nodes(source: _Source, pass_: BackwardPass) -> None:
+    """Walk along the edges; then compare the nodes, all at once."""
     seen = {0}
-    for number, (kind, plan, restore, edges) in enumerate(pass_.shapes):
-        n = f"n{number}"
-        tests = [f"{n}.__class__ is not {source.constant(kind)}",
-                 f"{n}.plan is not {source.constant(plan)}", f"{n}.hooks is not None",
-                 f"{n}.sequence < sequence"]
-        r = source.constant(restore)
-        tests.append(f"{n}.restore is not {r}" + ("" if restore is None
-                                                  else f" and {n}.restore != {r}"))
-        source.refuse_if(*tests)
+    for number, (_, _, _, edges) in enumerate(pass_.shapes):
         if edges:
-            source.lines.append("".join(f"e{k}, " for k in range(len(edges))) + f"= {n}.edges")
+            names = "".join(f"e{k}, " for k in range(len(edges)))
+            source.lines.append(f"{names}= n{number}.edges")
         for k, edge in enumerate(edges):
             if edge.__class__ is not tuple:
                 source.refuse_if(f"e{k} is not {source.constant(edge)}")
@@ -89,60 +89,100 @@ def _compare_nodes(source: _Source, pass_: BackwardPass, nodes: list[Node]) -> N
             else:
                 seen.add(below)
                 source.lines.append(f"n{below} = {target}")
+    source.names |= {
+        "shapes": [(kind, plan, None, restore) for kind, plan, restore, _ in pass_.shapes],
+        "shape_of": attrgetter("__class__", "plan", "hooks", "restore"),
+        "sequence_of": attrgetter("sequence"),
+    }
+    source.lines.append("nodes = " + "".join(f"n{k}, " for k in range(len(pass_.shapes))))
+    source.refuse_if("[*map(shape_of, nodes)] != shapes", "min(map(sequence_of, nodes)) < sequence")
 
 
 def _compare_leaves(source: _Source, pass_: BackwardPass) -> None:
-    for number, (leaf, array, _, _) in enumerate(pass_.grads):
-        name = source.constant(leaf)
-        source.lines.append(f"d = {name}.__dict__")
-        source.refuse_if(
-            f"{name}._array is not {source.constant(array)}", f"{name}._grad is not None",
-            f"not {name}._requires_grad", "d and (d.get('_backward_hooks') or "
-            "d.get('_post_accumulate_grad_hooks'))",
-        )
-        source.lines.append(f"l{number} = {name}")
+    leaves = tuple([leaf for leaf, _, _, _ in pass_.grads])
+    source.names |= {
+        "leaves": leaves, "leaf_arrays": tuple([array for _, array, _, _ in pass_.grads]),
+        "nothing": (None,) * len(leaves), "is_": is_, "array_of": attrgetter("_array"),
+        "grad_of": attrgetter("_grad"), "flag_of": attrgetter("_requires_grad"),
+        "attributes_of": attrgetter("__dict__"), "have_hooks": _have_hooks,
+    }
+    source.refuse_if(
+        "not all(map(is_, map(array_of, leaves), leaf_arrays))",
+        "not all(map(is_, map(grad_of, leaves), nothing))", "not all(map(flag_of, leaves))",
+        "any(map(attributes_of, leaves)) and have_hooks(leaves)",
+    )
+    if leaves:
+        source.lines.append("".join(f"l{k}, " for k in range(len(leaves))) + "= leaves")
+
+
+def _have_hooks(leaves: tuple[Tensor, ...]) -> bool:
+    return any(attributes.get("_backward_hooks") or attributes.get("_post_accumulate_grad_hooks")
+               for attributes in (leaf.__dict__ for leaf in leaves))
 
 
 def _set_grads(source: _Source, pass_: BackwardPass, following: Following) -> None:
-    recycled, views = following.segment.recycled, pass_.views
-    recycled.generation += 1
-    if not any(entry is views for entry in recycled.windows):
-        recycled.windows.append(views)
-    source.names |= {"EXPOSED": EXPOSED, "recycle": recycled.take, "memory": recycled}
-    source.lines += ["owners = f.owners", "bound = f.bound", "windows = f.windows",
-                     f"arrays = {source.constant(recycled.arrays)}",
-                     f"views = {source.constant(views)}", "a = w = g = None"]
-    for number, (_, _, value, part) in enumerate(pass_.grads):
-        s = value.storage
-        k = len(views)
-        # A window that only `views` holds is no holder.
-        held = f"count(a) > {HELD_BY_LIST}" if not part else (
-            f"count(a) > {HELD_BY_LIST} and (count(a) > {HELD_BY_LIST + 1} or w is None "
-            f"or w.base is not a or count(w) > {HELD_BY_LIST})")
-        source.lines += [f"w = views[{k}]"] if part else []
+    memory = _GradMemory(following.segment.recycled, pass_)
+    source.names |= {"bind": memory.bind, "arrays": memory.recycled.arrays, "views": pass_.views}
+    source.lines.append("bind(f)")
+    for number, (s, k, _) in enumerate(memory.rows):
         source.lines += [
-            f"a = arrays[{s}]", f"if {held} or id(a) in EXPOSED:",
-            "    a = w = None",
-            f"    a = recycle({s})",
-            *([f"    w = views[{k}]"] if part else []),
-            f"owners[{s}] = a", "bound.add(id(a))",
-        ]
-        if part:
-            views.append(None)
-            recycled.viewers[s].append((pass_, k))
-            source.lines += [
-                f"if w is None or w.base is not a or count(w) > {HELD_BY_LIST}:",
-                f"    w = views[{k}] = window(a, {source.constant(value)})",
-                "    memory.generation += 1",
-                f"windows[{s}] = a = w",
-            ]
-        source.lines += [
-            "g = new(Tensor)", "g._array = a", "g._requires_grad = g._tracked = False",
+            "g = new(Tensor)", f"g._array = arrays[{s}]" if k is None else f"g._array = views[{k}]",
+            "g._requires_grad = g._tracked = False",
             "g._node = g._grad = g._counter = g._base = None", "g._stamp = creation.stamp",
             *([f"g._bump({pass_.versions[number]})"] if pass_.versions[number] else []),
             f"l{number}._grad = g",
         ]
-    source.lines += ["g = a = w = None"]
+    source.lines += ["g = None"]
+
+
+class _GradMemory:
+    """The memory of the grads that a pass sets.
+
+    rows: for each grad its storage, and the place in `views` and the window if it covers a part.
+    """
+
+    def __init__(self, recycled: RecycledMemory, pass_: BackwardPass) -> None:
+        self.recycled, self.views = recycled, pass_.views
+        self.rows: list[tuple[int, int | None, Value]] = []
+        for _, _, value, part in pass_.grads:
+            k = len(self.views) if part else None
+            self.rows.append((value.storage, k, value))
+            if k is not None:
+                self.views.append(None)
+                recycled.viewers[value.storage].append((pass_, k))
+        self.storages = [s for s, _, _ in self.rows]
+        self.parts = [s for s, k, _ in self.rows if k is not None]
+        self.ids: set[int] = set()
+        self.census = HolderCensus(recycled, self.storages)
+        recycled.generation += 1
+        if not any(entry is self.views for entry in recycled.windows):
+            recycled.windows.append(self.views)
+
+    def bind(self, following: Following) -> None:
+        """Have arrays and windows that nobody else holds, and bind them to the storages."""
+        recycled = self.recycled
+        if not self.census.is_as_before(recycled.arrays) \
+                or not EXPOSED.keys().isdisjoint(self.ids):
+            self._refresh()
+        owners, arrays = following.owners, recycled.arrays
+        for s in self.storages:
+            owners[s] = arrays[s]
+        following.bound |= self.ids
+        following.windows.update(zip(self.parts, self.views, strict=True))
+
+    def _refresh(self) -> None:
+        array = window = None
+        for s, k, value in self.rows:
+            array = self.recycled.take(s)
+            if k is not None:
+                window = self.views[k]
+                if window is None or window.base is not array \
+                        or sys.getrefcount(window) > HELD_BY_LIST:
+                    self.views[k] = _window(array, value)
+                    self.recycled.generation += 1
+            array = window = None  # these references would count as holders
+        self.census.note(self.recycled.arrays, None)
+        self.ids = {id(self.recycled.arrays[s]) for s in self.storages}
 
 
 def _window(owner: Any, value: Any) -> Any:

@@ -28,7 +28,7 @@ from ...tensor.size import Size
 from ...tensor.exposed_memory import EXPOSED
 from ...tensor.tensor import INFERENCE, Tensor, creation, view_of
 from ..trace.bindings import window_on_bytes
-from ..trace.trace import EMPTY, Value
+from ..trace.trace import EMPTY, Value, values_in
 from .following import Following
 from .hooks import ACTIVE, Hook
 from .inline_cache import Cue
@@ -58,17 +58,31 @@ def cue_for(hook: Hook, session: Session, following: Following, at: int, args: t
     if not following.segment.is_fixed(at, following.owners, (args, kwargs)):
         return cue
     if hook.plain is not None:
-        _call(cue, at, hook.plain(args, kwargs))
+        _call(cue, following, at, args, kwargs)
     elif hook.operator is not None and hook.binder is not None:
         layout = _layout(hook, args, kwargs)
-        if layout is not None and hook.operator.values is None:  # or its rule must be asked
-            if following.pos == at + 1:
+        if layout is not None:
+            if following.pos == at + 1 and _has_checked_values(hook.operator, following, at):
                 _operator(cue, following, at, layout, args, kwargs, made)
-            elif following.pos == at and hook.operator.kind is Kind.VIEW:
+            elif following.pos == at and hook.operator.kind is Kind.VIEW \
+                    and hook.operator.values is None:
                 _view(cue, following, layout, args, kwargs, made)
     elif following.pos > at:
         _reserved(cue, following, at, args, kwargs, made)
     return cue
+
+
+def _has_checked_values(operator: Operator, following: Following, at: int) -> bool:
+    """Whether the values that an operator raises for, if any, have been computed at an event."""
+    if operator.values is None:
+        return True
+    segment = following.segment
+    args = segment.entries[at].event.args
+    if segment.entries[at].operator is not operator:
+        return False
+    values = values_in([args[operator.names.index(name)] for name in operator.values.parameters])
+    computed = [segment.memory[value.storage].computed for value in values]
+    return all(event is None or event >= at for event in computed)
 
 
 def _reserved(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict[str, Any],
@@ -147,7 +161,9 @@ class _Writer:
         if kwargs:
             self.tests.append(f"kwargs.keys() != {self.constant(dict(kwargs).keys() | set())}")
             lines += [f"k_{name} = kwargs[{name!r}]" for name in kwargs]
-            if kwargs.get("out", self) is None and "out" not in self.cue.hook.operator.names:
+            operator = self.cue.hook.operator
+            if operator is not None and kwargs.get("out", self) is None \
+                    and "out" not in operator.names:
                 lines += ["if k_out is not None:", "    return MISS(args, kwargs)"]
         return lines
 
@@ -296,8 +312,9 @@ class _Writer:
             f"    if {' or '.join(self.tests)}:",
             "        return MISS(args, kwargs)",
             *[f"    {line}" for line in unpack],
-            "    owners = f.owners",
         ]
+        if any("owners[" in line for line in (*compare, *body)):
+            lines.append("    owners = f.owners")
         if compare:
             lines += ["    if " + " or ".join(compare) + ":", "        return MISS(args, kwargs)"]
         lines += [f"    {line}" for line in body]
@@ -332,6 +349,10 @@ def _operator(cue: Cue, following: Following, at: int, layout: list[Any], args: 
     unpack = writer.unpack(args, kwargs)
     compare = _comparisons(writer, layout, entry.event.args, bound)
     names = _named(writer, layout)
+    if hook.operator.values is not None:
+        passed = ", ".join(f"{n}._array" if isinstance(x, Tensor) else n
+                           for n, x in zip(names, bound, strict=True))
+        compare.append(f"not {writer.constant(hook.operator.values.holds)}({passed})")
     body = writer.memory(entry)
     arrays = _arrays(writer, following, entry, result, body)
     if arrays is None:
@@ -474,20 +495,21 @@ def _window(following: Following, array: np.ndarray) -> Value | None:
     return None
 
 
-def _call(cue: Cue, at: int, key: tuple) -> None:
+def _call(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict[str, Any]) -> None:
     """Write the cue of a composite: with the same plain arguments it runs as it is."""
-    hook = cue.hook
-    plain: Any = hook.plain
-    original = hook.original
-
-    def take(args: tuple, kwargs: dict[str, Any]) -> Any:
-        session = ACTIVE.session
-        following = session.following
-        if following.pos != at or following.ambient != AMBIENT.changes \
-                or plain(args, kwargs) != key \
-                or session.is_guarded and needs_dispatch(args, kwargs):
-            return cue.miss(args, kwargs)
-        ACTIVE.cue = cue.next
-        return original(*args, **kwargs)
-
-    cue.take = take
+    assert cue.hook.plain is not None
+    key = cue.hook.plain(args, kwargs)
+    plain, named = key if kwargs else (key, ())
+    writer = _Writer(cue, following)
+    writer.tests.insert(0, f"f.pos != {at}")
+    unpack = writer.unpack(args, kwargs)
+    expected = [*((f"a{i}", x) for i, x in enumerate(plain)), *((f"k_{k}", x) for k, x in named)]
+    compare = [
+        f"{name}.__class__ is not {writer.constant(x)}" if isinstance(x, type)
+        else writer.expect(name, x, x) for name, x in expected
+    ]
+    writer.names["needs_dispatch"] = needs_dispatch
+    compare.append("ACTIVE.session.is_guarded and needs_dispatch(args, kwargs)")
+    passed = "*args, **kwargs" if kwargs else ", ".join(f"a{i}" for i in range(len(args)))
+    body = ["ACTIVE.cue = CUE.next", f"return {writer.constant(cue.hook.original)}({passed})"]
+    cue.take = writer.compile(unpack, compare, body)

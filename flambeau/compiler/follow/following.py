@@ -84,12 +84,14 @@ class Following:
 
     def is_pending(self, array: np.ndarray) -> bool:
         """Whether the values of an array are still to be computed."""
-        owner = owner_of(array)
-        for s, item in enumerate(self.owners):
-            if item is owner:
-                computed = self.segment.memory[s].computed  # None for constants
-                return computed is not None and computed < self.pos
-        return False
+        number = id(owner_of(array))
+        if number not in self.bound:
+            return False
+        numbers = [*map(id, self.owners)]
+        if number not in numbers:  # an input of which there is a copy
+            return False
+        computed = self.segment.memory[numbers.index(number)].computed  # None for constants
+        return computed is not None and computed < self.pos
 
     # ------------------------------------------------------------------------------ results
 

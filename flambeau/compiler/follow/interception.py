@@ -618,7 +618,8 @@ _DECIDING = (bool, int, float, str, type(None))
 
 def _plain_but_numbers(args: tuple, kwargs: dict[str, Any]) -> tuple:
     """The classes of the arguments, for functions that use numbers as operands only."""
-    return (*map(type, args), *kwargs, *map(type, kwargs.values()))
+    result = (*map(type, args),)
+    return (result, tuple([(k, type(x)) for k, x in kwargs.items()])) if kwargs else result
 
 
 def _is_function(x: Any) -> bool:
