@@ -19,6 +19,7 @@ from ..native.foundation.reference_counts import ARGUMENT_REFERENCES, PARAMETER_
 from ..native.foundation.user_frames import warn
 from ..tensor.layout import dense_order, empty_strided_array
 from ..tensor.tensor import Tensor, wrap
+from ..tensor.windows.batched_window import is_example
 from .hooks import run_leaf_hooks, run_node_hooks
 from .mode import MODE
 from .node import Node
@@ -39,7 +40,10 @@ def run(
     if create_graph and accumulate and not _WARNED:
         _warn_of_cycle()
     previous = MODE.grad, MODE.task
-    MODE.grad = bool(create_graph)
+    # Kernels of derivatives do not see examples of a vmap; with grad, none is used.
+    of_examples = not create_graph and any(
+        is_example(g._array) for _, g in roots)
+    MODE.grad = bool(create_graph) or of_examples
     try:
         task = MODE.task = _Task(retain_graph or create_graph, captures, accumulate, partial)
         if captures is None and len(roots) == 1 and isinstance(roots[0][0], Node):
@@ -53,6 +57,8 @@ def run(
             task.drain(None, None)
         if task.waiting:
             task.finish_leaves()
+        if of_examples:
+            return {key: g.detach() for key, g in task.captured.items()}
         return task.captured
     finally:
         MODE.grad, MODE.task = previous

@@ -17,6 +17,7 @@ import numpy as np
 from ..native.foundation.user_frames import noted
 from ..tensor.storage import VersionCounter
 from ..tensor.tensor import INFERENCE, Tensor, wrap
+from ..tensor.windows.batched_window import is_example
 from ..tensor.windows.lazy_window import bits_of, memory_of, toggled
 from .hooks import move_retained
 from .mode import MODE
@@ -110,12 +111,22 @@ def rebase(x: Tensor, node: Any) -> None:
         x._node = node
         x._requires_grad = x._tracked = True
         return
+    if is_example(base._array):
+        Views.rebase_examples(x, node)
+        return
     edges = (base._node or base, node) if base._requires_grad else (node,)
     slices = new_node(_SLICES_PLAN, edges, (), (), None)
     slices.geometry = Geometry(base._array, x._array)
     base._node = slices
     base._requires_grad = base._tracked = True
     reattach(x)
+
+
+class Views:
+    """What `rebase` and `reattach` do for examples of a vmap; the operators' layer sets it."""
+
+    rebase_examples: Callable[[Tensor, Any], None]
+    reattach_examples: Callable[[Tensor], None]
 
 
 class Geometry:
@@ -192,6 +203,9 @@ def reattach(view: Tensor) -> None:
     """Give a view the node that belongs to its base's present history."""
     base = view._base
     assert base is not None
+    if is_example(base._array):
+        Views.reattach_examples(view)
+        return
     view._stamp = base._node
     if not base._requires_grad:
         return

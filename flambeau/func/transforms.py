@@ -17,9 +17,11 @@ from ..autograd.forward_ad import (
     attach, carry, give, pop_level, primal_at, push_level, same_history, tangent_at, tangents_of,
 )
 from ..autograd.outputs import Output
+from ..ops.interception.batching import inner_leaf, is_inside, with_below
 from ..tensor import Tensor
 from ..tensor.tree import leaves, map_leaves
 from .structure import rebuild, tensors_of
+from .vmap import map_calls
 
 Argnums = int | tuple[int, ...]
 
@@ -194,7 +196,8 @@ def jacrev(
             level = _Level(args, argnums)
             y, aux = _split(func(*level.args, **kwargs), has_aux, "jacrev")
             outputs = tensors_of(y, "jacrev(f): the outputs of f")
-            result = [level.like_arguments(level.freed(_rows(t, level))) for t in outputs]
+            rows = [_rows(t, level, chunk_size) for t in outputs]
+            result = [level.like_arguments(level.freed(new)) for new in rows]
         matrices = rebuild(y, iter(result))
         return (matrices, map_leaves(level.free_one, aux)) if has_aux else matrices
 
@@ -204,7 +207,7 @@ def jacrev(
 def jacfwd(
     func: Callable, argnums: Argnums = 0, has_aux: bool = False, *, randomness: str = "error"
 ) -> Callable:
-    """The function that computes the Jacobian of `func` forward, a jvp for each input element.
+    """The function that computes the Jacobian of `func` forward, the jvps of all input elements.
 
     >>> torch.func.jacfwd(lambda x: x ** 2)(torch.tensor([1., 3.]))
     tensor([[2., 0.],
@@ -222,7 +225,7 @@ def jacfwd(
                 every[i] = x
             return func(*every, **kwargs)
 
-        y, columns, aux = _columns(chosen, supplied, has_aux)
+        y, columns, aux = _columns(chosen, supplied, has_aux, randomness)
         per_output = [mapped_back(supplied, parts) for parts in columns]
         result = [new[0] if isinstance(argnums, int) else new for new in per_output]
         matrices = rebuild(y, iter(result))
@@ -231,25 +234,27 @@ def jacfwd(
     return wrapper
 
 
-def _columns(func: Callable, supplied: tuple, has_aux: bool) -> tuple[Any, list[list[Tensor]], Any]:
+def _columns(
+    func: Callable, supplied: tuple, has_aux: bool, randomness: str
+) -> tuple[Any, list[list[Tensor]], Any]:
     """(a result, for each output its Jacobians with respect to each input, aux)."""
     inputs = tensors_of(supplied, "jacfwd(f): the inputs")
     zeros = [ops.zeros_like(x) for x in inputs]
-    y, aux, columns = None, None, []
+    last: list[Any] = []
+
+    def push(at: int, tangent: Tensor) -> tuple[Tensor, ...]:
+        tangents = [*zeros[:at], tangent, *zeros[at + 1 :]]
+        last[:] = jvp(func, supplied, rebuild(supplied, iter(tangents)), has_aux=has_aux)
+        return tuple(tensors_of(last[1], "jacfwd(f): the outputs of f"))
+
+    columns = []
     for i, x in enumerate(inputs):
-        parts = []
-        for k in range(x.numel()):
-            tangents = list(zeros)
-            tangents[i] = ops.zeros_like(x)
-            tangents[i].view(-1)[k] = 1
-            result = jvp(func, supplied, rebuild(supplied, iter(tangents)), has_aux=has_aux)
-            y, aux = result[0], result[2] if has_aux else None
-            parts.append(tensors_of(result[1], "jacfwd(f): the outputs of f"))
-        columns.append(parts)
+        basis = ops.eye(x.numel(), dtype=x.dtype).reshape(x.numel(), *x.shape)
+        columns.append(map_calls(functools.partial(push, i), 0, -1, randomness)(basis))
+    y, aux = last[0], last[2] if has_aux else None
     outputs = tensors_of(y, "jacfwd(f): the outputs of f")
     matches = [
-        [ops.stack([parts[j] for parts in column], -1).reshape((*t.shape, *x.shape))
-         for column, x in zip(columns, inputs, strict=True)]
+        [column[j].reshape((*t.shape, *x.shape)) for column, x in zip(columns, inputs, strict=True)]
         for j, t in enumerate(outputs)
     ]
     return y, matches, aux
@@ -271,16 +276,18 @@ def hessian(func: Callable, argnums: Argnums = 0) -> Callable:
     return jacfwd(jacrev(func, argnums), argnums)
 
 
-def _rows(y: Tensor, level: _Level) -> list[Tensor]:
-    """The Jacobians of one output with respect to each input, a vjp for each of its elements."""
-    basis = ops.eye(y.numel(), dtype=y.dtype).reshape(y.numel(), *y.shape)
-    rows = [level.gradients([y], [basis[i]]) for i in range(y.numel())]
-    if not rows:
+def _rows(y: Tensor, level: _Level, chunk_size: int | None) -> list[Tensor]:
+    """The Jacobians of one output with respect to each input, the vjps of all its elements."""
+    if not y.numel():
         return [x.new_zeros((*y.shape, *x.shape)) for x in level.wanted]
-    return [
-        ops.stack(column).reshape((*y.shape, *x.shape))
-        for column, x in zip(zip(*rows, strict=True), level.wanted, strict=True)
-    ]
+
+    def row(g: Tensor) -> tuple[Tensor, ...]:
+        return tuple(level.gradients([y], [g]))
+
+    basis = ops.eye(y.numel(), dtype=y.dtype).reshape(y.numel(), *y.shape)
+    rows = map_calls(row, 0, 0, "error", chunk_size=chunk_size)(basis)
+    return [column.reshape((*y.shape, *x.shape))
+            for column, x in zip(rows, level.wanted, strict=True)]
 
 
 def _split(result: Any, has_aux: bool, name: str) -> tuple[Any, Any]:
@@ -332,9 +339,12 @@ class _Level:
         if not isinstance(x, Tensor):
             return x
         tangents = {n: (None, self.free_one(t)) for n, (_, t) in tangents_of(x).items()}
-        if not x.requires_grad or _leads_outside(x, {id(t) for t in self.own if t.is_leaf}):
+        if x.requires_grad and _leads_outside(x, {id(t) for t in self.own if t.is_leaf}):
             return give(tangents, x)
-        return give(tangents, x.detach())
+        example = with_below(x, self.free_one)
+        if example is None:
+            example = x.detach() if x.requires_grad else x
+        return give(tangents, example)
 
 
 def _positions(argnums: Argnums, count: int) -> list[int]:
@@ -353,7 +363,10 @@ def _positions(argnums: Argnums, count: int) -> list[int]:
 
 
 def _alias(x: Tensor) -> Tensor:
-    return x.view_as(x) if x.requires_grad else carry(x, x.detach()).requires_grad_()
+    inner = inner_leaf(x)
+    if x.requires_grad and (inner is None or is_inside(x)):
+        return x.view_as(x)
+    return carry(x, x.detach() if inner is None else inner).requires_grad_()
 
 
 def _leads_outside(x: Tensor, own: set[int]) -> bool:

@@ -1,7 +1,6 @@
-"""vmap: a function of one example as a function of a batch, an example at a time.
+"""vmap: a function of one example as a function of a batch, all examples at once.
 
-The result is what PyTorch's vmap gives; the speed is that of a loop. Writes into tensors that the
-function closes over happen once for each example.
+Its arguments become examples, on which operators compute as `ops/interception/batching.py` says.
 """
 
 from __future__ import annotations
@@ -12,8 +11,13 @@ from typing import Any
 
 from .. import ops
 from ..ops.core.axes import canonical_dim
+from ..tensor.windows.batch import Batch
+from ..ops.interception import (  # noqa: F401 they add themselves
+    batched_draws, batched_index, batched_views,
+)
+from ..ops.interception.batching import batch_of
 from ..tensor import Tensor
-from ..tensor.random.generator import default_generator
+from ..tensor.windows.batched_window import ExampleRead
 from ..tensor.tree import leaves
 from .structure import rebuild, spread
 
@@ -35,7 +39,7 @@ def vmap(
     if chunk_size is not None and chunk_size <= 0:
         raise ValueError(f"vmap: chunk_size should be None or greater than 0. (got {chunk_size})")
 
-    return map_calls(func, in_dims, out_dims, randomness)
+    return map_calls(func, in_dims, out_dims, randomness, chunk_size=chunk_size)
 
 
 _DRAWN = (
@@ -46,7 +50,7 @@ _DRAWN = (
 
 def map_calls(
     func: Callable, in_dims: Any, out_dims: Any, randomness: str, lets_none_pass: bool = False,
-    on_draw: str = _DRAWN,
+    on_draw: str = _DRAWN, chunk_size: int | None = None,
 ) -> Callable:
     """vmap without checks of its settings. on_draw: what the error of a drawn number says."""
 
@@ -54,17 +58,27 @@ def map_calls(
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         dims = _input_dims(in_dims, args, func)
         size = _size(dims, args, func)
-        shared = [x for dim, x in zip(dims, leaves(args), strict=True)
-                  if dim is None and isinstance(x, Tensor)]
-        versions = [x._version for x in shared]
-        results = []
-        for i in _guarded(range(size), randomness, on_draw):
-            results.append(func(*rebuild(args, _slices(args, dims, i)), **kwargs))
-            if versions != [x._version for x in shared]:
-                raise _written_in_place()
-        return _stacked(results, out_dims, func, lets_none_pass)
+        if chunk_size is None or chunk_size >= size:
+            return _run(func, args, kwargs, dims, size)
+        starts = range(0, size, chunk_size)
+        parts = [_run(func, rebuild(args, _chunks(args, dims, start, chunk_size)), kwargs, dims,
+                      min(chunk_size, size - start)) for start in starts]
+        return _joined(parts, out_dims, f"vmap({_name(func)}, ..., out_dims)")
+
+    def _run(func: Callable, args: tuple, kwargs: dict, dims: list, size: int) -> Any:
+        try:
+            with batch_of(size, randomness, on_draw) as batch:
+                result = func(*rebuild(args, _examples(args, dims, batch)), **kwargs)
+                return _results(result, out_dims, func, lets_none_pass, batch)
+        except ExampleRead as error:
+            raise RuntimeError(*error.args) from error
 
     return wrapper
+
+
+def _examples(args: tuple, dims: list[int | None], batch: Batch) -> Iterator[Any]:
+    for dim, x in zip(dims, leaves(args), strict=True):
+        yield x if dim is None else batch.wrap(x.movedim(dim, 0) if dim % x.dim() else x)
 
 
 def _name(func: Callable) -> str:
@@ -112,58 +126,48 @@ def _size(dims: list[int | None], args: tuple, func: Callable) -> int:
     return sizes[0]
 
 
-def _slices(args: tuple, dims: list[int | None], i: int) -> Iterator[Any]:
+def _chunks(args: tuple, dims: list[int | None], start: int, length: int) -> Iterator[Any]:
     for dim, x in zip(dims, leaves(args), strict=True):
-        yield x if dim is None else x.select(dim, i)
+        yield x if dim is None else x.narrow(dim, start, min(length, x.size(dim) - start))
 
 
-def _written_in_place() -> RuntimeError:
-    """What an example's write into an argument of all examples raises."""
-    error = RuntimeError(
-        "vmap: inplace arithmetic(self, *extra_args) is not possible because there exists a Tensor "
-        "`other` in extra_args that has more elements than `self`. This happened due to `other` "
-        "being vmapped over but `self` not being vmapped over in a vmap. Please try to use "
-        "out-of-place operators instead of inplace arithmetic. If said operator is being called "
-        "inside the PyTorch framework, please file a bug report instead."
-    )
-    error.add_note("flambeau calls the function once for each example: a write into an argument "
-                   "whose in_dims is None would happen as often.")
-    return error
+def _joined(parts: list[Any], out_dims: Any, what: str) -> Any:
+    """The results of chunks, one behind the other along `out_dims`."""
+    first = parts[0]
+    dims = _spread_over(out_dims, first, what)
+    columns = zip(*map(leaves, parts), strict=True)
+    new = [column[0] if dim is None or column[0] is None else ops.cat(column, dim)
+           for dim, column in zip(dims, columns, strict=True)]
+    return rebuild(first, iter(new))
 
 
-def _guarded(indices: range, randomness: str, on_draw: str) -> Iterator[int]:
-    """The indices, while the generator is watched (error), let run (different) or reset (same)."""
-    if randomness == "different":
-        yield from indices
-        return
-    state = default_generator.get_state()
-    for i in indices:
-        if randomness == "same":
-            default_generator.set_state(state)
-        yield i
-        if randomness == "error" and not ops.equal(default_generator.get_state(), state):
-            raise RuntimeError(on_draw)
+def _spread_over(out_dims: Any, result: Any, what: str) -> list[Any]:
+    """The entry of `out_dims` for each end of a result."""
+    return spread(list(out_dims) if isinstance(result, list) and isinstance(out_dims, tuple)
+                  else out_dims, result, what)
 
 
-def _stacked(
-    results: list[Any], out_dims: Any, func: Callable, lets_none_pass: bool
+def _results(
+    result: Any, out_dims: Any, func: Callable, lets_none_pass: bool, batch: Batch
 ) -> Any:
-    if not results:
-        raise NotImplementedError("vmap over a dimension of size 0 is not implemented")
-    first = results[0]
-    dims = spread(list(out_dims) if isinstance(first, list) and isinstance(out_dims, tuple)
-                  else out_dims, first, f"vmap({_name(func)}, ..., out_dims)")
-    columns = zip(*[leaves(result) for result in results], strict=True)
+    """What the function gave, with all examples along `out_dims`."""
+    dims = _spread_over(out_dims, result, f"vmap({_name(func)}, ..., out_dims)")
     new: list[Any] = []
-    for dim, column in zip(dims, columns, strict=True):
-        if column[0] is None and lets_none_pass:
+    for dim, x in zip(dims, leaves(result), strict=True):
+        if x is None and lets_none_pass:
             new.append(None)
             continue
-        if not isinstance(column[0], Tensor):
+        if not isinstance(x, Tensor):
             raise ValueError(f"vmap({_name(func)}, ...): `{_name(func)}` must only return Tensors, "
-                             f"got type {type(column[0])}.")
+                             f"got type {type(x)}. Did you mean to set out_dims= to None for "
+                             "output?")
         if dim is None:
-            new.append(column[0])
+            if batch.holds(x):
+                raise ValueError(f"vmap({_name(func)}, ...): `{_name(func)}` can not return a "
+                                 "BatchedTensor when out_dim is None")
+            new.append(batch.lower(x))
             continue
-        new.append(ops.stack(column, canonical_dim(dim, column[0].dim() + 1)))
-    return rebuild(first, iter(new))
+        at = canonical_dim(dim, x.dim() + 1)
+        below = batch.expand(x)
+        new.append(below.movedim(0, at) if at else below)
+    return rebuild(result, iter(new))

@@ -27,7 +27,8 @@ FAMILIES = {
         "view_inplace"
     ),
     "indexing": (
-        "embedding embedding_bag gather index index_put index_select mask masked_index segments"
+        "batched_positions embedding embedding_bag gather index index_put index_select mask "
+        "masked_index segments"
     ),
     "linalg": (
         "cholesky eigen einsum grouped ldl linear low_rank lu matmul matrix_checks "

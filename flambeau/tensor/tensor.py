@@ -14,6 +14,7 @@ import numpy as np
 from ..native.foundation.user_frames import noted, warn
 from .devices import CPU, META, device
 from .dtypes import FROM_NUMPY, dtype
+from .windows.batched_window import BatchedWindow
 from .windows.lazy_window import LazyWindow, is_conjugated, is_negated, memory_of
 from .layout import (
     contiguous_format, contiguous_strides, is_contiguous, layout, strided, strides_of,
@@ -645,13 +646,14 @@ def attach(**attributes: Any) -> None:
 
 
 _new_object = object.__new__
-_ndarray, _asarray = np.ndarray, np.asarray
+_asarray = np.asarray
+_WINDOWS = (np.ndarray, BatchedWindow)  # what a plain tensor lies on as it is
 
 
 def wrap(array: np.ndarray) -> Tensor:
     """A plain tensor on `array`: a leaf that does not require grad."""
     result = _new_object(Tensor)
-    result._array = array if isinstance(array, _ndarray) else _asarray(array)
+    result._array = array if isinstance(array, _WINDOWS) else _asarray(array)
     result._requires_grad = result._tracked = False
     result._node = result._grad = result._counter = result._base = None
     result._stamp = creation.stamp

@@ -24,6 +24,7 @@ from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
 from ..activation.softmax import softmax, softmax_backward
 from ..core.autocast import Policy
+from ...tensor.windows.batch import Batch
 from ..core.operator import Array
 from ..core.output_layout import Layout, lay_out_again
 from ..core.promotion import compute_dtype
@@ -236,6 +237,31 @@ def adjoint(
             np.matmul(ds, k[outer], dq[window])
             dk[outer] += np.matmul(ds.swapaxes(-1, -2), q[window])
     return tuple(x.astype(kind, copy=False) for x in (dq, dk, dv))
+
+
+@attention.batch
+def _(
+    batch: Batch, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float,
+    is_causal: bool, keep: float
+) -> Any:
+    q, k, v = map(batch.expand, (query, key, value))
+    return attention(q, k, v, _mask_below(batch, mask, query), scale, is_causal, keep)
+
+
+@adjoint.batch
+def _(
+    batch: Batch, g: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None,
+    y: Tensor, saved: Tensor, scale: float, is_causal: bool, keep: float
+) -> Any:
+    g, q, k, v, y, saved = map(batch.expand, (g, query, key, value, y, saved))
+    return adjoint(g, q, k, v, _mask_below(batch, mask, query), y, saved, scale, is_causal, keep)
+
+
+def _mask_below(batch: Batch, mask: Tensor | None, query: Tensor) -> Tensor | None:
+    """The mask, with axes behind the batch's as many as the query has."""
+    if mask is None or not batch.holds(mask):
+        return batch.lower(mask)
+    return batch.view(mask, *[1] * (query.dim() - mask.dim()))
 
 
 def _differentiable_adjoint(

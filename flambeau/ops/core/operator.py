@@ -63,6 +63,7 @@ class Operator:
     plans: dict[int, Plan]  # by the inputs that require grad
     joint: Callable | None = None  # the vjp of all inputs at once
     jvp: Callable | None = None
+    batch: Callable | None = None  # what vmap does, where no fact below says it
     twin: Any  # the in-place form, where there is one
     source: Any  # of the function that was written out for it
 
@@ -122,6 +123,13 @@ class Operator:
         # one, as of pointwise operators and views: programs for growing shapes rely on it.
         self.extents_follow: bool = options.pop(
             "extents_follow", self.kind in (Kind.POINTWISE, Kind.VIEW))
+        # What vmap does with the axis of its examples (`ops/interception/batching_rules.py`).
+        # Each example is computed by itself whatever axes stand in front: matrices, rows, elements.
+        self.leading: bool = options.pop("leading", False)
+        # Inputs whose first axis counts independent examples already: images, sequences.
+        self.examples: tuple[str, ...] = options.pop("examples", ())
+        # A loss: a number for each element, which `reduction` adds up (0 not, 1 mean, 2 sum).
+        self.reduces: bool = options.pop("reduces", False)
         # The order in which a node shows its edges, where PyTorch's operator takes another one.
         self.edges: tuple[str, ...] = options.pop("edges", ())
 
@@ -245,6 +253,15 @@ class Operator:
             if name.removesuffix("_t") not in self.tensor_names:
                 self.source_of(name)
         self.jvp = rule
+        return rule
+
+    def declare_batch(self, rule: Callable) -> Callable:
+        """`@op.batch`: all examples of a vmap at once; the rule takes the batch and the operator's
+        arguments, tensors of one example, and gives all results, batch axis first.
+        """
+        if self.batch is not None:
+            raise TypeError(f"operator {self.name}: batch declared twice")
+        self.batch = rule
         return rule
 
     def _add(self, name: str, vjp: Callable) -> None:

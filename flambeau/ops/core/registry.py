@@ -1,8 +1,9 @@
 """The registry: one declaration an operator, from which everything else about it is derived.
 
 A declaration is a body on NumPy arrays (its annotations say which parameters are tensors), its
-docstring, its derivative (`@op.vjp`; `@op.jvp` where forward mode needs one), an oracle (`ref`)
-and inputs to test with (`samples`).
+docstring, its derivative (`@op.vjp`; `@op.jvp` where forward mode needs one), what vmap does
+(`@op.batch`, where no declared fact says it), an oracle (`ref`) and inputs to test with
+(`samples`).
 Derived: the function, the tensor method, the in-place twin, `out=`, `axis=`, the tape's node, the
 tests and the typing stub.
 """
@@ -34,6 +35,8 @@ class Declared(Protocol):
 
     def jvp(self, rule: Rule) -> Rule: ...
 
+    def batch(self, rule: Rule) -> Rule: ...
+
 
 def declare(kind: Kind, **options: Any) -> Callable[[Callable], Declared]:
     """A decorator that registers a body and returns the function users call."""
@@ -49,6 +52,7 @@ def declare(kind: Kind, **options: Any) -> Callable[[Callable], Declared]:
         function.operator = operator
         if kind is not Kind.COMPOSITE:
             function.vjp, function.jvp = operator.declare_vjp, operator.declare_jvp
+        function.batch = operator.declare_batch
         publish(function, (name, *operator.aliases), operator.expose)
         declared: Declared = function
         return declared

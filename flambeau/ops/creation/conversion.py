@@ -27,7 +27,7 @@ from ..native.transpose import put_in_order
 from .creation import public
 
 
-@opaque(extents_follow=True, linear_in="input", layout=Layout.FREE,
+@opaque(leading=True, extents_follow=True, linear_in="input", layout=Layout.FREE,
         name="_to_copy", node="ToCopyBackward0", expose=(), samples=None, holomorphic=False)
 def _to_copy(input: Array, dtype: Dtype | None, memory_format: Any) -> Array:
     """A copy in another dtype or memory format."""

@@ -28,7 +28,7 @@ from .creation import public
 from .fill import fill_
 
 
-@opaque(extents_follow=True,
+@opaque(leading=True, extents_follow=True,
         linear_in="input", layout=Layout.FREE, ref=lambda x: x + 0, samples=real_line)
 def clone(input: Array, *, memory_format: Any = preserve_format) -> Array:
     """A copy, through which gradients flow.

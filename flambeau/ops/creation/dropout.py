@@ -48,6 +48,11 @@ def _drawn(input: Tensor, channels: bool, fill: Callable[[np.ndarray], object]) 
     return result
 
 
+def draw_noise(input: Tensor, channels: bool, fill: Callable[[np.ndarray], object]) -> Tensor:
+    """The factors of `input`, drawn by `fill`; vmap draws those of all examples at once."""
+    return wrap(_drawn(input, channels, fill))
+
+
 def _check_probability(p: float) -> None:
     if not 0 <= p <= 1:
         raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
@@ -68,7 +73,7 @@ def _drop_without_drawing(input: Tensor, p: float, train: bool, inplace: bool) -
 def _drop(input: Tensor, p: float, train: bool, channels: bool, inplace: bool) -> Tensor:
     if (certain := _drop_without_drawing(input, p, train, inplace)) is not None:
         return certain
-    noise = wrap(_drawn(input, channels, lambda result: fill_dropout(result, p)))
+    noise = draw_noise(input, channels, lambda result: fill_dropout(result, p))
     return input.mul_(noise) if inplace else input * noise
 
 
@@ -76,14 +81,10 @@ def _alpha_dropped(input: Tensor, p: float, train: bool, channels: bool, inplace
     if (certain := _drop_without_drawing(input, p, train, inplace)) is not None:
         return certain
     a = 1 / math.sqrt((_ALPHA * _ALPHA * p + 1) * (1 - p))
-    noise = _drawn(input, channels, lambda result: fill_bernoulli(result, 1 - p))
-    shift = noise - np.asarray(1, noise.dtype)
-    shift *= np.asarray(_ALPHA * a, noise.dtype)
-    shift += np.asarray(_ALPHA * a * p, noise.dtype)
-    noise *= np.asarray(a, noise.dtype)
-    if inplace:
-        return input.mul_(wrap(noise)).add_(wrap(shift))
-    return input * wrap(noise) + wrap(shift)
+    noise = draw_noise(input, channels, lambda result: fill_bernoulli(result, 1 - p))
+    shift = (noise - 1).mul_(_ALPHA * a).add_(_ALPHA * a * p)
+    noise.mul_(a)
+    return input.mul_(noise).add_(shift) if inplace else input * noise + shift
 
 
 def _publish_pair(name: str, make: Callable, channels: bool, doc: str) -> None:

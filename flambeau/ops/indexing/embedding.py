@@ -17,6 +17,7 @@ from ...tensor.capture_marks import peek
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
+from ...tensor.windows.batch import Batch
 from ..core.operator import PUBLIC, Array, publish
 from ..core.output_layout import Layout
 from ..core.promotion import compute_dtype
@@ -82,6 +83,16 @@ def rows_of(
     return weight.take(indices, 0)
 
 
+@rows_of.batch
+def _(
+    batch: Batch, weight: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool
+) -> Tensor:
+    if not batch.holds(weight):
+        return rows_of(batch.lower(weight), batch.lower(indices), padding_idx, scale_grad_by_freq)
+    check_indices(batch.lower(indices)._array, weight.shape[0], "embedding")
+    return rows_of(batch.lower(weight).flatten(0, 1), _apart(batch, indices, weight.shape[0]))
+
+
 @rows_of.vjp("weight")
 def _(
     g: Tensor, indices: Tensor, weight_shape: tuple[int, ...], padding_idx: int,
@@ -130,6 +141,25 @@ def embedding_dense_backward(
     if flat.size:
         add_rows(result, (flat,), g)
     return result.astype(grad_output.dtype, copy=False)
+
+
+@embedding_dense_backward.batch
+def _(
+    batch: Batch, grad_output: Tensor, indices: Tensor, num_weights: int, padding_idx: int,
+    scale_grad_by_freq: bool
+) -> Any:
+    if padding_idx >= 0:
+        return NotImplemented
+    rows = _apart(batch, indices, num_weights)
+    y = embedding_dense_backward(batch.expand(grad_output), rows, batch.size * num_weights,
+                                 padding_idx, scale_grad_by_freq)
+    return y.reshape(batch.size, num_weights, -1)
+
+
+def _apart(batch: Batch, indices: Tensor, rows: int) -> Tensor:
+    """Indices into the examples' tables, one behind the other."""
+    starts = wrap(np.arange(0, batch.size * rows, rows or 1)[: batch.size])
+    return batch.expand(indices) + starts.reshape(-1, *[1] * indices.dim())
 
 
 @embedding_dense_backward.vjp("grad_output")

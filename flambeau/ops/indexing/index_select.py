@@ -14,6 +14,7 @@ from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
 from ..core.autocast import Policy
 from ..core.axes import canonical_dim
+from ...tensor.windows.batch import Batch
 from ..core.operator import Array, Number
 from ..core.out import write_result
 from ..core.output_layout import Layout
@@ -74,6 +75,13 @@ def index_select(input: Array, dim: int, index: Array) -> Array:
         wrong = index[(index >= n) | (index < 0)][0]
         raise RuntimeError(f"INDICES element is out of DATA bounds, id={wrong} axis_dim={n}")
     return input.take(index, at) if input.__class__ is Array else np.take(input, index, at)
+
+
+@index_select.batch
+def _(batch: Batch, input: Tensor, dim: int, index: Tensor) -> Any:
+    if batch.holds(index) or not input.dim():
+        return NotImplemented
+    return index_select(batch.lower(input), canonical_dim(dim, input.dim()) + 1, batch.lower(index))
 
 
 @index_select.vjp("input")
@@ -158,6 +166,16 @@ def _index_add(input: Array, dim: int, index: Array, source: Array, alpha: Numbe
     return result
 
 
+@_index_add.batch
+def _(
+    batch: Batch, input: Tensor, dim: int, index: Tensor, source: Tensor, alpha: Number
+) -> Any:
+    if batch.holds(index) or not input.dim():
+        return NotImplemented
+    at = canonical_dim(dim, input.dim()) + 1
+    return _index_add(batch.expand(input), at, batch.lower(index), batch.expand(source), alpha)
+
+
 @_index_add.vjp("input")
 def _(g: Tensor) -> Tensor:
     return g
@@ -213,6 +231,14 @@ def index_copy(input: Array, dim: int, index: Array, source: Array) -> Array:
     return result
 
 
+@index_copy.batch
+def _(batch: Batch, input: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
+    if batch.holds(index) or not input.dim() or not source.dim():
+        return NotImplemented
+    at = canonical_dim(dim, input.dim()) + 1
+    return index_copy(batch.expand(input), at, batch.lower(index), batch.expand(source))
+
+
 @index_copy.vjp("input")
 def _(g: Tensor, dim: int, index: Tensor) -> Tensor:
     return g.index_fill(dim, index, 0)
@@ -239,6 +265,14 @@ def _index_fill(input: Array, dim: int, index: Array, value: Array) -> Array:
         raise IndexError(f"index {wrong} is out of bounds for dimension {at} with size {n}")
     (result if result.ndim else result.reshape(1))[_slices_at(at, index)] = value
     return result
+
+
+@_index_fill.batch
+def _(batch: Batch, input: Tensor, dim: int, index: Tensor, value: Tensor) -> Any:
+    if batch.holds(index) or batch.holds(value) or not input.dim():
+        return NotImplemented
+    at = canonical_dim(dim, input.dim()) + 1
+    return _index_fill(batch.lower(input), at, batch.lower(index), batch.lower(value))
 
 
 @_index_fill.vjp("input")

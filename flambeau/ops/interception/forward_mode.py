@@ -7,7 +7,6 @@ Operators wear a stub meanwhile, which runs the operator on the primals and the 
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
@@ -22,6 +21,7 @@ from ...autograd.outputs import SavedOutput
 from ...autograd.save_plan import INPUT
 from ...tensor.dtypes import dtype
 from ...tensor.tensor import Tensor
+from ...tensor.windows.batch import innermost_batch
 from ..core.dispatch import pointwise_call
 from ..core.inplace import assign
 from ..core.operator import OPERATORS, PUBLIC, Kind, Operator
@@ -29,49 +29,7 @@ from ..creation.random import IN_PLACE_DRAWS
 from ..indexing import index
 from ..view.slices import basic_index
 from . import tangent_rules
-from .code_patching import LINGERING, Swap, swap_of
-
-
-class _Pushing:
-    """The swaps that are on while any thread is in a level, and for some calls after it."""
-
-    most_idle_calls = 1000  # they cost together what starting does
-
-    def __init__(self) -> None:
-        self.levels = 0
-        self.idle_calls = 0
-        self.swaps: list[Swap] = []
-        self.lock = threading.RLock()
-
-    def turn(self, on: bool) -> None:
-        """Count levels; the first puts the stubs on, after the last they linger."""
-        with self.lock:
-            self.levels += 1 if on else -1
-            if not self.levels:
-                self.idle_calls = 0
-                LINGERING.append(self.take_off)
-                return
-            if self.take_off in LINGERING:
-                LINGERING.remove(self.take_off)
-            if not self.swaps:
-                self.swaps = [swap_of(f, record) for f, record in _targets()]
-                for swap in self.swaps:
-                    swap.start()
-
-    def take_off(self) -> None:
-        """Take the stubs off that linger."""
-        with self.lock:
-            if self.take_off in LINGERING:
-                for swap in reversed(self.swaps):
-                    swap.restore()
-                self.swaps = []
-                LINGERING.remove(self.take_off)
-
-    def count_idle_call(self) -> None:
-        """Take the stubs off after many calls that no level needed them for."""
-        self.idle_calls += 1
-        if self.idle_calls > self.most_idle_calls:
-            self.take_off()
+from .lingering_stubs import LingeringStubs
 
 
 def _targets() -> list[tuple[Any, Callable]]:
@@ -81,18 +39,18 @@ def _targets() -> list[tuple[Any, Callable]]:
         if operator.kind is Kind.COMPOSITE:
             continue
         if operator.differentiable:
-            result[operator.function] = functools.partial(_push, operator, False)
+            result[operator.function] = functools.partial(push, operator, False)
         twin = getattr(operator, "twin", None)
         if twin is not None:
-            result[twin] = functools.partial(_push_in_place, operator)
+            result[twin] = functools.partial(push_in_place, operator)
     for name, function in vars(Tensor).items():
         if isinstance(function, FunctionType) and function not in result:
             if (made_of := pointwise_call(function)) is not None:
-                result[function] = functools.partial(_push, *made_of)
+                result[function] = functools.partial(push, *made_of)
             elif name in SHORT_CUTS:
                 result[function] = SHORT_CUTS[name]
     for name in ("copy_", "fill_", "zero_"):
-        result[PUBLIC["Tensor"].get(name) or getattr(Tensor, name)] = _WRITES[name]
+        result[PUBLIC["Tensor"].get(name) or getattr(Tensor, name)] = WRITES[name]
     result |= dict.fromkeys(IN_PLACE_DRAWS, _draw_in_place)
     result |= {PUBLIC["torch"][name]: _draw for name in ("normal", "bernoulli", "poisson")}
     result[Tensor.__setitem__] = _set_item
@@ -103,7 +61,7 @@ def _targets() -> list[tuple[Any, Callable]]:
 def _matmul(
     original: Callable, args: tuple, kwargs: dict[str, Any], always: bool = False
 ) -> Any:
-    if not always and _level(args) is None:
+    if not always and level_of(args) is None:
         return original(*args)
     return OPERATORS["matmul"].function(*args)
 
@@ -111,7 +69,7 @@ def _matmul(
 def _view(
     original: Callable, args: tuple, kwargs: dict[str, Any], always: bool = False
 ) -> Any:
-    if kwargs or isinstance(args[1], dtype) or not (always or _level(args) is not None):
+    if kwargs or isinstance(args[1], dtype) or not (always or level_of(args) is not None):
         return original(*args, **kwargs)
     shape = args[1:] if isinstance(args[1], int) else tuple(args[1])
     return OPERATORS["_view"].function(args[0], shape)
@@ -121,7 +79,7 @@ def _get_item(
     original: Callable, args: tuple, kwargs: dict[str, Any], always: bool = False
 ) -> Any:
     x, item = args
-    always = always or _level(args) is not None
+    always = always or level_of(args) is not None
     if item.__class__ in (slice, tuple) and always and (plain := index.plain_index(item)):
         return basic_index(x, plain)
     if item.__class__ is not int or not always:
@@ -135,14 +93,25 @@ def _get_item(
 SHORT_CUTS = {"__matmul__": _matmul, "view": _view, "__getitem__": _get_item}
 
 
-def _level(args: Sequence[Any]) -> int | None:
-    """The innermost level at which an argument, or an element of one, carries a tangent."""
+def level_of(args: Sequence[Any]) -> int | None:
+    """The innermost level at which an argument, or an element of one, carries a tangent.
+
+    None where an argument is an example of a vmap inside of that level: its batch comes first.
+    """
+    level = _last_level(args)
+    if level is None:
+        return None
+    batch = innermost_batch(args)
+    return None if batch is not None and batch.outer_level >= level else level
+
+
+def _last_level(args: Sequence[Any]) -> int | None:
     best = None
     for value in args:
         if isinstance(value, Tensor):
             level = last_level(value) if "_tangents" in value.__dict__ else None
         elif value.__class__ in (tuple, list):
-            level = _level(value)
+            level = _last_level(value)
         else:
             continue
         if level is not None and (best is None or level > best):
@@ -174,14 +143,14 @@ def bound(operator: Operator, args: tuple, kwargs: dict[str, Any], reflected: bo
     return values
 
 
-def _push(
+def push(
     operator: Operator, reflected: bool, original: Callable, args: tuple, kwargs: dict[str, Any]
 ) -> Any:
+    """The operator on primals, its result with the tangents that the rule pushes."""
     if not LEVELS.active:
-        if not _pushing.levels:
-            _pushing.count_idle_call()
+        _pushing.count_idle_call()
         return original(*args, **kwargs)
-    level = _level(args) if not kwargs else _level((*args, *kwargs.values()))
+    level = level_of(args) if not kwargs else level_of((*args, *kwargs.values()))
     if level is None or not LEVELS.enabled:
         return original(*args, **kwargs)
     if kwargs.get("out") is not None:
@@ -190,7 +159,7 @@ def _push(
     strip = functools.partial(primal_at, level=level)
     primals = [_map(strip, a) for a in args]
     named = {k: _map(strip, v) for k, v in kwargs.items()}
-    y = _push(operator, reflected, original, tuple(primals), named)  # outer levels, if any
+    y = push(operator, reflected, original, tuple(primals), named)  # outer levels, if any
     if y is NotImplemented or not operator.differentiable:
         return y
     duals = bound(operator, gather_arguments(operator, args, kwargs), kwargs, reflected)
@@ -312,10 +281,11 @@ def _follow(target: Tensor, primal: Tensor) -> Tensor:
     return target
 
 
-def _push_in_place(
+def push_in_place(
     operator: Operator, original: Callable, args: tuple, kwargs: dict[str, Any]
 ) -> Any:
-    level = _level(args) if not kwargs else _level((*args, *kwargs.values()))
+    """The twin on primals; its target carries the tangents that the rule pushes."""
+    level = level_of(args) if not kwargs else level_of((*args, *kwargs.values()))
     if level is None or not LEVELS.enabled:
         return original(*args, **kwargs)
     target = args[0]
@@ -329,7 +299,7 @@ def _push_in_place(
     y = operator.function(*_positional(operator, values))
     dy = tangent_rules.push(operator, values, [_tangents(v, level) for v in duals], y)
     del old
-    _push_in_place(operator, original, tuple(primals), named)
+    push_in_place(operator, original, tuple(primals), named)
     return _write_tangent(target, primals[0], dy, level)
 
 
@@ -338,7 +308,7 @@ def _positional(operator: Operator, values: list[Any]) -> list[Any]:
 
 
 def _copy(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-    level = _level(args)
+    level = level_of(args)
     if level is None or not LEVELS.enabled:
         return original(*args, **kwargs)
     target, source = args[:2]
@@ -349,7 +319,7 @@ def _copy(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
 
 
 def _fill(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-    level = _level(args)
+    level = level_of(args)
     if level is None or not LEVELS.enabled:
         return original(*args, **kwargs)
     primal = primal_at(args[0], level)
@@ -360,12 +330,12 @@ def _fill(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     return _write_tangent(args[0], primal, tangent, level)
 
 
-_WRITES = {"copy_": _copy, "fill_": _fill, "zero_": _fill}
+WRITES = {"copy_": _copy, "fill_": _fill, "zero_": _fill}
 
 
 def _draw(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     """Drawn numbers do not follow their parameters: the tangent is zero."""
-    level = _level((*args, *kwargs.values()))
+    level = level_of((*args, *kwargs.values()))
     if level is None or not LEVELS.enabled:
         return original(*args, **kwargs)
     strip = functools.partial(primal_at, level=level)
@@ -375,7 +345,7 @@ def _draw(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
 
 
 def _draw_in_place(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-    level = _level((*args, *kwargs.values()))
+    level = level_of((*args, *kwargs.values()))
     if level is None or not LEVELS.enabled:
         return original(*args, **kwargs)
     strip = functools.partial(primal_at, level=level)
@@ -386,7 +356,7 @@ def _draw_in_place(original: Callable, args: tuple, kwargs: dict[str, Any]) -> A
 
 def _set_item(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     target, item, value = args
-    level = _level((target, value))
+    level = level_of((target, value))
     if level is None or not LEVELS.enabled:
         return original(*args, **kwargs)
     primal = primal_at(target, level)
@@ -405,7 +375,7 @@ def _set_item(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
 
 def _put_at(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     target, values, *rest = args
-    level = _level((target, values))
+    level = level_of((target, values))
     if level is None or not LEVELS.enabled:
         return original(*args, **kwargs)
     primal, own = primal_at(target, level), tangent_at(target, level)
@@ -422,7 +392,7 @@ def _put_at(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
 def _assign(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     """A composite's result becomes the value of its first argument."""
     target, y, *rest = args
-    level = _level((target, y))
+    level = level_of((target, y))
     if level is None or not LEVELS.enabled:
         return original(*args, **kwargs)
     primal = primal_at(target, level)
@@ -434,5 +404,5 @@ def _before_write(original: Callable, args: tuple, kwargs: dict[str, Any]) -> An
     return carry(args[0], original(*args, **kwargs))
 
 
-_pushing = _Pushing()
+_pushing = LingeringStubs(_targets)
 Switch.turn = _pushing.turn

@@ -19,6 +19,7 @@ from ...autograd.forward_ad import last_level
 from ...autograd.save_plan import ATTRIBUTE, DTYPE, INPUT, OUTPUT, SHAPE
 from ...autograd.unbroadcast import unbroadcast
 from ...tensor.tensor import Tensor
+from ...tensor.windows.batched_window import is_example
 from ..core.operator import Kind, Operator
 
 
@@ -39,11 +40,13 @@ def push(operator: Operator, values: list[Any], tangents: list[Any], y: Any) -> 
 
 
 def _find_histories(values: Sequence[Any]) -> tuple[bool, bool]:
-    """Whether some value carries a tangent, and whether one requires grad."""
+    """Whether some value carries a tangent or is an example of a vmap, neither of which kernels
+    see; and whether one requires grad."""
     has_tangents = requires = False
     for v in values:
         if isinstance(v, Tensor):
-            has_tangents = has_tangents or last_level(v) is not None
+            has_tangents = has_tangents or last_level(v) is not None \
+                or is_example(v._array)
             requires = requires or v.requires_grad
         elif v.__class__ in (tuple, list):
             inner = _find_histories(v)
@@ -104,7 +107,8 @@ def _has_complex(values: Sequence[Any]) -> bool:
     return any(isinstance(v, Tensor) and v.is_complex() for v in values)
 
 
-def _call_with(operator: Operator, values: list[Any]) -> Any:
+def call_with(operator: Operator, values: list[Any]) -> Any:
+    """The operator of all its arguments, in order."""
     args, named = [], {}
     for parameter, value in zip(operator.parameters, values, strict=True):
         if parameter.kind is parameter.KEYWORD_ONLY:
@@ -122,7 +126,7 @@ def _push_view(operator: Operator, values: list[Any], tangents: list[Any]) -> An
     for i in operator.tensor_positions:
         if tangents[i] is not None:
             changed[i] = _match_strides(values[i], tangents[i])
-    return _call_with(operator, changed)
+    return call_with(operator, changed)
 
 
 def _match_strides(x: Tensor, tangent: Tensor) -> Tensor:
@@ -160,7 +164,7 @@ def _push_linear(operator: Operator, values: list[Any], tangents: list[Any], y: 
             is_first = total is None
             changed[i] = _tangent_or_zeros(values[i], tangents[i], not products) \
                 if is_first else None
-        part = _call_with(operator, changed)
+        part = call_with(operator, changed)
         total = part if total is None else total + part
     return total
 

@@ -19,7 +19,7 @@ from .matrix_checks import (
 )
 
 
-@opaque(layout=Layout.COLUMNS,
+@opaque(leading=True, layout=Layout.COLUMNS,
         name="_ldl_factor_ex", expose=(), differentiable=False, ref=None, samples=None,
         values=ONLY_RUNNING_TELLS,
         result_type=return_type("linalg_ldl_factor_ex", "LD", "pivots", "info"))

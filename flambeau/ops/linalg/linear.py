@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from ...tensor.dtypes import FLOAT32, FLOAT64, FROM_NUMPY
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
 from ..core.autocast import Policy
+from ...tensor.windows.batch import Batch
 from ..core.operator import Array
 from ..core.output_layout import Layout
 from ..core.registry import composite, opaque
@@ -136,6 +138,28 @@ def _check(input: Array, weight: Array, bias: Array | None) -> None:
         )
 
 
+@linear.batch
+def _(batch: Batch, input: Tensor, weight: Tensor, bias: Tensor | None) -> Any:
+    if not batch.holds(weight) and not batch.holds(bias):
+        return linear(batch.lower(input), weight, bias)
+    if weight.dim() != 2:
+        return NotImplemented
+    if not batch.holds(weight):
+        y = linear(batch.lower(input), batch.lower(weight))
+    else:
+        rows, turned = batch.lower(input), batch.lower(weight).transpose(1, 2)
+        lengths = input.shape[:-1]
+        if batch.holds(input):
+            rows = rows.reshape(batch.size, -1, rows.shape[-1])
+        elif input.dim() != 2:
+            rows = rows.reshape(-1, rows.shape[-1])
+        y = (rows @ turned).reshape(batch.size, *lengths, -1)
+    if bias is None:
+        return y
+    added = batch.view(bias, *[1] * (input.dim() - 1)) if batch.holds(bias) else batch.lower(bias)
+    return y + added
+
+
 @linear.vjp("input")
 def _(g: Tensor, weight: Tensor) -> Tensor:
     return g @ weight if weight._array.ndim == 2 else g.unsqueeze(-1) * weight
@@ -173,6 +197,18 @@ def rows_product(input: Array, other: Array) -> Array:
             return y
         return np.dot(input.T, other)
     return product(input.T, other)
+
+
+@rows_product.batch
+def _(batch: Batch, input: Tensor, other: Tensor) -> Tensor:
+    left, right = (batch.lower(x) for x in (input, other))
+    if batch.holds(input):
+        left = left.reshape(batch.size, -1, left.shape[-1])
+    else:
+        left = left.reshape(-1, left.shape[-1])
+    right = right.reshape(batch.size, -1, right.shape[-1]) if batch.holds(other) \
+        else right.reshape(-1, right.shape[-1])
+    return left.transpose(-2, -1) @ right
 
 
 @rows_product.vjp("input")

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...native.target.eager_costs import MAX_MATRICES_FACTORED_SINGLY
 from ...tensor.tensor import Tensor, wrap
+from ...tensor.windows.batch import elements
 from ..core.autocast import Policy
 from ..core.operator import Array
 from ..core.out import write_out
@@ -147,7 +148,7 @@ def _(gs: tuple[None, Tensor, Tensor], ys: tuple[Tensor, ...]) -> Tensor:
     return None if gs[1] is None and gs[2] is None else lu_cotangent(gs[1], gs[2], *ys)
 
 
-@opaque(layout=Layout.COLUMNS,
+@opaque(leading=True, layout=Layout.COLUMNS,
         name="_lu_factor_ex", node="LinalgLuFactorExBackward0", expose=(), holomorphic=False,
         values=ONLY_RUNNING_TELLS,
         result_type=return_type("linalg_lu_factor_ex", "LU", "pivots", "info"),
@@ -350,7 +351,7 @@ def det(A: Array) -> Array:
 @det.vjp
 def _(g: Tensor, A: Tensor, y: Tensor) -> Tensor:
     inverse, info = inv_ex(A)
-    if not info.any() and y._array.all():
+    if not elements(info).any() and elements(y).all():
         return (g * y.conj()).unsqueeze(-1).unsqueeze(-1) * mH(inverse)
     U, S, Vh = _svd(A, True)
     turn = det(U).conj() * det(Vh).conj()

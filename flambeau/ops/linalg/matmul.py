@@ -14,6 +14,7 @@ from ...tensor.dtypes import FLOATS, FROM_NUMPY, HALF, dtype as Dtype
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
 from ..core.autocast import AUTOCAST, Policy
+from ...tensor.windows.batch import Batch
 from ..core.errors import not_a_tensor
 from ..core.operator import Array
 from ..core.sample_inputs import Rng, Sample
@@ -135,6 +136,24 @@ def matmul(input: Array, other: Array) -> Array:
         y = product(input.reshape(rows, input.shape[-1]), other)  # one large product
         return y.reshape(*input.shape[:-1], other.shape[-1])
     return product(input, other)
+
+
+@matmul.batch
+def _(batch: Batch, input: Tensor, other: Tensor) -> Tensor:
+    ranks = input.dim(), other.dim()
+    if not batch.holds(other) and 0 < ranks[1] < 3:
+        return matmul(batch.lower(input), batch.lower(other))
+    rank = max(*ranks, 2)
+    left, right = (batch.view(x, *[1] * (rank - max(n, 2))) if batch.holds(x) else batch.lower(x)
+                   for x, n in zip((input, other), ranks, strict=True))
+    if ranks[0] == 1:
+        left = left.unsqueeze(-2)
+    if ranks[1] == 1:
+        right = right.unsqueeze(-1)
+    y = matmul(left, right)
+    if ranks[1] == 1:
+        y = y.squeeze(-1)
+    return y.squeeze(-1 if ranks[1] == 1 else -2) if ranks[0] == 1 else y
 
 
 @matmul.vjp("input")

@@ -78,7 +78,8 @@ def _rational(A: Array, coefficients: tuple[int, ...]) -> Array:
     return np.linalg.solve(V - U, V + U)
 
 
-@opaque(name="_matrix_exp", node="LinalgMatrixExpBackward0", expose=(), holomorphic=False,
+@opaque(leading=True,
+        name="_matrix_exp", node="LinalgMatrixExpBackward0", expose=(), holomorphic=False,
         samples=square_samples, ref=_series)
 def _matrix_exp(A: Array) -> Array:
     """The exponential of square matrices."""

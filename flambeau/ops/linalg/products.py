@@ -12,6 +12,7 @@ from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
 from ..core.autocast import Policy
 from ..core.axes import canonical_dim
+from ...tensor.windows.batch import Batch
 from ..core.inplace import assign
 from ..core.legacy_argument_order import in_order
 from ..core.operator import Array, Number
@@ -98,6 +99,15 @@ def addmm(input: Array, mat1: Array, mat2: Array, *, beta: Number = 1, alpha: Nu
         )
     _fits(input, (mat1.shape[0], mat2.shape[1]))
     return _add(product(mat1, mat2), input, beta, alpha)
+
+
+@addmm.batch
+def _(
+    batch: Batch, input: Tensor, mat1: Tensor, mat2: Tensor, beta: Number, alpha: Number
+) -> Tensor:
+    x, a, b = map(batch.plain, (input, mat1, mat2))
+    y = _scale(a @ b, alpha)
+    return batch.expand(y if beta == 0 else _scale(x, beta) + y)
 
 
 def _scale(g: Tensor, factor: Any) -> Tensor:

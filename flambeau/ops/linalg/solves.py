@@ -33,7 +33,7 @@ def _singular_places(A: Array) -> Array:
     return result
 
 
-@opaque(layout=Layout.COLUMNS,
+@opaque(leading=True, layout=Layout.COLUMNS,
         name="_linalg_inv_ex", node="LinalgInvExBackward0", expose=(), holomorphic=False,
         values=ONLY_RUNNING_TELLS,
         samples=square_samples, constant_outputs=(1,),
@@ -134,7 +134,7 @@ def _solve_reference(A: np.ndarray, B: np.ndarray, left: bool = True) -> np.ndar
     return y[..., 0] if vector else y
 
 
-@opaque(layout=Layout.COLUMNS,
+@opaque(leading=True, layout=Layout.COLUMNS,
         name="_linalg_solve", node="LinalgSolveExBackward0", expose=(), holomorphic=False,
         values=ONLY_RUNNING_TELLS,
         result_type=return_type("linalg_solve_ex", "result", "info"), constant_outputs=(1,),
@@ -254,7 +254,7 @@ def triangular_solved(A: Array, B: Array, upper: bool, unit: bool = False, trans
     return y
 
 
-@opaque(layout=Layout.COLUMNS,
+@opaque(leading=True, layout=Layout.COLUMNS,
         name="_linalg_solve_triangular", node="LinalgSolveTriangularBackward0", expose=(),
         samples=_triangular_samples, ref=lambda A, B, upper: np.linalg.solve(
             np.triu(A) if upper else np.tril(A), B), holomorphic=False)

@@ -58,7 +58,7 @@ def _of_nothing(A: Array, full_matrices: bool, vectors: bool) -> tuple:
     return U, S, Vh
 
 
-@opaque(layout=Layout.COLUMNS,
+@opaque(leading=True, layout=Layout.COLUMNS,
         name="_linalg_svd", node="LinalgSvdBackward0", expose=(), holomorphic=False,
         samples=rectangular_samples, result_type=return_type("linalg_svd", "U", "S", "Vh"),
         ref=lambda A: np.linalg.svd(A, full_matrices=False))
@@ -113,7 +113,8 @@ def svd_cotangent(
     return U @ (inner @ Vh) if m >= n else (U @ inner) @ Vh
 
 
-@opaque(name="_linalg_svdvals", expose=(), node="LinalgSvdBackward0", holomorphic=False,
+@opaque(leading=True,
+        name="_linalg_svdvals", expose=(), node="LinalgSvdBackward0", holomorphic=False,
         differentiable=False, samples=rectangular_samples,
         ref=lambda A: np.linalg.svd(A, compute_uv=False))
 def _svdvals(A: Array) -> Array:

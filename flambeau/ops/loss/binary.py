@@ -68,7 +68,7 @@ def _are_probabilities(input: Array, target: Array, *_: Any) -> bool:
     return input.dtype != target.dtype or bool(within_unit(input) and within_unit(target))
 
 
-@opaque(layout=Layout.ITERATOR,
+@opaque(layout=Layout.ITERATOR, reduces=True,
         name="_binary_cross_entropy", node="BinaryCrossEntropyBackward0", expose=(),
         ref=_bce_reference, samples=_probabilities,
         values=ValueRule(("input", "target"), _are_probabilities))
@@ -154,7 +154,7 @@ def _logit_entropy(x: Array, t: Array) -> Array:
     return _negative_log_sigmoid(x) + (1 - t) * x
 
 
-@opaque(layout=Layout.ITERATOR,
+@opaque(layout=Layout.ITERATOR, reduces=True,
         name="_binary_cross_entropy_with_logits", node="BinaryCrossEntropyWithLogitsBackward0",
         expose=(), ref=_logits_reference, samples=_logits)
 def _bce_logits(

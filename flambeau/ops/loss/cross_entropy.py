@@ -16,6 +16,7 @@ from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
 from ..activation.softmax import log_softmax, log_softmax_backward
 from ..core.autocast import Policy
+from ...tensor.windows.batch import Batch
 from ..core.operator import Array
 from ..core.output_layout import Layout
 from ..core.promotion import compute_dtype
@@ -24,6 +25,7 @@ from ..core.sample_inputs import Rng, Sample
 from ..indexing.gather import all_below
 from ..native.pointwise import large
 from ..native.small_arrays import CROSS_ENTROPY, CROSS_ENTROPY_BACKWARD
+from .batched_rows import batch_fused, batch_likelihood, rows_of, shares_of
 from .reduction import MEAN, NONE, reduction_number
 
 _INT64 = np.dtype(np.int64)
@@ -145,6 +147,8 @@ def _likelihood_operator(name: str, node: str) -> Any:
         x = input.astype(inside, copy=False)
         return _likelihood(x, target, weight, reduction, ignore_index, input.dtype)
 
+    batch_likelihood(body)
+
     @body.vjp("input")
     def _(
         g: Tensor, input_shape: tuple[int, ...], target: Tensor, weight: Tensor | None,
@@ -174,6 +178,19 @@ def _placed(
     else:
         np.put_along_axis(result, t[:, None], -(c[:, None] if c.ndim else c), 1)
     return result
+
+
+@_placed.batch
+def _(
+    batch: Batch, g: Tensor, target: Tensor, weight: Tensor | None, shape: Any, reduction: int,
+    ignore_index: float
+) -> Any:
+    if batch.holds(weight):
+        return NotImplemented
+    share, t = shares_of(batch, g, target, weight, reduction, ignore_index)
+    rows = (batch.size, *shape) if len(shape) == 1 else (batch.size * shape[0], *shape[1:])
+    y = _placed(share, t, weight, rows, NONE, ignore_index)
+    return y.reshape(batch.size, *shape)
 
 
 @_placed.vjp("g")
@@ -217,6 +234,8 @@ def _fuse(name: str, node: str) -> Any:
                 return result
         y = log_softmax.operator.body(input, 0 if input.ndim == 1 else 1)
         return _likelihood(y, target, weight, reduction, ignore_index, input.dtype), y
+
+    batch_fused(body)
 
     @body.vjp("input")
     def _(
@@ -285,6 +304,19 @@ def _slope(
         np.put_along_axis(result, at, np.take_along_axis(result, at, 1) - 1, 1)
     result *= c[:, None] if c.ndim and result.ndim > 1 else c
     return result.astype(logs.dtype, copy=False)
+
+
+@_slope.batch
+def _(
+    batch: Batch, share: Tensor, logs: Tensor, target: Tensor, weight: Tensor | None,
+    reduction: int, ignore_index: float
+) -> Any:
+    if batch.holds(weight):
+        return NotImplemented
+    shares, t = shares_of(batch, share, target, weight, reduction, ignore_index)
+    x, _ = rows_of(batch, logs, target)
+    y = _slope(shares, x, t, weight, NONE, ignore_index)
+    return y.reshape(batch.size, *logs.shape)
 
 
 @_slope.vjp("share")

@@ -166,10 +166,11 @@ def _difference_loss(name: str, node: str, parameter: float, formula: Any) -> Ca
 
         body.__doc__ = parts.__doc__
         result = opaque(name=f"_{name}_loss", node=node, expose=(), ref=_reference(formula),
+                        reduces=True,
                         samples=_differences(parameter))(body)
 
-        @opaque(layout=Layout.FREE, name=f"_{name}_loss_tangent", expose=(), differentiable=False,
-                ref=None, samples=None)
+        @opaque(layout=Layout.FREE, name=f"_{name}_loss_tangent", expose=(), reduces=True,
+                differentiable=False, ref=None, samples=None)
         def push(
             input: Array, target: Array, input_t: Array | None, target_t: Array | None,
             reduction: int, parameter: float,
@@ -509,7 +510,8 @@ def gaussian_nll_loss(
     return reduce_tensor(y, number)
 
 
-@opaque(layout=Layout.ITERATOR, name="_soft_margin_loss", node="SoftMarginLossBackward0", expose=(),
+@opaque(reduces=True,
+        layout=Layout.ITERATOR, name="_soft_margin_loss", node="SoftMarginLossBackward0", expose=(),
         ref=lambda x, t, r: [f(np.log(1 + np.exp(-t * x))) for f in (np.array, np.mean, np.sum)][r],
         samples=lambda rng: iter([((rng.normal(size=(3, 4)), rng.normal(size=(3, 4)), r), {})
                                   for r in range(3)]))

@@ -12,6 +12,7 @@ from ...autograd.mode import MODE
 from ...native.foundation.user_frames import noted
 from ...tensor.dtypes import uint8
 from ...tensor.tensor import Tensor
+from ...tensor.windows.batch import Batch
 from ..core.errors import explaining
 from ..core.number_cache import number
 from ..core.operator import Array, Number, publish
@@ -19,7 +20,9 @@ from ..core.output_layout import Layout
 from ..core.promotion import compute_dtype
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
+from ..reduction.variance import var_mean
 from .norm_formulas import (
+    scale_channels,
     affine_tangent, as_dtype, channels, check_parameter_dtypes, floating, images, normalize,
     scale_and_shift, select_needed, slope, statistics,
 )
@@ -291,6 +294,40 @@ def batch_norm(
     y: Tensor = batch(
         input, running_mean, running_var, weight, bias, training, momentum, eps)[0]
     return y
+
+
+@batch_norm.batch
+def _(
+    batch: Batch, input: Tensor, running_mean: Tensor | None, running_var: Tensor | None,
+    weight: Tensor | None = None, bias: Tensor | None = None, training: bool = False,
+    momentum: float = 0.1, eps: float = 1e-5
+) -> Tensor:
+    axes, ends = [0, *range(2, input.dim())], [1] * (input.dim() - 2)
+    if not training:
+        if running_mean is None or running_var is None:
+            raise RuntimeError("running_mean and running_var must be defined in evaluation mode")
+        mean, var = running_mean.reshape(-1, *ends), running_var.reshape(-1, *ends)
+        return scale_channels((input - mean) * (var + eps).rsqrt(), weight, bias)
+    for running in (running_mean, running_var):
+        if running is not None and batch.holds(input) and not batch.holds(running):
+            raise RuntimeError(_SHARED_STATISTICS)
+    var, mean = var_mean(input, axes, correction=0)
+    count = math.prod(input.shape[a] for a in axes)
+    unbiased = var.detach() * (count / max(count - 1, 1))
+    for running, new in ((running_mean, mean.detach()), (running_var, unbiased)):
+        if running is not None:
+            running.mul_(1 - momentum).add_(new, alpha=momentum)
+    y = (input - mean.reshape(-1, *ends)) * (var.reshape(-1, *ends) + eps).rsqrt()
+    return scale_channels(y, weight, bias)
+
+
+_SHARED_STATISTICS = (
+    "Batch norm got a batched tensor as input while the running_mean or running_var, which will be "
+    "updated in place, were not batched.\nIf you are using a module and do not need eval mode, "
+    "please set `track_running_stats` to be False.If you are using a prebuilt module and do not "
+    "need eval mode, please see the functorch website for resources on how to patch your module to "
+    "not be stateful"
+)
 
 
 def _torch_batch_norm(

@@ -11,6 +11,7 @@ import numpy as np
 from ...autograd.mode import MODE
 from ...native.target.eager_costs import MAX_COUNTED_ROW_ELEMENTS, MAX_SMALL_ELEMENTS
 from ...tensor.tensor import Tensor
+from ...tensor.windows.batch import Batch
 from ..core.operator import Array, publish
 from ..core.output_layout import Layout
 from ..core.registry import composite, opaque
@@ -18,6 +19,7 @@ from ..core.sample_inputs import Rng, Sample
 from ..native import group_norm as group_native
 from .batch_norm import batch
 from .norm_formulas import (
+    scale_channels,
     affine_tangent, as_dtype, channels, check_parameter_dtypes, floating, images, normalize,
     scale_and_shift, select_needed, slope, statistics,
 )
@@ -189,6 +191,16 @@ def group_norm(
                 f"but got {name} of shape {list(p.shape)} and input of shape {list(shape)}"
             )
     return _group(input, num_groups, weight, bias, eps)[0]
+
+
+@group_norm.batch
+def _(
+    batch: Batch, input: Tensor, num_groups: int, weight: Tensor | None = None,
+    bias: Tensor | None = None, eps: float = 1e-5
+) -> Tensor:
+    shape = input.shape
+    rows = input.reshape(shape[0], num_groups, -1)
+    return scale_channels(normalize(rows, [2], eps)[0].reshape(shape), weight, bias)
 
 
 def _torch_group_norm(

@@ -11,6 +11,7 @@ import numpy as np
 from ...autograd.mode import MODE
 from ...tensor.dtypes import FLOAT32, HALF, finfo
 from ...tensor.tensor import Tensor
+from ...tensor.windows.batch import Batch
 from ..core.operator import Array, publish
 from ..core.output_layout import Layout
 from ..core.registry import composite, opaque
@@ -200,6 +201,18 @@ def layer_norm(
     tensor([-1.0000,  1.0000])
     """
     return _layer(input, _shape_tuple(normalized_shape, "layer_norm"), weight, bias, eps)[0]
+
+
+@layer_norm.batch
+def _(
+    batch: Batch, input: Tensor, normalized_shape: Any, weight: Tensor | None = None,
+    bias: Tensor | None = None, eps: float = 1e-5
+) -> Tensor:
+    normalized = _shape_tuple(normalized_shape, "layer_norm")
+    _check_shapes(input, normalized, weight, bias, "[*, {}]")
+    y = normalize(input, list(range(-len(normalized), 0)), eps)[0].to(input.dtype)
+    y = y if weight is None else y * weight
+    return y if bias is None else y + bias
 
 
 def _torch_layer_norm(

@@ -100,6 +100,13 @@ def scale_and_shift(rstd: Array, weight: Array | None) -> Array:
     return rstd if weight is None else rstd * weight
 
 
+def scale_channels(y: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    """y * weight + bias along the channels, the second axis, in operators."""
+    ends = [1] * (y.dim() - 2)
+    y = y if weight is None else y * weight.reshape(-1, *ends)
+    return y if bias is None else y + bias.reshape(-1, *ends)
+
+
 def channels(v: Tensor, like: Tensor) -> Tensor:
     """v (c,) in a shape that broadcasts with `like` (n, c, ...)."""
     return v.reshape(1, -1, *(1,) * (like.dim() - 2))

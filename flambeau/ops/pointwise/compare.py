@@ -205,7 +205,7 @@ def _close(input: np.ndarray, other: np.ndarray, rtol: float, atol: float,
     return y | (np.isfinite(difference) & (difference <= allowed))
 
 
-@opaque(layout=Layout.ITERATOR, ref=np.isclose, samples=ties, differentiable=False)
+@opaque(leading=True, layout=Layout.ITERATOR, ref=np.isclose, samples=ties, differentiable=False)
 def isclose(
     input: Array, other: Array, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> Array:

@@ -34,7 +34,8 @@ def _lift(g: Tensor) -> Tensor:
     return complex(g, zeros_like(g))
 
 
-@view(name="_real", node="RealBackward0", ref=np.real, samples=complex_numbers, expose=(),
+@view(leading=True,
+      name="_real", node="RealBackward0", ref=np.real, samples=complex_numbers, expose=(),
       holomorphic=False)
 def real_part(input: Array) -> Array:
     """The real parts."""
@@ -46,7 +47,8 @@ def _(g: Tensor) -> Tensor:
     return _lift(g)
 
 
-@view(name="_imag", node="ImagBackward0", ref=np.imag, samples=complex_numbers, expose=(),
+@view(leading=True,
+      name="_imag", node="ImagBackward0", ref=np.imag, samples=complex_numbers, expose=(),
       holomorphic=False)
 def imaginary_part(input: Array) -> Array:
     """The imaginary parts."""
@@ -96,7 +98,8 @@ _methods.real = property(real, _set_real, doc="Like `real`, a view.")
 _methods.imag = property(imag, _set_imag, doc="Like `imag`, a view.")
 
 
-@view(ref=lambda x: np.stack([x.real, x.imag], -1), samples=complex_numbers, holomorphic=False,
+@view(leading=True,
+      ref=lambda x: np.stack([x.real, x.imag], -1), samples=complex_numbers, holomorphic=False,
       expose=("torch",))
 def view_as_real(input: Array) -> Array:
     """Complex numbers seen as pairs of reals along a last axis.
@@ -128,7 +131,7 @@ def _pairs_of_reals(rng: Rng) -> Iterator[Sample]:
         yield (rng.normal(size=shape),), {}
 
 
-@view(autocast=Policy.FULL,
+@view(autocast=Policy.FULL, leading=True,
       ref=lambda x: x[..., 0] + 1j * x[..., 1], samples=_pairs_of_reals, holomorphic=False,
       expose=("torch",))
 def view_as_complex(input: Array) -> Array:
@@ -180,7 +183,7 @@ def _(g: Tensor) -> Tensor:
     return conjugate(g)
 
 
-@view(name="_conj_view", node="ConjBackward0", ref=np.conj, samples=complex_numbers,
+@view(leading=True, name="_conj_view", node="ConjBackward0", ref=np.conj, samples=complex_numbers,
       holomorphic=False, expose=())
 def conjugate_view(input: Array) -> Array:
     """The conjugate, on the same memory."""
@@ -192,7 +195,8 @@ def _(g: Tensor) -> Tensor:
     return conjugate(g)
 
 
-@view(name="_neg_view", node="NegViewBackward0", ref=np.negative, samples=pairs_of_one,
+@view(leading=True,
+      name="_neg_view", node="NegViewBackward0", ref=np.negative, samples=pairs_of_one,
       expose=("torch", "Tensor"))
 def negative_view(input: Array) -> Array:
     """The negative, on the same memory.
@@ -277,7 +281,8 @@ def _real_angle(x: np.ndarray) -> np.ndarray:
     return np.where(np.less(x, 0), x.dtype.type(np.pi), zero)
 
 
-@opaque(layout=Layout.ITERATOR, ref=np.angle, samples=complex_numbers, holomorphic=False)
+@opaque(layout=Layout.ITERATOR,
+        leading=True, ref=np.angle, samples=complex_numbers, holomorphic=False)
 def angle(input: Array) -> Array:
     """The angle in radians; for real numbers 0, or pi below 0.
 
@@ -320,7 +325,7 @@ def _check_parts(first: np.ndarray, second: np.ndarray, what: str) -> None:
         )
 
 
-@opaque(linear_in="real + imag", layout=Layout.ITERATOR,
+@opaque(leading=True, linear_in="real + imag", layout=Layout.ITERATOR,
         ref=lambda x, y: x + 1j * y, samples=pairs_nonzero, holomorphic=False, expose=("torch",))
 def complex(real: Array, imag: Array) -> Array:
     """Complex numbers of their real and imaginary parts.

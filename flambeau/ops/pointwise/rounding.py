@@ -307,7 +307,7 @@ def _(g: Tensor) -> Tensor:
 _Frexp = return_type("frexp", "mantissa", "exponent")
 
 
-@opaque(layout=Layout.ITERATOR,
+@opaque(leading=True, layout=Layout.ITERATOR,
         ref=np.frexp, samples=away_from_zero, result_type=_Frexp, constant_outputs=(1,))
 def frexp(input: Array) -> tuple[np.ndarray, ...]:
     """(mantissa, exponent) with input = mantissa * 2**exponent and 0.5 <= |mantissa| < 1.

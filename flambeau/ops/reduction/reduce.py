@@ -73,7 +73,8 @@ def round_to(y: Any, kind: np.dtype) -> Array:
 
 def spread(g: Tensor, shape: Sequence[int], dim: Dims, keepdim: bool) -> Tensor:
     """Expand a reduction's cotangent to the shape of its input, without a copy."""
-    if g.__class__ is Tensor and not g._tracked and not g._array.ndim:
+    if g.__class__ is Tensor and not g._tracked and not g._array.ndim \
+            and g._array.__class__ is np.ndarray:
         # Not to be differentiated, nor to be seen by a class: no operator is needed.
         return wrap(np.ndarray(shape, g._array.dtype, g._array, 0, (0,) * len(shape)))
     if not keepdim and dim is not None and shape and dim != () and dim != []:

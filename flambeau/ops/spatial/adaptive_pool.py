@@ -130,7 +130,7 @@ def _reference(pick: Any) -> Callable[..., Any]:
 def _declare_average(n: int) -> Any:
     node = "SqueezeBackward1" if n == 1 else f"AdaptiveAvgPool{n}DBackward0"
 
-    @opaque(linear_in="input",
+    @opaque(linear_in="input", examples=("input",),
             layout=Layout.CHANNELS_LAST if n < 3 else Layout.CONTIGUOUS,
             name=f"_adaptive_avg_pool{n}d", node=node, expose=(), ref=_reference(np.mean),
             samples=_samples(n))
@@ -145,7 +145,7 @@ def _declare_average(n: int) -> Any:
         _check_cotangent("avg", g)
         return adjoint(g, input_shape[-n:], output)
 
-    @opaque(linear_in="g", layout=Layout.FREE,
+    @opaque(linear_in="g", layout=Layout.FREE, examples=("g",),
             name=f"_adaptive_avg_pool{n}d_backward", expose=(), ref=None, samples=None)
     def adjoint(g: Array, spatial: Any, output: Any) -> Array:
         """The cotangent of the input."""
@@ -166,7 +166,8 @@ def _declare_average(n: int) -> Any:
 # ------------------------------------------------------------------------------ with places
 
 
-@opaque(linear_in="g", layout=Layout.FREE, name="_added_at", expose=(), ref=None, samples=None)
+@opaque(linear_in="g", layout=Layout.FREE, name="_added_at", expose=(), ref=None, samples=None,
+        examples=("g", "places"))
 def added_at(g: Array, places: Array, spatial: Any) -> Array:
     """g added up at flat indices of images of the shape `spatial`."""
     n, size = len(spatial), int(np.prod(spatial))
@@ -188,7 +189,8 @@ def _(g: Tensor, places: Tensor, spatial: Any) -> Tensor:
     return taken_at(g, places, len(spatial))
 
 
-@opaque(linear_in="input", layout=Layout.FREE, name="_taken_at", expose=(), ref=None, samples=None)
+@opaque(linear_in="input", layout=Layout.FREE, name="_taken_at", expose=(), ref=None, samples=None,
+        examples=("input", "places"))
 def taken_at(input: Array, places: Array, n: int) -> Array:
     """The elements at flat indices of images, which are the last n axes."""
     if not places.size:
@@ -230,7 +232,7 @@ def _find_maxima(input: Array, output: tuple[int, ...]) -> tuple[Array, Array]:
 def _declare_largest(n: int) -> Any:
     node = "SqueezeBackward1" if n == 1 else f"AdaptiveMaxPool{n}DBackward0"
 
-    @opaque(layout=Layout.CHANNELS_LAST if n < 3 else Layout.CONTIGUOUS,
+    @opaque(layout=Layout.CHANNELS_LAST if n < 3 else Layout.CONTIGUOUS, examples=("input",),
             name=f"_adaptive_max_pool{n}d", node=node, expose=(), constant_outputs=(1,),
             ref=_reference(np.max), samples=_samples(n))
     def pool(input: Array, output: Any) -> tuple[Array, Array]:

@@ -194,7 +194,7 @@ def _reference(x: np.ndarray, average: Any) -> np.ndarray:
 def _declare(n: int) -> Any:
     node = "SqueezeBackward1" if n == 1 else f"AvgPool{n}DBackward0"
 
-    @opaque(linear_in="input",
+    @opaque(linear_in="input", examples=("input",),
             layout=Layout.CHANNELS_LAST if n < 3 else Layout.CONTIGUOUS,
             name=f"_avg_pool{n}d", node=node, expose=(), ref=_reference,
             samples=_samples(n))
@@ -210,7 +210,7 @@ def _declare(n: int) -> Any:
         return adjoint(g, input_shape[-n:], average)
 
     @opaque(linear_in="g", layout=Layout.FREE, name=f"_avg_pool{n}d_backward", expose=(),
-            ref=None, samples=None)
+            examples=("g",), ref=None, samples=None)
     def adjoint(g: Array, spatial: Any, average: Average) -> Array:
         """The cotangent of the input."""
         inside, divisors = compute_dtype(g.dtype), average.divisors(spatial)

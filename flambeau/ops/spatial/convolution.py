@@ -18,6 +18,7 @@ from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.tensor import Tensor
 from ..core.autocast import Policy
+from ...tensor.windows.batch import Batch
 from ..core.operator import Array
 from ..core.output_layout import Layout
 from ..core.promotion import compute_dtype
@@ -91,6 +92,40 @@ def convolution_op(
     return _compute(forward, (input, weight, bias), window, groups)
 
 
+@convolution_op.batch
+def _(
+    batch: Batch, input: Tensor, weight: Tensor, bias: Tensor | None, window: Window, groups: int
+) -> Tensor:
+    def convolve(x: Tensor, w: Tensor, b: Tensor | None, groups: int) -> Tensor:
+        return convolution_op(x, w, b, window, groups)
+
+    return _batched(batch, convolve, input, weight, bias, groups)
+
+
+def _batched(
+    batch: Batch, convolve: Any, input: Tensor, weight: Tensor, bias: Tensor | None, groups: int
+) -> Tensor:
+    """Examples as more images where they share the weight; as groups where each has its own."""
+    if not batch.holds(weight):
+        shared = None if batch.holds(bias) else batch.lower(bias)
+        y = convolve(batch.lower(input).flatten(0, 1), batch.lower(weight), shared, groups)
+        y = y.reshape(batch.size, -1, *y.shape[1:])
+        bias = bias if batch.holds(bias) else None
+    else:
+        y = convolve(_side_by_side(batch, input), batch.lower(weight).flatten(0, 1), None,
+                     groups * batch.size)
+        y = y.reshape(y.shape[0], batch.size, -1, *y.shape[2:]).movedim(1, 0)
+    if bias is None:
+        return y
+    axes = [1] * (input.dim() - 2)
+    return y + batch.expand(bias).reshape(batch.size, 1, -1, *axes)
+
+
+def _side_by_side(batch: Batch, images: Tensor) -> Tensor:
+    """The examples' channels behind one another, (n, batch * c, ...)."""
+    return batch.expand(images).movedim(0, 1).flatten(1, 2)
+
+
 @convolution_op.vjp("input")
 def _(
     g: Tensor, weight: Tensor, input_shape: tuple[int, ...], window: Window, groups: int
@@ -153,6 +188,17 @@ def transposed_op(
     return y
 
 
+@transposed_op.batch
+def _(
+    batch: Batch, input: Tensor, weight: Tensor, bias: Tensor | None, spatial: Any, window: Window,
+    groups: int
+) -> Tensor:
+    def convolve(x: Tensor, w: Tensor, b: Tensor | None, groups: int) -> Tensor:
+        return transposed_op(x, w, b, spatial, window, groups)
+
+    return _batched(batch, convolve, input, weight, bias, groups)
+
+
 @transposed_op.vjp("input")
 def _(
     g: Tensor, weight: Tensor, input_shape: tuple[int, ...], window: Window, groups: int
@@ -201,6 +247,13 @@ def _weight_images(rng: Rng) -> Iterator[Sample]:
 def weight_op(input: Array, output: Array, window: Window, groups: int) -> Array:
     """The cotangent of a convolution's weight, from its input and its output's cotangent."""
     return _compute(backward_weight, (input, output), window, groups)
+
+
+@weight_op.batch
+def _(batch: Batch, input: Tensor, output: Tensor, window: Window, groups: int) -> Tensor:
+    y = weight_op(_side_by_side(batch, input), _side_by_side(batch, output), window,
+                  groups * batch.size)
+    return y.reshape(batch.size, -1, *y.shape[1:])
 
 
 @weight_op.vjp("input")

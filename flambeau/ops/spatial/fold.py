@@ -45,7 +45,7 @@ def _reference(x: np.ndarray, window: Any) -> np.ndarray:
     return np.moveaxis(np.array(parts), (0, 1), (2, 3)).reshape(len(x), -1, h * w)
 
 
-@opaque(linear_in="input", layout=Layout.FREE,
+@opaque(linear_in="input", layout=Layout.FREE, examples=("input",),
         name="_im2col", node="Im2ColBackward0", expose=(), ref=_reference, samples=_samples)
 def im2col(input: Array, window: Window) -> Array:
     """Windows of images (n, c, h, w) as columns (n, c * kh * kw, positions)."""
@@ -63,7 +63,7 @@ def _(g: Tensor, input_shape: tuple[int, ...], window: Window) -> Tensor:
     return col2im(g, input_shape[2:], window)
 
 
-@opaque(linear_in="input", layout=Layout.FREE,
+@opaque(linear_in="input", layout=Layout.FREE, examples=("input",),
         name="_col2im", node="Col2ImBackward0", expose=(), ref=None, samples=None)
 def col2im(input: Array, spatial: Any, window: Window) -> Array:
     """Columns (n, c * kh * kw, positions) added up where their windows lie."""

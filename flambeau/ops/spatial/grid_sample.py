@@ -113,7 +113,8 @@ def _reference(
     return by_parts(wrap(input), wrap(grid), mode, padding, align)._array
 
 
-@opaque(name="_grid_sampler", node="GridSamplerBackward0", expose=(), samples=_samples,
+@opaque(examples=("input", "grid"),
+        name="_grid_sampler", node="GridSamplerBackward0", expose=(), samples=_samples,
         ref=_reference)
 def _sampler(input: Array, grid: Array, mode: int, padding: Any, align: bool) -> Array:
     """input (n, c, *sizes) at the points of grid (n, *points, axes): (n, c, *points)."""
@@ -154,7 +155,7 @@ def _(
     return (_image_adjoint(*own) if needs[0] else None, _points_adjoint(*own) if needs[1] else None)
 
 
-@opaque(layout=Layout.FREE,
+@opaque(layout=Layout.FREE, examples=("g", "input", "grid"),
         name="_grid_sampler_image_backward", expose=(), differentiable=False, ref=None,
         samples=None)
 def _image_adjoint(
@@ -177,7 +178,7 @@ def _image_adjoint(
     return result.reshape(input.shape).astype(input.dtype)
 
 
-@opaque(layout=Layout.FREE,
+@opaque(layout=Layout.FREE, examples=("g", "input", "grid"),
         name="_grid_sampler_points_backward", expose=(), differentiable=False, ref=None,
         samples=None)
 def _points_adjoint(

@@ -31,7 +31,7 @@ def _samples(rng: Rng) -> Iterator[Sample]:
     yield (rng.normal(size=(2, 3, 4)), rng.integers(0, 4, (2, 5))), {}
 
 
-@opaque(linear_in="input", layout=Layout.FREE,
+@opaque(linear_in="input", layout=Layout.FREE, examples=("input", "places"),
         name="_pixels", node="GridSamplerBackward0", expose=(), samples=_samples,
         ref=lambda x, places: np.stack([x[i][:, p] for i, p in enumerate(places)]))
 def pixels(input: Array, places: Array) -> Array:
@@ -45,7 +45,7 @@ def _(g: Tensor, input_shape: tuple[int, ...], places: Tensor) -> Tensor:
     return _pixels_adjoint(g, input_shape, places)
 
 
-@opaque(linear_in="g",
+@opaque(linear_in="g", examples=("g", "places"),
         layout=Layout.FREE, name="_pixels_adjoint", expose=(), ref=None, samples=None)
 def _pixels_adjoint(g: Array, shape: Any, places: Array) -> Array:
     """The cotangent of `pixels`: points added up in their pixels."""

@@ -239,7 +239,7 @@ def _reference(x: np.ndarray, taps: tuple[Taps, ...]) -> np.ndarray:
     return x
 
 
-@opaque(linear_in="input", layout=Layout.CHANNELS_LAST,
+@opaque(linear_in="input", layout=Layout.CHANNELS_LAST, examples=("input",),
         name="_resampled", node="UpsampleBackward0", expose=(), ref=_reference, samples=_samples)
 def resampled(input: Array, taps: Any) -> Array:
     """The tensor resampled along axes, one after the other."""
@@ -267,7 +267,7 @@ def _(g: Tensor, input_shape: tuple[int, ...], taps: Any) -> Tensor:
     return _resampled_adjoint(g, input_shape, taps)
 
 
-@opaque(linear_in="g",
+@opaque(linear_in="g", examples=("g",),
         layout=Layout.FREE, name="_resampled_adjoint", expose=(), ref=None, samples=None)
 def _resampled_adjoint(g: Array, shape: Any, taps: Any) -> Array:
     """The cotangent of `resampled`."""

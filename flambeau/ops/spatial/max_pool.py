@@ -53,7 +53,7 @@ def _refuse_dtype(input: Array, n: int) -> None:
 # ----------------------------------------------------------------------------------- operators
 
 
-@opaque(linear_in="g",
+@opaque(linear_in="g", examples=("g", "input", "tops"),
         layout=Layout.FREE, name="_max_pool_placed", expose=(), ref=None, samples=None)
 def _scatter(g: Array, input: Array, tops: Array, window: Window) -> Array:
     """Add windows' cotangents at the places of their maxima."""
@@ -70,7 +70,7 @@ def _(g: Tensor) -> None:
     return None  # which element is the largest does not change
 
 
-@opaque(linear_in="input",
+@opaque(linear_in="input", examples=("u", "input", "tops"),
         layout=Layout.FREE, name="_max_pool_picked", expose=(), ref=None, samples=None)
 def _gather(u: Array, input: Array, tops: Array, window: Window) -> Array:
     """Take the elements of u at the places of the windows' maxima."""
@@ -96,7 +96,7 @@ def _declare_operators(n: int) -> tuple[Declared, Declared]:
     """Declare the two operators of one rank: maxima, and maxima with their indices."""
     node = "SqueezeBackward1" if n == 1 else f"MaxPool{n}DWithIndicesBackward0"
 
-    @opaque(layout=Layout.CHANNELS_LAST if n < 3 else Layout.VOLUME,
+    @opaque(layout=Layout.CHANNELS_LAST if n < 3 else Layout.VOLUME, examples=("input",),
             name=f"_max_pool{n}d", node=node, expose=(), ref=_reference,
             samples=_sample_windows(n))
     def pool_values(input: Array, window: Window) -> Array:
@@ -114,7 +114,7 @@ def _declare_operators(n: int) -> tuple[Declared, Declared]:
     def _(input_t: Tensor, input: Tensor, window: Window) -> Tensor:
         return _gather_tangent(input_t, pool_both(input.detach(), window)[1], n)
 
-    @opaque(layout=Layout.CHANNELS_LAST if n < 3 else Layout.VOLUME,
+    @opaque(layout=Layout.CHANNELS_LAST if n < 3 else Layout.VOLUME, examples=("input",),
             name=f"_max_pool{n}d_with_indices", node=node, expose=(), constant_outputs=(1,),
             ref=_reference, samples=_sample_windows(n))
     def pool_both(input: Array, window: Window) -> tuple[Array, Array]:

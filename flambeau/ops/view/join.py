@@ -18,6 +18,7 @@ from ...tensor.size import Size
 from ...tensor.tensor import Tensor, wrap
 from ..core.autocast import Policy
 from ..core.axes import canonical_dim, canonical_dims
+from ...tensor.windows.batch import Batch
 from ..core.errors import RefusedValue
 from ..core.operator import Array
 from ..core.out import write_result
@@ -139,6 +140,11 @@ def stack(tensors: Sequence[Array], dim: int = 0) -> Array:
 
 
 Stack.of = stack
+
+
+@stack.batch
+def _(batch: Batch, tensors: Sequence[Tensor], dim: int) -> Tensor:
+    return stack([batch.expand(x) for x in tensors], canonical_dim(dim, tensors[0].dim() + 1) + 1)
 
 
 @stack.vjp("tensors")

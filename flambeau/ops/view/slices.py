@@ -11,6 +11,7 @@ import numpy as np
 
 from ...tensor.tensor import Tensor
 from ..core.axes import canonical_dim
+from ...tensor.windows.batch import Batch
 from ..core.operator import Array
 from ..core.output_layout import Layout
 from ..core.registry import composite, opaque, view
@@ -50,6 +51,16 @@ def basic_index(input: Array, index: Tensor) -> Array:
     return input[index]
 
 
+@basic_index.batch
+def _(batch: Batch, input: Tensor, index: Any) -> Tensor:
+    return basic_index(batch.lower(input), _behind_batch(index))
+
+
+def _behind_batch(index: Any) -> tuple:
+    """A basic index of one example as one of all."""
+    return (slice(None), *(index if isinstance(index, tuple) else (index,)))
+
+
 @basic_index.vjp
 def _(g: Tensor, input_shape: tuple[int, ...], index: Tensor) -> Tensor:
     return _placed(g, input_shape, index)
@@ -61,6 +72,11 @@ def _placed(g: Array, shape: Any, index: Tensor) -> Array:
     result = np.zeros(shape, g.dtype)
     result[index] = g
     return result
+
+
+@_placed.batch
+def _(batch: Batch, g: Tensor, shape: tuple[int, ...], index: Any) -> Tensor:
+    return _placed(batch.lower(g), (batch.size, *shape), _behind_batch(index))
 
 
 @_placed.vjp

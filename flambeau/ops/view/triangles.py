@@ -14,6 +14,7 @@ from ...tensor.tensor import Tensor
 from ...tensor.tensor import wrap as wrap_array
 from ..core.autocast import Policy
 from ..core.axes import canonical_dim
+from ...tensor.windows.batch import Batch
 from ..core.inplace import assign
 from ..core.operator import Array, Number
 from ..core.out import write_result
@@ -46,7 +47,7 @@ def _triangle(name: str, lower: bool) -> Any:
     {[[1, 0], [3, 4]] if lower else [[1, 2], [0, 4]]}
     """
     samples = matrices(((3, 4),), ((2, 3, 3), 1), ((4, 3), -1))
-    result = opaque(linear_in="input", ref=getattr(np, name), samples=samples)(body)
+    result = opaque(leading=True, linear_in="input", ref=getattr(np, name), samples=samples)(body)
 
     @result.vjp
     def _(g: Tensor, diagonal: int) -> Tensor:
@@ -133,6 +134,13 @@ def diag_embed(input: Array, offset: int = 0, dim1: int = -2, dim2: int = -1) ->
     for axis in sorted((a, b)):
         shape.insert(axis, n)
     return on_diagonal(input, shape, offset, a, b)
+
+
+@diag_embed.batch
+def _(batch: Batch, input: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
+    rank = input.dim() + 1
+    return diag_embed(batch.lower(input), offset, canonical_dim(dim1, rank) + 1,
+                      canonical_dim(dim2, rank) + 1)
 
 
 @diag_embed.vjp

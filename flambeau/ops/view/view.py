@@ -18,8 +18,10 @@ from ...tensor.meta import MetaArray
 from ...tensor.promotion import legacy_name
 from ...tensor.storage import offset_of
 from ...tensor.tensor import Tensor, view_of
+from ...tensor.windows.batched_window import BatchedWindow
 from ...tensor.windows.lazy_window import LazyWindow
 from ..core.axes import canonical_dim, canonical_dims
+from ...tensor.windows.batch import Batch
 from ..core.errors import not_a_tensor
 from ..core.operator import Array
 from ..core.registry import composite, view
@@ -65,6 +67,9 @@ def view_as_shape(array: Any, shape: Sequence[int]) -> np.ndarray | None:
     if array.__class__ is LazyWindow:
         memory = view_as_shape(array.memory, shape)
         return None if memory is None else array.like(memory)
+    if array.__class__ is BatchedWindow:  # as far as that shows in all examples at once
+        below = array.below._array
+        return view_as_shape(below, shape if array.is_shared else (below.shape[0], *shape))
     plain = array.__class__ is np.ndarray
     result = array.view() if plain else np.array(array, copy=False, subok=True)
     if array.__class__ is MetaArray:
@@ -87,6 +92,11 @@ def _view(input: Array, size: Sequence[int]) -> Array:
             "dimension spans across two contiguous subspaces). Use .reshape(...) instead."
         ), f"The view was to show {tuple(input.shape)} as {tuple(size)}.")
     return result
+
+
+@_view.batch
+def _(batch: Batch, input: Tensor, size: Sequence[int]) -> Tensor:
+    return _view(batch.lower(input), (batch.size, *infer_shape(size, input.numel())))
 
 
 @_view.vjp
@@ -133,7 +143,7 @@ def view_method(self: Tensor, *shape: Any, size: Any = None, dtype: Dtype | None
     return _view(self, shape)
 
 
-@view(name="_view_dtype", node="ViewBackward1", expose=(), differentiable=False,
+@view(name="_view_dtype", node="ViewBackward1", expose=(), differentiable=False, leading=True,
       ref=lambda x, dtype: x.view(dtype.numpy),
       samples=lambda rng: iter([((rng.normal(size=(2, 4)), None), {})][:0]))
 def _view_dtype(input: Array, dtype: Dtype) -> Array:
@@ -301,6 +311,14 @@ def transpose(input: Array, dim0: int, dim1: int) -> Array:
     return input.swapaxes(a, b) if n else input.view()
 
 
+@transpose.batch
+def _(batch: Batch, input: Tensor, dim0: int, dim1: int) -> Tensor:
+    n = input.dim()
+    a, b = canonical_dim(dim0, n), canonical_dim(dim1, n)
+    below = batch.lower(input)
+    return transpose(below, a + 1, b + 1) if n else _view(below, below.shape)
+
+
 @transpose.vjp
 def _(g: Tensor, dim0: int, dim1: int) -> Tensor:
     return g.transpose(dim0, dim1)
@@ -320,6 +338,15 @@ def t(input: Array) -> Array:
             f"t() expects a tensor with <= 2 dimensions, but self is {input.ndim}D"
         )
     return input.T
+
+
+@t.batch
+def _(batch: Batch, input: Tensor) -> Tensor:
+    n = input.dim()
+    if n > 2:
+        raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {n}D")
+    below = batch.lower(input)
+    return transpose(below, 1, 2) if n == 2 else _view(below, below.shape)
 
 
 @t.vjp
@@ -345,6 +372,12 @@ def permute(input: Array, *dims: Any) -> Array:
     if len(set(order)) != len(order):
         raise RuntimeError("permute(): duplicate dims are not allowed.")
     return input.transpose(order)
+
+
+@permute.batch
+def _(batch: Batch, input: Tensor, dims: Sequence[int]) -> Tensor:
+    n = input.dim()
+    return permute(batch.lower(input), 0, *[canonical_dim(d, n) + 1 for d in dims])
 
 
 @permute.vjp
@@ -386,6 +419,13 @@ def movedim(input: Tensor, source: int | Sequence[int], destination: int | Seque
 def _squeeze(input: Array, dims: int | Sequence[int]) -> Array:
     """The given axes of length 1 left out."""
     return input.squeeze(dims if isinstance(dims, int) else tuple(dims))
+
+
+@_squeeze.batch
+def _(batch: Batch, input: Tensor, dims: int | Sequence[int]) -> Tensor:
+    n = input.dim()
+    chosen = (dims,) if isinstance(dims, int) else dims
+    return _squeeze(batch.lower(input), tuple([canonical_dim(d, n) + 1 for d in chosen]))
 
 
 @_squeeze.vjp
@@ -432,6 +472,11 @@ def unsqueeze(input: Array, dim: int) -> Array:
 def _stride_before(input: Array, at: int) -> int:
     """The stride, in bytes, of a new axis in front of one: as far as that one reaches."""
     return input.shape[at] * input.strides[at] if at < input.ndim else input.itemsize
+
+
+@unsqueeze.batch
+def _(batch: Batch, input: Tensor, dim: int) -> Tensor:
+    return unsqueeze(batch.lower(input), canonical_dim(dim, input.dim() + 1) + 1)
 
 
 @unsqueeze.vjp
@@ -497,6 +542,15 @@ def _set_strides(array: Any, shape: Sequence[int], strides: Sequence[int]) -> An
     if array.flags.c_contiguous and array.dtype.kind != "V":  # a tenth of as_strided's time
         return np.ndarray(shape, array.dtype, array, 0, strides)
     return np.lib.stride_tricks.as_strided(array, shape, strides)
+
+
+@expand.batch
+def _(batch: Batch, input: Tensor, size: tuple[int, ...], implicit: bool) -> Tensor:
+    new = len(size) - input.dim()
+    below = batch.lower(input)
+    if new > 0:
+        below = below[(slice(None), *[None] * new)]
+    return expand(below, batch.size, *size)
 
 
 @expand.vjp

@@ -43,7 +43,7 @@ class OpaqueWindow:
     __slots__ = ()
     kind: str  # what the compiler calls such tensors
     shape: tuple[int, ...]
-    __array_ufunc__ = None  # NumPy's ufuncs raise TypeError
+    __array_ufunc__: Any = None  # NumPy's ufuncs raise TypeError
 
     @property
     def backend(self) -> str:

@@ -1,0 +1,61 @@
+"""What vmap does with the operators of `index.py`: positions that all examples share, behind the
+batch's axis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...tensor.tensor import Tensor
+from ...tensor.windows.batch import Batch
+from ..core.operator import Positions
+from .index import _index_put, _overwrite, gather_at, scatter_at
+
+
+@gather_at.batch
+def _(batch: Batch, input: Tensor, where: Positions) -> Tensor:
+    y = gather_at(batch.lower(input), (slice(None), *where))
+    return y.movedim(_axes_in_front(where), 0)
+
+
+@scatter_at.batch
+def _(batch: Batch, g: Tensor, shape: Any, where: Positions) -> Tensor:
+    placed = batch.lower(g).movedim(0, _axes_in_front(where))
+    return scatter_at(placed, (batch.size, *shape), (slice(None), *where))
+
+
+@_index_put.batch
+def _(
+    batch: Batch, input: Tensor, values: Tensor, where: Positions, accumulate: bool
+) -> Tensor:
+    indexed = sum(w.ndim if w.dtype == np.bool_ else 1 for w in where if w.__class__ is np.ndarray)
+    rank = input.dim() - indexed + _rank_of_positions(where)
+    source = batch.lower(values)
+    if batch.holds(values):
+        source = batch.view(values, *[1] * (rank - values.dim()))
+        source = source.movedim(0, _axes_in_front(where))
+    elif (front := _axes_in_front(where)) and values.dim() > rank - front:
+        source = source.expand(*[1] * (rank - values.dim()), *values.shape).unsqueeze(front)
+    return _index_put(batch.expand(input), source, (slice(None), *where), accumulate)
+
+
+@_overwrite.batch
+def _(batch: Batch, input: Tensor, src: Tensor) -> Any:
+    if src.dim() > input.dim():
+        return NotImplemented
+    source = batch.lower(src)
+    if batch.holds(src) and src.dim() < input.dim():
+        source = batch.view(src, *[1] * (input.dim() - src.dim()))
+    return _overwrite(batch.expand(input), source)
+
+
+def _axes_in_front(where: tuple) -> int:
+    """How many axes of positions NumPy puts before all others: of arrays that stand apart."""
+    at = [i for i, w in enumerate(where) if isinstance(w, np.ndarray)]
+    return 0 if at[-1] - at[0] == len(at) - 1 else _rank_of_positions(where)
+
+
+def _rank_of_positions(where: tuple) -> int:
+    """How many axes the arrays of an index give together."""
+    return max(1 if w.dtype == np.bool_ else w.ndim for w in where if isinstance(w, np.ndarray))

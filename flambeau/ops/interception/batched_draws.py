@@ -1,0 +1,263 @@
+"""Random numbers and new tensors inside of vmap.
+
+`randomness` says what a draw gives: with "different" the numbers of all examples at once, with
+"same" one set for all, with "error" nothing. `new_zeros` and its like give a tensor an example.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ...tensor.tensor import Tensor
+from ...tensor.windows.batch import Batch, innermost_batch
+from ..core.operator import OPERATORS, PUBLIC
+from ..creation import dropout
+from ..creation.random import IN_PLACE_DRAWS
+from ..view.join import stack
+from .batching import OTHER_TARGETS, STATE, write
+
+_SAME_REFUSED = (
+    "Vmap does not currently support same randomness with a batched tensor input. Please file an "
+    "issue with functorch"
+)
+_UNBATCHED_TARGET = (
+    "vmap: Cannot ask for different inplace randomness on an unbatched tensor. This will appear "
+    "like same randomness. If this is necessary for your usage, please file an issue with "
+    "functorch."
+)
+
+
+@contextmanager
+def _around(batch: Batch) -> Iterator[None]:
+    """A region in which draws are those of the vmaps around this one."""
+    inner = STATE.batches
+    STATE.batches = [b for b in inner if b.number < batch.number]
+    try:
+        yield
+    finally:
+        STATE.batches = inner
+
+
+def _drawing(args: tuple, kwargs: dict[str, Any]) -> Batch | None:
+    """The batch whose randomness a draw has; RuntimeError where it may not draw."""
+    batch = innermost_batch((*args, *kwargs.values()))
+    if batch is None and STATE.batches:
+        batch = STATE.batches[-1]
+    if batch is not None and batch.randomness == "error":
+        raise RuntimeError(batch.refusal)
+    return batch
+
+
+# ------------------------------------------------------------------------------ from a shape
+
+
+def _draw_shape(
+    function: Callable, at: int, original: Callable, args: tuple, kwargs: dict[str, Any]
+) -> Any:
+    """rand and its like, whose shape begins at the positional argument `at` or is last."""
+    batch = _drawing(args, kwargs)
+    if batch is None:
+        return original(*args, **kwargs)
+    with _around(batch):
+        if batch.randomness == "same":
+            return function(*args, **kwargs)
+        if "size" in kwargs:
+            kwargs = {**kwargs, "size": (batch.size, *kwargs["size"])}
+        elif at < 0 or not isinstance(args[at], int):
+            args = (*args[:at], (batch.size, *args[at])) if at < 0 else ((batch.size, *args[at]),)
+        else:
+            args = (batch.size, *args)
+        return batch.wrap(function(*args, **kwargs))
+
+
+def _draw_permutation(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    batch = _drawing(args, kwargs)
+    if batch is None:
+        return original(*args, **kwargs)
+    function = PUBLIC["torch"]["randperm"]
+    with _around(batch):
+        if batch.randomness == "same":
+            return function(*args, **kwargs)
+        return batch.wrap(stack([function(*args, **kwargs) for _ in range(batch.size)]))
+
+
+# ------------------------------------------------------------------------------ from tensors
+
+
+def _draw_like(
+    function: Callable, original: Callable, args: tuple, kwargs: dict[str, Any]
+) -> Any:
+    """rand_like and its like: of the first argument only the shape counts."""
+    batch = _drawing(args, kwargs)
+    if batch is None:
+        return original(*args, **kwargs)
+    pattern, rest = args[0], args[1:]
+    with _around(batch):
+        if batch.randomness == "same":
+            below = batch.lower(pattern)
+            return function(below.select(0, 0) if batch.holds(pattern) else below, *rest, **kwargs)
+        return batch.wrap(function(batch.expand(pattern), *rest, **kwargs))
+
+
+def _draw_from(
+    function: Callable, original: Callable, args: tuple, kwargs: dict[str, Any]
+) -> Any:
+    """Numbers whose distribution tensors say, one for each of their elements."""
+    batch = _drawing(args, kwargs)
+    if batch is None:
+        return original(*args, **kwargs)
+    if not any(isinstance(a, Tensor) for a in (*args, *kwargs.values())):
+        return _draw_shape(function, -1, original, args, kwargs)
+    with _around(batch):
+        if batch.randomness == "same":
+            if batch.holds_any((*args, *kwargs.values())):
+                raise RuntimeError(_SAME_REFUSED)
+            return function(*batch.lower_all(args), **kwargs)
+        return batch.wrap(function(*[_expand(batch, a) for a in args],
+                                   **{k: _expand(batch, v) for k, v in kwargs.items()}))
+
+
+def _expand(batch: Batch, value: Any) -> Any:
+    return batch.expand(value) if isinstance(value, Tensor) else value
+
+
+def _draw_indices(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """multinomial: a row of indices for each row of weights."""
+    batch = _drawing(args, kwargs)
+    if batch is None:
+        return original(*args, **kwargs)
+    weights, rest = args[0], args[1:]
+    function = PUBLIC["torch"]["multinomial"]
+    with _around(batch):
+        if batch.randomness == "same":
+            if batch.holds(weights):
+                raise RuntimeError(_SAME_REFUSED)
+            return function(batch.lower(weights), *rest, **kwargs)
+        below = batch.expand(weights)
+        if weights.dim() == 1:
+            return batch.wrap(function(below, *rest, **kwargs))
+        drawn = function(below.flatten(0, 1), *rest, **kwargs)
+        return batch.wrap(drawn.reshape(batch.size, -1, drawn.shape[-1]))
+
+
+def _draw_in_place(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    batch = _drawing(args, kwargs)
+    if batch is None:
+        return original(*args, **kwargs)
+    target, rest = args[0], args[1:]
+    method = getattr(Tensor, original.__name__)
+    with _around(batch):
+        if not batch.holds(target):
+            if batch.randomness == "different":
+                raise RuntimeError(_UNBATCHED_TARGET)
+            method(batch.lower(target), *rest, **kwargs)
+            return target
+        below = batch.lower(target).detach()
+        if batch.randomness == "same":
+            drawn = method(below.select(0, 0).clone(), *rest, **kwargs).expand(below.shape)
+        else:
+            rest = tuple([_expand(batch, a) for a in rest])
+            drawn = method(below.clone(), *rest, **kwargs)
+    return write(target, batch.wrap(drawn), original.__name__)
+
+
+def _draw_noise(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """Dropout's factors."""
+    batch = _drawing(args, kwargs)
+    if batch is None:
+        return original(*args, **kwargs)
+    input, channels, fill = args
+    draw = dropout.draw_noise
+    with _around(batch):
+        if batch.randomness == "same":
+            below = batch.lower(input)
+            return draw(below.select(0, 0) if batch.holds(input) else below, channels, fill)
+        below = batch.expand(input)
+        if not channels:
+            return batch.wrap(draw(below, False, fill))
+        noise = draw(below.flatten(0, 1), True, fill)
+        return batch.wrap(noise.reshape(batch.size, -1, *noise.shape[1:]))
+
+
+def _drop(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """native_dropout: (the result, what was let through)."""
+    batch = innermost_batch(args) or (STATE.batches[-1] if STATE.batches else None)
+    if batch is None:
+        return original(*args, **kwargs)
+    input, p, train = args
+    if train and p:
+        _drawing(args, kwargs)
+    mask = PUBLIC["torch"]["ones_like"](input)
+    if train and p:
+        mask = mask.bernoulli_(1 - p) if batch.holds(input) else \
+            PUBLIC["torch"]["bernoulli"](mask * (1 - p))
+    scale = 1 if not train else 0 if p == 1 else 1 / (1 - p)
+    return input * mask * scale, mask != 0
+
+
+# ------------------------------------------------------------------------------- new tensors
+
+
+def _fill_like(
+    function: Callable, original: Callable, args: tuple, kwargs: dict[str, Any]
+) -> Any:
+    """zeros_like and its like: a tensor an example."""
+    batch = innermost_batch(args[:1])
+    if batch is None:
+        return original(*args, **kwargs)
+    named = {k: v for k, v in kwargs.items() if k != "requires_grad"}
+    result = batch.wrap(function(batch.expand(args[0]), *args[1:], **named))
+    return result.requires_grad_() if kwargs.get("requires_grad") else result
+
+
+def _fill_new(
+    function: Callable, original: Callable, args: tuple, kwargs: dict[str, Any]
+) -> Any:
+    """new_zeros and its like: a tensor an example, of the first argument's dtype."""
+    batch = innermost_batch(args[:1])
+    if batch is None:
+        return original(*args, **kwargs)
+    named = {k: v for k, v in kwargs.items() if k != "requires_grad"}
+    x, rest = batch.lower(args[0]), args[1:]
+    if "size" in named:
+        named["size"] = (batch.size, *named["size"])
+    elif isinstance(rest[0], int):
+        rest = (batch.size, *rest)
+    else:
+        rest = ((batch.size, *rest[0]), *rest[1:])
+    result = batch.wrap(function(x, *rest, **named))
+    return result.requires_grad_() if kwargs.get("requires_grad") else result
+
+
+def _find_targets() -> dict[Any, Callable]:
+    torch, methods = PUBLIC["torch"], PUBLIC["Tensor"]
+    result: dict[Any, Callable] = {}
+
+    def wear(handle: Callable, function: Callable, *first: Any) -> None:
+        result[function] = functools.partial(handle, function, *first)
+
+    for name in ("rand", "randn"):
+        wear(_draw_shape, torch[name], 0)
+    wear(_draw_shape, torch["randint"], -1)
+    result[torch["randperm"]] = _draw_permutation
+    for name in ("rand_like", "randn_like", "randint_like"):
+        wear(_draw_like, torch[name])
+    for name in ("normal", "bernoulli", "poisson", "binomial", "_standard_gamma",
+                 "_sample_dirichlet"):
+        if name in torch:
+            wear(_draw_from, torch[name])
+    result[torch["multinomial"]] = _draw_indices
+    result |= dict.fromkeys(IN_PLACE_DRAWS, _draw_in_place)
+    result[dropout.draw_noise] = _draw_noise
+    result[OPERATORS["native_dropout"].function] = _drop
+    for name in ("empty_like", "zeros_like", "ones_like", "full_like"):
+        wear(_fill_like, torch[name])
+    for name in ("new_empty", "new_zeros", "new_ones", "new_full"):
+        wear(_fill_new, methods[name])
+    return result
+
+
+OTHER_TARGETS.append(_find_targets)

@@ -1,0 +1,156 @@
+"""Indexing inside of vmap where the index differs from example to example.
+
+The axes that tensors index become one, their indices one number; rows are looked up as in an
+embedding's table, and written as scatter writes: gradients follow by those operators' rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...tensor.dtypes import bool_ as _bool, uint8 as _uint8
+from ...tensor.tensor import Tensor
+from ...tensor.windows.batch import innermost_batch
+from ..core.operator import OPERATORS, PUBLIC
+from . import forward_mode
+from .batching import OTHER_TARGETS, refuse_write, write
+
+_DYNAMIC = (
+    "vmap: We do not support batching operators that can support dynamic shape. Attempting to "
+    "batch over indexing with a boolean mask."
+)
+
+
+class _Lookup(NamedTuple):
+    """An index by tensors: which axes they index, in which order all then lie, and the rows."""
+
+    order: list[int]  # the indexed axes, then the others
+    lengths: list[int]  # of the indexed axes
+    rows: Tensor  # one number for the indexed axes' indices
+    at: int  # where the rows' axes stand in the result
+
+
+def _tensors_of(index: Any) -> list[Tensor]:
+    items = index if isinstance(index, (tuple, list)) else (index,)
+    return [item for item in items if isinstance(item, Tensor)]
+
+
+def _lower_shared(index: Any) -> Any:
+    """The index, with tensors that all examples share as they are below."""
+    if isinstance(index, Tensor):
+        batch = innermost_batch((index,))
+        return index if batch is None or batch.holds(index) else _lower_shared(batch.lower(index))
+    if isinstance(index, (tuple, list)):
+        return type(index)([_lower_shared(item) for item in index])
+    return index
+
+
+def _get(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    x, index = args
+    if innermost_batch((x, *_tensors_of(index))) is None:
+        return original(x, index)
+    index = _lower_shared(index)
+    if innermost_batch(_tensors_of(index)) is None:
+        return forward_mode.SHORT_CUTS["__getitem__"](original, (x, index), {}, True)
+    view, places = _split(x, index)
+    lookup = _look_up(view, places)
+    table = view.permute(lookup.order).reshape(_product(lookup.lengths), -1)
+    rest = [view.shape[a] for a in lookup.order[len(lookup.lengths) :]]
+    chosen = OPERATORS["_embedding"].function(table, lookup.rows).reshape(*lookup.rows.shape, *rest)
+    count = lookup.rows.dim()
+    return chosen.movedim(tuple(range(count)), tuple(range(lookup.at, lookup.at + count)))
+
+
+def _set(original: Callable, args: tuple, kwargs: dict[str, Any]) -> None:
+    x, index, value = args
+    if innermost_batch((x, value, *_tensors_of(index))) is None:
+        original(*args)
+        return
+    index = _lower_shared(index)
+    if not isinstance(value, Tensor):
+        value = PUBLIC["torch"]["tensor"](value, dtype=x.dtype)
+    batch = innermost_batch((x,))
+    if batch is None or not batch.holds(x):
+        refuse_write()
+    view, places = _split(x, index)
+    if not any(isinstance(p, Tensor) for p in places):
+        while value.dim() > view.dim() and value.shape[0] == 1:
+            value = value.squeeze(0)
+        view.copy_(value)
+        return
+    lookup = _look_up(view, places)
+    table = view.permute(lookup.order).reshape(_product(lookup.lengths), -1)
+    rest = [view.shape[a] for a in lookup.order[len(lookup.lengths) :]]
+    count = lookup.rows.dim()
+    shape = [*rest[: lookup.at], *lookup.rows.shape, *rest[lookup.at :]]
+    source = value.to(x.dtype).expand(shape).movedim(
+        tuple(range(lookup.at, lookup.at + count)), tuple(range(count)))
+    source = source.reshape(-1, table.shape[1])
+    places_of_rows = lookup.rows.reshape(-1, 1).expand(source.shape)
+    new = OPERATORS["_scatter"].function(table, 0, places_of_rows, source)
+    new = new.reshape(*lookup.lengths, *rest)
+    write(view, new.permute([lookup.order.index(a) for a in range(view.dim())]), "index_put_")
+
+
+def _split(x: Tensor, index: Any) -> tuple[Tensor, list[Any]]:
+    """The view that the plain entries of an index give, and for each of its axes the tensor that
+    indexes it, or None."""
+    items = list(index) if isinstance(index, tuple) else [index]
+    items = [PUBLIC["torch"]["tensor"](i) if isinstance(i, (list, np.ndarray)) else i
+             for i in items]
+    if Ellipsis not in [i for i in items if not isinstance(i, Tensor)]:
+        items.append(Ellipsis)
+    used = sum(_axes_of(i) for i in items)
+    plain: list[Any] = []
+    places: list[Any] = []
+    for item in items:
+        if isinstance(item, Tensor):
+            if item.dtype in (_bool, _uint8):
+                if innermost_batch((item,)) is not None:
+                    raise RuntimeError(_DYNAMIC)
+                parts = item.nonzero(as_tuple=True)
+            else:
+                parts = (item,)
+            plain += [slice(None)] * len(parts)
+            places += parts
+        elif item is Ellipsis:
+            plain += [slice(None)] * (x.dim() - used)
+            places += [None] * (x.dim() - used)
+        else:
+            plain.append(item)
+            places += [] if isinstance(item, int) else [None]
+    if all(p == slice(None) for p in plain):
+        return x, places
+    return OPERATORS["_slice"].function(x, (*plain, Ellipsis)), places
+
+
+def _axes_of(item: Any) -> int:
+    if isinstance(item, Tensor):
+        return item.dim() if item.dtype in (_bool, _uint8) else 1
+    return 0 if item is None or item is Ellipsis else 1
+
+
+def _look_up(view: Tensor, places: Sequence[Any]) -> _Lookup:
+    indexed = [a for a, p in enumerate(places) if p is not None]
+    lengths = [view.shape[a] for a in indexed]
+    rows: Any = 0
+    for axis, n in zip(indexed, lengths, strict=True):
+        place = places[axis]
+        rows = rows * n + PUBLIC["torch"]["where"](place < 0, place + n, place)
+    together = indexed == list(range(indexed[0], indexed[-1] + 1))
+    others = [a for a in range(view.dim()) if a not in indexed]
+    return _Lookup([*indexed, *others], lengths, rows, indexed[0] if together else 0)
+
+
+def _product(lengths: Sequence[int]) -> int:
+    return int(np.prod(lengths, dtype=np.int64))
+
+
+def _find_targets() -> dict[Any, Callable]:
+    return {vars(Tensor)["__getitem__"]: _get, vars(Tensor)["__setitem__"]: _set}
+
+
+OTHER_TARGETS.append(_find_targets)

@@ -1,0 +1,137 @@
+"""Loops over a vmap's examples: for operators without a rule, and functions that read elements.
+
+A loop of a whole function is one node on the tape of the vmap's inside; its derivative is a loop
+too, over the function's derivative for each example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...autograd import grad as autograd_grad
+from ...autograd.mode import MODE, enable_grad
+from ...autograd.node import Node
+from ...autograd.outputs import Output
+from ...autograd.save_plan import Plan
+from ...autograd.tape import new_node, requires
+from ...native.foundation.user_frames import warn
+from ...tensor.tensor import Tensor
+from ...tensor.tree import leaves, map_leaves
+from ...tensor.windows.batched_window import ExampleRead
+from ...tensor.windows.batch import Batch, innermost_batch
+from ..core.operator import OPERATORS
+
+
+class Warnings:
+    """Whether a program is told of loops."""
+
+    enabled = False
+
+
+def loop(function: Callable, batch: Batch, args: Any, name: str) -> Any:
+    """function(*args) example by example, the results stacked, batch axis first."""
+    if Warnings.enabled:
+        warn(f"There is a performance drop because we have not yet implemented the batching rule "
+             f"for aten::{name.strip('_')}. Please file us an issue on GitHub so that we can "
+             "prioritize its implementation.", UserWarning)
+    return _stack(batch, [function(*_choose(batch, i, args)) for i in range(batch.size or 1)])
+
+
+def _choose(batch: Batch, i: int, args: Any) -> Any:
+    """Arguments as the example `i` has them; of a batch without examples, one of zeros."""
+
+    def choose(value: Any) -> Any:
+        below = batch.lower(value)
+        if not batch.holds(value):
+            return below
+        return below.select(0, i) if batch.size else below.new_zeros(below.shape[1:])
+
+    return map_leaves(choose, args)
+
+
+def _stack(batch: Batch, results: list[Any]) -> Any:
+    first = results[0]
+    if isinstance(first, Tensor):
+        if not batch.size:
+            return first.new_zeros((0, *first.shape))
+        return OPERATORS["stack"].function(results)
+    if isinstance(first, (tuple, list)):
+        parts = [_stack(batch, list(column)) for column in zip(*results, strict=True)]
+        return type(first)(*parts) if hasattr(first, "_fields") else type(first)(parts)
+    if any(y != first for y in results[1:]):
+        raise ExampleRead("vmap: a function gives a number or a structure that differs from "
+                          "example to example")
+    return first
+
+
+def loop_recorded(function: Callable, batch: Batch, args: Any, name: str) -> Any:
+    """The same as an example, with a history inside of the vmap."""
+    result = map_leaves(lambda y: batch.wrap(y) if isinstance(y, Tensor) else y,
+                        loop(function, batch, args, name))
+    inputs = [x for x in leaves(args) if isinstance(x, Tensor) and x._tracked
+              and innermost_batch((x,)) is batch and requires(x)]
+    outputs = [y for y in leaves(result) if isinstance(y, Tensor)]
+    if not MODE.grad or not inputs or not any(y._array.dtype.kind in "fcV" for y in outputs):
+        return result
+    node = new_node(_PLAN, tuple([x._node or x for x in inputs]), (), (), None)
+    node.function, node.batch, node.args, node.inputs = function, batch, args, inputs
+    node.outputs, node.loop_name = len(outputs), name
+    for i, y in enumerate(outputs):
+        if y._array.dtype.kind in "fcV":
+            y._node = node if len(outputs) == 1 else Output(node, i)
+            y._requires_grad = y._tracked = True
+    return result
+
+
+class LoopBackward(Node):
+    """The history of a loop's results."""
+
+    __slots__ = ("args", "batch", "function", "inputs", "loop_name")
+    function: Callable
+    batch: Batch
+    args: Any
+    inputs: list[Tensor]
+    loop_name: str
+
+    def apply(self, g: Any) -> Sequence[Any]:
+        """The cotangents of the inputs: a loop over the derivative for each example."""
+        cotangents = list(g) if isinstance(g, tuple) else [g]
+        supplied = [k for k, c in enumerate(cotangents) if c is not None]
+        chosen = {id(x) for x in self.inputs}
+        marks = [id(x) in chosen for x in leaves(self.args)]
+        pull = _pull(self.function, marks, supplied)
+        return loop_recorded(pull, self.batch, (self.args, [cotangents[k] for k in supplied]),
+                             self.loop_name)
+
+
+_PLAN: Plan[LoopBackward] = Plan(LoopBackward, (), (), (), False)
+
+
+def _pull(function: Callable, marks: list[bool], supplied: list[int]) -> Callable:
+    """The function's derivative for one example: of its arguments that are marked."""
+
+    def pull(args: Any, cotangents: list[Tensor]) -> list[Tensor]:
+        inputs: list[Tensor] = []
+        marked = iter(marks)
+
+        def alias(x: Any) -> Any:
+            if not next(marked):
+                return x
+            inputs.append(x.view_as(x) if x.requires_grad else x.detach().requires_grad_())
+            return inputs[-1]
+
+        with_grad = MODE.grad
+        with enable_grad():
+            result = leaves(function(*map_leaves(alias, args)))
+            ys = [y for y in result if isinstance(y, Tensor)]
+            pairs = [(ys[k], g) for k, g in zip(supplied, cotangents, strict=True)
+                     if ys[k].requires_grad]
+            if not pairs:
+                return [x.new_zeros(x.shape) for x in inputs]
+            grads = autograd_grad([y for y, _ in pairs], inputs, [g for _, g in pairs],
+                                  create_graph=with_grad, allow_unused=True)
+        return [x.new_zeros(x.shape) if d is None else d
+                for x, d in zip(inputs, grads, strict=True)]
+
+    return pull

@@ -1,0 +1,84 @@
+"""Writes inside of vmap through views that the tape knows: the history of base and views.
+
+The elements of a view are found in its base by their addresses, once for all examples; the base's
+new history is a copy into those places, the view's a selection of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...autograd.inplace import Views
+from ...autograd.mode import enable_grad
+from ...tensor.tensor import Tensor, wrap
+from ...tensor.windows.batched_window import BatchedWindow
+from ..core.operator import OPERATORS
+
+
+def _rebase(x: Tensor, node: Any) -> None:
+    """Make `node` the history of what was written to the view `x`."""
+    base = x._base
+    assert base is not None
+    value = _with_history(x, node)
+    old = _with_history(base, base._node) if base._requires_grad else _with_history(base, None)
+    places = _find_places(base, x)
+    with enable_grad():
+        new = OPERATORS["index_copy"].function(old.reshape(-1), 0, places, value.reshape(-1))
+        base._node = new.reshape(base.shape)._node
+    base._requires_grad = base._tracked = True
+    _reattach(x)
+
+
+def _reattach(view: Tensor) -> None:
+    """Give a view the node that belongs to its base's present history."""
+    base = view._base
+    assert base is not None
+    view._stamp = base._node
+    if not base._requires_grad:
+        return
+    with enable_grad():
+        flat = _with_history(base, base._node or base).reshape(-1)
+        chosen = OPERATORS["index_select"].function(flat, 0, _find_places(base, view))
+        view._node = chosen.reshape(view.shape)._node
+    view._requires_grad = view._tracked = True
+
+
+def _with_history(x: Tensor, node: Any) -> Tensor:
+    """A tensor on the same window whose history is `node`."""
+    result: Tensor = wrap(x._array)
+    if node is not None:
+        result._node = node
+        result._requires_grad = result._tracked = True
+    return result
+
+
+def _find_places(base: Tensor, view: Tensor) -> Tensor:
+    """Where each element of the view lies among the base's, counted in row-major order."""
+    item = base._array.itemsize
+    if view._array.itemsize != item:
+        raise NotImplementedError("vmap: a write through a view of another dtype, where gradients "
+                                  "flow through its base")
+    start = (_address(view) - _address(base)) // item
+    of_base, of_view = _offsets(base, item), start + _offsets(view, item)
+    order = np.argsort(of_base, kind="stable")
+    return wrap(order[np.searchsorted(of_base[order], of_view)])
+
+
+def _offsets(x: Tensor, item: int) -> np.ndarray:
+    result = np.zeros((), np.int64)
+    for n, stride in zip(x._array.shape, x._array.strides, strict=True):
+        result = result[..., None] + np.arange(n) * (stride // item)
+    return result.reshape(-1)
+
+
+def _address(x: Tensor) -> int:
+    window: Any = x._array
+    while window.__class__ is BatchedWindow:
+        window = window.below._array
+    address: int = window.ctypes.data
+    return address
+
+
+Views.rebase_examples, Views.reattach_examples = staticmethod(_rebase), staticmethod(_reattach)

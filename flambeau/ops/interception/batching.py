@@ -1,0 +1,433 @@
+"""Batching: what operators do with examples of a vmap: all of them at once, below.
+
+While a vmap runs, operators wear a stub. A call with an example of a batch among its arguments
+computes on the tensors that have all examples (`batching_rules.py`); the result is an example
+again, and the tape of the vmap's inside knows it. Nested vmaps, and the tape around them, see to
+what is below by the same stubs. A program without vmap pays nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import FunctionType
+from typing import Any, NoReturn
+
+from ...autograd import inplace
+from ...autograd.forward_ad import LEVELS
+from ...autograd.inplace import check_writable
+from ...autograd.mode import MODE
+from ...autograd.tape import record, requires
+from ...tensor.dtypes import FROM_NUMPY
+from ...tensor.promotion import check_cast
+from ...tensor.tensor import Tensor, view_of
+from ...tensor.windows.batched_window import BatchedWindow, ExampleRead
+from ..core import inplace as core_inplace
+from ...tensor.windows.batch import Batch, innermost_batch
+from ..core.dispatch import pointwise_call
+from ..core.operator import OPERATORS, PUBLIC, Kind, Operator
+from . import batching_rules, forward_mode
+from .batched_loops import loop, loop_recorded
+from .lingering_stubs import LingeringStubs
+from .tangent_rules import call_with
+
+
+class _State(threading.local):
+    """This thread's batches, the innermost last."""
+
+    def __init__(self) -> None:
+        self.batches: list[Batch] = []
+
+
+STATE = _State()
+
+
+@contextmanager
+def batch_of(size: int, randomness: str, refusal: str) -> Iterator[Batch]:
+    """A region in which operators compute on batches of `size` examples."""
+    batch = Batch(size, randomness, refusal, LEVELS.active[-1] if LEVELS.active else -1)
+    _stubs.turn(True)
+    STATE.batches.append(batch)
+    try:
+        yield batch
+    finally:
+        STATE.batches.remove(batch)
+        _stubs.turn(False)
+
+
+def inner_leaf(x: Tensor) -> Tensor | None:
+    """`x` without a history inside of the innermost vmap; around it, the history is as it was.
+
+    None outside of vmap.
+    """
+    if not STATE.batches:
+        return None
+    batch, window = STATE.batches[-1], _window_of(x)
+    if window is None or window.batch is not batch:
+        return batch.share(x)
+    return batch.wrap(window.below, window.is_shared)
+
+
+def is_inside(x: Tensor) -> bool:
+    """Whether `x` is an example of the innermost vmap."""
+    window = _window_of(x)
+    return window is not None and window.batch is STATE.batches[-1]
+
+
+def with_below(x: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor | None:
+    """An example without a history on what `change` gives for the tensor below; None for another
+    tensor."""
+    window = _window_of(x)
+    return None if window is None else window.batch.wrap(change(window.below), window.is_shared)
+
+
+def _window_of(x: Tensor) -> Any:
+    window: Any = x._array
+    return window if window.__class__ is BatchedWindow else None
+
+
+# -------------------------------------------------------------------------------- operators
+
+
+def _call(
+    operator: Operator, reflected: bool, original: Callable, args: tuple, kwargs: dict[str, Any]
+) -> Any:
+    batch = innermost_batch(args) if not kwargs else innermost_batch((*args, *kwargs.values()))
+    if batch is None:
+        _stubs.count_idle_call()
+        return original(*args, **kwargs)
+    if _has_tangents(args, kwargs):
+        below = functools.partial(_call_again, operator, reflected, original)
+        return forward_mode.push(operator, reflected, below, args, kwargs)
+    if kwargs.get("out") is not None:
+        raise RuntimeError(f"vmap: {operator.name.strip('_')} with out= writes in place, which is "
+                           "not possible inside of vmap")
+    args = forward_mode.gather_arguments(operator, args, kwargs)
+    values = forward_mode.bound(operator, args, kwargs, reflected)
+    is_shared = not batch.holds_any(values)
+    if not is_shared and operator.written_positions and not all(
+        batch.holds(values[p]) for p in operator.written_positions
+    ):
+        raise ExampleRead(f"vmap: {operator.name} writes into what all examples share")
+    if is_shared:
+        result = call_with(operator, batch.lower_all(values))
+    else:
+        result = batching_rules.compute(operator, batch, batch.lower_shared(values))
+        if result is NotImplemented:
+            result = loop(functools.partial(call_with, operator), batch, (values,), operator.name)
+    example = as_example(batch, result, values[0] if operator.kind is Kind.VIEW else None,
+                         is_shared)
+    if MODE.grad and operator.differentiable and _requires(batch, values):
+        record(operator, example, tuple([_share(batch, v) for v in values]))
+    return example
+
+
+def _call_again(
+    operator: Operator, reflected: bool, original: Callable, *args: Any, **kwargs: Any
+) -> Any:
+    return _call(operator, reflected, original, args, kwargs)
+
+
+def _has_tangents(args: tuple, kwargs: dict[str, Any]) -> bool:
+    """Whether forward mode has its say first: an example carries a tangent."""
+    return bool(LEVELS.active) and LEVELS.enabled \
+        and forward_mode.level_of((*args, *kwargs.values())) is not None
+
+
+def as_example(batch: Batch, result: Any, source: Any = None, is_shared: bool = False) -> Any:
+    """Results for all examples as those of one; views of `source`, where it is one itself."""
+    if isinstance(result, Tensor):
+        if source is None or innermost_batch((source,)) is not batch:
+            return batch.wrap(result, is_shared)
+        window: Any = BatchedWindow(batch, result, is_shared)
+        return view_of(source, window)
+    if result is None:
+        return None
+    parts = [as_example(batch, y, source, is_shared) for y in result]
+    return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)
+
+
+def _requires(batch: Batch, values: Sequence[Any]) -> bool:
+    """Whether the tape of the vmap's inside wants to know: an example requires grad there."""
+    for v in values:
+        if isinstance(v, Tensor):
+            window: Any = v._array
+            if v._tracked and window.__class__ is BatchedWindow and window.batch is batch \
+                    and requires(v):
+                return True
+        elif v.__class__ in (tuple, list) and _requires(batch, v):
+            return True
+    return False
+
+
+def _share(batch: Batch, value: Any) -> Any:
+    """A tensor from outside as one of the vmap's inside: its history is on the tape around."""
+    if isinstance(value, Tensor):
+        if value._tracked and requires(value) and innermost_batch((value,)) is not batch:
+            return batch.share(value)
+        return value
+    if value.__class__ in (tuple, list):
+        return type(value)([_share(batch, v) for v in value])
+    return value
+
+
+def _composite(
+    name: str, function: Any, original: Callable, args: tuple, kwargs: dict[str, Any]
+) -> Any:
+    """A function made of operators; where it reads elements itself, example by example."""
+    batch = innermost_batch(args) if not kwargs else innermost_batch((*args, *kwargs.values()))
+    if batch is None:
+        return original(*args, **kwargs)
+    rule = getattr(getattr(function, "operator", None), "batch", None)
+    if rule is not None:
+        return rule(batch, *args, **kwargs)
+    try:
+        return original(*args, **kwargs)
+    except ExampleRead:
+        return loop_recorded(lambda args, kwargs: original(*args, **kwargs), batch,
+                             (args, kwargs), name)
+
+
+# ------------------------------------------------------------------------------ writes in place
+
+
+def refuse_write() -> NoReturn:
+    """Raise for a write of examples into a tensor that all of them share."""
+    raise RuntimeError(
+        "vmap: inplace arithmetic(self, *extra_args) is not possible because there exists a Tensor "
+        "`other` in extra_args that has more elements than `self`. This happened due to `other` "
+        "being vmapped over but `self` not being vmapped over in a vmap. Please try to use "
+        "out-of-place operators instead of inplace arithmetic. If said operator is being called "
+        "inside the PyTorch framework, please file a bug report instead."
+    )
+
+
+def _call_in_place(
+    operator: Operator, original: Callable, args: tuple, kwargs: dict[str, Any]
+) -> Any:
+    batch = innermost_batch((*args, *kwargs.values()))
+    if batch is None:
+        return original(*args, **kwargs)
+    if _has_tangents(args, kwargs):
+        below = functools.partial(_call_in_place_again, operator, original)
+        return forward_mode.push_in_place(operator, below, args, kwargs)
+    target, rest = args[0], args[1:]
+    if not batch.holds(target):
+        refuse_write()
+    old = _stand_in(target) if MODE.grad else target
+    y = operator.function(old, *rest, **kwargs)
+    return write(target, y, operator.name)
+
+
+def _call_in_place_again(
+    operator: Operator, original: Callable, *args: Any, **kwargs: Any
+) -> Any:
+    return _call_in_place(operator, original, args, kwargs)
+
+
+def _stand_in(target: Tensor, name: str = "") -> Tensor:
+    """The old value of what is written to, with its history."""
+    check_writable(target, name)
+    window: Any = target._array
+    old = window.batch.wrap(window.below.clone(), window.is_shared)
+    old._node, old._requires_grad = target._history(), target._requires_grad
+    old._tracked = target._requires_grad
+    return old
+
+
+def write(target: Tensor, y: Tensor, name: str) -> Tensor:
+    """Write examples' results over what all examples of `target` are below."""
+    window: Any = target._array
+    batch, array = window.batch, y._array
+    if array.shape != window.shape:
+        raise RuntimeError(
+            f"output with shape {list(window.shape)} doesn't match the broadcast shape "
+            f"{list(array.shape)}"
+        )
+    if array.dtype != window.dtype:
+        check_cast(FROM_NUMPY[array.dtype], target.dtype)
+    if not batch.holds(target) and batch.holds(y):
+        refuse_write()
+    _write_below(batch, window.below, y)
+    inplace.bump(target)
+    if y._node is not None and innermost_batch((y,)) is batch:
+        inplace.rebase(target, y._node)
+    return target
+
+
+def _write_below(batch: Batch, below: Tensor, y: Tensor) -> None:
+    source = batch.lower(y)
+    if source._array.dtype.kind == "c" and below._array.dtype.kind != "c":
+        source = source.real
+    below.copy_(source)
+
+
+def _copy(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """copy_, fill_ and zero_: what is written, in the shape and dtype of the target."""
+    batch = innermost_batch(args)
+    if batch is None:
+        return original(*args, **kwargs)
+    target = args[0]
+    value = args[1] if len(args) > 1 else next(iter(kwargs.values()), 0)
+    if _has_tangents(args, kwargs):
+        pushed = forward_mode.WRITES["copy_" if isinstance(value, Tensor) else "fill_"]
+        return pushed(functools.partial(_copy_again, original), args, kwargs)
+    if not batch.holds(target):
+        if batch.holds(value):
+            refuse_write()
+        return original(*args, **kwargs) if innermost_batch((target,)) is None else \
+            write(target, _overwritten(target, value), "copy_")
+    return write(target, _overwritten(target, value), "copy_")
+
+
+def _copy_again(original: Callable, *args: Any, **kwargs: Any) -> Any:
+    return _copy(original, args, kwargs)
+
+
+def _overwritten(target: Tensor, value: Any) -> Tensor:
+    """The value that a copy leaves in `target`."""
+    if not isinstance(value, Tensor):
+        value = PUBLIC["torch"]["full"]((), value, dtype=target.dtype)
+    old = _stand_in(target) if MODE.grad and target._tracked and requires(target) else target
+    return OPERATORS["_overwrite"].function(old, value)
+
+
+def _before_write(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    x = args[0]
+    return _stand_in(x) if x._array.__class__ is BatchedWindow else original(*args, **kwargs)
+
+
+def _assign(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """A composite's result becomes the value of its first argument."""
+    target, y, name = args
+    if innermost_batch((target, y)) is None:
+        return original(*args, **kwargs)
+    if target._array.__class__ is not BatchedWindow:
+        refuse_write()
+    check_writable(target, name)
+    return write(target, y, name)
+
+
+# ---------------------------------------------------------------------- what reads elements
+
+
+def _refuse_item(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    if innermost_batch(args) is None:
+        return original(*args, **kwargs)
+    raise ExampleRead(
+        "vmap: It looks like you're calling .item() on a Tensor. We don't support vmap over "
+        "calling .item() on a Tensor, please try to rewrite what you're doing with other "
+        "operations. If error is occurring somewhere inside PyTorch internals, please file a bug "
+        "report."
+    )
+
+
+def _refuse_truth(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    if innermost_batch(args) is None:
+        return original(*args, **kwargs)
+    raise ExampleRead(
+        "vmap: It looks like you're attempting to use a Tensor in some data-dependent control "
+        "flow. We don't support that yet, please file an issue at "
+        "https://github.com/pytorch/pytorch/issues ."
+    )
+
+
+def _refuse_memory(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    if innermost_batch(args) is None:
+        return original(*args, **kwargs)
+    raise ExampleRead("Cannot access data pointer of Tensor that doesn't have storage")
+
+
+def _refuse_shape(
+    name: str, original: Callable, args: tuple, kwargs: dict[str, Any]
+) -> Any:
+    """A function whose result has a shape that depends on values."""
+    if innermost_batch((*args, *kwargs.values())) is None:
+        return original(*args, **kwargs)
+    raise RuntimeError(
+        "vmap: We do not support batching operators that can output dynamic shape. Attempted to "
+        f"vmap over aten::{name}. Please file an issue at "
+        "https://github.com/pytorch/pytorch/issues if you need this feature."
+    )
+
+
+def _refuse_answer(
+    name: str, original: Callable, args: tuple, kwargs: dict[str, Any]
+) -> Any:
+    """A function that answers in Python from values."""
+    if innermost_batch((*args, *kwargs.values())) is None:
+        return original(*args, **kwargs)
+    raise RuntimeError(
+        f"vmap over torch.{name} isn't supported yet. Please file an issue at "
+        "https://github.com/pytorch/pytorch/issues if you need this feature."
+    )
+
+
+def _detach(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    x = args[0]
+    batch = innermost_batch((x,))
+    if batch is None:
+        return original(*args, **kwargs)
+    window: Any = x._array
+    return batch.wrap(window.below.detach(), window.is_shared)
+
+
+# ------------------------------------------------------------------------------------ targets
+
+
+def _short_cut(name: str, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """A method with a short way of its own past its operator takes the long one."""
+    if innermost_batch(args) is None:
+        return original(*args, **kwargs)
+    return forward_mode.SHORT_CUTS[name](original, args, kwargs, True)
+
+
+def _find_targets() -> list[tuple[Any, Callable]]:
+    """Every operator's function, its in-place twin, Python's operators, and what is made of them
+    but might read elements."""
+    result: dict[Any, Callable] = {}
+    for operator in OPERATORS.values():
+        if operator.kind is Kind.COMPOSITE:
+            continue
+        result[operator.function] = functools.partial(_call, operator, False)
+        twin = getattr(operator, "twin", None)
+        if twin is not None:
+            result[twin] = functools.partial(_call_in_place, operator)
+    methods = vars(Tensor)
+    for name, function in methods.items():
+        if isinstance(function, FunctionType) and function not in result:
+            if (made_of := pointwise_call(function)) is not None:
+                result[function] = functools.partial(_call, *made_of)
+            elif name in forward_mode.SHORT_CUTS:
+                result[function] = functools.partial(_short_cut, name)
+    for name in ("copy_", "fill_", "zero_"):
+        result[PUBLIC["Tensor"].get(name) or methods[name]] = _copy
+    result[inplace.before_write], result[core_inplace.assign] = _before_write, _assign
+    result[methods["detach"]] = _detach
+    result |= dict.fromkeys([methods[n] for n in ("item", "__float__", "__int__", "__complex__",
+                                                  "__index__")], _refuse_item)
+    result |= dict.fromkeys([methods[n] for n in ("tolist", "numpy", "__array__")], _refuse_memory)
+    result[methods["__bool__"]] = _refuse_truth
+    for find in OTHER_TARGETS:
+        result |= find()
+    for names in (*PUBLIC.values(), methods):
+        for name, function in names.items():
+            if isinstance(function, FunctionType) and function not in result \
+                    and not name.startswith("__") and name not in _NEVER:
+                handle: Callable = functools.partial(_composite, name, function)
+                if getattr(function, "shape_depends_on_values", False):
+                    handle = functools.partial(_refuse_shape, name)
+                elif getattr(function, "answers_from_values", False):
+                    handle = functools.partial(_refuse_answer, name)
+                result[function] = handle
+    return list(result.items())
+
+
+# What more is intercepted; modules above this one add themselves.
+OTHER_TARGETS: list[Callable[[], dict[Any, Callable]]] = []
+# Functions that only look at a shape or a place in the graph, and are called often.
+_NEVER = frozenset("size dim numel stride is_floating_point is_complex is_contiguous".split())
+
+_stubs = LingeringStubs(_find_targets)

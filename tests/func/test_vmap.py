@@ -1,0 +1,191 @@
+"""vmap: operators see all examples at once; what they give is what a loop over examples gives."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def batch(torch):
+    torch.manual_seed(0)
+    return torch.randn(5, 3, 4)
+
+
+def looped(torch, function, x):
+    return torch.stack([function(example) for example in x])
+
+
+def same_as_loop(torch, function, x):
+    found = torch.vmap(function)(x)
+    wanted = looped(torch, function, x)
+    assert found.shape == wanted.shape
+    assert found.dtype == wanted.dtype
+    assert torch.allclose(found, wanted, atol=1e-5)
+
+
+FUNCTIONS = {
+    "pointwise": lambda torch, x: x.sin() * 2 + x[0] - x[:, :1] / 3,
+    "scalars promote": lambda torch, x: x.sum().double() * x + x.sum() * torch.ones(()).double(),
+    "views": lambda torch, x: x.t().unsqueeze(1).expand(4, 2, 3).reshape(8, 3).permute(1, 0),
+    "slices": lambda torch, x: torch.cat([x[1:, ::2], x[None, 2, :2], x.narrow(1, 1, 2)]),
+    "splits": lambda torch, x: torch.stack([a.sum() for a in (*x.unbind(1), x.chunk(2, 1)[1])]),
+    "diagonal": lambda torch, x: x.diagonal(1).diag_embed(),
+    "reductions": lambda torch, x: x.sum() + x.mean(0) + x.amax(-1, True)[:1] + x.std(0),
+    "all axes": lambda torch, x: x.argmax() + x.prod() + x.logsumexp((0, 1)),
+    "of a number": lambda torch, x: x.sum().softmax(0) + x.sum().cumsum(0) + x.sum().amax(),
+    "scans": lambda torch, x: x.cumsum(0) + x.flip(1) + x.roll(1, 0) + x.sort(1)[0],
+    "softmax": lambda torch, x: x.softmax(0) + x.log_softmax(1),
+    "products": lambda torch, x: x @ x.t() @ x + (x[0] @ x.t())[:, None] + x[0] @ x[1],
+    "linear": lambda torch, x: torch.nn.functional.linear(x, x, x[:, 0]),
+    "linalg": lambda torch, x: torch.inverse(x @ x.t() + torch.eye(3)) * x[:, :3].det(),
+    "gather": lambda torch, x: x.gather(1, x.argsort(1)) + x.take_along_dim(x.argmin(1, True), 1),
+    "joins": lambda torch, x: torch.stack([x, torch.zeros(3, 4)], 1).repeat(1, 2, 1),
+    "norms": lambda torch, x: torch.layer_norm(x, (4,)) * x.norm() + x.norm(dim=1, keepdim=True),
+    "no rule": lambda torch, x: torch.trace(x[:, :3]) + torch.cdist(x, x),
+    "creation": lambda torch, x: x.new_zeros(4).add_(x[0]) + torch.zeros_like(x) + torch.ones(3, 4),
+    "writes": lambda torch, x: x.clone().mul_(2).add_(x).clamp_(max=1).t().contiguous(),
+    "writes to views": lambda torch, x: write_to_views(x.clone()),
+    "where": lambda torch, x: torch.where(x > 0, x, -x.double()).masked_fill(x > 1, 0),
+}
+
+
+def write_to_views(y):
+    y[0] = y[1] * 2
+    y[:, 1:3] += 1
+    y.t()[3].zero_()
+    y[[0, 2], 0] = 5
+    return y
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_examples_are_computed_as_one_by_one(torch, name):
+    same_as_loop(torch, lambda x: FUNCTIONS[name](torch, x), batch(torch))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_gradients_of_examples(torch, name):
+    def total(x):
+        return FUNCTIONS[name](torch, x).double().pow(2).sum()
+
+    same_as_loop(torch, torch.func.grad(total), batch(torch))
+
+
+@pytest.mark.parametrize("name", ["pointwise", "products", "writes to views", "norms"])
+def test_gradients_through_a_vmap(torch, name):
+    x = batch(torch)
+    w = torch.rand(3, 4)
+
+    def total(w, run):
+        return run(lambda a: FUNCTIONS[name](torch, a * w), x).pow(2).sum()
+
+    found = torch.func.grad(lambda w: total(w, lambda f, x: torch.vmap(f)(x)))(w)
+    wanted = torch.func.grad(lambda w: total(w, lambda f, x: looped(torch, f, x)))(w)
+    assert torch.allclose(found, wanted, rtol=1e-4)
+
+
+def test_transforms_nest(torch):
+    f, x = torch.func, batch(torch)[:, 0]
+    cube = lambda a: (a**3).sum()  # noqa: E731
+    assert torch.allclose(f.vmap(f.hessian(cube))(x), torch.diag_embed(6 * x), atol=1e-5)
+    assert torch.allclose(f.vmap(lambda a, t: f.jvp(torch.sin, (a,), (t,))[1])(x, x), x.cos() * x)
+    w = torch.rand(4)
+    pushed = f.jvp(lambda w: f.vmap(lambda a: (a * w).sin().sum())(x), (w,), (w,))[1]
+    assert torch.allclose(pushed, ((x * w).cos() * x * w).sum(1), atol=1e-5)
+    twice = f.vmap(f.vmap(lambda a, b: a * b, (0, None)), (None, 0))(x[0], x[1])
+    assert torch.equal(twice, x[1][:, None] * x[0])
+    _, pull = f.vjp(lambda a: a * w, x[0])
+    rows, = f.vmap(pull)(torch.eye(4))
+    assert torch.equal(rows, torch.diag(w))
+    assert not rows.requires_grad
+
+
+def test_an_index_of_each_example(torch):
+    x, i = batch(torch), torch.tensor([2, 0, -1, 1, 0])
+    wanted = torch.stack([a[k] for a, k in zip(x, i.tolist(), strict=True)])
+    assert torch.equal(torch.vmap(lambda a, k: a[k])(x, i), wanted)
+    assert torch.equal(torch.vmap(lambda a, k: a[:, k])(x, i),
+                       torch.stack([a[:, k] for a, k in zip(x, i.tolist(), strict=True)]))
+    assert torch.equal(torch.vmap(lambda k: x[0][k])(i), x[0][i])
+
+
+def test_randomness(torch):
+    x = torch.zeros(2, 3)
+
+    def drawn(function, mode):
+        torch.manual_seed(0)
+        return torch.vmap(function, randomness=mode)(x)
+
+    torch.manual_seed(0)
+    wanted = torch.rand(2, 3)
+    for function in (lambda a: a + torch.rand(3), torch.rand_like, lambda a: a.clone().uniform_()):
+        assert torch.equal(drawn(function, "different"), wanted)
+        assert torch.equal(drawn(function, "same"), wanted[:1].expand(2, 3))
+        with pytest.raises(RuntimeError, match="called random operation while in randomness error"):
+            drawn(function, "error")
+    torch.manual_seed(0)
+    wanted = torch.nn.functional.dropout(x + 1, 0.5)
+    assert torch.equal(drawn(lambda a: torch.dropout(a + 1, 0.5, True), "different"), wanted)
+    with pytest.raises(RuntimeError, match="does not currently support same randomness"):
+        drawn(lambda a: torch.bernoulli(a), "same")
+
+
+def test_what_reads_values_is_refused(torch):
+    x = batch(torch)
+    for function, text in (
+        (lambda a: a.sum().item(), "calling .item"),
+        (lambda a: float(a.sum()), "calling .item"),
+        (lambda a: a if a.sum() > 0 else -a, "data-dependent control flow"),
+        (lambda a: a[a > 0], "support dynamic shape"),
+        (lambda a: a.nonzero(), "output dynamic shape"),
+        (lambda a: torch.allclose(a, a), "vmap over torch.allclose isn't supported"),
+        (lambda a: torch.tensor(a.tolist()), "Cannot access data pointer"),
+    ):
+        with pytest.raises(RuntimeError, match=text):
+            torch.vmap(function)(x)
+
+
+def test_chunks_and_places_of_results(torch):
+    x, sizes = batch(torch), []
+
+    def function(a):
+        sizes.append(None)
+        return a.sum(0), a.t()
+
+    whole = torch.vmap(function, out_dims=(1, 2))(x)
+    assert len(sizes) == 1
+    parts = torch.vmap(function, out_dims=(1, 2), chunk_size=2)(x)
+    assert len(sizes) == 4
+    assert torch.equal(whole[0], x.sum(1).t())
+    assert [torch.equal(a, b) for a, b in zip(whole, parts, strict=True)] == [True, True]
+    with pytest.raises(ValueError, match="can not return a BatchedTensor when out_dim is None"):
+        torch.vmap(torch.sin, out_dims=None)(x)
+
+
+def test_models_side_by_side(torch):
+    """The ensembling and per-sample-gradients tutorials of functorch."""
+    models = [torch.nn.Sequential(
+        torch.nn.Conv2d(1, 2, 3), torch.nn.ReLU(), torch.nn.MaxPool2d(2), torch.nn.Flatten(),
+        torch.nn.Linear(18, 3)) for _ in range(3)]
+    params, buffers = torch.func.stack_module_state(models)
+    x, y = torch.randn(4, 1, 8, 8), torch.tensor([0, 2, 1, 0])
+
+    def predict(params, buffers, x):
+        return torch.func.functional_call(models[0], (params, buffers), (x,))
+
+    found = torch.vmap(predict, in_dims=(0, 0, None))(params, buffers, x)
+    assert torch.allclose(found, torch.stack([model(x) for model in models]), atol=1e-5)
+
+    def loss(params, x, y):
+        scores = torch.func.functional_call(models[0], params, (x.unsqueeze(0),))
+        return torch.nn.functional.cross_entropy(scores, y.unsqueeze(0))
+
+    own = {k: v.detach() for k, v in models[0].named_parameters()}
+    grads = torch.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))(own, x, y)
+    for i in range(4):
+        wanted = torch.func.grad(loss)(own, x[i], y[i])
+        for name, g in wanted.items():
+            assert torch.allclose(grads[name][i], g, atol=1e-5)
+
+
+def test_a_write_of_examples_into_a_shared_tensor(torch):
+    with pytest.raises(RuntimeError, match="inplace arithmetic|doesn't match the broadcast shape"):
+        torch.vmap(lambda a: torch.zeros(4).add_(a))(torch.ones(2, 4))
