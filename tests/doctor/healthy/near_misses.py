@@ -1,5 +1,7 @@
 """Programs that lie close to mistakes which the checks name, and are right."""
 
+import functools
+
 import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau import nn, optim
@@ -141,4 +143,31 @@ def weight_of_a_term_by_slopes():
         loss = a + factor * b
         optimizer.zero_grad()
         loss.backward()
+        optimizer.step()
+
+
+def _counted(function):
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        return function(*args, **kwargs)
+
+    return call
+
+
+class _Seldom(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.seldom, self.head = nn.Linear(4, 4), nn.Linear(4, 1)
+
+    @_counted
+    def forward(self, x):
+        return self.head(x if len(x) == 8 else self.seldom(x))
+
+
+def layer_used_in_a_decorated_forward():
+    net = _Seldom()
+    optimizer = optim.SGD(net.parameters(), lr=0.1)
+    for _ in range(10):
+        optimizer.zero_grad()
+        F.mse_loss(net(torch.randn(8, 4)), torch.randn(8, 1)).backward()
         optimizer.step()

@@ -93,18 +93,17 @@ for _ in range(9):
     def __init__(self, session: Any) -> None:
         super().__init__(session)
         self.used: set[int] = set()  # parameters that had a gradient
-        self.steps = 0
+        self.steps: dict[int, int] = {}  # of each parameter that were seen
 
     def on_call(self, call: ModuleCall) -> None:
         """Only that there are calls."""
 
     def on_step(self, update: Update) -> None:
-        self.steps += 1
+        for parameter in update.params:
+            self.steps[id(parameter)] = self.steps.get(id(parameter), 0) + 1
         self.used.update(id(p) for p in update.params if p._grad is not None)
 
     def finish(self) -> None:
-        if self.steps < _STEPS:
-            return
         for root in list(self.session.roots):
             for owner in root.modules():
                 if type(owner).__module__.startswith("flambeau.") or owner._modules is None:
@@ -120,7 +119,8 @@ for _ in range(9):
     def _unused(self, layer: Any) -> bool:
         own = [p for p in layer.parameters() if p.requires_grad]
         return bool(own) and all(
-            id(p) in self.session.optimized and id(p) not in self.used for p in own
+            id(p) in self.session.optimized and id(p) not in self.used
+            and self.steps.get(id(p), 0) >= _STEPS for p in own
         )
 
 
@@ -134,6 +134,7 @@ def _forgotten(owner: Any, name: str) -> bool:
             break
         for function in vars(kind).values():
             function = getattr(function, "fget", None) or getattr(function, "__func__", function)
+            function = _undecorated(function)
             code = getattr(function, "__code__", None)
             if code is None or code.co_name == "__init__":
                 continue
@@ -142,6 +143,13 @@ def _forgotten(owner: Any, name: str) -> bool:
             if everything & {*code.co_names, *_names_within(code)}:
                 return False
     return True
+
+
+def _undecorated(function: Any) -> Any:
+    """The function that decorators were put around, as functools.wraps notes it."""
+    while hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
+    return function
 
 
 def _names_within(code: Any) -> set[str]:
