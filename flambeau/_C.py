@@ -9,6 +9,9 @@ from importlib import import_module
 from typing import Any
 
 from .autograd import forward_ad
+from .autograd.engine import is_graph_retained
+from .autograd.mode import MODE
+from .autograd.node import SavedTensor
 from .autograd.traces import bindings as _profiler
 from .ops.registration.dispatch_keys import DispatchKey, DispatchKeySet, _ExcludeDispatchKeyGuard
 from .ops.interception.subclass import DisableTorchFunction, DisableTorchFunctionSubclass
@@ -205,6 +208,17 @@ class _Functions(_Builtins):
         blocking = flags[0] if flags else bool(kwargs.get("non_blocking", False))
         where = None if place is None else device(place)
         return where, kind, blocking, kwargs.get("memory_format")
+
+
+class _autograd:
+    """torch._C._autograd: questions about saved tensors and the backward pass at work."""
+
+    SavedTensor = SavedTensor
+    _get_current_graph_task_keep_graph = staticmethod(is_graph_retained)
+
+    @staticmethod
+    def _saved_tensors_hooks_is_enabled() -> bool:
+        return MODE.saved_hooks_disabled is None
 
 
 _functions = import_module(f"{__package__}.autograd._functions")

@@ -12,6 +12,7 @@ from .mode import (
     enable_grad, inference_mode, is_grad_enabled, is_inference_mode_enabled, no_grad,
     set_grad_enabled,
 )
+from .node import SavedTensor as SavedTensor
 from .variable import Variable
 
 __all__ = [

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
@@ -57,6 +57,8 @@ def run(
             task.drain(None, None)
         if task.waiting:
             task.finish_leaves()
+        for callback in task.callbacks:  # one may queue another
+            callback()
         if of_examples:
             return {key: g.detach() for key, g in task.captured.items()}
         return task.captured
@@ -96,12 +98,24 @@ def is_checkpoint_valid() -> bool:
     return MODE.task is None or MODE.task.captures is None
 
 
+def is_graph_retained() -> bool:
+    """Whether the backward pass that this thread is in keeps its graph."""
+    return MODE.task is not None and MODE.task.keep
+
+
+def queue_callback(callback: Callable[[], Any]) -> None:
+    """Call `callback()` at the end of the backward pass that this thread is in."""
+    if MODE.task is None:
+        raise RuntimeError("Final callbacks can only be installed during backward pass.")
+    MODE.task.callbacks.append(callback)
+
+
 class _Task:
     """One backward pass."""
 
     __slots__ = (
-        "accumulate", "captured", "captures", "heap", "keep", "needed", "number", "partial",
-        "paths", "pending", "running", "waiting",
+        "accumulate", "callbacks", "captured", "captures", "heap", "keep", "needed", "number",
+        "partial", "paths", "pending", "running", "waiting",
     )
 
     def __init__(
@@ -118,6 +132,7 @@ class _Task:
         self.waiting: dict[int, tuple[Tensor, Tensor]] = {}
         self.paths: dict[int, int] | None = None
         self.running: Sequence[Any] = ()
+        self.callbacks: list[Callable[[], Any]] = []
 
     def deliver(self, target: Any, g: Tensor) -> None:
         """Add a cotangent to what a target has received."""

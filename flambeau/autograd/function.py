@@ -52,7 +52,11 @@ class FunctionCtx:
         assert node is not None
         return node.saved_tensors
 
-    saved_variables = saved_tensors
+    @property
+    def saved_variables(self) -> tuple[Tensor | None, ...]:
+        """The old name of `saved_tensors`."""
+        warn("'saved_variables' is deprecated; use 'saved_tensors'", DeprecationWarning)
+        return self.saved_tensors
 
     def __getattr__(self, name: str) -> Any:
         if name in _OF_NODE:
@@ -99,8 +103,6 @@ class BackwardFunction(Node):
             v if n is None else unpacked(self, v, n)
             for v, n in zip(self.saved, self.versions, strict=True)
         )
-
-    saved_variables = saved_tensors
 
     def apply(self, g: Any) -> Sequence[Any]:
         grads = g if isinstance(g, tuple) else (g,)

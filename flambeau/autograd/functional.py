@@ -158,6 +158,8 @@ def jacobian(
 def _jacobian_forward(func: Callable[..., Any], inputs: Tensors) -> Any:
     """The Jacobian forward, a tangent for each element of each input."""
     several, points = _as_tensors(inputs, "inputs", "jacobian")
+    # The function may be a gradient, whose inputs all require grad.
+    points = tuple(x.detach().requires_grad_() for x in points)
     columns: list[list[tuple[Tensor, ...]]] = []
     plural = False
     for i, x in enumerate(points):
@@ -166,7 +168,7 @@ def _jacobian_forward(func: Callable[..., Any], inputs: Tensors) -> Any:
             tangent = np.zeros(x._array.shape, x._array.dtype)
             tangent.reshape(-1)[k] = 1
             with dual_level():
-                dual = make_dual(x.detach().requires_grad_(), wrap(tangent))
+                dual = make_dual(x, wrap(tangent))
                 result = func(*points[:i], dual, *points[i + 1 :])
                 plural, ys = _as_tensors(result, "outputs", "jacobian")
                 pairs = [unpack_dual(y) for y in ys]
@@ -232,9 +234,9 @@ def hessian(
 
     def gradient(*x: Tensor) -> Tensors:
         call = _Call("hessian", func, x, True, strict, alias=False)
-        match = call.gradient()
-        _check_recorded(match, "jacobian", strict)
-        return _filled(match, call.inputs, False, True, "back")
+        filled = _filled(call.gradient(), call.inputs, False, True, "back")
+        _check_recorded(filled, "jacobian", strict)
+        return filled
 
     result = jacobian(gradient, points, create_graph, strict, vectorize, outer_jacobian_strategy)
     return result if several else result[0][0]
@@ -262,7 +264,7 @@ def _check_strategy(
             )
         if not vectorize:
             raise NotImplementedError(
-                "Computing Jacobian using forward-AD or forward-over-reverse Hessian is "
+                "Computing Jacobian using forward-AD or forward-over-reverse Hessian is"
                 "only implemented for `vectorize=True`."
             )
 

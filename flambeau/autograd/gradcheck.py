@@ -89,6 +89,9 @@ def gradcheck(
         if isinstance(x, Tensor) and x._array.strides is None:  # sparse
             func, supplied = x._leaves_of(func, supplied, bool(masked))
             break
+    if not check_backward_ad and not check_forward_ad:
+        raise AssertionError("Expected at least one of check_forward_ad or check_backward_ad to be "
+                             "True")
     try:
         if check_backward_ad:
             _check(func, supplied, eps, atol, rtol, nondet_tol, fast_mode)
@@ -110,50 +113,127 @@ def _check(
     func: Callable, inputs: tuple, eps: float, atol: float, rtol: float, nondet_tol: float,
     fast_mode: bool,
 ) -> None:
-    checked = [t for t in tensors_in(inputs) if t.requires_grad]
+    checked = _checked_inputs(inputs)
+    outputs = tensors_in(func(*inputs))
+    live = {i: y for i, y in enumerate(outputs) if y._array.dtype.kind in "fc"}
+    # Beside outputs that require grad the others may follow the inputs; alone they must not.
+    live = {i: y for i, y in live.items() if y.requires_grad} or live
+    rng = np.random.RandomState(0)
+    cotangents = {i: draw_like(rng, y._array) for i, y in live.items()}
+    analytic = _gradient_arrays(live, checked, cotangents)
+    _same_twice(analytic, _gradient_arrays(live, checked, cotangents), nondet_tol)
+    difference = _Difference(func, inputs, cotangents, eps)
+    for i, (x, actual) in enumerate(zip(checked, analytic, strict=True)):
+        if fast_mode and difference.agrees_along(x, actual, rng, rtol, atol):
+            continue  # else the numbers are compared one by one, for the error's text
+        wanted = difference.gradient(x)
+        if not np.allclose(actual, wanted, rtol, atol, equal_nan=True):
+            if not any(y.requires_grad for y in live.values()):
+                raise GradcheckError("Numerical gradient for function expected to be zero")
+            _blame_output(func, inputs, live, cotangents, i, eps, atol, rtol)
+            raise GradcheckError(_mismatch(0, i, wanted, actual))
+    _check_zero_cotangents(live, checked)
+
+
+def _checked_inputs(inputs: tuple) -> list[Tensor]:
+    """The tensors whose gradients are compared; errors and warnings for what cannot be."""
+    tensors = tensors_in(inputs)
+    checked = [t for t in tensors if t.requires_grad]
     if not checked:
         raise ValueError(
             "gradcheck expects at least one input tensor to require gradient, but none of the "
             "them have requires_grad=True."
         )
-    for t in checked:
+    for i, t in enumerate(tensors):
+        if not t.requires_grad:
+            continue
         if t.dtype.name not in ("float64", "complex128"):
             warn(
-                "The input requires gradient and is not a double precision floating point or "
+                f"Input #{i} requires gradient and is not a double precision floating point or "
                 "complex. This check will likely fail if all the inputs are not of double "
-                "precision floating point or complex.",
+                "precision floating point or complex. ",
                 UserWarning,
             )
-    outputs = tensors_in(func(*inputs))
-    live = {i: y for i, y in enumerate(outputs) if y._array.dtype.kind in "fc"}
-    # Beside outputs that require grad the others may follow the inputs; alone they must not.
-    live = {i: y for i, y in live.items() if y.requires_grad} or live
-    recorded = [y for y in live.values() if y.requires_grad]
-    rng = np.random.RandomState(0)
-    cotangents = {i: draw_like(rng, y._array) for i, y in live.items()}
-    if recorded:
-        chosen = list(cotangents.values())
-        analytic = grad(recorded, checked, [wrap(c) for c in chosen], True, allow_unused=True)
-        again = grad(recorded, checked, [wrap(c) for c in chosen], True, allow_unused=True)
-        _same_twice(analytic, again, nondet_tol)
-    else:
-        analytic = (None,) * len(checked)
-    difference = _Difference(func, inputs, cotangents, eps)
-    for i, (x, g) in enumerate(zip(checked, analytic, strict=True)):
-        actual = np.zeros(x._array.shape, x._array.dtype) if g is None else g._array
-        if fast_mode and difference.agrees_along(x, actual, rng, rtol, atol):
-            continue  # else the numbers are compared one by one, for the error's text
-        wanted = difference.gradient(x)
-        if not np.allclose(actual, wanted, rtol, atol, equal_nan=True):
-            raise GradcheckError(
-                f"Jacobian mismatch for output 0 with respect to input {i},\n"
-                f"numerical:{wanted}\nanalytical:{actual}\n"
+        if any(stride == 0 and n > 1 for stride, n in zip(t.stride(), t.shape, strict=True)):
+            raise RuntimeError(
+                f"The {i}th input has a dimension with stride 0. gradcheck only supports inputs "
+                "that are non-overlapping to be able to compute the numerical gradients correctly. "
+                "You should call .contiguous on the input before passing it to gradcheck."
             )
+    return checked
 
 
-def _same_twice(first: Sequence, second: Sequence, tolerance: float) -> None:
+def _gradients(
+    outputs: dict[int, Tensor], inputs: Sequence[Tensor], cotangents: dict[int, np.ndarray]
+) -> Sequence[Any]:
+    """The inputs' gradients by the tape, from cotangents of some outputs."""
+    recorded = [i for i in cotangents if outputs[i].requires_grad]
+    if not recorded:
+        return (None,) * len(inputs)
+    result: Sequence[Any] = grad(
+        [outputs[i] for i in recorded], inputs, [wrap(cotangents[i]) for i in recorded], True,
+        allow_unused=True)
+    return result
+
+
+def _gradient_arrays(
+    outputs: dict[int, Tensor], inputs: Sequence[Tensor], cotangents: dict[int, np.ndarray]
+) -> list[np.ndarray]:
+    """The numbers of the gradients; GradcheckError for one that is not laid out like its input."""
+    arrays = []
+    for x, g in zip(inputs, _gradients(outputs, inputs, cotangents), strict=True):
+        if g is not None and g.layout != x.layout:
+            raise GradcheckError(f"grad is incorrect layout ({g.layout} is not {x.layout})")
+        arrays.append(np.zeros(x._array.shape, x._array.dtype) if g is None else g._array)
+    return arrays
+
+
+def _mismatch(output: int, i: int, wanted: np.ndarray, actual: np.ndarray) -> str:
+    return (f"Jacobian mismatch for output {output} with respect to input {i},\n"
+            f"numerical:{wanted}\nanalytical:{actual}\n")
+
+
+def _blame_output(
+    func: Callable, inputs: tuple, live: dict[int, Tensor], cotangents: dict[int, np.ndarray],
+    i: int, eps: float, atol: float, rtol: float,
+) -> None:
+    """Raise for the output, and the part of complex ones, whose gradient of input `i` is wrong."""
+    x = _checked_inputs(inputs)[i]
+    parts: list[tuple[str, Callable]] = [("", np.asarray)]
+    if any(y._array.dtype.kind == "c" for y in live.values()):
+        words = "While considering the {} part of complex outputs only, "
+        parts = [(words.format("imaginary"), lambda c: 1j * c.imag),
+                 (words.format("real"), lambda c: c.real.astype(c.dtype))]
+    for prefix, part in parts:
+        for number, (k, y) in enumerate(live.items()):
+            if prefix and y._array.dtype.kind != "c":
+                continue
+            chosen = {k: part(cotangents[k])}
+            (actual,) = _gradient_arrays(live, [x], chosen)
+            wanted = _Difference(func, inputs, chosen, eps).gradient(x)
+            if not np.allclose(actual, wanted, rtol, atol, equal_nan=True):
+                raise GradcheckError(prefix + _mismatch(number, i, wanted, actual))
+
+
+def _check_zero_cotangents(outputs: dict[int, Tensor], inputs: Sequence[Tensor]) -> None:
+    """GradcheckError unless cotangents of zero give gradients of zero, of the inputs' kind."""
+    zeros = {i: np.zeros(y._array.shape, y._array.dtype) for i, y in outputs.items()}
+    for x, g in zip(inputs, _gradients(outputs, inputs, zeros), strict=True):
+        if g is None:
+            continue
+        if np.any(g._array):
+            raise GradcheckError("backward not multiplied by grad_output")
+        if g.dtype != x.dtype:
+            raise GradcheckError("grad is incorrect type")
+        if g.shape != x.shape:
+            raise GradcheckError("grad is incorrect size")
+
+
+def _same_twice(
+    first: Sequence[np.ndarray], second: Sequence[np.ndarray], tolerance: float
+) -> None:
     for i, (a, b) in enumerate(zip(first, second, strict=True)):
-        if a is not None and not np.allclose(a._array, b._array, 0, tolerance, equal_nan=True):
+        if not np.allclose(a, b, 0, tolerance, equal_nan=True):
             raise GradcheckError(
                 f"Backward is not reentrant, i.e., running backward with same input and "
                 f"grad_output multiple times gives different values, for input {i}, although "

@@ -34,7 +34,12 @@ def check_writable(x: Tensor, operator: str = "") -> bool:
             "Inplace update to inference tensor outside InferenceMode is not allowed. You can make "
             "a clone to get a normal tensor before doing inplace update."
         )
-    if not MODE.grad or not x._tracked or not requires(x):
+    if not MODE.grad:
+        return False
+    if not x._tracked or not requires(x):
+        base = x._base
+        if base is not None and base._requires_grad and base._node is None:
+            raise _view_of_leaf()  # the view is older than the flag
         return False
     if x._node is None:
         raise noted(
@@ -47,16 +52,21 @@ def check_writable(x: Tensor, operator: str = "") -> bool:
         if x._node.shown().is_custom:
             _refuse_view(x._node)
         if base._node is None and base._requires_grad:
-            raise noted(
-                RuntimeError("a view of a leaf Variable that requires grad is being used in an "
-                             "in-place operation."),
-                "To change a parameter by hand, do it inside of `with torch.no_grad():`.",
-            )
+            raise _view_of_leaf()
         node = x._node
         if node.__class__ is Output and node.node.operator is not None \
                 and node.node.operator.kind.name == "VIEW":
             _refuse_view(node)
     return True
+
+
+def _view_of_leaf() -> RuntimeError:
+    """What a write to a view of a leaf that requires grad raises."""
+    return noted(
+        RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place "
+                     "operation."),
+        "To change a parameter by hand, do it inside of `with torch.no_grad():`.",
+    )
 
 
 def _refuse_view(node: Any) -> NoReturn:

@@ -38,7 +38,10 @@ class PackedTensor:
         """The tensor again. Where backward is recorded it has its place in the graph, whatever the
         hook gives back."""
         result = self.unpack(self.packed)
-        if not isinstance(result, Tensor) or not MODE.grad:
+        if not isinstance(result, Tensor):
+            raise TypeError("Output of saved tensor unpack_hook expected to be a Tensor but got "
+                            f"result of type {type(result).__name__}")
+        if not MODE.grad:
             return result
         if self.is_output:
             return with_history(wrap(result._array), node, None)
@@ -49,6 +52,76 @@ class PackedTensor:
         leaf = isinstance(self.history, Tensor)
         new._node = _LeafAgain(self.history) if leaf else self.history
         return new
+
+
+def pack_tensor(
+    value: Tensor, pack: Callable, unpack: Callable, is_output: bool = False
+) -> PackedTensor:
+    """What a pair of saved-tensor hooks makes of a tensor; `pack` must not write to it."""
+    with_grad, MODE.grad = MODE.grad, False
+    try:
+        version = value._version
+        packed = pack(value)
+        if value._version != version:
+            raise RuntimeError(
+                "A saved tensor pack hook is modifying its input in place. Tensors provided as "
+                "input to pack hook cannot be modified by in-place operations as this can lead to "
+                "unexpected side-effects. Please open an issue if you need to perform in-place "
+                "operations on the input to a pack hook."
+            )
+        history = None
+        if not is_output and value.requires_grad:
+            history = value._history() or value
+        return PackedTensor(packed, unpack, history, is_output)
+    finally:
+        MODE.grad = with_grad
+
+
+class SavedTensor:
+    """A tensor that a node saved, as `node._raw_saved_self` shows it.
+
+    `position`: where it lies in `node.saved`; None for an input that the derivative does not need.
+    """
+
+    __slots__ = ("_node", "_position")
+    _node: Node
+    _position: int | None
+
+    def __init__(self) -> None:
+        raise RuntimeError("Trying to create a SavedTensor object from Python is forbidden.")
+
+    @classmethod
+    def of(cls, node: Node, position: int | None) -> SavedTensor:
+        """The saved tensor of a node at a position."""
+        result = object.__new__(cls)
+        result._node, result._position = node, position
+        return result
+
+    def register_hooks(self, pack_hook: Callable, unpack_hook: Callable) -> None:
+        """Save what `pack_hook(tensor)` returns; backward reads what `unpack_hook` makes of it.
+
+        RuntimeError for a second pair, after backward freed the tensor, and where none was saved.
+        https://docs.pytorch.org/tutorials/intermediate/autograd_saved_tensors_hooks_tutorial.html
+        """
+        node, position = self._node, self._position
+        if node.saved is None:
+            raise RuntimeError(
+                "Calling register_hooks on a saved tensor after it has been freed. Saved "
+                "intermediate values of the graph are freed when you call .backward() or "
+                "autograd.grad(). Specify retain_graph=True if you need to backward through the "
+                "graph a second time or if you need to access saved variables after calling "
+                "backward."
+            )
+        if position is None or node.versions[position] is None:
+            raise RuntimeError("Calling register_hooks on a saved tensor with value None is "
+                               "forbidden")
+        value = node.saved[position]
+        if value.__class__ is PackedTensor:
+            raise RuntimeError("Calling register_hooks on a saved tensor whose hooks have already "
+                               "been set. Hint: only one pair of hooks is allowed at a time.")
+        tensor = unpacked(node, value, node.versions[position])
+        packed = pack_tensor(tensor, pack_hook, unpack_hook, value.__class__ is SavedOutput)
+        node.saved = (*node.saved[:position], packed, *node.saved[position + 1:])
 
 
 class Node:
@@ -154,6 +227,16 @@ class Node:
         value, version = self.saved[k], self.versions[k]
         return value if version is None else unpacked(self, value, version)
 
+    def __call__(self, *grads: Any) -> Any:
+        """The gradients of all inputs, None where there is none, from those of the outputs."""
+        if self.is_custom:
+            raise TypeError(f"'{type(self).__name__}' object is not callable")
+        results = self.apply(grads[0] if len(grads) == 1 else grads)
+        if self.operator is not None and len(results) == len(self.plan.inputs):
+            gradients = dict(zip(self.plan.inputs, results, strict=True))
+            results = [gradients.get(i) for i in self.operator.shown_edges]
+        return results[0] if len(results) == 1 else tuple(results)
+
     def apply(self, g: Any) -> Sequence[Any]:
         """The cotangents of the edges, from the cotangent of the output (a tuple for several)."""
         values = self.values()
@@ -215,20 +298,34 @@ class Node:
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_saved_"):
-            return self._saved_value(name.removeprefix("_saved_"))
+            position = self._saved_position(name, name.removeprefix("_saved_"))
+            return None if position is None else self.values()[position]
+        if name == "_raw_saved_tensors" and self.is_custom:
+            return tuple(SavedTensor.of(self, k) for k in range(len(self.values())))
+        if name.startswith("_raw_saved_"):
+            position = self._saved_position(name, name.removeprefix("_raw_saved_"))
+            return SavedTensor.of(self, position)
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
-    def _saved_value(self, name: str) -> Any:
-        names = self.operator.names if self.operator is not None else ()
-        values = self.values()
-        wanted = {"self": "input", "result": "y"}.get(name, name)
-        for (kind, position), value in zip(self.plan.sources, values, strict=True):
-            label = "y" if kind == OUTPUT else names[position]
-            if kind == SHAPE:
-                label = f"{'self' if label == 'input' else label}_sym_sizes"
-            if label == wanted:
-                return value
-        raise AttributeError(f"'{type(self).__name__}' object has no attribute '_saved_{name}'")
+    def _saved_position(self, attribute: str, name: str) -> int | None:
+        """Where a saved value lies; None for an input that this call's derivative does not need."""
+        operator = self.operator
+        if operator is not None:
+            every = sum(1 << i for i in operator.tensor_positions)
+            for plan in (self.plan, operator.plan(every)):
+                for k, source in enumerate(plan.sources):
+                    if _saved_name(operator, *source) == name:
+                        return k if plan is self.plan else None
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{attribute}'")
+
+
+def _saved_name(operator: Any, kind: int, position: int) -> str:
+    """The name of a saved value in PyTorch's attributes: `result` for `_saved_result`."""
+    if kind == OUTPUT:
+        return "result"
+    name: str = operator.names[position]
+    name = "self" if name == "input" else name
+    return f"{name}_sym_sizes" if kind == SHAPE else name
 
 
 class _LeafAgain(Node):
@@ -249,6 +346,11 @@ class AccumulateGrad(Node):
     __slots__ = ("_leaf",)
 
     _leaf: Tensor
+
+    def __call__(self, *grads: Any) -> tuple:
+        """Accumulate the gradient of the leaf."""
+        self._leaf.backward(*grads)
+        return ()
 
     @property
     def variable(self) -> Tensor:

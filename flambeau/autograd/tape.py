@@ -15,7 +15,7 @@ from ..tensor.dtypes import FLOAT32
 from ..tensor.tensor import INFERENCE, Tensor
 from .errors.graph_errors import raise_inference
 from .mode import MODE, SPECIAL
-from .node import PackedTensor
+from .node import PackedTensor, pack_tensor
 from .outputs import Output, SavedOutput
 from .save_plan import ATTRIBUTE, DTYPE, INPUT, OUTPUT, SHAPE, N, Plan
 
@@ -361,20 +361,6 @@ def _keep_output(result: Any) -> tuple[Any, Any]:
 
 
 def pack(value: Tensor, is_output: bool = False) -> PackedTensor:
-    """What the innermost saved-tensor hook makes of a tensor."""
+    """What the innermost pair of saved-tensor hooks makes of a tensor."""
     pack, unpack = MODE.saved_hooks[-1]
-    with_grad, MODE.grad = MODE.grad, False
-    try:
-        version = value._version
-        packed = pack(value)
-        if value._version != version:
-            raise RuntimeError(
-                "A saved tensor pack hook is modifying its input in place. Tensors provided as "
-                "input to pack hook cannot be modified by in-place operations as this can lead to "
-                "unexpected side-effects. Please open an issue if you need to perform in-place "
-                "operations on the input to a pack hook."
-            )
-        history = None if is_output or not requires(value) else value._history() or value
-        return PackedTensor(packed, unpack, history, is_output)
-    finally:
-        MODE.grad = with_grad
+    return pack_tensor(value, pack, unpack, is_output)

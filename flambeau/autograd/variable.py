@@ -5,6 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from ..tensor.tensor import Tensor
+from .engine import queue_callback
+
+
+class _ExecutionEngine:
+    """What libraries use of PyTorch's engine object."""
+
+    queue_callback = staticmethod(queue_callback)
 
 
 class _VariableType(type):
@@ -25,3 +32,5 @@ class Variable(metaclass=_VariableType):
     >>> type(torch.autograd.Variable(torch.ones(2), requires_grad=True)) is torch.Tensor
     True
     """
+
+    _execution_engine = _ExecutionEngine()

@@ -48,6 +48,17 @@ def _lacking(name: str) -> ModuleNotFoundError:
     )
 
 
+# Modules behind a function of the same name, by package: PyTorch's are imported before the function
+# takes the place of the attribute, so that `from torch.autograd.gradcheck import ...` works.
+_SHADOWED_MODULES = {
+    "torch.ao.quantization": ("quantize",),
+    "torch.autograd": ("gradcheck",),
+    "torch.multiprocessing": ("spawn",),
+    "torch.nn.parallel": ("data_parallel",),
+    "torch.nn.utils": ("spectral_norm", "weight_norm"),
+}
+
+
 class TorchFinder:
     """Finds `torch` and `torch.x.y` as `flambeau` and `flambeau.x.y`."""
 
@@ -62,6 +73,9 @@ class TorchFinder:
         if fullname != "torch" and not fullname.startswith("torch."):
             return None
         module = self._module(fullname)
+        for name in _SHADOWED_MODULES.get(fullname, ()):
+            shadowed = importlib.import_module(f"{module.__name__}.{name}")
+            sys.modules[f"{fullname}.{name}"] = shadowed
         loader: Any = _SameModule(module)  # no importlib.abc.Loader: that is long to import
         spec = ModuleSpec(fullname, loader, is_package=hasattr(module, "__path__"))
         spec.origin = getattr(module, "__file__", None)

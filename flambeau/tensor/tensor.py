@@ -553,7 +553,14 @@ class Tensor(Methods, metaclass=_TensorType):
         if value._array.dtype.kind not in "fcV" and self._requires_grad:
             raise RuntimeError("data set to a tensor that requires gradients must be floating "
                                "point or complex dtype")
+        if (self._array.strides is None) != (value._array.strides is None):  # one of them is sparse
+            raise RuntimeError("Attempted to call `variable.set_data(tensor)`, but `variable` and "
+                               "`tensor` have incompatible tensor type.")
         self._array = value._array
+
+    @data.deleter
+    def data(self) -> None:
+        raise RuntimeError("Deleting tensor data is not allowed. Delete tensor instead!")
 
     # ---------------------------------------------------------------- what Python asks of it
 

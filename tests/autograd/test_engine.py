@@ -9,6 +9,7 @@ import time
 import warnings
 import weakref
 
+import numpy
 import pytest
 
 
@@ -570,3 +571,49 @@ def test_linear_shows_its_edges_in_the_order_of_addmm(torch):
     assert bias.variable is layer.bias
     assert input.variable is x
     assert weight.variable is layer.weight
+
+
+def test_callbacks_run_at_the_end_of_backward(torch):
+    engine = torch.autograd.Variable._execution_engine
+    x, seen = torch.ones(1, requires_grad=True), []
+
+    def last():
+        seen.append("last")
+
+    def callback():
+        seen.append("callback")
+        engine.queue_callback(last)
+
+    def hook(g):
+        engine.queue_callback(callback)
+        seen.append("hook")
+
+    y = x * 2
+    y.register_hook(hook)
+    x.register_post_accumulate_grad_hook(lambda leaf: seen.append("leaf"))
+    y.backward()
+    assert seen == ["hook", "leaf", "callback", "last"]
+    with pytest.raises(RuntimeError, match="Final callbacks can only be installed during backward"):
+        engine.queue_callback(last)
+
+
+def test_a_view_that_is_older_than_requires_grad_is_not_written(torch):
+    x = torch.zeros(2, 3)
+    view = x[:]
+    view.add_(1)
+    x.requires_grad = True
+    with pytest.raises(RuntimeError, match="a view of a leaf Variable that requires grad is being"):
+        view.add_(1)
+    with torch.no_grad():
+        view.add_(1)
+    assert x.tolist() == [[2.0] * 3] * 2
+
+
+def test_numpy_reads_tensors_that_require_grad_within_no_grad(torch):
+    x = torch.ones(2, requires_grad=True)
+    with torch.no_grad():
+        assert x.numpy().tolist() == [1, 1] and numpy.asarray(x).tolist() == [1, 1]
+    with pytest.raises(RuntimeError, match="Can't call numpy"):
+        x.numpy()
+    with pytest.raises(RuntimeError, match="Deleting tensor data is not allowed"):
+        del x.data

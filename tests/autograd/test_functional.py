@@ -97,3 +97,19 @@ def test_refusals(torch, functional):
         functional.jacobian(lambda t: t, [x])
     with pytest.raises(AssertionError, match="strategy"):
         functional.jacobian(lambda t: t, x, strategy="sideways")
+
+
+def test_hessian_forward_over_reverse_of_several_inputs(torch):
+    x, y = torch.ones(2), torch.full((3,), 2.0)
+    (xx, xy), (yx, yy) = torch.autograd.functional.hessian(
+        lambda a, b: a.sum() * (b * b).sum(), (x, y), vectorize=True,
+        outer_jacobian_strategy="forward-mode")
+    assert xx.tolist() == [[0.0] * 2] * 2 and xy.tolist() == [[4.0] * 3] * 2
+    assert yx.tolist() == [[4.0] * 2] * 3 and yy.tolist() == (4 * torch.eye(3)).tolist()
+
+
+def test_strict_hessian_names_a_gradient_that_is_missing(torch):
+    with pytest.raises(RuntimeError, match="jacobian of the user-provided function with respect "
+                       "to input 0 is independent of the input"):
+        torch.autograd.functional.hessian(
+            lambda a: a.detach().clone().requires_grad_().sum(), torch.ones(2), strict=True)

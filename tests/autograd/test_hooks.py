@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import weakref
 
 import pytest
@@ -446,3 +447,60 @@ def test_gradcheck_calls_in_the_mode_of_its_caller(torch):
 
     x = torch.ones(2, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(live, (x,))
+
+
+def test_hooks_of_a_saved_tensor_are_set_later(torch):
+    x, weight = leaf(torch, 3.0), torch.tensor([5.0], dtype=torch.float64)
+    y = x * x
+    y.grad_fn._raw_saved_self.register_hooks(lambda t: 2 * t, lambda t: 10 * t)
+    assert y.grad_fn._saved_self.item() == 60 and y.grad_fn._saved_other.item() == 3
+    with pytest.raises(RuntimeError, match="only one pair of hooks is allowed at a time"):
+        y.grad_fn._raw_saved_self.register_hooks(lambda t: t, lambda t: t)
+    saved = y.grad_fn._raw_saved_other
+    y.backward()
+    assert x.grad.item() == 63
+    with pytest.raises(RuntimeError, match="on a saved tensor after it has been freed"):
+        saved.register_hooks(lambda t: t, lambda t: t)
+
+    y = x.exp()
+    y.grad_fn._raw_saved_result.register_hooks(lambda t: t, lambda t: 0 * t)
+    assert torch.autograd.grad(y, x)[0].item() == 0
+
+    node = (x * weight).grad_fn
+    assert node._saved_self is None  # weight needs no gradient
+    with pytest.raises(RuntimeError, match="with value None is forbidden"):
+        node._raw_saved_self.register_hooks(lambda t: t, lambda t: t)
+    with pytest.raises(AttributeError, match="'MulBackward0' object has no attribute '_saved_a'"):
+        _ = node._saved_a
+    node._raw_saved_other.register_hooks(lambda t: 1, lambda number: number)
+    with pytest.raises(TypeError, match="unpack_hook expected to be a Tensor but got result of"):
+        node(torch.ones(1, dtype=torch.float64))
+
+
+def test_hooks_of_what_a_function_saved_are_set_later(torch):
+    class Square(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx, g):
+            return 2 * g * ctx.saved_tensors[0]
+
+    x = leaf(torch, 3.0)
+    y = Square.apply(x)
+    y.grad_fn._raw_saved_tensors[0].register_hooks(lambda t: t + 1, lambda t: t)
+    y.backward()
+    assert x.grad.item() == 8
+
+
+def test_nodes_can_be_called(torch):
+    x, weight = leaf(torch, 3.0), torch.tensor([5.0], dtype=torch.float64)
+    g = torch.tensor([2.0], dtype=torch.float64)
+    gradient, none = (x * weight).grad_fn(g)
+    assert gradient.item() == 10 and none is None
+    assert x.detach().requires_grad_().sin().grad_fn(g).item() == 2 * math.cos(3)
+    assert [y.item() for y in torch.stack([x, x]).grad_fn(torch.ones(2, 1))] == [1, 1]
+    accumulate = (x * 2).grad_fn.next_functions[0][0]
+    assert accumulate(g) == () and x.grad.item() == 2

@@ -114,6 +114,22 @@ def test_every_program_of_the_environment_sees_flambeau(environment):
     environment.alias("uninstall", expected=1)
 
 
+def test_modules_behind_functions_of_their_name_can_be_imported(environment):
+    environment.alias("install")
+    said = environment.run("-c", textwrap.dedent("""
+        from torch.autograd.gradcheck import GradcheckError
+        from torch.multiprocessing.spawn import spawn
+        from torch.nn.parallel.data_parallel import DataParallel
+        from torch.nn.utils.spectral_norm import SpectralNorm
+        from torch.nn.utils.weight_norm import WeightNorm
+        from torch.ao.quantization.quantize import quantize
+        import torch
+        print(torch.autograd.gradcheck.__name__, torch.nn.utils.weight_norm.__name__,
+              torch.ao.quantization.quantize is quantize, torch.multiprocessing.spawn is spawn)
+    """))
+    assert said.split() == ["gradcheck", "weight_norm", "True", "True"]
+
+
 def test_installing_again_replaces_what_another_version_wrote(environment):
     environment.alias("install")
     info = environment.site / alias_files.DIST_INFO

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...autograd.mode import MODE
 from ...native.foundation.user_frames import noted, warn
 from ...tensor import dtypes as types
 from ...tensor.devices import device as as_device
@@ -359,14 +360,14 @@ _methods.new, _methods.new_tensor = _new, _new_tensor
 def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
     """A NumPy array on the same memory; RuntimeError for a tensor that requires grad.
 
-    `detach()` first, or force=True, which also copies what NumPy cannot see.
+    Call `detach()` first, or `no_grad()`, or force=True, which also copies what NumPy cannot see.
 
     >>> x = torch.zeros(2)
     >>> x.numpy()[0] = 5
     >>> x
     tensor([5., 0.])
     """
-    if self._tracked and self.requires_grad and not force:
+    if self._tracked and self.requires_grad and not force and MODE.grad:
         raise RuntimeError(
             "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
         )

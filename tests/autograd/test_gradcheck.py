@@ -1,0 +1,79 @@
+"""gradcheck: what it accepts, and how it names what is wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def doubles(torch, *shape, **options):
+    return torch.ones(*shape, requires_grad=True, **{"dtype": torch.float64, **options})
+
+
+def with_wrong_gradient(y):
+    y.register_hook(lambda g: g + 1e-2)
+    return y
+
+
+@pytest.mark.parametrize("fast", [False, True])
+def test_wrong_gradients_are_named_by_output_and_input(torch, fast):
+    x, y = doubles(torch, 2), doubles(torch, 2)
+
+    def function(a, b):
+        return a * b, with_wrong_gradient(a + 2 * b)
+
+    # 0.01 more than right for each number: only the second output is wrong.
+    with pytest.raises(RuntimeError, match="Jacobian mismatch for output 1 with respect to input"):
+        torch.autograd.gradcheck(function, (x, y), fast_mode=fast)
+    assert not torch.autograd.gradcheck(function, (x, y), raise_exception=False, fast_mode=fast)
+
+
+def test_parts_of_complex_outputs_are_named(torch):
+    x = doubles(torch, 2, dtype=torch.complex128)
+    for function, argument in (
+        (lambda a: with_wrong_gradient(a.clone()), x),
+        (lambda a: with_wrong_gradient(torch.complex(a, a)), doubles(torch, 2)),
+    ):
+        with pytest.raises(RuntimeError, match="While considering the imaginary part of complex "
+                           "outputs only, Jacobian mismatch for output 0"):
+            torch.autograd.gradcheck(function, (argument,))
+    with pytest.raises(RuntimeError, match="^Jacobian mismatch for output 0"):
+        torch.autograd.gradcheck(lambda a: with_wrong_gradient(torch.real(a)), (x,))
+
+
+def test_gradients_must_be_multiples_of_the_cotangent(torch):
+    x = doubles(torch, 1)
+    with pytest.raises(RuntimeError, match="backward not multiplied by grad_output"):
+        torch.autograd.gradcheck(lambda a: with_wrong_gradient(a.clone()), (x,), atol=0.1)
+
+
+def test_the_layout_of_gradients_is_compared(torch):
+    class Sparse(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, g):
+            return g.to_sparse()
+
+    with pytest.raises(RuntimeError, match="grad is incorrect layout"):
+        torch.autograd.gradcheck(Sparse.apply, (doubles(torch, 2),))
+
+
+def test_outputs_without_a_gradient_must_not_follow_the_inputs(torch):
+    x = doubles(torch, 1)
+    with pytest.raises(RuntimeError, match="Numerical gradient for function expected to be zero"):
+        torch.autograd.gradcheck(lambda a: a.detach() * 2, (x,))
+    assert torch.autograd.gradcheck(lambda a: (), (x,))
+
+
+def test_inputs_are_checked(torch):
+    with pytest.raises(ValueError, match="at least one input tensor to require gradient"):
+        torch.autograd.gradcheck(lambda a: a, (torch.ones(1),), raise_exception=False)
+    x = torch.ones(1, requires_grad=True)
+    with pytest.warns(UserWarning, match="Input #0 requires gradient and is not a double"):
+        assert torch.autograd.gradcheck(lambda a: a * 1, (x,), atol=0.1)
+    with pytest.raises(RuntimeError, match="The 0th input has a dimension with stride 0"):
+        torch.autograd.gradcheck(lambda a: a, (doubles(torch, 1).expand(2, 2),))
+    with pytest.raises(AssertionError, match="Expected at least one of check_forward_ad or"):
+        torch.autograd.gradcheck(lambda a: a, (doubles(torch, 1),), check_backward_ad=False)
