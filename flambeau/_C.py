@@ -210,17 +210,6 @@ class _Functions(_Builtins):
         return where, kind, blocking, kwargs.get("memory_format")
 
 
-class _autograd:
-    """torch._C._autograd: questions about saved tensors and the backward pass at work."""
-
-    SavedTensor = SavedTensor
-    _get_current_graph_task_keep_graph = staticmethod(is_graph_retained)
-
-    @staticmethod
-    def _saved_tensors_hooks_is_enabled() -> bool:
-        return MODE.saved_hooks_disabled is None
-
-
 _functions = import_module(f"{__package__}.autograd._functions")
 _nn = _Functions("nn.functional", renamed={"log_sigmoid": "logsigmoid"})
 _linalg, _fft = _Builtins("linalg", "linalg_"), _Builtins("fft", "fft_")
@@ -229,10 +218,16 @@ sys.modules[f"{__name__}._profiler"] = _profiler  # `from torch._C._profiler imp
 
 
 class _Autograd:
-    """torch._C._autograd."""
+    """torch._C._autograd: questions about the profiler, saved tensors and the backward pass."""
 
+    SavedTensor = SavedTensor
+    _get_current_graph_task_keep_graph = staticmethod(is_graph_retained)
     _profiler_type = staticmethod(_profiler._profiler_type)
     DeviceType = _profiler.DeviceType
+
+    @staticmethod
+    def _saved_tensors_hooks_is_enabled() -> bool:
+        return MODE.saved_hooks_disabled is None
 
     def __getattr__(self, name: str) -> Any:
         raise NotImplementedError(f"torch._C._autograd.{name} is not implemented in flambeau")
