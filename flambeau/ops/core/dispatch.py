@@ -20,7 +20,7 @@ from ...autograd.tape import record_binary, record_number, record_unary
 from ...tensor.dtypes import BOOL, FLOAT32, FLOATING, FLOATS, FROM_NUMPY, INTEGER, as_dtype
 from ...tensor.narrow_dtypes import NARROW
 from ...tensor.tensor import Tensor, creation, wrap
-from . import source_listing
+from ..documentation import source_listing
 from .autocast import autocasting
 from .errors import MISSING, Overriding, explain, explaining
 from .errors import name_in_errors, not_a_tensor

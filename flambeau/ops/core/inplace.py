@@ -21,8 +21,8 @@ from ...tensor.layout import dense_order
 from ...tensor.overlap import check_no_internal_overlap, check_no_overlap, check_operands
 from ...tensor.windows.lazy_window import LazyWindow
 from ...tensor.tensor import Tensor
+from ..documentation import source_listing
 from ..documentation.lazy_docstring import own_text
-from . import source_listing
 from .errors import not_a_tensor
 from .number_cache import ORDINARY, number
 from .legacy_argument_order import OLD_ORDERED, in_order

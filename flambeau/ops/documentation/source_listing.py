@@ -11,10 +11,17 @@ import inspect
 import linecache
 from collections.abc import Callable
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from .operator import Operator
+
+class Declaration(Protocol):
+    """What is shown of an operator."""
+
+    name: str
+    doc: str
+    body: Callable
+    joint: Callable | None
+    vjps: dict[str, Callable]
 
 
 class SourceListing(ModuleType):
@@ -22,7 +29,7 @@ class SourceListing(ModuleType):
 
     __file__: str
 
-    def __init__(self, operator: Operator, signature: Callable[[], inspect.Signature]) -> None:
+    def __init__(self, operator: Declaration, signature: Callable[[], inspect.Signature]) -> None:
         super().__init__(operator.name, operator.doc)
         home = operator.body.__code__.co_filename
         self.__file__ = f"{home} [{operator.name}]"
@@ -38,12 +45,14 @@ class SourceListing(ModuleType):
         raise TypeError("a source listing runs nothing")
 
 
-def attach(function: Any, operator: Operator, signature: Callable[[], inspect.Signature]) -> None:
+def attach(
+    function: Any, operator: Declaration, signature: Callable[[], inspect.Signature]
+) -> None:
     """Make tools show the operator's declaration as the source of a function."""
     function.__wrapped__ = SourceListing(operator, signature)
 
 
-def compose(operator: Operator) -> str:
+def compose(operator: Declaration) -> str:
     """The source of the body and of each vjp, in the order in which they stand in their file."""
     vjps = [operator.joint, *operator.vjps.values()]
     functions = {id(f): f for f in (operator.body, *vjps) if f is not None}
