@@ -189,3 +189,10 @@ def test_models_side_by_side(torch):
 def test_a_write_of_examples_into_a_shared_tensor(torch):
     with pytest.raises(RuntimeError, match="inplace arithmetic|doesn't match the broadcast shape"):
         torch.vmap(lambda a: torch.zeros(4).add_(a))(torch.ones(2, 4))
+
+
+def test_a_bias_of_each_example(torch):
+    x, w, b = torch.randn(1, 2, 4, 4), torch.randn(3, 2, 3, 3), torch.randn(5, 3)
+    conv = torch.nn.functional.conv2d
+    found = torch.vmap(lambda b: conv(x, w, b))(b)
+    assert torch.allclose(found, torch.stack([conv(x, w, row) for row in b]), atol=1e-5)

@@ -108,8 +108,9 @@ def _batched(
     """Examples as more images where they share the weight; as groups where each has its own."""
     if not batch.holds(weight):
         shared = None if batch.holds(bias) else batch.lower(bias)
-        y = convolve(batch.lower(input).flatten(0, 1), batch.lower(weight), shared, groups)
-        y = y.reshape(batch.size, -1, *y.shape[1:])
+        images = batch.lower(input).flatten(0, 1) if batch.holds(input) else batch.lower(input)
+        y = convolve(images, batch.lower(weight), shared, groups)
+        y = y.reshape(-1, *input.shape[:1], *y.shape[1:])
         bias = bias if batch.holds(bias) else None
     else:
         y = convolve(_side_by_side(batch, input), batch.lower(weight).flatten(0, 1), None,
