@@ -19,7 +19,7 @@ from .engine import Array, Engine, bytes_of
 # A request is polled this often before the thread begins to sleep between polls. MPI progresses
 # only in calls, so short exchanges are polled to their end, and long waits must not take a core.
 _SPINS = 300
-_MIN_SLEEP_S, _MAX_SLEEP_S = 2e-5, 5e-4
+_MIN_SLEEP_S, _MAX_SLEEP_S = 2e-5, 1e-4
 # From here on all members are awaited first, with sleeps; then one call moves the data.
 _GATHERED_MIN_BYTES = 1 << 15
 

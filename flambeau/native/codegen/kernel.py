@@ -25,7 +25,6 @@ from .loops.statement import emit_body
 from .loops.vectorization import memory_accesses, plan_vectorization
 
 
-
 def emit(kernel: Kernel, target: Target | None = None, name: str | None = None) -> str:
     """The LLVM IR of a kernel's module; `name` overrides the kernel's own name."""
     name = kernel.name if name is None else name

@@ -20,7 +20,6 @@ from .ir import (
 from .philox import philox, philox_word
 
 
-
 def numpy_dtype(type: Type) -> np.dtype:
     """NumPy's dtype of a type."""
     if type is Type.BF16:

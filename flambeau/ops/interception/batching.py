@@ -23,6 +23,7 @@ from ...autograd.tape import record, requires
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import check_cast
 from ...tensor.tensor import Tensor, view_of
+from ...tensor.tree import leaves
 from ...tensor.windows.batched_window import BatchedWindow, ExampleRead
 from ..core import inplace as core_inplace
 from ...tensor.windows.batch import Batch, innermost_batch
@@ -183,9 +184,15 @@ def _composite(
     rule = getattr(getattr(function, "operator", None), "batch", None)
     if rule is not None:
         return rule(batch, *args, **kwargs)
+    tensors = [x for x in leaves((args, kwargs)) if isinstance(x, Tensor)]
+    versions = [x._version for x in tensors]
     try:
         return original(*args, **kwargs)
-    except ExampleRead:
+    except ExampleRead as read:
+        if versions != [x._version for x in tensors]:
+            raise NotImplementedError(
+                f"vmap: {name} writes into its arguments before it reads elements"
+            ) from read
         return loop_recorded(lambda args, kwargs: original(*args, **kwargs), batch,
                              (args, kwargs), name)
 

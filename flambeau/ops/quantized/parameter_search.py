@@ -41,9 +41,9 @@ def choose_qparams_optimized(
     A greedy search narrows the range by steps of a `n_bins`th, by at most the share `ratio` of it,
     and keeps the narrowest whose error cannot be made less by one more step.
 
-    >>> x = torch.tensor([0., 0.5, 1.])
+    >>> x = torch.tensor([0., 1., 15.])
     >>> torch.choose_qparams_optimized(x, 3, 200, 0.16, 4)
-    (tensor([1.]), tensor([0.]))
+    (tensor([15.]), tensor([0.]))
     """
     if not 0 <= numel <= input.numel():
         raise RuntimeError("numel is out of the bound of input tensor")
