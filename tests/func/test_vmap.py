@@ -196,3 +196,30 @@ def test_a_bias_of_each_example(torch):
     conv = torch.nn.functional.conv2d
     found = torch.vmap(lambda b: conv(x, w, b))(b)
     assert torch.allclose(found, torch.stack([conv(x, w, row) for row in b]), atol=1e-5)
+
+
+def test_derivatives_that_read_elements_run_example_by_example(torch):
+    x = torch.tensor([[1.0, 2.0, 0.0], [3.0, 4.0, 5.0]])
+    vmap, grad, hessian, jvp = torch.vmap, torch.func.grad, torch.func.hessian, torch.func.jvp
+    product = vmap(grad(lambda x: x.prod()))(x)
+    assert product.tolist() == [[0.0, 0.0, 2.0], [20.0, 15.0, 12.0]]
+    second = vmap(hessian(lambda x: x.cumprod(0).sum()))(x)
+    assert second.tolist() == [[[0.0, 1.0, 2.0], [1.0, 0.0, 1.0], [2.0, 1.0, 0.0]],
+                               [[0.0, 6.0, 4.0], [6.0, 0.0, 3.0], [4.0, 3.0, 0.0]]]
+    inside = vmap(lambda x: jvp(grad(lambda x: x.prod()), (x,), (torch.ones(3),))[1])(x)
+    assert torch.allclose(inside, torch.tensor([[2.0, 1.0, 3.0], [9.0, 8.0, 7.0]]))
+
+
+def test_a_function_that_writes_its_argument_and_then_reads_is_refused(monkeypatch):
+    import flambeau
+    from flambeau.ops.interception import batching
+
+    def write_and_read(x):
+        x.add_(1)
+        return x if x.sum() > 0 else -x
+
+    def handle(x):
+        return batching._composite("write_and_read", write_and_read, write_and_read, (x,), {})
+
+    with pytest.raises(NotImplementedError, match="write_and_read writes into its arguments"):
+        flambeau.vmap(handle)(flambeau.ones(2, 3))

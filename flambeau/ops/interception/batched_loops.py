@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...autograd import grad as autograd_grad
+from ...autograd.forward_ad import give, primal_at, tangents_of
 from ...autograd.mode import MODE, enable_grad
 from ...autograd.node import Node
 from ...autograd.outputs import Output
@@ -43,11 +44,24 @@ def _choose(batch: Batch, i: int, args: Any) -> Any:
 
     def choose(value: Any) -> Any:
         below = batch.lower(value)
+        if below is value:
+            return value
         if not batch.holds(value):
-            return below
-        return below.select(0, i) if batch.size else below.new_zeros(below.shape[1:])
+            below = below.view_as(below)
+        else:
+            below = below.select(0, i) if batch.size else below.new_zeros(below.shape[1:])
+        tangents = {n: (None, choose(t)) for n, (_, t) in tangents_of(value).items()}
+        return give({**tangents_of(below), **tangents}, below)
 
     return map_leaves(choose, args)
+
+
+def _as_example(batch: Batch, y: Tensor) -> Tensor:
+    """What lies below as an example, with the tangents of levels inside of the vmap."""
+    tangents = {n: t for n, (_, t) in tangents_of(y).items() if n > batch.outer_level}
+    for level in tangents:
+        y = primal_at(y, level)
+    return give({n: (None, _as_example(batch, t)) for n, t in tangents.items()}, batch.wrap(y))
 
 
 def _stack(batch: Batch, results: list[Any]) -> Any:
@@ -67,7 +81,7 @@ def _stack(batch: Batch, results: list[Any]) -> Any:
 
 def loop_recorded(function: Callable, batch: Batch, args: Any, name: str) -> Any:
     """The same as an example, with a history inside of the vmap."""
-    result = map_leaves(lambda y: batch.wrap(y) if isinstance(y, Tensor) else y,
+    result = map_leaves(lambda y: _as_example(batch, y) if isinstance(y, Tensor) else y,
                         loop(function, batch, args, name))
     inputs = [x for x in leaves(args) if isinstance(x, Tensor) and x._tracked
               and innermost_batch((x,)) is batch and requires(x)]

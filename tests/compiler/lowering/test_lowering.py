@@ -53,7 +53,11 @@ OTHERS = """_neg_view
     _grid_sampler_image_backward _embedding_bag_spread _embedding_bag_gather _embedding_bag_max_rows
 """
 # Rounding has no gradient that differences could check, so fake quantization has no samples.
-_QUANTIZE = (f"_fake_quantize_{x}" for x in ("by_number", "by_tensor", "by_channel", "mask"))
+_QUANTIZE = (
+    *(f"_fake_quantize_{x}" for x in ("by_number", "by_tensor", "by_channel", "mask")),
+    *(f"_learned_fake_quantize_{x}"
+      for x in ("by_tensor", "by_channel", "scale_slope", "zero_point_slope")),
+)
 UNMET = {"_embedding_sparse", "_segment_reduce", *_QUANTIZE}
 NOT_LOWERED = frozenset(" ".join((
     WITHOUT_SCALAR_OPERATION, BY_SORTING, BY_DECOMPOSITION, BY_DEGREES_IN_DATA, OTHERS,
