@@ -223,3 +223,10 @@ def test_a_function_that_writes_its_argument_and_then_reads_is_refused(monkeypat
 
     with pytest.raises(NotImplementedError, match="write_and_read writes into its arguments"):
         flambeau.vmap(handle)(flambeau.ones(2, 3))
+
+
+def test_an_index_outside_of_its_axis_is_no_other_element(torch):
+    x, i, j = torch.arange(12.0).reshape(2, 2, 3), torch.tensor([0, 1]), torch.tensor([2, -1])
+    assert torch.vmap(lambda x, i, j: x[i, j])(x, i, j).tolist() == [2.0, 11.0]
+    with pytest.raises(IndexError, match="out of (bounds|range)"):
+        torch.vmap(lambda x, i, j: x[i, j])(x, i, j + 1)

@@ -136,10 +136,16 @@ def _axes_of(item: Any) -> int:
 def _look_up(view: Tensor, places: Sequence[Any]) -> _Lookup:
     indexed = [a for a, p in enumerate(places) if p is not None]
     lengths = [view.shape[a] for a in indexed]
+    where = PUBLIC["torch"]["where"]
     rows: Any = 0
+    inside: Any = True
     for axis, n in zip(indexed, lengths, strict=True):
-        place = places[axis]
-        rows = rows * n + PUBLIC["torch"]["where"](place < 0, place + n, place)
+        place = where(places[axis] < 0, places[axis] + n, places[axis])
+        rows = rows * n + place
+        if len(indexed) > 1:  # an index outside of its axis may still be some row's number
+            inside = (place >= 0) & (place < n) & inside
+    if inside is not True:
+        rows = where(inside, rows, _product(lengths))
     together = indexed == list(range(indexed[0], indexed[-1] + 1))
     others = [a for a in range(view.dim()) if a not in indexed]
     return _Lookup([*indexed, *others], lengths, rows, indexed[0] if together else 0)
