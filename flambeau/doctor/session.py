@@ -16,6 +16,7 @@ from .finding import Finding, Level, Mistake, Place
 from .instruments import Instruments
 from .intended import is_intended
 from ..native.foundation.user_frames import user_frame
+from ..tensor.windows.batched_window import ExampleRead
 from .places import Spot, variable_name
 from .rules import all_rules
 from .rules.rule import Rule, overridden
@@ -179,6 +180,8 @@ class Session:
                     handler(*args)
                 except Mistake:
                     raise
+                except ExampleRead:  # one example of a vmap has no values of its own
+                    continue
                 except Exception as error:  # a rule that fails must not end the user's program
                     self._drop(handler, error)
         finally:

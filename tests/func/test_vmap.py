@@ -230,3 +230,8 @@ def test_an_index_outside_of_its_axis_is_no_other_element(torch):
     assert torch.vmap(lambda x, i, j: x[i, j])(x, i, j).tolist() == [2.0, 11.0]
     with pytest.raises(IndexError, match="out of (bounds|range)"):
         torch.vmap(lambda x, i, j: x[i, j])(x, i, j + 1)
+
+
+def test_lazy_layers_can_be_built_after_a_vmap(torch):
+    torch.vmap(lambda x: x * 2)(torch.ones(2))
+    assert torch.nn.LazyLinear(3)(torch.ones(1, 2)).shape == (1, 3)

@@ -17,6 +17,8 @@ from .batched_window import BatchedWindow
 
 _next_number = itertools.count().__next__
 _new = object.__new__
+# The slot itself: a class may refuse to show its window, as uninitialized parameters do.
+_read_window = vars(Tensor)["_array"].__get__
 
 
 class Batch:
@@ -112,7 +114,7 @@ def innermost_batch(values: Any) -> Batch | None:
     best: Batch | None = None
     for value in values:
         if isinstance(value, Tensor):
-            window: Any = value._array
+            window: Any = _read_window(value)
             if window.__class__ is not BatchedWindow:
                 continue
             batch = window.batch
