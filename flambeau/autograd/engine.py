@@ -21,7 +21,7 @@ from ..tensor.layout import dense_order, empty_strided_array
 from ..tensor.tensor import Tensor, wrap
 from ..tensor.windows.batched_window import is_example
 from .hooks import run_leaf_hooks, run_node_hooks
-from .mode import MODE
+from .mode import MODE, set_saved_hooks
 from .node import Node
 from .outputs import Output
 
@@ -40,6 +40,7 @@ def run(
     if create_graph and accumulate and not _WARNED:
         _warn_of_cycle()
     previous = MODE.grad, MODE.task
+    saved_hooks = MODE.saved_hooks
     # Kernels of derivatives do not see examples of a vmap; with grad, none is used.
     of_examples = not create_graph and any(
         is_example(g._array) for _, g in roots)
@@ -64,6 +65,8 @@ def run(
         return task.captured
     finally:
         MODE.grad, MODE.task = previous
+        if MODE.saved_hooks is not saved_hooks:  # entered or left by a hook
+            set_saved_hooks(saved_hooks)
 
 
 _WARNED: set[str] = set()  # what a process hears once

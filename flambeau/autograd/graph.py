@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..tensor.ambient import note_change
 from ..tensor.tensor import Tensor
 from .gradient_edge import GradientEdge
 from .handle import RemovableHandle
-from .mode import MODE, SPECIAL
+from .mode import MODE, set_saved_hooks
 from .node import Node
 
 __all__ = [
@@ -28,14 +27,10 @@ class saved_tensors_hooks:
     def __enter__(self) -> None:
         if MODE.saved_hooks_disabled is not None:
             raise RuntimeError(MODE.saved_hooks_disabled)
-        MODE.saved_hooks = (*MODE.saved_hooks, self.pair)
-        SPECIAL.count += 1
-        note_change(observers=1)
+        set_saved_hooks((*MODE.saved_hooks, self.pair))
 
     def __exit__(self, *exception: object) -> None:
-        MODE.saved_hooks = MODE.saved_hooks[:-1]
-        SPECIAL.count -= 1
-        note_change(observers=-1)
+        set_saved_hooks(MODE.saved_hooks[:-1])
 
 
 class save_on_cpu(saved_tensors_hooks):

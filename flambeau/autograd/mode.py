@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Self, TypeVar, overload
 
+from ..tensor.ambient import note_change
 from ..tensor.tensor import INFERENCE, creation
 
 F = TypeVar("F", bound=Callable)
@@ -43,6 +44,14 @@ class _Special:
 
 SPECIAL = _Special()
 SPECIAL.count = 0
+
+
+def set_saved_hooks(hooks: tuple) -> None:
+    """Make `hooks` this thread's pairs of saved-tensor hooks, the innermost last."""
+    entered = len(hooks) - len(MODE.saved_hooks)
+    MODE.saved_hooks = hooks
+    SPECIAL.count += entered
+    note_change(observers=entered)
 
 
 def is_grad_enabled() -> bool:

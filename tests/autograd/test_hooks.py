@@ -504,3 +504,17 @@ def test_nodes_can_be_called(torch):
     assert [y.item() for y in torch.stack([x, x]).grad_fn(torch.ones(2, 1))] == [1, 1]
     accumulate = (x * 2).grad_fn.next_functions[0][0]
     assert accumulate(g) == () and x.grad.item() == 2
+
+
+def test_saved_tensors_hooks_that_backward_enters_end_with_it(torch):
+    context = torch.autograd.graph.saved_tensors_hooks(lambda t: 1 / 0, lambda t: t)
+    x = leaf(torch, 3.0)
+    y = x * 2
+    y.register_hook(lambda g: context.__enter__())
+    y.backward()
+    x.grad = None
+    (x * x).backward()
+    assert x.grad.item() == 6
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t * 2, lambda t: t):
+        y = x * x
+    assert torch.autograd.grad(y, x)[0].item() == 12
