@@ -528,7 +528,8 @@ def test_workers_may_use_what_the_parents_threads_used():
     expected = multiply(0)
     for _ in range(4):  # meanwhile threads make kernels
         found = list(data.DataLoader(Call(multiply, 6), None, num_workers=2))
-        assert found == pytest.approx([expected] * 6)
+        # In float32 sums of the kernel and of BLAS, which serves until then, differ by some ulps.
+        assert found == pytest.approx([expected] * 6, rel=1e-5)
         assert multiply(0) == pytest.approx(expected)
 
 
