@@ -91,6 +91,7 @@ newaxis = None
 # Subpackages, and names that live in one, imported when first asked for.
 _SUBMODULES = frozenset((
     "_C", "__config__", "__future__", "_custom_ops", "_dynamo", "_higher_order_ops", "_inductor",
+    "_ops",
     "_subclasses", "_tensor_str", "_utils", "_vmap_internals", "accelerator", "amp", "ao",
     "backends", "compiler", "cpu", "cuda", "distributed", "distributions", "doctor", "export",
     "fft", "func", "functional", "futures", "fx", "hub", "jit", "library", "linalg", "masked",

@@ -10,8 +10,8 @@ from typing import Any
 from ..native.foundation.user_frames import warn
 from ..tensor.tensor import Tensor
 from .function import Function
-from .graph import Node
 from .node import AccumulateGrad as AccumulateGrad
+from .node import Node
 
 __all__ = ["Resize", "Type"]
 

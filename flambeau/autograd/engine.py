@@ -113,6 +113,19 @@ def queue_callback(callback: Callable[[], Any]) -> None:
     MODE.task.callbacks.append(callback)
 
 
+def will_run(targets: Sequence[Any], at_work: Any) -> list[bool]:
+    """Which targets the rest of this thread's backward pass comes to, from the one at work on."""
+    task = MODE.task
+    if task is None:
+        return [False] * len(targets)
+    waiting = [leaf for leaf, _ in task.waiting.values()]
+    reached = _reachable([at_work, *task.running, *(entry[2] for entry in task.heap), *waiting])
+    if task.captures is not None:
+        reached = {key for key in reached if key in (task.needed or ()) or key in task.captures}
+        reached |= {key[0] for key in task.captures if key.__class__ is tuple}
+    return [id(t.node if t.__class__ is Output else t) in reached for t in targets]
+
+
 class _Task:
     """One backward pass."""
 
@@ -345,6 +358,19 @@ def _paths_to_hooked(targets: list[Any]) -> dict[int, int]:
         if node is not None and id(node) not in done:
             done.add(id(node))
             stack.extend(node.edges)
+    return result
+
+
+def _reachable(targets: list[Any]) -> set[int]:
+    """The ids of the nodes and leaves to which edges lead from targets."""
+    result: set[int] = set()
+    while targets:
+        target = targets.pop()
+        place = target.node if target.__class__ is Output else target
+        if place is not None and id(place) not in result:
+            result.add(id(place))
+            if not isinstance(place, Tensor):
+                targets.extend(place.edges)
     return result
 
 

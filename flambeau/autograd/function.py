@@ -15,10 +15,10 @@ import numpy as np
 
 from ..native.foundation.user_frames import warn
 from ..tensor.capture_marks import shape_only
-from ..tensor.tensor import Tensor, wrap
+from ..tensor.tensor import Tensor, view_of, wrap
 from .errors.graph_errors import raise_freed
 from .forward_ad import LEVELS, attach, innermost_level, primal_at, same_history, tangent_at
-from .inplace import bump, check_writable, rebase
+from .inplace import bump, check_writable, forbid_writes, rebase
 from .mode import MODE
 from .node import Node, unpacked
 from .outputs import Output, SavedOutput
@@ -82,6 +82,10 @@ class FunctionCtx:
     def set_materialize_grads(self, value: bool) -> None:
         """Whether missing gradients arrive as zeros (the default) or as None."""
         self.materialize_grads = value
+
+
+class BackwardCFunction(FunctionCtx):
+    """The class of Functions' contexts by PyTorch's name: for checks of what a context is."""
 
 
 class BackwardFunction(Node):
@@ -293,7 +297,7 @@ class Function(metaclass=_FunctionMeta):
         pairs = zip(args, needs, strict=True)
         edges = tuple(a._node or a for a, n in pairs if n) if recorded else ()
         node = new_node(cls._flambeau_plan, edges, (), (), None)
-        node.context = FunctionCtx()
+        node.context = BackwardCFunction()
         node.context._flambeau_node = weakref.ref(node)
         node.context.needs_input_grad = needs
         with_grad, MODE.grad = MODE.grad, False
@@ -308,6 +312,8 @@ class Function(metaclass=_FunctionMeta):
                 (a._array.shape, a._array.dtype) if isinstance(a, Tensor) else None for a in args
             )
             outputs = _hang(node, args, outputs)
+        else:
+            outputs = _unrecorded(node.context, args, outputs)
         if several:
             return node.context, list(outputs) if isinstance(result, list) else outputs
         return node.context, outputs[0]
@@ -329,12 +335,43 @@ class InplaceFunction(Function):
         self.inplace = inplace
 
 
+def _unrecorded(context: FunctionCtx, args: tuple, outputs: tuple) -> tuple:
+    """The outputs of a call that needs no node: views among them may not come to need one."""
+    dirty, input_ids = _dirty(context, args, outputs)
+    result = []
+    for y in outputs:
+        if isinstance(y, Tensor) and y._array.__class__ is np.ndarray and id(y) not in dirty:
+            if id(y) in input_ids:
+                y = view_of(y, y._array)
+            if y._base is not None:
+                forbid_writes(y)
+        result.append(y)
+    return tuple(result)
+
+
+def _dirty(context: FunctionCtx, args: tuple, outputs: tuple) -> tuple[set[int], set[int]]:
+    """The ids of the tensors marked as written, and of the arguments; RuntimeError for a tensor
+    that is marked and not returned."""
+    marked = context.__dict__.get("dirty_tensors", ())
+    input_ids = {id(a) for a in args if isinstance(a, Tensor)}
+    if marked:
+        returned = {id(y) for y in outputs}
+        if any(id(t) not in returned for t in marked):
+            raise RuntimeError(
+                "Some elements marked as dirty during the forward method were not returned as "
+                "output. The inputs that are modified inplace must all be outputs of the Function."
+            )
+        if any(id(t) not in input_ids for t in marked):
+            warn("ctx.mark_dirty() received a tensor that was not an input. Only input Tensors "
+                 "that have been mutated should be passed to ctx.mark_dirty().", UserWarning)
+    return {id(t) for t in marked}, input_ids
+
+
 def _hang(node: Any, args: tuple, outputs: tuple) -> tuple:
     """Hang the node on the outputs and save what was asked for."""
     attributes = node.context.__dict__
     constant = {id(t) for t in attributes.get("non_differentiable", ())}
-    dirty = {id(t) for t in attributes.get("dirty_tensors", ())}
-    input_ids = {id(a) for a in args if isinstance(a, Tensor)}
+    dirty, input_ids = _dirty(node.context, args, outputs)
     materialized = attributes.get("_materialize_non_diff_grads", True)
     result, meta = [], []
     several = len(outputs) > 1
@@ -370,6 +407,16 @@ def _output(node: Any, y: Any, index: int | None, constant: set, dirty: set, inp
         return y
     target = node if index is None else Output(node, index)
     if id(y) in dirty:
+        if y._base is not None and index is not None:
+            raise RuntimeError(
+                "If your Function modifies inplace an input that is a view of another Tensor, your "
+                "Function cannot return more than one Tensor. This is not supported by the current "
+                "autograd engine. You should either make sure the input is not a view (using "
+                ".clone() for example) or make your Function only return one Tensor (potentially "
+                "splitting it into two Functions: one doing the inplace that returns a single "
+                "Tensor and a second one that does the other operations). You can ask on the forum "
+                "https://discuss.pytorch.org/ if you need help to do this change."
+            )
         check_writable(y, node.name())
         bump(y)
         rebase(y, target)

@@ -2,20 +2,63 @@
 
 from __future__ import annotations
 
+import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..tensor.tensor import Tensor
-from .gradient_edge import GradientEdge
+from . import node as graph_node
+from .engine import current_task_number, will_run
+from .function import BackwardCFunction, FunctionCtx
+from .gradient_edge import GradientEdge, target_of
 from .handle import RemovableHandle
 from .mode import MODE, set_saved_hooks
-from .node import Node
 
 __all__ = [
     "Node", "allow_mutation_on_saved_tensors", "disable_saved_tensors_hooks", "get_gradient_edge",
     "increment_version",
     "register_multi_grad_hook", "save_on_cpu", "saved_tensors_hooks",
 ]
+
+
+class Node(ABC):
+    """What `grad_fn` shows, and the context of a Function: a virtual base class of all of them.
+
+    >>> y = torch.ones(2, requires_grad=True) * 2
+    >>> isinstance(y.grad_fn, torch.autograd.graph.Node)
+    True
+    """
+
+    @abstractmethod
+    def name(self) -> str:
+        """Its class's name, as in 'MulBackward0'."""
+
+    @property
+    @abstractmethod
+    def next_functions(self) -> tuple[tuple[Any, int], ...]:
+        """(node, output number) for each input; None for those without a gradient."""
+
+    @property
+    @abstractmethod
+    def metadata(self) -> dict[str, Any]:
+        """A dictionary for anybody's notes."""
+
+    @abstractmethod
+    def register_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
+        """Call fn(gradients of the inputs, gradients of the outputs) after the node."""
+
+    @abstractmethod
+    def register_prehook(self, fn: Callable[..., Any]) -> RemovableHandle:
+        """Call fn(gradients of the outputs) before the node."""
+
+    @classmethod
+    def __subclasshook__(cls, subclass: type) -> Any:
+        if cls is Node and issubclass(
+            subclass, (graph_node.Node, BackwardCFunction, FunctionCtx)
+        ):
+            return True
+        return NotImplemented
 
 
 class saved_tensors_hooks:
@@ -133,36 +176,81 @@ def increment_version(tensor: Tensor | Sequence[Tensor]) -> None:
 def register_multi_grad_hook(
     tensors: Sequence[Tensor], fn: Callable, *, mode: str = "all"
 ) -> RemovableHandle:
-    """Call fn with the gradients of all the tensors when they are all known, or with the first."""
+    """Call fn once a backward pass: with the gradients of all tensors, or with the first one.
+
+    With "all", fn takes a list, with None for tensors that the pass does not come to; a pass that
+    comes to none of them does not call it. With "any", it takes the gradient that is known first.
+
+    >>> x = torch.ones(1, requires_grad=True)
+    >>> y = x * 3
+    >>> handle = torch.autograd.graph.register_multi_grad_hook((x, y), print)
+    >>> y.backward()
+    [tensor([3.]), tensor([1.])]
+    """
     if mode not in ("all", "any"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
-    result: dict[int, Any] = {}
+    collected = _CollectedGradients(tensors, fn, mode)
+    return _MultiHandle([
+        t.register_hook(collected.hook(i)) for i, t in enumerate(tensors)
+        if mode == "all" or t.requires_grad
+    ])
 
-    def hook_of(i: int) -> Callable:
-        def hook(g: Tensor) -> None:
-            if mode == "any":
-                if not result:
-                    result[i] = g
-                    fn(g)
+
+class _CollectedGradients:
+    """What has come to the tensors of a multi-grad hook, by backward pass."""
+
+    def __init__(self, tensors: Sequence[Tensor], fn: Callable, mode: str) -> None:
+        self.targets, self.fn, self.mode = [target_of(t) for t in tensors], fn, mode
+        self.lock = threading.Lock()
+        self.last_pass: int | None = None  # that has called `fn`, with "any"
+        # The gradients, and how many are still to come, by the number of the pass.
+        self.passes: dict[int, tuple[list[Tensor | None], list[int]]] = {}
+
+    def hook(self, index: int) -> Callable[[Tensor], None]:
+        """The hook of the tensor at `index`."""
+        if self.mode == "any":
+            return self.take_first
+        return lambda g: self.take(index, g)
+
+    def take_first(self, g: Tensor) -> None:
+        """Hand on the first gradient of a pass."""
+        number = current_task_number()
+        with self.lock:
+            if self.last_pass == number:
                 return
-            result[i] = g
-            if len(result) == len(tensors):
-                grads = [result[k] for k in range(len(tensors))]
-                result.clear()
-                fn(grads)
+            self.last_pass = number
+        self.fn(g)
 
-        return hook
+    def take(self, index: int, g: Tensor) -> None:
+        """Note a gradient; the last one of a pass calls the function with all of them."""
+        number = current_task_number()
+        assert number is not None
+        with self.lock:
+            if number not in self.passes:
+                expected = sum(will_run(self.targets, self.targets[index]))
+                self.passes[number] = [None] * len(self.targets), [expected]
+            grads, left = self.passes[number]
+            grads[index] = g
+            left[0] -= 1
+            if left[0]:
+                return
+            del self.passes[number]
+        self.fn(grads)
 
-    handles = [t.register_hook(hook_of(i)) for i, t in enumerate(tensors)]
 
-    class Handle(RemovableHandle):
-        def __init__(self) -> None:
-            self.handles = handles
+class _MultiHandle(RemovableHandle):
+    """Removes the hooks of several tensors."""
 
-        def remove(self) -> None:
-            for handle in self.handles:
-                handle.remove()
+    def __init__(self, handles: list[RemovableHandle]) -> None:
+        self.handles = tuple(handles)
 
-    return Handle()
+    def remove(self) -> None:
+        """Take the hooks away; once gone, nothing happens."""
+        for handle in self.handles:
+            handle.remove()
 
+    def __getstate__(self) -> Any:
+        return self.handles
 
+    def __setstate__(self, state: Any) -> None:
+        self.handles = state

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -36,10 +36,10 @@ def check_writable(x: Tensor, operator: str = "") -> bool:
         )
     if not MODE.grad:
         return False
+    base = x._base
     if not x._tracked or not requires(x):
-        base = x._base
-        if base is not None and base._requires_grad and base._node is None:
-            raise _view_of_leaf()  # the view is older than the flag
+        if base is not None and base._requires_grad and x._array.dtype.kind in "fcV":
+            raise _view_of_leaf() if base._node is None else _view_unrecorded(INSIDE_NO_GRAD)
         return False
     if x._node is None:
         raise noted(
@@ -47,17 +47,39 @@ def check_writable(x: Tensor, operator: str = "") -> bool:
                          "operation."),
             "To change a parameter by hand, do it inside of `with torch.no_grad():`.",
         )
-    base = x._base
     if base is not None:
-        if x._node.shown().is_custom:
-            _refuse_view(x._node)
+        _check_chain(x._node, base)
         if base._node is None and base._requires_grad:
             raise _view_of_leaf()
-        node = x._node
-        if node.__class__ is Output and node.node.operator is not None \
-                and node.node.operator.kind.name == "VIEW":
-            _refuse_view(node)
     return True
+
+
+def _check_chain(node: Any, base: Tensor) -> None:
+    """Raise for a view whose history a write would lose; `node` is the view's.
+
+    Between a view and its base lie views: one of several outputs, one of a user's Function, or one
+    that was made without a history stays what it is for the views of it.
+    """
+    end = base._node
+    while node is not None and node is not end:
+        if isinstance(node, Tensor):
+            if node._base is not None:
+                raise _view_unrecorded(INSIDE_NO_GRAD, node)
+            return
+        owner = node.shown()
+        is_view = owner.operator is not None and owner.operator.kind.name == "VIEW"
+        if owner.is_custom or (is_view and node.__class__ is Output):
+            several = node.__class__ is Output
+            raise _view_of_node(node, SEVERAL_VIEWS if several else INSIDE_FUNCTION)
+        if not is_view or len(owner.edges) != 1:
+            return
+        node = owner.edges[0]
+
+
+def forbid_writes(view: Tensor) -> None:
+    """Mark a view that a user's Function made without a history: writes to it raise when they
+    would give it one."""
+    view.__dict__["_view_of_function"] = True
 
 
 def _view_of_leaf() -> RuntimeError:
@@ -69,24 +91,37 @@ def _view_of_leaf() -> RuntimeError:
     )
 
 
-def _refuse_view(node: Any) -> NoReturn:
-    """Raise for a view whose history a write would lose: one of several outputs, or a user's."""
-    if node.__class__ is Output:
-        why = (
-            "This view is the output of a function that returns multiple views. Such functions do "
-            "not allow the output views to be modified inplace. You should replace the inplace "
-            "operation by an out-of-place one."
-        )
-    else:
-        why = (
-            "This view was created inside a custom Function (or because an input was returned "
-            "as-is) and the autograd logic to handle view+inplace would override the custom "
-            "backward associated with the custom Function, leading to incorrect gradients. This "
-            "behavior is forbidden. You can fix this by cloning the output of the custom Function."
-        )
-    name = node.shown().name().rstrip("0").removesuffix("Backward")
-    raise RuntimeError(
+SEVERAL_VIEWS = (
+    "This view is the output of a function that returns multiple views. Such functions do not "
+    "allow the output views to be modified inplace. You should replace the inplace operation by "
+    "an out-of-place one."
+)
+INSIDE_FUNCTION = (
+    "This view was created inside a custom Function (or because an input was returned as-is) and "
+    "the autograd logic to handle view+inplace would override the custom backward associated with "
+    "the custom Function, leading to incorrect gradients. This behavior is forbidden. You can fix "
+    "this by cloning the output of the custom Function."
+)
+INSIDE_NO_GRAD = (
+    "Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your "
+    "code by moving both the view and the inplace either both inside the no_grad block (if you "
+    "don't want the inplace to be tracked) or both outside (if you want the inplace to be tracked)."
+)
+
+
+def _view_of_node(node: Any, why: str) -> RuntimeError:
+    name = node.shown().name().removesuffix("Backward")
+    return RuntimeError(
         f"Output {node.output_number()} of {name} is a view and is being modified inplace. {why}"
+    )
+
+
+def _view_unrecorded(why: str, leaf: Tensor | None = None) -> RuntimeError:
+    """For a view made without a history, or a view of that one, which has become a leaf."""
+    what = "A view was created in" if leaf is None else \
+        "This is a view of a view which was created in"
+    return RuntimeError(
+        f"{what} no_grad mode and is being modified inplace with grad mode enabled. {why}"
     )
 
 
@@ -106,6 +141,8 @@ def bump(x: Tensor) -> None:
 
 def before_write(x: Tensor, keep_value: bool) -> Tensor:
     """A stand-in for the old `x` on the tape: same history, its value copied if it is needed."""
+    if x._base is not None and "_view_of_function" in x.__dict__ and MODE.grad:
+        raise _view_unrecorded(INSIDE_FUNCTION)
     old = wrap(x._array.copy("K") if keep_value else x._array)
     old._requires_grad, old._node = x._requires_grad, x._node
     old._tracked = x._requires_grad
@@ -115,9 +152,9 @@ def before_write(x: Tensor, keep_value: bool) -> Tensor:
 def rebase(x: Tensor, node: Any) -> None:
     """Make `node` (a node or an output of one) the history of the new value of `x`."""
     base = x._base
-    if "_retained" in x.__dict__:
-        move_retained(x, x._node, node)
     if base is None:
+        if "_retained" in x.__dict__:
+            move_retained(x, x._node, node)
         x._node = node
         x._requires_grad = x._tracked = True
         return
@@ -127,6 +164,8 @@ def rebase(x: Tensor, node: Any) -> None:
     edges = (base._node or base, node) if base._requires_grad else (node,)
     slices = new_node(_SLICES_PLAN, edges, (), (), None)
     slices.geometry = Geometry(base._array, x._array)
+    if "_retained" in base.__dict__:
+        move_retained(base, base._node, slices)
     base._node = slices
     base._requires_grad = base._tracked = True
     reattach(x)
@@ -221,6 +260,8 @@ def reattach(view: Tensor) -> None:
         return
     node = new_node(_STRIDED_PLAN, (base._node or base,), (), (), None)
     node.geometry = Geometry(base._array, view._array)
+    if "_retained" in view.__dict__:
+        move_retained(view, view._node, node)
     view._node = node
     view._requires_grad = view._tracked = True
 

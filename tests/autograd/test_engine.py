@@ -353,6 +353,28 @@ def test_one_of_many_views_is_not_written(torch):
         first.mul_(2)
 
 
+def test_a_view_of_one_of_many_views_is_not_written(torch):
+    first, _ = (leaf(torch, 1.0, 2.0) * 1).view(2).unbind(0)
+    with pytest.raises(RuntimeError, match="returns multiple views"):
+        first.view(1).mul_(2)
+
+
+def test_a_view_made_without_grad_is_not_written_with_it(torch):
+    x = leaf(torch, 1.0, 2.0) * 1
+    with torch.no_grad():
+        y = x.view(2, 1)
+        y.mul_(2)
+    with pytest.raises(RuntimeError, match="A view was created in no_grad mode and is being"):
+        y.add_(1)
+    with pytest.raises(RuntimeError, match="A view was created in no_grad mode and is being"):
+        y.t_()
+    with torch.no_grad():
+        y = torch.zeros(2).view(2)
+    z = y.requires_grad_().view(2)
+    with pytest.raises(RuntimeError, match="a view of a view which was created in no_grad mode"):
+        z.mul_(2)
+
+
 def test_leaf_that_becomes_part_of_a_graph(torch):
     x, target = leaf(torch, 3.0), torch.zeros(2, dtype=torch.float64)
     target[1] = x[0] * 2

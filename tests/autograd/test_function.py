@@ -443,6 +443,74 @@ def test_an_input_handed_back_is_a_view_that_may_not_be_written(torch):
     assert g.tolist() == [4.0]
 
 
+def test_a_view_made_in_a_function_may_not_come_to_require_grad(torch):
+    class Whole(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x[:]
+
+        @staticmethod
+        def backward(ctx, g):
+            return g
+
+    class Handed(Whole):
+        @staticmethod
+        def forward(ctx, x):
+            return x
+
+    for function in (Whole, Handed):
+        y = function.apply(torch.zeros(2))
+        y.add_(1)  # nothing is recorded
+        with pytest.raises(RuntimeError, match="created inside a custom Function"):
+            y.mul_(leaf(torch, 1.0, 2.0))
+        with pytest.raises(RuntimeError, match="created inside a custom Function"):
+            y.copy_(leaf(torch, 1.0, 2.0))
+    y = Whole.apply(leaf(torch, 1.0, 2.0) * 1).view(2, 1)
+    with pytest.raises(RuntimeError, match="created inside a custom Function"):
+        y.mul_(2)
+
+
+def test_what_is_marked_as_written_must_be_returned(torch):
+    def function(several, returned):
+        class Written(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                x.mul_(2)
+                ctx.mark_dirty(x)
+                y = x if returned else x.clone()
+                return (y, x * 2) if several else y
+
+            @staticmethod
+            def backward(ctx, *grads):
+                return grads[0]
+
+        return Written
+
+    x = leaf(torch, 1.0, 2.0)
+    with pytest.raises(RuntimeError, match="were not returned as output"):
+        function(several=False, returned=False).apply(x * 1)
+    with pytest.raises(RuntimeError, match="an input that is a view of another Tensor"):
+        function(several=True, returned=True).apply((x * 1)[:1])
+    y, _ = function(several=True, returned=True).apply(x * 1)
+    assert y.grad_fn.name() == "WrittenBackward"
+
+
+def test_marking_what_is_no_input_warns(torch):
+    class New(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            y = x * 2
+            ctx.mark_dirty(y)
+            return y
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2
+
+    with pytest.warns(UserWarning, match="received a tensor that was not an input"):
+        New.apply(leaf(torch, 1.0))
+
+
 def test_fast_gradcheck_moves_every_input_in_one_direction(torch):
     calls = []
 

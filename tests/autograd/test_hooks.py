@@ -188,6 +188,18 @@ def test_retain_grad_before_a_write_in_place(torch):
     assert x.grad.item() == 10
 
 
+def test_retain_grad_of_a_base_and_its_views_before_a_write_through_a_view(torch):
+    base = leaf(torch, 1.0, 2.0) * 1
+    first, second = base[:], base[:]
+    for x in (base, first, second):
+        x.retain_grad()
+    first.mul_(2)
+    (3 * first + 5 * second + 7 * base).sum().backward()
+    assert first.grad.tolist() == [3.0, 3.0]
+    assert second.grad.tolist() == [5.0, 5.0]
+    assert base.grad.tolist() == [15.0, 15.0]
+
+
 # --------------------------------------------------------------------------- after accumulation
 
 
@@ -287,6 +299,67 @@ def test_multi_grad_hook(torch):
     (a * 5).backward()
     assert seen[-1] == 5.0
     handle.remove()
+
+
+def test_multi_grad_hook_of_tensors_that_a_pass_does_not_come_to(torch):
+    a, b, c, seen = leaf(torch, 1.0), leaf(torch, 2.0), leaf(torch, 3.0), []
+    p, q, r = a * 2, b * 3, c * 4
+    handle = torch.autograd.graph.register_multi_grad_hook(
+        (p, q, r), lambda gs: seen.append([None if g is None else g.item() for g in gs])
+    )
+    y = p * q
+    y.backward(inputs=(p, q), retain_graph=True)
+    assert seen == [[6.0, 2.0, None]]
+    y.backward(inputs=(r,), retain_graph=True)
+    y.backward(inputs=(b,), retain_graph=True)
+    assert seen[1:] == [[None, 2.0, None]]
+    y.backward(retain_graph=True)
+    assert seen[2:] == [[6.0, 2.0, None]]
+    handle.remove()
+    y.backward()
+    assert len(seen) == 3
+
+
+def test_multi_grad_hook_of_any_runs_once_a_pass(torch):
+    x, seen = leaf(torch, 1.0), []
+    p, q = x * 2, x * 3
+    torch.autograd.graph.register_multi_grad_hook(
+        (p, q), lambda g: seen.append(g.item()), mode="any"
+    )
+    y = p * q
+    y.backward(retain_graph=True)
+    assert len(seen) == 1
+    y.backward()
+    assert len(seen) == 2
+
+
+def test_what_counts_as_a_node(torch):
+    from abc import ABCMeta
+
+    Node = torch.autograd.graph.Node
+
+    class Checked(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            assert isinstance(ctx, Node)
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2
+
+    x = leaf(torch, 1.0)
+    y = Checked.apply(x * 2)
+    for node in (y.grad_fn, y.grad_fn.next_functions[0][0]):
+        assert isinstance(node, Node)
+        assert issubclass(type(node), Node)
+        assert Node not in type(node).mro()
+    assert issubclass(torch._C._functions.AccumulateGrad, Node)
+    assert issubclass(torch.autograd.function.BackwardCFunction, Node)
+    assert issubclass(Node, Node)
+    assert type(Node) is ABCMeta
+    assert not isinstance(None, Node)
+    assert not isinstance(Node, Node)
 
 
 def test_metadata_and_names(torch):

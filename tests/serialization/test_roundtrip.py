@@ -420,3 +420,21 @@ def test_environment_and_arguments(monkeypatch):
     monkeypatch.delenv("TORCH_FORCE_WEIGHTS_ONLY_LOAD")
     with pytest.warns(UserWarning, match="TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"):
         assert returned(Note("x")).text == "x"
+
+
+@pytest.mark.parametrize(("layout", "compressed", "plain"), [
+    ("csr", "crow_indices", "col_indices"), ("csc", "ccol_indices", "row_indices"),
+])
+def test_sparse_indices_out_of_bounds_raise_what_the_check_says(layout, compressed, plain):
+    class Spoiled:
+        def __init__(self, tensor, indices):
+            self.tensor, self.indices = tensor, indices
+
+        def __reduce_ex__(self, protocol):
+            parts = self.indices, getattr(self.tensor, plain)(), self.tensor.values(), (3, 3)
+            return torch._utils._rebuild_sparse_tensor, (self.tensor.layout, parts)
+
+    tensor = getattr(torch.eye(3), f"to_sparse_{layout}")()
+    indices = getattr(tensor, compressed)() + 1
+    with pytest.raises(RuntimeError, match=rf"`{compressed}\[..., 0\] == 0` is not satisfied"):
+        returned({"spoiled": Spoiled(tensor, indices)})
