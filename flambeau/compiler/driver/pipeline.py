@@ -11,7 +11,7 @@ On the graph:
  8. preserve_window_axes: compute before a pool's window axes are merged.
  9. factor_pool_backward: gather at a max pool's maxima instead of multiplying whole images.
 10. compute_moments_in_one_pass: mean and variance together.
-11. split_column_sums, split_conv_weight_gradients, split_k, split_reductions: work for all threads.
+11. split_reductions: parts of sums for all threads.
 12. copy_strided_inputs: arguments with gaps, where they are reshaped.
 
 From the graph to machine code:
@@ -44,9 +44,6 @@ from ..passes.matmul_of_gather import move_matmul_before_gather
 from ..passes.one_pass_moments import compute_moments_in_one_pass
 from ..passes.pool_backward_factor import factor_pool_backward
 from ..passes.simplify import simplify
-from ..passes.split_column_sums import split_column_sums
-from ..passes.split_conv_weight import split_conv_weight_gradients
-from ..passes.split_k import split_k
 from ..passes.split_reductions import split_reductions
 from ..passes.window_axes import preserve_window_axes
 from ..runtime import timed_kernels  # noqa: F401  # profiles show kernels
@@ -60,8 +57,7 @@ PASSES = (
     eliminate_dead_code, fold_constants, convert_small_conv_to_matmul, simplify,
     move_matmul_before_gather, propagate_layouts, simplify, eliminate_common_subexpressions,
     simplify, preserve_window_axes, factor_pool_backward, compute_moments_in_one_pass,
-    split_column_sums, split_conv_weight_gradients, split_k, split_reductions, copy_strided_inputs,
-    eliminate_common_subexpressions,
+    split_reductions, copy_strided_inputs, eliminate_common_subexpressions,
 )
 MIN_CACHED_PLAN_SECONDS = 0.005  # plans that take longer are stored on disk
 BACKGROUND_SWITCH_INTERVAL_S = 2e-4  # how long a background compiler may hold the GIL

@@ -3,7 +3,7 @@
 The sum of squares is taken of the distance from an estimate of the mean, and corrected afterwards:
 var * n = sum((x - e)^2) - sum(x - e)^2 / n. The estimate is the mean of a few rows, so nothing is
 lost to cancellation where the mean is far from zero. Rows of a convolution are computed twice for
-the estimate, so that the convolution can accumulate both sums as it goes (split_column_sums).
+the estimate, so that the convolution can accumulate both sums as it goes (split_reductions).
 """
 
 from __future__ import annotations

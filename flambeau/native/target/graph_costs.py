@@ -7,6 +7,10 @@ on up to 32 threads.
 
 from __future__ import annotations
 
+from itertools import product
+
+from .load_balance import TYPICAL_THREADS, utilization
+
 # ------------------------------------------------------------------------ caches and vectors
 
 CACHE_LINE_ELEMENTS = 16  # of float32
@@ -79,6 +83,46 @@ MAX_UNBLOCKED_ATTENTION = 96  # rows and columns up to this are one block, where
 MAX_STORED_SCORE_BYTES = 16 << 20  # more are not kept, but computed again
 MIN_ATTENTION_BLOCK = 32  # rows and columns of a block that pays
 FEW_ATTENTION_MATRICES = 4  # that threads cannot share well
+
+
+# ----------------------------------------------- how many parts of a reduction threads compute
+
+
+def choose_extent_parts(extent: int) -> int:
+    """How many equal parts an axis is reduced in; 1 where it is too short or has no divisor."""
+    parts = next((p for p in PART_COUNTS if extent % p == 0), 1)
+    return parts if extent // parts >= MIN_EXTENT_PER_PART else 1
+
+
+def choose_image_parts(images: int, threads: int) -> int:
+    """How many equal parts keep the threads evenly busy in few rounds; 1 where none does."""
+    if threads <= TYPICAL_THREADS:
+        return threads if images % threads == 0 else 1
+    most = min(4 * threads, images, MAX_WEIGHT_PARTS)
+    divisors = [p for p in range(1, most + 1) if images % p == 0]
+
+    def gain(parts: int) -> float:
+        return utilization(parts, threads) - RELATIVE_COST_PER_ROUND * -(-parts // threads)
+
+    return max(divisors, key=gain)
+
+
+def choose_depth_split(m: int, n: int, k: int, threads: int) -> tuple[int, int]:
+    """(parts of a product's depth, row blocks of each part); (1, 1) where splitting costs more.
+
+    It pays with more threads than the result has tiles.
+    """
+    best = 1, 1
+    if threads <= TYPICAL_THREADS:
+        return best
+    best_cost = MAX_SPLIT_K_RELATIVE_COST * unsplit_cost(m, n, k, threads)
+    depths = [p for p in range(2, threads + 1) if k % p == 0 and k // p >= MIN_SPLIT_K_DEPTH]
+    for parts, blocks in product(depths, [r for r in range(1, threads + 1) if m % r == 0]):
+        if threads // 2 < parts * blocks <= 2 * threads:
+            cost = split_cost(m, n, k, threads, parts, blocks)
+            if cost < best_cost:
+                best, best_cost = (parts, blocks), cost
+    return best
 
 
 def unsplit_cost(m: int, n: int, k: int, threads: int) -> float:

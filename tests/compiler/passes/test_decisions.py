@@ -7,8 +7,7 @@ import pytest
 import flambeau as torch
 from flambeau import nn
 from flambeau.compiler.kernels.flash_attention import block_extent
-from flambeau.compiler.passes.split_k import choose_split
-from flambeau.native.target.graph_costs import predict_seconds
+from flambeau.native.target.graph_costs import choose_depth_split, predict_seconds
 
 # (m, n, k), threads: parts of the depth, blocks of rows.
 SPLITS = [
@@ -27,7 +26,7 @@ ATTENTION_BLOCKS = [
 
 @pytest.mark.parametrize(("shape", "threads", "split"), SPLITS)
 def test_split_k(shape: tuple[int, int, int], threads: int, split: tuple[int, int]) -> None:
-    assert choose_split(*shape, threads) == split
+    assert choose_depth_split(*shape, threads) == split
 
 
 @pytest.mark.parametrize(("problem", "extent"), ATTENTION_BLOCKS)

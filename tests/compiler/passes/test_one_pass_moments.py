@@ -18,7 +18,7 @@ SHAPE = (2, 9, 10, 24)
 
 @pytest.fixture(autouse=True)
 def _even_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("split_column_sums", "one_pass_moments"):
+    for name in ("split_reductions", "one_pass_moments"):
         monkeypatch.setattr(f"flambeau.compiler.passes.{name}.SECOND_PASS_CACHED_BYTES", 1 << 13)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from flambeau.compiler.driver import pipeline
 from flambeau.compiler.ir.graph import Graph, Node, Op, apply, constant, matmul, reduce, reshape
-from flambeau.compiler.passes.split_column_sums import split_column_sums
+from flambeau.compiler.passes.split_reductions import split_reductions
 from flambeau.native.loop_ir.ir import ReduceOp, Scalar, Type
 
 from ..execution_routes import assert_same, bound, check, interpreted, outcome, run
@@ -18,9 +18,9 @@ ROWS, COLUMNS = 192, 48
 @pytest.fixture(autouse=True)
 def _even_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "flambeau.compiler.passes.split_column_sums.SECOND_PASS_CACHED_BYTES", 4 * ROWS * COLUMNS
+        "flambeau.compiler.passes.split_reductions.SECOND_PASS_CACHED_BYTES", 4 * ROWS * COLUMNS
     )
-    monkeypatch.setattr("flambeau.compiler.passes.split_column_sums.threads", lambda: 4)
+    monkeypatch.setattr("flambeau.compiler.passes.split_reductions.threads", lambda: 4)
 
 
 def masked_product() -> tuple[list[Node], Node, Node]:
@@ -104,15 +104,15 @@ def test_what_is_no_sum_of_columns_that_a_kernel_makes_is_left_alone(case: str) 
     fold = ReduceOp.MAXIMUM if case == "maximum" else ReduceOp.SUM
     axes = {"rows": (1,), "columns and rows": (0, 1)}.get(case, (0,))
     graph = graph_of([x], [y, reduce(x if case == "given" else y, fold, axes)])
-    assert not any(node.op is Op.SUM_PARTS for node in split_column_sums(graph).nodes())
+    assert not any(node.op is Op.SUM_PARTS for node in split_reductions(graph).nodes())
 
 
 def test_short_sums_are_left_alone_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = _made()
     graph = graph_of([x], [y, reduce(y, ReduceOp.SUM, (0,))])
-    assert any(node.op is Op.SUM_PARTS for node in split_column_sums(graph).nodes())
+    assert any(node.op is Op.SUM_PARTS for node in split_reductions(graph).nodes())
     monkeypatch.setattr(
-        "flambeau.compiler.passes.split_column_sums.SECOND_PASS_CACHED_BYTES",
+        "flambeau.compiler.passes.split_reductions.SECOND_PASS_CACHED_BYTES",
         4 * (ROWS * 4 * COLUMNS + 1),
     )
-    assert not any(node.op is Op.SUM_PARTS for node in split_column_sums(graph).nodes())
+    assert not any(node.op is Op.SUM_PARTS for node in split_reductions(graph).nodes())

@@ -9,7 +9,7 @@ import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau.compiler.ir.graph import Graph, Node, Op, permute
 from flambeau.compiler.fusion.fusion import is_blocked_transpose
-from flambeau.compiler.passes.split_conv_weight import split_conv_weight_gradients
+from flambeau.compiler.passes.split_reductions import split_reductions
 from flambeau.native.loop_ir.ir import Type
 
 from ..execution_routes import assert_same, outcome, run
@@ -18,7 +18,7 @@ from ..random_graphs import graph_of, source, values
 
 @pytest.fixture(autouse=True)
 def _four_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flambeau.compiler.passes.split_conv_weight.threads", lambda: 4)
+    monkeypatch.setattr("flambeau.compiler.passes.split_reductions.threads", lambda: 4)
 
 
 def gradient(images: int, channels: int, features: int, groups: int = 1) -> Graph:
@@ -37,7 +37,7 @@ def parts(graph: Graph) -> list[int]:
 ])
 def test_each_part_has_images_of_its_own(images: int, channels: int, features: int) -> None:
     graph = gradient(images, channels, features)
-    made = split_conv_weight_gradients(graph)
+    made = split_reductions(graph)
     assert parts(made) == [4]
     given = [one * np.float32(0.1) for one in values(graph, 0)]
     wanted = outcome(graph, given)
@@ -49,7 +49,7 @@ def test_each_part_has_images_of_its_own(images: int, channels: int, features: i
 def test_the_order_of_a_parameter_is_still_made_in_blocks() -> None:
     graph = gradient(256, 32, 64)
     assert is_blocked_transpose(graph.outputs[0])
-    made = split_conv_weight_gradients(graph)
+    made = split_reductions(graph)
     assert parts(made) == [4]
     assert is_blocked_transpose(made.outputs[0])
     step, found = run(graph, given := [one * np.float32(0.1) for one in values(graph, 0)])
@@ -63,7 +63,7 @@ def test_the_order_of_a_parameter_is_still_made_in_blocks() -> None:
     (64, 4, 8, 2),
 ])
 def test_what_stays_whole(images: int, channels: int, features: int, groups: int) -> None:
-    assert parts(split_conv_weight_gradients(gradient(images, channels, features, groups))) == [1]
+    assert parts(split_reductions(gradient(images, channels, features, groups))) == [1]
 
 
 @pytest.mark.parametrize("stride", [1, 2])

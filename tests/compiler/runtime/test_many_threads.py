@@ -10,12 +10,12 @@ import pytest
 import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau.compiler.ir.graph import Graph, Node, Op, matmul, permute
-from flambeau.compiler.passes.split_k import choose_split, split_k
-from flambeau.compiler.passes.split_conv_weight import choose_part_count
+from flambeau.compiler.passes.split_reductions import split_reductions
 from flambeau.compiler.kernels.loop_nests import chunk_for
 from flambeau.compiler.schedule.tasks import serial_limit
 from flambeau.native.target.graph_costs import (
-    CHUNK_ELEMENTS, MIN_PARALLEL_ELEMENTS, split_cost, unsplit_cost,
+    CHUNK_ELEMENTS, MIN_PARALLEL_ELEMENTS, choose_depth_split, choose_image_parts, split_cost,
+    unsplit_cost,
 )
 from flambeau.compiler.runtime.executable import MIN_PARALLEL_WORK
 from flambeau.native.runtime.thread_pool import POOL
@@ -45,9 +45,9 @@ def products(graph: Graph) -> list[Node]:
 def test_a_deep_product_is_made_in_parts(threads: int) -> None:
     POOL.set_threads(threads)
     graph = gradient(4608, 96, 48)
-    made = split_k(graph)
+    made = split_reductions(graph)
     ((parts, blocks, *_),) = [one.shape for one in products(made)]
-    assert (parts, blocks) == choose_split(96, 48, 4608, threads) != (1, 1)
+    assert (parts, blocks) == choose_depth_split(96, 48, 4608, threads) != (1, 1)
     assert utilization(parts * blocks, threads) > 0.7
     given = [one * np.float32(0.1) for one in values(graph, 0)]
     wanted = outcome(graph, given)
@@ -65,11 +65,11 @@ def test_a_deep_product_is_made_in_parts(threads: int) -> None:
 def test_what_stays_whole(rows: int, features: int, inputs: int, threads: int) -> None:
     POOL.set_threads(threads)
     graph = gradient(rows, features, inputs)
-    assert [one.shape for one in products(split_k(graph))] == [(features, inputs)]
+    assert [one.shape for one in products(split_reductions(graph))] == [(features, inputs)]
 
 
 def test_parts_cost_less_than_what_they_are_taken_for() -> None:
-    parts, blocks = choose_split(512, 128, 4096, 16)
+    parts, blocks = choose_depth_split(512, 128, 4096, 16)
     assert parts * blocks == 16
     assert split_cost(512, 128, 4096, 16, parts, blocks) < unsplit_cost(512, 128, 4096, 16)
 
@@ -79,7 +79,7 @@ def test_parts_cost_less_than_what_they_are_taken_for() -> None:
     (10, 16, 10), (7, 6, 7),
 ])
 def test_parts_of_the_images(images: int, threads: int, parts: int) -> None:
-    assert choose_part_count(images, threads) == parts
+    assert choose_image_parts(images, threads) == parts
 
 
 @pytest.mark.parametrize("threads", [1, 2, TYPICAL_THREADS])
