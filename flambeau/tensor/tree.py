@@ -50,6 +50,28 @@ def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
     return function(tree)
 
 
+def map_leaves_of(kinds: Kinds, function: Callable[[Any], Any], tree: Any) -> Any:
+    """The same tree with function(leaf) at the place of each leaf of a class, or of some."""
+    return map_leaves(lambda leaf: function(leaf) if isinstance(leaf, kinds) else leaf, tree)
+
+
+def first_leaf(tree: Any) -> Any:
+    """The leaf that comes first, or the empty container in its place."""
+    while isinstance(tree, (tuple, list, dict)) and tree:
+        tree = next(iter(tree.values() if isinstance(tree, dict) else tree))
+    return tree
+
+
+def describe(leaf_text: Callable[[Any], str], tree: Any) -> str:
+    """The tree as text: `(a, b)` for tuples and lists, `{'key': c}` for dictionaries."""
+    if isinstance(tree, (tuple, list)):
+        return f"({', '.join([describe(leaf_text, part) for part in tree])})"
+    if isinstance(tree, dict):
+        pairs = [f"{key!r}: {describe(leaf_text, part)}" for key, part in tree.items()]
+        return f"{{{', '.join(pairs)}}}"
+    return leaf_text(tree)
+
+
 def with_parts(container: Any, parts: Sequence[Any]) -> Any:
     """A container of the same class, and with the same keys, that has other parts."""
     kind = container.__class__

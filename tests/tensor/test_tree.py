@@ -6,7 +6,9 @@ from collections import OrderedDict, defaultdict, namedtuple
 
 import flambeau as torch
 import pytest
-from flambeau.tensor.tree import leaves, leaves_of, map_leaves, with_parts
+from flambeau.tensor.tree import (
+    describe, first_leaf, leaves, leaves_of, map_leaves, map_leaves_of, with_parts,
+)
 from flambeau.train.state.data import detached, moved
 
 Pair = namedtuple("Pair", "x y")
@@ -33,6 +35,21 @@ def test_a_mapped_tree_has_the_classes_that_it_had(tree) -> None:
     assert leaves(mapped) == [2, 3]
     assert leaves(tree) == [1, 2]
     assert with_parts(tree, [1, 2]) == tree
+
+
+def test_leaves_of_a_class_are_mapped_and_others_stay() -> None:
+    tree = {"a": Pair(1, "text"), "b": [2.5, None]}
+    assert map_leaves_of(int, str, tree) == {"a": Pair("1", "text"), "b": [2.5, None]}
+
+
+def test_the_first_leaf() -> None:
+    assert first_leaf({"b": [(), 1], "a": 2}) == ()
+    assert first_leaf([({"x": Pair(3, 4)},), 5]) == 3
+    assert first_leaf({}) == {}
+
+
+def test_a_tree_as_text() -> None:
+    assert describe(str, {"a": (1, [2]), 3: Pair(4, 5)}) == "{'a': (1, (2)), 3: (4, 5)}"
 
 
 def test_batches_of_named_tuples_move_and_detach() -> None:

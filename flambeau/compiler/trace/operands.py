@@ -9,7 +9,7 @@ import numpy as np
 from ...ops.core.operator import Operator
 from ...tensor.size import Size
 from ...tensor.tensor import Tensor
-from ...tensor.tree import leaves_of
+from ...tensor.tree import leaves_of, map_leaves_of
 
 _ALIASES = {"axis": "dim", "keepdims": "keepdim"}
 
@@ -85,6 +85,4 @@ def arrays_in(x: Any) -> list[np.ndarray]:
 
 def as_arrays(x: Any) -> Any:
     """Replace tensors by their arrays in a nested setting such as an index."""
-    if isinstance(x, Tensor):
-        return x._array
-    return x.__class__(map(as_arrays, x)) if x.__class__ in (tuple, list) else x
+    return map_leaves_of(Tensor, lambda tensor: tensor._array, x)

@@ -16,7 +16,7 @@ import numpy as np
 
 from ...native.foundation.allocator import out_of_memory_error
 from ...tensor.layout import _as_bytes, owner_of
-from ...tensor.tree import leaves_of, map_leaves
+from ...tensor.tree import leaves_of, map_leaves_of
 from ...tensor.windows.lazy_window import LazyWindow
 from ...tensor.windows.opaque_window import OpaqueWindow
 from ..ir.errors import describe_failure
@@ -450,4 +450,4 @@ def values_in(x: Any) -> list[Value]:
 
 def map_values(x: Any, function: Callable[[Value], Any]) -> Any:
     """Replace each Value in a nested structure by function(value)."""
-    return map_leaves(lambda leaf: function(leaf) if isinstance(leaf, Value) else leaf, x)
+    return map_leaves_of(Value, function, x)

@@ -13,6 +13,7 @@ import numpy as np
 
 from ...tensor.dtypes import bool_ as _bool, uint8 as _uint8
 from ...tensor.tensor import Tensor
+from ...tensor.tree import map_leaves_of
 from ...tensor.windows.batch import innermost_batch
 from ..core.operator import OPERATORS, PUBLIC
 from . import forward_mode
@@ -40,12 +41,12 @@ def _tensors_of(index: Any) -> list[Tensor]:
 
 def _lower_shared(index: Any) -> Any:
     """The index, with tensors that all examples share as they are below."""
-    if isinstance(index, Tensor):
-        batch = innermost_batch((index,))
-        return index if batch is None or batch.holds(index) else _lower_shared(batch.lower(index))
-    if isinstance(index, (tuple, list)):
-        return type(index)([_lower_shared(item) for item in index])
-    return index
+    return map_leaves_of(Tensor, _lower_if_shared, index)
+
+
+def _lower_if_shared(x: Tensor) -> Tensor:
+    batch = innermost_batch((x,))
+    return x if batch is None or batch.holds(x) else _lower_if_shared(batch.lower(x))
 
 
 def _get(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:

@@ -23,7 +23,7 @@ from ...autograd.tape import record, requires
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import check_cast
 from ...tensor.tensor import Tensor, view_of
-from ...tensor.tree import leaves
+from ...tensor.tree import leaves, leaves_of, map_leaves_of
 from ...tensor.windows.batched_window import BatchedWindow, ExampleRead
 from ..core import inplace as core_inplace
 from ...tensor.windows.batch import Batch, innermost_batch
@@ -121,7 +121,8 @@ def _call(
     example = as_example(batch, result, values[0] if operator.kind is Kind.VIEW else None,
                          is_shared)
     if MODE.grad and operator.differentiable and _requires(batch, values):
-        record(operator, example, tuple([_share(batch, v) for v in values]))
+        shared = map_leaves_of(Tensor, functools.partial(_share, batch), tuple(values))
+        record(operator, example, shared)
     return example
 
 
@@ -152,26 +153,19 @@ def as_example(batch: Batch, result: Any, source: Any = None, is_shared: bool = 
 
 def _requires(batch: Batch, values: Sequence[Any]) -> bool:
     """Whether the tape of the vmap's inside wants to know: an example requires grad there."""
-    for v in values:
-        if isinstance(v, Tensor):
-            window: Any = v._array
-            if v._tracked and window.__class__ is BatchedWindow and window.batch is batch \
-                    and requires(v):
-                return True
-        elif v.__class__ in (tuple, list) and _requires(batch, v):
+    for x in leaves_of(Tensor, values):
+        window: Any = x._array
+        if x._tracked and window.__class__ is BatchedWindow and window.batch is batch \
+                and requires(x):
             return True
     return False
 
 
-def _share(batch: Batch, value: Any) -> Any:
+def _share(batch: Batch, x: Tensor) -> Tensor:
     """A tensor from outside as one of the vmap's inside: its history is on the tape around."""
-    if isinstance(value, Tensor):
-        if value._tracked and requires(value) and innermost_batch((value,)) is not batch:
-            return batch.share(value)
-        return value
-    if value.__class__ in (tuple, list):
-        return type(value)([_share(batch, v) for v in value])
-    return value
+    if x._tracked and requires(x) and innermost_batch((x,)) is not batch:
+        return batch.share(x)
+    return x
 
 
 def _composite(

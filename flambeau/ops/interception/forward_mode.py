@@ -21,6 +21,7 @@ from ...autograd.outputs import SavedOutput
 from ...autograd.save_plan import INPUT
 from ...tensor.dtypes import dtype
 from ...tensor.tensor import Tensor
+from ...tensor.tree import leaves_of, map_leaves_of
 from ...tensor.windows.batch import innermost_batch
 from ..core.dispatch import pointwise_call
 from ..core.inplace import assign
@@ -106,25 +107,8 @@ def level_of(args: Sequence[Any]) -> int | None:
 
 
 def _last_level(args: Sequence[Any]) -> int | None:
-    best = None
-    for value in args:
-        if isinstance(value, Tensor):
-            level = last_level(value) if "_tangents" in value.__dict__ else None
-        elif value.__class__ in (tuple, list):
-            level = _last_level(value)
-        else:
-            continue
-        if level is not None and (best is None or level > best):
-            best = level
-    return best
-
-
-def _map(change: Callable[[Tensor], Any], value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return change(value)
-    if value.__class__ in (tuple, list):
-        return type(value)([_map(change, v) for v in value])
-    return value
+    levels = [last_level(x) for x in leaves_of(Tensor, args) if "_tangents" in x.__dict__]
+    return max((level for level in levels if level is not None), default=None)
 
 
 def bound(operator: Operator, args: tuple, kwargs: dict[str, Any], reflected: bool) -> list[Any]:
@@ -157,13 +141,13 @@ def push(
         raise RuntimeError(f"Trying to use forward AD with {operator.name.strip('_')}_out that "
                            "does not support it because it is an out= function")
     strip = functools.partial(primal_at, level=level)
-    primals = [_map(strip, a) for a in args]
-    named = {k: _map(strip, v) for k, v in kwargs.items()}
-    y = push(operator, reflected, original, tuple(primals), named)  # outer levels, if any
+    primals = map_leaves_of(Tensor, strip, args)
+    named = map_leaves_of(Tensor, strip, kwargs)
+    y = push(operator, reflected, original, primals, named)  # outer levels, if any
     if y is NotImplemented or not operator.differentiable:
         return y
     duals = bound(operator, gather_arguments(operator, args, kwargs), kwargs, reflected)
-    values = bound(operator, gather_arguments(operator, tuple(primals), named), named, reflected)
+    values = bound(operator, gather_arguments(operator, primals, named), named, reflected)
     tangents = [_tangents(value, level) for value in duals]
     dy = tangent_rules.push(operator, values, tangents, y)
     result = _as_dual(y, dy, level)
@@ -290,16 +274,16 @@ def push_in_place(
         return original(*args, **kwargs)
     target = args[0]
     strip = functools.partial(primal_at, level=level)
-    primals = [_map(strip, a) for a in args]
-    named = {k: _map(strip, v) for k, v in kwargs.items()}
+    primals = map_leaves_of(Tensor, strip, args)
+    named = map_leaves_of(Tensor, strip, kwargs)
     duals, values = bound(operator, args, kwargs, False), bound(
-        operator, tuple(primals), named, False)
+        operator, primals, named, False)
     values[0] = old = primals[0].detach().clone() if not primals[0].requires_grad \
         else primals[0].clone()
     y = operator.function(*_positional(operator, values))
     dy = tangent_rules.push(operator, values, [_tangents(v, level) for v in duals], y)
     del old
-    push_in_place(operator, original, tuple(primals), named)
+    push_in_place(operator, original, primals, named)
     return _write_tangent(target, primals[0], dy, level)
 
 
@@ -325,7 +309,7 @@ def _fill(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     primal = primal_at(args[0], level)
     value = args[1] if len(args) > 1 else None
     strip = functools.partial(primal_at, level=level)
-    _fill(original, (primal, *[_map(strip, a) for a in args[1:]]), {})
+    _fill(original, (primal, *map_leaves_of(Tensor, strip, args[1:])), {})
     tangent = tangent_at(value, level) if isinstance(value, Tensor) else None
     return _write_tangent(args[0], primal, tangent, level)
 
@@ -339,8 +323,8 @@ def _draw(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     if level is None or not LEVELS.enabled:
         return original(*args, **kwargs)
     strip = functools.partial(primal_at, level=level)
-    named = {key: _map(strip, value) for key, value in kwargs.items()}
-    y = _draw(original, tuple([_map(strip, a) for a in args]), named)
+    named = map_leaves_of(Tensor, strip, kwargs)
+    y = _draw(original, tuple(map_leaves_of(Tensor, strip, args)), named)
     return _as_dual(y, y.new_zeros(y.shape), level)
 
 
@@ -349,8 +333,8 @@ def _draw_in_place(original: Callable, args: tuple, kwargs: dict[str, Any]) -> A
     if level is None or not LEVELS.enabled:
         return original(*args, **kwargs)
     strip = functools.partial(primal_at, level=level)
-    primals = [_map(strip, a) for a in args]
-    _draw_in_place(original, tuple(primals), {k: _map(strip, v) for k, v in kwargs.items()})
+    primals = map_leaves_of(Tensor, strip, args)
+    _draw_in_place(original, primals, map_leaves_of(Tensor, strip, kwargs))
     return _write_tangent(args[0], primals[0], None, level)
 
 

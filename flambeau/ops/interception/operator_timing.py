@@ -20,6 +20,7 @@ from ...autograd.traces.flops import count_flops
 from ...autograd.traces.recorder import Details, Recorder, Recording, user_stack
 from ...tensor.layout import strides_of
 from ...tensor.tensor import Tensor
+from ...tensor.tree import leaves_of
 from ..core.dispatch import pointwise_call
 from ..core.operator import OPERATORS, PUBLIC
 from .code_patching import Swap, swap_of
@@ -190,14 +191,11 @@ def _strides(value: Any) -> list[Any]:
 
 def _watch(recorder: Recorder, y: Any, args: tuple) -> None:
     """Note the results that lie in memory of their own, not an argument's."""
-    if isinstance(y, Tensor):
-        array = y._array
-        if not any(y is a for a in args) and array.__class__ is np.ndarray \
+    for result in leaves_of(Tensor, y):
+        array = result._array
+        if not any(result is a for a in args) and array.__class__ is np.ndarray \
                 and not isinstance(array.base, np.ndarray):
             recorder.watch(array)
-    elif isinstance(y, (list, tuple)):
-        for value in y:
-            _watch(recorder, value, args)
 
 
 Recording.turn = staticmethod(_turn)

@@ -19,6 +19,7 @@ from ...autograd.forward_ad import last_level
 from ...autograd.save_plan import ATTRIBUTE, DTYPE, INPUT, OUTPUT, SHAPE
 from ...autograd.unbroadcast import unbroadcast
 from ...tensor.tensor import Tensor
+from ...tensor.tree import leaves_of
 from ...tensor.windows.batched_window import is_example
 from ..core.operator import Kind, Operator
 
@@ -42,16 +43,9 @@ def push(operator: Operator, values: list[Any], tangents: list[Any], y: Any) -> 
 def _find_histories(values: Sequence[Any]) -> tuple[bool, bool]:
     """Whether some value carries a tangent or is an example of a vmap, neither of which kernels
     see; and whether one requires grad."""
-    has_tangents = requires = False
-    for v in values:
-        if isinstance(v, Tensor):
-            has_tangents = has_tangents or last_level(v) is not None \
-                or is_example(v._array)
-            requires = requires or v.requires_grad
-        elif v.__class__ in (tuple, list):
-            inner = _find_histories(v)
-            has_tangents, requires = has_tangents or inner[0], requires or inner[1]
-    return has_tangents, requires
+    tensors = leaves_of(Tensor, values)
+    has_tangents = any(last_level(x) is not None or is_example(x._array) for x in tensors)
+    return has_tangents, any(x.requires_grad for x in tensors)
 
 
 def _apply_rule(operator: Operator, values: list[Any], tangents: list[Any], y: Any) -> Any:

@@ -19,6 +19,7 @@ from ...autograd.tape import record
 from ...tensor.ambient import note_change
 from ...tensor.devices import device as _device
 from ...tensor.tensor import Tensor
+from ...tensor.tree import leaves_of
 from ..core.aten import aten
 from ..core.dispatch import pointwise_call
 from ..core.operator import OPERATORS, PUBLIC, Kind, Operator
@@ -141,14 +142,9 @@ def _ask(values: Sequence[Any]) -> list[Any]:
     chosen: list[Any] = []
     if STATE.classes_off:
         return chosen
-    for value in values:
-        if value.__class__ in (list, tuple):
-            chosen += [v for v in _ask(value) if type(v) not in map(type, chosen)]
-            continue
+    for value in leaves_of(Tensor, values):
         cls = type(value)
-        if cls is Tensor or not isinstance(value, Tensor) or not dispatches(cls):
-            continue
-        if any(type(v) is cls for v in chosen):
+        if cls is Tensor or not dispatches(cls) or any(type(v) is cls for v in chosen):
             continue
         index = next((i for i, v in enumerate(chosen) if issubclass(cls, type(v))), len(chosen))
         chosen.insert(index, value)

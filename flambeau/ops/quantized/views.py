@@ -11,6 +11,7 @@ from typing import Any
 from ...tensor.quantized import QuantizedTensor, quantized
 from ...tensor.quantizers import PerChannel, PerTensor, Quantizer
 from ...tensor.tensor import Tensor, wrap
+from ...tensor.tree import map_leaves
 from .dispatch import implements
 
 
@@ -21,9 +22,7 @@ def codes_of(x: Any) -> Tensor:
 
 def rewrapped(result: Any, quantizer: Quantizer) -> Any:
     """Tensors of integers as quantized ones."""
-    if isinstance(result, (list, tuple)):
-        return type(result)(rewrapped(r, quantizer) for r in result)
-    return quantized(result._array, quantizer)
+    return map_leaves(lambda codes: quantized(codes._array, quantizer), result)
 
 
 def _declare_view(name: str, keeps_channels: bool) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...tensor.layout import contiguous_format
 from ...tensor.tensor import Tensor
+from ...tensor.tree import leaves, map_leaves
 from ..core.axes import canonical_dim
 from ..core.errors import explaining
 from ..core.operator import PUBLIC, publish
@@ -21,17 +22,12 @@ from .view import permute, squeeze, t, transpose, unsqueeze
 
 
 def _copy(y: Any) -> Any:
-    if isinstance(y, (tuple, list)):
-        return tuple(map(_copy, y))
-    return y.clone(memory_format=contiguous_format)
+    return map_leaves(lambda view: view.clone(memory_format=contiguous_format), y)
 
 
 def _write(y: Any, out: Any) -> Any:
-    if isinstance(y, (tuple, list)):
-        for item, target in zip(y, out, strict=True):
-            target.copy_(item)
-    else:
-        out.copy_(y)
+    for view, target in zip(leaves(y), leaves(out), strict=True):
+        target.copy_(view)
     return out
 
 

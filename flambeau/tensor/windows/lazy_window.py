@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
+from ..tree import map_leaves_of
+
 _VIEWS = frozenset((
     np.transpose, np.moveaxis, np.swapaxes, np.broadcast_to, np.expand_dims, np.squeeze,
     np.reshape, np.diagonal, np.flip, np.rollaxis, np.ravel,
@@ -149,10 +151,4 @@ def memory_of(window: Any) -> np.ndarray:
 
 
 def _resolve(x: Any) -> Any:
-    if isinstance(x, LazyWindow):
-        return x.resolved()
-    if isinstance(x, (list, tuple)) and not hasattr(x, "_fields"):
-        return type(x)(_resolve(v) for v in x)
-    if isinstance(x, dict):
-        return {k: _resolve(v) for k, v in x.items()}
-    return x
+    return map_leaves_of(LazyWindow, LazyWindow.resolved, x)

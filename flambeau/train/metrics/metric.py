@@ -15,6 +15,7 @@ import numpy as np
 
 from ...ops.creation.interchange import from_numpy
 from ...tensor.tensor import Tensor
+from ...tensor.tree import first_leaf
 
 Value: TypeAlias = float | np.ndarray
 
@@ -75,9 +76,7 @@ def batch_size(output: Any, target: Any) -> int:
     (32, 4)
     """
     for value in (target, output):
-        while isinstance(value, (tuple, list, dict)) and len(value):
-            value = next(iter(value.values() if isinstance(value, dict) else value))
-        shape = getattr(value, "shape", None)
+        shape = getattr(first_leaf(value), "shape", None)
         if shape is not None and len(shape):
             return int(shape[0])
     return 1

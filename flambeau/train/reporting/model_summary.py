@@ -10,6 +10,7 @@ from typing import Any
 from ...autograd.mode import no_grad
 from ...nn.module import Module
 from ...tensor.tensor import Tensor
+from ...tensor.tree import first_leaf
 from ...utils.flop_counter import FlopCounterMode
 
 _TITLES = ("layer", "output shape", "parameters", "multiply-adds")
@@ -132,6 +133,5 @@ def _call(net: Module, batch: Any) -> Any:
 
 
 def _first_tensor(output: Any) -> Tensor | None:
-    while isinstance(output, (tuple, list, dict)) and output:
-        output = next(iter(output.values())) if isinstance(output, dict) else output[0]
-    return output if isinstance(output, Tensor) else None
+    leaf = first_leaf(output)
+    return leaf if isinstance(leaf, Tensor) else None

@@ -11,7 +11,7 @@ import numpy as np
 from ...ops.creation.interchange import from_numpy
 from ...tensor.dtypes import get_default_dtype
 from ...tensor.tensor import Tensor
-from ...tensor.tree import map_leaves
+from ...tensor.tree import leaves, map_leaves_of
 from ...utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 from ...utils.data.iterator import _SingleProcessDataLoaderIter
 
@@ -53,7 +53,7 @@ def loader_of(
 def is_arrays(data: Any) -> bool:
     """Whether it is a tensor, a NumPy array, or a tuple of them, with tuples inside."""
     if isinstance(data, tuple):
-        return bool(data) and all(isinstance(p, (Tensor, np.ndarray)) for p in _flat(data))
+        return bool(data) and all(isinstance(p, (Tensor, np.ndarray)) for p in leaves(data))
     return isinstance(data, (Tensor, np.ndarray))
 
 
@@ -73,16 +73,8 @@ def is_loader(data: Any) -> bool:
     )
 
 
-def _flat(data: Any) -> Iterator[Any]:
-    for part in data:
-        if isinstance(part, (tuple, list)):
-            yield from _flat(part)
-        else:
-            yield part
-
-
 def _dataset_of(arrays: tuple[Any, ...], who: str) -> TensorDataset:
-    tensors = [tensor_of(array) for array in _flat(arrays)]
+    tensors = [tensor_of(array) for array in leaves(arrays)]
     lengths = [len(tensor) for tensor in tensors]
     if len(set(lengths)) != 1:
         raise ValueError(f"{who}: the arrays have different lengths: {lengths}")
@@ -166,9 +158,9 @@ def _shown(batch: Any) -> str:
 
 def moved(thing: Any, device: Any) -> Any:
     """Tensors inside `thing`, on a device."""
-    return map_leaves(lambda x: x.to(device) if isinstance(x, Tensor) else x, thing)
+    return map_leaves_of(Tensor, lambda x: x.to(device), thing)
 
 
 def detached(thing: Any) -> Any:
     """Tensors inside `thing`, cut off from the graph."""
-    return map_leaves(lambda x: x.detach() if isinstance(x, Tensor) else x, thing)
+    return map_leaves_of(Tensor, Tensor.detach, thing)

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-import numpy as np
 
-from ...tensor.tensor import Tensor
+from ...tensor.tree import first_leaf, map_leaves
 from ...utils.data import Subset
 from .data import is_arrays, length_of
 
@@ -83,12 +82,8 @@ def _cut(samples: int, share: float) -> int:
 
 
 def _samples(part: Any) -> int:
-    while isinstance(part, (tuple, list)):
-        part = part[0]
-    return len(part)
+    return len(first_leaf(part))
 
 
 def _slice(part: Any, where: slice) -> Any:
-    if isinstance(part, (Tensor, np.ndarray)):
-        return part[where]
-    return type(part)(_slice(inner, where) for inner in part)
+    return map_leaves(lambda array: array[where], part)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...tensor.tensor import Tensor
+from ...tensor.tree import describe
 
 
 class Kinds:
@@ -29,11 +30,11 @@ class Kinds:
 
 def kind_of(batch: Any) -> str:
     """Structure, shapes and dtypes of a batch, in words that a checkpoint can hold."""
-    if isinstance(batch, Tensor):
-        return f"{batch.dtype}{tuple(batch.shape)}"
-    if isinstance(batch, (tuple, list)):
-        return f"({', '.join(map(kind_of, batch))})"
-    if isinstance(batch, dict):
-        return f"{{{', '.join(f'{key}: {kind_of(value)}' for key, value in batch.items())}}}"
-    plain = isinstance(batch, (bool, int, float, type(None)))
-    return repr(batch) if plain else type(batch).__name__
+    return describe(_describe_part, batch)
+
+
+def _describe_part(part: Any) -> str:
+    if isinstance(part, Tensor):
+        return f"{part.dtype}{tuple(part.shape)}"
+    plain = isinstance(part, (bool, int, float, type(None)))
+    return repr(part) if plain else type(part).__name__

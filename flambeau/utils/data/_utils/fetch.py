@@ -9,6 +9,7 @@ import numpy as np
 
 from flambeau import ops
 from flambeau.tensor import Tensor
+from flambeau.tensor.tree import describe
 from flambeau.native.foundation.user_frames import noted
 from flambeau.utils.data.dataset import Subset, TensorDataset
 
@@ -81,9 +82,9 @@ class _MapDatasetFetcher(_Fetcher):
 
 def _uneven(samples: list[Any], indices: Any) -> str | None:
     """Which samples do not go into one batch."""
-    first = _kind(samples[0])
+    first = describe(_kind, samples[0])
     for index, sample in zip(indices, samples, strict=True):
-        kind = _kind(sample)
+        kind = describe(_kind, sample)
         if kind != first:
             advice = "return a sample for each index" if sample is None else \
                 "pad them in a collate_fn of your own"
@@ -92,15 +93,11 @@ def _uneven(samples: list[Any], indices: Any) -> str | None:
 
 
 def _kind(sample: Any) -> str:
-    """The type of a sample, with the shapes of its tensors."""
+    """The type of a part of a sample; a tensor's shape."""
     if isinstance(sample, Tensor):
         return f"a tensor {tuple(sample.shape)}"
     if isinstance(sample, np.ndarray):
         return f"an array {sample.shape}"
-    if isinstance(sample, (tuple, list)):
-        return f"({', '.join(_kind(part) for part in sample)})"
-    if isinstance(sample, dict):
-        return "{" + ", ".join(f"{k!r}: {_kind(v)}" for k, v in sample.items()) + "}"
     return "None" if sample is None else type(sample).__name__
 
 
