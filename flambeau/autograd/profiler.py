@@ -61,6 +61,8 @@ class profile:
     True
     """
 
+    is_legacy = False
+
     def __init__(
         self, enabled: bool = True, *, use_cuda: bool = False, use_device: Any = None,
         record_shapes: bool = False, with_flops: bool = False, profile_memory: bool = False,
@@ -90,6 +92,7 @@ class profile:
         called_ns = perf_counter_ns()
         recorder = Recorder(self.record_shapes, self.profile_memory, self.with_stack,
                             self.with_modules or self.with_stack, self.with_flops)
+        recorder.is_legacy = self.is_legacy
         with Recording.lock:
             if Recording.now is not None:
                 raise RuntimeError("Profiler is already enabled on this thread")

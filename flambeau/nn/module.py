@@ -203,6 +203,8 @@ def _timed_calls(recorder: Recorder) -> Iterator[tuple[Any, Callable]]:
 
     if recorder.modules:
         yield Module.__call__, operator_timing.time_as(recorder, name)
+        yield Module.zero_grad, operator_timing.time_as(
+            recorder, lambda module, *_: f"{type(module).__name__}.zero_grad")
 
 
 operator_timing.TIMED.append(_timed_calls)

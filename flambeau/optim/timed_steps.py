@@ -19,18 +19,27 @@ def _classes(cls: type[Optimizer]) -> Iterator[type[Optimizer]]:
 
 
 def _timed_steps(recorder: Recorder) -> Iterator[tuple[Any, Callable]]:
-    step = _named(recorder, "step")
+    step = _named(recorder, "step", _implementation)
     for cls in _classes(Optimizer):
         if "step" in vars(cls):
             yield vars(cls)["step"], step
     yield Optimizer.zero_grad, _named(recorder, "zero_grad")
 
 
-def _named(recorder: Recorder, method: str) -> Callable:
+def _implementation(optimizer: Optimizer, *args: Any) -> tuple[str, ...]:
+    """`single_tensor` where PyTorch would update one tensor after another on a CPU."""
+    groups = optimizer.param_groups
+    several = any(group.get("foreach") or group.get("fused") for group in groups)
+    return ("single_tensor",) if "foreach" in optimizer.defaults and not several else ()
+
+
+def _named(
+    recorder: Recorder, method: str, remarks: Callable[..., tuple] | None = None
+) -> Callable:
     def name(optimizer: Optimizer, *args: Any) -> str:
         return f"Optimizer.{method}#{type(optimizer).__name__}.{method}"
 
-    record = operator_timing.time_as(recorder, name, _LABEL)
+    record = operator_timing.time_as(recorder, name, _LABEL, remarks=remarks)
     running: set[int] = set()
 
     def outermost(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:

@@ -13,9 +13,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ..autograd.profiler import DeviceType
 
 _LAUNCHES = ("cudaLaunchKernel", "__cudaLaunchKernel", "cudaLaunchCooperativeKernel")
+_MIN_PEAK_DEPTH = 4  # kernels that are queued where a queue begins to fall
+_SELF_TIME_WEIGHT = 0.6  # of an event's own time, beside the other device's idle time
 _TRANSFERS = ("mem", "cpy", "alloc", "free")
 
 
@@ -159,13 +163,55 @@ class BasicEvaluation:
             metrics.idle_time_ns = key.intervals_overlap(idle)
 
     def rank_events(self, length: int) -> list[EventKey]:
-        """NotImplementedError: a heuristic of PyTorch's for queues of another device."""
-        raise NotImplementedError(
-            "torch.profiler._utils.BasicEvaluation.rank_events is not implemented in flambeau")
+        """The events, so many at most, during which the queue ran empty: first those that took
+        long and left the other device idle."""
+        falling = self._falling_intervals()
+        keys = [key for key in self.metrics if key.intervals_overlap(falling)]
+        if not keys:
+            return []
+        idle = np.array([self.metrics[key].fraction_idle_time for key in keys], np.float32)
+        own = np.array([self.metrics[key].self_time_ns for key in keys], np.float32)
+        with np.errstate(divide="ignore", invalid="ignore"):  # of a single event
+            scores = _standardize(idle) + np.float32(_SELF_TIME_WEIGHT) * _standardize(own)
+        order = sorted(range(len(keys)), key=lambda i: scores[i], reverse=True)
+        return [keys[i] for i in order[:length]]
+
+    def _falling_intervals(self) -> list[Interval]:
+        """When the queue fell from a peak to 0."""
+        points = self.queue_depth_list
+        depths = [point.queue_depth for point in points]
+        intervals, last = [], len(points) - 1
+        while last > 0:
+            if depths[last] > 0:
+                last -= 1
+                continue
+            first = last - 1  # where the queue was empty before, beyond a peak
+            while first >= 0 and depths[first] > 0:
+                first -= 1
+            between = range(last - 1, first, -1)
+            peak = max(between, key=lambda i: depths[i], default=None)
+            if peak is not None and depths[peak] >= _MIN_PEAK_DEPTH:
+                intervals.append(Interval(points[peak].start, points[last].start))
+            last = first
+        return intervals
 
     def get_optimizable_events(self, length: int = 1, print_enable: bool = True) -> list[EventKey]:
-        """NotImplementedError, as `rank_events`."""
-        return self.rank_events(length)
+        """`rank_events`; with `print_enable` they are printed, with the functions around them."""
+        keys = self.rank_events(length)
+        if print_enable:
+            rule = "-" * 80
+            print("Optimizable events:" if keys else "No events to optimize")
+            for key in keys:
+                idle = self.metrics[key].fraction_idle_time * 100
+                print(f"{rule}\nEvent:                {key}\n"
+                      f"Source code location: {source_code_location(key.event)}\n"
+                      f"Percentage idle time: {idle:.2f}%\n{rule}")
+        return keys
+
+
+def _standardize(values: np.ndarray) -> np.ndarray:
+    """Distances from the mean in standard deviations."""
+    return (values - values.mean()) / values.std(ddof=min(1, values.size - 1))
 
 
 def source_code_location(event: Any) -> str:

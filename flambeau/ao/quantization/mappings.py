@@ -30,6 +30,8 @@ STATIC: dict[Any, Any] = {
     modules.Conv1d: quantized.Conv1d,
     modules.Conv2d: quantized.Conv2d,
     modules.Conv3d: quantized.Conv3d,
+    **{getattr(modules, f"ConvTranspose{rank}d"): getattr(quantized, f"ConvTranspose{rank}d")
+       for rank in (1, 2, 3)},
     modules.Embedding: quantized.Embedding,
     modules.EmbeddingBag: quantized.EmbeddingBag,
     quantized.FloatFunctional: quantized.QFunctional,
@@ -40,7 +42,9 @@ STATIC: dict[Any, Any] = {
     intrinsic.ConvReLU1d: fused.ConvReLU1d,
     intrinsic.ConvReLU2d: fused.ConvReLU2d,
     intrinsic.ConvReLU3d: fused.ConvReLU3d,
-    intrinsic.LinearReLU: fused.LinearReLU,
+    **{getattr(intrinsic, name): getattr(fused, name) for name in (
+        "BNReLU2d", "BNReLU3d", "ConvAdd2d", "ConvAddReLU2d", "LinearLeakyReLU", "LinearReLU",
+        "LinearTanh")},
 }
 # What trains in place of a float module when its weights are rounded meanwhile.
 QAT: dict[Any, Any] = {

@@ -33,8 +33,9 @@ class ActiveProfilerType(enum.Enum):
 
 def _profiler_type() -> ActiveProfilerType:
     """Which profiler is on."""
-    on = Recording.now is not None
-    return ActiveProfilerType.KINETO if on else ActiveProfilerType.NONE
+    if Recording.now is None:
+        return ActiveProfilerType.NONE
+    return ActiveProfilerType.LEGACY if Recording.now.is_legacy else ActiveProfilerType.KINETO
 
 
 class _ExperimentalConfig:

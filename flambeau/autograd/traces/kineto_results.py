@@ -24,6 +24,7 @@ class _ExtraFields_TorchOp:
     def __init__(self, name: str, scope: int, shapes: Any, details: Details) -> None:
         self.name, self.scope = name, scope
         self.sequence_number, self.inputs = details.sequence, shapes or []
+        self.arguments, self.dtypes = details.arguments, details.dtypes
         self.is_async = False
 
 
@@ -44,12 +45,17 @@ class _ExtraFields_Allocation:
 
 
 class _ProfilerEvent:
-    """An event of the tree; times are nanoseconds since the profile began."""
+    """An event of the tree; times are nanoseconds since the profile began.
+
+    `stack`: (code, line) of the program's frames around it, from the innermost on.
+    """
 
     def __init__(
-        self, name: str, begin_ns: int, end_ns: int, thread: int, extra_fields: Any
+        self, name: str, begin_ns: int, end_ns: int, thread: int, extra_fields: Any,
+        stack: tuple[Any, ...] | None = None,
     ) -> None:
         self.name, self.extra_fields, self.start_tid = name, extra_fields, thread
+        self.stack = stack or ()
         self.start_time_ns, self.end_time_ns = begin_ns, end_ns
         self.id = self.correlation_id = next(_numbers)
         self.parent: _ProfilerEvent | None = None
@@ -73,8 +79,8 @@ class _ProfilerEvent:
 class _KinetoEvent:
     """An event of the list."""
 
-    def __init__(self, event: _ProfilerEvent, stack: Any) -> None:
-        self._event, self._stack = event, stack
+    def __init__(self, event: _ProfilerEvent) -> None:
+        self._event = event
 
     @property
     def _operator(self) -> Any:
@@ -109,7 +115,7 @@ class _KinetoEvent:
 
     def stack(self) -> list[str]:
         """The lines of the program that called."""
-        return [f"{code.co_filename}({line}): {code.co_name}" for code, line in self._stack or ()]
+        return [f"{code.co_filename}({line}): {code.co_name}" for code, line in self._event.stack]
 
     def sequence_nr(self) -> int:
         """That of the node of the backward pass, -1 for none."""
@@ -187,19 +193,19 @@ class _ProfilerResult:
         began = recorder.began_ns
         for name, begin, end, thread, shapes, stack, scope, *more in recorder.events:
             fields = _ExtraFields_TorchOp(name, scope, shapes, more[0] if more else Details())
-            event = _ProfilerEvent(name, begin - began, end - began, thread, fields)
-            self._list.append(_KinetoEvent(event, stack))
+            event = _ProfilerEvent(name, begin - began, end - began, thread, fields, stack)
+            self._list.append(_KinetoEvent(event))
             yield event
         for call in recorder.python.calls if recorder.python is not None else ():
             event = _ProfilerEvent(call.name, call.begin_ns - began, call.end_ns - began,
                                    call.thread, _ExtraFields_PyCall(call))
-            self._list.append(_KinetoEvent(event, None))
+            self._list.append(_KinetoEvent(event))
             yield event
         for change in recorder.memory_events:
             at = change.time_ns - began
             event = _ProfilerEvent(
                 "[memory]", at, at, change.thread, _ExtraFields_Allocation(change))
-            self._list.append(_KinetoEvent(event, None))
+            self._list.append(_KinetoEvent(event))
             yield event
 
     def events(self) -> list[_KinetoEvent]:

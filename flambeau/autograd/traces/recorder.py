@@ -30,12 +30,14 @@ class Details(NamedTuple):
     """What some events say beside their times.
 
     `sequence`: of the node that the call recorded, or that ran; -1 where there is none.
+    `dtypes`: of the arguments, None for what is no tensor.
     """
 
     sequence: int = -1
     arguments: tuple[Any, ...] = ()
     strides: tuple[Any, ...] = ()
     flops: int = 0
+    dtypes: tuple[Any, ...] = ()
 
 
 class Recorder:
@@ -53,6 +55,7 @@ class Recorder:
         self.events: list[tuple[Any, ...]] = []
         self.memory_events: list[MemoryEvent] = []
         self.python = PythonCalls() if stack else None
+        self.is_legacy = False  # of torch.autograd.profiler_legacy
         self.began_ns = self.ended_ns = 0
         self.wall_ns = 0
         self._alive: dict[int, weakref.ref[Any]] = {}

@@ -38,7 +38,7 @@ def _turn(recorder: Recorder | None) -> None:
         return
     targets: dict[Any, Callable] = {}
     for function, name in _operators().items():
-        targets[function] = time_operators(recorder, f"aten::{name}")
+        targets[function] = time_operators(recorder, f"aten::{name}", _EXPANDED.get(name))
     targets[Node.apply] = time_as(
         recorder, lambda node, *_: node.name(), _BACKWARD, lambda node, *_: node.sequence)
     for more in TIMED:
@@ -75,7 +75,8 @@ def _operators() -> dict[Any, str]:
         function = PUBLIC["torch"].get(name)
         if isinstance(function, FunctionType):
             result.setdefault(function, name)
-    for name in ("__matmul__", "__getitem__", "__setitem__", "view", "item", "copy_", "detach"):
+    for name in ("__matmul__", "__getitem__", "__setitem__", "view", "item", "copy_", "fill_",
+                 "zero_", "detach"):
         function = vars(Tensor).get(name)
         if isinstance(function, FunctionType):
             result.setdefault(function, _SHORT_CUTS.get(name, name))
@@ -86,11 +87,61 @@ def _operators() -> dict[Any, str]:
 _FACTORIES = (
     "empty zeros ones full eye arange linspace logspace rand randn randint randperm empty_like "
     "zeros_like ones_like full_like rand_like randn_like randint_like empty_strided").split()
-_SHORT_CUTS = {"__matmul__": "matmul", "__getitem__": "index", "__setitem__": "index_put_"}
+_SHORT_CUTS = {"__matmul__": "matmul"}
 
 
-def time_operators(recorder: Recorder, name: str) -> Callable:
-    """What a function does while the profile is on: the same, noting when."""
+def _product(event: tuple, args: tuple, kwargs: dict[str, Any]) -> Iterable[tuple]:
+    """A matmul, and within it the product that it is by the axes of its operands."""
+    a, b = (x.ndim if isinstance(x, Tensor) else 2 for x in (*args, None, None)[:2])
+    kind = "dot" if a == b == 1 else "mv" if (a, b) == (2, 1) else "mm" if b <= 2 else "bmm"
+    return event, _part(event, f"aten::{kind}")
+
+
+def _linear(event: tuple, args: tuple, kwargs: dict[str, Any]) -> Iterable[tuple]:
+    """A linear function, and within it the product."""
+    bias = args[2] if len(args) > 2 else kwargs.get("bias")
+    return event, _part(event, "aten::mm" if bias is None else "aten::addmm")
+
+
+def _part(event: tuple, name: str) -> tuple:
+    """An event of another name, as long as the one around it; operations count there."""
+    details = [more._replace(flops=0) for more in event[7:]]
+    return (name, *event[1:7], *details)
+
+
+def _kind_of_index(index: Any) -> str:
+    """The operator of an index: one that gives a view, or `index`."""
+    kinds = {item.__class__ for item in (index if index.__class__ is tuple else (index,))}
+    if not kinds <= {int, slice, type(None), type(Ellipsis)}:
+        return "aten::index"
+    views = ((int, "aten::select"), (slice, "aten::slice"), (type(None), "aten::unsqueeze"))
+    return next((name for kind, name in views if kind in kinds), "aten::alias")
+
+
+def _read(event: tuple, args: tuple, kwargs: dict[str, Any]) -> Iterable[tuple]:
+    return ((_kind_of_index(args[1]), *event[1:]),)
+
+
+def _write(event: tuple, args: tuple, kwargs: dict[str, Any]) -> Iterable[tuple]:
+    """The choice of a view, which takes no time of its own, and the write."""
+    kind = _kind_of_index(args[1])
+    if kind == "aten::index":
+        return (("aten::index_put_", *event[1:]),)
+    before_ns = event[1] - 1
+    name = "aten::copy_" if isinstance(args[2], Tensor) else "aten::fill_"
+    return (kind, before_ns, before_ns, *event[3:7]), (name, *event[1:])
+
+
+# Events that are several of PyTorch's, or named after an index.
+_EXPANDED: dict[str, Callable] = {
+    "matmul": _product, "linear": _linear, "__getitem__": _read, "__setitem__": _write}
+
+
+def time_operators(recorder: Recorder, name: str, expand: Callable | None = None) -> Callable:
+    """What a function does while the profile is on: the same, noting when.
+
+    `expand(event, args, kwargs)`: the events that are noted in place of one.
+    """
     note, clock, thread = recorder.events.append, perf_counter_ns, get_ident
 
     def plain(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -100,10 +151,13 @@ def time_operators(recorder: Recorder, name: str) -> Callable:
             return y
         finally:
             end, node = clock(), getattr(y, "_node", None)
-            if node is None:
-                note((name, begin, end, thread(), None, None, _FUNCTION))
+            event: tuple[Any, ...] = (name, begin, end, thread(), None, None, _FUNCTION)
+            if node is not None:
+                event = (*event, Details(_number(node)))
+            if expand is None:
+                note(event)
             else:
-                note((name, begin, end, thread(), None, None, _FUNCTION, Details(_number(node))))
+                recorder.events.extend(expand(event, args, kwargs))
 
     python = recorder.python
 
@@ -120,7 +174,9 @@ def time_operators(recorder: Recorder, name: str) -> Callable:
         finally:
             end = clock()
             details = _details(recorder, name, args, shapes, y)
-            note((name, begin, end, thread(), shapes, stack, _FUNCTION, details))
+            event = (name, begin, end, thread(), shapes, stack, _FUNCTION, details)
+            recorder.events.extend(
+                (event,) if expand is None else expand(event, args, kwargs))
             if paused and python is not None:
                 python.resume()
 
@@ -146,16 +202,17 @@ def _details(
         return Details(sequence, flops=flops)
     plain = tuple(None if isinstance(a, Tensor) or not TraceSwitches.arguments else a
                   for a in args)
-    return Details(sequence, plain, tuple(_strides(a) for a in args), flops)
+    dtypes = tuple(a.dtype if isinstance(a, Tensor) else None for a in args)
+    return Details(sequence, plain, tuple(_strides(a) for a in args), flops, dtypes)
 
 
 def time_as(
     recorder: Recorder, name: Callable[..., str], scope: int = _FUNCTION,
-    sequence: Callable[..., int] | None = None,
+    sequence: Callable[..., int] | None = None, remarks: Callable[..., tuple] | None = None,
 ) -> Callable:
     """A recorder for calls whose event is named after their arguments.
 
-    `sequence`: the number of the node that a call runs.
+    `sequence`: the number of the node that a call runs; `remarks`: the event's arguments.
     """
 
     def record(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -164,7 +221,8 @@ def time_as(
         try:
             return original(*args, **kwargs)
         finally:
-            details = Details(-1 if sequence is None else sequence(*args))
+            details = Details(-1 if sequence is None else sequence(*args),
+                              () if remarks is None else remarks(*args))
             recorder.events.append((
                 name(*args), begin, perf_counter_ns(), get_ident(), None, stack, scope, details,
             ))

@@ -13,14 +13,17 @@ from ...tensor.absent import Lacking
 _HOMES = {
     **dict.fromkeys((
         "LinearPackedParams", "LinearPackedParamsFp16", "linear", "linear_dynamic",
-        "linear_dynamic_fp16", "linear_prepack", "linear_prepack_fp16", "linear_relu",
-        "linear_relu_dynamic", "linear_unpack", "linear_unpack_fp16",
+        "linear_dynamic_fp16", "linear_dynamic_fp16_unpacked_weight", "linear_leaky_relu",
+        "linear_prepack", "linear_prepack_fp16", "linear_relu", "linear_relu_dynamic",
+        "linear_relu_dynamic_fp16", "linear_tanh", "linear_unpack", "linear_unpack_fp16",
+        "linear_with_input_q_dq_qweight_dq_output_fp32",
+        "linear_with_input_q_dq_qweight_dq_relu_output_fp32",
     ), "packed_linear"),
-    **dict.fromkeys((
-        "conv1d", "conv1d_prepack", "conv1d_relu", "conv1d_unpack", "conv2d", "conv2d_prepack",
-        "conv2d_relu", "conv2d_unpack", "conv3d", "conv3d_prepack", "conv3d_relu",
-        "conv3d_unpack",
-    ), "packed_conv"),
+    **{f"{kind}{rank}d{end}": "packed_conv" for rank in (1, 2, 3)
+       for kind, ends in (("conv", ("", "_dynamic", "_prepack", "_relu", "_unpack")),
+                          ("conv_transpose", ("", "_dynamic", "_prepack", "_unpack")))
+       for end in ends},
+    **dict.fromkeys(("conv2d_add", "conv2d_add_relu"), "packed_conv"),
     **dict.fromkeys((
         "CellParams", "make_quantized_cell_params_dynamic", "make_quantized_cell_params_fp16",
         "quantized_gru_cell_dynamic", "quantized_lstm_cell_dynamic",

@@ -1,4 +1,4 @@
-"""Packed weights of a convolution of quantized tensors.
+"""Packed weights of a convolution of quantized tensors, transposed ones too.
 
 The sums of (x - z_x) (w - z_w) are those of a float convolution, which is exact: in float32 where
 no sum needs more than 24 bits, else in float64. Padding stands for the number zero.
@@ -13,20 +13,27 @@ import numpy as np
 
 from ...tensor.dtypes import qint8, quint8
 from ...tensor.quantized import QuantizedTensor, quantized
-from ...tensor.quantizers import PerChannel, PerTensor
+from ...tensor.quantizers import (
+    PerChannel, PerTensor, choose_parameters, quantization_range,
+)
 from ...tensor.tensor import Tensor, wrap
 from ..core.operator import PUBLIC
+from .conversion import dequantize
 
 _functional = PUBLIC["nn.functional"]
 _MAX_FLOAT32_TAPS = 2**24 // (255 * 255)  # float32 holds the sum of that many products exactly
 
 
 class ConvPackedParams:
-    """Weights (out, in / groups, ...) of qint8, an optional bias of float32, and the geometry."""
+    """Weights of qint8, an optional bias of float32, and the geometry.
+
+    Weights are (out, in / groups, ...), with `transposed` (in, out / groups, ...).
+    """
 
     def __init__(
         self, weight: Tensor, bias: Tensor | None, stride: Sequence[int], padding: Sequence[int],
-        dilation: Sequence[int], groups: int,
+        dilation: Sequence[int], groups: int, transposed: bool = False,
+        output_padding: Sequence[int] = (),
     ) -> None:
         if not isinstance(weight, QuantizedTensor) or weight.dtype is not qint8:
             raise RuntimeError("The weight tensor for quantized::conv_prepack must be of type "
@@ -35,19 +42,35 @@ class ConvPackedParams:
         self.codes, self.quantizer = np.ascontiguousarray(array.codes), array.quantizer
         self.bias = None if bias is None else np.ascontiguousarray(
             bias.detach()._array, np.float32)
+        self.rank = self.codes.ndim - 2
         self.stride, self.padding = tuple(stride), tuple(padding)
         self.dilation, self.groups = tuple(dilation), groups
-        along = (-1, *[1] * (self.codes.ndim - 1))
-        if isinstance(self.quantizer, PerChannel):
-            scales = self.quantizer.scales.astype(np.float32)
-            zeros = self.quantizer.zero_points.astype(np.int32).reshape(along)
-        else:
-            scales = np.asarray(self.quantizer.scale, np.float32)
-            zeros = self.quantizer.zero_point
-        self.scales = np.broadcast_to(scales, self.codes.shape[:1]).reshape(along[:-1])
+        self.transposed, self.output_padding = transposed, tuple(output_padding)
+        zeros: Any = self.quantizer.zero_point if isinstance(self.quantizer, PerTensor) \
+            else self._along(self.quantizer.zero_points.astype(np.int32))
+        self.scales = self._channel_scales()
         taps = self.codes[0].size
+        if transposed:
+            taps = self.codes.size // self.codes.shape[1] // groups
         self.kind: Any = np.float32 if taps <= _MAX_FLOAT32_TAPS else np.float64
         self.weight = self.codes.astype(np.int32) - zeros
+
+    def _along(self, values: np.ndarray) -> np.ndarray:
+        """Values of each channel, to be broadcast to the weights."""
+        shape = [1] * self.codes.ndim
+        shape[self.quantizer.axis] = -1
+        return values.reshape(shape)
+
+    def _channel_scales(self) -> np.ndarray:
+        """The weights' scale of each channel of the result, (out, 1, ...)."""
+        if isinstance(self.quantizer, PerChannel):
+            scales = self.quantizer.scales.astype(np.float32)
+        else:
+            scales = np.full(self.codes.shape[int(self.transposed)], self.quantizer.scale,
+                             np.float32)
+        if self.transposed:
+            scales = np.tile(scales, self.groups)
+        return scales.reshape(-1, *[1] * self.rank)
 
     def unpack(self) -> tuple[Tensor, Tensor | None]:
         """The weights and the bias as tensors."""
@@ -55,22 +78,31 @@ class ConvPackedParams:
         return quantized(self.codes, self.quantizer), bias
 
     def __getstate__(self) -> tuple[Any, ...]:
-        return self.unpack(), self.stride, self.padding, self.dilation, self.groups
+        return (self.unpack(), self.stride, self.padding, self.dilation, self.groups,
+                self.transposed, self.output_padding)
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         ConvPackedParams.__init__(self, *state[0], *state[1:])
 
     def sums(self, codes: np.ndarray, zero_point: int) -> np.ndarray:
         """The sums of (x - z_x) (w - z_w) as float32."""
-        rank = self.codes.ndim - 2
         x = wrap(codes.astype(self.kind) - self.kind(zero_point))
-        y: np.ndarray = _functional[f"conv{rank}d"](
-            x, wrap(self.weight.astype(self.kind)), None, self.stride, self.padding, self.dilation,
-            self.groups)._array
-        return y.astype(np.float32)
+        weight = wrap(self.weight.astype(self.kind))
+        if self.transposed:
+            y = _functional[f"conv_transpose{self.rank}d"](
+                x, weight, None, self.stride, self.padding, self.output_padding, self.groups,
+                self.dilation)
+        else:
+            y = _functional[f"conv{self.rank}d"](
+                x, weight, None, self.stride, self.padding, self.dilation, self.groups)
+        result: np.ndarray = y._array.astype(np.float32)
+        return result
 
-    def static(self, x: Any, scale: float, zero_point: int, relu: bool) -> Tensor:
-        """The quint8 result of a quint8 tensor, under a given scale and zero point."""
+    def static(
+        self, x: Any, scale: float, zero_point: int, relu: bool, accumulated: Any = None
+    ) -> Tensor:
+        """The quint8 result of a quint8 tensor, under a given scale and zero point; what is
+        accumulated is added."""
         if not isinstance(x, QuantizedTensor) or x.dtype is not quint8:
             raise RuntimeError("quantized::conv expects the input to be quint8")
         quantizer: Any = x._array.quantizer
@@ -80,28 +112,59 @@ class ConvPackedParams:
         multiplier = np.float32(quantizer.scale) * self.scales
         if self.bias is not None:  # PyTorch's kernel adds the bias in these units
             total += self.bias.reshape(self.scales.shape) / multiplier
-        steps = np.rint(total * (multiplier / np.float32(scale))) + zero_point
-        result = np.clip(steps, zero_point if relu else 0, 255).astype(np.uint8)
-        return quantized(result, PerTensor(quint8, float(scale), int(zero_point)))
+        values = total * (multiplier / np.float32(scale))
+        if accumulated is not None:
+            values += dequantize(accumulated)._array / np.float32(scale)
+        result = np.clip(np.rint(values) + zero_point, zero_point if relu else 0, 255)
+        return quantized(
+            result.astype(np.uint8), PerTensor(quint8, float(scale), int(zero_point)))
+
+    def dynamic(self, x: Tensor, reduce_range: bool) -> Tensor:
+        """The float32 result of a float32 tensor; both are rounded to the integers that span the
+        input, as in PyTorch: results beyond its span are cut off."""
+        values = np.ascontiguousarray(x.detach()._array, np.float32)
+        span = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
+        scale, zero = choose_parameters(*span, *quantization_range(quint8, reduce_range))
+        quantizer = PerTensor(quint8, scale, zero)
+        codes = quantized(quantizer.quantize(values), quantizer)
+        return dequantize(self.static(codes, scale, zero, False))
 
 
-def _prepack(name: str, rank: int) -> Callable[..., ConvPackedParams]:
+def _check_rank(weight: Tensor, rank: int) -> None:
+    if weight.dim() != rank + 2:
+        raise RuntimeError(f"Weights are expected to have {rank + 2} dimensions")
+
+
+def _prepack(rank: int) -> Callable[..., ConvPackedParams]:
     def prepack(
         weight: Tensor, bias: Tensor | None, stride: Sequence[int], padding: Sequence[int],
         dilation: Sequence[int], groups: int,
     ) -> ConvPackedParams:
-        if weight.dim() != rank + 2:
-            raise RuntimeError(f"Weights are expected to have {rank + 2} dimensions")
+        _check_rank(weight, rank)
         return ConvPackedParams(weight, bias, stride, padding, dilation, groups)
 
-    prepack.__name__ = name
-    prepack.__doc__ = f"""Packs qint8 weights of a {rank}-dimensional convolution."""
+    prepack.__name__ = f"conv{rank}d_prepack"
+    prepack.__doc__ = f"""Pack qint8 weights of a {rank}-dimensional convolution."""
     return prepack
 
 
-conv1d_prepack = _prepack("conv1d_prepack", 1)
-conv2d_prepack = _prepack("conv2d_prepack", 2)
-conv3d_prepack = _prepack("conv3d_prepack", 3)
+def _prepack_transposed(rank: int) -> Callable[..., ConvPackedParams]:
+    def prepack(
+        weight: Tensor, bias: Tensor | None, stride: Sequence[int], padding: Sequence[int],
+        output_padding: Sequence[int], dilation: Sequence[int], groups: int,
+    ) -> ConvPackedParams:
+        _check_rank(weight, rank)
+        return ConvPackedParams(
+            weight, bias, stride, padding, dilation, groups, True, output_padding)
+
+    prepack.__name__ = f"conv_transpose{rank}d_prepack"
+    prepack.__doc__ = f"""Pack qint8 weights of a {rank}-dimensional transposed convolution."""
+    return prepack
+
+
+conv1d_prepack, conv2d_prepack, conv3d_prepack = map(_prepack, (1, 2, 3))
+conv_transpose1d_prepack, conv_transpose2d_prepack, conv_transpose3d_prepack = map(
+    _prepack_transposed, (1, 2, 3))
 
 
 def conv2d(
@@ -118,8 +181,27 @@ def conv2d_relu(
     return packed_weight.static(qx, output_scale, output_zero_point, True)
 
 
-conv1d = conv3d = conv2d
-conv1d_relu = conv3d_relu = conv2d_relu
+def conv2d_add(
+    qx: Any, qaccum: Any, packed_weight: ConvPackedParams, output_scale: float,
+    output_zero_point: int,
+) -> Tensor:
+    """`conv2d` plus another quantized tensor, rounded once."""
+    return packed_weight.static(qx, output_scale, output_zero_point, False, qaccum)
+
+
+def conv2d_add_relu(
+    qx: Any, qaccum: Any, packed_weight: ConvPackedParams, output_scale: float,
+    output_zero_point: int,
+) -> Tensor:
+    """`conv2d_add`, then relu."""
+    return packed_weight.static(qx, output_scale, output_zero_point, True, qaccum)
+
+
+def conv2d_dynamic(
+    qx: Tensor, packed_weight: ConvPackedParams, reduce_range: bool = False
+) -> Tensor:
+    """A convolution of a float32 tensor, which is quantized by the span of its values."""
+    return packed_weight.dynamic(qx, reduce_range)
 
 
 def conv2d_unpack(packed_weights: ConvPackedParams) -> tuple[Tensor, Tensor | None]:
@@ -127,4 +209,9 @@ def conv2d_unpack(packed_weights: ConvPackedParams) -> tuple[Tensor, Tensor | No
     return packed_weights.unpack()
 
 
+conv1d = conv3d = conv_transpose1d = conv_transpose2d = conv_transpose3d = conv2d
+conv1d_relu = conv3d_relu = conv2d_relu
+conv1d_dynamic = conv3d_dynamic = conv2d_dynamic
+conv_transpose1d_dynamic = conv_transpose2d_dynamic = conv_transpose3d_dynamic = conv2d_dynamic
 conv1d_unpack = conv3d_unpack = conv2d_unpack
+conv_transpose1d_unpack = conv_transpose2d_unpack = conv_transpose3d_unpack = conv2d_unpack

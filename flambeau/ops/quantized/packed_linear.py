@@ -6,6 +6,7 @@ the zero points are corrected by sums of rows of both.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -108,6 +109,23 @@ class LinearPackedParams:
 
     def static(self, x: QuantizedTensor, scale: float, zero_point: int, relu: bool) -> Tensor:
         """The quint8 result of a quint8 tensor, under a given scale and zero point."""
+        total, multiplier = self._static_sums(x)
+        steps = np.rint(total * (multiplier / np.float32(scale))) + zero_point
+        result = np.clip(steps, zero_point if relu else 0, 255).astype(np.uint8)
+        return quantized(result, PerTensor(quint8, float(scale), int(zero_point)))
+
+    def activated(
+        self, x: QuantizedTensor, scale: float, zero_point: int,
+        function: Callable[[np.ndarray], np.ndarray],
+    ) -> Tensor:
+        """The quint8 result of a quint8 tensor, with a function of float32 before it is
+        rounded."""
+        total, multiplier = self._static_sums(x)
+        quantizer = PerTensor(quint8, float(scale), int(zero_point))
+        return quantized(quantizer.quantize(function(total * multiplier)), quantizer)
+
+    def _static_sums(self, x: QuantizedTensor) -> tuple[np.ndarray, np.ndarray]:
+        """x w^T + b of a quint8 tensor as float32 numbers of units, and the units of each row."""
         quantizer: Any = x._array.quantizer
         if x.dtype is not quint8 or not isinstance(quantizer, PerTensor):
             raise RuntimeError("quantized::linear expects the input to be quint8, per tensor")
@@ -116,10 +134,7 @@ class LinearPackedParams:
         multiplier = np.float32(quantizer.scale) * self.scales
         if self.bias is not None:  # PyTorch's kernel adds the bias in these units
             total += self.bias / multiplier
-        steps = np.rint(total * (multiplier / np.float32(scale))) + zero_point
-        result = np.clip(steps, zero_point if relu else 0, 255).astype(np.uint8)
-        shape = (*codes.shape[:-1], self.codes.shape[0])
-        return quantized(result.reshape(shape), PerTensor(quint8, float(scale), int(zero_point)))
+        return total.reshape((*codes.shape[:-1], self.codes.shape[0])), multiplier
 
 
 class LinearPackedParamsFp16:
@@ -197,3 +212,52 @@ def linear_relu(
 ) -> Tensor:
     """`linear`, then relu."""
     return W_prepack.static(X, Y_scale_i, Y_zero_point_i, True)
+
+
+def linear_leaky_relu(
+    X: QuantizedTensor, W_prepack: LinearPackedParams, Y_scale_i: float, Y_zero_point_i: int,
+    negative_slope: float,
+) -> Tensor:
+    """`linear`, then a leaky ReLU, rounded once."""
+    slope = np.float32(negative_slope)
+    return W_prepack.activated(
+        X, Y_scale_i, Y_zero_point_i, lambda y: np.where(y > 0, y, y * slope))
+
+
+def linear_tanh(
+    X: QuantizedTensor, W_prepack: LinearPackedParams, Y_scale_i: float, Y_zero_point_i: int
+) -> Tensor:
+    """`linear`, then tanh, rounded once."""
+    return W_prepack.activated(X, Y_scale_i, Y_zero_point_i, np.tanh)
+
+
+def linear_with_input_q_dq_qweight_dq_output_fp32(
+    X: Tensor, X_scale: float, X_zero_point: int, W_prepack: LinearPackedParams
+) -> Tensor:
+    """x w^T + b of float32, which is rounded to quint8 for the product."""
+    quantizer = PerTensor(quint8, float(X_scale), int(X_zero_point))
+    codes: Any = quantized(quantizer.quantize(X._array), quantizer)
+    total, multiplier = W_prepack._static_sums(codes)
+    return wrap(total * multiplier)
+
+
+def linear_with_input_q_dq_qweight_dq_relu_output_fp32(
+    X: Tensor, X_scale: float, X_zero_point: int, W_prepack: LinearPackedParams
+) -> Tensor:
+    """`linear_with_input_q_dq_qweight_dq_output_fp32`, then relu."""
+    y = linear_with_input_q_dq_qweight_dq_output_fp32(X, X_scale, X_zero_point, W_prepack)
+    return wrap(np.maximum(y._array, 0))
+
+
+def _linear_fp16(X: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    return wrap(LinearPackedParamsFp16(weight, bias).dynamic(X._array, False))
+
+
+def linear_dynamic_fp16_unpacked_weight(X: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """`linear_dynamic_fp16` of weights that are packed at each call."""
+    return _linear_fp16(X, weight, bias)
+
+
+def linear_relu_dynamic_fp16(X: Tensor, W_prepack: Packed) -> Tensor:
+    """`linear_dynamic_fp16`, then relu."""
+    return linear_relu_dynamic(X, W_prepack)

@@ -7,14 +7,16 @@ normalization is folded into the weights before, or trained with them (`qat`).
 from ....tensor.absent import lacking
 from . import qat, quantized
 from .fused import (
-    BNReLU2d, BNReLU3d, ConvBn1d, ConvBn2d, ConvBn3d, ConvBnReLU1d, ConvBnReLU2d, ConvBnReLU3d,
-    ConvReLU1d, ConvReLU2d, ConvReLU3d, LinearReLU, _FusedModule,
+    BNReLU2d, BNReLU3d, ConvAdd2d, ConvAddReLU2d, ConvBn1d, ConvBn2d, ConvBn3d, ConvBnReLU1d,
+    ConvBnReLU2d, ConvBnReLU3d, ConvReLU1d, ConvReLU2d, ConvReLU3d, LinearBn1d, LinearLeakyReLU,
+    LinearReLU, LinearTanh, _FusedModule,
 )
 
 __all__ = [
-    "BNReLU2d", "BNReLU3d", "ConvBn1d", "ConvBn2d", "ConvBn3d", "ConvBnReLU1d", "ConvBnReLU2d",
-    "ConvBnReLU3d", "ConvReLU1d", "ConvReLU2d", "ConvReLU3d", "LinearReLU", "_FusedModule",
-    "qat", "quantized",
+    "BNReLU2d", "BNReLU3d", "ConvAdd2d", "ConvAddReLU2d", "ConvBn1d", "ConvBn2d", "ConvBn3d",
+    "ConvBnReLU1d", "ConvBnReLU2d", "ConvBnReLU3d", "ConvReLU1d", "ConvReLU2d", "ConvReLU3d",
+    "LinearBn1d", "LinearLeakyReLU", "LinearReLU", "LinearTanh", "_FusedModule", "qat",
+    "quantized",
 ]
 
 __getattr__ = lacking(__name__)

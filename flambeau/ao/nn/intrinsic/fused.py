@@ -39,3 +39,34 @@ ConvBnReLU2d = _declare("ConvBnReLU2d", modules.Conv2d, modules.BatchNorm2d, _RE
 ConvBnReLU3d = _declare("ConvBnReLU3d", modules.Conv3d, modules.BatchNorm3d, _RELU)
 BNReLU2d = _declare("BNReLU2d", modules.BatchNorm2d, _RELU)
 BNReLU3d = _declare("BNReLU3d", modules.BatchNorm3d, _RELU)
+LinearBn1d = _declare("LinearBn1d", modules.Linear, modules.BatchNorm1d)
+LinearLeakyReLU = _declare("LinearLeakyReLU", modules.Linear, modules.LeakyReLU)
+LinearTanh = _declare("LinearTanh", modules.Linear, modules.Tanh)
+
+
+class ConvAdd2d(_FusedModule):
+    """A convolution whose result another tensor is added to, by `add`."""
+
+    KINDS = (modules.Conv2d,)
+
+    def __init__(self, conv: Any, add: Any) -> None:
+        super().__init__(conv)
+        self.add = add
+
+    def forward(self, x1: Any, x2: Any) -> Any:  # type: ignore[override]
+        """add(conv(x1), x2)."""
+        return self.add(self[0](x1), x2)
+
+
+class ConvAddReLU2d(_FusedModule):
+    """A convolution whose result another tensor is added to, then ReLU."""
+
+    KINDS = (modules.Conv2d,)
+
+    def __init__(self, conv: Any, add: Any, relu: Any) -> None:
+        super().__init__(conv)
+        self.add, self.relu = add, relu
+
+    def forward(self, x1: Any, x2: Any) -> Any:  # type: ignore[override]
+        """relu(add(conv(x1), x2))."""
+        return self.relu(self.add(self[0](x1), x2))

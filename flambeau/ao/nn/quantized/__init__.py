@@ -3,10 +3,10 @@
 from ....tensor.absent import lacking
 from . import dynamic, functional
 from .modules import (
-    ELU, BatchNorm2d, BatchNorm3d, Conv1d, Conv2d, Conv3d, DeQuantize, Dropout, Embedding,
-    EmbeddingBag, FloatFunctional, GroupNorm, Hardswish, InstanceNorm1d, InstanceNorm2d,
-    InstanceNorm3d, LayerNorm, LeakyReLU, Linear, MaxPool2d, PReLU, QFunctional, Quantize, ReLU6,
-    Sigmoid, Softmax,
+    ELU, BatchNorm2d, BatchNorm3d, Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d,
+    ConvTranspose3d, DeQuantize, Dropout, Embedding, EmbeddingBag, FloatFunctional, GroupNorm,
+    Hardswish, InstanceNorm1d, InstanceNorm2d, InstanceNorm3d, LayerNorm, LeakyReLU, Linear,
+    MaxPool2d, PReLU, QFunctional, Quantize, ReLU6, Sigmoid, Softmax,
 )
 
 __all__ = [
@@ -16,6 +16,9 @@ __all__ = [
     "Conv1d",
     "Conv2d",
     "Conv3d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
+    "ConvTranspose3d",
     "DeQuantize",
     "Dropout",
     "Embedding",

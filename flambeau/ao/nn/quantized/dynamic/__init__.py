@@ -1,8 +1,14 @@
 """torch.ao.nn.quantized.dynamic: modules that quantize what they are given as they compute."""
 
 from .....tensor.absent import lacking
-from .modules import GRU, LSTM, GRUCell, Linear, LSTMCell, RNNCell
+from .modules import (
+    GRU, LSTM, Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, GRUCell,
+    Linear, LSTMCell, RNNCell,
+)
 
-__all__ = ["GRU", "LSTM", "GRUCell", "LSTMCell", "Linear", "RNNCell"]
+__all__ = [
+    "GRU", "LSTM", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d",
+    "ConvTranspose3d", "GRUCell", "LSTMCell", "Linear", "RNNCell",
+]
 
 __getattr__ = lacking(__name__)

@@ -4,6 +4,7 @@ from .activation import (
     ELU, Dropout, Hardswish, LeakyReLU, MaxPool2d, PReLU, ReLU6, Sigmoid, Softmax,
 )
 from .conv import Conv1d, Conv2d, Conv3d
+from .conv_transpose import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from .embedding import Embedding, EmbeddingBag
 from .functional_modules import FloatFunctional, QFunctional
 from .linear import Linear, LinearPackedParams
@@ -19,6 +20,9 @@ __all__ = [
     "Conv1d",
     "Conv2d",
     "Conv3d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
+    "ConvTranspose3d",
     "DeQuantize",
     "Dropout",
     "Embedding",

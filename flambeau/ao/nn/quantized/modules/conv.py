@@ -14,7 +14,8 @@ from .observed import quantized_parts
 from .scaled_output import ScaledOutput
 
 
-def _per_axis(value: Any, rank: int) -> tuple[int, ...]:
+def per_axis(value: Any, rank: int) -> tuple[int, ...]:
+    """A number for each axis, of one or several."""
     return (value,) * rank if isinstance(value, int) else tuple(value)
 
 
@@ -24,7 +25,9 @@ class _ConvNd(ScaledOutput):
     _RANK = 2
     _FLOAT_MODULE: Any = float_modules.Conv2d
     _RELU = False
-    transposed, output_padding = False, (0, 0)
+    _PADDING_MODES: tuple[str, ...] = ("zeros", "reflect")
+    transposed = False
+    output_padding: tuple[int, ...] = (0, 0)
 
     def __init__(
         self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1,
@@ -36,15 +39,16 @@ class _ConvNd(ScaledOutput):
             raise ValueError("in_channels must be divisible by groups")
         if out_channels % groups:
             raise ValueError("out_channels must be divisible by groups")
-        if padding_mode not in ("zeros", "reflect"):
+        if padding_mode not in self._PADDING_MODES:
             raise ValueError(f"'padding_mode' {padding_mode} is not supported by quantized "
                              "convolution")
         rank = self._RANK
         self.in_channels, self.out_channels = in_channels, out_channels
-        self.kernel_size, self.stride = _per_axis(kernel_size, rank), _per_axis(stride, rank)
-        self.padding, self.dilation = _per_axis(padding, rank), _per_axis(dilation, rank)
+        self.kernel_size, self.stride = per_axis(kernel_size, rank), per_axis(stride, rank)
+        self.padding, self.dilation = per_axis(padding, rank), per_axis(dilation, rank)
         self.groups, self.padding_mode = groups, padding_mode
-        shape = [out_channels, in_channels // groups, *self.kernel_size]
+        channels = (in_channels, out_channels) if self.transposed else (out_channels, in_channels)
+        shape = [channels[0], channels[1] // groups, *self.kernel_size]
         weight = ops._empty_affine_quantized(shape, scale=1.0, zero_point=0, dtype=qint8)
         self.set_weight_bias(weight, ops.zeros(out_channels) if bias else None)
         self.scale, self.zero_point = 1.0, 0
@@ -68,12 +72,18 @@ class _ConvNd(ScaledOutput):
 
     def forward(self, input: Any) -> Tensor:
         """The quint8 result of a quint8 tensor."""
+        return self._packed_params.static(
+            self._padded(input), self.scale, self.zero_point, self._RELU)
+
+    def _padded(self, input: Any) -> Any:
+        """The input, with what `padding_mode` puts around; ValueError for other axes."""
         if input.dim() != self._RANK + 2:
-            raise ValueError(f"Input shape must be `{'NC' + 'DHL'[3 - self._RANK:]}`!")
-        if self.padding_mode != "zeros":
-            around = [n for n in reversed(self.padding) for _ in range(2)]
-            input = F.pad(input, around, mode=self.padding_mode)
-        return self._packed_params.static(input, self.scale, self.zero_point, self._RELU)
+            axes = {1: "L", 2: "H, W", 3: "D, H, W"}[self._RANK]
+            raise ValueError(f"Input shape must be `(N, C, {axes})`!")
+        if self.padding_mode == "zeros":
+            return input
+        around = [n for n in reversed(self.padding) for _ in range(2)]
+        return F.pad(input, around, mode=self.padding_mode)
 
     def _get_name(self) -> str:
         return f"QuantizedConv{'ReLU' if self._RELU else ''}{self._RANK}d"
@@ -86,6 +96,8 @@ class _ConvNd(ScaledOutput):
             text += f", padding={self.padding}"
         if any(n != 1 for n in self.dilation):
             text += f", dilation={self.dilation}"
+        if any(self.output_padding):
+            text += f", output_padding={self.output_padding}"
         if self.groups != 1:
             text += f", groups={self.groups}"
         return text + (", bias=False" if self.bias() is None else "")
@@ -104,13 +116,16 @@ class _ConvNd(ScaledOutput):
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
         """The quantized convolution of a float one, or of a fused one, that was observed."""
         float_module, weight, bias, scale, zero_point = quantized_parts(mod)
-        result = cls(
-            float_module.in_channels, float_module.out_channels, float_module.kernel_size,
-            float_module.stride, float_module.padding, float_module.dilation, float_module.groups,
-            bias is not None, float_module.padding_mode)
+        result = cls._of_geometry(float_module, bias is not None)
         result.set_weight_bias(weight, bias)
         result.scale, result.zero_point = scale, zero_point
         return result
+
+    @classmethod
+    def _of_geometry(cls, mod: Any, bias: bool) -> Any:
+        """One with the sizes of a float module."""
+        return cls(mod.in_channels, mod.out_channels, mod.kernel_size, mod.stride, mod.padding,
+                   mod.dilation, mod.groups, bias, mod.padding_mode)
 
 
 class Conv1d(_ConvNd):

@@ -20,6 +20,7 @@ class _BatchNorm(modules.batchnorm._BatchNorm):
     """Each channel less its mean, divided by its deviation, as they were in training."""
 
     _RANK = 2
+    _RELU = False
     scale: Tensor
     zero_point: Tensor
 
@@ -34,19 +35,22 @@ class _BatchNorm(modules.batchnorm._BatchNorm):
         """The quantized result."""
         if input.dim() != self._RANK + 2:
             raise ValueError(f"Input shape must be `{'NCHW' if self._RANK == 2 else 'NCDHW'}`!")
-        return arithmetic.batch_norm(
+        norm = arithmetic.batch_norm_relu if self._RELU else arithmetic.batch_norm
+        result: Tensor = norm(
             input, self.weight, self.bias, self.running_mean, self.running_var, self.eps,
             float(self.scale), int(self.zero_point))
+        return result
 
     def _get_name(self) -> str:
-        return f"QuantizedBatchNorm{self._RANK}d"
+        return f"Quantized{'BNReLU' if self._RELU else 'BatchNorm'}{self._RANK}d"
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
-        """Of a float batch normalization that was observed."""
-        result = cls(mod.num_features, mod.eps)
-        result.weight, result.bias = mod.weight, mod.bias
-        result.running_mean, result.running_var = mod.running_mean, mod.running_var
+        """Of a float batch normalization that was observed, or of one fused with a ReLU."""
+        norm = mod[0] if "0" in mod._modules else mod
+        result = cls(norm.num_features, norm.eps)
+        result.weight, result.bias = norm.weight, norm.bias
+        result.running_mean, result.running_var = norm.running_mean, norm.running_var
         scale, zero_point = observed_parameters(mod)
         result.scale, result.zero_point = ops.tensor(scale), ops.tensor(zero_point)
         return result

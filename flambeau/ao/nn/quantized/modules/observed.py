@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .....tensor import Tensor
+from .....tensor.dtypes import float32
 from .weights import quantize_weight
 
 
@@ -21,8 +22,17 @@ def quantized_parts(mod: Any) -> tuple[Any, Tensor, Tensor | None, float, int]:
     if observer is None:
         observer = mod.qconfig.weight()
     observer(weight.detach())
-    scale, zero_point = mod.activation_post_process.calculate_qparams()
+    scale, zero_point = _output_parameters(mod)
     assert observer.dtype.name == "qint8", (
         f"Weight observer must have a dtype of qint8, got {observer.dtype}")
     packed = quantize_weight(weight.float(), observer)
     return inner, packed, bias, float(scale), int(zero_point)
+
+
+def _output_parameters(mod: Any) -> tuple[Any, Any]:
+    """Scale and zero point of the results that were observed, (1, 0) where none were."""
+    observed = getattr(mod, "activation_post_process", None)
+    if observed is None or observed.dtype is float32:
+        return 1.0, 0
+    result: tuple[Any, Any] = observed.calculate_qparams()
+    return result

@@ -1,0 +1,66 @@
+"""`sys.setprofile` in all threads that run, not only in the caller's.
+
+CPython 3.12 has a function for that. Before, `_PyEval_SetProfile` sets the hook of a given thread,
+but wants the C function that calls a Python one: it is read from the state of a thread whose hook
+`sys.setprofile` has set, where it stands two words before that hook.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+_WORDS = 24  # of a thread's state, that are searched for the hook
+_BEFORE_HOOK = 2  # words: the C functions of profiles and of traces
+
+
+def set_in_all_threads(hook: Callable[..., Any] | None) -> None:
+    """Have a hook called in all threads that are running now; None ends it."""
+    if sys.version_info >= (3, 12):
+        sys._setprofileallthreads(hook)  # type: ignore[attr-defined, unused-ignore]
+        return
+    caller, own = _find_c_caller(), _api().PyThreadState_Get()
+    if caller is not None:
+        for state in _states():
+            if state != own:
+                _api()._PyEval_SetProfile(state, None if hook is None else caller, hook)
+    sys.setprofile(hook)
+
+
+def _api() -> Any:
+    """Python's C functions, with the types that they take."""
+    api: Any = ctypes.pythonapi
+    pointer = ctypes.c_void_p
+    for name, arguments in (("PyThreadState_Get", []), ("PyInterpreterState_Get", []),
+                            ("PyInterpreterState_ThreadHead", [pointer]),
+                            ("PyThreadState_Next", [pointer])):
+        function = getattr(api, name)
+        function.restype, function.argtypes = pointer, arguments
+    api._PyEval_SetProfile.argtypes = [pointer, pointer, ctypes.py_object]
+    return api
+
+
+def _states() -> Iterator[int]:
+    """Addresses of the states of all threads."""
+    api = _api()
+    state = api.PyInterpreterState_ThreadHead(api.PyInterpreterState_Get())
+    while state:
+        yield state
+        state = api.PyThreadState_Next(state)
+
+
+def _ignore(frame: FrameType, event: str, argument: Any) -> None:
+    """A hook that does nothing."""
+
+
+def _find_c_caller() -> int | None:
+    """The C function that calls a thread's hook; None where it is not where it should be."""
+    words = (ctypes.c_void_p * _WORDS).from_address(_api().PyThreadState_Get())
+    sys.setprofile(_ignore)
+    state = list(words)
+    sys.setprofile(None)
+    place = state.index(id(_ignore)) if id(_ignore) in state else 0
+    return state[place - _BEFORE_HOOK] if place >= _BEFORE_HOOK else None
