@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from .profiler_table import build_table, format_time
+from .traces.profile_table import build_table, format_time
 from .traces.chrome_trace import write_chrome_trace
 
 __all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "Interval"]

@@ -13,7 +13,7 @@ _GAP = "  "
 def format_time(time_us: float) -> str:
     """Microseconds in the unit that suits them.
 
-    >>> from flambeau.autograd.profiler_table import format_time
+    >>> from flambeau.autograd.traces.profile_table import format_time
     >>> format_time(1500.0)
     '1.500ms'
     """
