@@ -11,6 +11,7 @@ import numpy as np
 from ..tensor.tensor import Tensor
 from .graph import Graph, producer
 from .places import Spot
+from .samples import row_hashes
 
 
 @dataclass
@@ -30,6 +31,12 @@ class ModuleCall:
     def tensors(self) -> list[Tensor]:
         """The tensors among its arguments."""
         return [value for value in (*self.args, *self.kwargs.values()) if isinstance(value, Tensor)]
+
+    @cached_property
+    def hashes(self) -> list[int]:
+        """Numbers that tell the samples of the first tensor apart; none where it has one axis."""
+        array = self.tensors[0]._array if self.tensors else None
+        return [] if array is None or array.ndim < 2 else row_hashes(array)
 
 
 @dataclass

@@ -82,14 +82,17 @@ and `silence`.
 
 ## What it cannot see
 
-- Mistakes in meaning: labels that are wrong, a loss with the wrong sign, augmentation of test
-  data, a validation set that was chosen by its results.
-- Normalisation with statistics of the test data, and leaks that change the samples' numbers.
-- Functions that compute a loss without `nn.functional`: shapes of differences are looked at,
-  meaning is not.
-- Other threads and processes; what a compiled program would have done differently.
-- What begins late between two watched passes and leaves no trace in modes, optimizers or the
-  loss.
+- What no number shows: labels that are wrong but plausible, features that are known only later, a
+  validation set that was chosen by its results, hyperparameters that are merely bad.
+- Leaks that change the samples' numbers (another crop, another scale, near duplicates), and those
+  of samples made of integers, which are not remembered.
+- Losses written by hand, beyond what shapes, axes, cut gradients and the signs of well-known terms
+  tell. What variables are called (best, loss, accuracy, reward, test) counts in a few checks, such
+  as `model-not-copied` and `best-by-greatest-loss`: other names hide the mistake from them.
+- Other threads and processes: of data workers only the generators that they share; what a compiled
+  program would have done differently.
+- What begins late between two watched passes and leaves no trace in modes, optimizers or the loss,
+  or while the doctor rests: checks that need every step of a program are undecided then.
 
 ## The checks
 

@@ -7,12 +7,14 @@ import functools
 import linecache
 import re
 from collections.abc import Iterator
+from itertools import islice
 from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
 
 from ..native.foundation.user_frames import is_internal
+from .places import Spot
 
 _SILENCED = re.compile(r"#\s*doctor:\s*ok\b([^#]*)")
 
@@ -48,6 +50,23 @@ def statements_at(file: str, line: int) -> Iterator[ast.stmt]:
         if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno)
     ]
     yield from sorted(body, key=lambda node: (node.lineno, -(node.end_lineno or 0)))
+
+
+@functools.lru_cache(maxsize=512)
+def is_statement(spot: Spot | None) -> bool:
+    """Whether a call is a statement of its own, whose result nobody keeps."""
+    if spot is None:
+        return False
+    code, offset = spot
+    line, end, column, last = next(islice(code.co_positions(), offset // 2, None))
+    if line is None:
+        return False
+    return any(
+        isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
+        and (node.lineno, node.end_lineno, node.col_offset, node.end_col_offset)
+        == (line, end, column, last)
+        for node in statements_at(code.co_filename, line)
+    )
 
 
 def loops_around(file: str, line: int) -> list[ast.For | ast.While]:

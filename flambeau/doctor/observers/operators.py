@@ -133,8 +133,11 @@ def _recorder(session: Session, binary: bool) -> Observer:
             session.emit("on_broadcast", args[0].name, a, b, here())
         if a._node is None and not a.requires_grad:
             a, b = b, a
-        if b._node is None and not b.requires_grad and b._array.ndim and a._node is not None:
-            session.emit("on_operand", args[0].name, a, b, here())
+        if b._node is None and not b.requires_grad and a._node is not None:
+            if b._array.ndim:
+                session.emit("on_operand", args[0].name, a, b, here())
+            elif args[0].name in ("_add", "_sub"):
+                session.emit("on_addend", b, here())
 
     return record
 

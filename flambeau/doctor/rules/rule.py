@@ -41,9 +41,9 @@ class Rule:
         "on_schedule", "on_clip", "on_unscale", "on_state", "on_load", "on_batch", "on_loader",
         "on_cut", "on_seed", "on_view", "on_compare", "on_threshold", "on_broadcast", "on_function",
         "on_grad_read", "on_embedding", "on_parameter", "on_empty", "on_distribution", "on_sample",
-        "on_log_prob", "on_entropy", "on_mask", "on_operand", "on_best", "on_moved", "on_draw",
-        "on_apply", "on_iterator", "on_data_set", "on_triangle", "on_statistic", "on_mixed",
-        "on_alias", "on_collate", "on_slope", "finish",
+        "on_log_prob", "on_entropy", "on_mask", "on_operand", "on_addend", "on_best", "on_moved",
+        "on_draw", "on_apply", "on_iterator", "on_data_set", "on_triangle", "on_statistic",
+        "on_mixed", "on_alias", "on_collate", "on_slope", "finish",
     )
 
     def __init__(self, session: Session) -> None:
@@ -233,6 +233,10 @@ class Rule:
 
     def on_operand(self, name: str, recorded: Any, constant: Any, spot: Spot | None) -> None:
         """A recorded operator of two tensors had one without a gradient, while watched."""
+
+    def on_addend(self, constant: Any, spot: Spot | None) -> None:
+        """A number without a gradient was added to, or taken off, one that is recorded, while
+        watched."""
 
     def on_best(self, scores: Any, dim: int, indices: Any, spot: Spot | None) -> None:
         """argmax or max found the greatest along one axis, while watched."""

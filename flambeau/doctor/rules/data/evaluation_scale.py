@@ -28,10 +28,12 @@ class Scale:
         self.places: list[Spot | Place | None] = []
 
     def add(self, array: np.ndarray) -> None:
-        """Add the numbers of a batch."""
+        """Add the numbers of a batch, unless there were enough."""
+        if self.batches >= _BATCHES:
+            return
         rows = array.astype(np.float64) if array.ndim == 2 else \
             array.astype(np.float64).reshape(-1, 1)
-        if self.batches < _BATCHES and np.shape(self.sums[0]) in ((), rows.shape[1:]):
+        if np.shape(self.sums[0]) in ((), rows.shape[1:]):
             self.batches += 1
             self.count += len(rows)
             self.sums = self.sums[0] + rows.sum(0), self.sums[1] + (rows * rows).sum(0)

@@ -5,31 +5,16 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-import numpy as np
-
 from ....native.foundation.user_frames import is_internal, user_frame
 from ...events import Backward, ModuleCall
 from ...finding import Level, Place
 from ...places import Spot
 from ...programs import edit
+from ...samples import LOOKED
 from ...source import assignment_of
 from ..rule import Rule
 
 _ROWS = 1 << 14  # that are remembered of a model
-_LOOKED = 1024  # of a batch
-
-
-def row_hashes(array: np.ndarray, least: int = 3) -> list[int]:
-    """A number for each sample; none for samples that are constant or of few different values:
-    fewer than `least`."""
-    rows = array.reshape(len(array), -1)
-    if rows.dtype.kind != "f" or rows.shape[1] < least:
-        return []
-    rows = rows[:_LOOKED]
-    head = np.sort(rows[:, :16], axis=1)
-    several = (np.diff(head, axis=1) != 0).sum(1) >= least - 1
-    fractions = (head != np.round(head)).any(1)
-    return [hash(row.tobytes()) for row in rows[several & fractions]]
 
 
 class Leak(Rule):
@@ -116,13 +101,13 @@ for fold in range(4):
         key = id(call.module)
         if call.recorded and call.module.training:
             known = self.trained.get(key)
-            if len(array) > _LOOKED or len(self.pending) >= 8 or known and len(known[1]) >= _ROWS:
+            if len(array) > LOOKED or len(self.pending) >= 8 or known and len(known[1]) >= _ROWS:
                 self.partial.add(key)
             if key not in self.partial:
-                self.pending.append((call.module, row_hashes(array)))
+                self.pending.append((call.module, call.hashes))
         elif not call.recorded and not call.module.training and key in self.trained \
                 and key not in self.partial and not self.session.rested:
-            self._judge_evaluation(call, row_hashes(array), self.trained[key][1])
+            self._judge_evaluation(call, call.hashes, self.trained[key][1])
 
     def _judge_evaluation(self, call: ModuleCall, hashes: list[int], seen: set[int]) -> None:
         data = id(getattr(self.loader[0], "dataset", None))

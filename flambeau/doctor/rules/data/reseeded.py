@@ -20,8 +20,8 @@ class Reseeded(Rule):
     title = "manual_seed() with one seed at every step: all steps draw the same numbers"
     why = (
         "Dropout masks, noise and augmentations are the same in each step. Told at the sixth time, "
-        "with at most two updates between two of them, and in __getitem__ after four batches. "
-        "Silent for seeds that change."
+        "with at most two updates of one optimizer between two of them, and in __getitem__ after "
+        "four batches. Silent for seeds that change, and where each seed begins another training."
     )
     fix = "seed once, before the loop"
     broken = """
@@ -50,25 +50,26 @@ for step in range(8):
     loss.backward()
     optimizer.step()
 """, """
-# Several models from one seed.
+# Several models from one seed, each trained for a step.
 for _ in range(8):
     torch.manual_seed(0)
     net = nn.Linear(8, 1)
     optimizer = optim.SGD(net.parameters(), lr=0.1)
-    for _ in range(3):
-        optimizer.zero_grad()
-        F.mse_loss(net(x), t).backward()
-        optimizer.step()
+    F.mse_loss(net(x), t).backward()
+    optimizer.step()
 """)
 
     def __init__(self, session: Any) -> None:
         super().__init__(session)
         self.last: dict[Spot | None, tuple[Any, int]] = {}
+        self.continued: dict[Spot | None, bool] = {}  # whether none but running trainings stepped
         self.times: dict[Spot | None, int] = {}
         self.samples: dict[Spot | None, tuple[Any, int]] = {}  # in __getitem__, since an update
         self.batches: dict[Spot | None, int] = {}  # updates whose samples were seeded alike
 
     def on_step(self, update: Update) -> None:
+        for spot in self.last:
+            self.continued[spot] = self.continued.get(spot, True) and update.number > 1
         for spot, (seed, times) in self.samples.items():
             self.batches[spot] = self.batches.get(spot, 0) + (times > 1)
             if self.batches[spot] >= 4 and 4 * self.batches[spot] >= 3 * self.session.updates:
@@ -84,7 +85,7 @@ for _ in range(8):
         updates = self.session.updates
         before, at = self.last.get(spot, (None, 0))
         self.last[spot] = seed, updates
-        again = before == seed and 0 < updates - at <= 2
+        again = before == seed and 0 < updates - at <= 2 and self.continued.pop(spot, False)
         self.times[spot] = self.times.get(spot, 0) + 1 if again else 0
         if self.times[spot] >= 5:
             self.report("the generator is seeded with one number at every step", spot,

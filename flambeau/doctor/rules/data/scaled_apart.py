@@ -13,7 +13,7 @@ from ...places import Spot, place_of
 from ...programs import edit
 from ...source import tree_of
 from ..rule import Rule
-from .leak import row_hashes
+from ...samples import row_hashes
 
 _ROWS = 16  # of each part
 _MOST = 1 << 14  # rows of a part that are added up

@@ -11,7 +11,7 @@ from ...finding import Level
 from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
-from .leak import row_hashes
+from ...samples import row_hashes
 
 _MOST = 1 << 14  # rows that are remembered
 _TIMES = 6

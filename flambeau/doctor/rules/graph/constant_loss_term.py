@@ -13,7 +13,7 @@ from ...finding import Level, Place
 from ...graph import Graph, module_of
 from ...places import Spot, callers, place_of
 from ...programs import edit
-from ...source import function_body
+from ...source import function_body, statements_at
 from ..rule import Rule
 
 _CUTS = ("data", "detach", "item")
@@ -29,11 +29,13 @@ class ConstantLossTerm(Rule):
     title = "a penalty is added to the loss, and has no gradient"
     why = (
         "It changes the number that is printed and nothing else. Told for numbers that come from "
-        "parameters by .data, detach() or item(), or from torch.autograd.grad without "
-        "create_graph=True, and stand in the statement that adds the loss up or in a function that "
-        "it calls. Silent for other constants."
+        "parameters by .data, detach() or item(), from torch.autograd.grad without "
+        "create_graph=True, or from the model's output by argmax or a threshold, and stand in the "
+        "statement that adds the loss up or in a function that it calls. Silent for other "
+        "constants."
     )
-    fix = "compute it from the parameters themselves; torch.autograd.grad(..., create_graph=True)"
+    fix = ("compute it from the parameters or probabilities themselves; "
+           "torch.autograd.grad(..., create_graph=True)")
     broken = """
 net = nn.Linear(8, 1)
 optimizer = optim.SGD(net.parameters(), lr=0.01)
@@ -75,11 +77,16 @@ for _ in range(4):
     def __init__(self, session: Any) -> None:
         super().__init__(session)
         self.looked: dict[Any, int] = {}
-        self.slopes: set[tuple[Spot, ...]] = set()  # autograd.grad without a graph, and its callers
+        # Where gradients end, and the lines that called that: autograd.grad without a graph,
+        # argmax and thresholds of what has one.
+        self.ends: set[tuple[Spot, ...]] = set()
+        self.addends: set[Spot] = set()  # sums of what has a gradient and one number that has none
         # Whether numbers that item() took are of parameters alone, by the line and its callers.
         self.items: dict[tuple[Spot, ...], bool] = {}
 
     def on_cut(self, kind: str, tensor: Any, spot: Spot | None) -> None:
+        if kind == "argmax()":
+            self.on_slope(callers(4))
         if kind != "item()" or len(self.items) >= 64:
             return
         spots = callers(4)
@@ -97,6 +104,7 @@ for _ in range(4):
         if times != 2 or frame is None:  # once, when all variables have values
             return
         self._judge_items(backward, frame)
+        self._judge_sums(backward, frame)
         body = function_body(frame.f_code.co_filename, frame.f_code)
         if body is None:
             return
@@ -108,18 +116,41 @@ for _ in range(4):
 
     on_gradient = on_backward
 
-    def on_slope(self, spots: tuple[Spot, ...]) -> None:
-        if len(self.slopes) < 64:
-            self.slopes.add(spots)
+    def on_threshold(self, tensor: Any, bound: float, spot: Spot | None) -> None:
+        if tensor._node is not None:
+            self.on_slope(callers(4))
 
-    def _slope_in(self, name: str, assigned: Any, file: str) -> Place | None:
-        """Where gradients without a graph were taken, within the statement that gave a term."""
-        for spots in self.slopes:
+    def on_slope(self, spots: tuple[Spot, ...]) -> None:
+        if len(self.ends) < 64:
+            self.ends.add(spots)
+
+    def on_addend(self, constant: Any, spot: Spot | None) -> None:
+        if spot is not None and len(self.addends) < 64:
+            self.addends.add(spot)
+
+    def _end_in(self, statements: list[ast.expr] | list[ast.stmt], file: str) -> Place | None:
+        """Where a gradient ended in a function that one of some statements called."""
+        for spots in self.ends:
             places = [place for place in map(place_of, spots) if place is not None]
-            if any(place.file == file and value.lineno <= place.line <= (value.end_lineno or 0)
-                   for place in places[1:] for value in assigned.get(name, ())):
+            if any(place.file == file and node.lineno <= place.line <= (node.end_lineno or 0)
+                   for place in places[1:] for node in statements):
                 return places[0]
         return None
+
+    def _judge_sums(self, backward: Backward, frame: FrameType) -> None:
+        """Numbers without a gradient that a call within the sum itself gave."""
+        for spot in self.addends:
+            place = place_of(spot)
+            if place is None or spot[0] is not frame.f_code:
+                continue
+            sums = list(statements_at(place.file, place.line))[-1:]
+            names = [part for part in ast.walk(sums[0]) if isinstance(part, ast.Name)] \
+                if sums else []
+            if any(_is_constant(frame.f_locals.get(name.id)) for name in names):
+                continue  # it may be that one, which is judged by where it came from
+            end = self._end_in(sums, place.file)
+            if end is not None:
+                self.report("a term of the loss has no gradient", end, place)
 
     def _judge_items(self, backward: Backward, frame: FrameType) -> None:
         """Numbers that were taken within the statement which adds the loss up."""
@@ -140,9 +171,9 @@ for _ in range(4):
                             "no gradient", places[0], backward.spot)
 
     def _judge(self, name: str, assigned: Any, frame: FrameType, backward: Backward) -> None:
-        slope = self._slope_in(name, assigned, frame.f_code.co_filename)
-        if slope is not None:
-            self.report(f"'{name}' is part of the loss and has no gradient", slope, backward.spot)
+        end = self._end_in(assigned.get(name, []), frame.f_code.co_filename)
+        if end is not None:
+            self.report(f"'{name}' is part of the loss and has no gradient", end, backward.spot)
             return
         cause = _cause(name, assigned, frame, set())
         if cause is not None:
@@ -175,9 +206,13 @@ def _terms(name: str, assigned: dict[str, list[ast.expr]], frame: FrameType) -> 
             stack += [side for side, other in (sides, sides[::-1]) if _is_number(other, frame)]
         elif isinstance(node, ast.Name) and node.id != name:
             value = frame.f_locals.get(node.id)
-            if isinstance(value, Tensor) and not value.requires_grad and value.dim() == 0:
+            if _is_constant(value):
                 terms.append(node.id)
     return terms
+
+
+def _is_constant(value: Any) -> bool:
+    return isinstance(value, Tensor) and not value.requires_grad and value.dim() == 0
 
 
 def _is_number(node: ast.expr, frame: FrameType) -> bool:
@@ -203,6 +238,8 @@ def _cause(
                 k.arg == "create_graph" for k in call.keywords
             ):
                 return value
+        if any(_ends(part, frame) for part in parts):
+            return value
         for part in parts:
             if isinstance(part, ast.Name) and part.id not in seen:
                 stored = frame.f_locals.get(part.id)
@@ -211,3 +248,17 @@ def _cause(
                     if result is not None:
                         return result
     return None
+
+
+def _ends(node: ast.AST, frame: FrameType) -> bool:
+    """Whether an expression is argmax or a threshold of something that has a gradient."""
+    if isinstance(node, ast.Compare):
+        below: ast.AST = node.left
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) \
+            and node.func.attr == "argmax":
+        below = node
+    else:
+        return False
+    stored = (frame.f_locals.get(part.id) for part in ast.walk(below) if isinstance(part, ast.Name))
+    return any(isinstance(value, Tensor) and value.requires_grad and not value.is_leaf
+               for value in stored)

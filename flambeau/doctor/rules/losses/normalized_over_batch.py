@@ -8,7 +8,7 @@ from typing import Any
 from ....tensor.tensor import Tensor
 from ...events import Backward, ModuleCall
 from ...finding import Level
-from ...graph import Graph, node_of, operator_name, spot_of
+from ...graph import Graph, node_of, operator_name, producer, spot_of
 from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
@@ -104,9 +104,16 @@ for _ in range(3):
         dim = args[2] if len(args) > 2 else kwargs.get("dim", 1)
         if dim == 0 and len(shape) == 2 and args[0]._node is not None and (
             args[0] is self.output()
-            or (shape[0] in self.batches and shape[1] not in self.batches)
+            or (self._is_of_batches(args[0]) and shape[1] not in self.batches)
         ):
             self.pending[spot] = shape
+
+    def _is_of_batches(self, tensor: Tensor) -> bool:
+        """Whether rows are those of a batch, or of several, one below the other."""
+        rows, node = len(tensor._array), producer(tensor)
+        joined = node is not None and operator_name(node) in ("cat", "concat", "stack")
+        return rows in self.batches or (
+            joined and any(rows % batch == 0 for batch in self.batches))
 
 
 def _columns_compared(graph: Graph) -> set[Spot | None]:

@@ -14,6 +14,7 @@ from ...finding import Level
 from ...graph import node_of
 from ...places import Spot
 from ...programs import edit
+from ...source import is_statement
 from ..rule import Rule
 
 
@@ -81,7 +82,8 @@ class EvalForgotten(Rule):
         "Told for a model with Dropout or BatchNorm that has been trained, when it is called "
         "without gradients twice in a row, or its output goes to a loss; with gradients, when "
         "argmax is all that is asked of its outputs. Silent after an explicit "
-        "train() (Monte Carlo dropout, recalibrated statistics), for repeated inputs, and for "
+        "train() (Monte Carlo dropout), where nothing is done with the output (recalibrated "
+        "statistics), for repeated inputs, and for "
         "single calls between updates (pseudo-labels, a GAN's samples), unless the model is not "
         f"trained any more, or was only loaded, as a teacher is: after {_LONE} of them."
     )
@@ -152,6 +154,8 @@ with torch.no_grad():
             self._recorded(model, call)
             return
         self.session.seen.add("evaluation")
+        if is_statement(call.spot):  # it is called for what it does to its statistics
+            return
         if model.trained < 0 and not model.loaded or not call.backwards \
                 or not call.module.training or model.explicit >= call.backwards:
             return
