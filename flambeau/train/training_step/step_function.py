@@ -56,18 +56,20 @@ def check_loss(loss: Any) -> None:
 
 def train_step_of(
     net: Any, loss: Any, optimizers: tuple[Any, ...], clip: Callable[[], None] | None,
-    region: Region | None, recorded: bool,
+    region: Region | None, recorded: bool, count: int = 1,
 ) -> Step:
-    """The function `(x, y)` that makes an update, and returns the loss and the output.
+    """The function `(x, y)` that makes an update, and returns the loss and the output; for `count`
+    batches that make an update together, `(x, y, first, last)`.
 
-    They are cut off from the graph: by `detach`, which a compiler that records the step can see, or
-    else at a fraction of its price, since nobody goes backward any more.
+    The results are cut off from the graph: by `detach`, which a compiler that records the step can
+    see, or else at a fraction of its price, since nobody goes backward any more.
     """
     cut: Any = Tensor.detach if recorded else _cut
 
-    def train_step(x: Any, y: Any) -> tuple[Any, Any]:
-        for optimizer in optimizers:
-            optimizer.zero_grad()
+    def train_step(x: Any, y: Any, first: bool = True, last: bool = True) -> tuple[Any, Any]:
+        if first:
+            for optimizer in optimizers:
+                optimizer.zero_grad()
         if region is None:
             y_pred = net(x) if type(x) is Tensor else call(net, x)
             value = loss(y_pred, y)
@@ -77,11 +79,12 @@ def train_step_of(
                 value = loss(y_pred, y)
         if type(value) is not Tensor or value._array.ndim or value._node is None:
             check_loss(value)
-        value.backward()
-        if clip is not None:
-            clip()
-        for optimizer in optimizers:
-            optimizer.step()
+        (value if count == 1 else value / count).backward()
+        if last:
+            if clip is not None:
+                clip()
+            for optimizer in optimizers:
+                optimizer.step()
         return cut(value), cut(y_pred) if type(y_pred) is Tensor else detached(y_pred)
 
     return train_step
@@ -98,32 +101,6 @@ def _cut(tensor: Tensor) -> Tensor:
 
 # What `_cut` counts where only a caller's name stands for the tensor.
 _ALONE = 1 + PARAMETER_REFERENCES + ARGUMENT_REFERENCES
-
-
-def accumulating_step_of(
-    net: Any, loss: Any, optimizers: tuple[Any, ...], clip: Callable[[], None] | None,
-    region: Region, count: int,
-) -> Step:
-    """The function `(x, y, first, last)` of one of `count` batches that make an update together:
-    the first begins with new gradients, the last makes the update."""
-
-    def train_step(x: Any, y: Any, first: bool, last: bool) -> tuple[Any, Any]:
-        if first:
-            for optimizer in optimizers:
-                optimizer.zero_grad()
-        with region():
-            y_pred = call(net, x)
-            value = loss(y_pred, y)
-        check_loss(value)
-        (value / count).backward()
-        if last:
-            if clip is not None:
-                clip()
-            for optimizer in optimizers:
-                optimizer.step()
-        return value.detach(), detached(y_pred)
-
-    return train_step
 
 
 def clip_of(net: Any, norm: float | None, value: float | None) -> Callable[[], None] | None:

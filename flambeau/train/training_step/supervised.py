@@ -18,8 +18,8 @@ from ...tensor import dtypes
 from ..events import scope
 from ..state.data import detached, moved, split
 from .step_function import (
-    Region, Step, accumulating_step_of, ask_for_compiled, call, check_loss, clip_of,
-    compiled_by_its_first_call, say, train_step_of,
+    Region, Step, ask_for_compiled, call, check_loss, clip_of, compiled_by_its_first_call, say,
+    train_step_of,
 )
 from .adaptive import Frequent
 from ..events.handlers import INSIDE
@@ -28,7 +28,7 @@ from .evaluation_step import Look
 from .model_loss import find_loss, output_loss, predictions_in, split_mapping, weigh_samples
 from ..state.epoch_numbers import Outcome
 from ..metrics.metric import batch_size
-from .fast_path import Body, eager_body, whole_body
+from .fast_path import Body, whole_body
 from .user_hooks import DOCTOR, watched
 
 if TYPE_CHECKING:
@@ -102,8 +102,6 @@ class Supervised:
             from ...compiler.runtime.guarded_call import MISS  # the compiler is there by now
 
             return whole_body(trainer, attempt, MISS, self._make, self.step)
-        if whole is self._plain and self._single:
-            return eager_body(trainer, self._optimizers[0], self.step)
         return whole_body(trainer, whole, None, self._make, self.step)
 
     def _make(self, *batch: Any) -> Any:
@@ -152,10 +150,7 @@ class Supervised:
         self._clip = clip_of(net, self.clip_norm, self.clip_value)
         parts = net, loss, self._optimizers, self._clip
         region = None if self.fast is None else self.region
-        if self.accumulate == 1:
-            step = train_step_of(*parts, region, self.compiled)
-        else:
-            step = accumulating_step_of(*parts, self.region, self.accumulate)
+        step = train_step_of(*parts, region, self.compiled, self.accumulate)
         # Accumulated gradients are other memory in each round of plain calls: nothing that a
         # recording beside the training could hold on to.
         exact = are_deterministic_algorithms_enabled() or self.accumulate > 1
@@ -167,7 +162,6 @@ class Supervised:
             self._whole = compiled_by_its_first_call(step, self._adopt) if self.compiled else step
 
         self._plain = step
-        self._single = region is None and self._clip is None and len(self._optimizers) == 1
         if self.hooked:
             self._whole = step
         self.choose()
