@@ -95,8 +95,11 @@ def run(script: Path, steps: int, watched: bool) -> tuple[float, dict[str, float
 
 def steps_for(script: Path, seconds: float) -> int:
     """How many steps take about so long, without the doctor."""
-    few, more = run(script, 20, False)[0], run(script, 220, False)[0]
-    return max(50, int(seconds * 200 / max(more - few, 1e-3)))
+    start_s = min(run(script, 1, False)[0] for _ in range(2))  # the first one fills the caches
+    steps = 100
+    while (training_s := run(script, steps, False)[0] - start_s) < 2.0:
+        steps *= 4
+    return max(50, int(seconds * steps / training_s))
 
 
 def measure(name: str, seconds: float, pairs: int) -> str:
