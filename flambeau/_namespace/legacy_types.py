@@ -63,7 +63,7 @@ class _LegacyStorage(type):
         return isinstance(instance, TypedStorage) and instance.dtype is cls.dtype
 
 
-def _made(kind: type, name: str, attributes: dict[str, Any]) -> type:
+def _create_type(kind: type, name: str, attributes: dict[str, Any]) -> type:
     result = kind(name, (), attributes)
     result.__module__ = "torch"
     return result
@@ -74,11 +74,11 @@ def legacy_types() -> dict[str, type]:
     result = {}
     for name, short in _DTYPES.items():
         kind = types.by_name(short)
-        result[f"{name}Tensor"] = _made(_LegacyTensor, f"{name}Tensor",
+        result[f"{name}Tensor"] = _create_type(_LegacyTensor, f"{name}Tensor",
                                        {"legacy_dtype": kind, "dtype": kind})
     for name, short in (_DTYPES | _COMPLEX).items():
         kind = types.by_name(short)
-        new = _made(_LegacyStorage, f"{name}Storage", {"dtype": kind})
+        new = _create_type(_LegacyStorage, f"{name}Storage", {"dtype": kind})
         result[f"{name}Storage"] = STORAGE_TYPES[kind] = new
     return result
 

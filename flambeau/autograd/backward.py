@@ -166,7 +166,7 @@ def grad(
     retain = create_graph if retain_graph is None else retain_graph
     captured = run(roots, retain, create_graph, {k: i for i, k in enumerate(keys)}, False)
     return tuple(
-        _found(captured.get(k), into[i], i, allow_unused, materialize_grads, create_graph)
+        _finish_gradient(captured.get(k), into[i], i, allow_unused, materialize_grads, create_graph)
         for i, k in enumerate(keys)
     )
 
@@ -187,7 +187,7 @@ def partial_grad(
     return [captured.get(key) for key in keys]
 
 
-def _found(
+def _finish_gradient(
     g: Tensor | None, x: Any, index: int, allow_unused: bool | None, zeros: bool,
     create_graph: bool,
 ) -> Tensor | None:

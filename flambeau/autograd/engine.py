@@ -321,13 +321,13 @@ def _leading_to(roots: list[Any], captures: dict[Any, int], partial: bool) -> se
 
 def _apply_watched(node: Node, g: Any) -> Sequence[Any]:
     """Apply a node in anomaly mode: says where it was made when it fails or makes NaN."""
-    made_at = "".join(node.metadata.get("traceback_", ["(made outside anomaly mode)\n"]))
+    forward_trace = "".join(node.metadata.get("traceback_", ["(made outside anomaly mode)\n"]))
     try:
         grads = node.apply(g)
     except Exception:
         warn(
             f"Error detected in {node.name()}. Traceback of forward call that caused the error:\n"
-            f"{made_at}",
+            f"{forward_trace}",
             UserWarning,
         )
         raise
@@ -335,7 +335,7 @@ def _apply_watched(node: Node, g: Any) -> Sequence[Any]:
         if MODE.check_nan and grad is not None and bool((grad != grad).any()):
             warn(
                 f"Error detected in {node.name()}. Traceback of forward call that caused the "
-                f"error:\n{made_at}",
+                f"error:\n{forward_trace}",
                 UserWarning,
             )
             raise RuntimeError(

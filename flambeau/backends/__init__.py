@@ -25,13 +25,13 @@ def _backend(name: str, available: bool | None = False, **settings: Any) -> Any:
         module.__dict__["is_available"] = lambda: available
 
     @contextlib.contextmanager
-    def flags(**given: Any) -> Iterator[None]:
-        unknown = given.keys() - settings.keys()
+    def flags(**values: Any) -> Iterator[None]:
+        unknown = values.keys() - settings.keys()
         if unknown:
             raise TypeError(f"torch.backends.{name}.flags() got an unexpected keyword argument "
                             f"{min(unknown)!r}")
-        before = {key: getattr(module, key) for key in given}
-        module.__dict__.update(given)
+        before = {key: getattr(module, key) for key in values}
+        module.__dict__.update(values)
         try:
             yield
         finally:

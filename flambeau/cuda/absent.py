@@ -196,13 +196,13 @@ _HOMES = {
 }
 
 
-def settle(package: str, given: dict[str, Any]) -> dict[str, ModuleType]:
+def settle(package: str, namespace: dict[str, Any]) -> dict[str, ModuleType]:
     """The modules by name, put where `import package.module` finds them."""
     result = {}
     for home, inhabitants in _HOMES.items():
         module = ModuleType(f"{package}.{home}", f"Where PyTorch keeps {inhabitants}.")
         module.__spec__ = ModuleSpec(module.__name__, None)
-        module.__dict__.update({name: given[name] for name in inhabitants.split()})
+        module.__dict__.update({name: namespace[name] for name in inhabitants.split()})
         answer_for_absent(module)
         sys.modules[module.__name__] = result[home] = module
     return result

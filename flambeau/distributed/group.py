@@ -212,7 +212,7 @@ def destroy_process_group(group: Any = None) -> None:
         world.groups.remove(each)
     if pg is world.group:
         world.group = world.store = None
-        world.made = 0
+        world.groups_created = 0
 
 
 def get_rank(group: Any = None) -> int:

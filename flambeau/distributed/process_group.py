@@ -73,12 +73,12 @@ class World:
         self.group: ProcessGroup | None = None
         self.store: Store | None = None
         self.groups: list[ProcessGroup] = []
-        self.made = 0  # names groups alike on all ranks
+        self.groups_created = 0  # names groups alike on all ranks
 
     def next_name(self) -> str:
         """The name of the next group, the same on all ranks."""
-        self.made += 1
-        return str(self.made - 1)
+        self.groups_created += 1
+        return str(self.groups_created - 1)
 
 
 world = World()

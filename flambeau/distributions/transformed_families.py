@@ -88,7 +88,7 @@ class Pareto(TransformedDistribution):
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         """The same distributions as a larger batch."""
-        return _made_anew(self, Pareto, batch_shape, _instance, "scale", "alpha")
+        return _rebuild(self, Pareto, batch_shape, _instance, "scale", "alpha")
 
     @property
     def mean(self) -> Tensor:
@@ -137,7 +137,7 @@ class Weibull(TransformedDistribution):
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         """The same distributions as a larger batch."""
-        return _made_anew(self, Weibull, batch_shape, _instance, "scale", "concentration")
+        return _rebuild(self, Weibull, batch_shape, _instance, "scale", "concentration")
 
     def _flambeau_moment(self, n: int) -> Tensor:
         """The mean of (x / scale)^n."""
@@ -188,7 +188,7 @@ class Kumaraswamy(TransformedDistribution):
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         """The same distributions as a larger batch."""
-        return _made_anew(
+        return _rebuild(
             self, Kumaraswamy, batch_shape, _instance, "concentration1", "concentration0")
 
     def _flambeau_moment(self, n: int) -> Tensor:
@@ -248,7 +248,7 @@ class LogisticNormal(TransformedDistribution):
         return self.base_dist.base_dist.scale  # type: ignore[attr-defined]
 
 
-def _made_anew(old: Any, kind: Any, batch_shape: Any, instance: Any, *names: str) -> Any:
+def _rebuild(old: Any, kind: Any, batch_shape: Any, instance: Any, *names: str) -> Any:
     """Another of a class whose transforms hold its parameters, for a larger batch."""
     new = old._get_checked_instance(kind, instance)
     parameters = [getattr(old, name).expand(batch_shape) for name in names]

@@ -161,9 +161,9 @@ class _Graph(Module):
     def _run(self, *args: Any, **kwargs: Any) -> Any:
         """What the graph computes."""
         values: dict[str, Any] = {}
-        given = iter(pytree.tree_leaves((args, kwargs)))
+        leaves = iter(pytree.tree_leaves((args, kwargs)))
         for name, kind, target in self._flambeau_inputs:
-            values[name] = next(given) if kind == "input" else \
+            values[name] = next(leaves) if kind == "input" else \
                 self._flambeau_constants[target] if kind == "tensor_constant" else _at(self, target)
         for node in self._flambeau_graph["nodes"]:
             _compute(node, values)

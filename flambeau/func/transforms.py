@@ -260,10 +260,10 @@ def _columns(
     return y, matches, aux
 
 
-def mapped_back(given: tuple, parts: list[Tensor]) -> tuple:
+def mapped_back(arguments: tuple, parts: list[Tensor]) -> tuple:
     """Parts, one for each tensor, in the structure of the arguments."""
     ends = iter(parts)
-    return tuple(rebuild(x, ends) for x in given)
+    return tuple(rebuild(x, ends) for x in arguments)
 
 
 def hessian(func: Callable, argnums: Argnums = 0) -> Callable:
@@ -305,12 +305,12 @@ class _Level:
     def __init__(self, args: tuple, argnums: Argnums) -> None:
         self.argnums = argnums
         self.positions = _positions(argnums, len(args))
-        self.given = [args[i] for i in self.positions]
-        self.own: list[Tensor] = [_alias(x) for x in tensors_of(self.given, "the inputs")]
+        self.arguments = [args[i] for i in self.positions]
+        self.own: list[Tensor] = [_alias(x) for x in tensors_of(self.arguments, "the inputs")]
         self.wanted = list(self.own)
         ends = iter(self.own)
         self.args = list(args)
-        for i, x in zip(self.positions, self.given, strict=True):
+        for i, x in zip(self.positions, self.arguments, strict=True):
             self.args[i] = rebuild(x, ends)
 
     def gradients(self, outputs: list[Tensor], cotangents: list[Tensor] | None) -> list[Tensor]:
@@ -327,7 +327,7 @@ class _Level:
     def like_arguments(self, found: list[Tensor]) -> Any:
         """Results in the structure of the arguments: one, or a tuple with one for each."""
         ends = iter(found)
-        result = tuple(rebuild(x, ends) for x in self.given)
+        result = tuple(rebuild(x, ends) for x in self.arguments)
         return result[0] if isinstance(self.argnums, int) else result
 
     def freed(self, tensors: list[Tensor]) -> list[Tensor]:

@@ -32,7 +32,7 @@ class _Storages:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self.found: dict[str, tuple[TypedStorage, str]] = {}
+        self.by_key: dict[str, tuple[TypedStorage, str]] = {}
 
     def __call__(self, reference: tuple[Any, ...]) -> Any:
         if reference[0] in ("module", b"module"):
@@ -45,12 +45,12 @@ class _Storages:
         ok = type(key) is str and type(count) is int and type(location) in (str, bytes)
         if not ok or not 0 <= count * kind.itemsize <= self._limit:
             raise pickle.UnpicklingError("a reference to a storage is malformed")
-        if key not in self.found:
+        if key not in self.by_key:
             memory = UntypedStorage(np.zeros(count * kind.itemsize, np.uint8))
             place = location.decode("ascii") if isinstance(location, bytes) else location
-            self.found[key] = (TypedStorage(wrap_storage=memory, dtype=kind), place)
+            self.by_key[key] = (TypedStorage(wrap_storage=memory, dtype=kind), place)
             self._limit -= memory.nbytes()
-        whole = self.found[key][0]
+        whole = self.by_key[key][0]
         if view is None:
             return whole
         if type(view) is not tuple or [type(part) for part in view[1:]] != [int, int]:
@@ -91,9 +91,9 @@ def load(
     if type(keys) is not list:
         raise RuntimeError("the list of storages is missing; corrupt file?")
     for key in map(_as_text, keys):
-        if type(key) is not str or key not in storages.found:
+        if type(key) is not str or key not in storages.by_key:
             raise RuntimeError("a storage key was not found in deserialized_objects")
-        _fill(file, *storages.found[key], map_location, order)
+        _fill(file, *storages.by_key[key], map_location, order)
     return result
 
 
@@ -141,8 +141,8 @@ def _read_into(file: IO[bytes], memory: np.ndarray) -> None:
 
 
 class _Table(StorageTable):
-    def reference(self, made: TypedStorage | UntypedStorage) -> tuple[Any, ...]:
-        return (*super().reference(made), None)
+    def reference(self, stored: TypedStorage | UntypedStorage) -> tuple[Any, ...]:
+        return (*super().reference(stored), None)
 
 
 def save(obj: Any, file: IO[bytes], pickle_module: Any, protocol: int) -> None:

@@ -94,18 +94,18 @@ def special(full_name: str) -> Any:
     return SPECIAL.get(full_name, _OTHER_NAMES.get(full_name))
 
 
-def torch_name(made: Any) -> tuple[str, str] | None:
+def torch_name(value: Any) -> tuple[str, str] | None:
     """PyTorch's module and name for an object of flambeau's; None for everything else."""
-    result = _NAME_OF.get(id(made)) or function_name(made)
+    result = _NAME_OF.get(id(value)) or function_name(value)
     if result is not None:
         return result
-    if not isinstance(made, (type, FunctionType)):
+    if not isinstance(value, (type, FunctionType)):
         return None
-    module = made.__module__ or ""
+    module = value.__module__ or ""
     if module != "flambeau" and not module.startswith("flambeau."):
         return None
     public = _public_module("torch" + module[len("flambeau") :])
-    return public, made.__qualname__
+    return public, value.__qualname__
 
 
 def _public_module(module: str) -> str:
@@ -143,9 +143,9 @@ def _functions() -> dict[int, tuple[str, str]]:
     return table
 
 
-def function_name(made: Any) -> tuple[str, str] | None:
+def function_name(value: Any) -> tuple[str, str] | None:
     """PyTorch's module and name for a public operator; None for everything else."""
-    return _functions().get(id(made)) if isinstance(made, FunctionType) else None
+    return _functions().get(id(value)) if isinstance(value, FunctionType) else None
 
 
 def resolve(module: str, name: str) -> Any:

@@ -27,17 +27,17 @@ class StorageTable:
         self._keys: dict[tuple[int, int], str] = {}
         self._dtypes: dict[int, str] = {}
 
-    def reference(self, made: TypedStorage | UntypedStorage) -> tuple[Any, ...]:
+    def reference(self, stored: TypedStorage | UntypedStorage) -> tuple[Any, ...]:
         """('storage', its class, its number, where it lies, how many elements).
 
         RuntimeError when the same memory is saved under two dtypes.
         """
-        if isinstance(made, TypedStorage):
-            storage, kind = made._untyped_storage, made.dtype.name
+        if isinstance(stored, TypedStorage):
+            storage, kind = stored._untyped_storage, stored.dtype.name
             storage_type: Any = STORAGE_TYPES[STORAGE_NAMES[kind]]
-            count = storage.nbytes() // made.dtype.itemsize
+            count = storage.nbytes() // stored.dtype.itemsize
         else:
-            storage, kind, storage_type = made, "uint8", UntypedStorage
+            storage, kind, storage_type = stored, "uint8", UntypedStorage
             count = storage.nbytes()
         key = str(len(self.storages))
         if storage.nbytes():

@@ -242,7 +242,7 @@ _rebuild_nested_tensor = _lacking("_rebuild_nested_tensor", "nested tensors")
 _rebuild_wrapper_subclass = _lacking("_rebuild_wrapper_subclass", "wrapper subclasses")
 
 
-def set_state(made: Any, state: Any) -> Any:
+def set_state(target: Any, state: Any) -> Any:
     """Put saved attributes back on a tensor; RuntimeError for names that are not a user's."""
     parts = state if isinstance(state, tuple) else (state, None)
     if len(parts) != 2:
@@ -251,8 +251,8 @@ def set_state(made: Any, state: Any) -> Any:
         for name, value in (part or {}).items():
             if not isinstance(name, str) or name.startswith("__"):
                 raise RuntimeError("a saved tensor has an attribute that no tensor can have")
-            setattr(made, name, value)
-    return made
+            setattr(target, name, value)
+    return target
 
 
 def _rebuild_from_type_v2(

@@ -110,7 +110,7 @@ def lacking(module: str, names: Iterable[str] = ()) -> Callable[[str], Any]:
                 return importlib.import_module(f"{module}.{name}")
             home = names_of(torch_name).get(name)
             if home is not None:
-                result = _found(home) if home else Lacking(f"{torch_name}.{name}")
+                result = _resolve(home) if home else Lacking(f"{torch_name}.{name}")
                 if result.__class__ is not Lacking or not _is_optional_import():
                     return result
         raise AttributeError(f"module '{torch_name}' has no attribute '{name}'")
@@ -134,7 +134,7 @@ def _is_optional_import() -> bool:
 _resolving: set[str] = set()  # the paths that are being looked up
 
 
-def _found(path: str) -> Any:
+def _resolve(path: str) -> Any:
     """The object at a path below `torch`, or a Lacking of that name.
 
     Modules that name each other as a name's home lead back here: then nobody has it.

@@ -21,7 +21,7 @@ class MetaArray(np.ndarray):
         out = options.pop("out", None)
         plain = [_plain(x) for x in inputs]
         if method == "__call__" and ufunc.signature is None:
-            ones = [_one(x) for x in plain]
+            ones = [_ones_like_input(x) for x in plain]
             shape = np.broadcast_shapes(*(np.shape(x) for x in plain))
             with np.errstate(all="ignore"):
                 new = ufunc(*ones, **options)
@@ -41,7 +41,7 @@ def meta_array(shape: Sequence[int], dtype: np.dtype) -> MetaArray:
     return np.lib.stride_tricks.as_strided(zero, tuple(shape), (0,) * len(shape)).view(MetaArray)
 
 
-def _one(x: Any) -> Any:
+def _ones_like_input(x: Any) -> Any:
     return np.ones((), x.dtype) if isinstance(x, np.ndarray) else x
 
 

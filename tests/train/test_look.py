@@ -29,7 +29,7 @@ def made(compile, **options):
 
 def programs(trainer, what):
     whole = getattr(trainer.supervised._look(), what)
-    compiled = getattr(whole._made, "_compiled", whole._made)
+    compiled = getattr(whole._step, "_compiled", whole._step)
     return 0 if compiled is None else len(compiled._programs)
 
 
@@ -59,7 +59,7 @@ def test_a_few_batches_are_not_worth_it_unless_a_program_was_kept(tmp_path, monk
     trainer = made(True)
     trainer.train_on_batch(X[:32], Y[:32])  # brings the compiler
     before = trainer.evaluate((X, Y))
-    assert trainer.supervised._look().look._made is None
+    assert trainer.supervised._look().look._step is None
     until_compiled(trainer, "look", lambda: trainer.evaluate((X, Y)))
     later = made(True)
     later.train_on_batch(X[:32], Y[:32])
@@ -165,7 +165,7 @@ def test_validations_that_will_come_again_are_worth_it(epochs, asked):
     """Nine batches in all: a program is asked for at the first of them."""
     trainer, seen = made(True), []
     look = trainer.supervised._look().look
-    trainer.attach(epoch.end(once=1), lambda: seen.append(look._made is not None))
+    trainer.attach(epoch.end(once=1), lambda: seen.append(look._step is not None))
     trainer.fit((X, Y), (X, Y), epochs)
     assert seen == [asked]
 

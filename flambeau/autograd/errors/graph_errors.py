@@ -38,8 +38,8 @@ def raise_stale(
 
     source: the saved input; None if the node saved its output.
     """
-    made_by = source.grad_fn if source is not None else None
-    name = node_name if source is None else made_by.name() if made_by is not None else ""
+    producer = source.grad_fn if source is not None else None
+    name = node_name if source is None else producer.name() if producer is not None else ""
     role = f", which is output 0 of {name.rstrip('0123456789').removesuffix('Backward')}," \
         if name else ""
     kind = FROM_NUMPY[array.dtype]

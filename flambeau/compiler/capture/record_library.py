@@ -37,7 +37,7 @@ def replacements(r: Recorder) -> list[tuple[Any, Callable]]:
     return [
         (dropout._alpha_dropped, _alpha_dropped),
         (scaled_dot_product._probabilities, _probabilities),
-        (vector_distance._kept_above, _kept_above),
+        (vector_distance._clamp_from, _clamp_from),
         (multihead._additive, _additive),
         (embedding.one_hot, lambda original, *a, **k: _one_hot(r, original, *a, **k)),
         (join.repeat_interleave, _repeat_interleave),
@@ -83,7 +83,7 @@ def _probabilities(original: Callable, q: Any, k: Any, mask: Any, scale: Any, ca
     return ops.softmax(scores.masked_fill(empty, 0.0), -1).masked_fill(empty, 0.0)
 
 
-def _kept_above(original: Callable, x: Any, least: Any) -> Any:
+def _clamp_from(original: Callable, x: Any, least: Any) -> Any:
     low = x.detach()
     return x + (low.clamp(min=least) - low)
 

@@ -23,7 +23,7 @@ class Pending:
         self.modes: tuple = ()
         self.bindings: Any = None
         self.proof: Any = None  # that its Python may be skipped
-        self.given: tuple = ()
+        self.arguments: tuple = ()
         self.result: Any = None  # of the recorded call, where the program's are to replace it
         self.precedent: Precedent | None = None  # what is kept once its program was right
         self.groups: list[RecordedGroup] = []

@@ -113,7 +113,7 @@ class Installer:
             reallocate_grads(pending.bindings, pending.step)
         if not run_deferred(pending.step, pending.bindings, trace, leaves, trace.result):
             return False
-        pending.given, pending.proof = (args, kwargs), trace.proof
+        pending.arguments, pending.proof = (args, kwargs), trace.proof
         trace.release_memory()
         with within_memory("sample"):
             pending.sample = pending.sample or SampleInputs(pending.bindings)
@@ -158,7 +158,7 @@ class Installer:
         assert state.reach is not None
         assert state.trace is not None
         program = Program(  # type: ignore[call-arg]
-            self.fallback.function, pending.step, pending.bindings, *pending.given, state.reach,
+            self.fallback.function, pending.step, pending.bindings, *pending.arguments, state.reach,
             pending.proof, pending.modes, pending.backward, pending.sample,
         )
         specialization.become(Event.INSTALLED, Installed(

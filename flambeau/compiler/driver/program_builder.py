@@ -48,7 +48,7 @@ class ProgramBuilder:
         if precedent is not None:
             precedent.recipe = write_manifest(trace, leaves, pending.graph, pending.bindings)
         pending.bindings.version_bumps = locate_version_bumps(trace.version_bumps, leaves)
-        pending.modes, pending.given, pending.proof = trace.modes, (args, kwargs), trace.proof
+        pending.modes, pending.arguments, pending.proof = trace.modes, (args, kwargs), trace.proof
         pending.groups = snapshot_groups(pending.bindings)
         return pending
 

@@ -59,7 +59,7 @@ class Agent:
                 if result is not None:
                     self._rendezvous.ask_restart(final=last)
                     _show_first(self._by_rank(result.failures), attempt, last)
-                if last or self._rendezvous.given_up():
+                if last or self._rendezvous.is_abandoned():
                     raise self._failure(result)
             raise AssertionError("unreachable")
         except SignalException as end:
@@ -99,7 +99,7 @@ class Agent:
             time.sleep(min(self._spec.monitor_interval, 0.1))
             if time.monotonic() - looked > 1.0:
                 looked = time.monotonic()
-                if self._rendezvous.restart_asked() or self._rendezvous.given_up():
+                if self._rendezvous.restart_asked() or self._rendezvous.is_abandoned():
                     workers.close(signal.SIGTERM, self._spec.shutdown_timeout_s)
                     return None
         return result

@@ -70,7 +70,7 @@ class LocalRendezvous:
     def ask_restart(self, final: bool) -> None:
         """Tell the other launchers to begin anew, or with `final` to give up."""
 
-    def given_up(self) -> bool:
+    def is_abandoned(self) -> bool:
         """Whether another launcher has given up."""
         return False
 
@@ -159,7 +159,7 @@ class StoreRendezvous:
         """Tell the other launchers to begin anew, or with `final` to give up."""
         self._store.set(self._key("final" if final else "restart"), "1")
 
-    def given_up(self) -> bool:
+    def is_abandoned(self) -> bool:
         """Whether another launcher has given up."""
         return bool(self._store.check([self._key("final")]))
 
@@ -169,7 +169,7 @@ class StoreRendezvous:
         done = self._store.add(self._key("done"), 1)
         end = time.monotonic() + self._timeout_s
         while self._serves and done < place.group_world_size and time.monotonic() < end:
-            if self.given_up():
+            if self.is_abandoned():
                 return
             time.sleep(_POLL_S)
             done = self._store.add(self._key("done"), 0)

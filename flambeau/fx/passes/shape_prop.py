@@ -70,17 +70,17 @@ class ShapeProp(Interpreter):
             raise RuntimeError(
                 f"ShapeProp error for: node={n.format_node()} with meta={n.meta}"
             ) from error
-        found = False
+        has_tensor = False
 
         def note(x: Any) -> Any:
-            nonlocal found
+            nonlocal has_tensor
             if not isinstance(x, Tensor):
                 return x
-            found = True
+            has_tensor = True
             return _extract_tensor_metadata(x)
 
         meta = map_aggregate(result, note)
-        if found:
+        if has_tensor:
             n.meta["tensor_meta"] = meta
         n.meta["type"] = type(result)
         return result

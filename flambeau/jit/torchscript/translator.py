@@ -27,16 +27,16 @@ class _Statements(Expressions):
 
     def function(self, definition: ast.FunctionDef) -> ast.FunctionDef:
         """The whole definition."""
-        given = definition.args
-        if definition.decorator_list or given.vararg or given.kwarg or given.posonlyargs:
+        declared = definition.args
+        if definition.decorator_list or declared.vararg or declared.kwarg or declared.posonlyargs:
             self.refuse(definition, "decorators and variable arguments are no TorchScript")
-        parameters = [*given.args, *given.kwonlyargs]
+        parameters = [*declared.args, *declared.kwonlyargs]
         self.locals = {a.arg for a in parameters} | _assigned(definition)
         arguments = ast.arguments(
-            posonlyargs=[], args=[ast.arg(local_name(a.arg)) for a in given.args],
-            kwonlyargs=[ast.arg(local_name(a.arg)) for a in given.kwonlyargs],
-            kw_defaults=[None if d is None else self.expression(d) for d in given.kw_defaults],
-            defaults=[self.expression(d) for d in given.defaults],
+            posonlyargs=[], args=[ast.arg(local_name(a.arg)) for a in declared.args],
+            kwonlyargs=[ast.arg(local_name(a.arg)) for a in declared.kwonlyargs],
+            kw_defaults=[None if d is None else self.expression(d) for d in declared.kw_defaults],
+            defaults=[self.expression(d) for d in declared.defaults],
         )
         result = ast.FunctionDef(name=definition.name, args=arguments,
                                  body=self.block(definition.body), decorator_list=[])

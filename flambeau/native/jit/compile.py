@@ -125,8 +125,8 @@ def _compile_here(
         for name in names:
             if errors:
                 break
-            ready.put((name, text_made := text(name)))
-            characters += len(text_made)
+            ready.put((name, llvm_text := text(name)))
+            characters += len(llvm_text)
             if characters > _COLLECT_AFTER_CHARACTERS and not gc.isenabled():
                 characters = 0
                 gc.collect()  # nodes of IR refer to one another

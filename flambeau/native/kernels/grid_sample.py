@@ -283,7 +283,7 @@ def image_backward(type: Type, mode: str, padding: str, axes: int) -> Kernel:
              "image", "pixels", "part_given", "part_made")
     sizes = [Size(name) for name in names]
     batch, parts, blocks, size, channels, cotangent_elements, points, *rest = sizes
-    entry, line, image, pixels, part_given, part_made = rest
+    entry, line, image, pixels, cotangent_part, gradient_part = rest
     point = Affine(0, ((n, entry), (block, line), (p, what.axes)))
     maker = _SampleBuilder(what, point, grid)
     taps = maker.taps()
@@ -292,7 +292,7 @@ def image_backward(type: Type, mode: str, padding: str, axes: int) -> Kernel:
     keep: list[Statement] = []
     add: list[Statement] = []
     above = Accumulator(ReduceOp.SUM, what.type, "above")
-    terms = ((n, cotangent_elements), (part, part_given), (c, points), (block, size), (q, 1))
+    terms = ((n, cotangent_elements), (part, cotangent_part), (c, points), (block, size), (q, 1))
     add.append(Begin(above, Load(g, Affine(0, terms))))
     for k, tap in enumerate(taps):
         keep.append(Store(weights, Affine(k * SAMPLED_POINTS_PER_BLOCK, ((p, 1),)), tap.weight))
@@ -303,7 +303,7 @@ def image_backward(type: Type, mode: str, padding: str, axes: int) -> Kernel:
         where = Apply(Scalar.CAST, (Load(places, at),), Type.I64)
         inside = Apply(Scalar.GE, (where, Constant(Type.I64, 0)), Type.BOOL)
         value = maker.mul(above, Load(weights, at))
-        add.append(Store(y, Affine(0, ((n, image), (part, part_made), (c, pixels))), value,
+        add.append(Store(y, Affine(0, ((n, image), (part, gradient_part), (c, pixels))), value,
                          ((where, 1),), inside, add=True))
     walk = Loop(block, blocks, [
         Loop(p, size, keep, LoopKind.VECTORIZED), Loop(c, channels, [Loop(q, size, add)]),

@@ -327,18 +327,18 @@ def maxima_backward(type: Type, step: int | None) -> Kernel:
     """
     s, gx = _StripNest(type, step), Buffer(type, "gx")
     cells, rows = s.local("cells"), s.local("rows", Type.I32)
-    places_found = s.local("found", Type.I32)
+    winners = s.local("found", Type.I32)
     top, place = (Accumulator(ReduceOp.MAXIMUM, type, "top"),
                   Accumulator(ReduceOp.MINIMUM, Type.I32, "place"))
     z, w = Index("z"), Index("w")
     zero = Store(gx, s.at((s.image, "x_image"), (z, 1)), Constant(type, 0.0))
     clear = Loop(z, s.sizes["x_image"], [zero], LoopKind.VECTORIZED)
-    keep: list[Statement] = [Store(places_found, s.at((s.r, "padded"), *s.strip()), place)]
+    keep: list[Statement] = [Store(winners, s.at((s.r, "padded"), *s.strip()), place)]
     share = s.at((s.image, "y_image"), (s.group, "y_group"), (s.r, "length"),
                  (s.block, "block"), (w, 1))
     exists = compare(Scalar.LT, IndexValue(s.at((s.block, "block"), (w, 1))),
                      SizeValue(s.sizes["length"]))
-    there = cast(Load(places_found, s.at((s.r, "padded"), (w, 1))), Type.I64)
+    there = cast(Load(winners, s.at((s.r, "padded"), (w, 1))), Type.I64)
     spread = Loop(w, s.sizes["block"], [Store(
         gx, s.at((s.image, "x_image")), Load(s.y, share, mask=exists), ((there, 1),),
         mask=exists, add=True)])

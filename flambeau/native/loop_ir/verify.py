@@ -411,11 +411,11 @@ def _is_defined(operation: Scalar, type: Type) -> bool:
 
 def accesses(body: Sequence[Statement]) -> list[Load | Store]:
     """Every load and store of a body."""
-    accesses_found: list[Load | Store] = []
+    collected: list[Load | Store] = []
     seen: set[Expression] = set()
     for statement in statements(body):
         if isinstance(statement, Store):
-            accesses_found.append(statement)
+            collected.append(statement)
         stack = list(expressions(statement))
         while stack:
             expression = stack.pop()
@@ -424,5 +424,5 @@ def accesses(body: Sequence[Statement]) -> list[Load | Store]:
             seen.add(expression)
             stack.extend(operands(expression))
             if isinstance(expression, Load):
-                accesses_found.append(expression)
-    return accesses_found
+                collected.append(expression)
+    return collected

@@ -176,7 +176,7 @@ class PruningContainer(BasePruningMethod):
         if method.PRUNING_TYPE == "unstructured":
             part = default_mask == 1
         elif method.PRUNING_TYPE == "structured":
-            part = _kept_channels(method, default_mask)
+            part = _channel_mask(method, default_mask)
         elif method.PRUNING_TYPE == "global":
             part = (slice(None),) * t.dim()
         else:
@@ -185,7 +185,7 @@ class PruningContainer(BasePruningMethod):
         return mask
 
 
-def _kept_channels(method: Any, mask: Tensor) -> tuple:
+def _channel_mask(method: Any, mask: Tensor) -> tuple:
     """An index of the channels along the method's axis of which something is left."""
     if not hasattr(method, "dim"):
         raise AttributeError(
@@ -288,12 +288,12 @@ class _Structured(_Amount):
         if not count:
             return default_mask
         mask = ops.zeros_like(t)
-        mask[(slice(None),) * (self.dim % t.dim()) + (self.kept(t, count),)] = 1
+        mask[(slice(None),) * (self.dim % t.dim()) + (self.select(t, count),)] = 1
         return mask * default_mask.to(dtype=mask.dtype)
 
-    def kept(self, t: Tensor, count: int) -> Tensor:
+    def select(self, t: Tensor, count: int) -> Tensor:
         """An index of the channels that stay when `count` go."""
-        raise NotImplementedError(f"{type(self).__name__}.kept")
+        raise NotImplementedError(f"{type(self).__name__}.select")
 
 
 class RandomStructured(_Structured):
@@ -303,7 +303,7 @@ class RandomStructured(_Structured):
     tensor(6.)
     """
 
-    def kept(self, t: Tensor, count: int) -> Tensor:
+    def select(self, t: Tensor, count: int) -> Tensor:
         """A random choice."""
         chance = ops.rand(t.shape[self.dim])
         return chance > chance.sort().values[count - 1]
@@ -321,7 +321,7 @@ class LnStructured(_Structured):
         super().__init__(amount, dim)
         self.n = n
 
-    def kept(self, t: Tensor, count: int) -> Tensor:
+    def select(self, t: Tensor, count: int) -> Tensor:
         """The channels of the largest norm."""
         axis = self.dim % t.dim()
         norms = t.norm(self.n, [i for i in range(t.dim()) if i != axis])

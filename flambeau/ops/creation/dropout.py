@@ -159,7 +159,7 @@ def _(
 # --------------------------------------------------------------------------- nn.functional
 
 
-def _check_given(p: float) -> None:
+def _check_layer_probability(p: float) -> None:
     if p < 0.0 or p > 1.0:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
 
@@ -172,7 +172,7 @@ def dropout(
     >>> torch.nn.functional.dropout(torch.ones(2), training=False)
     tensor([1., 1.])
     """
-    _check_given(p)
+    _check_layer_probability(p)
     return _drop(input, p, training, False, inplace)
 
 
@@ -186,7 +186,7 @@ def alpha_dropout(
     >>> torch.nn.functional.alpha_dropout(torch.ones(3), training=False)
     tensor([1., 1., 1.])
     """
-    _check_given(p)
+    _check_layer_probability(p)
     return _alpha_dropped(input, p, training, False, inplace)
 
 
@@ -198,7 +198,7 @@ def feature_alpha_dropout(
     >>> torch.nn.functional.feature_alpha_dropout(torch.ones(1, 3), training=False)
     tensor([[1., 1., 1.]])
     """
-    _check_given(p)
+    _check_layer_probability(p)
     return _alpha_dropped(input, p, training, True, inplace)
 
 
@@ -211,7 +211,7 @@ def dropout1d(
     >>> bool((y == y[..., :1]).all())
     True
     """
-    _check_given(p)
+    _check_layer_probability(p)
     rank = input.dim()
     if rank not in (2, 3):
         raise RuntimeError(
@@ -231,7 +231,7 @@ def dropout2d(
     >>> bool((y == y[..., :1, :1]).all())
     True
     """
-    _check_given(p)
+    _check_layer_probability(p)
     rank = input.dim()
     if rank not in (3, 4):
         _warn_rank("dropout2d", rank, "3D or 4D")
@@ -255,7 +255,7 @@ def dropout3d(
     >>> bool((y == y[..., :1, :1, :1]).all())
     True
     """
-    _check_given(p)
+    _check_layer_probability(p)
     rank = input.dim()
     if rank not in (4, 5):
         _warn_rank("dropout3d", rank, "4D or 5D")

@@ -226,18 +226,18 @@ class CustomPacket:
     def __init__(self, namespace: str, name: str) -> None:
         self._qualified_op_name = f"{namespace}::{name}"
         self.__name__ = name
-        self._made: dict[str, Any] = {}
+        self._operators: dict[str, Any] = {}
 
     def add(self, operator: CustomOperator) -> None:
         """Take an overload."""
-        self._made[operator._overloadname] = operator
+        self._operators[operator._overloadname] = operator
 
     def overloads(self) -> list[str]:
         """The overloads' names."""
-        return list(self._made)
+        return list(self._operators)
 
     def __getattr__(self, name: str) -> CustomOperator:
-        result = self.__dict__.get("_made", {})
+        result = self.__dict__.get("_operators", {})
         if name in result:
             return result[name]
         raise AttributeError(
@@ -247,7 +247,7 @@ class CustomPacket:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         last = None
-        for operator in self._made.values():
+        for operator in self._operators.values():
             try:
                 operator._schema.bind(args, kwargs)
             except RuntimeError as error:
@@ -295,7 +295,7 @@ def define(space: str, text: str) -> CustomOperator:
     operator = CustomOperator(space, Schema(space, text))
     packets = namespace(space)._packets
     packet = packets.setdefault(operator._opname, CustomPacket(space, operator._opname))
-    if operator._overloadname in packet._made:
+    if operator._overloadname in packet._operators:
         raise RuntimeError(
             f"Tried to register an operator ({operator._schema}) with the same name and overload "
             "name multiple times."
@@ -309,9 +309,9 @@ def find(qualified: str) -> CustomOperator:
     space, _, name = qualified.partition("::")
     name, _, overload = name.partition(".")
     packet = namespace(space)._packets.get(name)
-    if packet is None or (overload or "default") not in packet._made:
+    if packet is None or (overload or "default") not in packet._operators:
         raise RuntimeError(f"operator {qualified} does not exist")
-    return packet._made[overload or "default"]
+    return packet._operators[overload or "default"]
 
 
 # ------------------------------------------------------------------- schemas of annotated functions

@@ -19,7 +19,7 @@ from ...tensor.tensor import Tensor
 Points = Callable[[int], np.ndarray]
 
 
-def _made(name: str, M: int, sym: bool, points: Points, options: dict[str, Any]) -> Tensor:
+def _build(name: str, M: int, sym: bool, points: Points, options: dict[str, Any]) -> Tensor:
     dtype = options["dtype"] or types.get_default_dtype()
     if M < 0:
         raise ValueError(f"{name} requires non-negative window length, got M={M}")
@@ -54,7 +54,7 @@ def exponential(
     if sym and center is not None:
         raise ValueError("Center must be None for symmetric windows")
     middle = ((M if not sym and M > 1 else M - 1) / 2) if center is None else center
-    return _made("exponential", M, sym, lambda n: np.exp(-np.abs(np.arange(n) - middle) / tau),
+    return _build("exponential", M, sym, lambda n: np.exp(-np.abs(np.arange(n) - middle) / tau),
                  _options(dtype, layout, device, requires_grad))
 
 
@@ -67,7 +67,7 @@ def cosine(
     >>> torch.signal.windows.cosine(3)
     tensor([0.5000, 1.0000, 0.5000])
     """
-    return _made("cosine", M, sym, lambda n: np.sin(np.pi * (np.arange(n) + 0.5) / n),
+    return _build("cosine", M, sym, lambda n: np.sin(np.pi * (np.arange(n) + 0.5) / n),
                  _options(dtype, layout, device, requires_grad))
 
 
@@ -83,7 +83,7 @@ def gaussian(
     if std <= 0:
         raise ValueError(f"Standard deviation must be positive, got: {std} instead.")
     middle = (M if not sym and M > 1 else M - 1) / 2
-    return _made("gaussian", M, sym, lambda n: np.exp(-(((np.arange(n) - middle) / std) ** 2) / 2),
+    return _build("gaussian", M, sym, lambda n: np.exp(-(((np.arange(n) - middle) / std) ** 2) / 2),
                  _options(dtype, layout, device, requires_grad))
 
 
@@ -98,7 +98,7 @@ def kaiser(
     """
     if beta < 0:
         raise ValueError(f"beta must be non-negative, got: {beta} instead.")
-    return _made("kaiser", M, sym, lambda n: kaiser_points(n, beta),
+    return _build("kaiser", M, sym, lambda n: kaiser_points(n, beta),
                  _options(dtype, layout, device, requires_grad))
 
 
@@ -116,7 +116,7 @@ def general_cosine(
     coefficients = tuple(a)
     if not coefficients:
         raise ValueError("Coefficients cannot be empty")
-    return _made("general_cosine", M, sym, lambda n: cosine_sum(n, coefficients),
+    return _build("general_cosine", M, sym, lambda n: cosine_sum(n, coefficients),
                  _options(dtype, layout, device, requires_grad))
 
 
@@ -141,7 +141,7 @@ def _fixed(
         device: Any = None, requires_grad: bool = False,
     ) -> Tensor:
         options = _options(dtype, layout, device, requires_grad)
-        return _made("general_cosine" if cosines else name, M, sym, points, options)
+        return _build("general_cosine" if cosines else name, M, sym, points, options)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"""{doc}

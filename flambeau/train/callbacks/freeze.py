@@ -36,13 +36,13 @@ class Holding:
     band = Band.CONTROL
 
     def __init__(self) -> None:
-        self._held: dict[str, Any] = {}  # the parameters that this one froze
+        self._frozen: dict[str, Any] = {}  # the parameters that this one froze
 
     def _hold(self, name: str, parameter: Any) -> None:
         if parameter.requires_grad:
             parameter.requires_grad_(False)
             parameter.grad = None
-            self._held[name] = parameter
+            self._frozen[name] = parameter
 
     def on_run_end(self) -> None:
         """All are trainable again that were so before."""
@@ -53,9 +53,9 @@ class Holding:
         self._thaw()
 
     def _thaw(self) -> None:
-        for parameter in self._held.values():
+        for parameter in self._frozen.values():
             parameter.requires_grad_(True)
-        self._held.clear()
+        self._frozen.clear()
 
 
 class Freeze(Holding):
@@ -137,7 +137,7 @@ class Unfreeze(Holding):
             if number <= run.state.epoch:
                 trained.update(matching(run.net, names))
         for name, parameter in run.net.named_parameters():
-            if name in trained and name in self._held:
-                self._held.pop(name).requires_grad_(True)
+            if name in trained and name in self._frozen:
+                self._frozen.pop(name).requires_grad_(True)
             elif name not in trained:
                 self._hold(name, parameter)

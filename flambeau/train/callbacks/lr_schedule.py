@@ -73,7 +73,7 @@ class Schedule:
     def on_run_start(self, run: Any) -> None:
         """Make the scheduler, and begin to step it."""
         if self.make is not None:
-            self.scheduler = self._made(run)
+            self.scheduler = self._build_scheduler(run)
             self._check()
         stored = list((getattr(run, "optimizers", None) or {}).values())
         if stored and all(self.scheduler.optimizer is not item for item in stored):
@@ -89,7 +89,7 @@ class Schedule:
         self._by_epoch = all(item.scope == "epoch" for item in moment)
         self._handle = run.attach(moment, self._step, self.band)
 
-    def _made(self, run: Any) -> Any:
+    def _build_scheduler(self, run: Any) -> Any:
         """A fresh scheduler; in a resumed run, with the optimiser as it was loaded."""
         assert self.make is not None
         optimizer, resumed = run.optimizer, run.state.resumed

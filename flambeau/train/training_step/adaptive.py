@@ -26,7 +26,7 @@ class Frequent:
         self.first = compiled if first is None else first
         self.attempt = self.first.attempt  # what a program gives, where there is one
         self._seen: dict[str, int] = {}  # kind: batches of it without a program
-        self._kept: dict[str, bool] = {}  # whether an earlier process kept that of a seldom kind
+        self._is_cached: dict[str, bool] = {}  # whether an earlier process cached a rare kind
 
     def __call__(self, *batch: Any) -> Any:
         kind, seen = kind_of(batch), self._seen
@@ -34,8 +34,8 @@ class Frequent:
         if kind == next(iter(seen)):
             return self.first(*batch)
         if seen[kind] <= _SELDOM:
-            if kind not in self._kept:
-                self._kept[kind] = self.compiled.is_kept(*batch)
-            if not self._kept[kind]:
+            if kind not in self._is_cached:
+                self._is_cached[kind] = self.compiled.is_kept(*batch)
+            if not self._is_cached[kind]:
                 return self.plain(*batch)
         return self.compiled(*batch)

@@ -34,7 +34,7 @@ class ExactStep:
         self.step, self.optimizers, self.kinds = step, optimizers, kinds
         self.modules = [part for part in parts if isinstance(part, Module)]
         self._compiled: Any = None
-        self.made: set[str] = set()  # kinds that had a program in this process
+        self.compiled_kinds: set[str] = set()  # kinds that had a program in this process
 
     def attempt(self, *batch: Any) -> Any:
         """What a program gives; MISS where there is none for this batch."""
@@ -58,7 +58,7 @@ class ExactStep:
             kinds.known[kind] = 0
         if kind in kinds.plain:
             return self.step(*batch)
-        if kind in self.made:
+        if kind in self.compiled_kinds:
             kinds.known[kind] += 1
             if kinds.known[kind] > _AGAIN:
                 kinds.plain.add(kind)
@@ -90,7 +90,7 @@ class ExactStep:
                 warn("the step was compiled when the run was saved, and cannot be now: it "
                      "goes on, but the last bits may differ")
             return self.step(*batch)
-        self.made.add(kind)
+        self.compiled_kinds.add(kind)
         self.kinds.compiled.add(kind)
         return result
 

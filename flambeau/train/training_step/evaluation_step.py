@@ -60,7 +60,7 @@ class Whole:
         self.function, self.parts, self.kinds = function, parts, kinds
         self._calls = 0
         self._compiled: Any = None
-        self._made: Callable[..., Any] | None = None
+        self._step: Callable[..., Any] | None = None
 
     def expect(self, batches: int) -> None:
         """So many will come."""
@@ -68,17 +68,17 @@ class Whole:
             self._calls = _FEW
 
     def __call__(self, *batch: Any) -> Any:
-        if self._made is None:
+        if self._step is None:
             if are_deterministic_algorithms_enabled():
                 from .deterministic import ExactStep  # brings the compiler
 
-                self._made = ExactStep(self.function, self.parts, (), self.kinds)
+                self._step = ExactStep(self.function, self.parts, (), self.kinds)
             elif self._calls < _FEW and not self._is_kept(batch):
                 self._calls += 1
                 return self.function(*batch)
             else:
-                self._made = self._asked_for()
-        return self._made(*batch)
+                self._step = self._asked_for()
+        return self._step(*batch)
 
     def _asked_for(self) -> Any:
         """The compiled function, which need not be used."""

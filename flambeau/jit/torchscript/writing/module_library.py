@@ -60,14 +60,14 @@ def _pool(kind: str, count: int) -> Text:
     def text(m: Any) -> str:
         kernel = _many(m.kernel_size, count)
         stride = _many(m.stride if m.stride is not None else m.kernel_size, count)
-        given = f"{kernel}, {stride}, {_many(m.padding, count)}"
+        settings = f"{kernel}, {stride}, {_many(m.padding, count)}"
         if kind == "max":
             if m.return_indices:
                 raise NotImplementedError(f"return_indices of {type(m).__name__}")
-            return (f"input: Tensor|return torch.max_pool{count}d(input, {given}, "
+            return (f"input: Tensor|return torch.max_pool{count}d(input, {settings}, "
                     f"{_many(m.dilation, count)}, {m.ceil_mode})")
         divisor = "" if count == 1 else f", {m.divisor_override}"
-        return (f"input: Tensor|return torch.avg_pool{count}d(input, {given}, {m.ceil_mode}, "
+        return (f"input: Tensor|return torch.avg_pool{count}d(input, {settings}, {m.ceil_mode}, "
                 f"{m.count_include_pad}{divisor})")
 
     return text
@@ -138,9 +138,9 @@ def _loss(name: str, *settings: str) -> Text:
     """A loss, through nn.functional's function."""
 
     def text(m: Any) -> str:
-        given = "".join(f", {s}=self.{s}" if s in ("weight", "pos_weight")
+        extra = "".join(f", {s}=self.{s}" if s in ("weight", "pos_weight")
                         else f", {s}={literal(getattr(m, s))}" for s in settings)
-        return (f"input: Tensor, target: Tensor|return {_FUNCTIONAL}.{name}(input, target{given}, "
+        return (f"input: Tensor, target: Tensor|return {_FUNCTIONAL}.{name}(input, target{extra}, "
                 f"reduction={literal(m.reduction)})")
 
     return text
