@@ -78,7 +78,7 @@ def test_the_step_is_compiled_whatever_the_batch_number() -> None:
     step = module._flambeau_step._step
     trainer.train_on_batch(X, Y)
     trainer.exact(False)
-    assert step.made  # a program, which `attempt` finds again
+    assert step.compiled_kinds  # a program, which `attempt` finds again
 
 
 def test_an_index_that_is_read_is_the_batch_number() -> None:
