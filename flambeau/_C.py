@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from .autograd import forward_ad
-from .autograd.engine import is_graph_retained
+from .autograd.engine import current_task_number, is_graph_retained
 from .autograd.mode import MODE
 from .autograd.node import SavedTensor
 from .autograd.traces import bindings as _profiler
@@ -49,6 +49,12 @@ class _WeakTensorRef:
     def expired(self) -> bool:
         """Whether the tensor is gone."""
         return self._reference() is None
+
+
+def _current_graph_task_id() -> int:
+    """The number of the backward pass that this thread is in; -1 outside of one."""
+    number = current_task_number()
+    return -1 if number is None else number
 
 
 class _DisableTorchDispatch:

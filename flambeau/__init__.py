@@ -30,7 +30,7 @@ from .autograd.mode import (
     enable_grad, inference_mode, is_grad_enabled, is_inference_mode_enabled, no_grad,
     set_grad_enabled,
 )
-from .autograd.forward_gradcheck import Batched as _Batched
+from .autograd.backward import Batched as _Batched
 from .autograd.anomaly import (
     is_anomaly_check_nan_enabled, is_anomaly_enabled, set_anomaly_enabled,
 )
@@ -173,7 +173,7 @@ def is_storage(obj: Any) -> bool:
 
 
 def _vmap_for_gradcheck(function: Any) -> Any:
-    return importlib.import_module(f"{__package__}._vmap_internals")._vmap(function)
+    return importlib.import_module(f"{__package__}._vmap_internals")._vmap(function, 0, 0, True)
 
 
 _Batched.vmap = _vmap_for_gradcheck

@@ -208,6 +208,12 @@ def _finish_gradient(
     return None
 
 
+class Batched:
+    """vmap with results that may be None, which the layer of function transforms sets."""
+
+    vmap: Callable[[Callable], Callable]
+
+
 class Stack:
     """torch.stack, which the operators' layer sets."""
 
@@ -217,8 +223,32 @@ class Stack:
 def _batched(
     outputs: Any, inputs: Any, grad_outputs: Any, create_graph: bool, allow_unused: Any
 ) -> tuple[Tensor | None, ...]:
-    """A gradient for each row of the cotangents, stacked."""
+    """A gradient for each row of the cotangents, stacked: all at once, by vmap; one after the other
+    where a derivative reads numbers."""
     rows = _tuple(grad_outputs)
+    for y, g in zip(_tuple(outputs), rows, strict=True):
+        if isinstance(y, Tensor) and g._array.shape[1:] != y._array.shape:
+            raise RuntimeError(
+                "If `is_grads_batched=True`, we interpret the first dimension of each grad_output "
+                "as the batch dimension. The sizes of the remaining dimensions are expected to "
+                f"match the shape of corresponding output, but a mismatch was detected: "
+                f"grad_output[0] has a shape of {g.shape} and output[0] has a shape of {y.shape}. "
+                "If you only want some tensors in `grad_output` to be considered batched, consider "
+                "using vmap."
+            )
+    if not create_graph and all(g.__class__ is Tensor for g in rows):
+        rows = tuple([g if g._array.dtype == y._array.dtype or not isinstance(y, Tensor)
+                      else g.to(y.dtype) for y, g in zip(_tuple(outputs), rows, strict=True)])
+
+        def of_example(*gs: Tensor) -> tuple[Tensor | None, ...]:
+            return grad(outputs, inputs, gs, True, allow_unused=allow_unused)
+
+        try:
+            batched: tuple[Tensor | None, ...] = Batched.vmap(of_example)(*rows)
+            return batched
+        except RuntimeError as error:
+            if not str(error).startswith("vmap"):
+                raise
     result = [
         grad(outputs, inputs, tuple(g[i] for g in rows), True, create_graph,
              allow_unused=allow_unused)

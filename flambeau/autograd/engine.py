@@ -189,7 +189,7 @@ class _Task:
                 self.capture(id(leaf), g)
                 return
             if not self.accumulate:
-                self.capture(id(leaf), run_leaf_hooks(leaf, g, before=True))
+                self.capture(id(leaf), run_leaf_hooks(leaf, g, before=True, accumulates=False))
                 return
         accumulate(leaf, g, self.keep and MODE.grad)
 
@@ -261,6 +261,8 @@ class _Task:
 
     def apply_watched(self, node: Node, g: Any) -> Sequence[Any] | None:
         """Apply a node with hooks, captures or anomaly mode; None when it need not run."""
+        if self.needed is not None and id(node) not in self.needed and not self.is_wanted(node):
+            return None
         if node.hooks is not None and not self.partial:
             g = run_node_hooks(node, "tensor", g)
         if self.captures is not None:
@@ -271,6 +273,11 @@ class _Task:
             g = run_node_hooks(node, "pre", g)
         grads = _apply_watched(node, g) if MODE.anomaly else node.apply(g)
         return grads if node.hooks is None else run_node_hooks(node, "post", grads, g)
+
+    def is_wanted(self, node: Node) -> bool:
+        """Whether the caller asked for the cotangent of one of a node's outputs."""
+        captures, key = self.captures or {}, id(node)
+        return key in captures or any((key, i) in captures for i in range(node.outputs))
 
     def capture_node(self, node: Node, key: int, g: Any) -> None:
         """Keep the cotangents of a node's outputs that the caller asked for."""
@@ -379,7 +386,8 @@ def accumulate(leaf: Tensor, g: Tensor, differentiable: bool) -> None:
     g = run_leaf_hooks(leaf, g, before=True)
     if leaf._requires_grad:
         _add(leaf, g, differentiable)
-    run_leaf_hooks(leaf, g, before=False)
+    if leaf.__dict__.get("_post_accumulate_grad_hooks"):
+        run_leaf_hooks(leaf, g, before=False)
 
 
 # Threads may share leaves, and NumPy adds without holding Python's lock.

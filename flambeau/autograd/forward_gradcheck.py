@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..tensor.tensor import Tensor, wrap
+from .backward import Batched
 from .forward_ad import dual_level, make_dual, unpack_dual
 from .mode import no_grad
 
@@ -21,12 +22,6 @@ _BATCHED_ADVICE = (
 
 class GradcheckError(RuntimeError):
     """Two derivatives differ."""
-
-
-class Batched:
-    """vmap, which the layer of function transforms sets."""
-
-    vmap: Callable[[Callable], Callable]
 
 
 def tensors_in(x: Any) -> tuple[Tensor, ...]:

@@ -7,6 +7,7 @@ calls the user's `backward`, itself recorded when gradients of gradients are ask
 from __future__ import annotations
 
 import functools
+import inspect
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
@@ -118,6 +119,11 @@ class BackwardFunction(Node):
         backward = self._function.backward
         if backward is Function.backward:
             backward = self._function.vjp
+        elif self._function.vjp is not Function.vjp:
+            raise RuntimeError(
+                "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You "
+                "should only implement one of them."
+            )
         result = backward(self.context, *grads)
         every = result if isinstance(result, tuple) else (result,)
         return self._of_edges(every)
@@ -259,6 +265,15 @@ class Function(metaclass=_FunctionMeta):
             "forward mode AD."
         )
 
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
+        """The outputs of all examples and their batch axes; flambeau runs `forward` on examples,
+        and calls this only where a subclass has its own."""
+        raise NotImplementedError(
+            "To use autograd.Function with vmap, you must either override the vmap staticmethod or "
+            "set generate_vmap_rule=True."
+        )
+
     @classmethod
     def apply(cls, *args: Any) -> Any:
         """Run the function on the arguments and record it."""
@@ -322,9 +337,18 @@ class Function(metaclass=_FunctionMeta):
     def _flambeau_run(cls, context: FunctionCtx, args: tuple) -> Any:
         if cls.setup_context is Function.setup_context:
             return cls.forward(context, *args)
+        if cls.forward.__defaults__:
+            args = _with_defaults(cls.forward, args)
         result = cls.forward(*args)
         cls.setup_context(context, args, result)
         return result
+
+
+def _with_defaults(forward: Callable, args: tuple) -> tuple:
+    """A call's arguments and the defaults of those left out: setup_context sees all of them."""
+    bound = inspect.signature(forward).bind(*args)
+    bound.apply_defaults()
+    return bound.args
 
 
 class InplaceFunction(Function):
@@ -335,6 +359,24 @@ class InplaceFunction(Function):
         self.inplace = inplace
 
 
+def _handed_back(y: Tensor) -> Tensor:
+    """An input that is an output too: a view of itself, as its class makes one."""
+    if y.__class__ is Tensor or not overrides(y.__class__):
+        return view_of(y, y._array)
+    with_grad, MODE.grad = MODE.grad, False
+    try:
+        view: Tensor = y.view_as(y)
+        return view
+    finally:
+        MODE.grad = with_grad
+
+
+def overrides(cls: type) -> bool:
+    """Whether a class has a `__torch_function__` of its own."""
+    return getattr(cls, "__torch_function__", None) is not getattr(
+        Tensor, "__torch_function__", None)
+
+
 def _unrecorded(context: FunctionCtx, args: tuple, outputs: tuple) -> tuple:
     """The outputs of a call that needs no node: views among them may not come to need one."""
     dirty, input_ids = _dirty(context, args, outputs)
@@ -342,7 +384,7 @@ def _unrecorded(context: FunctionCtx, args: tuple, outputs: tuple) -> tuple:
     for y in outputs:
         if isinstance(y, Tensor) and y._array.__class__ is np.ndarray and id(y) not in dirty:
             if id(y) in input_ids:
-                y = view_of(y, y._array)
+                y = _handed_back(y)
             if y._base is not None:
                 forbid_writes(y)
         result.append(y)
@@ -422,9 +464,7 @@ def _output(node: Any, y: Any, index: int | None, constant: set, dirty: set, inp
         rebase(y, target)
         return y
     if id(y) in input_ids:  # an input handed back: a view of it
-        base = y if y._base is None else y._base
-        y = y._alias()
-        y._base, y._stamp = base, base._node
+        y = _handed_back(y)
     y._node = target
     y._requires_grad = y._tracked = True
     return y

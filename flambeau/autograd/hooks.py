@@ -13,7 +13,7 @@ from typing import Any
 
 from ..tensor.tensor import Tensor
 from .handle import RemovableHandle
-from .node import Node
+from .node import AccumulatorHook, Node
 
 
 def register_hook(tensor: Tensor, hook: Callable) -> RemovableHandle:
@@ -96,14 +96,26 @@ def move_retained(tensor: Tensor, old: Any, new: Any) -> None:
         there[id(tensor)] = keep
 
 
-def run_leaf_hooks(leaf: Tensor, g: Tensor, before: bool) -> Tensor:
-    """Run a leaf's hooks on its cotangent, before or after it was accumulated."""
-    if before:
-        for hook in tuple(leaf.__dict__.get("_backward_hooks", {}).values()):
+def run_leaf_hooks(leaf: Tensor, g: Tensor, before: bool, accumulates: bool = True) -> Tensor:
+    """Run a leaf's hooks on its cotangent, before or after it was accumulated; those of its node
+    come last, and not where nothing accumulates."""
+    name = "_backward_hooks" if before else "_post_accumulate_grad_hooks"
+    hooks = tuple(leaf.__dict__.get(name, {}).values())
+    for hook in hooks:
+        if hook.__class__ is AccumulatorHook:
+            continue
+        if before:
             g = _replaced(hook(g), g)
-    else:
-        for hook in tuple(leaf.__dict__.get("_post_accumulate_grad_hooks", {}).values()):
-            hook(leaf)
+        elif hook(leaf) is not None:
+            raise RuntimeError("Tensor post accumulate grad hooks should return None.")
+    for hook in hooks:
+        if hook.__class__ is not AccumulatorHook or not accumulates:
+            continue
+        if before:
+            result = hook.function((g,))
+            g = g if result is None else _replaced(result[0], g)
+        else:
+            hook.function((), (g,))
     return g
 
 

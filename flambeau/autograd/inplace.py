@@ -145,6 +145,9 @@ def before_write(x: Tensor, keep_value: bool) -> Tensor:
         raise _view_unrecorded(INSIDE_FUNCTION)
     old = wrap(x._array.copy("K") if keep_value else x._array)
     old._requires_grad, old._node = x._requires_grad, x._node
+    if x._base is not None and x._node is not None and x._node.shown().hooks \
+            and x._base._requires_grad and not is_example(x._array):
+        old._node = _strided_node(x, x._base)  # a view's history begins anew, without its hooks
     old._tracked = x._requires_grad
     return old
 
@@ -258,12 +261,18 @@ def reattach(view: Tensor) -> None:
     view._stamp = base._node
     if not base._requires_grad:
         return
-    node = new_node(_STRIDED_PLAN, (base._node or base,), (), (), None)
-    node.geometry = Geometry(base._array, view._array)
+    node = _strided_node(view, base)
     if "_retained" in view.__dict__:
         move_retained(view, view._node, node)
     view._node = node
     view._requires_grad = view._tracked = True
+
+
+def _strided_node(view: Tensor, base: Tensor) -> AsStridedBackward0:
+    """A view's node on its base's present history."""
+    node = new_node(_STRIDED_PLAN, (base._node or base,), (), (), None)
+    node.geometry = Geometry(base._array, view._array)
+    return node
 
 
 Tensor._reattach = reattach

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Self, TypeVar, overload
 
+from ..native.foundation.user_frames import warn
 from ..tensor.ambient import note_change
 from ..tensor.tensor import INFERENCE, creation
 
@@ -91,6 +92,10 @@ class _Switch:
 
     def __call__(self, function: F) -> F:
         if inspect.isclass(function):
+            warn("Decorating classes is deprecated and will be disabled in future versions. You "
+                 "should only decorate functions or methods. To preserve the current behavior of "
+                 "class decoration, you can directly decorate the `__init__` method and nothing "
+                 "else.", FutureWarning)
             decorated: Any = self._decorate_class(function)
         elif inspect.isgeneratorfunction(function):
             decorated = self._decorate_generator(function)

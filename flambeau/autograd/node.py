@@ -340,6 +340,15 @@ class _LeafAgain(Node):
         return (g,)
 
 
+class AccumulatorHook:
+    """A hook of a leaf's node, among the leaf's own: it takes tuples of gradients."""
+
+    __slots__ = ("function",)
+
+    def __init__(self, function: Callable) -> None:
+        self.function = function
+
+
 class AccumulateGrad(Node):
     """The end of the graph at a leaf, as `next_functions` shows it."""
 
@@ -362,15 +371,11 @@ class AccumulateGrad(Node):
 
     def register_hook(self, hook: Callable) -> RemovableHandle:
         """Call hook((), (gradient,)) after the leaf's grad was accumulated."""
-        return self._leaf.register_post_accumulate_grad_hook(lambda leaf: hook((), (leaf.grad,)))
+        return self._leaf.register_post_accumulate_grad_hook(AccumulatorHook(hook))
 
     def register_prehook(self, hook: Callable) -> RemovableHandle:
         """Call hook((gradient,)) before it is accumulated."""
-        def on_tensor(g: Tensor) -> Tensor | None:
-            result = hook((g,))
-            return None if result is None else result[0]
-
-        return self._leaf.register_hook(on_tensor)
+        return self._leaf.register_hook(AccumulatorHook(hook))
 
 
 def accumulator_of(leaf: Tensor) -> AccumulateGrad:

@@ -13,7 +13,7 @@ from .. import ops
 from ..ops.core.axes import canonical_dim
 from ..tensor.windows.batch import Batch
 from ..ops.interception import (  # noqa: F401 they add themselves
-    batched_derivatives, batched_draws, batched_index, batched_views,
+    batched_derivatives, batched_draws, batched_functions, batched_index, batched_views,
 )
 from ..ops.interception.batching import batch_of
 from ..tensor import Tensor

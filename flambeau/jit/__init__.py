@@ -124,6 +124,9 @@ def interface(obj: Any) -> Any:
     return obj
 
 
+_fork, _wait = fork, wait
+
+
 def set_fusion_strategy(strategy: Any) -> list[tuple[str, int]]:
     """Accepted: there is no fuser that would have one."""
     return [("STATIC", 2), ("DYNAMIC", 10)]

@@ -6,10 +6,14 @@ Libraries register how their operators would be exported when they are imported;
 from typing import Any
 
 from ..tensor.absent import lacking
+from ..version import __version__
 from .data_types import TensorProtoDataType
 from .symbolic_registry import (
     OnnxExporterError, register_custom_op_symbolic, unregister_custom_op_symbolic,
 )
+
+# What files say of who wrote them: the PyTorch that is followed.
+producer_name, producer_version = "pytorch", __version__
 
 __all__ = [
     "ONNXProgram", "OnnxExporterError", "TensorProtoDataType", "export", "is_in_onnx_export",

@@ -295,6 +295,7 @@ def parameter_class() -> Any:
 # What autograd keeps among a tensor's attributes: it belongs to the running program.
 _OF_THE_TAPE = frozenset((
     "_accumulator", "_backward_hooks", "_one_of_many", "_post_accumulate_grad_hooks", "_retained",
+    "_view_of_function",
 ))
 
 

@@ -43,7 +43,8 @@ def deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
     return result
 
 
-_OF_THE_TAPE = ("_accumulator", "_backward_hooks", "_post_accumulate_grad_hooks", "_retained")
+_OF_THE_TAPE = ("_accumulator", "_backward_hooks", "_post_accumulate_grad_hooks", "_retained",
+                "_view_of_function")
 
 
 def _copied(array: Any, memo: dict[int, Any]) -> Any:

@@ -359,6 +359,16 @@ def test_a_view_of_one_of_many_views_is_not_written(torch):
         first.view(1).mul_(2)
 
 
+def test_pieces_of_unsafe_splits_are_written(torch):
+    for split in (lambda x: x.unsafe_split(1), lambda x: x.unsafe_chunk(2),
+                  lambda x: x.unsafe_split_with_sizes((1, 1))):
+        x = leaf(torch, 2.0, 3.0)
+        first, second = split(x * 1)
+        first.mul_(second)
+        first.sum().backward()
+        assert x.grad.tolist() == [3.0, 2.0]
+
+
 def test_a_view_made_without_grad_is_not_written_with_it(torch):
     x = leaf(torch, 1.0, 2.0) * 1
     with torch.no_grad():

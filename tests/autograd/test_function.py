@@ -495,6 +495,61 @@ def test_what_is_marked_as_written_must_be_returned(torch):
     assert y.grad_fn.name() == "WrittenBackward"
 
 
+def test_setup_context_sees_defaults(torch):
+    class Power(torch.autograd.Function):
+        @staticmethod
+        def forward(x, y=3):
+            return x**y
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            x, ctx.y = inputs
+            ctx.save_for_backward(x)
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            return g * ctx.y * x ** (ctx.y - 1), None
+
+    x = leaf(torch, 2.0)
+    Power.apply(x).sum().backward()
+    assert x.grad.tolist() == [12.0]
+
+
+def test_backward_and_vjp_are_one_too_many(torch):
+    class Both(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2
+
+        vjp = staticmethod(lambda ctx, g: g * 2)
+
+    with pytest.raises(RuntimeError, match="Implementing both 'backward' and 'vjp'"):
+        Both.apply(leaf(torch, 1.0)).sum().backward()
+
+
+def test_a_subclass_that_is_handed_back_keeps_its_class(torch):
+    class Wrapped(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    class Same(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x
+
+        @staticmethod
+        def backward(ctx, g):
+            return g
+
+    assert type(Same.apply(torch.ones(2).as_subclass(Wrapped))) is Wrapped
+
+
 def test_marking_what_is_no_input_warns(torch):
     class New(torch.autograd.Function):
         @staticmethod

@@ -286,6 +286,46 @@ def test_accumulators_hooks(torch):
     assert x.grad.item() == 6
 
 
+def test_accumulators_hooks_see_what_the_tensors_hooks_leave_and_only_where_grads_accumulate(torch):
+    x, seen = leaf(torch, 1.0), []
+    y = x * 1
+    accumulator = y.grad_fn.next_functions[0][0]
+    accumulator.register_prehook(lambda gs: seen.append(("pre", gs[0].item())))
+    accumulator.register_hook(lambda none, gs: seen.append((len(none), gs[0].item())))
+    x.register_hook(lambda g: g * 2)
+    torch.autograd.grad(y, x, retain_graph=True)
+    assert seen == []
+    y.backward(retain_graph=True)
+    y.backward()
+    assert seen == [("pre", 2.0), (0, 2.0)] * 2
+
+
+def test_a_post_accumulate_hook_returns_nothing(torch):
+    x = leaf(torch, 1.0)
+    x.register_post_accumulate_grad_hook(lambda x: x.grad)
+    with pytest.raises(RuntimeError, match="hooks should return None"):
+        x.sum().backward()
+
+
+def test_hooks_of_tensors_that_a_pass_does_not_need_do_not_run(torch):
+    x, y, seen = leaf(torch, 1.0), leaf(torch, 2.0), []
+    p = x * 2
+    p.register_hook(seen.append)
+    torch.autograd.grad(p * y, y)
+    assert seen == []
+
+
+def test_a_view_that_is_written_leaves_its_hooks_behind(torch):
+    base, seen = leaf(torch, 1.0) * 1, []
+    view, other = base[:], base[:]
+    view.register_hook(seen.append)
+    other.register_hook(seen.append)
+    view.mul_(2)
+    assert other.grad_fn is not None
+    (view + other).sum().backward()
+    assert seen == []
+
+
 def test_multi_grad_hook(torch):
     a, b, seen = leaf(torch, 1.0), leaf(torch, 2.0), []
     torch.autograd.graph.register_multi_grad_hook(

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ...tensor.tensor import Tensor
 from ..core.registry import composite
 from .sections import chunk, split, split_with_sizes
@@ -48,7 +50,7 @@ def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]
     >>> torch.unsafe_chunk(torch.arange(3), 2)
     (tensor([0, 1]), tensor([2]))
     """
-    return chunk(input, chunks, dim)
+    return _as_own(chunk(input, chunks, dim))
 
 
 @composite(explains=True)
@@ -58,7 +60,7 @@ def unsafe_split(tensor: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor,
     >>> torch.unsafe_split(torch.arange(3), 2)
     (tensor([0, 1]), tensor([2]))
     """
-    return split(tensor, split_size, dim)
+    return _as_own(split(tensor, split_size, dim))
 
 
 @composite()
@@ -70,4 +72,13 @@ def unsafe_split_with_sizes(
     >>> torch.unsafe_split_with_sizes(torch.arange(3), [1, 2])
     (tensor([0]), tensor([1, 2]))
     """
-    return split_with_sizes(input, split_sizes, dim)
+    return _as_own(split_with_sizes(input, split_sizes, dim))
+
+
+def _as_own(pieces: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Pieces that autograd takes for tensors of their own: each may be written in place."""
+    for piece in pieces:
+        if piece._base is not None and piece._array.__class__ is np.ndarray:
+            piece._base = piece._stamp = piece._counter = None
+            piece._tracked = piece._requires_grad
+    return pieces

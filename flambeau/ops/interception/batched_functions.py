@@ -1,0 +1,168 @@
+"""A user's Function inside of vmap: `forward` runs on examples, and the tape below the vmap gets
+one node for all of them, whose backward runs the Function's own on examples again.
+
+A Function with a `vmap` of its own is asked for all examples at once instead.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import namedtuple
+from collections.abc import Callable
+from typing import Any
+
+from ...autograd.function import BackwardCFunction, Function
+from ...autograd.mode import MODE
+from ...autograd.tape import requires
+from ...tensor.tensor import Tensor
+from ...tensor.windows.batch import Batch, innermost_batch
+from .batching import OTHER_TARGETS, batch_of
+
+VmapInfo = namedtuple("VmapInfo", ["batch_size", "randomness"])
+
+
+class _Callers(threading.local):
+    """Whether this thread recorded operators where the Functions at work were called."""
+
+    def __init__(self) -> None:
+        self.modes: list[bool] = []
+
+
+_CALLERS = _Callers()
+
+
+class _ExampleContext(BackwardCFunction):
+    """The context of a Function whose saved tensors are examples of a batch."""
+
+    examples: tuple[Any, ...]
+
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]:
+        """What `save_for_backward` kept, as examples."""
+        return self.examples
+
+
+class _OfExamples(Function):
+    """A Function of the user's on all examples at once."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, run: Callable, function: type[Function], context: Any, batch: Batch,
+        held: tuple[bool, ...], *below: Any,
+    ) -> Any:
+        args = tuple([batch.wrap(x) if h else x for x, h in zip(below, held, strict=True)])
+        result = run(function, context, args)
+        if "dirty_tensors" in context.__dict__:
+            raise NotImplementedError(f"vmap: {function.__name__} writes into its arguments")
+        several = isinstance(result, (tuple, list))
+        outputs = tuple(result) if several else (result,)
+        lowered = tuple([batch.expand(y) if isinstance(y, Tensor) else y for y in outputs])
+        constant = {id(t) for t in context.__dict__.get("non_differentiable", ())}
+        ctx.mark_non_differentiable(*[
+            y for y, example in zip(lowered, outputs, strict=True) if id(example) in constant])
+        saved = context.__dict__.get("to_save", ())
+        ctx.save_for_backward(*[batch.lower(t) for t in saved])
+        ctx.set_materialize_grads(context.__dict__.get("materialize_grads", True))
+        ctx.function, ctx.batch, ctx.held = function, batch, held
+        ctx.saved_held = tuple([batch.holds(t) for t in saved])
+        ctx.attributes = {k: v for k, v in context.__dict__.items() if k != "to_save"}
+        return lowered if several else lowered[0]
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        old, function = ctx.batch, ctx.function
+        with batch_of(old.size, old.randomness, old.refusal) as batch:
+            context = _ExampleContext()
+            context.__dict__.update(
+                (k, batch.wrap(v._array.below) if old.holds(v) else v)
+                for k, v in ctx.attributes.items())
+            context.needs_input_grad = ctx.needs_input_grad[5:]
+            context.examples = tuple([
+                batch.wrap(t) if h else t
+                for t, h in zip(ctx.saved_tensors, ctx.saved_held, strict=True)])
+            backward = function.backward
+            if backward is Function.backward:
+                backward = function.vjp
+            result = backward(context, *[
+                batch.wrap(g) if isinstance(g, Tensor) else g for g in grads])
+            every = result if isinstance(result, tuple) else (result,)
+            lowered = [_gradient_below(batch, g, h)
+                       for g, h in zip(every, ctx.held, strict=False)]
+        return (None, None, None, None, None, *lowered)
+
+
+def _gradient_below(batch: Batch, g: Any, is_held: bool) -> Any:
+    """The gradient of all examples' arguments, or of what they share: the sum over them."""
+    if not isinstance(g, Tensor):
+        return g
+    every = batch.expand(g)
+    return every if is_held else every.sum(0)
+
+
+def _apply(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """A Function's call: notes in which mode it is."""
+    _CALLERS.modes.append(MODE.grad)
+    try:
+        return original(*args, **kwargs)
+    finally:
+        _CALLERS.modes.pop()
+
+
+def _run(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """A Function's forward, unrecorded inside of the vmap and recorded below it."""
+    function, context, call_args = args
+    batch = innermost_batch(call_args)
+    if batch is None:
+        return original(*args, **kwargs)
+    below = tuple([batch.lower(a) for a in call_args])
+    held = tuple([batch.holds(a) for a in call_args])
+    is_recorded = _CALLERS.modes[-1]
+    with_grad, MODE.grad = MODE.grad, is_recorded
+    try:
+        if function.vmap is not Function.vmap:
+            result = _by_own_rule(function, batch, below, held)
+        elif is_recorded and any(isinstance(x, Tensor) and x._tracked and requires(x)
+                                 for x in below):
+            result = _as_examples(batch, _OfExamples.apply(
+                original, function, context, batch, held, *below))
+            return result
+        else:
+            MODE.grad = False
+            return original(*args, **kwargs)
+    finally:
+        MODE.grad = with_grad
+    function.setup_context(context, call_args, result)
+    return result
+
+
+def _by_own_rule(
+    function: type[Function], batch: Batch, below: tuple, held: tuple[bool, ...]
+) -> Any:
+    """What the Function's `vmap` gives for all examples, as one of them."""
+    info = VmapInfo(batch.size, batch.randomness)
+    in_dims = tuple([0 if h else None for h in held])
+    outputs, out_dims = function.vmap(info, in_dims, *below)
+    if not isinstance(outputs, (tuple, list)):
+        return _moved(batch, outputs, out_dims)
+    dims = out_dims if isinstance(out_dims, tuple) else (out_dims,) * len(outputs)
+    return type(outputs)([_moved(batch, y, d) for y, d in zip(outputs, dims, strict=True)])
+
+
+def _moved(batch: Batch, y: Any, dim: int | None) -> Any:
+    if not isinstance(y, Tensor) or dim is None:
+        return y
+    return batch.wrap(y.movedim(dim, 0) if dim else y)
+
+
+def _as_examples(batch: Batch, result: Any) -> Any:
+    if isinstance(result, tuple):
+        return tuple([_as_examples(batch, y) for y in result])
+    return batch.wrap(result) if isinstance(result, Tensor) else result
+
+
+def _find_targets() -> dict[Any, Callable]:
+    methods = vars(Function)
+    return {methods["_flambeau_apply"].__func__: _apply, methods["_flambeau_run"].__func__: _run}
+
+
+OTHER_TARGETS.append(_find_targets)
