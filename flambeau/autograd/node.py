@@ -348,6 +348,10 @@ class AccumulatorHook:
     def __init__(self, function: Callable) -> None:
         self.function = function
 
+    def __call__(self, *grads: tuple) -> Any:
+        """What the hook makes of the gradients."""
+        return self.function(*grads)
+
 
 class AccumulateGrad(Node):
     """The end of the graph at a leaf, as `next_functions` shows it."""
