@@ -48,9 +48,9 @@ class _OfExamples(Function):
     @staticmethod
     def forward(
         ctx: Any, run: Callable, function: type[Function], context: Any, batch: Batch,
-        held: tuple[bool, ...], *below: Any,
+        varying: tuple[bool, ...], *below: Any,
     ) -> Any:
-        args = tuple([batch.wrap(x) if h else x for x, h in zip(below, held, strict=True)])
+        args = tuple([batch.wrap(x) if h else x for x, h in zip(below, varying, strict=True)])
         result = run(function, context, args)
         if "dirty_tensors" in context.__dict__:
             raise NotImplementedError(f"vmap: {function.__name__} writes into its arguments")
@@ -63,8 +63,8 @@ class _OfExamples(Function):
         saved = context.__dict__.get("to_save", ())
         ctx.save_for_backward(*[batch.lower(t) for t in saved])
         ctx.set_materialize_grads(context.__dict__.get("materialize_grads", True))
-        ctx.function, ctx.batch, ctx.held = function, batch, held
-        ctx.saved_held = tuple([batch.holds(t) for t in saved])
+        ctx.function, ctx.batch, ctx.varying = function, batch, varying
+        ctx.saved_varying = tuple([batch.holds(t) for t in saved])
         ctx.attributes = {k: v for k, v in context.__dict__.items() if k != "to_save"}
         return lowered if several else lowered[0]
 
@@ -79,7 +79,7 @@ class _OfExamples(Function):
             context.needs_input_grad = ctx.needs_input_grad[5:]
             context.examples = tuple([
                 batch.wrap(t) if h else t
-                for t, h in zip(ctx.saved_tensors, ctx.saved_held, strict=True)])
+                for t, h in zip(ctx.saved_tensors, ctx.saved_varying, strict=True)])
             backward = function.backward
             if backward is Function.backward:
                 backward = function.vjp
@@ -87,16 +87,16 @@ class _OfExamples(Function):
                 batch.wrap(g) if isinstance(g, Tensor) else g for g in grads])
             every = result if isinstance(result, tuple) else (result,)
             lowered = [_gradient_below(batch, g, h)
-                       for g, h in zip(every, ctx.held, strict=False)]
+                       for g, h in zip(every, ctx.varying, strict=False)]
         return (None, None, None, None, None, *lowered)
 
 
-def _gradient_below(batch: Batch, g: Any, is_held: bool) -> Any:
+def _gradient_below(batch: Batch, g: Any, is_varying: bool) -> Any:
     """The gradient of all examples' arguments, or of what they share: the sum over them."""
     if not isinstance(g, Tensor):
         return g
     every = batch.expand(g)
-    return every if is_held else every.sum(0)
+    return every if is_varying else every.sum(0)
 
 
 def _apply(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -115,16 +115,16 @@ def _run(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     if batch is None:
         return original(*args, **kwargs)
     below = tuple([batch.lower(a) for a in call_args])
-    held = tuple([batch.holds(a) for a in call_args])
+    varying = tuple([batch.holds(a) for a in call_args])
     is_recorded = _CALLERS.modes[-1]
     with_grad, MODE.grad = MODE.grad, is_recorded
     try:
         if function.vmap is not Function.vmap:
-            result = _by_own_rule(function, batch, below, held)
+            result = _by_own_rule(function, batch, below, varying)
         elif is_recorded and any(isinstance(x, Tensor) and x._tracked and requires(x)
                                  for x in below):
             result = _as_examples(batch, _OfExamples.apply(
-                original, function, context, batch, held, *below))
+                original, function, context, batch, varying, *below))
             return result
         else:
             MODE.grad = False
@@ -136,11 +136,11 @@ def _run(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
 
 
 def _by_own_rule(
-    function: type[Function], batch: Batch, below: tuple, held: tuple[bool, ...]
+    function: type[Function], batch: Batch, below: tuple, varying: tuple[bool, ...]
 ) -> Any:
     """What the Function's `vmap` gives for all examples, as one of them."""
     info = VmapInfo(batch.size, batch.randomness)
-    in_dims = tuple([0 if h else None for h in held])
+    in_dims = tuple([0 if h else None for h in varying])
     outputs, out_dims = function.vmap(info, in_dims, *below)
     if not isinstance(outputs, (tuple, list)):
         return _moved(batch, outputs, out_dims)
