@@ -5,7 +5,8 @@ Settings are taken and have no effect: flambeau.compile has none of these choice
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -25,6 +26,19 @@ class Settings:
         if name.startswith("__"):
             raise AttributeError(name)
         return None
+
+    @contextmanager
+    def patch(self, name: Any = None, value: Any = None, **changes: Any) -> Iterator[None]:
+        """A region, or a decorated function, with other settings: a name and its value, or a
+        dictionary, or keywords."""
+        changes |= name if isinstance(name, dict) else {} if name is None else {name: value}
+        before = dict(self.__dict__)
+        self.__dict__.update(changes)
+        try:
+            yield
+        finally:
+            self.__dict__.clear()
+            self.__dict__.update(before)
 
 
 config = Settings()

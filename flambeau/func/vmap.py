@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from .. import ops
+from ..native.foundation.user_frames import noted
 from ..ops.core.axes import canonical_dim
+from ..ops.creation.random import get_rng_state, set_rng_state
 from ..tensor.windows.batch import Batch
 from ..ops.interception import (  # noqa: F401 they add themselves
     batched_derivatives, batched_draws, batched_functions, batched_index, batched_views,
@@ -60,9 +62,13 @@ def map_calls(
         size = _size(dims, args, func)
         if chunk_size is None or chunk_size >= size:
             return _run(func, args, kwargs, dims, size)
-        starts = range(0, size, chunk_size)
-        parts = [_run(func, rebuild(args, _chunks(args, dims, start, chunk_size)), kwargs, dims,
-                      min(chunk_size, size - start)) for start in starts]
+        parts = []
+        state = get_rng_state() if randomness == "same" else None
+        for start in range(0, size, chunk_size):
+            if state is not None:  # each chunk draws the same numbers
+                set_rng_state(state)
+            chunk = rebuild(args, _chunks(args, dims, start, chunk_size))
+            parts.append(_run(func, chunk, kwargs, dims, min(chunk_size, size - start)))
         return _joined(parts, out_dims, f"vmap({_name(func)}, ..., out_dims)")
 
     def _run(func: Callable, args: tuple, kwargs: dict, dims: list, size: int) -> Any:
@@ -88,15 +94,14 @@ def _name(func: Callable) -> str:
 def _input_dims(in_dims: Any, args: tuple, func: Callable) -> list[int | None]:
     """The axis of each end of the arguments."""
     called = f"vmap({_name(func)}, in_dims={in_dims}, ...)(<inputs>)"
-    if not isinstance(in_dims, (int, tuple, list)):
+    if not isinstance(in_dims, (int, tuple)):
         raise ValueError(f"{called}: expected `in_dims` to be int or a (potentially nested) tuple "
                          f"matching the structure of inputs, got: {type(in_dims)}.")
     if not args:
         raise ValueError(f"{called}: got no inputs. Maybe you forgot to add inputs, or you are "
                          "trying to vmap over a function with no inputs. The latter is "
                          "unsupported.")
-    prefix = tuple(in_dims) if isinstance(in_dims, list) else in_dims
-    result = spread(prefix, args, f"{called}: in_dims")
+    result = spread(in_dims, args, f"{called}: in_dims")
     for dim, x in zip(result, leaves(args), strict=True):
         if dim is None:
             continue
@@ -118,8 +123,8 @@ def _size(dims: list[int | None], args: tuple, func: Callable) -> int:
     pairs = zip(dims, leaves(args), strict=True)
     sizes = [x.size(dim) for dim, x in pairs if dim is not None]
     if not sizes:
-        raise ValueError("vmap: at least one input must have a dimension to map over; in_dims "
-                         "are all None")
+        raise noted(ValueError("vmap: Expected at least one Tensor to vmap over"),
+                    "in_dims are all None")
     if len(set(sizes)) > 1:
         raise ValueError(f"vmap: Expected all tensors to have the same size in the mapped "
                          f"dimension, got sizes {sizes} for the mapped dimension")

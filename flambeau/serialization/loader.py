@@ -22,7 +22,7 @@ from . import legacy, names, safe_globals, unpickler
 from .archive import ArchiveReader, is_archive
 from .location import MapLocation, MetaStorage, goes_to_meta, restorer
 from .options import MAP_SHARED, LoadEndianness, Settings
-from .rebuild import LoadState, StorageType
+from .rebuild import LoadState, StorageType, check_sparse_tensors
 from .byte_order import swap_bytes
 
 FileLike = str | os.PathLike[str] | IO[bytes]
@@ -193,10 +193,12 @@ def _decide_weights_only(weights_only: bool | None, pickle_module: Any) -> bool:
 @contextmanager
 def _loading(map_location: MapLocation) -> Iterator[None]:
     before, LoadState.map_location = LoadState.map_location, map_location
+    unchecked, LoadState.unchecked = LoadState.unchecked, []
     try:
         yield
+        check_sparse_tensors()
     finally:
-        LoadState.map_location = before
+        LoadState.map_location, LoadState.unchecked = before, unchecked
 
 
 def load(

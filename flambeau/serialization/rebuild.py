@@ -57,6 +57,7 @@ class _LoadState(threading.local):
     """What `load` was told in this thread, for tensors whose device is not their storage's."""
 
     map_location: MapLocation = None
+    unchecked: list[tuple[Any, Any]] | None = None  # sparse tensors of the file being loaded
 
 
 LoadState = _LoadState()
@@ -191,20 +192,33 @@ def _lacking(name: str, what: str) -> Callable[..., Any]:
 
 
 def _rebuild_sparse_tensor(layout: Any, data: Any) -> Tensor:
-    """A sparse tensor from its parts, whose indices are checked: a file may hold anything."""
+    """A sparse tensor from its parts, whose indices are checked: a file may hold anything. While
+    a file is loaded that waits for its end, since old files have the numbers there."""
+    if LoadState.unchecked is not None:
+        LoadState.unchecked.append((layout, data))
+    return _sparse_tensor(layout, data, LoadState.unchecked is None)
+
+
+def check_sparse_tensors() -> None:
+    """RuntimeError for the first sparse tensor that was loaded with indices that cannot be."""
+    for layout, data in LoadState.unchecked or ():
+        _sparse_tensor(layout, data, True)
+
+
+def _sparse_tensor(layout: Any, data: Any, check_invariants: bool) -> Tensor:
     form = getattr(layout, "name", None)
     if form == "sparse_coo" and isinstance(data, tuple) and len(data) in (3, 4):
         indices, values, size = data[:3]
         coalesced = data[3] if len(data) == 4 else None
         result: Tensor = ops.sparse_coo_tensor(
             _as_tensor(indices), _as_tensor(values), _lengths("size", size),
-            check_invariants=True, is_coalesced=coalesced)
+            check_invariants=check_invariants, is_coalesced=coalesced)
         return result
     if form in _COMPRESSED and isinstance(data, tuple) and len(data) == 4:
         compressed, plain, values, size = data
         result = ops.sparse_compressed_tensor(
             _as_tensor(compressed), _as_tensor(plain), _as_tensor(values), _lengths("size", size),
-            layout=layout, check_invariants=True)
+            layout=layout, check_invariants=check_invariants)
         return result
     raise NotImplementedError(f"rebuilding sparse tensor for layout {layout}")
 

@@ -29,9 +29,8 @@ class _Stop(Exception):
     """The end of the pickle, with its value."""
 
 
-class _PartRefused(Exception):
-    """What went wrong with a storage or a sparse tensor's indices: not the pickle's fault, so it is
-    raised as it is."""
+class _StorageFailed(Exception):
+    """What went wrong with a storage: not the pickle's fault, so it is raised as it is."""
 
 
 def refuse_persistent(reference: Any) -> Any:
@@ -63,7 +62,7 @@ class WeightsUnpickler:
             self._run()
         except _Stop as stop:
             return stop.args[0]
-        except _PartRefused as failure:
+        except _StorageFailed as failure:
             raise failure.args[0] from None
         except (UnpicklingError, EOFError, NotImplementedError, MemoryError):
             raise
@@ -154,12 +153,7 @@ def _reduce(u: WeightsUnpickler) -> None:
     u.must_be_allowed(function)
     if type(args) is not tuple:
         raise UnpicklingError(f"arguments must be a tuple, got {type(args)}")
-    try:
-        u.stack.append(call_allowed(function, args, u.user))
-    except RuntimeError as error:
-        if function is rebuild._rebuild_sparse_tensor:
-            raise _PartRefused(error) from error
-        raise
+    u.stack.append(call_allowed(function, args, u.user))
 
 
 @opcode(pickle.NEWOBJ)
@@ -231,7 +225,7 @@ def _persistent(u: WeightsUnpickler) -> None:
     try:
         u.stack.append(u.persistent_load(reference))
     except Exception as error:
-        raise _PartRefused(error) from error
+        raise _StorageFailed(error) from error
 
 
 @opcode(pickle.PROTO)

@@ -235,3 +235,20 @@ def test_an_index_outside_of_its_axis_is_no_other_element(torch):
 def test_lazy_layers_can_be_built_after_a_vmap(torch):
     torch.vmap(lambda x: x * 2)(torch.ones(2))
     assert torch.nn.LazyLinear(3)(torch.ones(1, 2)).shape == (1, 3)
+
+
+def test_chunks_draw_the_same_numbers_where_all_examples_do(torch):
+    x = torch.zeros(5, 3)
+    torch.manual_seed(3)
+    whole = torch.vmap(lambda v: v + torch.rand(3), randomness="same")(x)
+    torch.manual_seed(3)
+    parts = torch.vmap(lambda v: v + torch.rand(3), randomness="same", chunk_size=2)(x)
+    assert parts.tolist() == whole.tolist()
+
+
+def test_axes_are_a_number_or_a_tuple(torch):
+    x = torch.ones(3)
+    with pytest.raises(ValueError, match="expected `in_dims` to be int or a"):
+        torch.vmap(torch.mul, [0, 0])(x, x)
+    with pytest.raises(ValueError, match="Expected at least one Tensor to vmap over"):
+        torch.vmap(lambda v: torch.ones(2), (None,))(1)

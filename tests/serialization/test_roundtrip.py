@@ -422,19 +422,37 @@ def test_environment_and_arguments(monkeypatch):
         assert returned(Note("x")).text == "x"
 
 
+class Spoiled:
+    """Pickles as a sparse tensor with other indices."""
+
+    def __init__(self, tensor, *parts):
+        self.tensor, self.parts = tensor, parts
+
+    def __reduce_ex__(self, protocol):
+        return torch._utils._rebuild_sparse_tensor, (self.tensor.layout, (*self.parts, (3, 3)))
+
+
+@pytest.mark.parametrize("zipped", [True, False])
 @pytest.mark.parametrize(("layout", "compressed", "plain"), [
     ("csr", "crow_indices", "col_indices"), ("csc", "ccol_indices", "row_indices"),
 ])
-def test_sparse_indices_out_of_bounds_raise_what_the_check_says(layout, compressed, plain):
-    class Spoiled:
-        def __init__(self, tensor, indices):
-            self.tensor, self.indices = tensor, indices
-
-        def __reduce_ex__(self, protocol):
-            parts = self.indices, getattr(self.tensor, plain)(), self.tensor.values(), (3, 3)
-            return torch._utils._rebuild_sparse_tensor, (self.tensor.layout, parts)
-
+def test_sparse_indices_that_cannot_be_raise_what_the_check_says(
+    layout, compressed, plain, zipped
+):
     tensor = getattr(torch.eye(3), f"to_sparse_{layout}")()
     indices = getattr(tensor, compressed)() + 1
+    spoiled = Spoiled(tensor, indices, getattr(tensor, plain)(), tensor.values())
     with pytest.raises(RuntimeError, match=rf"`{compressed}\[..., 0\] == 0` is not satisfied"):
-        returned({"spoiled": Spoiled(tensor, indices)})
+        torch.load(saved({"spoiled": spoiled}, _use_new_zipfile_serialization=zipped))
+    tensor = torch.eye(3).to_sparse()
+    spoiled = Spoiled(tensor, tensor.indices() + 1, tensor.values())
+    with pytest.raises(RuntimeError, match="size is inconsistent with indices"):
+        torch.load(saved({"spoiled": spoiled}, _use_new_zipfile_serialization=zipped))
+
+
+@pytest.mark.parametrize("layout", ["to_sparse", "to_sparse_csr", "to_sparse_csc"])
+def test_sparse_tensors_in_the_old_format(layout):
+    tensor = getattr(torch.arange(6.0).view(2, 3), layout)()
+    loaded = torch.load(saved([tensor], _use_new_zipfile_serialization=False))[0]
+    assert loaded.layout == tensor.layout
+    assert loaded.to_dense().tolist() == tensor.to_dense().tolist()
