@@ -7,7 +7,6 @@ other threads pass through.
 
 from __future__ import annotations
 
-import builtins
 import functools
 import sys
 import threading
@@ -29,15 +28,13 @@ from ...ops.interception.code_patching import end_followed_call
 from ...tensor.tensor import wrap
 from .lazy_call import Deferred
 from .live_tensors import live_tensors
-from .side_effects import clean, containers_of, noted
 from .escapes import backward_problem, finish, live_outputs
 from ..trace.ambient_modes import read_ambient_modes
 from .returned_tensors import describe_returned
 from ..trace.operands import arrays_in, flatten, tensors_in
 from ..trace.trace_signature import Precedent
-from .host_reads import Number, forgotten, plain, reads
 from .recorder import Recorder
-from .python_state import Surroundings
+from .side_effects import note_stores
 from .patch_targets import restore_all, swap_all
 from ..proof.watcher import Watcher
 from ..trace.trace import UPDATE, Backward, Trace, address, values_in
@@ -48,13 +45,6 @@ _capturing = threading.RLock()  # functions are swapped for all threads: one cap
 def busy() -> bool:
     """Whether this thread is recording a call."""
     return _recorders.current is not None
-
-
-def _printed(recorder: Recorder, real: Callable, *args: Any, **kwargs: Any) -> None:
-    """Replace print during a recording."""
-    if recorder.on:
-        recorder.problem("print() would be silent in compiled calls")
-    real(*args, **kwargs)
 
 
 def _warned(recorder: Recorder, real: Callable, *args: Any, **kwargs: Any) -> None:
@@ -72,16 +62,15 @@ def _warned_explicitly(recorder: Recorder, real: Callable, *args: Any, **kwargs:
 
 
 @contextmanager
-def _watched_output(recorder: Recorder) -> Iterator[None]:
-    """Refuse steps that print or warn, because their programs would not."""
-    real, warn, explicit = builtins.print, warnings.warn, warnings.warn_explicit
-    builtins.print = functools.partial(_printed, recorder, real)
+def _watched_warnings(recorder: Recorder) -> Iterator[None]:
+    """Refuse steps in which the library warns, because their programs would not."""
+    warn, explicit = warnings.warn, warnings.warn_explicit
     warnings.warn = functools.partial(_warned, recorder, warn)
     warnings.warn_explicit = functools.partial(_warned_explicitly, recorder, explicit)
     try:
         yield
     finally:
-        builtins.print, warnings.warn, warnings.warn_explicit = real, warn, explicit
+        warnings.warn, warnings.warn_explicit = warn, explicit
 
 
 def note(problem: str) -> None:
@@ -150,8 +139,8 @@ def capture(
         trace = recorder.trace
         _remember(recorder, args, kwargs)
         watcher = _watch(function, args, kwargs, trace) if prove else None
+        recorder.watcher = watcher
         states = [(t, t._array, t._requires_grad, t._node) for t in recorder.held[0][0]]
-        recorder.surroundings = Surroundings(function, args, kwargs)
         if like is not None:
             _defer(recorder, like, watcher)
         try:
@@ -159,7 +148,7 @@ def capture(
             _recorders.current = recorder
             KernelPolicy.counts = False
             fresh_memory = nullcontext() if like is None else allocate_outside_heap()
-            with _watched_output(recorder), fresh_memory:
+            with _watched_warnings(recorder), fresh_memory:
                 result = _recorded(recorder, function, args, kwargs, like, watcher)
         except BaseException:
             recorder.compute()
@@ -168,10 +157,6 @@ def capture(
             KernelPolicy.counts = True
             _recorders.current = None
             restore_all()
-            if recorder.numbers:
-                clean(recorder.surroundings)
-                if not forgotten(recorder.numbers):
-                    trace.add_problem("item() reads a tensor's values in Python", "")
         _conclude(recorder, states, flatten((args, kwargs)))
         if watcher is not None:
             trace.proof = watcher.conclude(recorder.public, recorder.container_ids)
@@ -182,7 +167,7 @@ def capture(
 
 def _watch(function: Callable, args: tuple, kwargs: dict, trace: Trace) -> Watcher:
     leaves = flatten((args, kwargs) if kwargs else args)
-    return Watcher(function, args, kwargs, leaves, Number, trace.existing_tensors)
+    return Watcher(function, args, kwargs, leaves, trace.existing_tensors)
 
 
 def _defer(recorder: Recorder, like: Precedent, watcher: Watcher | None) -> None:
@@ -212,20 +197,15 @@ def _recorded(
 ) -> Any:
     """Run the function under the recorder; returns its result."""
     trace = recorder.trace
-    recorder.code = getattr(getattr(function, "__func__", function), "__code__", None)
     with watcher or nullcontext():
-        returned = function(*args, **kwargs)
+        result = function(*args, **kwargs)
     if read_ambient_modes() != trace.modes:
         trace.add_problem("it leaves another grad mode, autocast, default dtype or device", "")
     try:
-        result = plain(returned)
+        note_stores(recorder, watcher, result)
     except RecursionError:
         trace.add_problem("it returns a list or dict that holds itself", "")
-        return returned
-    recorder.container_ids = [id(x) for x in containers_of(returned)]
-    assert recorder.surroundings is not None
-    trace.result = noted(recorder.surroundings, trace, reads(returned, recorder.floats),
-                         recorder.container_ids)
+        return result
     if trace.deferred is not None and not _is_finished(trace, like):
         trace.deferred.compute()
     record_backward(recorder, args, kwargs)

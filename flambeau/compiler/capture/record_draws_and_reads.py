@@ -5,11 +5,14 @@ that Python looks at, schedulers.
 from __future__ import annotations
 
 import functools
+import os
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
+from ...native.foundation.source_hash import PACKAGE
 from ...ops.core import inplace as in_place
 from ...optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from ...tensor.random import generator as generators
@@ -19,11 +22,13 @@ from ...tensor import tensor as tensors
 from ...tensor.capture_marks import holds, peek
 from ...tensor.tensor import Tensor
 from ..trace.counter_rng import replace_draw, draw_key
-from .host_reads import handed_on
+from ..proof.declarations import in_library
+from ..trace.host_numbers import Read
 from .recorder import Recorder
 from ..trace.trace import CHECK, DRAW, HostCall, count_updates
 
 Pairs = Iterator[tuple[Any, Callable]]
+_COMPILER = os.path.join(PACKAGE, "compiler", "")
 
 
 def when_on(r: Recorder, record: Callable) -> Callable:
@@ -152,8 +157,6 @@ def _scheduled(r: Recorder, original: Callable, self: Any, *args: Any, **kwargs:
     with r.silence():
         result = original(self, *args, **kwargs)
     r.trace.host_calls.append(HostCall(self.step, optimiser, updates, r.line()[0]))
-    assert r.surroundings is not None
-    r.surroundings.refresh()
     return result
 
 
@@ -181,14 +184,26 @@ def _read(r: Recorder, original: Callable, args: Any, kwargs: Any) -> Any:
         if name in ("item", "__float__") and args and not kwargs:
             with r.silence():
                 value = original(*args)
-            result = handed_on(r, args[0], value, name == "__float__")
-            if result is not None:
-                return result
+            if _is_watched(r, args[0], value):
+                return value
         r.problem(f"{name}() reads a tensor's values in Python")
         with r.silence():
             return original(*args, **kwargs)
     r.visit(args)
     return original(*args, **kwargs)
+
+
+def _is_watched(r: Recorder, tensor: Tensor, value: Any) -> bool:
+    """Whether a watcher sees what becomes of a tensor's number; it gets a copy of the tensor."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(("<flambeau", _COMPILER)):
+        frame = frame.f_back
+    if r.watcher is None or frame is None or in_library(frame.f_code) \
+            or value.__class__ not in (int, float) or tensor._array.dtype.kind == "V":
+        return False
+    copy = tensor.detach().clone()
+    r.watcher.note_number(value, Read("item", copy), (frame.f_code.co_filename, frame.f_lineno))
+    return True
 
 
 def _set_data(r: Recorder, original: Callable, self: Any, value: Any) -> Any:

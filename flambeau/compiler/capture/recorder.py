@@ -23,11 +23,10 @@ from ...tensor.layout import owner_of
 from ...tensor.size import Size
 from ...tensor.storage import version_of
 from ...tensor.tensor import Tensor
-from .python_state import Surroundings
+from ..proof.watcher import Watcher
 from .lazy_call import NOT_NOW, Deferred
 from ..trace.operands import arrays_in, bind, tensors_in, unbind
 from ..trace.plain_values import PLAIN
-from .host_reads import Number
 from ..trace.trace import CALL, CONSTANT, EMPTY, OPERATOR, WRITE, Event, Trace, Value
 
 _LIBRARY = PACKAGE + os.sep
@@ -56,10 +55,8 @@ class Recorder:
         self.lines: dict[int, tuple[str, str]] = {}  # where a node of the tape was made
         self.held: list[Any] = []
         self.versions: list[tuple[Tensor, int]] = []  # of what was there before the call
-        self.surroundings: Surroundings | None = None
-        self.code: Any = None  # of the step's own function
-        self.floats: dict[int, Any] = {}  # floats read that are only returned, by id
-        self.numbers: list[Any] = []  # weak references to the Numbers made, see reads.py
+        self.watcher: Watcher | None = None  # which proves what becomes of numbers
+        self.spaces: dict[int, tuple[Any, dict]] = {}  # attributes of modules before their calls
         self.deferred: Deferred | None = None  # where operators need not run
         self.awaited: dict[int, str] = {}  # what is still to happen, by id of who waits
 
@@ -212,8 +209,6 @@ class Recorder:
                 self.visit(args)
                 return original(*args, **kwargs)
             self.public.add(operator.name)
-            if self.numbers:
-                args = tuple(arg._used() if arg.__class__ is Number else arg for arg in args)
             out = kwargs.pop("out", None) if "out" not in operator.names else None
             supplied = (args[1], args[0]) if swapped and len(args) == 2 else args
             bound = bind(operator, supplied, kwargs)
@@ -356,6 +351,7 @@ def module_recorder(recorder: Recorder) -> Callable:
         running = recorder.modules  # its own: a module may end the recording that it began in
         running.append((module, _name_in(parent, module)))
         recorder.trace.modules.append(weakref.ref(module))
+        recorder.spaces.setdefault(id(module), (module, {**vars(module)}))
         try:
             return original(*args, **kwargs)
         finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 def advise(what: str) -> str:
     """What to do about a reason to stay eager; empty where there is nothing."""
-    if "reads" in what and "Python" in what:
+    if ("reads" in what and "Python" in what) or "depends on a tensor's values" in what:
         return "Return the tensor from the step and read it outside"
     if "one call runs" in what or "in some calls only" in what or "at one" in what:
         return ("Which operators run must not depend on values: use torch.where, or decide outside "

@@ -7,9 +7,12 @@ from typing import Any
 
 from ..capture.capture import capture
 from ..ir.errors import Unfit
+from ..proof.guards import Proof
+from ..runtime.reachable_state import change_counts
 from ..trace.trace import Trace, find_divergence
 from .fallback import Fallback
 from .installation import Installer
+from .program_builder import flatten_call
 from .specialization import Specialization
 from .specializations import Specializations
 from .states import Event, Outdated, Recorded, Speculated, State
@@ -41,12 +44,13 @@ class CallRecorder:
         if waits and not specialization.is_early:
             signature = (specialization.precedent if is_first
                          else before.signature if isinstance(before, Speculated) else None)
+        proof = _find_valid_proof(before, args, kwargs)
         # Of a first one no program is made, so values do not matter, unless calls wait for it.
         result, trace = capture(self.function, args, kwargs, waits or not is_first,
-                                self.policy.draws_by_counter, signature,
-                                not is_first or signature is not None)
+                                self.policy.draws_by_counter, signature, proof is None)
         if trace is None:
             return result
+        trace.proof = trace.proof or proof
         specialization.become(Event.RECORDED, Recorded(
             trace=trace, reach=before.reach, recordings=before.recordings + 1))
         try:
@@ -82,6 +86,14 @@ class CallRecorder:
             else:
                 self._stop_at(specialization, trace.problems[0], trace)
             return
+        if not trace.proof.holds:
+            trace.compute_deferred()
+            if isinstance(before, Outdated):
+                self.installer.restart(specialization)
+            elif not is_warmup:
+                self.fallback.stop_skipping(specialization, *trace.proof.why)
+            trace.release_memory()
+            return
         divergence = self._find_divergence(specialization, trace, last)
         if divergence is not None and last is not None and self.specializations.note_accumulation(
             last.list_absent_grads(), trace.list_absent_grads()
@@ -107,8 +119,6 @@ class CallRecorder:
     def _promote(self, specialization: Specialization, trace: Trace, before: State, args: tuple,
                  kwargs: dict[str, Any]) -> None:
         """Give a call that did the same as another a program, if its Python may be skipped."""
-        if not trace.proof.holds:
-            raise Unfit(*trace.proof.why)
         if specialization.unused_programs >= MAX_UNUSED_PROGRAMS:
             raise Unfit("it reads what is another at each call", specialization.moved_line)
         candidate = before.candidate if isinstance(before, Speculated) else None
@@ -136,16 +146,24 @@ class CallRecorder:
 
     def _stop_at(self, specialization: Specialization, problem: tuple[str, str], trace: Trace
                  ) -> None:
-        """Stop skipping Python; where the line is unknown, watch the next call to find it."""
+        """Stop skipping Python."""
         proof = trace.proof
         if trace.failure is not None:
             self.fallback.stop(specialization, trace.failure, "")
-        elif problem[1] or proof is not None or specialization.seeks_line:
-            known = problem[1] or proof is None or proof.holds
-            self.fallback.stop_skipping(specialization, *(problem if known else proof.why))
         else:
-            specialization.seeks_line = True
-            self.installer.restart(specialization)
+            known = problem[1] or proof.holds
+            self.fallback.stop_skipping(specialization, *(problem if known else proof.why))
+
+
+def _find_valid_proof(before: State, args: tuple, kwargs: dict[str, Any]) -> Proof | None:
+    """The proof of the call before, if it has a program and the proof still holds. It is enough
+    where the call has no effects on Python's objects, which a watcher would have to list."""
+    if not isinstance(before, Speculated) or before.trace.effects:
+        return None
+    proof, reach = before.trace.proof, before.reach
+    is_valid = (reach is not None and not proof.reads_numbers and reach.counts == change_counts()
+                and proof.first_failing(flatten_call(args, kwargs)) is None)
+    return proof if is_valid else None
 
 
 def _matches_precedent(specialization: Specialization, trace: Trace) -> bool:

@@ -22,7 +22,6 @@ class Specialization:
         self.calls = 0  # calls that no program served
         self.unused_programs = 0  # in a row that served no call, since state changed before one
         self.moved_line = ""  # which read that state
-        self.seeks_line = False  # whether a call was watched for the line that keeps its Python
         self.is_looked_up = False  # whether its precedent was looked for
         self.precedent_key: str | None = None  # under which its precedent is stored
         self.precedent: Precedent | None = None  # what such calls did in an earlier process

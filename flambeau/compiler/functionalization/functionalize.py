@@ -16,13 +16,13 @@ from ..ir.graph import Graph, Node, Op, Source
 from ..lowering.numpy.node_builders import type_of
 from ..lowering.registry import Required, Untraceable
 from ..trace import bindings as bind
-from ..trace.trace import Event, Trace, Value, address, count_updates, values_in
+from ..trace.trace import OPERATOR, Event, Trace, Value, address, count_updates, values_in
 from .complex_pairs import as_pairs, permute_window, real_window
 from .event_nodes import HANDLERS
 from .graph_inputs import (
     allocate_gradient, bind_arguments, gradients_read_before, memory_getter,
 )
-from .index_checks import IndexBound, check_all, check_indices
+from .index_checks import IndexBound, check_all, check_indices, iterate_indexing
 from .memory_regions import Region, partition, row_major_byte_strides
 from .returned_values import ReturnedValues
 
@@ -48,6 +48,8 @@ class Functionalization:
         self.keys: dict[Any, Node] = {}  # of counted draws, by generator
         self.outputs: list[Node] = []
         self.labels: list[IndexBound] = []
+        self.indexing: list[Node] = []  # what reads or writes at an index, used or not
+        self.met: dict[int, Node] = {}  # the nodes that were looked at for that
         self.conditions: list[Node] = []  # bools that must hold
         self.started: Node | None = None  # the exchange that was started last
         self.calls_complex = self.has_kernels = False  # which kinds of operators it met
@@ -65,6 +67,9 @@ class Functionalization:
             for event in self.trace.events[:mark]:
                 line = event.line
                 self.handle(event)
+                if event.kind == OPERATOR:
+                    results = map(self.read, values_in(event.results))
+                    self.indexing += iterate_indexing(results, self.met)
             line = ""
             if self.calls_complex and not self.has_kernels:
                 raise Unfit("all its operators are of complex numbers, and a program would only "
@@ -97,7 +102,7 @@ class Functionalization:
         """Add what a call must check: before the run where it can be, else in it."""
         bindings = self.bindings
         graph, bindings.checks, bindings.depends_on_state_values, conditions = check_indices(
-            graph, self.labels, bindings.slots
+            graph, self.labels, bindings.slots, self.indexing
         )
         conditions += self.conditions
         if conditions:

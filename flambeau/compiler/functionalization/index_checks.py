@@ -8,7 +8,8 @@ memory is safe, and their bound is a condition that the run checks before it wri
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,12 +102,13 @@ def label_bound(event: Any, read: Callable) -> IndexBound | None:
 
 
 def check_indices(
-    graph: Graph, labels: list[IndexBound], slots: list[Any]
+    graph: Graph, labels: list[IndexBound], slots: list[Any], unused: Sequence[Node] = ()
 ) -> tuple[Graph, list[IndexCheck], bool, list[Node]]:
     """The graph, safe for any index; what must be checked before each run; whether it was looked
-    what states hold now; and the conditions that a run must check."""
+    what states hold now; and the conditions that a run must check. `unused`: nodes whose results
+    may be in no output, but which raise in eager mode."""
     bounds: dict[tuple[int, int], IndexBound] = {}
-    for node in graph.nodes():
+    for node in itertools.chain(graph.nodes(), unused):
         result = _index_of(node)
         if result is not None:
             bounds.setdefault((id(result[0]), result[1]), IndexBound(*result))
@@ -130,6 +132,19 @@ def check_all(conditions: list[Node]) -> Node:
     """The node that ends a run where one of these bools without axes is False."""
     holds = functools.reduce(lambda a, b: apply(Scalar.AND, a, b), conditions)
     return Node(Op.CHECK, (holds,), (), holds.type, origin="check")
+
+
+def iterate_indexing(nodes: Iterable[Node], seen: dict[int, Node]) -> Iterator[Node]:
+    """The nodes that read or write at an index, among some nodes and those that they are computed
+    from, but for those in `seen`, which gets them all."""
+    stack = [*nodes]
+    while stack:
+        node = stack.pop()
+        if id(node) not in seen:
+            seen[id(node)] = node
+            stack += node.inputs
+            if _index_of(node) is not None:
+                yield node
 
 
 def _index_of(node: Node) -> tuple[Node, int] | None:

@@ -10,13 +10,13 @@ import numpy as np
 
 from ...tensor.layout import _as_bytes, owner_of
 from ...tensor.tensor import Tensor
-from ..capture.host_reads import Old, Read
 from ..capture.returned_tensors import ReturnedTensor
 from ..ir.axis_order import inverse_permutation, memory_order
 from ..ir.graph import permute
 from ..lowering.numpy.node_builders import reshape_node
 from ..lowering.registry import Untraceable
 from ..trace import bindings as bind
+from ..trace.host_numbers import Old, Read
 from ..trace.trace import Value
 from .complex_pairs import as_pairs, is_complex, permute_window, real_window
 from .memory_regions import Region, row_major_byte_strides

@@ -8,10 +8,11 @@ from typing import Any
 
 from ...nn.module import Module
 from ...tensor.tensor import Tensor
+from ..trace.host_numbers import Place
 from .attributes import has_attribute, load_attribute
 from .contents import guard_content, guard_if_container
 from .declarations import in_standard_library
-from .effects import store
+from .effects import CHANGES_ARGUMENT, store
 from .facts import Facts
 from .guards import Test
 from .provenance import UNKNOWN, Kind, NotProvedError, Provenance, is_plain
@@ -19,6 +20,7 @@ from .purity import (
     CHOOSING, OF_STRUCTURE, PURE_TYPES, READING_METHODS, VALUE_TYPES, WRITING_METHODS, is_pure,
 )
 from .shadow_frame import CallState, ShadowFrame
+from .stores import Store
 
 _C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType)
 _C_FUNCTIONS = (types.BuiltinFunctionType, types.MethodWrapperType, *_C_METHODS)
@@ -107,21 +109,41 @@ def _method(
 def _write_container(
     facts: Facts, call: CallState, owner: Provenance, function: Any, args: list[Provenance]
 ) -> Provenance:
+    if owner.kind is Kind.ARGUMENT:
+        raise NotProvedError(CHANGES_ARGUMENT)
     if owner.kind is not Kind.FRESH:
         appends = owner.kind is Kind.OUTSIDE and function in (list.append, list.extend)
-        of_tensors = all(p.kind in (Kind.TENSOR, Kind.NUMBER, Kind.FRESH) for p in args[1:])
-        if not appends or not of_tensors or (id(owner.value), "length") in facts.reads:
+        is_new = all(p.kind in (Kind.TENSOR, Kind.NUMBER, Kind.FRESH, Kind.PLAIN) for p in args[1:])
+        if not appends or not is_new or (id(owner.value), "length") in facts.reads:
             raise NotProvedError(
                 f"{function.__qualname__} writes to a {type(owner.value).__name__} from outside"
             )
-        facts.writes[id(owner.value), "length"] = Provenance(Kind.NUMBER)
+        _note_appended(facts, owner, function, args[1])
         call.keeps_slot = True
-        return Provenance(Kind.PLAIN, None)  # the recorder performs it, or refuses
+        return Provenance(Kind.PLAIN, None)
     for p in args[1:]:
         guard_if_container(facts, p)
+    if function is list.append and isinstance(owner.parts, list):
+        owner.parts += args[1:]
+    else:
+        owner.parts = None
     owner.tainted |= call.tainted
     call.keeps_slot = True
     return Provenance(Kind.PLAIN, tainted=owner.tainted)
+
+
+def _note_appended(facts: Facts, owner: Provenance, function: Any, added: Provenance) -> None:
+    """A list outside gets entries at its end, which a program appends too."""
+    key = id(owner.value), "length"
+    facts.writes[key] = Provenance(Kind.NUMBER)
+    store = facts.stores.get(key)
+    if store is None:
+        place, path = Place(owner.value, None), facts.describe(facts.path_of(owner))
+        store = facts.stores[key] = Store(place, path, facts.line, [], len(owner.value))
+    if function is list.append:
+        store.values.append(added)
+    else:
+        store.values += added.parts if isinstance(added.parts, list) else added.items or [None]
 
 
 def _read_container(
@@ -198,6 +220,8 @@ def _pure_function(
         slot.tainted = (function is len and operands[0].tainted
                         and type(operands[0].value) not in (list, tuple))
         slot.kind = Kind.PLAIN
+        if function is len and type(operands[0].value) in (Tensor, list, tuple, dict):
+            slot.value = len(operands[0].value)
     else:
         call.decides = function in CHOOSING
         call.keeps_slot = function is not abs  # what a callback gives is not the result

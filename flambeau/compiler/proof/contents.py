@@ -72,6 +72,8 @@ def _guard_array(facts: Facts, p: Provenance) -> None:
 def _guard_container(facts: Facts, p: Provenance, only_length: bool) -> None:
     x, path = p.value, facts.path_of(p)
     key = (id(x), "length")
+    if key in facts.writes:
+        raise NotProvedError("it looks at a list that it appends to")
     if key not in facts.reads:
         facts.reads[key] = p
         facts.guard(path, Test.LENGTH, len(x))

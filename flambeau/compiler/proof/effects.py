@@ -8,11 +8,17 @@ from typing import Any
 
 from ...nn.module import Module
 from ...tensor.tensor import Tensor
+from ..trace.host_numbers import Place
 from .facts import Facts
+from .guards import Test
 from .provenance import UNKNOWN, Kind, NotProvedError, Provenance, is_plain
+from .stores import Store
 from .shadow_frame import CallState, ShadowFrame
 
+CHANGES_ARGUMENT = "it changes a list or dict that is an argument: return what is new instead"
 _TENSOR_ATTRIBUTES = ("grad", "data", "requires_grad")
+_SETTERS = (object.__setattr__, Module.__setattr__, types.SimpleNamespace.__setattr__)
+_MEMBERS = ("_parameters", "_buffers", "_modules")
 
 
 def store(
@@ -23,6 +29,7 @@ def store(
     if target.kind is Kind.FRESH:
         facts.need(value)
         target.tainted |= value.tainted
+        put_part(target, key, value)
         kind = target.type if target.value is UNKNOWN else type(target.value)
         if kind is not None:
             facts.guard_lookup(kind, *(("__setitem__",) if item else ("__setattr__", key)))
@@ -36,15 +43,24 @@ def store(
         s.call = CallState(runs_code=True)
         return
     if target.kind is Kind.ARGUMENT:
-        raise NotProvedError("it changes a list or dict that is an argument")
+        raise NotProvedError(CHANGES_ARGUMENT)
     if target.kind is not Kind.OUTSIDE:
         raise NotProvedError(f"it writes {text} of an object that nobody knows")
-    _check_target(target.value, key, text, item)
-    place = target.value.__dict__ if isinstance(target.value, types.ModuleType) else target.value
-    note_write(facts, (id(place), key), facts.path_of(target) + text, value)
+    _check_target(facts, target.value, key, text, item)
+    owner = target.value.__dict__ if isinstance(target.value, types.ModuleType) else target.value
+    place = Place(owner, key, not item and owner is target.value)
+    note_write(facts, place, facts.path_of(target) + text, value)
 
 
-def _check_target(x: Any, key: Any, text: str, item: bool) -> None:
+def put_part(target: Provenance, key: Any, value: Provenance) -> None:
+    """A list or dict of the call's own gets an entry."""
+    if isinstance(target.parts, dict) and is_plain(key):
+        target.parts[key] = value
+    else:
+        target.parts = None
+
+
+def _check_target(facts: Facts, x: Any, key: Any, text: str, item: bool) -> None:
     kind = type(x)
     if item:
         if kind not in (list, dict, OrderedDict):
@@ -54,26 +70,36 @@ def _check_target(x: Any, key: Any, text: str, item: bool) -> None:
         return
     on_class = next((c.__dict__[key] for c in kind.__mro__ if key in c.__dict__), None)
     setter: Any = kind.__setattr__
-    usual = setter in (object.__setattr__, Module.__setattr__)
+    usual = setter in _SETTERS
     if not usual or hasattr(type(on_class), "__set__"):
         raise NotProvedError(f"writing {kind.__name__}{text} runs code")
+    if isinstance(x, Module) and any(key in x.__dict__[name] for name in _MEMBERS):
+        raise NotProvedError(f"it gives a module another member {key}")
+    if not isinstance(x, types.ModuleType):
+        facts.guard_lookup(kind, "__setattr__", key)
 
 
-def note_write(facts: Facts, key: Any, path: str, value: Provenance) -> None:
-    """A place outside gets another value; the recorder performs it, or refuses."""
+def note_write(facts: Facts, place: Place, path: str, value: Provenance) -> None:
+    """A place outside gets another value, which a program puts there too."""
+    key = id(place.owner), place.key
+    store = facts.stores[key] = Store(place, facts.describe(path), facts.line, [value])
     before = facts.reads.get(key)
     was_needed = before is not None and before.guard is not None and before.guard.needed
     counts = value.increment is not None and value.increment.path == path
     if value.increment is not None and was_needed:
-        raise NotProvedError(f"what it does depends on {path}, which it changes")
+        raise NotProvedError(f"what it does depends on {facts.describe(path)}, which it changes")
     if counts:
+        if path not in facts.counters:
+            facts.proof.constants["numbers"] = (int, float)
+            facts.guard(f"({path}.__class__ in numbers)", Test.IDENTITY, True)
         facts.counters.add(path)
         facts.writes[key] = value
+        store.adds_up = True
         return
     if value.kind in (Kind.NUMBER, Kind.PLAIN):
         facts.need(value)
     elif value.kind not in (Kind.TENSOR, Kind.FRESH):
-        raise NotProvedError(f"it puts an object that nobody knows into {path}")
+        raise NotProvedError(f"it puts an object that nobody knows into {facts.describe(path)}")
     facts.writes[key] = value
     if was_needed and before is not None and before.value is not value.value:
-        raise NotProvedError(f"what it does depends on {path}, which it changes")
+        raise NotProvedError(f"what it does depends on {facts.describe(path)}, which it changes")

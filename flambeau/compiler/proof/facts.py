@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from ...tensor.tensor import Tensor
+from ..trace.host_numbers import Read
 from .declarations import in_library
 from .guards import Guard, Proof, Test
 from .provenance import UNKNOWN, Kind, NotProvedError, Provenance, is_plain
+from .stores import Store
 
 # Objects of C that hand out what they hold: nobody knows how far they are.
 _CONTAINERS = (list, tuple, dict, set)
@@ -24,14 +26,16 @@ class Facts:
     Each provenance holds its object, so that ids stay theirs while the call is watched.
     """
 
-    def __init__(self, number_type: type, existing: Container[int]) -> None:
-        """`number_type`: the class of stand-ins for numbers that a step reads from tensors;
-        `existing`: the ids of the tensors that lived before the call."""
+    def __init__(self, existing: Container[int]) -> None:
+        """`existing`: the ids of the tensors that lived before the call."""
         self.proof = Proof()
-        self.number_type, self.existing = number_type, existing
+        self.existing = existing
         self.known: dict[int, Provenance] = {}
         self.reads: dict[Any, Provenance] = {}  # by place
         self.writes: dict[Any, Provenance] = {}
+        self.stores: dict[Any, Store] = {}  # by place, in the order of the first writes
+        self.last_read: tuple[Any, Read] | None = None  # a number that item() just gave
+        self.read_line: tuple[str, int] = ("", 0)  # where item() gave a number last
         self.functions: dict[types.CodeType, list[Provenance]] = {}  # that the call created
         self.counters: set[str] = set()  # paths that the call adds to
         self.line: tuple[str, int] = ("", 0)  # that runs
@@ -53,6 +57,17 @@ class Facts:
     def path_of(self, p: Provenance) -> str:
         """An expression that reads an object outside again."""
         return p.path or self.constant(p.value)
+
+    def describe(self, path: str) -> str:
+        """A path for people."""
+        name, _, rest = path.partition("[") if path.partition("[")[0].isidentifier() else (
+            path.partition("."))
+        x, rest = self.proof.constants.get(name), path[len(name):]
+        if isinstance(x, types.CellType):
+            return "a variable of an outer function"
+        if isinstance(x, dict) and "__builtins__" in x:
+            return rest.strip("[]'")
+        return path if x is None else f"{getattr(x, '__name__', type(x).__name__)}{rest}"
 
     def guard(self, path: str, test: Test, value: Any, needed: bool = True) -> Guard:
         """Add a guard."""
@@ -124,11 +139,14 @@ class Facts:
 
     def read(self, key: Any, path: str, x: Any) -> Provenance:
         """What lies at a place outside: the guard is that it stays the same."""
+        if (key[0], "length") in self.writes:
+            raise NotProvedError("it looks at a list that it appends to")
         earlier = self.writes.get(key) or self.reads.get(key)
         if earlier is not None:
             same = earlier.value is x or earlier.value is UNKNOWN
             if not same and not (is_plain(x) and earlier.value == x):
-                raise NotProvedError(f"{path} changed during the call, nobody knows how")
+                raise NotProvedError(f"{self.describe(path)} changed during the call, nobody knows "
+                                     "how")
             return earlier
         if is_plain(x):
             guard = self.guard(path, Test.VALUE, x, needed=False)
@@ -176,9 +194,8 @@ class Facts:
             if p.guard is not None:
                 p.guard.needed = True
             if p.increment is not None and p.increment.path in self.counters:
-                raise NotProvedError(
-                    f"what it does depends on {p.increment.path}, which it changes"
-                )
+                raise NotProvedError(f"what it does depends on {self.describe(p.increment.path)}, "
+                                     "which it changes")
             if p.items:
                 self.need(*p.items)
 
@@ -186,8 +203,6 @@ class Facts:
 
     def identify(self, x: Any, tainted: bool = False, created: type | None = None) -> Provenance:
         """The provenance of an object that comes out of code that is not watched."""
-        if isinstance(x, self.number_type):
-            return Provenance(Kind.NUMBER, x)
         if is_plain(x):
             return Provenance(Kind.NUMBER if tainted else Kind.PLAIN, x)
         p = self.known.get(id(x))
@@ -214,13 +229,12 @@ class Facts:
         """A slot that is in a variable now, where its object can be seen."""
         if p.value is not UNKNOWN and (p.value is x or is_plain(x)):
             return p
-        if isinstance(x, self.number_type):
-            return Provenance(Kind.NUMBER, x, increment=p.increment)
         if is_plain(x):
             kind = Kind.NUMBER if p.tainted else Kind.PLAIN
             if p.kind in (Kind.PLAIN, Kind.NUMBER) and p.value is UNKNOWN:
-                return Provenance(kind, x, p.path, guard=p.guard, increment=p.increment)
-            return Provenance(kind, x)
+                return Provenance(kind, x, p.path, guard=p.guard, increment=p.increment,
+                                  read=p.read)
+            return Provenance(kind, x, items=p.items)
         earlier = self.known.get(id(x))
         if earlier is not None:
             return earlier
@@ -264,17 +278,24 @@ class Facts:
     def _is_of_known(self, x: Any) -> bool:
         parts: Iterable[Any] = [*x.keys(), *x.values()] if isinstance(x, dict) else x
         return all(
-            is_plain(part) or isinstance(part, (Tensor, self.number_type))
+            is_plain(part) or isinstance(part, Tensor)
             or id(part) in self.known
             or (part.__class__ in _CONTAINERS and self._is_of_known(part))
             for part in parts
         )
 
+    def take_read(self, value: Any) -> Read | None:
+        """How a program works out a number, if the opcode before read it from a tensor."""
+        known, self.last_read = self.last_read, None
+        return known[1] if known is not None and (known[0] is value or value is UNKNOWN) else None
+
     def forget(self) -> None:
         """Let go of the objects of the call."""
+        self.last_read = None
         self.known.clear()
         self.reads.clear()
         self.writes.clear()
+        self.stores.clear()
         self.functions.clear()
 
 

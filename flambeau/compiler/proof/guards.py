@@ -108,7 +108,7 @@ class Proof:
 
     `refusals`: (file, line, why). `constants`: the objects that paths start from, by name.
     `modules`: those whose state the library reads. `aliased`: arguments that the call also reads
-    from outside.
+    from outside. `reads_numbers`: whether item() gave any.
     """
 
     refusals: list[tuple[str, int, str]] = field(default_factory=list)
@@ -116,6 +116,7 @@ class Proof:
     constants: dict[str, Any] = field(default_factory=dict)
     modules: list[Any] = field(default_factory=list)
     aliased: list[Any] = field(default_factory=list)
+    reads_numbers: bool = False
     opcodes: int = 0
 
     @property

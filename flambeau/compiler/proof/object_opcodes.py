@@ -11,6 +11,7 @@ import numpy as np
 from ...nn.module import Module
 from ...tensor.size import Size
 from ...tensor.tensor import Tensor
+from ..trace.host_numbers import combine
 from .bytecode import IS_METHOD_FLAG
 from .attributes import load_attribute
 from .calls import parameters
@@ -183,6 +184,7 @@ def delete(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     facts.need(*operands)
     if operands[0].kind is not Kind.FRESH:
         raise NotProvedError("it deletes a part of an object from outside")
+    operands[0].parts = None
 
 
 # --------------------------------------------------------------------------------- operators
@@ -197,11 +199,13 @@ def binary_operator(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     a, b = s.pop(2)
     if _increments(a, b, symbol):
         assert a.guard is not None or a.increment is not None
-        path = a.increment.path if a.increment else a.path
-        amount = "a tensor's number" if b.tainted else b.value
+        path, amounts = (a.path, []) if a.increment is None else (a.increment.path,
+                                                                 a.increment.amounts)
+        added = b.read if b.tainted else b.value
+        amounts = [*amounts, UNKNOWN if added is None else added]
         tainted = a.tainted or b.tainted
         s.stack.append(Provenance(Kind.NUMBER if tainted else Kind.PLAIN, guard=a.guard,
-                                  increment=Increment(path, amount)))
+                                  increment=Increment(path, amounts)))
         return
     known = a.value is not UNKNOWN and b.value is not UNKNOWN
     if a.kind is b.kind is Kind.PLAIN and known:
@@ -213,8 +217,10 @@ def binary_operator(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     result = apply_operator(facts, s, [a, b], symbol)
     if symbol.endswith("=") and a.kind is Kind.FRESH:
         a.tainted |= b.tainted
+        a.parts = None
     if result.tainted:
         result.kind = Kind.NUMBER
+        result.read = combine(symbol.removesuffix("="), a.read or a.value, b.read or b.value)
     s.stack.append(result)
 
 
@@ -287,4 +293,9 @@ def negate_truth(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 
 @opcode("UNARY_NEGATIVE", "UNARY_POSITIVE", "UNARY_INVERT")
 def unary_operator(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
-    s.stack.append(apply_operator(facts, s, [s.stack.pop()], i.opname))
+    operand = s.stack.pop()
+    result = apply_operator(facts, s, [operand], i.opname)
+    if i.opname == "UNARY_NEGATIVE" and operand.read is not None:
+        result.kind = Kind.NUMBER
+        result.read = combine("*", operand.read, -1)
+    s.stack.append(result)

@@ -12,6 +12,7 @@ from ...tensor.devices import device
 from ...tensor.dtypes import dtype, finfo, iinfo
 from ...tensor.layout import layout, memory_format
 from ...tensor.size import Size
+from ..trace.host_numbers import Read
 
 
 class _Unknown:
@@ -38,24 +39,28 @@ class Kind(Enum):
 
 
 class Increment:
-    """The value of a counter outside after the step added to it."""
+    """The value of a counter outside after the step added to it. `amounts`: what it added, Reads
+    and plain numbers; UNKNOWN where that cannot be repeated."""
 
-    __slots__ = ("amount", "path")
+    __slots__ = ("amounts", "path")
 
-    def __init__(self, path: str, amount: Any) -> None:
-        self.path, self.amount = path, amount
+    def __init__(self, path: str, amounts: list[Any]) -> None:
+        self.path, self.amounts = path, amounts
 
 
 class Provenance:
     """What the shadow stack knows of one slot.
 
     `path`: an expression that reads the object again. `guard`: of the read it came from. `items`:
-    the parts of a tuple, or the receiver of a method. `tainted`: tensor values shaped it. `cells`
-    and `code`: of a function that the call created. `type`: where the object itself is unknown.
+    the parts of a tuple, or the receiver of a method. `parts`: what a list or dict of the call's
+    holds, in order or by key. `tainted`: tensor values shaped it. `read`: how a program works such
+    a number out. `cells` and `code`: of a function that the call created. `type`: where the object
+    itself is unknown.
     """
 
     __slots__ = (
-        "cells", "code", "guard", "increment", "items", "kind", "path", "tainted", "type", "value",
+        "cells", "code", "guard", "increment", "items", "kind", "parts", "path", "read", "tainted",
+        "type", "value",
     )
 
     def __init__(self, kind: Kind, value: Any = UNKNOWN, path: str = "", **more: Any) -> None:
@@ -63,6 +68,8 @@ class Provenance:
         self.guard = more.get("guard")
         self.increment: Increment | None = more.get("increment")
         self.items: list[Provenance] | None = more.get("items")
+        self.parts: list[Provenance] | dict[Any, Provenance] | None = more.get("parts")
+        self.read: Read | None = more.get("read")
         self.tainted: bool = more.get("tainted", kind is Kind.NUMBER)
         self.cells: list[Variable] | None = more.get("cells")
         self.code: types.CodeType | None = more.get("code")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
+from ..trace.host_numbers import Place
 from .attributes import load_attribute
 from .contents import guard_content, guard_if_container
 from .effects import note_write
 from .facts import Facts
 from .opcodes import apply_operator, load_outside, opcode
-from .provenance import UNKNOWN, Kind, NotProvedError, Provenance
+from .provenance import UNKNOWN, Kind, NotProvedError, Provenance, is_plain
 from .shadow_frame import CallState, ShadowFrame
 
 # ------------------------------------------------------------------------------------- stack
@@ -130,7 +131,7 @@ def load_cell_content(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 def store_cell_content(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     p, variable = s.stack.pop(), s.cells[i.argval]
     if variable.cell is not None:
-        note_write(facts, (id(variable.cell), ""), variable.path, p)
+        note_write(facts, Place(variable.cell, ""), variable.path, p)
     variable.content = p
 
 
@@ -155,7 +156,7 @@ def load_global(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 def store_global(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     space = frame.f_globals
     path = f"{facts.constant(space)}[{i.argval!r}]"
-    note_write(facts, (id(space), i.argval), path, s.stack.pop())
+    note_write(facts, Place(space, i.argval), path, s.stack.pop())
 
 
 # -------------------------------------------------------------------------------- containers
@@ -163,7 +164,7 @@ def store_global(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 
 def _build(
     facts: Facts, s: ShadowFrame, count: int, kind: type, items: bool = False
-) -> None:
+) -> list[Provenance]:
     operands = s.pop(count)
     constant = all(p.kind is Kind.PLAIN and p.value is not UNKNOWN and p.guard is None
                    and not p.tainted for p in operands)
@@ -171,7 +172,7 @@ def _build(
         values = [p.value for p in operands]
         x: Any = tuple(values) if kind is tuple else slice(*values)
         s.stack.append(Provenance(Kind.PLAIN, x, items=operands if kind is tuple else None))
-        return
+        return operands
     if kind is not tuple:
         facts.need(*operands)
     if not items:
@@ -179,7 +180,9 @@ def _build(
     s.stack.append(Provenance(
         Kind.PLAIN if kind in (str, slice) else Kind.FRESH, type=kind,
         tainted=any(p.tainted for p in operands), items=operands if items else None,
+        parts=[*operands] if kind is list else None,
     ))
+    return operands
 
 
 @opcode("BUILD_TUPLE")
@@ -195,12 +198,20 @@ def build_container(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 
 @opcode("BUILD_MAP")
 def build_map(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
-    _build(facts, s, 2 * i.arg, dict)
+    operands = _build(facts, s, 2 * i.arg, dict)
+    _name_parts(s.stack[-1], operands[::2], operands[1::2])
+
+
+def _name_parts(built: Provenance, keys: list[Provenance], values: list[Provenance]) -> None:
+    """Note what a dict of the call's holds, where its keys are known."""
+    if all(is_plain(key.value) and not key.tainted for key in keys):
+        built.parts = {key.value: p for key, p in zip(keys, values, strict=True)}
 
 
 @opcode("BUILD_CONST_KEY_MAP")
 def build_map_of_constant_keys(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
-    _build(facts, s, i.arg + 1, dict)
+    *values, keys = _build(facts, s, i.arg + 1, dict)
+    s.stack[-1].parts = dict(zip(keys.value, values, strict=True))
 
 
 @opcode("LIST_TO_TUPLE")
@@ -220,7 +231,14 @@ def add_to_container(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
             if p.kind is Kind.OPAQUE or (p.kind is Kind.OUTSIDE and hasattr(p.value, "__next__")):
                 raise NotProvedError("it takes apart what nobody knows")
             guard_content(facts, p)
-    s.stack[-i.arg].tainted |= any(p.tainted for p in operands)
+    target = s.stack[-i.arg]
+    target.tainted |= any(p.tainted for p in operands)
+    if i.opname == "LIST_APPEND" and isinstance(target.parts, list):
+        target.parts += operands
+    elif i.opname == "LIST_EXTEND" and isinstance(target.parts, list) and operands[0].items:
+        target.parts += operands[0].items
+    else:
+        target.parts = None
 
 
 @opcode("MAKE_FUNCTION")

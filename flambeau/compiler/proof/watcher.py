@@ -13,6 +13,7 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
 from ...nn import functional
+from ..trace.host_numbers import Read
 from . import control_opcodes, newer_opcodes, object_opcodes, stack_opcodes
 from .calls import find_function, invoke, runs_unwatched
 from .contents import guard_if_container
@@ -24,10 +25,14 @@ from .guards import Proof, Test
 from .opcodes import HANDLERS
 from .provenance import UNKNOWN, Kind, NotProvedError, Provenance, Variable
 from .shadow_frame import CallState, ShadowFrame
+from .stores import Store, replace_numbers
 
 TABLES = (control_opcodes, object_opcodes, stack_opcodes, newer_opcodes)
 # Of Python, whose opcodes the handlers know.
 WATCHED_VERSIONS = ((3, 11), (3, 12), (3, 13), (3, 14))
+# `f_locals` copies a frame's variables into a dict then, and only looking at it again brings that
+# up to date: otherwise an object would outlive its deletion.
+SNAPSHOTS_LOCALS = sys.version_info < (3, 13)
 
 
 class Watcher:
@@ -35,12 +40,12 @@ class Watcher:
 
     def __init__(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
-        leaves: list[Any], number_type: type, existing: Container[int],
+        leaves: list[Any], existing: Container[int],
         oracle: Callable[..., int] | None = None,
     ) -> None:
-        """`leaves`: the arguments, flattened; `number_type`, `existing`: see Facts; `oracle`: for
-        tests, counts the slots of the real stack that are other objects than the shadow says."""
-        self.facts = Facts(number_type, existing)
+        """`leaves`: the arguments, flattened; `existing`: see Facts; `oracle`: for tests, counts
+        the slots of the real stack that are other objects than the shadow says."""
+        self.facts = Facts(existing)
         self.proof: Proof = self.facts.proof
         self.shadows: dict[Any, ShadowFrame] = {}
         self._function, self._args, self._kwargs, self._leaves = function, args, kwargs, leaves
@@ -48,6 +53,9 @@ class Watcher:
         self.mismatches = 0
         self._is_tracing = False
         self._outside: dict[int, Any] = {}  # lists and dicts that the call met, by id
+        self._root = ShadowFrame()  # of the frame that calls the function
+        self._result: Provenance | None = None  # what it returned
+        self.stores: list[Store] = []  # what the call put outside, until it is read
 
     def __enter__(self) -> Watcher:
         if sys.version_info[:2] not in WATCHED_VERSIONS:
@@ -56,9 +64,9 @@ class Watcher:
         if sys.gettrace() is not None:
             self._refuse("", 0, "a debugger or a coverage tool watches this thread")
             return self
-        root = self.shadows[sys._getframe(1)] = ShadowFrame()
+        self.shadows[sys._getframe(1)] = self._root
         try:
-            self._bind_arguments(root)
+            self._bind_arguments(self._root)
         except NotProvedError as error:
             self._refuse("", 0, str(error))
             return self
@@ -72,6 +80,9 @@ class Watcher:
             sys.settrace(None)
         if error is not None:
             self._refuse("", 0, "it raised an exception")
+        call = self._root.call
+        self._result = None if call is None else call.result
+        self.stores = [*self.facts.stores.values()]
         self.shadows.clear()
         self._outside = outside_containers(self.facts)
         self.facts.forget()
@@ -94,12 +105,38 @@ class Watcher:
         if proof.holds:
             failing = proof.first_failing(self._leaves)
             if failing is not None:
-                what = f"what it does depends on {failing.path}, which it changes"
+                path = self.facts.describe(failing.path)
+                what = f"what it does depends on {path}, which it changes"
                 self._refuse(*failing.line, what)
         return proof
 
+    def read_result(self, returned: Any) -> Any:
+        """What the call returned, with Reads for the numbers of tensors that it hands on."""
+        try:
+            return replace_numbers(returned, self._result, self.proof.reads_numbers)
+        except NotProvedError as error:
+            self._refuse(*self.facts.read_line, str(error))
+        return returned
+
+    def read_stores(self) -> list[tuple[Store, Any]]:
+        """What the call put outside: each place, and what is there now, with such Reads."""
+        result = []
+        for store in self.stores if self.proof.holds else ():
+            try:
+                result.append((store, store.read(self.proof.reads_numbers)))
+            except NotProvedError as error:
+                self._refuse(*store.line, str(error))
+        self.stores, self._result = [], None
+        return result if self.proof.holds else []
+
+    def note_number(self, value: Any, read: Read, line: tuple[str, int]) -> None:
+        """item() gives a number, here; what becomes of it is watched."""
+        self.facts.last_read, self.proof.reads_numbers = (value, read), True
+        self.facts.read_line = line
+
     def _refuse(self, file: str, line: int, why: str) -> None:
         self.proof.refusals.append((file, line, why))
+        self.stores, self._result, self._root = [], None, ShadowFrame()
         self.facts.forget()  # the step may ask whether its objects still live
         self.shadows.clear()
 
@@ -259,8 +296,8 @@ class Watcher:
     def _step(self, frame: Any, event: str, arg: Any) -> Any:
         """An opcode is about to run, or the frame is left."""
         if self.proof.refusals:
-            frame.f_trace_opcodes = False
-            return None
+            frame.f_trace_opcodes = SNAPSHOTS_LOCALS
+            return self._step if SNAPSHOTS_LOCALS and frame.f_locals is not None else None
         shadow = self.shadows[frame]
         if event == "opcode":
             self._attempt(frame, lambda: self._opcode(frame, shadow))
@@ -276,6 +313,7 @@ class Watcher:
             return
         if shadow.last >= 0:
             self._settle(shadow)
+        self.facts.last_read = None
         if shadow.after_jump is not None:
             after, shadow.after_jump = shadow.after_jump, None
             after(offset)
@@ -332,6 +370,8 @@ class Watcher:
             result = self._returned(call, *call.returned)
         else:
             slot.tainted |= call.taints
+            if call.taints and slot.type is float:
+                slot.read = self.facts.take_read(UNKNOWN)
             return
         s.stack = [result if p is slot else p for p in s.stack]
 
@@ -343,6 +383,8 @@ class Watcher:
         plain_number = isinstance(value, (int, float, complex, str, bytes, tuple))
         if p.kind is Kind.PLAIN and call.takes_tensors and name not in OF_LAYOUT and plain_number:
             p = Provenance(Kind.NUMBER, value)
+        if p.kind is Kind.NUMBER and name in READS_VALUES:
+            p.read = facts.take_read(value)
         key = (call.metadata_path, "metadata")
         if p.kind is Kind.PLAIN and call.metadata_path and key not in facts.reads:
             facts.reads[key] = p

@@ -23,7 +23,6 @@ from ...ops.core.autocast import AUTOCAST
 from ...ops.core.autocast import autocast_now
 from ...tensor.ambient import AMBIENT
 from ...tensor.tensor import GradLooks, Tensor, wrap
-from ..capture.side_effects import perform
 from ..ir.errors import CheckFailed
 from ..proof.guards import Proof
 from ..trace.ambient_modes import AmbientModes, read_defaults
@@ -38,6 +37,7 @@ from .optimizer_counters import StepCounter
 from .reachable_state import ReachableState, change_counts
 from .result_source import ResultSource
 from .sample_inputs import SampleInputs
+from .side_effects import perform
 
 _numbers = itertools.count(1)  # of the programs whose calls are generated
 MISS = object()  # what a program gives for a call that it was not made for

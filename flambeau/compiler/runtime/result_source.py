@@ -14,10 +14,10 @@ from ...autograd.node import Node
 from ...tensor.storage import VersionCounter
 from ...tensor.tensor import Tensor, view_of
 from ...tensor.tree import leaves_of
-from ..capture.host_reads import Old
 from ..trace.bindings import (
     Argument, ReturnedArgument, NewTensor, Output, HostScalar, ReturnedConstant, State,
 )
+from ..trace.host_numbers import Old
 from ..trace.plain_values import PLAIN
 from .backward_node import make_detached_node, attach_history
 
@@ -97,9 +97,12 @@ class ResultSource:
                 return f"{left}.item()"
             return f"({left} {x.operation} {self.express(x.right)})"
         if isinstance(x, Old):
-            place = self.name(x.place)
-            cell = isinstance(x.place, types.CellType)
-            return f"{place}.cell_contents" if cell else f"{place}[{self.name(x.key)}]"
+            owner, key = self.name(x.place.owner), self.name(x.place.key)
+            if isinstance(x.place.owner, types.CellType):
+                return f"{owner}.cell_contents"
+            if x.place.is_attribute:
+                return f"{self.name(getattr)}({owner}, {key})"
+            return f"{owner}[{key}]"
         if isinstance(x, ReturnedArgument):
             return f"t{x.number}"
         if isinstance(x, ReturnedConstant):

@@ -20,6 +20,7 @@ from ...tensor.tree import leaves_of, map_leaves_of
 from ...tensor.windows.lazy_window import LazyWindow
 from ...tensor.windows.opaque_window import OpaqueWindow
 from ..ir.errors import describe_failure
+from .host_numbers import Place
 from .plain_values import same_plain
 
 # Kinds of events:
@@ -155,14 +156,14 @@ class Backward:
 
 @dataclass(eq=False)
 class Effect:
-    """A place in Python's state where a call stored tensors, and a program stores its own.
+    """A place in Python's state where a call stored something, and a program does."""
 
-    place: a dict whose `key` is set, a closure cell, or a list that is appended to.
-    """
+    place: Place
 
-    name: str
-    place: Any
-    key: Any
+    @property
+    def name(self) -> str:
+        """What to call it, the same in each process."""
+        return f"{type(self.place.owner).__name__} {self.place.key}"
 
 
 @dataclass(eq=False)

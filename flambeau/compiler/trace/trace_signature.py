@@ -282,7 +282,7 @@ def _describe_header(trace: Trace) -> list[str]:
     """Describe what a trace has besides events and memory."""
     return [
         str(trace.modes), _describe(tuple(trace.plain), trace),
-        *(f"effect {effect.name} {_describe(effect.key, trace)}" for effect in trace.effects),
+        *(f"effect {effect.name}" for effect in trace.effects),
         *(f"call {call.line} {call.updates}" for call in trace.host_calls),
     ]
 

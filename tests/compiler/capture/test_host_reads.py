@@ -73,8 +73,19 @@ def as_floats(x: Any, y: Any) -> Any:
     return {"loss": found, "sums": (float(x.sum()), loss.item())}
 
 
+def float_with_arithmetic(x: Any, y: Any) -> Any:
+    return float(train(x, y)) * 2
+
+
+def through_a_function(x: Any, y: Any) -> Any:
+    def scaled(value: float) -> float:
+        return value * 2
+
+    return [scaled(part.item()) for part in train(x, y).expand(3)], len(x)
+
+
 HANDED_ON = [returned, as_floats, before_the_update, with_arithmetic, over_parts,
-             of_what_changes_later, nothing_else]
+             of_what_changes_later, nothing_else, float_with_arithmetic, through_a_function]
 
 
 def is_finite(x: Any, y: Any) -> Any:
@@ -118,10 +129,6 @@ def with_numpy(x: Any, y: Any) -> Any:
     return np.float64(2) * train(x, y).item()
 
 
-def float_with_arithmetic(x: Any, y: Any) -> Any:
-    return float(train(x, y)) * 2
-
-
 def as_a_key(x: Any, y: Any) -> Any:
     return {train(x, y).item(): 1}
 
@@ -141,7 +148,7 @@ def through_locals(x: Any, y: Any) -> Any:
 
 
 USED = [is_finite, branches, as_a_truth, into_text, into_a_call, with_a_tensor,
-        with_a_tensor_before, with_numpy, float_with_arithmetic, as_a_key,
+        with_a_tensor_before, with_numpy, as_a_key,
         through_a_closure, through_locals]
 
 
@@ -185,7 +192,6 @@ def test_what_is_looked_at_keeps_its_python(step: Callable) -> None:
     assert not compiled._programs
     told = compiled.explain()
     assert "its Python runs on every call, because" in told
-    assert "reads" in told
     assert f"{__file__}:" in told
 
 
@@ -205,13 +211,13 @@ def test_methods_and_decorators() -> None:
         assert trainer.evaluate(x) == pytest.approx(trainer.net(x).mean().item(), rel=1e-5)
 
 
-def test_source_that_is_not_there_keeps_its_python() -> None:
+def test_numbers_are_handed_on_where_there_is_no_source() -> None:
     space: dict[str, Any] = {}
     exec("def step(x):\n    return x.sum().item()", space)
     step = torch.compile(space["step"], mode="now")
     for _ in range(5):
         assert step(torch.ones(3)) == 3
-    assert "its Python runs on every call" in step.explain()
+    assert step._programs
 
 
 # ------------------------------------------------------------------- put where Python keeps it
@@ -283,7 +289,8 @@ def into_a_global(x: Any, y: Any) -> Any:
     TOTAL += train(x, y).item()
 
 
-@pytest.mark.parametrize("name", ["added", "noted", "appended", "in_a_dict", "twice"])
+@pytest.mark.parametrize("name", ["added", "noted", "appended", "in_a_dict", "twice",
+                                  "of_two_minds"])
 def test_numbers_are_put_where_the_step_puts_them(name: str) -> None:
     one, two = Meter(), Meter()
     compiled = torch.compile(getattr(one, name), mode="now", fullgraph=True)
@@ -293,7 +300,7 @@ def test_numbers_are_put_where_the_step_puts_them(name: str) -> None:
     assert compiled._programs[0].calls == 5
 
 
-@pytest.mark.parametrize("name", ["looked_at", "looked_at_elsewhere", "of_two_minds"])
+@pytest.mark.parametrize("name", ["looked_at", "looked_at_elsewhere"])
 def test_numbers_that_the_step_looks_at_again_keep_its_python(name: str) -> None:
     one, two = Meter(), Meter()
     compiled = torch.compile(getattr(one, name), mode="now")
@@ -321,8 +328,7 @@ def test_lists_and_names_outside() -> None:
     assert compiled._programs
 
 
-def test_places_that_nobody_watches_get_plain_numbers() -> None:
-    """An object of a library's class: the step keeps its Python."""
+def test_numbers_in_an_object_of_a_library_s_class() -> None:
     found = argparse.Namespace(total=0.0)
 
     def step(x: Any, y: Any) -> None:
@@ -330,9 +336,10 @@ def test_places_that_nobody_watches_get_plain_numbers() -> None:
 
     compiled = torch.compile(step, mode="now")
     results(compiled)
-    assert "its Python runs on every call" in compiled.explain()
-    assert type(found.total) is float
-    assert not compiled._programs
+    total, found.total = found.total, 0.0
+    results(step)
+    assert total == pytest.approx(found.total)
+    assert compiled._programs
 
 
 def test_an_error_after_a_number_leaves_plain_numbers() -> None:

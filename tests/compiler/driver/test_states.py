@@ -145,7 +145,7 @@ def test_where_calls_wait_the_first_program_speculates(transitions: list[Transit
     assert transitions[2:] == [(Speculated, Event.RECORDED), (Recorded, Event.INSTALLED)]
 
 
-def test_a_first_call_that_makes_state_restarts(transitions: list[Transition]) -> None:
+def test_a_first_call_that_is_not_proved_gets_no_program(transitions: list[Transition]) -> None:
     cache: list[torch.Tensor] = []
 
     def fill(x: torch.Tensor) -> torch.Tensor:
@@ -153,8 +153,11 @@ def test_a_first_call_that_makes_state_restarts(transitions: list[Transition]) -
             cache.append(torch.ones(3))
         return x * cache[0]
 
-    call(torch.compile(fill, mode="now"), 1)
-    assert transitions == [(New, Event.RECORDED), (Recorded, Event.RESTARTED)]
+    step = torch.compile(fill, mode="now")
+    call(step, 1)
+    assert transitions == [(New, Event.RECORDED)]
+    call(step, 2)
+    assert transitions[-1] == (Recorded, Event.INSTALLED)
 
 
 def test_failed_guards_outdate_a_program(transitions: list[Transition]) -> None:

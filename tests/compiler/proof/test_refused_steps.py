@@ -62,7 +62,7 @@ class Sly:
 
     @property
     def rate(self):
-        _list.append(1)  # here
+        _list.insert(0, 1)  # here
         return 1.0
 
     def __getattr__(self, name):
@@ -127,7 +127,7 @@ def listing(loss):
 
 @refusal("default argument that grows")
 def growing(loss, seen=[]):  # noqa: B006
-    seen.append(1)  # here
+    seen.insert(0, 1)  # here
 
 
 @refusal("a counter on a class")
@@ -137,7 +137,7 @@ def on_class(loss):
 
 class Odd:
     def __bool__(self):
-        _list.append(1)  # here
+        _list.insert(0, 1)  # here
         return True
 
 
@@ -206,7 +206,7 @@ def thread(loss):
 
 @refusal("sorted with a key that writes")
 def keyed(loss):
-    sorted([3, 1], key=lambda v: _list.append(v) or v)  # here
+    sorted([3, 1], key=lambda v: _list.insert(0, v) or v)  # here
 
 
 @refusal("vars")

@@ -30,7 +30,7 @@ def watch(step: Callable[..., Any], *args: Any) -> tuple[Proof, int]:
     """The proof of a call, and how many slots of the real stack are not what the shadow says."""
     existing = {id(x) for x in gc.get_objects() if isinstance(x, torch.Tensor)}
     oracle = count_mismatches if sys.version_info[:2] == (3, 11) else None
-    watcher = Watcher(step, args, {}, flatten(args), NoNumber, existing, oracle)
+    watcher = Watcher(step, args, {}, flatten(args), existing, oracle)
     with watcher:
         step(*args)
     return watcher.conclude(), watcher.mismatches

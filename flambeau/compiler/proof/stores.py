@@ -1,0 +1,121 @@
+"""Stores: what a watched call puts outside, and how a program produces it and what is returned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...tensor.tensor import Tensor
+from ..trace.host_numbers import OPERATIONS, Old, Place, Read
+from ..trace.plain_values import PLAIN, same_plain
+from .provenance import UNKNOWN, NotProvedError, Provenance
+
+_MISSING = object()
+
+
+@dataclass
+class Store:
+    """What the call put at a place: the last value, or all entries appended to a list, of which
+    `start` is the length before. None stands for values that nobody knows. `line`: where.
+    `adds_up`: the value is what was there and an amount."""
+
+    place: Place
+    path: str
+    line: tuple[str, int]
+    values: list[Provenance | None]
+    start: int = 0
+    adds_up: bool = False
+
+    def read(self, is_strict: bool) -> Any:
+        """What is there now, with numbers of tensors replaced by Reads."""
+        now, p = self._now(), self.values[-1] if self.values else None
+        if self.place.key is None:
+            if len(now) != len(self.values):
+                raise NotProvedError(f"it changes {self.path} in ways that nobody knows")
+            return [replace_numbers(x, p, is_strict)
+                    for x, p in zip(now, self.values, strict=True)]
+        if self.adds_up:
+            assert p is not None
+            assert p.increment is not None
+            return _sum(Old(self.place), p.increment.amounts)
+        result = replace_numbers(now, p, is_strict)
+        if not _is_new(result):
+            raise NotProvedError(f"it puts an object of Python's into {self.path}")
+        return result
+
+    def _now(self) -> Any:
+        owner, key = self.place.owner, self.place.key
+        if key is None:
+            return owner[self.start:]
+        if self.place.is_attribute:
+            return owner.__dict__.get(key, _MISSING)
+        return owner.cell_contents if hasattr(owner, "cell_contents") else owner[key]
+
+
+def _sum(total: Any, amounts: list[Any]) -> Any:
+    for amount in amounts:
+        if amount.__class__ not in (Read, int, float):
+            raise NotProvedError("it counts by what nobody knows")
+        total = Read("+", total, amount)
+    return total
+
+
+def replace_numbers(x: Any, p: Provenance | None, is_strict: bool) -> Any:
+    """A structure in which Reads stand for the numbers of tensors. `is_strict`: the call read such
+    numbers, so that each plain value must be known to be none."""
+    if isinstance(x, (tuple, list)):
+        parts = None if p is None else p.parts or p.items
+        of_item: Sequence[Any] = (parts if isinstance(parts, list) and len(parts) == len(x)
+                                  else [None] * len(x))
+        items = [replace_numbers(item, part, is_strict)
+                 for item, part in zip(x, of_item, strict=True)]
+        if all(a is b for a, b in zip(x, items, strict=True)):
+            return x
+        return type(x)(*items) if hasattr(x, "_fields") else x.__class__(items)
+    if x.__class__ is dict:
+        parts = None if p is None else p.parts
+        known = parts if isinstance(parts, dict) else {}
+        if is_strict and x and not known:  # a key may be a tensor's number
+            raise NotProvedError("item() reads a tensor's values in Python")
+        inner = {key: replace_numbers(item, known.get(key), is_strict) for key, item in x.items()}
+        return x if all(x[key] is item for key, item in inner.items()) else inner
+    if not is_strict or not isinstance(x, PLAIN) or x is None:
+        return x
+    return _checked(x, p)
+
+
+def _checked(x: Any, p: Provenance | None) -> Any:
+    """A plain value, or the Read of a number of a tensor; refuses what may be either."""
+    if p is not None and p.read is not None and same_plain(evaluate(p.read), x):
+        return p.read
+    if p is None or p.tainted or (p.value is not UNKNOWN and not same_plain(p.value, x)):
+        raise NotProvedError("item() reads a tensor's values in Python")
+    return x
+
+
+def evaluate(read: Any) -> Any:
+    """The number that a Read stands for."""
+    if read.__class__ is not Read:
+        return read
+    if read.operation == "item":
+        return read.left._array.item()
+    return OPERATIONS[read.operation](evaluate(read.left), evaluate(read.right))
+
+
+def _is_new(x: Any) -> bool:
+    """Whether a value consists of tensors, numbers and text in tuples, lists and dicts."""
+    if x.__class__ is Read or isinstance(x, Tensor) or x.__class__ in PLAIN:
+        return True
+    if x.__class__ in (tuple, list):
+        return all(map(_is_new, x))
+    return x.__class__ is dict and all(map(_is_new, x.values()))
+
+
+def containers_of(x: Any) -> Iterator[Any]:
+    """The lists and dicts of a structure, each as often as it lies there."""
+    if isinstance(x, (list, dict)):
+        yield x
+    if isinstance(x, (tuple, list, dict)):
+        for part in x.values() if isinstance(x, dict) else x:
+            yield from containers_of(part)
