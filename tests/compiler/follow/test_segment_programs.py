@@ -11,7 +11,7 @@ def test_a_program_built_while_an_input_lies_further_on_reads_the_right_row() ->
 
     def step(x, row, stops):
         y = table[row] * x
-        seen.append(y.sum().item() if stops else 0.0)  # keeps its Python, and ends a segment
+        seen.insert(0, y.sum().item() if stops else 0.0)  # keeps its Python, and ends a segment
         return y + 1
 
     followed = torch.compile(step, options={"mode": "now", "follow": True})
@@ -19,7 +19,7 @@ def test_a_program_built_while_an_input_lies_further_on_reads_the_right_row() ->
     for row, stops in [(0, False)] * 6 + [(5, True)] * 4 + [(2, True), (0, True), (7, True)]:
         y = followed(x, row, stops)
         assert (y - 1).tolist() == table[row].tolist()
-        assert seen[-1] == (table[row].sum().item() if stops else 0.0)
+        assert seen[0] == (table[row].sum().item() if stops else 0.0)
     assert "is followed" in followed.explain()
 
 
