@@ -138,7 +138,7 @@ def _note_appended(facts: Facts, owner: Provenance, function: Any, added: Proven
     facts.writes[key] = Provenance(Kind.NUMBER)
     store = facts.stores.get(key)
     if store is None:
-        place, path = Place(owner.value, None), facts.describe(facts.path_of(owner))
+        place, path = Place(owner.value, None), facts.proof.describe(facts.path_of(owner))
         store = facts.stores[key] = Store(place, path, facts.line, [], len(owner.value))
     if function is list.append:
         store.values.append(added)

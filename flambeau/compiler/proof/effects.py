@@ -82,12 +82,12 @@ def _check_target(facts: Facts, x: Any, key: Any, text: str, item: bool) -> None
 def note_write(facts: Facts, place: Place, path: str, value: Provenance) -> None:
     """A place outside gets another value, which a program puts there too."""
     key = id(place.owner), place.key
-    store = facts.stores[key] = Store(place, facts.describe(path), facts.line, [value])
+    store = facts.stores[key] = Store(place, facts.proof.describe(path), facts.line, [value])
     before = facts.reads.get(key)
     was_needed = before is not None and before.guard is not None and before.guard.needed
     counts = value.increment is not None and value.increment.path == path
     if value.increment is not None and was_needed:
-        raise NotProvedError(f"what it does depends on {facts.describe(path)}, which it changes")
+        raise NotProvedError(facts.proof.depends_on(path))
     if counts:
         if path not in facts.counters:
             facts.proof.constants["numbers"] = (int, float)
@@ -99,7 +99,8 @@ def note_write(facts: Facts, place: Place, path: str, value: Provenance) -> None
     if value.kind in (Kind.NUMBER, Kind.PLAIN):
         facts.need(value)
     elif value.kind not in (Kind.TENSOR, Kind.FRESH):
-        raise NotProvedError(f"it puts an object that nobody knows into {facts.describe(path)}")
+        where = facts.proof.describe(path)
+        raise NotProvedError(f"it puts an object that nobody knows into {where}")
     facts.writes[key] = value
     if was_needed and before is not None and before.value is not value.value:
-        raise NotProvedError(f"what it does depends on {facts.describe(path)}, which it changes")
+        raise NotProvedError(facts.proof.depends_on(path))

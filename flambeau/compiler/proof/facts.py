@@ -58,17 +58,6 @@ class Facts:
         """An expression that reads an object outside again."""
         return p.path or self.constant(p.value)
 
-    def describe(self, path: str) -> str:
-        """A path for people."""
-        name, _, rest = path.partition("[") if path.partition("[")[0].isidentifier() else (
-            path.partition("."))
-        x, rest = self.proof.constants.get(name), path[len(name):]
-        if isinstance(x, types.CellType):
-            return "a variable of an outer function"
-        if isinstance(x, dict) and "__builtins__" in x:
-            return rest.strip("[]'")
-        return path if x is None else f"{getattr(x, '__name__', type(x).__name__)}{rest}"
-
     def guard(self, path: str, test: Test, value: Any, needed: bool = True) -> Guard:
         """Add a guard."""
         guard = Guard(path, test, value, needed, self.line)
@@ -145,8 +134,8 @@ class Facts:
         if earlier is not None:
             same = earlier.value is x or earlier.value is UNKNOWN
             if not same and not (is_plain(x) and earlier.value == x):
-                raise NotProvedError(f"{self.describe(path)} changed during the call, nobody knows "
-                                     "how")
+                name = self.proof.describe(path)
+                raise NotProvedError(f"{name} changed during the call, nobody knows how")
             return earlier
         if is_plain(x):
             guard = self.guard(path, Test.VALUE, x, needed=False)
@@ -194,8 +183,7 @@ class Facts:
             if p.guard is not None:
                 p.guard.needed = True
             if p.increment is not None and p.increment.path in self.counters:
-                raise NotProvedError(f"what it does depends on {self.describe(p.increment.path)}, "
-                                     "which it changes")
+                raise NotProvedError(self.proof.depends_on(p.increment.path))
             if p.items:
                 self.need(*p.items)
 
@@ -214,7 +202,7 @@ class Facts:
             return self.fresh(x)
         if isinstance(x, types.FunctionType) and x.__code__ in self.functions:
             return self._created_function(x)
-        if x.__class__ in _CONTAINERS and self._is_of_known(x):
+        if x.__class__ in _CONTAINERS and _is_of_known(self.known, x):
             return self.fresh(x, tainted=tainted)
         return Provenance(Kind.OPAQUE, x)
 
@@ -244,7 +232,7 @@ class Facts:
             p.value = x
             self.known[id(x)] = p
             return p
-        if p.kind is Kind.PLAIN and x.__class__ in _CONTAINERS and self._is_of_known(x):
+        if p.kind is Kind.PLAIN and x.__class__ in _CONTAINERS and _is_of_known(self.known, x):
             return self.fresh(x, tainted=p.tainted)
         if p.kind is Kind.METHOD:
             p.value = getattr(x, "__func__", p.value)
@@ -275,15 +263,6 @@ class Facts:
             return Provenance(Kind.NUMBER, x)
         return self.identify(x, whole.tainted)
 
-    def _is_of_known(self, x: Any) -> bool:
-        parts: Iterable[Any] = [*x.keys(), *x.values()] if isinstance(x, dict) else x
-        return all(
-            is_plain(part) or isinstance(part, Tensor)
-            or id(part) in self.known
-            or (part.__class__ in _CONTAINERS and self._is_of_known(part))
-            for part in parts
-        )
-
     def take_read(self, value: Any) -> Read | None:
         """How a program works out a number, if the opcode before read it from a tensor."""
         known, self.last_read = self.last_read, None
@@ -303,3 +282,13 @@ def outside_containers(facts: Facts) -> dict[int, Any]:
     """The lists and dicts from outside that the call met, by id."""
     return {key: p.value for key, p in facts.known.items()
             if p.kind in (Kind.OUTSIDE, Kind.ARGUMENT) and isinstance(p.value, (list, dict))}
+
+
+def _is_of_known(known: dict[int, Provenance], x: Any) -> bool:
+    """Whether a container holds nothing but plain values, tensors and objects that are known."""
+    parts: Iterable[Any] = [*x.keys(), *x.values()] if isinstance(x, dict) else x
+    return all(
+        is_plain(part) or isinstance(part, Tensor) or id(part) in known
+        or (part.__class__ in _CONTAINERS and _is_of_known(known, part))
+        for part in parts
+    )

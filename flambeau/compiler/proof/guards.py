@@ -6,6 +6,8 @@ each. Objects that a path starts from are constants of that source.
 
 from __future__ import annotations
 
+import re
+import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -129,6 +131,20 @@ class Proof:
         """(why not, file:line)."""
         file, line, why = self.refusals[0]
         return why, format_line(file, line)
+
+    def describe(self, path: str) -> str:
+        """A path for people: the class of the object that it starts from, or a global's name."""
+        name = re.split(r"\W", path, maxsplit=1)[0]
+        x, rest = self.constants.get(name), path[len(name):]
+        if isinstance(x, types.CellType):
+            return "a variable of an outer function"
+        if isinstance(x, dict) and "__builtins__" in x:
+            return rest.strip("[]'")
+        return path if x is None else f"{getattr(x, '__name__', type(x).__name__)}{rest}"
+
+    def depends_on(self, path: str) -> str:
+        """Why a call that changes what it depends on is not proved."""
+        return f"what it does depends on {self.describe(path)}, which it changes"
 
     def failures(self, name: Callable[[Any], str]) -> Iterator[str]:
         """Expressions of which one is true where the proof no longer holds."""

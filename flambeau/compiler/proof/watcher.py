@@ -15,16 +15,17 @@ from typing import Any
 from ...nn import functional
 from ..trace.host_numbers import Read
 from . import control_opcodes, newer_opcodes, object_opcodes, stack_opcodes
+from .call_results import settle
 from .calls import find_function, invoke, runs_unwatched
 from .contents import guard_if_container
 from .declarations import (
-    OF_LAYOUT, READS_VALUES, in_library, in_standard_library, is_served,
+    READS_VALUES, in_library, in_standard_library, is_served,
 )
 from .facts import Facts, outside_containers
 from .guards import Proof, Test
 from .opcodes import HANDLERS
 from .provenance import UNKNOWN, Kind, NotProvedError, Provenance, Variable
-from .shadow_frame import CallState, ShadowFrame
+from .shadow_frame import ShadowFrame
 from .stores import Store, replace_numbers
 
 TABLES = (control_opcodes, object_opcodes, stack_opcodes, newer_opcodes)
@@ -105,9 +106,7 @@ class Watcher:
         if proof.holds:
             failing = proof.first_failing(self._leaves)
             if failing is not None:
-                path = self.facts.describe(failing.path)
-                what = f"what it does depends on {path}, which it changes"
-                self._refuse(*failing.line, what)
+                self._refuse(*failing.line, proof.depends_on(failing.path))
         return proof
 
     def read_result(self, returned: Any) -> Any:
@@ -312,7 +311,7 @@ class Watcher:
         if _repeats(shadow, instruction, offset):
             return
         if shadow.last >= 0:
-            self._settle(shadow)
+            settle(self.facts, shadow)
         self.facts.last_read = None
         if shadow.after_jump is not None:
             after, shadow.after_jump = shadow.after_jump, None
@@ -352,47 +351,6 @@ class Watcher:
         if shadow is not None and shadow.call is not None:
             shadow.call.taints = True
 
-    def _settle(self, s: ShadowFrame) -> None:
-        """The opcode that called something is over: puts its result where the slot stands."""
-        call, s.call = s.call, None
-        if call is None:
-            return
-        if call.taints:
-            call.tainted = True
-            if call.decides:
-                raise NotProvedError("what it does depends on a tensor's values")
-        slot = call.slot
-        if slot is None:
-            return
-        if call.result is not None and not call.keeps_slot:
-            result = call.result
-        elif call.returned is not None and not call.keeps_slot:
-            result = self._returned(call, *call.returned)
-        else:
-            slot.tainted |= call.taints
-            if call.taints and slot.type is float:
-                slot.read = self.facts.take_read(UNKNOWN)
-            return
-        s.stack = [result if p is slot else p for p in s.stack]
-
-    def _returned(self, call: CallState, value: Any, name: str) -> Provenance:
-        """What a function of the library gave."""
-        facts = self.facts
-        name = call.attribute or name
-        p = facts.identify(value, call.tainted, call.created)
-        plain_number = isinstance(value, (int, float, complex, str, bytes, tuple))
-        if p.kind is Kind.PLAIN and call.takes_tensors and name not in OF_LAYOUT and plain_number:
-            p = Provenance(Kind.NUMBER, value)
-        if p.kind is Kind.NUMBER and name in READS_VALUES:
-            p.read = facts.take_read(value)
-        key = (call.metadata_path, "metadata")
-        if p.kind is Kind.PLAIN and call.metadata_path and key not in facts.reads:
-            facts.reads[key] = p
-            facts.guard(call.metadata_path, Test.VALUE, value)
-        if p.kind is Kind.FRESH and call.takes_tensors and name in READS_VALUES:
-            p.tainted = True
-        return facts.fresh(value) if p.kind is Kind.OPAQUE and _is_created(value) else p
-
 
 def _function_of(member: Any, code: types.CodeType) -> Any:
     """The function among those that a member of a class stands for which has a code, or None."""
@@ -406,13 +364,6 @@ def _repeats(shadow: ShadowFrame, instruction: Any, offset: int) -> bool:
         shadow.last == instruction.offset == offset
         and shadow.instructions.get(offset - 2) is instruction
     )
-
-
-def _is_created(x: Any) -> bool:
-    """Whether the library creates such an object for each caller."""
-    if isinstance(x, types.GeneratorType):
-        return in_library(x.gi_code)
-    return isinstance(x, tuple) or hasattr(type(x), "__enter__")
 
 
 def failure_text(error: Exception) -> str:

@@ -1,0 +1,61 @@
+"""Call results: the provenance of what the opcode before gave, once CPython has run it."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+from .declarations import OF_LAYOUT, READS_VALUES, in_library
+from .facts import Facts
+from .guards import Test
+from .provenance import UNKNOWN, Kind, NotProvedError, Provenance
+from .shadow_frame import CallState, ShadowFrame
+
+
+def settle(facts: Facts, s: ShadowFrame) -> None:
+    """The opcode that called something is over: puts its result where the slot stands."""
+    call, s.call = s.call, None
+    if call is None:
+        return
+    if call.taints:
+        call.tainted = True
+        if call.decides:
+            raise NotProvedError("what it does depends on a tensor's values")
+    slot = call.slot
+    if slot is None:
+        return
+    if call.result is not None and not call.keeps_slot:
+        result = call.result
+    elif call.returned is not None and not call.keeps_slot:
+        result = _returned(facts, call, *call.returned)
+    else:
+        slot.tainted |= call.taints
+        if call.taints and slot.type is float:
+            slot.read = facts.take_read(UNKNOWN)
+        return
+    s.stack = [result if p is slot else p for p in s.stack]
+
+
+def _returned(facts: Facts, call: CallState, value: Any, name: str) -> Provenance:
+    """What a function of the library gave."""
+    name = call.attribute or name
+    p = facts.identify(value, call.tainted, call.created)
+    plain_number = isinstance(value, (int, float, complex, str, bytes, tuple))
+    if p.kind is Kind.PLAIN and call.takes_tensors and name not in OF_LAYOUT and plain_number:
+        p = Provenance(Kind.NUMBER, value)
+    if p.kind is Kind.NUMBER and name in READS_VALUES:
+        p.read = facts.take_read(value)
+    key = (call.metadata_path, "metadata")
+    if p.kind is Kind.PLAIN and call.metadata_path and key not in facts.reads:
+        facts.reads[key] = p
+        facts.guard(call.metadata_path, Test.VALUE, value)
+    if p.kind is Kind.FRESH and call.takes_tensors and name in READS_VALUES:
+        p.tainted = True
+    return facts.fresh(value) if p.kind is Kind.OPAQUE and _is_created(value) else p
+
+
+def _is_created(x: Any) -> bool:
+    """Whether the library creates such an object for each caller."""
+    if isinstance(x, types.GeneratorType):
+        return in_library(x.gi_code)
+    return isinstance(x, tuple) or hasattr(type(x), "__enter__")
