@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ..... import ops
@@ -71,41 +72,67 @@ class BatchNorm3d(_BatchNorm):
     _RANK = 3
 
 
-class LayerNorm(modules.LayerNorm):
-    """Mean 0 and variance 1 over the last axes."""
+class _ObservedNorm:
+    """What norms of quantized tensors share: an observer's scale, and how a float norm becomes one.
 
+    `_norm`: the function. `_settings`: what it takes before the weight. `_sizes`, `_options`: what
+    the constructor takes before the weight, and behind eps.
+    """
+
+    _norm: Callable[..., Tensor]
+    _settings: tuple[str, ...] = ()
+    _sizes: tuple[str, ...]
+    _options: tuple[str, ...]
     scale: Tensor
     zero_point: Tensor
+
+    def _set_parameters(self, weight: Any, bias: Any, scale: Any, zero_point: Any) -> None:
+        self.weight, self.bias = weight, bias
+        _take_scale(self, scale, zero_point)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The quantized result."""
+        module: Any = self
+        return self._norm(input, *_attributes(self, self._settings), module.weight, module.bias,
+                          module.eps, float(self.scale), int(self.zero_point))
+
+    def _get_name(self) -> str:
+        return f"Quantized{type(self).__name__}"
+
+    @classmethod
+    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
+        """Of a float norm that was observed."""
+        make: Any = cls
+        return make(*_attributes(mod, cls._sizes), mod.weight, mod.bias, *observed_parameters(mod),
+                    mod.eps, *_attributes(mod, cls._options))
+
+
+def _attributes(module: Any, names: tuple[str, ...]) -> list[Any]:
+    return [getattr(module, name) for name in names]
+
+
+class LayerNorm(_ObservedNorm, modules.LayerNorm):
+    """Mean 0 and variance 1 over the last axes."""
+
+    _norm = staticmethod(arithmetic.layer_norm)
+    _settings = _sizes = ("normalized_shape",)
+    _options = ("elementwise_affine",)
 
     def __init__(
         self, normalized_shape: Any, weight: Any, bias: Any, scale: Any, zero_point: Any,
         eps: float = 1e-5, elementwise_affine: bool = True, device: Any = None, dtype: Any = None,
     ) -> None:
         super().__init__(normalized_shape, eps, elementwise_affine, device=device, dtype=dtype)
-        self.weight, self.bias = weight, bias
-        _take_scale(self, scale, zero_point)
-
-    def forward(self, input: Tensor) -> Tensor:
-        """The quantized result."""
-        return arithmetic.layer_norm(
-            input, self.normalized_shape, self.weight, self.bias, self.eps, float(self.scale),
-            int(self.zero_point))
-
-    def _get_name(self) -> str:
-        return "QuantizedLayerNorm"
-
-    @classmethod
-    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
-        """Of a float LayerNorm that was observed."""
-        return cls(mod.normalized_shape, mod.weight, mod.bias, *observed_parameters(mod), mod.eps,
-                   mod.elementwise_affine)
+        self._set_parameters(weight, bias, scale, zero_point)
 
 
-class GroupNorm(modules.GroupNorm):
+class GroupNorm(_ObservedNorm, modules.GroupNorm):
     """Mean 0 and variance 1 over groups of channels."""
 
-    scale: Tensor
-    zero_point: Tensor
+    _norm = staticmethod(arithmetic.group_norm)
+    _settings = ("num_groups",)
+    _sizes = ("num_groups", "num_channels")
+    _options = ("affine",)
 
     def __init__(
         self, num_groups: int, num_channels: int, weight: Any, bias: Any, scale: Any,
@@ -113,31 +140,16 @@ class GroupNorm(modules.GroupNorm):
         dtype: Any = None,
     ) -> None:
         super().__init__(num_groups, num_channels, eps, affine, device, dtype)
-        self.weight, self.bias = weight, bias
-        _take_scale(self, scale, zero_point)
-
-    def forward(self, input: Tensor) -> Tensor:
-        """The quantized result."""
-        return arithmetic.group_norm(
-            input, self.num_groups, self.weight, self.bias, self.eps, float(self.scale),
-            int(self.zero_point))
-
-    def _get_name(self) -> str:
-        return "QuantizedGroupNorm"
-
-    @classmethod
-    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
-        """Of a float GroupNorm that was observed."""
-        return cls(mod.num_groups, mod.num_channels, mod.weight, mod.bias,
-                   *observed_parameters(mod), mod.eps, mod.affine)
+        self._set_parameters(weight, bias, scale, zero_point)
 
 
-class _InstanceNorm(modules.instancenorm._InstanceNorm):
+class _InstanceNorm(_ObservedNorm, modules.instancenorm._InstanceNorm):
     """Mean 0 and variance 1 over each channel of each image."""
 
     _RANK = 2
-    scale: Tensor
-    zero_point: Tensor
+    _norm = staticmethod(arithmetic.instance_norm)
+    _sizes = ("num_features",)
+    _options = ("momentum", "affine")
 
     def __init__(
         self, num_features: int, weight: Any, bias: Any, scale: Any, zero_point: Any,
@@ -145,22 +157,7 @@ class _InstanceNorm(modules.instancenorm._InstanceNorm):
         track_running_stats: bool = False, device: Any = None, dtype: Any = None,
     ) -> None:
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
-        self.weight, self.bias = weight, bias
-        _take_scale(self, scale, zero_point)
-
-    def forward(self, input: Tensor) -> Tensor:
-        """The quantized result."""
-        return arithmetic.instance_norm(
-            input, self.weight, self.bias, self.eps, float(self.scale), int(self.zero_point))
-
-    def _get_name(self) -> str:
-        return f"QuantizedInstanceNorm{self._RANK}d"
-
-    @classmethod
-    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
-        """Of a float instance normalization that was observed."""
-        return cls(mod.num_features, mod.weight, mod.bias, *observed_parameters(mod), mod.eps,
-                   mod.momentum, mod.affine)
+        self._set_parameters(weight, bias, scale, zero_point)
 
 
 class InstanceNorm1d(_InstanceNorm):
