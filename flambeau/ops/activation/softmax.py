@@ -11,7 +11,8 @@ import numpy as np
 from ...native.foundation.user_frames import warn
 from ...native.runtime.background_jit import KernelPolicy
 from ...native.runtime.fast_call import FastCalls
-from ...native.runtime.kernel_builder import KernelBuilder
+from ...native.runtime import eager_kernels as kernels
+from ...native.runtime.eager_kernels import EagerKernel
 from ...native.target.eager_costs import (
     MAX_NUMPY_ROW_ELEMENTS, MAX_SHORT_ROW_ELEMENTS, MAX_SMALL_ELEMENTS, SOFTMAX_BLOCK_ELEMENTS,
 )
@@ -73,12 +74,10 @@ def _write_log_softmax(x: Array, axis: int, y: Array) -> None:
 
 Formula = Callable[[Array, int, Array], None]  # writes the result for x along an axis into y
 
-_KERNELS: dict[Formula, KernelBuilder] = {
-    _write_softmax: KernelBuilder("softmax_and_layer_norm", "softmax"),
-    _write_log_softmax: KernelBuilder("softmax_and_layer_norm", "log_softmax"),
+_KERNELS: dict[Formula, EagerKernel] = {
+    _write_softmax: kernels.SOFTMAX,
+    _write_log_softmax: kernels.LOG_SOFTMAX,
 }
-_SOFTMAX_BACKWARD = KernelBuilder("softmax_and_layer_norm", "softmax_backward")
-_LOG_SOFTMAX_BACKWARD = KernelBuilder("softmax_and_layer_norm", "log_softmax_backward")
 
 
 def _compute(formula: Formula, x: Array, axis: int) -> Array:
@@ -176,7 +175,7 @@ def softmax_backward(
     if not output.ndim:
         return np.zeros((), output.dtype)
     if output.size > MAX_NUMPY_ROW_ELEMENTS and input_dtype is None:
-        y = over_rows(_SOFTMAX_BACKWARD, dim, grad_output, output)
+        y = over_rows(kernels.SOFTMAX_BACKWARD, dim, grad_output, output)
         if y is not None:
             return y
     inside = compute_dtype(output.dtype)
@@ -248,7 +247,7 @@ def log_softmax_backward(
     if not output.ndim:
         return np.zeros((), output.dtype)
     if output.size > MAX_NUMPY_ROW_ELEMENTS and input_dtype is None:
-        y = over_rows(_LOG_SOFTMAX_BACKWARD, dim, grad_output, output)
+        y = over_rows(kernels.LOG_SOFTMAX_BACKWARD, dim, grad_output, output)
         if y is not None:
             return y
     inside = compute_dtype(output.dtype)

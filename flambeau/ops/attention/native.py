@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from ...native.runtime.background_jit import KernelPolicy, request_kernel
+from ...native.runtime import eager_kernels as kernels
+from ...native.runtime.background_jit import KernelPolicy
 from ...native.runtime.fast_call import FastCalls, call_kernel
 from ...native.runtime.thread_pool import POOL
 from ...native.target.eager_costs import (
@@ -18,26 +17,9 @@ from ..core.number_cache import number
 from ..linalg.matmul import product
 from ..native.pointwise import large
 from ..native.route import native_route
-from ..native.small_arrays import PROBABILITIES, SCORES_TO_PROBABILITIES
+from ..native.small_arrays import PROBABILITIES
 
 Array = np.ndarray
-
-_ready: dict[tuple, Any] = {}
-
-
-def _request_kernel(kind: np.dtype, causal: bool) -> Any:
-    known = _ready.get((kind, causal))
-    if known is not None:
-        return known if KernelPolicy.allowed else None
-
-    function = request_kernel(
-        (SCORES_TO_PROBABILITIES, kind, causal),
-        lambda: SCORES_TO_PROBABILITIES.build(kind.name, causal),
-    )
-    if function is None:
-        return None
-    result = _ready[kind, causal] = function.address
-    return result
 
 
 def _fits(count: int, q: Array) -> bool:
@@ -53,7 +35,10 @@ def forward(q: Array, k: Array, v: Array, scale: float, causal: bool
     count = q.size // max(q.shape[-1], 1) * columns
     if 0 < count <= min(MAX_SMALL_ELEMENTS, MAX_NUMPY_ATTENTION_SCORES) and q.__class__ is Array:
         return _small(q, k, v, scale, causal)
-    if not _fits(count, q) or (result := _request_kernel(q.dtype, causal)) is None:
+    if not _fits(count, q):
+        return None
+    result = kernels.ATTENTION_PROBABILITIES.address(q.dtype, causal)
+    if result is None:
         return None
     p = np.ascontiguousarray(product(q, k.swapaxes(-1, -2)))
     each = rows * columns

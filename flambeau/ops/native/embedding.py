@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...native.runtime.background_jit import KernelPolicy, request_kernel
+from ...native.runtime.background_jit import KernelPolicy
 from ...native.runtime.fast_call import call_kernel, call_on_threads
-from ...native.runtime.kernel_builder import KernelBuilder
+from ...native.runtime import eager_kernels as kernels
 from ...native.runtime.thread_pool import POOL
 from ...native.target.eager_costs import MAX_NUMPY_EMBEDDING_ELEMENTS
 from ...tensor.dtypes import FLOATS
@@ -14,19 +14,6 @@ from ...tensor.dtypes import FLOATS
 Array = np.ndarray
 
 _INT64 = np.dtype(np.int64)
-
-_TAKE_ROWS = KernelBuilder("embedding", "take_rows")
-_ADD_ROWS = KernelBuilder("embedding", "add_rows")
-_SUM_BAGS = KernelBuilder("embedding", "sum_bags")
-_SUM_EVEN_BAGS = KernelBuilder("embedding", "sum_even_bags")
-_MOST_OF_EVEN_BAGS = KernelBuilder("embedding", "most_of_even_bags")
-
-
-def _request_kernel(builder: KernelBuilder, kind: np.dtype, *settings: bool) -> int | None:
-    function = request_kernel(
-        (builder, kind, *settings), lambda: builder.build(kind.name, *settings)
-    )
-    return None if function is None else function.address
 
 
 def _fits(table: Array, numbers: Array) -> bool:
@@ -43,7 +30,7 @@ def take_rows(table: Array, numbers: Array) -> Array | None:
     """table[numbers], numbers of any shape."""
     if numbers.size * table.shape[-1] <= MAX_NUMPY_EMBEDDING_ELEMENTS or not _fits(table, numbers):
         return None
-    kernel = _request_kernel(_TAKE_ROWS, table.dtype)
+    kernel = kernels.TAKE_ROWS.address(table.dtype)
     if kernel is None:
         return None
     width = table.shape[1]
@@ -57,7 +44,7 @@ def add_to_rows(table: Array, numbers: Array, g: Array) -> bool:
     if g.size <= MAX_NUMPY_EMBEDDING_ELEMENTS or g.dtype != table.dtype \
             or not _fits(table, numbers):
         return False
-    kernel = _request_kernel(_ADD_ROWS, table.dtype)
+    kernel = kernels.ADD_ROWS.address(table.dtype)
     if kernel is None or not g.flags.c_contiguous:
         return False
     width = table.shape[1]
@@ -88,7 +75,7 @@ def bags_most(
     if numbers.size * table.shape[-1] <= MAX_NUMPY_EMBEDDING_ELEMENTS or not _fits(table, numbers):
         return None
     width, length = table.shape[1], _even(bags, count)
-    kernel = _request_kernel(_MOST_OF_EVEN_BAGS, table.dtype) if length else None
+    kernel = kernels.MOST_OF_EVEN_BAGS.address(table.dtype) if length else None
     if kernel is None:
         return None
     y, which = np.empty((count, width), table.dtype), np.empty((count, width), np.int64)
@@ -108,7 +95,8 @@ def bags_summed(
     width, length = table.shape[1], _even(bags, count)
     by = () if each is None else (np.ascontiguousarray(each, table.dtype),)
     even = length > 0
-    kernel = _request_kernel(_SUM_EVEN_BAGS if even else _SUM_BAGS, table.dtype, each is not None)
+    kernel = (kernels.SUM_EVEN_BAGS if even else kernels.SUM_BAGS).address(
+        table.dtype, each is not None)
     if kernel is None:
         return None
     if even:

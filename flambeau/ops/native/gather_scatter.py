@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ...native.runtime.background_jit import request_kernel
 from ...native.runtime.fast_call import call_kernel
-from ...native.runtime.kernel_builder import KernelBuilder
+from ...native.runtime import eager_kernels as kernels
 from ...native.runtime.thread_pool import POOL
 from ...native.target.eager_costs import MAX_NUMPY_GATHER_ELEMENTS
 from ...tensor.dtypes import FLOAT32, FLOAT64
@@ -23,23 +22,10 @@ Array = np.ndarray
 
 _INT64 = np.dtype(np.int64)
 _SUMS = frozenset((FLOAT32, FLOAT64, _INT64))
-_TAKE_LAST = KernelBuilder("gather_scatter", "take_last")
-_TAKE_LAST_CHECKED = KernelBuilder("gather_scatter", "take_last_checked")
-_TAKE_MIDDLE = KernelBuilder("gather_scatter", "take_middle")
-_PUT_LAST = KernelBuilder("gather_scatter", "put_last")
-_PUT_MIDDLE = KernelBuilder("gather_scatter", "put_middle")
 OPERATIONS: dict[np.ufunc, bool | str] = {
     np.add: True, np.multiply: "MUL", np.maximum: "MAXIMUM", np.minimum: "MINIMUM",
 }
 _BITS = {4: "int32", 8: "int64"}
-
-
-def _kernel(builder: KernelBuilder, kind: str, *settings: bool | str) -> int | None:
-    """A kernel's address: what it gives is to the bit what NumPy does."""
-    function = request_kernel(
-        (builder, kind, *settings), lambda: builder.build(kind, *settings), exact=True
-    )
-    return None if function is None else function.address
 
 
 def _apart(x: Array, index: Array, at: int) -> tuple[int, int] | None:
@@ -62,7 +48,7 @@ def take(x: Array, at: int, index: Array) -> Array | None:
     if apart is None or bits is None or not x.flags.c_contiguous:
         return None
     outer, inner = apart
-    kernel = _kernel(_TAKE_LAST if inner == 1 else _TAKE_MIDDLE, bits)
+    kernel = (kernels.TAKE_LAST if inner == 1 else kernels.TAKE_MIDDLE).address(bits)
     if kernel is None:
         return None
     numbers, y = np.ascontiguousarray(index), np.empty(index.shape, x.dtype)
@@ -86,7 +72,7 @@ def take_within(x: Array, at: int, index: Array) -> Array | None:
     apart, bits = _apart(x, index, at), _BITS.get(x.itemsize)
     if apart is None or bits is None or apart[1] != 1 or not (x.size and x.flags.c_contiguous):
         return None
-    kernel = _kernel(_TAKE_LAST_CHECKED, bits)
+    kernel = kernels.TAKE_LAST_CHECKED.address(bits)
     if kernel is None:
         return None
     rows, n, count = apart[0], x.shape[at], index.shape[at]
@@ -118,7 +104,7 @@ def put(
     if kind is None or (inner == 1 and outer < 2 * POOL.threads()):
         return False
     clears = (True,) if fresh and inner == 1 else ()
-    kernel = _kernel(_PUT_LAST if inner == 1 else _PUT_MIDDLE, kind, add, *clears)
+    kernel = (kernels.PUT_LAST if inner == 1 else kernels.PUT_MIDDLE).address(kind, add, *clears)
     if kernel is None:
         return False
     numbers = np.ascontiguousarray(index)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...native.runtime.kernel_builder import KernelBuilder
+from ...native.runtime import eager_kernels as kernels
 from ...native.target.eager_costs import MIN_GROUP_PIXELS, MIN_KERNEL_GROUPS
 from ...tensor.dtypes import FLOAT32, FLOAT64
 from .rows import call, fits, kernel, vector
@@ -16,9 +16,6 @@ def _sizes(x: Array, groups: int) -> tuple[int, ...]:
     n, c, p = x.shape
     each = c // groups
     return n, groups, each, p, each * p, c * p, c
-
-_GROUP_NORM = KernelBuilder("group_norm", "group_norm")
-_GROUP_NORM_BACKWARD = KernelBuilder("group_norm", "group_norm_backward")
 
 
 def _is_served(x: Array, mean: Array, *vectors: Array | None) -> bool:
@@ -33,7 +30,7 @@ def group_norm(x: Array, weight: Array | None, bias: Array | None, mean: Array, 
     """x (n, c, p) normalised by group; fills mean and rstd (n, groups)."""
     if not fits(x) or not _is_served(x, mean, weight, bias):
         return None
-    result = kernel(_GROUP_NORM, x, weight is not None, bias is not None)
+    result = kernel(kernels.GROUP_NORM, x, weight is not None, bias is not None)
     if result is None:
         return None
     sizes = _sizes(x, mean.shape[1])
@@ -48,7 +45,7 @@ def group_norm_backward(g: Array, x: Array, weight: Array | None, mean: Array, r
     """The cotangent of x, and (n, c) sums of g, and of g times x less its mean."""
     if not fits(x, g) or not _is_served(x, mean, weight) or not rstd.flags.c_contiguous:
         return None
-    result = kernel(_GROUP_NORM_BACKWARD, x, weight is not None)
+    result = kernel(kernels.GROUP_NORM_BACKWARD, x, weight is not None)
     if result is None:
         return None
     sizes, gx = _sizes(x, mean.shape[1]), np.empty(x.shape, x.dtype)

@@ -9,23 +9,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...native.foundation.allocator import RETAINED_BYTES
-from ...native.runtime.background_jit import request_kernel
 from ...native.runtime.fast_call import call_on_threads
-from ...native.runtime.kernel_builder import KernelBuilder
+from ...native.runtime import eager_kernels as kernels
 from ...native.target.eager_costs import (
     MIN_COPIED_ROW_BYTES, MIN_SHARED_COPY_ROWS, MIN_THREADED_COPY_BYTES,
 )
 
 if TYPE_CHECKING:
-    from ...native.jit.kernel_function import KernelFunction
+    pass
 
 Array = np.ndarray  # by this name it is not what symbols are when operators are lowered
 
 _AXES = 5  # of a kernel: four of rows, as in native/kernels/transpose.py, and one along them
 _BITS = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}
 _KNOWN = (1, 2, -1, 0)  # strides in elements that have kernels of their own
-_ROWS_APART = KernelBuilder("transpose", "rows_apart")
-_REPEATED = KernelBuilder("transpose", "repeated")
 _Axis = tuple[int, int, int]  # extent, and steps of target and source in bytes
 
 
@@ -96,28 +93,23 @@ def _fill_natively(target: Array, source: Array) -> bool:
     size, (length, to, of) = target.itemsize, axes[-1]
     steps = of // size, to // size
     known = [step if step in _KNOWN else None for step in steps]
-    kernel = _kernel(_ROWS_APART, bits, *(() if steps == (1, 1) else known))
+    kernel = kernels.COPY_ROWS.address(bits, *(() if steps == (1, 1) else known))
     if kernel is None:
         return False
     sizes = [s for s in steps if s not in _KNOWN]
     for extent, to, of in axes[:-1]:
         sizes += [extent, of // size, to // size]
-    call_on_threads(kernel.address, source, target, length, *sizes)
+    call_on_threads(kernel, source, target, length, *sizes)
     return True
 
 
 def _repeat(target: Array, source: Array, bits: str) -> bool:
     """Do it for one number."""
-    kernel = _kernel(_REPEATED, bits)
+    kernel = kernels.COPY_NUMBER.address(bits)
     if kernel is None:
         return False
-    call_on_threads(kernel.address, source, target, target.size)
+    call_on_threads(kernel, source, target, target.size)
     return True
-
-
-def _kernel(builder: KernelBuilder, bits: str, *steps: int | None) -> KernelFunction | None:
-    key = (builder, bits, *steps)
-    return request_kernel(key, lambda: builder.build(bits, *steps), exact=True)
 
 
 def _rows(target: Array, source: Array) -> list[_Axis] | None:

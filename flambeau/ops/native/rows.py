@@ -14,7 +14,8 @@ import numpy as np
 
 from ...native.runtime.background_jit import KernelPolicy, request_kernel
 from ...native.runtime.fast_call import MAX_SINGLE_THREAD_ELEMENTS, FastCalls, call_kernel
-from ...native.runtime.kernel_builder import KernelBuilder
+from ...native.runtime import eager_kernels as kernels
+from ...native.runtime.eager_kernels import EagerKernel
 from ...native.target.eager_costs import (
     CALLS_BEFORE_COMPILING, CALLS_BEFORE_USE, ELEMENTS_PER_PARTIAL_SUM, MAX_COUNTED_ROW_ELEMENTS,
     MAX_NUMPY_ROW_ELEMENTS, MAX_NUMPY_SUM_ELEMENTS, MAX_ROW_KERNELS, MIN_REDUCED_RATIO,
@@ -28,28 +29,13 @@ Array = np.ndarray
 
 _ndarray = np.ndarray
 _INSIDE = {FLOAT32: FLOAT32, FLOAT64: FLOAT64, float16.numpy: FLOAT32, bfloat16.numpy: FLOAT32}
-_LAYER_NORM = KernelBuilder("softmax_and_layer_norm", "layer_norm")
-_LAYER_NORM_BACKWARD = KernelBuilder("softmax_and_layer_norm", "layer_norm_backward")
-_LAYER_NORM_SUMS = KernelBuilder("softmax_and_layer_norm", "layer_norm_sums")
-_COLUMN_SQUARES = KernelBuilder("softmax_and_layer_norm", "column_squares")
-_COLUMN_PRODUCTS = KernelBuilder("softmax_and_layer_norm", "column_products")
-_ROW_DOTS = KernelBuilder("softmax_and_layer_norm", "row_dots")
-_COLUMN_DOTS = KernelBuilder("softmax_and_layer_norm", "column_dots")
-_REDUCE_ROWS = KernelBuilder("softmax_and_layer_norm", "reduce_rows")
-_REDUCE_COLUMNS = KernelBuilder("softmax_and_layer_norm", "reduce_columns")
-_REDUCE_ALL = KernelBuilder("softmax_and_layer_norm", "reduce_all")
-_MOMENTS = KernelBuilder("moments", "moments")
-_CENTRED_PRODUCTS = KernelBuilder("moments", "centred_products")
-_LOGSUMEXP = KernelBuilder("moments", "logsumexp")
-_REDUCE_MIDDLE = KernelBuilder("moments", "reduce_middle")
-_FOLD_ROWS = KernelBuilder("moments", "fold_rows")
 
 _ready: dict[tuple, int] = {}  # addresses by builder and settings
 _calls: dict[tuple, int] = {}  # how many there were of middle size
 
 
 @native_route
-def kernel(builder: KernelBuilder, x: Array, *settings: Any) -> int | None:
+def kernel(builder: EagerKernel, x: Array, *settings: Any) -> int | None:
     """The address of a kernel that goes through rows of matrices, or None."""
     key = (builder, x.dtype, *settings)
     known = _ready.get(key)
@@ -100,7 +86,7 @@ def fits(*arrays: Array) -> bool:
 
 
 @native_route
-def over_rows(builder: KernelBuilder, axis: int, *arrays: Array) -> Array | None:
+def over_rows(builder: EagerKernel, axis: int, *arrays: Array) -> Array | None:
     """A kernel of matrices along the last axis, giving another."""
     arrays = tuple(map(put_in_order, arrays))
     first = arrays[0]
@@ -129,7 +115,7 @@ def layer_norm(x: Array, weight: Array | None, bias: Array | None, mean: Array, 
     rows, n = x.shape
     if not fits(x) or not all(vector(v, n, mean.dtype) for v in (weight, bias)):
         return None
-    result = kernel(_LAYER_NORM, x, weight is not None, bias is not None)
+    result = kernel(kernels.LAYER_NORM, x, weight is not None, bias is not None)
     if result is None:
         return None
     y, numbers = np.empty(x.shape, x.dtype), np.array((eps, 1 / n), mean.dtype)
@@ -147,8 +133,8 @@ def layer_norm_backward(
     if not fits(x, g) or not vector(weight, n, mean.dtype):
         return None
     result, sums = (
-        kernel(_LAYER_NORM_BACKWARD, x, weight is not None),
-        kernel(_LAYER_NORM_SUMS, x),
+        kernel(kernels.LAYER_NORM_BACKWARD, x, weight is not None),
+        kernel(kernels.LAYER_NORM_SUMS, x),
     )
     if result is None or sums is None:
         return None
@@ -164,7 +150,7 @@ def layer_norm_backward(
 def moments(x: Array) -> tuple[Array, Array] | None:
     """The mean of each row, and the sum of squared distances from it."""
     rows, n = x.shape
-    if not fits(x) or (result := kernel(_MOMENTS, x)) is None:
+    if not fits(x) or (result := kernel(kernels.MOMENTS, x)) is None:
         return None
     inside = _INSIDE[x.dtype]
     mean, squares = np.empty(rows, inside), np.empty(rows, inside)
@@ -175,11 +161,11 @@ def moments(x: Array) -> tuple[Array, Array] | None:
 @native_route
 def centred_products(g: Array, x: Array, mean: Array) -> tuple[Array, Array] | None:
     """Each row's sums of g, and of g times (x less the row's mean)."""
-    return _run_on_two(_CENTRED_PRODUCTS, g, x, mean, x.shape[0])
+    return _run_on_two(kernels.CENTRED_PRODUCTS, g, x, mean, x.shape[0])
 
 
 def _run_on_two(
-    builder: KernelBuilder, g: Array, x: Array, mean: Array, count: int
+    builder: EagerKernel, g: Array, x: Array, mean: Array, count: int
 ) -> tuple[Array, Array] | None:
     """What a kernel makes of two matrices and so many means: two numbers for each mean."""
     if not fits(x, g) or not vector(mean, count, _INSIDE[x.dtype]):
@@ -195,13 +181,13 @@ def _run_on_two(
 @native_route
 def column_squares(x: Array, mean: Array) -> Array | None:
     """Each column's sum of squared distances from a number of its own."""
-    return _with_vector(_COLUMN_SQUARES, x, mean, x.shape[1], x.shape[1])
+    return _with_vector(kernels.COLUMN_SQUARES, x, mean, x.shape[1], x.shape[1])
 
 
 @native_route
 def column_products(g: Array, x: Array, mean: Array) -> tuple[Array, Array] | None:
     """Each column's sums of g, and of g times (x less the column's mean)."""
-    return _run_on_two(_COLUMN_PRODUCTS, g, x, mean, x.shape[1])
+    return _run_on_two(kernels.COLUMN_PRODUCTS, g, x, mean, x.shape[1])
 
 
 @native_route
@@ -210,11 +196,11 @@ def times_vector(x: Array, v: Array) -> Array | None:
     if x.dtype not in (FLOAT32, FLOAT64) or x.__class__ is not _ndarray:
         return None
     if x.flags.c_contiguous:
-        return _with_vector(_ROW_DOTS, x, v, x.shape[1], x.shape[0])
-    return _with_vector(_COLUMN_DOTS, x.T, v, x.shape[1], x.shape[0])
+        return _with_vector(kernels.ROW_DOTS, x, v, x.shape[1], x.shape[0])
+    return _with_vector(kernels.COLUMN_DOTS, x.T, v, x.shape[1], x.shape[0])
 
 
-def _with_vector(builder: KernelBuilder, x: Array, v: Array, size: int, new: int) -> Array | None:
+def _with_vector(builder: EagerKernel, x: Array, v: Array, size: int, new: int) -> Array | None:
     """A kernel of a matrix and a vector, which gives so many numbers."""
     if not fits(x) or v.__class__ is not _ndarray or not vector(v, size, _INSIDE[x.dtype]):
         return None
@@ -230,7 +216,7 @@ def _with_vector(builder: KernelBuilder, x: Array, v: Array, size: int, new: int
 def logsumexp(x: Array, keepdims: bool) -> Array | None:
     """Over the last axis."""
     x = put_in_order(x)
-    if not fits(x) or (result := kernel(_LOGSUMEXP, x)) is None:
+    if not fits(x) or (result := kernel(kernels.LOGSUMEXP, x)) is None:
         return None
     n = x.shape[-1]
     y = np.empty((*x.shape[:-1], 1) if keepdims else x.shape[:-1], _INSIDE[x.dtype])
@@ -278,7 +264,9 @@ def reduce_axes(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bo
     if high - low + 1 != len(axes):
         return _reduce_in_two_steps(ufunc, x, axes, keepdims, formula)
     middle = low > 0 and high < rank - 1
-    builder = _REDUCE_MIDDLE if middle else _REDUCE_COLUMNS if low == 0 else _REDUCE_ROWS
+    builder = kernels.REDUCE_COLUMNS if low == 0 else kernels.REDUCE_ROWS
+    if middle:
+        builder = kernels.REDUCE_MIDDLE
     result = kernel(builder, x, ufunc, formula)
     if result is None:
         return None
@@ -314,7 +302,7 @@ def _apart(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool, f
             every or axes in (tuple(range(outer)), tuple(range(outer, rank)))):
         return None
     down = not every and axes is not None and 0 in axes
-    builder = _REDUCE_COLUMNS if down else _REDUCE_ROWS
+    builder = kernels.REDUCE_COLUMNS if down else kernels.REDUCE_ROWS
     address = kernel(builder, x, ufunc, formula, 2 if second else 1)
     if address is None:
         return None
@@ -368,7 +356,7 @@ def _reduce_all(ufunc: Any, flat: Array, shape: tuple[int, ...], formula: str) -
     inside = _inside(ufunc, flat)
     if flat.size <= MAX_SINGLE_THREAD_ELEMENTS:
         return _alone(ufunc, flat, np.empty(shape, inside), formula)
-    result = kernel(_REDUCE_ROWS, flat, ufunc, formula)
+    result = kernel(kernels.REDUCE_ROWS, flat, ufunc, formula)
     if result is None:
         return None
     rows, rest = divmod(flat.size, ELEMENTS_PER_PARTIAL_SUM)
@@ -382,7 +370,7 @@ def _reduce_all(ufunc: Any, flat: Array, shape: tuple[int, ...], formula: str) -
 
 def _alone(ufunc: Any, flat: Array, y: Array, formula: str) -> Array | None:
     """The fold of everything by this thread, into `y`."""
-    result = kernel(_REDUCE_ALL, flat, ufunc, formula)
+    result = kernel(kernels.REDUCE_ALL, flat, ufunc, formula)
     if result is None:
         return None
     pieces, rest = divmod(flat.size, ELEMENTS_PER_PARTIAL_SUM)
@@ -398,7 +386,7 @@ def position(ufunc: Any, x: Array, axis: int) -> Array | None:
     if not x.shape[axis] or axis not in (0, x.ndim - 1) or not (fits(x) or _whole(x)):
         return None
     last = axis == x.ndim - 1
-    result = kernel(_REDUCE_ROWS if last else _REDUCE_COLUMNS, x, ufunc, "same")
+    result = kernel(kernels.REDUCE_ROWS if last else kernels.REDUCE_COLUMNS, x, ufunc, "same")
     if result is None:
         return None
     y = np.empty(x.shape[:-1] if last else x.shape[1:], np.int64)
@@ -428,11 +416,11 @@ def sum_of(formula: Callable, *arrays: Array) -> Any:
     if not fits(*arrays) or len(_ready) >= MAX_ROW_KERNELS:
         return None
     first = arrays[0]
-    key = (_FOLD_ROWS, first.dtype, settings_key(formula), len(arrays))
+    key = (kernels.FOLD_ROWS, first.dtype, settings_key(formula), len(arrays))
     known = _ready.get(key)
     if known is None:
         function = request_kernel(
-            key, lambda: _FOLD_ROWS.build(first.dtype.name, len(arrays), formula)
+            key, lambda: kernels.FOLD_ROWS.build(first.dtype.name, len(arrays), formula)
         )
         if function is None:
             return None

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ...native.runtime.kernel_builder import KernelBuilder
+from ...native.runtime import eager_kernels as kernels
+from ...native.runtime.eager_kernels import EagerKernel
 from ...native.target.eager_costs import MAX_NUMPY_ROW_ELEMENTS, SCANNED_ROWS
 from ...tensor.dtypes import FLOAT32, FLOAT64
 from .pointwise import large
@@ -18,9 +19,6 @@ from .transpose import put_in_order
 Array = np.ndarray
 
 _FOLDS = {np.add: "SUM", np.multiply: "PRODUCT", np.maximum: "MAXIMUM", np.minimum: "MINIMUM"}
-_SCAN_ROWS = KernelBuilder("scans", "scan_rows")
-_SCAN_MIDDLE = KernelBuilder("scans", "scan_middle")
-_SCAN_SCALED = KernelBuilder("scans", "scan_scaled")
 _INTEGERS = frozenset(np.dtype(n) for n in ("int32", "int64", "uint8"))
 
 
@@ -44,7 +42,7 @@ def scan_axis(ufunc: Any, x: Array, axis: int, positions: bool = False) -> tuple
     return result if done else None
 
 
-def _request_kernel(builder: KernelBuilder, x: Array, ufunc: Any, *settings: Any) -> int | None:
+def _request_kernel(builder: EagerKernel, x: Array, ufunc: Any, *settings: Any) -> int | None:
     from ...native.loop_ir.ir import ReduceOp
 
     return kernel(builder, x, ReduceOp[_FOLDS[ufunc]], *settings)
@@ -52,7 +50,7 @@ def _request_kernel(builder: KernelBuilder, x: Array, ufunc: Any, *settings: Any
 
 def _along_rows(ufunc: Any, x: Array, axis: int, result: tuple[Array, ...]) -> bool:
     scan_block, scan_row = (
-        _request_kernel(_SCAN_ROWS, x, ufunc, len(result) > 1, n) for n in (SCANNED_ROWS, 1)
+        _request_kernel(kernels.SCAN_ROWS, x, ufunc, len(result) > 1, n) for n in (SCANNED_ROWS, 1)
     )
     if scan_block is None or scan_row is None:
         return False
@@ -70,7 +68,7 @@ def _along_rows(ufunc: Any, x: Array, axis: int, result: tuple[Array, ...]) -> b
 
 
 def _in_the_middle(ufunc: Any, x: Array, axis: int, new: tuple[Array, ...]) -> bool:
-    result = _request_kernel(_SCAN_MIDDLE, x, ufunc, len(new) > 1)
+    result = _request_kernel(kernels.SCAN_MIDDLE, x, ufunc, len(new) > 1)
     if result is None:
         return False
     rows, columns = x.shape[axis], prod(x.shape[axis + 1 :])
@@ -88,7 +86,7 @@ def logcumsumexp(x: Array, axis: int) -> Array | None:
         return None
     rows = np.ascontiguousarray(put_in_order(np.moveaxis(x, axis, -1)))
     result = scan_axis(np.maximum, rows, rows.ndim - 1)
-    if result is None or (address := kernel(_SCAN_SCALED, rows)) is None:
+    if result is None or (address := kernel(kernels.SCAN_SCALED, rows)) is None:
         return None
     (top,), n = result, rows.shape[-1]
     before = np.empty_like(top)

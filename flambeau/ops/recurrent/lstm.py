@@ -1,6 +1,8 @@
 """LSTM: one operator for all the steps of a layer, with its own backward through time.
 
-Gates lie in the order i f g o. sigmoid(x) = (tanh(x / 2) + 1) / 2, so that one tanh makes all four.
+Gates lie in the order i f g o. The formula is that of native/kernels/recurrent_cells.py, from which
+kernels and programs are derived. NumPy's steps are written out: sigmoid(x) = (tanh(x / 2) + 1) / 2,
+so that one tanh makes all four gates (walking the formula took 1.2 to 1.9 of forward's time).
 """
 
 from __future__ import annotations

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from ...native.runtime.fast_call import call_kernel
-from ...native.runtime.kernel_builder import KernelBuilder
+from ...native.runtime import eager_kernels as kernels
+from ...native.runtime.eager_kernels import EagerKernel
 from ...native.target.eager_costs import (
     MAX_HEAP_ELEMENTS, MAX_INSERTION_SORT_LENGTH, MAX_KEYS_SORTED_WHOLE, MAX_SELECTED_TIE_ELEMENTS,
     MAX_SORTED_TIE_ELEMENTS,
@@ -92,15 +93,11 @@ def _of_floats(x: Array) -> Array:
 # --------------------------------------------------------------------------- algorithms of C++
 
 
-_INTROSORT = KernelBuilder("sort", "introsort")
-_INTROSELECT = KernelBuilder("sort", "introselect")
-_QUICKSELECT = KernelBuilder("sort", "quickselect")
-_LEAST = KernelBuilder("sort", "least")
-_addresses: dict[tuple[KernelBuilder, str], int] = {}
+_addresses: dict[tuple[EagerKernel, str], int] = {}
 
 
-def _request_kernel(builder: KernelBuilder, kind: str = "int64") -> int:
-    """Compiles a kernel at its first use, and waits for it: indices depend on the algorithm."""
+def _compile_now(builder: EagerKernel, kind: str = "int64") -> int:
+    """Compile a kernel at its first use, and wait for it: indices depend on the algorithm."""
     from ...native.jit.kernel_function import compile_kernel
 
     if (builder, kind) not in _addresses:
@@ -122,15 +119,15 @@ class _Rows:
         self.numbers = np.empty(self.shape, np.int64)
         self.numbers[:] = np.arange(self.shape[1])
 
-    def by(self, builder: KernelBuilder, *arguments: Any) -> None:
+    def by(self, builder: EagerKernel, *arguments: Any) -> None:
         cells = [np.array(a, np.int64) if isinstance(a, list) else a for a in arguments]
-        kernel = _request_kernel(builder)
+        kernel = _compile_now(builder)
         call_kernel(kernel, self.keys.size, self.keys, self.numbers, *cells, *self.shape)
 
     def sort(self, count: int) -> None:
         """Sort the first elements of each row."""
         if count > 1:
-            self.by(_INTROSORT, [count, _splits(count)])
+            self.by(kernels.INTROSORT, [count, _splits(count)])
 
 
 def _sort_as_cpp(keys: Array) -> _Rows:
@@ -143,8 +140,9 @@ def _heap(keys: Array, count: int) -> tuple[Array, Array]:
     """The least keys of each row, sorted, and their numbers."""
     result = np.empty((len(keys), count), keys.dtype)
     numbers, n = np.empty(result.shape, np.int64), keys.shape[1]
-    call_kernel(_request_kernel(_LEAST, keys.dtype.name), keys.size, result, numbers, keys,
-        np.array([n, count]), len(keys), count, n)
+    address = _compile_now(kernels.SORT_LEAST, keys.dtype.name)
+    call_kernel(address, keys.size, result, numbers, keys, np.array([n, count]), len(keys), count,
+                n)
     return result, numbers
 
 
@@ -153,14 +151,14 @@ def _least_as_cpp(keys: Array, count: int) -> Array:
     if count * 64 <= n:
         return _heap(keys, count)[1]
     rows = _Rows(keys)
-    rows.by(_INTROSELECT, np.full(len(keys), count - 1), [_splits(n)], [n])
+    rows.by(kernels.INTROSELECT, np.full(len(keys), count - 1), [_splits(n)], [n])
     rows.sort(count - 1)
     return rows.numbers[:, :count]
 
 
 def _rank_as_quickselect(keys: Array, rank: int) -> Array:
     rows = _Rows(keys)
-    rows.by(_QUICKSELECT, [rank, keys.shape[1]])
+    rows.by(kernels.QUICKSELECT, [rank, keys.shape[1]])
     return rows.numbers[:, rank]
 
 

@@ -12,18 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...native.kernels.pool import MAX_WINDOW_ELEMENTS
-from ...native.runtime import background_jit
 from ...native.runtime.fast_call import call_kernel
-from ...native.runtime.kernel_builder import KernelBuilder
+from ...native.runtime import eager_kernels as kernels
 from ..core.operator import Array
 from .pool_index_tables import Pixels, Reach, pixels_of, windows
 from .pool_native import pixel_sizes
 
 if TYPE_CHECKING:
     from .conv_reference import Window
-
-_WINDOWS = KernelBuilder("depthwise_nhwc", "windows")
-_WEIGHT = KernelBuilder("depthwise_nhwc", "weight")
 
 
 def fits(x: Array, w_shape: Sequence[int], groups: int) -> bool:
@@ -32,12 +28,6 @@ def fits(x: Array, w_shape: Sequence[int], groups: int) -> bool:
         x.ndim == 4 and w_shape[0] == groups and not x.flags.c_contiguous
         and x.transpose(0, 2, 3, 1).flags.c_contiguous
     )
-
-
-def _function(builder: KernelBuilder, kind: np.dtype) -> int | None:
-    """The address of a kernel."""
-    function = background_jit.request_kernel((builder, kind), lambda: builder.build(kind.name))
-    return None if function is None else function.address
 
 
 def _back(length: int, reach: Reach, stride: int) -> Array:
@@ -66,7 +56,7 @@ def _tables(window: Window, spatial: tuple[int, int], channels: int, back: bool
 
 
 def _windows(x: Array, w: Array, bias: Array | None, t: Pixels | None) -> Array | None:
-    function = None if t is None else _function(_WINDOWS, x.dtype)
+    function = None if t is None else kernels.DEPTHWISE_WINDOWS.address(x.dtype)
     if function is None or t is None:
         return None
     n, c = x.shape[:2]
@@ -92,7 +82,7 @@ def backward_data(g: Array, w: Array, spatial: Sequence[int], window: Window) ->
 def backward_weight(x: Array, g: Array, window: Window) -> Array | None:
     """The gradient of the weight."""
     c, t = x.shape[1], _tables(window, (x.shape[2], x.shape[3]), x.shape[1], False)
-    function = None if t is None else _function(_WEIGHT, x.dtype)
+    function = None if t is None else kernels.DEPTHWISE_WEIGHT.address(x.dtype)
     if function is None or t is None:
         return None
     g = np.ascontiguousarray(g.transpose(0, 2, 3, 1))

@@ -6,9 +6,10 @@ from math import prod
 
 import numpy as np
 
-from ...native.runtime.background_jit import KernelPolicy, request_kernel
+from ...native.runtime.background_jit import KernelPolicy
 from ...native.runtime.fast_call import call_kernel
-from ...native.runtime.kernel_builder import KernelBuilder
+from ...native.runtime import eager_kernels as kernels
+from ...native.runtime.eager_kernels import EagerKernel
 from ...native.runtime.thread_pool import POOL
 from ...native.target.eager_costs import (
     MIN_GRID_ROW_POINTS, MIN_SAMPLED_VALUES, SAMPLED_POINTS_PER_BLOCK,
@@ -17,21 +18,6 @@ from ...tensor.dtypes import FLOATS
 from ..native.route import native_route
 
 Array = np.ndarray
-
-
-_SAMPLE = KernelBuilder("grid_sample", "sample")
-_GRID_BACKWARD = KernelBuilder("grid_sample", "grid_backward")
-_IMAGE_BACKWARD = KernelBuilder("grid_sample", "image_backward")
-
-
-def _request_kernel(
-    builder: KernelBuilder, kind: np.dtype, mode: str, padding: str, axes: int
-) -> int | None:
-    function = request_kernel(
-        (builder, kind, mode, padding, axes),
-        lambda: builder.build(kind.name, mode, padding, axes),
-    )
-    return None if function is None else function.address
 
 
 def _fits(input: Array, grid: Array) -> bool:
@@ -62,12 +48,12 @@ def _lines(batch: int, points: tuple[int, ...]) -> tuple[int, int]:
 
 
 def _run_over_points(
-    builder: KernelBuilder, input: Array, grid: Array, mode: str, padding: str, align: bool,
+    builder: EagerKernel, input: Array, grid: Array, mode: str, padding: str, align: bool,
     *others: Array,
 ) -> bool:
     """Call a kernel that goes through the points in rows."""
     (n, c, *sizes), points = input.shape, grid.shape[1:-1]
-    kernel = _request_kernel(builder, input.dtype, mode, padding, len(sizes))
+    kernel = builder.address(input.dtype, mode, padding, len(sizes))
     if kernel is None:
         return False
     (rows, columns), count, pixels = _lines(n, points), prod(points), prod(sizes)
@@ -100,7 +86,8 @@ def sample(input: Array, grid: Array, mode: str, padding: str, align: bool) -> A
     if not _fits(input, grid):
         return None
     y = np.empty((*input.shape[:2], *grid.shape[1:-1]), input.dtype)
-    return y if _run_over_points(_SAMPLE, input, grid, mode, padding, align, y) else None
+    done = _run_over_points(kernels.GRID_SAMPLE, input, grid, mode, padding, align, y)
+    return y if done else None
 
 
 @native_route
@@ -111,7 +98,7 @@ def points_adjoint(
     if not _fits(input, grid) or g.dtype != input.dtype:
         return None
     result = np.empty(grid.shape, grid.dtype)
-    done = _run_over_points(_GRID_BACKWARD, input, grid, mode, padding, align, g, result)
+    done = _run_over_points(kernels.GRID_BACKWARD, input, grid, mode, padding, align, g, result)
     return result if done else None
 
 
@@ -123,7 +110,7 @@ def image_adjoint(
     (n, c, *sizes), axes = input.shape, grid.shape[-1]
     if not _fits(input, grid) or g.dtype != input.dtype:
         return None
-    kernel = _request_kernel(_IMAGE_BACKWARD, input.dtype, mode, padding, axes)
+    kernel = kernels.IMAGE_BACKWARD.address(input.dtype, mode, padding, axes)
     if kernel is None:
         return None
     count, pixels, parts = prod(grid.shape[1:-1]), prod(sizes), _parts(n, c)

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from ...native.kernels.pool import MAX_STRIP_ELEMENTS, lanes_of
-from ...native.runtime import background_jit
 from ...native.runtime.fast_call import call_kernel
-from ...native.runtime.kernel_builder import KernelBuilder
+from ...native.runtime import eager_kernels as kernels
+from ...native.runtime.eager_kernels import EagerKernel
 from ...native.runtime.thread_pool import threads
 from ...native.target.eager_costs import MIN_POOLED_ELEMENTS, POOLED_LANES
 from ...tensor.dtypes import FLOAT32
@@ -24,18 +24,6 @@ from ..core.operator import Array
 from ..native.route import native_route
 from . import pool_index_tables
 from .pool_index_tables import Pixels, Rows, load_tables
-
-
-class _Builders:
-    """A kernel's builders for rows innermost and for channels innermost."""
-
-    def __init__(self, name: str) -> None:
-        self.nchw, self.nhwc = KernelBuilder("pool", name), KernelBuilder("pool_nhwc", name)
-
-
-_MAXIMA, _MAXIMA_BACKWARD = _Builders("maxima"), _Builders("maxima_backward")
-_SUMS = _Builders("sums")
-_PLACES = KernelBuilder("pool", "places")
 
 
 def _fits(x: Array, count: int = 0) -> bool:
@@ -65,14 +53,6 @@ def _empty(shape: tuple[int, ...], kind: Any, last: bool) -> Array:
         return np.empty(shape, kind)
     n, c, *spatial = shape
     return np.empty((n, *spatial, c), kind).transpose(0, len(shape) - 1, *range(1, len(shape) - 1))
-
-
-def _request_kernel(builder: KernelBuilder, kind: np.dtype, *form: int | None) -> int | None:
-    """The address of a kernel."""
-    function = background_jit.request_kernel(
-        (builder, kind, *form), lambda: builder.build(kind.name, *form)
-    )
-    return None if function is None else function.address
 
 
 def _rows_sizes(x_image: int, width: int, images: int, t: Rows) -> tuple[int, ...]:
@@ -128,10 +108,11 @@ class _Call:
     def empty(self, shape: tuple[int, ...], kind: Any = None) -> Array:
         return _empty(shape, kind or self.kind, self.last)
 
-    def function(self, builders: _Builders) -> int | None:
+    def function(self, nchw: EagerKernel, nhwc: EagerKernel) -> int | None:
+        """The address of the kernel for rows innermost, or for channels innermost."""
         if self.last:
-            return _request_kernel(builders.nhwc, self.kind)
-        return _request_kernel(builders.nchw, self.kind, self.tables.step)
+            return nhwc.address(self.kind)
+        return nchw.address(self.kind, self.tables.step)
 
     @property
     def steps(self) -> tuple[Array, ...]:
@@ -154,7 +135,7 @@ def maxima(x: Array, n: int, axes: Callable, *settings: object) -> Array | None:
     """Maxima of windows, laid out as x is."""
     if not _fits(x) or not (call := _Call(x, n, True, axes, settings)) or not call.tables.whole:
         return None
-    function = call.function(_MAXIMA)
+    function = call.function(kernels.POOL_MAXIMA, kernels.POOL_MAXIMA_NHWC)
     if function is None:
         return None
     y = call.empty(call.output)
@@ -169,7 +150,7 @@ def places(x: Array, n: int, axes: Callable, *settings: object) -> tuple[Array, 
     call = _Call(x, n, True, axes, settings, last=False)
     if not call or not call.tables.whole:
         return None
-    function = _request_kernel(_PLACES, call.kind, call.tables.step)
+    function = kernels.POOL_PLACES.address(call.kind, call.tables.step)
     if function is None:
         return None
     y, where = call.empty(call.output), call.empty(call.output, np.int64)
@@ -187,7 +168,7 @@ def maxima_backward(g: Array, x: Array, y: Array, n: int, axes: Callable, *setti
     call = _Call(x, n, True, axes, settings)
     if not call or not call.tables.whole:
         return None
-    function = call.function(_MAXIMA_BACKWARD)
+    function = call.function(kernels.POOL_MAXIMA_BACKWARD, kernels.POOL_MAXIMA_BACKWARD_NHWC)
     if function is None:
         return None
     gx, shares = call.empty(x.shape), call.laid_out(g)
@@ -204,7 +185,7 @@ def sums(x: Array, n: int, count: int, counts: Callable, axes: Callable, *settin
     """
     if not _fits(x, count) or not (call := _Call(x, n, False, axes, settings)):
         return None
-    function = call.function(_SUMS)
+    function = call.function(kernels.POOL_SUMS, kernels.POOL_SUMS_NHWC)
     if function is None:
         return None
     by = pool_index_tables.divisors(call.kind, call.tables.form, counts, *settings)

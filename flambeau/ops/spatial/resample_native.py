@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 import numpy as np
 
-from ...native.runtime.background_jit import KernelPolicy, request_kernel
+from ...native.runtime.background_jit import KernelPolicy
 from ...native.runtime.fast_call import call_on_threads
-from ...native.runtime.kernel_builder import KernelBuilder
+from ...native.runtime import eager_kernels as kernels
 from ...native.target.eager_costs import MAX_NUMPY_RESAMPLED_ELEMENTS, MAX_RESAMPLING_TAPS
 from ...tensor.dtypes import FLOATS
 from ..native.route import native_route
 
 Array = np.ndarray
-
-
-_RESAMPLE = KernelBuilder("resample", "resample")
-_TAKE_PIXELS = KernelBuilder("resample", "take_pixels")
-
-
-def _request_kernel(builder: KernelBuilder, kind: np.dtype, *settings: Any) -> int | None:
-    function = request_kernel(
-        (builder, kind, *settings), lambda: builder.build(kind.name, *settings)
-    )
-    return None if function is None else function.address
 
 
 def _fits(x: Array, size: int) -> bool:
@@ -47,7 +35,7 @@ def along_axis(
         return None
     inner = prod(x.shape[axis + 1 :])
     last = inner == 1
-    kernel = _request_kernel(_RESAMPLE, x.dtype, taps, weights is not None, last, whole)
+    kernel = kernels.RESAMPLE.address(x.dtype, taps, weights is not None, last, whole)
     if kernel is None:
         return None
     by = () if weights is None else np.ascontiguousarray(weights, x.dtype)
@@ -74,7 +62,7 @@ def pixels_taken(x: Array, places: Array) -> Array | None:
     count = places.shape[1]
     if places.dtype != np.int64 or not _fits(x, n * channels * count):
         return None
-    kernel = _request_kernel(_TAKE_PIXELS, x.dtype)
+    kernel = kernels.TAKE_PIXELS.address(x.dtype)
     if kernel is None:
         return None
     y = np.empty((n, channels, count), x.dtype)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import flambeau as torch
+from flambeau.native.runtime import eager_kernels
 from flambeau.native.runtime import background_jit, fast_call
 from flambeau.native.runtime.thread_pool import POOL
 from flambeau.ops.native import gather_scatter
@@ -24,18 +25,18 @@ def threads(request: pytest.FixtureRequest):
 
 def settled() -> None:
     """Waits for the kernels."""
-    put_last, put_middle = gather_scatter._PUT_LAST, gather_scatter._PUT_MIDDLE
+    put_last, put_middle = eager_kernels.PUT_LAST, eager_kernels.PUT_MIDDLE
     wanted = [
         (builder, kind, *settings) for kind in ("int32", "int64") for builder, *settings in (
-            (gather_scatter._TAKE_LAST,), (gather_scatter._TAKE_MIDDLE,),
-            (gather_scatter._TAKE_LAST_CHECKED,), (put_last, False), (put_middle, False))
+            (eager_kernels.TAKE_LAST,), (eager_kernels.TAKE_MIDDLE,),
+            (eager_kernels.TAKE_LAST_CHECKED,), (put_last, False), (put_middle, False))
     ]
     for kind in ("float32", "int64"):
         wanted.append((put_last, kind, True, True))
         for how in gather_scatter.OPERATIONS.values():
             wanted += [(put_last, kind, how), (put_middle, kind, how)]
     until = time.monotonic() + 30
-    while missing := [one for one in wanted if gather_scatter._kernel(*one) is None]:
+    while missing := [one for one in wanted if one[0].address(*one[1:]) is None]:
         found = {one: background_jit._ready.get(one, "none yet") for one in missing}
         assert time.monotonic() < until, f"{found}, with {background_jit._active_threads} at work"
         time.sleep(0.002)

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 import flambeau as torch
+from flambeau.native.runtime import eager_kernels
 from flambeau.native.runtime import fast_call
 from flambeau.native.runtime.thread_pool import POOL
-from flambeau.ops.activation import softmax
 from flambeau.ops.native import pointwise, rows, scan
 
 F = torch.nn.functional
-SOFTMAX = softmax._KERNELS[softmax._write_softmax]
-LOG_SOFTMAX = softmax._KERNELS[softmax._write_log_softmax]
+SOFTMAX = eager_kernels.SOFTMAX
+LOG_SOFTMAX = eager_kernels.LOG_SOFTMAX
 SHAPES = [(1, 1), (3, 1), (1, 7), (5, 16), (7, 17), (33, 65), (2, 1031), (1031, 2)]
 
 
@@ -79,10 +79,10 @@ def test_softmax(shape, dtype) -> None:
                                    **close)
     y = np.exp(matrix(shape, dtype))
     wanted = y * (g - (g * y).sum(1, keepdims=True))
-    found = ready(rows.over_rows, softmax._SOFTMAX_BACKWARD, 1, g, y)
+    found = ready(rows.over_rows, eager_kernels.SOFTMAX_BACKWARD, 1, g, y)
     np.testing.assert_allclose(found, wanted, 1e-3, 1e-2 if dtype == np.float32 else 1e-9)
     wanted = g - np.exp(-y) * g.sum(1, keepdims=True)
-    found = ready(rows.over_rows, softmax._LOG_SOFTMAX_BACKWARD, 1, g, -y)
+    found = ready(rows.over_rows, eager_kernels.LOG_SOFTMAX_BACKWARD, 1, g, -y)
     np.testing.assert_allclose(found, wanted, 1e-3, 1e-3)
 
 
@@ -328,7 +328,7 @@ def test_dot(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
         found = left @ right
         np.testing.assert_allclose(found.numpy(), left.numpy() @ right.numpy(), 1e-12, 1e-12)
         assert found.shape == (left.numpy() @ right.numpy()).shape
-    assert any(key[0] is rows._FOLD_ROWS for key in rows._ready)
+    assert any(key[0] is eager_kernels.FOLD_ROWS for key in rows._ready)
 
 
 def test_arrays_of_middle_size_want_many_calls(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -357,7 +357,7 @@ def test_what_does_not_fit_is_left_to_numpy() -> None:
     for other in (x.astype("i"), x.astype(">f4")):
         assert rows.over_rows(SOFTMAX, 1, other) is None
     assert rows.over_rows(SOFTMAX, 0, x) is None
-    assert rows.over_rows(softmax._SOFTMAX_BACKWARD, 1, x, x.astype("d")) is None
+    assert rows.over_rows(eager_kernels.SOFTMAX_BACKWARD, 1, x, x.astype("d")) is None
     assert rows.reduce_axes(np.add, np.broadcast_to(x[0], x.shape), None, False) is None
 
 

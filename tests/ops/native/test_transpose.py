@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import flambeau as torch
+from flambeau.native.runtime import eager_kernels
 from flambeau.native.runtime.thread_pool import POOL
 from flambeau.ops.native import transpose, row_copies
 
@@ -107,9 +108,9 @@ def test_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = ROWS[name]()
     monkeypatch.setattr(row_copies, "MIN_THREADED_COPY_BYTES", 0)
     until = time.monotonic() + 10
-    builders = row_copies._ROWS_APART, row_copies._REPEATED
-    for kernel in itertools.product(builders, row_copies._BITS.values()):
-        while row_copies._kernel(*kernel) is None:
+    builders = eager_kernels.COPY_ROWS, eager_kernels.COPY_NUMBER
+    for kernel, bits in itertools.product(builders, row_copies._BITS.values()):
+        while kernel.address(bits) is None:
             assert time.monotonic() < until, "no kernel came"
             time.sleep(0.002)
     calls = []
@@ -174,8 +175,8 @@ def test_steps_are_taken_by_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, np.complex128])
 def test_zeros_in_memory_that_was_used(dtype: type, monkeypatch: pytest.MonkeyPatch) -> None:
     until = time.monotonic() + 10
-    repeated = row_copies._REPEATED
-    while any(row_copies._kernel(repeated, bits) is None for bits in ("int32", "int64")):
+    repeated = eager_kernels.COPY_NUMBER
+    while any(repeated.address(bits) is None for bits in ("int32", "int64")):
         assert time.monotonic() < until, "no kernel came"
         time.sleep(0.002)
     monkeypatch.setattr(np, "empty", lambda shape, dtype: np.full(shape, 7, dtype))

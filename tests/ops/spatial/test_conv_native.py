@@ -9,10 +9,11 @@ import pytest
 
 import flambeau
 import flambeau.nn.functional as F
+from flambeau.native.runtime import eager_kernels
 from flambeau.native.runtime import background_jit
 from flambeau.native.jit.kernel_function import compile_kernel
 from flambeau.native.codegen.conv.direct_blocking import Unsupported
-from flambeau.ops.spatial import conv_kernel_choice, conv_native, depthwise_nhwc
+from flambeau.ops.spatial import conv_kernel_choice, conv_native
 from flambeau.ops.native import matmul, static_shape_kernels
 
 
@@ -126,7 +127,8 @@ def test_depthwise_results_have_the_layout_of_their_images(made, monkeypatch) ->
         assert kept[-2]  # by kernels
         for one, right in zip(*results, strict=True):
             np.testing.assert_allclose(one, right, 1e-4, 1e-4 * np.abs(right).max())
-    assert {key[0] for key in made} >= {depthwise_nhwc._WINDOWS, depthwise_nhwc._WEIGHT}
+    wanted = {eager_kernels.DEPTHWISE_WINDOWS, eager_kernels.DEPTHWISE_WEIGHT}
+    assert {key[0] for key in made} >= wanted
 
 
 def test_gradients_of_depthwise_images_that_give_two_each(made, monkeypatch) -> None:

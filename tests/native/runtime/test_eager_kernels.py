@@ -10,25 +10,25 @@ from pathlib import Path
 import pytest
 
 import flambeau.ops  # its families declare the builders
-from flambeau.native.runtime.kernel_builder import KernelBuilder
+from flambeau.native.runtime.eager_kernels import EagerKernel
 
 OPS = Path(flambeau.ops.__file__).parent
 
 
-@pytest.mark.parametrize("builder", KernelBuilder.declared, ids=repr)
-def test_the_builder_is_there(builder: KernelBuilder) -> None:
+@pytest.mark.parametrize("builder", EagerKernel.declared, ids=repr)
+def test_the_builder_is_there(builder: EagerKernel) -> None:
     function = builder.resolve()
     assert callable(function)
     assert function.__module__.endswith(f".kernels.{builder.module}")
 
 
 def test_builders_are_declared() -> None:
-    assert len(KernelBuilder.declared) > 40
+    assert len(EagerKernel.declared) > 40
 
 
 def test_a_name_that_is_not_there() -> None:
-    missing = KernelBuilder("sort", "bogosort")
-    KernelBuilder.declared.remove(missing)
+    missing = EagerKernel("sort", "bogosort")
+    EagerKernel.declared.remove(missing)
     with pytest.raises(AttributeError, match="bogosort"):
         missing.build("int64")
 
