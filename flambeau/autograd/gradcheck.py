@@ -9,8 +9,10 @@ import numpy as np
 
 from ..native.foundation.user_frames import warn
 from ..tensor.tensor import Tensor, wrap
-from .backward import grad
-from .forward_gradcheck import ForwardCheck, GradcheckError, draw_like, tensors_in
+from .backward import Batched, grad
+from .forward_gradcheck import (
+    BATCHED_ADVICE, ForwardCheck, GradcheckError, draw_like, tensors_in,
+)
 from .mode import enable_grad
 
 
@@ -95,6 +97,8 @@ def gradcheck(
     try:
         if check_backward_ad:
             _check(func, supplied, eps, atol, rtol, nondet_tol, fast_mode)
+            if check_batched_grad:
+                _check_batched(func, supplied)
         if check_forward_ad:
             forward = ForwardCheck(func, supplied)
             forward.compare(eps, atol, rtol)
@@ -133,6 +137,35 @@ def _check(
             _blame_output(func, inputs, live, cotangents, i, eps, atol, rtol)
             raise GradcheckError(_mismatch(0, i, wanted, actual))
     _check_zero_cotangents(live, checked)
+
+
+def _check_batched(func: Callable, inputs: tuple) -> None:
+    """GradcheckError unless vmap over two cotangents gives what backward gives for each."""
+    checked = _checked_inputs(inputs)
+    rng = np.random.RandomState(2)
+    for y in _differentiable(func(*inputs)):
+        rows = wrap(np.stack([draw_like(rng, y._array) for _ in range(2)]))
+
+        def gradients(g: Tensor, y: Tensor = y) -> tuple[Tensor | None, ...]:
+            return grad(y, checked, g, True, allow_unused=True)
+
+        expected = [gradients(row) for row in rows.unbind(0)]
+        try:
+            result = Batched.vmap(gradients)(rows)
+        except RuntimeError as error:
+            raise GradcheckError(
+                f"While computing batched gradients, got: {error}\n\n{BATCHED_ADVICE}"
+            ) from error
+        for i, batched in enumerate(result):
+            wanted = [row[i] for row in expected]
+            if batched is None:
+                continue
+            for k, g in enumerate(wanted):
+                if g is not None and not np.allclose(batched._array[k], g._array):
+                    raise GradcheckError(
+                        f"For input {i}: gradients computed with vmap differ,\n{batched[k]}\n"
+                        f"expected:\n{g}\n{BATCHED_ADVICE}"
+                    )
 
 
 def _checked_inputs(inputs: tuple) -> list[Tensor]:
@@ -276,5 +309,6 @@ def gradgradcheck(
     return gradcheck(
         first_gradients, (*supplied, *seeds), eps=eps, atol=atol, rtol=rtol,
         raise_exception=raise_exception, nondet_tol=nondet_tol, fast_mode=fast_mode,
+        check_batched_grad=check_batched_grad,
     )
 

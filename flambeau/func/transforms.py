@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import ops
-from ..autograd import enable_grad
+from ..autograd import enable_grad, is_grad_enabled
 from ..autograd import grad as autograd_grad
 from ..autograd.forward_ad import (
-    attach, carry, give, pop_level, primal_at, push_level, same_history, tangent_at, tangents_of,
+    LEVELS, attach, carry, give, pop_level, primal_at, push_level, same_history, tangent_at,
+    tangents_of,
 )
 from ..autograd.outputs import Output
 from ..ops.interception.batching import inner_leaf, is_inside, with_below
@@ -55,8 +56,9 @@ def grad_and_value(func: Callable, argnums: Argnums = 0, has_aux: bool = False) 
 
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
+        recorded = is_grad_enabled()
         with enable_grad():
-            level = _Level(args, argnums)
+            level = _Level(args, argnums, recorded)
             y, aux = _split(func(*level.args, **kwargs), has_aux, "grad_and_value")
             _check_scalar(y)
             match = level.gradients([y], None)
@@ -83,8 +85,9 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple:
     >>> pull(torch.ones(2))
     (tensor([1., 1.]),)
     """
+    recorded = is_grad_enabled()
     with enable_grad():
-        level = _Level(primals, tuple(range(len(primals))))
+        level = _Level(primals, tuple(range(len(primals))), recorded)
         y, aux = _split(func(*level.args), has_aux, "vjp")
         outputs = tensors_of(y, "vjp(f, *primals): the outputs of f")
 
@@ -94,6 +97,7 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple:
             raise RuntimeError(f"vjp_fn(cotangents): Expected cotangents to have the same "
                                f"structure as the outputs: {len(outputs)} tensors, got "
                                f"{len(supplied)}")
+        level.recorded = is_grad_enabled()
         with enable_grad():
             match = level.gradients(outputs, supplied)
         return tuple(level.like_arguments(level.freed(match)))
@@ -112,6 +116,7 @@ def jvp(
     """
     _check_tangents(primals, tangents)
     level = push_level()
+    enabled, LEVELS.enabled = LEVELS.enabled, True
     try:
         duals = (_dual(x, t, level) for x, t in zip(leaves(primals), leaves(tangents), strict=True))
         y, aux = _split(func(*rebuild(primals, duals)), has_aux, "jvp")
@@ -123,6 +128,7 @@ def jvp(
         values = [primal_at(t, level) for t in outputs]
         new = [ops.zeros_like(x) if t is None else t for x, t in zip(values, result, strict=True)]
     finally:
+        LEVELS.enabled = enabled
         pop_level(level)
     value, product = rebuild(y, iter(values)), rebuild(y, iter(new))
     if not has_aux:
@@ -300,10 +306,13 @@ def _split(result: Any, has_aux: bool, name: str) -> tuple[Any, Any]:
 
 
 class _Level:
-    """One transform at work: its arguments as aliases that gradients reach."""
+    """One transform at work: its arguments as aliases that gradients reach.
 
-    def __init__(self, args: tuple, argnums: Argnums) -> None:
-        self.argnums = argnums
+    `recorded`: whether the mode around it records; within, derivatives are computed in any mode.
+    """
+
+    def __init__(self, args: tuple, argnums: Argnums, recorded: bool = True) -> None:
+        self.argnums, self.recorded = argnums, recorded
         self.positions = _positions(argnums, len(args))
         self.arguments = [args[i] for i in self.positions]
         self.own: list[Tensor] = [_alias(x) for x in tensors_of(self.arguments, "the inputs")]
@@ -339,7 +348,8 @@ class _Level:
         if not isinstance(x, Tensor):
             return x
         tangents = {n: (None, self.free_one(t)) for n, (_, t) in tangents_of(x).items()}
-        if x.requires_grad and _leads_outside(x, {id(t) for t in self.own if t.is_leaf}):
+        if self.recorded and x.requires_grad \
+                and _leads_outside(x, {id(t) for t in self.own if t.is_leaf}):
             return give(tangents, x)
         example = with_below(x, self.free_one)
         if example is None:

@@ -77,3 +77,21 @@ def test_inputs_are_checked(torch):
         torch.autograd.gradcheck(lambda a: a, (doubles(torch, 1).expand(2, 2),))
     with pytest.raises(AssertionError, match="Expected at least one of check_forward_ad or"):
         torch.autograd.gradcheck(lambda a: a, (doubles(torch, 1),), check_backward_ad=False)
+
+
+def test_batched_gradients_are_compared(torch):
+    class ReadsNumbers(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2 if g.sum().item() >= 0 else 2 * g
+
+    x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: x.sin() * x, (x,), check_batched_grad=True)
+    assert torch.autograd.gradgradcheck(lambda x: x.sin() * x, (x,), check_batched_grad=True)
+    assert torch.autograd.gradcheck(ReadsNumbers.apply, (x,))
+    with pytest.raises(RuntimeError, match="failed while testing batched gradient"):
+        torch.autograd.gradcheck(ReadsNumbers.apply, (x,), check_batched_grad=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import pytest
 
 
@@ -145,3 +147,38 @@ def test_vmap_refuses_to_write_into_what_all_examples_share(torch):
     with pytest.raises(RuntimeError, match=refused):
         torch.vmap(lambda a, b: a.add_(b), in_dims=(None, 0))(shared, batch)
     assert torch.vmap(lambda b: b.add_(1))(batch).tolist() == batch.tolist() == [[2.0] * 3] * 2
+
+
+def test_transforms_compute_without_grad_and_what_they_give_has_no_history(torch):
+    x = torch.tensor(1.5, requires_grad=True)
+    with torch.no_grad():
+        g = torch.func.grad(torch.sin)(x)
+        y, pull = torch.func.vjp(torch.sin, x)
+    assert g.item() == pytest.approx(x.cos().item())
+    assert not g.requires_grad
+    assert not y.requires_grad
+    y, pull = torch.func.vjp(torch.sin, x)
+    with torch.no_grad():
+        (g,) = pull(torch.tensor(1.0))
+    assert y.requires_grad
+    assert not g.requires_grad
+
+
+def test_an_inner_gradient_without_grad_is_a_constant_to_the_outer_one(torch):
+    def shifted(x):
+        with torch.no_grad():
+            g, value = torch.func.grad_and_value(lambda x: x**3)(x)
+        return x**3 - value - g
+
+    x = torch.tensor(1.5, requires_grad=True)
+    g = torch.func.grad(shifted)(x)
+    assert g.item() == pytest.approx(3 * 1.5**2)
+    (second,) = torch.autograd.grad(g, x)
+    assert second.item() == pytest.approx(6 * 1.5)
+
+
+def test_jvp_computes_where_forward_mode_is_off_around_it(torch):
+    forward_ad = importlib.import_module(f"{torch.__name__}.autograd.forward_ad")
+    with forward_ad._set_fwd_grad_enabled(False):
+        _, t = torch.func.jvp(torch.sin, (torch.zeros(2),), (torch.ones(2),))
+    assert t.tolist() == [1.0, 1.0]

@@ -120,7 +120,7 @@ def _run(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     with_grad, MODE.grad = MODE.grad, is_recorded
     try:
         if function.vmap is not Function.vmap:
-            result = _by_own_rule(function, batch, below, varying)
+            result = _by_own_rule(function, batch, call_args)
         elif is_recorded and any(isinstance(x, Tensor) and x._tracked and requires(x)
                                  for x in below):
             result = _as_examples(batch, _OfExamples.apply(
@@ -136,16 +136,29 @@ def _run(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
 
 
 def _by_own_rule(
-    function: type[Function], batch: Batch, below: tuple, varying: tuple[bool, ...]
+    function: type[Function], batch: Batch, args: tuple
 ) -> Any:
     """What the Function's `vmap` gives for all examples, as one of them."""
     info = VmapInfo(batch.size, batch.randomness)
-    in_dims = tuple([0 if h else None for h in varying])
-    outputs, out_dims = function.vmap(info, in_dims, *below)
+    in_dims = tuple([_axes(batch, a) for a in args])
+    result = function.vmap(info, in_dims, *batch.lower_all(args))
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise RuntimeError(
+            f"Expected the vmap staticmethod of {function.__name__} to have two returns, an output "
+            f"and out_dims with pytree structure compatible with the output. Got a {type(result)}"
+        )
+    outputs, out_dims = result
     if not isinstance(outputs, (tuple, list)):
         return _moved(batch, outputs, out_dims)
     dims = out_dims if isinstance(out_dims, tuple) else (out_dims,) * len(outputs)
     return type(outputs)([_moved(batch, y, d) for y, d in zip(outputs, dims, strict=True)])
+
+
+def _axes(batch: Batch, x: Any) -> Any:
+    """The batch axis of an argument, 0 or None; of a list, a list of them."""
+    if isinstance(x, (tuple, list)):
+        return type(x)([_axes(batch, v) for v in x])
+    return 0 if batch.holds(x) else None
 
 
 def _moved(batch: Batch, y: Any, dim: int | None) -> Any:
