@@ -50,7 +50,9 @@ class VersionCounter:
         return f"{code.co_filename}:{lines[0] if lines else code.co_firstlineno}"
 
 
-_own_value: Any = vars(VersionCounter)["value"]  # the slot below LinkedVersionCounter's property
+# The slot below LinkedVersionCounter's property.
+_own_value: Any = vars(VersionCounter)["value"]
+_get_own_value = _own_value.__get__
 
 
 class LinkedVersionCounter(VersionCounter):
@@ -64,7 +66,10 @@ class LinkedVersionCounter(VersionCounter):
     @property
     def value(self) -> int:
         """How often the memory was written, by operators and by programs."""
-        return int(_own_value.__get__(self)) + self._linked()
+        count: int = _get_own_value(self)  # a loop of its own: each saved tensor asks for it
+        for calls, start, writes in self.links:
+            count += (calls[0] - start) * writes
+        return count
 
     @value.setter
     def value(self, count: int) -> None:

@@ -28,7 +28,7 @@ from ...tensor.size import Size
 from ...tensor.exposed_memory import EXPOSED
 from ...tensor.tensor import INFERENCE, Tensor, creation, view_of
 from ..trace.bindings import window_on_bytes
-from ..trace.trace import EMPTY, Value, values_in
+from ..trace.trace import DRAW, EMPTY, Value, values_in
 from .following import Following
 from .hooks import ACTIVE, Hook
 from .inline_cache import Cue
@@ -67,6 +67,8 @@ def cue_for(hook: Hook, session: Session, following: Following, at: int, args: t
             elif following.pos == at and hook.operator.kind is Kind.VIEW \
                     and hook.operator.values is None:
                 _view(cue, following, layout, args, kwargs, made)
+    elif hook.always:
+        _draw(cue, following, at, args, kwargs)
     elif following.pos > at:
         _reserved(cue, following, at, args, kwargs, made)
     return cue
@@ -110,10 +112,35 @@ def _reserved(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict
     cue.take = writer.compile(unpack, compare, body)
 
 
+def _draw(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict[str, Any]) -> None:
+    """Write the cue of a function that fills memory of this call with random numbers."""
+    entry = following.segment.entries[min(at, following.segment.count - 1)]
+    if following.pos != at + 1 or entry.kind != DRAW or kwargs or entry.event.kwargs:
+        return
+    into, *rest = entry.event.args
+    if into.storage not in entry.made or len(rest) + 1 != len(args):
+        return
+    writer = _Writer(cue, following)
+    entry_name = writer.constant(entry)
+    writer.tests.insert(0, f"f.next is not {entry_name}")
+    unpack = writer.unpack(args, kwargs)
+    compare = [writer.expect(f"a{i}", e, args[i]) for i, e in enumerate(rest, 1)]
+    compare.append(f"not f.begins({entry_name}, {writer.constant(into)}, a0)")
+    body = [
+        f"f.pos = {at + 1}", f"f.next = {writer.constant(following.next)}",
+        "session = ACTIVE.session", "ACTIVE.cue = None", "session.quiet += 1",
+        "try:", f"    {entry_name}.buffer.fill()", "finally:", "    session.quiet -= 1",
+        "ACTIVE.cue = CUE.next", "return a0",
+    ]
+    cue.take = writer.compile(unpack, compare, body)
+
+
 def _layout(hook: Hook, args: tuple, kwargs: dict[str, Any]) -> list[Any] | None:
-    """For each parameter the name of the variable that holds it, or (default,)."""
+    """For each parameter the expression of its value, or (default,)."""
     operator: Operator = hook.operator
-    if not hook.binder.plain or hook.policy and AUTOCAST.count or any(
+    if not hook.binder.plain:
+        return _layout_of_rest(operator, args, kwargs)
+    if hook.policy and AUTOCAST.count or any(
         name not in operator.names and (name != "out" or x is not None)
         for name, x in kwargs.items()
     ):
@@ -126,6 +153,16 @@ def _layout(hook: Hook, args: tuple, kwargs: dict[str, Any]) -> list[Any] | None
     for name in _named_arguments(operator, kwargs):
         result[operator.names.index(name)] = f"k_{name}"
     return result
+
+
+def _layout_of_rest(operator: Operator, args: tuple, kwargs: dict[str, Any]) -> list[Any] | None:
+    """The layout of operators such as `permute(input, *dims)`, whose dims are given one by one."""
+    kinds = [p.kind for p in operator.parameters]
+    if operator.kind is not Kind.VIEW or kwargs or len(kinds) != 2 or len(args) < 2 \
+            or kinds[1] is not operator.parameters[1].VAR_POSITIONAL \
+            or any(x.__class__ is not int for x in args[1:]):
+        return None
+    return ["a0", "(" + "".join(f"a{i}, " for i in range(1, len(args))) + ")"]
 
 
 def _named_arguments(operator: Operator, kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -200,7 +237,19 @@ class _Writer:
             return f"{name}.__class__ is not float or {name} != {c}"
         if expected.__class__ in (int, str):
             return f"{name}.__class__ is not {c}.__class__ or {name} != {c}"
-        return f"not f.same({c}, {name})"
+        if isinstance(actual, tuple) and expected.__class__ is actual.__class__ \
+                and 0 < len(actual) == len(expected):
+            return self._expect_parts(name, expected, actual)
+        is_plain = expected is actual and not isinstance(actual, Tensor)
+        known = f"{name} is not {c} and " if is_plain else ""
+        return f"{known}not f.same({c}, {name})"
+
+    def _expect_parts(self, name: str, expected: tuple, actual: tuple) -> str:
+        """The test of a tuple, part by part: it may hold tensors, and tuples of its own."""
+        parts = [self.expect(f"{name}[{i}]", e, x)
+                 for i, (e, x) in enumerate(zip(expected, actual, strict=True))]
+        return " or ".join([f"{name}.__class__ is not {self.constant(actual.__class__)}",
+                            f"len({name}) != {len(parts)}", *parts])
 
     def memory(self, entry: Entry) -> list[str]:
         """Lines that allocate the storages of an entry; `owner` is the last."""

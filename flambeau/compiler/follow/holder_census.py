@@ -29,21 +29,23 @@ class HolderCensus:
     An array is held by its lists, by the windows that caches hold, and by others. Between two
     counts of one generation, arrays with windows and these windows are the same objects. If each
     has as many references as before, each has as many other holders as before: what was found then
-    about who is held is true now. Arrays without windows may be other objects, in as many lists.
+    about who is held is true now. Arrays without windows may be other objects, in as many lists:
+    what a call allocates itself, as a mask for random numbers, is never the recycled array.
     """
 
     def __init__(self, recycled: RecycledMemory, storages: Sequence[int]) -> None:
-        self.recycled = recycled
+        self.recycled, self.storages = recycled, storages
         self.pick: Callable[[Any], tuple] = itemgetter(*storages) if len(storages) > 1 else \
             lambda owners: tuple([owners[s] for s in storages])
         self.counts: Any = None
+        self.are_recycled: list[bool] = []  # whether each owner is the recycled array
         self.generation = -1
         self.answer: Any = None
 
     def count(self, owners: list[Any]) -> Any:
-        """The counts; None if an owner is not the recycled array."""
+        """The counts; None if other owners than before are the recycled arrays."""
         arrays = self.pick(owners)
-        if not all(map(is_, arrays, self.pick(self.recycled.arrays))):
+        if [*map(is_, arrays, self.pick(self.recycled.arrays))] != self.are_recycled:
             return None
         count = sys.getrefcount
         return [*map(count, arrays), *map(count, chain.from_iterable(self.recycled.windows))]
@@ -55,8 +57,12 @@ class HolderCensus:
 
     def note(self, owners: list[Any], answer: Any) -> None:
         """Note what was found about the owners as they are now."""
-        self.counts, self.generation = self.count(owners), self.recycled.generation
-        self.answer = answer
+        recycled = self.recycled
+        self.are_recycled = [*map(is_, self.pick(owners), self.pick(recycled.arrays))]
+        have_windows = any(recycled.viewers[s] for s, same in
+                           zip(self.storages, self.are_recycled, strict=True) if not same)
+        self.counts = None if have_windows else self.count(owners)
+        self.generation, self.answer = recycled.generation, answer
 
 
 def survivors(following: Following) -> frozenset[int]:

@@ -202,7 +202,8 @@ class Segment:
         return True
 
     def choose_ready(self) -> None:
-        """Have calls begin with the memory that operators make and nobody holds when a call ends.
+        """Have calls begin with the memory that nobody holds when a call ends, of what operators
+        make and of what is reserved for them.
 
         Not that of backward passes: as one event, these make nothing but grads.
         """
@@ -211,7 +212,8 @@ class Segment:
         inside = {i for p in self.backwards.values() for i in range(p.start, p.end)}
         survivors = [p.survivors for exit in self.exits.values() for p in exit.programs]
         self.recycled.choose_ready(frozenset(
-            s for i, entry in enumerate(self.entries) if entry.kind == OPERATOR and i not in inside
+            s for i, entry in enumerate(self.entries)
+            if entry.kind in (OPERATOR, EMPTY) and i not in inside
             for s in entry.made).difference(*survivors))
         self.recycled.refresh()
 

@@ -1,0 +1,154 @@
+"""Inline caches of followed calls: which functions have one, and that each notices what differs."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import flambeau as torch
+import flambeau.nn.functional as F
+from flambeau.compiler.follow import holder_census
+from flambeau.compiler.follow.inline_cache import Cue
+from flambeau.compiler.trace.trace import EMPTY
+
+
+def follow(step: Callable) -> Any:
+    """A step that is followed: it advances an iterator from outside."""
+    calls = itertools.count()
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        next(calls)
+        return step(*args, **kwargs)
+
+    return torch.compile(counted, options={"mode": "now", "follow": True}, backend="evaluate")
+
+
+def segment_of(followed: Any) -> Any:
+    return followed._fallback.followed.root.segments[0]
+
+
+def names_without_code(followed: Any) -> list[str]:
+    """The functions of the last segment whose caches take the general path."""
+    result, cue = [], segment_of(followed).cue
+    assert cue is not None
+    while cue is not None:
+        if getattr(cue.take, "__func__", None) is Cue.run:
+            result.append(cue.hook.function.__name__)
+        cue = cue.next
+    return result
+
+
+def noisy(x: torch.Tensor, p: float = 0.5) -> torch.Tensor:
+    return (F.dropout(x, p) * F.dropout(x + 1, 0.25)).sum()
+
+
+def turned(x: torch.Tensor) -> torch.Tensor:
+    return ((x * 2).permute(2, 0, 1) + 1).sum(0)
+
+
+def normalized(x: torch.Tensor) -> torch.Tensor:
+    return F.layer_norm(x * 2, (4,)).sum()
+
+
+@pytest.mark.parametrize("step", [noisy, turned, normalized], ids=lambda step: step.__name__)
+def test_each_function_has_code_of_its_own(step: Callable) -> None:
+    followed = follow(step)
+    for _ in range(8):
+        followed(torch.ones(2, 3, 4))
+    assert names_without_code(followed) == []
+
+
+def test_memory_that_is_reserved_is_there_from_the_beginning() -> None:
+    """The statistics of a norm, which nobody holds when the call ends."""
+    followed = follow(normalized)
+    for _ in range(8):
+        followed(torch.ones(2, 3, 4))
+    segment = segment_of(followed)
+    reserved = {s for entry in segment.entries if entry.kind == EMPTY for s in entry.made}
+    assert reserved and reserved <= segment.recycled.ready
+
+
+def test_draws_are_those_of_eager_mode() -> None:
+    """The caches of draws advance the generator, and notice another probability."""
+    followed, chances = follow(noisy), [0.5] * 8 + [0.5, 0.75, 0.5, 0.5]
+    x = torch.arange(60.0).reshape(3, 4, 5)
+    torch.manual_seed(3)
+    actual = [followed(x, p).item() for p in chances]
+    torch.manual_seed(3)
+    assert actual == pytest.approx([noisy(x, p).item() for p in chances])
+
+
+def test_a_draw_into_memory_that_is_not_new_is_noticed() -> None:
+    memory, count = torch.zeros(6), itertools.count()
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        target = memory if next(count) == 9 else torch.empty(6)
+        target.uniform_()
+        return (x * target).sum()
+
+    followed, x = follow(step), torch.arange(6.0)
+    torch.manual_seed(5)
+    actual = [followed(x).item() for _ in range(12)]
+    assert memory.any()
+    torch.manual_seed(5)
+    assert actual == pytest.approx([(x * torch.empty(6).uniform_()).sum().item()
+                                    for _ in range(12)])
+
+
+def test_masks_that_somebody_holds_now_and_then() -> None:
+    """A mask is memory of the call itself: the count of its holders is compared all the same."""
+    stored: list[Any] = []
+    count = itertools.count()
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        mask = torch.empty_like(x).bernoulli_(0.5)
+        if next(count) in (7, 8, 12):
+            stored.append(mask[1:])
+        return (x * mask).sum()
+
+    followed, x = follow(step), torch.arange(1.0, 41.0)
+    torch.manual_seed(7)
+    results = [followed(x).item() for _ in range(16)]
+    torch.manual_seed(7)
+    masks = [torch.empty_like(x).bernoulli_(0.5) for _ in range(16)]
+    assert results == pytest.approx([(x * mask).sum().item() for mask in masks])
+    assert [part.tolist() for part in stored] == [masks[i][1:].tolist() for i in (7, 8, 12)]
+
+
+def test_the_holders_of_a_step_that_draws_are_counted_at_once(monkeypatch: Any) -> None:
+    followed, searches = follow(noisy), []
+    find = holder_census._find_survivors
+    monkeypatch.setattr(holder_census, "_find_survivors",
+                        lambda following: searches.append(1) or find(following))
+    for i in range(16):
+        if i == 8:
+            searches.clear()
+        followed(torch.ones(2, 3, 4))
+    assert not searches
+
+
+@pytest.mark.parametrize("dims", [(1, 0, 2), (2, 1, 0)], ids=str)
+def test_other_axes_are_noticed(dims: tuple[int, ...]) -> None:
+    def step(x: torch.Tensor, dims: tuple[int, ...]) -> torch.Tensor:
+        return (x + 1).permute(*dims) * 2
+
+    followed, x = follow(step), torch.arange(27.0).reshape(3, 3, 3)
+    usual = (0, 2, 1)
+    for order in (*[usual] * 8, dims, usual, usual, dims):
+        assert followed(x, order).tolist() == step(x, order).tolist()
+
+
+def test_another_number_in_a_tuple_of_tuples_is_noticed() -> None:
+    """The window of a convolution: its strides, padding and dilation in pairs."""
+    weight = torch.arange(18.0).reshape(1, 2, 3, 3)
+
+    def step(x: torch.Tensor, **window: Any) -> torch.Tensor:
+        return F.conv2d(x, weight, **window)
+
+    followed, x = follow(step), torch.arange(98.0).reshape(1, 2, 7, 7)
+    for window in (*[{"padding": (1, 1)}] * 8, {"padding": (1, 0)}, {"padding": (1, 1)},
+                   {"padding": (1, 1), "dilation": 2}, {"padding": (1, 1), "stride": (1, 2)}):
+        assert torch.allclose(followed(x, **window), step(x, **window)), window
