@@ -595,7 +595,7 @@ def take_along_dim(
         common = np.broadcast_shapes(*map(tuple, shapes))
         wide = [[*common[:at], x._array.shape[at], *common[at + 1 :]] for x in (input, indices)]
         n = input._array.shape[at]
-        wrapped = wrap(np.where(indices._array < 0, indices._array + n, indices._array))
+        wrapped = where(indices < 0, indices + n, indices)
         y = gather(input.expand(*wide[0]), at, wrapped.expand(*wide[1]))
     return y if out is None else write_result("take_along_dim", y, out, (input, indices))
 

@@ -21,6 +21,7 @@ from ..core.errors import explaining
 from ..core.operator import Array, publish
 from ..core.output_layout import Layout
 from ..core.registry import composite, opaque
+from ..core.value_rules import ValueRule
 from ..creation.interchange import tensor
 from ..pointwise.selection import where
 from .reduction import MEAN, NONE, reduction_number
@@ -94,9 +95,23 @@ def _losses(alpha: Array, times: Array, lengths: Array) -> Array:
     return -np.where(times > 0, total, np.where(lengths == 0, 0.0, _NEVER))
 
 
+def _takes_labels(log_probs: Array, targets: Array, times: Array, lengths: Array, blank: int,
+                  *rest: Any) -> bool:
+    """Whether labels and lengths fit the classes, the times and each other."""
+    try:
+        labels, _, lengths = _check(targets, times, lengths, len(log_probs))
+    except RuntimeError:
+        return False
+    places, _ = _extend(labels, lengths, blank)
+    classes = log_probs.shape[2]
+    return not (len(log_probs) and places.size) or bool(
+        -classes <= places.min() and places.max() < classes)
+
+
 # Without samples: like PyTorch's, the gradient is right only behind a log_softmax.
 @opaque(name="_ctc_loss", node="CtcLossBackward0", expose=(), ref=None, samples=None,
-        second_order=False)
+        second_order=False,
+        values=ValueRule(("targets", "input_lengths", "target_lengths"), _takes_labels))
 def _ctc(log_probs: Array, targets: Array, input_lengths: Array, target_lengths: Array, blank: int,
          zero_infinity: bool) -> Array:
     """Minus the log probability of each target.

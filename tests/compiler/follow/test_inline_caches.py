@@ -152,3 +152,14 @@ def test_another_number_in_a_tuple_of_tuples_is_noticed() -> None:
     for window in (*[{"padding": (1, 1)}] * 8, {"padding": (1, 0)}, {"padding": (1, 1)},
                    {"padding": (1, 1), "dilation": 2}, {"padding": (1, 1), "stride": (1, 2)}):
         assert torch.allclose(followed(x, **window), step(x, **window)), window
+
+
+def test_elements_taken_along_an_axis_are_followed() -> None:
+    def step(x: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+        return (torch.take_along_dim(x * 2, places, 1) + 1).sum(0)
+
+    followed, x = follow(step), torch.arange(12.0).reshape(3, 4)
+    for k in range(8):
+        places = torch.tensor([[k % 4], [-1 - k % 3], [2]])
+        assert followed(x, places).tolist() == step(x, places).tolist()
+    assert "is followed" in followed.explain()

@@ -212,7 +212,32 @@ def _rows() -> Scene:
     return Scene(step, lambda: index.fill_(4), lambda: (torch.ones(()),), [total])
 
 
-@pytest.mark.parametrize("make", [_binary, _index, _label, _rows])
+def _sequences() -> Scene:
+    """Labels and lengths of sequences, of which the step finds out more than their range."""
+    net, labels, lengths = nn.Linear(3, 4), torch.tensor([[1, 2], [3, 1]]), torch.tensor([2, 1])
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        scores = net(x).log_softmax(2)
+        loss = F.ctc_loss(scores, labels, (5, 5), lengths)
+        with torch.no_grad():
+            net.bias.add_(loss)
+        return loss
+
+    return Scene(step, lambda: labels.fill_(7), lambda: (torch.randn(5, 2, 3),),
+                 [*net.parameters()])
+
+
+def _lengths() -> Scene:
+    scene, lengths = _sequences(), torch.tensor([5, 5])
+    scores = torch.zeros(5, 2, 4).log_softmax(2)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        return F.ctc_loss(scores, torch.tensor([[1, 2], [3, 1]]), lengths, (2, 1)) + x.sum()
+
+    return Scene(step, lambda: lengths.fill_(6), scene.arguments, [])
+
+
+@pytest.mark.parametrize("make", [_binary, _index, _label, _rows, _sequences, _lengths])
 def test_followed_calls_raise_at_the_operator(make):
     compare(lambda: _follow(make), "now", 6)
 
