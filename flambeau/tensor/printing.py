@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -279,6 +280,12 @@ def _close(text: str, suffixes: list[str], indent: int, new_line: bool = False) 
     return "".join(parts) + ")"
 
 
+def _depth(tensor: Tensor) -> int:
+    """How many vmaps an example is inside of."""
+    below = getattr(tensor._array, "below", None)
+    return 0 if below is None else 1 + _depth(below)
+
+
 def tensor_str(tensor: Tensor, *, tensor_contents: str | None = None) -> str:
     """A tensor as text; `tensor_contents`, when given, stands where its elements would.
 
@@ -286,6 +293,9 @@ def tensor_str(tensor: Tensor, *, tensor_contents: str | None = None) -> str:
     'tensor([1., 1.], dtype=torch.float64)'
     """
     cls = type(tensor)
+    if (below := getattr(tensor._array, "below", None)) is not None:  # an example of a vmap
+        inner = textwrap.indent(tensor_str(below), "    ")
+        return f"BatchedTensor(lvl={_depth(tensor)}, bdim=0, value=\n{inner}\n)"
     plain = cls in _PLAIN_CLASSES
     prefix = "tensor(" if plain else f"{cls.__name__}("
     indent = len(prefix)

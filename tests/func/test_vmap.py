@@ -252,3 +252,9 @@ def test_axes_are_a_number_or_a_tuple(torch):
         torch.vmap(torch.mul, [0, 0])(x, x)
     with pytest.raises(ValueError, match="Expected at least one Tensor to vmap over"):
         torch.vmap(lambda v: torch.ones(2), (None,))(1)
+
+
+def test_an_example_is_printed_with_all_of_them(torch):
+    texts = []
+    torch.vmap(lambda v: texts.append(repr(v)) or v)(torch.tensor([[1.0, 2.0]]))
+    assert texts == ["BatchedTensor(lvl=1, bdim=0, value=\n    tensor([[1., 2.]])\n)"]

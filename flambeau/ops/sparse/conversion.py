@@ -245,7 +245,8 @@ def _to_layout_method(form: layout) -> Any:
 
     def method(self: Tensor, *args: Any, **named: Any) -> Tensor:
         if args and blocked:
-            named["blocksize"], args = args[0], args[1:]
+            size, args = args[0], args[1:]
+            named["blocksize"] = (size, size) if isinstance(size, int) else size
         if args:
             named["dense_dim"] = args[0]
         return to_sparse(self, layout=form, **named)
