@@ -116,6 +116,19 @@ def _sdp_kernel(
 
 cuda.sdp_kernel = _sdp_kernel
 
+
+class _QuantizedSettings(ModuleType):
+    """The library for products of 8-bit integers: a choice of names for one way to compute, which
+    is FBGEMM's."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Remember a setting; RuntimeError for an engine that there is not."""
+        if name == "engine" and value not in self.supported_engines:
+            raise RuntimeError(f"{value} is not a valid value for quantized engine")
+        super().__setattr__(name, value)
+
+
+
 mkl = _backend("mkl")
 mkldnn = _backend("mkldnn", enabled=True, deterministic=False, allow_tf32=True,
                   fp32_precision="none")
@@ -131,5 +144,7 @@ mha._fastpath = True
 mha.get_fastpath_enabled = lambda: mha._fastpath
 mha.set_fastpath_enabled = lambda value: setattr(mha, "_fastpath", value)
 opt_einsum = _backend("opt_einsum", enabled=False, strategy=None)
-quantized = _backend("quantized", None, engine="none", supported_engines=["none"])
+quantized = _backend("quantized", None, engine="x86",
+                     supported_engines=["qnnpack", "onednn", "x86", "fbgemm"])
+quantized.__class__ = _QuantizedSettings
 xeon = _backend("xeon", None)

@@ -10,7 +10,7 @@ import copy
 import functools
 import inspect
 import io
-from types import FunctionType
+from types import FunctionType, SimpleNamespace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -91,6 +91,11 @@ class ScriptedModule(RecursiveScriptModule):
         exported = [name for name, value in inspect.getmembers(type(self), inspect.isfunction)
                     if getattr(value, "_torchscript_modifier", "") == "export"]
         return Script(self, tuple(exported))
+
+    @property
+    def _c(self) -> SimpleNamespace:
+        """Of PyTorch's object in C++ the name of the class in archives."""
+        return SimpleNamespace(qualified_name=f"__torch__.{type(self).__name__}")
 
     @property
     def code(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import zipfile
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -164,3 +165,23 @@ def test_a_module_without_forward_and_quantized_buffers_are_kept():
     assert [name for name, _ in loaded.named_modules()] == ["", "inner"]
     assert dict(loaded.named_parameters())["weight"].tolist() == [1.0, 1.0, 1.0]
     assert dict(loaded.named_buffers())["codes"].equal(Holder().codes)
+
+
+class Point(NamedTuple):
+    x: torch.Tensor
+    count: int = 3
+    names: list[str] | None = None
+
+
+def test_named_tuples(tmp_path):
+    class Moves(torch.nn.Module):
+        def forward(self, p: Point, scale: float = 2.0) -> Point:
+            return Point(p.x * scale, count=p.count + 1)
+
+    module = torch.jit.script(Moves())
+    assert "__torch__.Point(p.x * scale, p.count + 1, None)" in module.code
+    assert module._c.qualified_name == "__torch__.Moves"
+    torch.jit.save(module, str(tmp_path / "moves.pt"))
+    moved = torch.jit.load(str(tmp_path / "moves.pt"))(Point(torch.ones(2), 5))
+    assert moved.x.tolist() == [2.0, 2.0] and moved[1:] == (6, None)
+    assert type(moved)._fields == Point._fields

@@ -8,7 +8,7 @@ from ...nn import modules
 from ..nn import intrinsic, qat, quantized
 from ..nn.intrinsic import qat as fused_qat
 from ..nn.intrinsic import quantized as fused
-from ..nn.quantized import dynamic
+from ..nn.quantized import dynamic, reference
 from .stubs import DeQuantStub, QuantStub
 
 DYNAMIC: dict[Any, Any] = {
@@ -66,6 +66,13 @@ STATIC.update({
     **{getattr(fused_qat, f"{name}{rank}d"): getattr(fused, f"ConvReLU{rank}d")
        for name in ("ConvReLU", "ConvBnReLU") for rank in (1, 2, 3)},
 })
+# What computes in float32 with weights rounded as a quantized model's will be.
+REFERENCE: dict[Any, Any] = {
+    QuantStub: quantized.Quantize,
+    DeQuantStub: quantized.DeQuantize,
+    **{getattr(modules, name): getattr(reference, name) for name in reference.__all__
+       if name != "GRU"},
+}
 TABLES = (modules.Embedding, modules.EmbeddingBag)  # indices go in, float32 comes out
 
 
@@ -82,3 +89,13 @@ def get_default_qat_module_mappings() -> dict[Any, Any]:
 def get_default_static_quant_module_mappings() -> dict[Any, Any]:
     """The modules that `convert` replaces, and by what."""
     return dict(STATIC)
+
+
+def get_default_static_quant_reference_module_mappings() -> dict[Any, Any]:
+    """The modules that `convert(is_reference=True)` replaces, and by what."""
+    return dict(REFERENCE)
+
+
+def get_default_qconfig_propagation_list() -> set[Any]:
+    """The classes of modules that take a `qconfig`."""
+    return {*STATIC, *QAT, *DYNAMIC, modules.Sequential}

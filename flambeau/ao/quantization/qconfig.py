@@ -6,7 +6,8 @@ from collections import namedtuple
 from typing import Any
 
 from ...nn.module import Module
-from ...tensor.dtypes import float16, float32
+from ...tensor.dtypes import float16, float32, qint8
+from ...tensor.quantizers import per_channel_symmetric, per_tensor_symmetric
 from .fake_quantize import (
     FakeQuantize, FusedMovingAvgObsFakeQuantize, default_dynamic_fake_quant,
     default_embedding_fake_quant, default_embedding_fake_quant_4bit, default_fake_quant,
@@ -15,7 +16,8 @@ from .fake_quantize import (
 )
 from .histogram_observer import HistogramObserver
 from .observer import (
-    MovingAverageMinMaxObserver, NoopObserver, PlaceholderObserver, default_dynamic_quant_observer,
+    MinMaxObserver, MovingAverageMinMaxObserver, NoopObserver, PerChannelMinMaxObserver,
+    PlaceholderObserver, default_dynamic_quant_observer,
     default_float_qparams_observer, default_float_qparams_observer_4bit, default_observer,
     default_per_channel_weight_observer, default_placeholder_observer,
     default_weight_observer,
@@ -103,3 +105,12 @@ default_embedding_qat_qconfig = QConfig(NoopObserver.with_args(dtype=float32),
                                         default_embedding_fake_quant)
 default_embedding_qat_qconfig_4bit = QConfig(NoopObserver.with_args(dtype=float32),
                                              default_embedding_fake_quant_4bit)
+_narrow_weights = MinMaxObserver.with_args(
+    dtype=qint8, qscheme=per_tensor_symmetric, quant_min=-127, quant_max=127, eps=2**-12)
+_narrow_channels = PerChannelMinMaxObserver.with_args(
+    dtype=qint8, qscheme=per_channel_symmetric, quant_min=-127, quant_max=127, eps=2**-12)
+_signed_activations = HistogramObserver.with_args(dtype=qint8, reduce_range=False, eps=2**-12)
+default_symmetric_qnnpack_qconfig = QConfig(_signed_activations, _narrow_weights)
+default_per_channel_symmetric_qnnpack_qconfig = QConfig(_signed_activations, _narrow_channels)
+default_weight_only_qconfig = QConfig(NoopObserver, default_weight_fake_quant)
+default_activation_only_qconfig = QConfig(default_fake_quant, NoopObserver)

@@ -14,19 +14,21 @@ from ..nn.intrinsic import _FusedModule
 from ..nn.quantized import FloatFunctional
 from .fixed_parameters import default_fixed_qparams_range_0to1_observer
 from .mappings import (
-    QAT, STATIC, TABLES, get_default_dynamic_quant_module_mappings,
+    QAT, REFERENCE, STATIC, TABLES, get_default_dynamic_quant_module_mappings,
 )
 from .qconfig import (
     QConfig, default_dynamic_qconfig, float16_dynamic_qconfig, float_qparams_weight_only_qconfig,
     float_qparams_weight_only_qconfig_4bit,
 )
 from .stubs import DeQuantStub, QuantWrapper
+from .utils import get_qparam_dict, is_per_channel
 
 _FIXED_RANGE: dict[Any, Any] = {  # activations whose results lie in a known range
     modules.Sigmoid: default_fixed_qparams_range_0to1_observer,
     modules.Softmax: default_fixed_qparams_range_0to1_observer,
 }
 _TABLES_BY_DTYPE: dict[Any, tuple[Any, ...]] = {quint8: TABLES, quint4x2: TABLES[1:]}
+_TRANSPOSED = (modules.ConvTranspose1d, modules.ConvTranspose2d, modules.ConvTranspose3d)
 _QUANTIZED_BY_DEFAULT = (modules.Linear, modules.LSTM, modules.GRU, modules.LSTMCell,
                          modules.RNNCell, modules.GRUCell)
 
@@ -45,6 +47,10 @@ def _propagate(module: Any, configs: dict[Any, Any], parent: Any, path: str) -> 
     module.qconfig = own = getattr(module, "qconfig", own)
     if own is not None and not isinstance(own, QConfig):
         raise TypeError(f"the qconfig of {path or 'the model'} is a {type(own).__name__}")
+    if own is not None and isinstance(module, _TRANSPOSED) \
+            and is_per_channel(getattr(own.weight(), "qscheme", None)):
+        raise AssertionError(
+            "Per channel weight observer is not supported yet for ConvTranspose{n}d.")
     for name, child in module.named_children():
         _propagate(child, configs, own, f"{path}.{name}" if path else name)
 
@@ -162,12 +168,15 @@ def convert(
     is_reference: bool = False, convert_custom_config_dict: Any = None,
     use_precomputed_fake_quant: bool = False,
 ) -> Any:
-    """A copy of a prepared model with the quantized counterpart of each of its modules."""
-    if is_reference:
-        raise NotImplementedError("convert(is_reference=True) is not implemented in flambeau")
+    """A copy of a prepared model with the quantized counterpart of each of its modules.
+
+    With `is_reference` modules that compute in float32 with weights rounded as the quantized ones.
+    """
     if not inplace:
         module = copy.deepcopy(module)
-    _convert(module, STATIC if mapping is None else mapping)
+    if mapping is None:
+        mapping = REFERENCE if is_reference else STATIC
+    _convert(module, mapping)
     if remove_qconfig:
         for child in module.modules():
             if hasattr(child, "qconfig"):
@@ -193,13 +202,29 @@ def swap_module(
     counterpart = mapping.get(type(mod))
     if counterpart is None or getattr(mod, "qconfig", None) is None:
         return mod
-    result: Any = counterpart.from_float(mod)
+    if getattr(counterpart, "_IS_REFERENCE", False):
+        result: Any = counterpart.from_float(mod, _observe_weights(mod))
+    else:
+        result = counterpart.from_float(mod)
     for hook in mod._forward_pre_hooks.values():
         result.register_forward_pre_hook(hook)
     for hook in mod._forward_hooks.values():
         if hook is not _observe_output:
             result.register_forward_hook(hook)
     return result
+
+
+def _observe_weights(mod: Any) -> dict[str, Any]:
+    """How the weights of a float module are rounded: of one, or by name of several."""
+    def find(weight: Tensor) -> dict[str, Any]:
+        observer = mod.qconfig.weight()
+        observer(weight.detach())
+        return get_qparam_dict(observer)
+
+    if hasattr(mod, "weight"):
+        return find(mod.weight)
+    return {name: find(weight) for name, weight in mod.named_parameters(recurse=False)
+            if name.startswith("weight")}
 
 
 def _stop_observing(module: Any) -> None:

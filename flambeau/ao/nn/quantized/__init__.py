@@ -1,7 +1,7 @@
 """torch.ao.nn.quantized: modules that compute in integers."""
 
 from ....tensor.absent import lacking
-from . import dynamic, functional
+from . import dynamic, functional, reference
 from .modules import (
     ELU, BatchNorm2d, BatchNorm3d, Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d,
     ConvTranspose3d, DeQuantize, Dropout, Embedding, EmbeddingBag, FloatFunctional, GroupNorm,
@@ -41,6 +41,7 @@ __all__ = [
     "Softmax",
     "dynamic",
     "functional",
+    "reference",
 ]
 
 __getattr__ = lacking(__name__)

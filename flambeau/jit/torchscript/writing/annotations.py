@@ -4,33 +4,44 @@ from __future__ import annotations
 
 import types
 import typing
+from collections.abc import Callable
 from typing import Any
 
 from ....tensor.devices import device
 from ....tensor.dtypes import dtype
 from ....tensor.tensor import Tensor
 
-__all__ = ["type_of_value", "type_text"]
+__all__ = ["is_named_tuple", "type_of_value", "type_text"]
 
 _PLAIN = {int: "int", float: "float", bool: "bool", str: "str", complex: "complex",
           type(None): "NoneType", None: "NoneType", dtype: "int", device: "Device", Any: "Any"}
 
 
-def type_text(annotation: Any) -> str:
-    """The type as text; NotImplementedError for one that TorchScript does not have."""
+def is_named_tuple(kind: Any) -> bool:
+    """Whether it is a class of named tuples."""
+    return isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields")
+
+
+def type_text(annotation: Any, declare: Callable[[Any], str] | None = None) -> str:
+    """The type as text; NotImplementedError for one that TorchScript does not have.
+
+    `declare` writes a class of named tuples into the archive, and gives its name.
+    """
     if isinstance(annotation, type) and issubclass(annotation, Tensor):
         return "Tensor"
     if isinstance(annotation, (type, type(None))) and annotation in _PLAIN or annotation is Any:
         return _PLAIN[annotation]
+    if declare is not None and is_named_tuple(annotation):
+        return declare(annotation)
     origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in (typing.Union, types.UnionType):
         rest = [a for a in inner if a is not type(None)]
         if len(rest) == 1 and len(inner) == 2:
-            return f"Optional[{type_text(rest[0])}]"
-        return f"Union[{', '.join(map(type_text, inner))}]"
+            return f"Optional[{type_text(rest[0], declare)}]"
+        return f"Union[{', '.join(type_text(a, declare) for a in inner)}]"
     if origin in (list, tuple, dict) and inner and ... not in inner:
         name = {list: "List", tuple: "Tuple", dict: "Dict"}[origin]
-        return f"{name}[{', '.join(map(type_text, inner))}]"
+        return f"{name}[{', '.join(type_text(a, declare) for a in inner)}]"
     raise NotImplementedError(f"the type {annotation}")
 
 

@@ -47,6 +47,7 @@ class Script:
         self.classes, self.module = ClassWriter(), module
         self.constants: list[Tensor] = []
         self._functions: dict[Any, str] = {}
+        self._tuples: dict[type, str] = {}
         self._names = {id(m): self.classes.name(type(m).__name__) for m in module.modules()}
         self._methods: dict[int, dict[str, str]] = {}
         self._written: dict[int, set[str]] = {}
@@ -123,6 +124,19 @@ class Script:
         self.constants.append(value)
         return f"CONSTANTS.c{len(self.constants) - 1}"
 
+    def named_tuple(self, kind: type) -> str:
+        """Declare a class of named tuples; fields without a type are tensors."""
+        known = self._tuples.get(kind)
+        if known is None:
+            known = self._tuples[kind] = self.classes.name(kind.__name__)
+            hints = typing.get_type_hints(kind)
+            fields = {name: type_text(hints.get(name, Tensor), self.named_tuple)
+                      for name in kind._fields}  # type: ignore[attr-defined]
+            space, _, name = known.rpartition(".")
+            lines = [f"class {name}(NamedTuple):", *(f"  {n} : {t}" for n, t in fields.items())]
+            self.classes.add(space, "\n".join(lines) + "\n")
+        return known
+
     def no_grad(self) -> str:
         """The name of the class that turns gradients off."""
         space = "__torch__.torch.autograd.grad_mode"
@@ -142,7 +156,8 @@ class Script:
         tensors = {**module._parameters, **module._buffers}
         for name in sorted(written - set(tensors) - {"training"}):
             value = getattr(module, name)
-            kind = type_text(hints[name]) if name in hints else type_of_value(value)
+            kind = type_text(hints[name], self.named_tuple) if name in hints \
+                else type_of_value(value)
             attributes[name] = (kind, value)
         attributes |= {name: ("Tensor", value) for name, value in vars(module).items()
                        if isinstance(value, Tensor)}

@@ -10,8 +10,10 @@ from typing import Any
 from ....fx.qualified_names import qualified_name
 from ....nn.module import Module
 from ....tensor.devices import device
+from .annotations import is_named_tuple
 from .functional_library import signatures
 from .source_expressions import SourceExpressions
+from .static_values import Static
 
 __all__ = ["SourceCalls"]
 
@@ -70,6 +72,8 @@ class SourceCalls(SourceExpressions):
             kind = self.scope.find(node.args[0]) or self.refuse(node, "a type that is not known")
             written = ast.parse(self._type(kind.value), mode="eval").body
             return ast.Call(ast.Name("annotate"), [written, self.visit(node.args[1])], [])
+        if is_named_tuple(value):
+            return self._named_tuple(node, value)
         wrapped = getattr(value, "__wrapped__", value)
         path = qualified_name(value) if callable(value) and not isinstance(value, type) else ""
         if path.startswith("torch."):
@@ -77,6 +81,18 @@ class SourceCalls(SourceExpressions):
         if isinstance(wrapped, types.FunctionType):
             return self._apply(self.unit.call_function(wrapped), node)
         self.refuse(node, f"a call of {name or value}")
+
+    def _named_tuple(self, node: ast.Call, kind: Any) -> Any:
+        """A named tuple of all its fields, in order."""
+        call = self._apply(self.unit.named_tuple(kind), node)
+        values = dict(zip(kind._fields, call.args, strict=False))
+        values |= {str(keyword.arg): keyword.value for keyword in call.keywords}
+        for name, default in kind._field_defaults.items():
+            if name not in values:
+                values[name] = self._known(node, Static(default))
+        if set(values) != set(kind._fields) or len(call.args) > len(kind._fields):
+            self.refuse(node, f"a {kind.__name__} of other fields than its own")
+        return ast.Call(call.func, [values[name] for name in kind._fields], [])
 
     def _operator(self, node: ast.Call, path: str) -> Any:
         name = path.rpartition(".")[2]

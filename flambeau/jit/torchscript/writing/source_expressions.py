@@ -45,6 +45,9 @@ class Unit(Protocol):
     def constant(self, value: Tensor) -> str:
         """A tensor from outside is read; by which name."""
 
+    def named_tuple(self, kind: type) -> str:
+        """A class of named tuples is used; by which name."""
+
     def no_grad(self) -> str:
         """A block without gradients is entered; by which class."""
 
@@ -80,7 +83,7 @@ class SourceExpressions(ast.NodeTransformer):
 
     def _type(self, annotation: Any) -> str:
         try:
-            return type_text(annotation)
+            return type_text(annotation, self.unit.named_tuple)
         except NotImplementedError as error:
             self.refuse(self.tree, str(error))
 
