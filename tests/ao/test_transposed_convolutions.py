@@ -125,3 +125,22 @@ def test_engines(torch):
     with pytest.raises(RuntimeError, match="not a valid value for quantized engine"):
         torch.backends.quantized.engine = "nothing"
     assert torch.backends.quantized.engine == "x86"
+
+
+def test_refusals_and_comparisons(torch):
+    plain = torch.rand(2, 2)
+    x = torch.quantize_per_tensor(plain, 0.5, 0, torch.qint8)
+    assert not torch.equal(plain, x) and not torch.equal(x, plain) and torch.equal(x, x)
+    rows = torch.quantize_per_channel(
+        plain, torch.ones(2), torch.zeros(2, dtype=torch.long), 0, torch.qint8)
+    quantized_ops = torch.ops.quantized
+    with pytest.raises(RuntimeError, match="Only per-tensor quantization is supported in Matmul"):
+        quantized_ops.matmul(rows, rows, 1.0, 0)
+    with pytest.raises(RuntimeError, match="Only per-tensor quantization is supported in 'cat'"):
+        quantized_ops.cat([rows, rows], 0, 1.0, 0)
+    packed = quantized_ops.linear_prepack(x, torch.ones(2))
+    assert packed.bias().tolist() == [1.0, 1.0]
+    wide = torch.quantize_per_tensor(plain, 0.1, 0, torch.qint32)
+    for function, scale in ((torch.sigmoid, 2**-32), (torch.tanh, 2**-31)):
+        y = function(wide)
+        assert (y.q_scale(), y.q_zero_point()) == (scale, 0)

@@ -105,11 +105,15 @@ def matmul(qa: Any, qb: Any, scale: Any, zero_point: Any) -> Tensor:
     if qa.ndim != qb.ndim:
         raise RuntimeError("MatMul operands should have the same dimensionality. "
                            f"({qa.ndim} and {qb.ndim} provided)")
+    if not all(isinstance(q._array.quantizer, PerTensor) for q in (qa, qb)):
+        raise RuntimeError("Only per-tensor quantization is supported in Matmul.")
     return requantize(dequantize(qa) @ dequantize(qb), qa, scale, zero_point)
 
 
 def _concatenate(tensors: Any, dim: int, scale: Any, zero_point: Any, relu: bool) -> Tensor:
     first = tensors[0]
+    if not all(isinstance(x._array.quantizer, PerTensor) for x in tensors):
+        raise RuntimeError("Only per-tensor quantization is supported in 'cat'!")
     scale = first.q_scale() if scale is None else scale
     zero_point = first.q_zero_point() if zero_point is None else zero_point
     values = PUBLIC["torch"]["cat"]([dequantize(x) for x in tensors], dim)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tensor.dtypes import qint8, quint8
+from ...tensor.dtypes import qint8, qint32, quint8
 from ...tensor.quantized import QuantizedArray, QuantizedTensor, quantized
 from ...tensor.quantizers import PerTensor
 from ...tensor.tensor import Tensor, wrap
@@ -139,8 +139,11 @@ def _declare_mean_of_windows(name: str) -> None:
 for _name in ("avg_pool2d", "avg_pool3d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"):
     _declare_mean_of_windows(_name)
 
-_FIXED_RANGE = {"sigmoid": ((1 / 256, 0), (1 / 256, -128)), "tanh": ((2 / 256, 128), (2 / 256, 0)),
-                "hardsigmoid": ((1 / 256, 0), (1 / 256, -128))}
+# Scale and zero point of what lies in a known range, by dtype.
+_ZERO_TO_ONE = {quint8: (2**-8, 0), qint8: (2**-8, -128), qint32: (2**-32, 0)}
+_FIXED_RANGE = {
+    "sigmoid": _ZERO_TO_ONE, "hardsigmoid": _ZERO_TO_ONE,
+    "tanh": {quint8: (2**-7, 128), qint8: (2**-7, 0), qint32: (2**-31, 0)}}
 
 
 def _declare_fixed_range(name: str) -> None:
@@ -149,10 +152,9 @@ def _declare_fixed_range(name: str) -> None:
 
     def function(input: Any) -> Tensor:
         dtype = input.dtype
-        if dtype not in (qint8, quint8):
+        if dtype not in _FIXED_RANGE[name]:
             raise NotImplementedError(f"{name} of {dtype}")
-        scale, zero = _FIXED_RANGE[name][dtype is qint8]
-        quantizer = PerTensor(dtype, scale, zero)
+        quantizer = PerTensor(dtype, *_FIXED_RANGE[name][dtype])
         return quantized(quantizer.quantize(own(dequantize(input))._array), quantizer)
 
     function.__name__ = name
@@ -183,8 +185,8 @@ def stack(tensors: Any, dim: int = 0) -> Tensor:
 def equal(input: Any, other: Any) -> bool:
     """Whether both have one shape, one quantizer and the same integers."""
     a, b = input._array, getattr(other, "_array", None)
-    return isinstance(b, QuantizedArray) and a.quantizer.same(b.quantizer) \
-        and np.array_equal(a.codes, b.codes)
+    return isinstance(a, QuantizedArray) and isinstance(b, QuantizedArray) \
+        and a.quantizer.same(b.quantizer) and np.array_equal(a.codes, b.codes)
 
 
 def _declare_comparison(name: str, *operators: str) -> None:

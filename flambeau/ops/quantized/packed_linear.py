@@ -35,7 +35,7 @@ class LinearPackedParams:
         array: Any = weight._array
         self.codes = np.ascontiguousarray(array.codes)
         self.quantizer = array.quantizer
-        self.bias = None if bias is None else np.ascontiguousarray(bias._array, np.float32)
+        self._bias = None if bias is None else np.ascontiguousarray(bias._array, np.float32)
         if isinstance(self.quantizer, PerChannel):
             self.scales: Any = self.quantizer.scales.astype(np.float32)
             self.zero_points: Any = self.quantizer.zero_points.astype(np.int32)
@@ -45,10 +45,13 @@ class LinearPackedParams:
         self.weight_sums = self.codes.sum(1, dtype=np.int32)
         self.panels = None if np.any(self.zero_points) else pack_panels(self.codes)
 
+    def bias(self) -> Tensor | None:
+        """The bias as a tensor."""
+        return None if self._bias is None else wrap(self._bias)
+
     def unpack(self) -> tuple[Tensor, Tensor | None]:
         """The weights and the bias as tensors."""
-        bias = None if self.bias is None else wrap(self.bias)
-        return quantized(self.codes, self.quantizer), bias
+        return quantized(self.codes, self.quantizer), self.bias()
 
     def __getstate__(self) -> tuple[Any, ...]:
         return (self.unpack(), None)
@@ -85,8 +88,8 @@ class LinearPackedParams:
         quantizer = PerTensor(quint8, scale, zero)
         wide = self.sums(quantizer.quantize(rows), zero).astype(np.float32).astype(np.float64)
         wide *= np.float32(scale) * self.scales
-        if self.bias is not None:  # rounded once, as a fused operation
-            wide += self.bias
+        if self._bias is not None:  # rounded once, as a fused operation
+            wide += self._bias
         return wide.astype(np.float32).reshape(shape)
 
     def _by_kernel(
@@ -103,7 +106,7 @@ class LinearPackedParams:
         multipliers = np.float32(scale) * self.scales
         if multipliers.ndim == 0:
             multipliers = np.full(n, multipliers, np.float32)
-        bias = np.zeros(n, np.float32) if self.bias is None else self.bias
+        bias = np.zeros(n, np.float32) if self._bias is None else self._bias
         corrections = np.int32(zero) * self.weight_sums
         return large_byte_product(codes, self.panels, corrections, (multipliers, bias), low)
 
@@ -132,8 +135,8 @@ class LinearPackedParams:
         codes = x._array.codes
         total = self.sums(self._rows(codes), quantizer.zero_point).astype(np.float32)
         multiplier = np.float32(quantizer.scale) * self.scales
-        if self.bias is not None:  # PyTorch's kernel adds the bias in these units
-            total += self.bias / multiplier
+        if self._bias is not None:  # PyTorch's kernel adds the bias in these units
+            total += self._bias / multiplier
         return total.reshape((*codes.shape[:-1], self.codes.shape[0])), multiplier
 
 
@@ -144,11 +147,15 @@ class LinearPackedParamsFp16:
         limit = np.float32(65504)
         values = np.clip(weight._array.astype(np.float32), -limit, limit)
         self.weight = values.astype(np.float16).astype(np.float32)
-        self.bias = None if bias is None else np.ascontiguousarray(bias._array, np.float32)
+        self._bias = None if bias is None else np.ascontiguousarray(bias._array, np.float32)
 
     def unpack(self) -> tuple[Tensor, Tensor | None]:
         """The weights and the bias as tensors."""
-        return wrap(self.weight), None if self.bias is None else wrap(self.bias)
+        return wrap(self.weight), self.bias()
+
+    def bias(self) -> Tensor | None:
+        """The bias as a tensor."""
+        return None if self._bias is None else wrap(self._bias)
 
     def __getstate__(self) -> tuple[Any, ...]:
         return (self.unpack(), None)
@@ -159,7 +166,7 @@ class LinearPackedParamsFp16:
     def dynamic(self, x: np.ndarray, reduce_range: bool) -> np.ndarray:
         """The product of float32 rows with the rounded weights."""
         y: np.ndarray = x @ self.weight.T
-        return y if self.bias is None else y + self.bias
+        return y if self._bias is None else y + self._bias
 
 
 Packed = LinearPackedParams | LinearPackedParamsFp16
