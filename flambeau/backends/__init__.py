@@ -128,7 +128,6 @@ class _QuantizedSettings(ModuleType):
         super().__setattr__(name, value)
 
 
-
 mkl = _backend("mkl")
 mkldnn = _backend("mkldnn", enabled=True, deterministic=False, allow_tf32=True,
                   fp32_precision="none")
