@@ -51,8 +51,16 @@ def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
 
 
 def map_leaves_of(kinds: Kinds, function: Callable[[Any], Any], tree: Any) -> Any:
-    """The same tree with function(leaf) at the place of each leaf of a class, or of some."""
-    return map_leaves(lambda leaf: function(leaf) if isinstance(leaf, kinds) else leaf, tree)
+    """The same tree with function(leaf) at the place of each leaf of a class, or of some; these may
+    be containers themselves."""
+    if isinstance(tree, kinds):
+        return function(tree)
+    if isinstance(tree, (tuple, list)):
+        return with_parts(tree, [map_leaves_of(kinds, function, part) for part in tree])
+    if isinstance(tree, dict):
+        parts = [map_leaves_of(kinds, function, part) for part in tree.values()]
+        return with_parts(tree, parts)
+    return tree
 
 
 def first_leaf(tree: Any) -> Any:

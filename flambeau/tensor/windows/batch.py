@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from ..tensor import Tensor, creation
-from ..tree import leaves_of
 from .batched_window import BatchedWindow
 
 _next_number = itertools.count().__next__
@@ -113,10 +112,18 @@ def elements(x: Tensor) -> np.ndarray:
 def innermost_batch(values: Any) -> Batch | None:
     """The innermost batch that has an example among the values, or in a sequence among them."""
     best: Batch | None = None
-    for x in leaves_of(Tensor, values):
-        window: Any = _read_window(x)
-        if window.__class__ is BatchedWindow:
-            batch: Batch = window.batch
-            if best is None or batch.number > best.number:
-                best = batch
+    for value in values:  # every operator in a vmap asks, so this walk calls no function for a leaf
+        if isinstance(value, Tensor):
+            window: Any = _read_window(value)
+            if window.__class__ is not BatchedWindow:
+                continue
+            batch = window.batch
+        elif value.__class__ is tuple or value.__class__ is list:
+            batch = innermost_batch(value)
+            if batch is None:
+                continue
+        else:
+            continue
+        if best is None or batch.number > best.number:
+            best = batch
     return best
