@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from types import GenericAlias
 from typing import Any
+from .native.foundation.public_names import class_of
 
 __all__ = ["Future", "collect_all", "wait_all"]
 
@@ -80,7 +81,7 @@ class Future:
     def set_exception(self, result: BaseException) -> None:
         """Set an error, which `wait` and `value` raise."""
         if not isinstance(result, Exception):
-            raise AssertionError(f"{result} is of type {type(result)}, not an Exception.")
+            raise AssertionError(f"{result} is of type {class_of(result)}, not an Exception.")
         self._complete(None, result)
 
     def _complete(self, value: Any, error: BaseException | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..native.foundation.public_names import class_of
 from .. import ops
 from ..tensor.tensor import Tensor
 
@@ -39,7 +40,7 @@ def _check_with(error_type: type[Exception], cond: Any, message: Callable[[], An
             raise TypeError("cond must be a bool, but got a Tensor. For tensor conditions, use "
                             "torch._check_tensor_all() to assert that all elements are true."
                             )
-        raise TypeError(f"cond must be a bool, but got {type(cond)}")
+        raise TypeError(f"cond must be a bool, but got {class_of(cond)}")
     if cond:
         return
     if message is None:
@@ -86,7 +87,7 @@ def _check_tensor_all_with(
 ) -> None:
     """Raise `error_type` unless all elements of a tensor are true."""
     if not isinstance(cond, Tensor):
-        raise TypeError(f"cond must be a tensor, but got {type(cond)}")
+        raise TypeError(f"cond must be a tensor, but got {class_of(cond)}")
     _check_with(error_type, bool(cond.all()), message)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..native.foundation.public_names import class_of
 from ..tensor.devices import device
 from ..tensor.uninitialized import Filling
 
@@ -134,7 +135,7 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
     elif isinstance(debug_mode, int) and 0 <= debug_mode <= 2:
         _choose(_DEBUG_MODES[debug_mode])
     elif not isinstance(debug_mode, (int, str)):
-        raise TypeError(f"debug_mode must be str or int, but got {type(debug_mode)}")
+        raise TypeError(f"debug_mode must be str or int, but got {class_of(debug_mode)}")
     else:
         raise RuntimeError(
             "invalid value of debug_mode, expected one of `default`, `warn`, `error`, or 0, 1, 2, "

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from ..native.foundation.public_names import class_of
 from ..native.foundation.user_frames import warn
 from ..tensor.capture_marks import shape_only
 from ..tensor.tensor import Tensor, view_of, wrap
@@ -219,7 +220,7 @@ class Function(metaclass=_FunctionMeta):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         warn(
-            f"{type(self)} should not be instantiated. Methods on autograd functions are all "
+            f"{class_of(self)} should not be instantiated. Methods on autograd functions are all "
             "static, so you should invoke them on the class itself. Instantiating an autograd "
             "function will raise an error in a future version of PyTorch.",
             DeprecationWarning,

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..native.foundation.public_names import class_of
 from ..tensor.tensor import Tensor, wrap
 from .backward import Stack, grad
 from .forward_ad import dual_level, make_dual, unpack_dual
@@ -350,7 +351,7 @@ def _as_tensors(values: Any, what: str, name: str) -> tuple[bool, tuple[Tensor, 
         if not isinstance(x, Tensor):
             which = f"value at index {i}" if several else f"given {what}"
             raise TypeError(f"The {what} given to {name} must be either a Tensor or a tuple of "
-                            f"Tensors but the {which} has type {type(x)}.")
+                            f"Tensors but the {which} has type {class_of(x)}.")
     return several, tensors
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from numbers import Number
 from typing import Any, ClassVar
 
+from ..native.foundation.public_names import class_of
 from ..native.foundation.user_frames import warn
 from .. import ops
 from ..autograd import enable_grad, grad, no_grad
@@ -214,7 +215,7 @@ class Distribution:
     @property
     def mode(self) -> Tensor:
         """The most likely value."""
-        raise NotImplementedError(f"{type(self)} does not implement mode")
+        raise NotImplementedError(f"{class_of(self)} does not implement mode")
 
     @property
     def variance(self) -> Tensor:

@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
+from ..native.foundation.public_names import class_of
 from ..tensor.tensor import Tensor
 from .constraints import Constraint
 
@@ -69,7 +70,7 @@ class Transform:
             return self
         if type(self).__init__ is Transform.__init__:
             return type(self)(cache_size=cache_size)
-        raise NotImplementedError(f"{type(self)}.with_cache is not implemented")
+        raise NotImplementedError(f"{class_of(self)}.with_cache is not implemented")
 
     def __eq__(self, other: object) -> bool:
         return self is other

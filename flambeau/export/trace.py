@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from ..native.foundation.public_names import class_of
 from ..autograd.mode import no_grad
 from ..fx.graph import Graph
 from ..fx.graph_module import GraphModule
@@ -49,11 +50,11 @@ def export(
     """
     if not isinstance(mod, Module):
         raise ValueError(
-            f"Expected `mod` to be an instance of `torch.nn.Module`, got {type(mod)}."
+            f"Expected `mod` to be an instance of `torch.nn.Module`, got {class_of(mod)}."
         )
     if not isinstance(args, tuple):
         raise TypeError(
-            f"Expecting `args` to be a tuple of example positional inputs, got {type(args)}"
+            f"Expecting `args` to be a tuple of example positional inputs, got {class_of(args)}"
         )
     return _Export(mod, args, kwargs or {}, dynamic_shapes).run()
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from ..native.foundation.public_names import class_of
 from .. import ops
 from ..nn.module import Module
 from ..nn.utils.stateless import _functional_call
@@ -45,7 +46,7 @@ def _joined(dictionaries: Any) -> dict[str, Tensor]:
     if not isinstance(dictionaries, Sequence):
         raise ValueError(
             "Expected parameter_and_buffer_dicts to be a dict, or a list/tuple of dicts, but got "
-            f"{type(dictionaries)}"
+            f"{class_of(dictionaries)}"
         )
     if not all(isinstance(dictionary, dict) for dictionary in dictionaries):
         raise ValueError("Expected all elements of parameter_and_buffer_dicts to be dictionaries")

@@ -10,6 +10,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..native.foundation.public_names import class_of
 from .. import ops
 from ..autograd import enable_grad, is_grad_enabled
 from ..autograd import grad as autograd_grad
@@ -72,7 +73,7 @@ def grad_and_value(func: Callable, argnums: Argnums = 0, has_aux: bool = False) 
 def _check_scalar(y: Any) -> None:
     called = "grad_and_value(f)(*args): Expected f(*args) to return a"
     if not isinstance(y, Tensor):
-        raise RuntimeError(f"{called} tensor, got {type(y)}")
+        raise RuntimeError(f"{called} tensor, got {class_of(y)}")
     if y.dim() != 0:
         raise RuntimeError(f"{called} scalar Tensor, got tensor with {y.dim()} dims. Maybe you "
                            "wanted to use the vjp or jacrev APIs instead?")

@@ -9,6 +9,7 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ..native.foundation.public_names import class_of
 from .. import ops
 from ..native.foundation.user_frames import noted
 from ..ops.core.axes import canonical_dim
@@ -96,7 +97,7 @@ def _input_dims(in_dims: Any, args: tuple, func: Callable) -> list[int | None]:
     called = f"vmap({_name(func)}, in_dims={in_dims}, ...)(<inputs>)"
     if not isinstance(in_dims, (int, tuple)):
         raise ValueError(f"{called}: expected `in_dims` to be int or a (potentially nested) tuple "
-                         f"matching the structure of inputs, got: {type(in_dims)}.")
+                         f"matching the structure of inputs, got: {class_of(in_dims)}.")
     if not args:
         raise ValueError(f"{called}: got no inputs. Maybe you forgot to add inputs, or you are "
                          "trying to vmap over a function with no inputs. The latter is "
@@ -110,7 +111,7 @@ def _input_dims(in_dims: Any, args: tuple, func: Callable) -> list[int | None]:
                              "an integer dimension or None.")
         if not isinstance(x, Tensor):
             raise ValueError(f"{called}: Got in_dim={dim} for an input but the input is of type "
-                             f"{type(x)}. We cannot vmap over non-Tensor arguments, please use "
+                             f"{class_of(x)}. We cannot vmap over non-Tensor arguments, please use "
                              "None as the respective in_dim")
         if not -x.dim() <= dim < x.dim():
             raise ValueError(f"{called}: Got in_dim={dim} for some input, but that input is a "
@@ -164,7 +165,7 @@ def _results(
             continue
         if not isinstance(x, Tensor):
             raise ValueError(f"vmap({_name(func)}, ...): `{_name(func)}` must only return Tensors, "
-                             f"got type {type(x)}. Did you mean to set out_dims= to None for "
+                             f"got type {class_of(x)}. Did you mean to set out_dims= to None for "
                              "output?")
         if dim is None:
             if batch.holds(x):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Self
 
+from ..native.foundation.public_names import class_of
 from ..nn.module import Module, _addindent
 from ._compatibility import compatibility
 from .codegen import PythonCode, _BoxedCodeGen, _PyTreeCodeGen
@@ -180,7 +181,7 @@ class GraphModule(Module):
     def graph(self, g: Graph) -> None:
         """Set the graph and the forward that it writes."""
         if not isinstance(g, Graph):
-            raise AssertionError(f"Expected a Graph instance, but got {type(g)}")
+            raise AssertionError(f"Expected a Graph instance, but got {class_of(g)}")
         self._graph = g
         g.owning_module = self
         self.recompile()

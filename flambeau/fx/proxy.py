@@ -16,6 +16,7 @@ from dataclasses import fields, is_dataclass
 from types import FrameType
 from typing import Any, NoReturn
 
+from ..native.foundation.public_names import class_of
 from ..nn.parameter import Parameter
 from ..ops.core import aten
 from ..ops.interception import torch_function
@@ -165,7 +166,7 @@ class TracerBase:
         if is_dataclass(a) and not isinstance(a, type):
             parts_by_name = {f.name: self.create_arg(getattr(a, f.name)) for f in fields(a)}
             return self.create_node("call_function", a.__class__, (), parts_by_name)
-        error = NotImplementedError(f"argument of type: {type(a)}")
+        error = NotImplementedError(f"argument of type: {class_of(a)}")
         explain(error, "A graph holds numbers, strings, tensors and containers of them. Make the "
                        "function that takes this value a leaf with torch.fx.wrap.")
         raise error
@@ -396,7 +397,7 @@ class ParameterProxy(Proxy):
     def __init__(self, tracer: TracerBase, node: Node, name: str, param: Parameter) -> None:
         super().__init__(node, tracer)
         if not isinstance(param, Parameter):
-            raise AssertionError(f"Expected Parameter, got {type(param)}")
+            raise AssertionError(f"Expected Parameter, got {class_of(param)}")
         self.param, self.name = param, name
 
     def __repr__(self) -> str:

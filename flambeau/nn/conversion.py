@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..native.foundation.public_names import class_of
 from .. import ops
 from ..autograd import no_grad
 from ..native.foundation.user_frames import warn
@@ -164,7 +165,7 @@ def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
         kind = as_dtype(kind)
         if kind is not None and not isinstance(kind, dtype):
             raise TypeError(
-                f"to() received an invalid combination of arguments - dtype is a {type(kind)}"
+                f"to() received an invalid combination of arguments - dtype is a {class_of(kind)}"
             )
     non_blocking = rest.pop(0) if rest else kwargs.pop("non_blocking", False)
     copied = rest.pop(0) if rest else kwargs.pop("copy", False)

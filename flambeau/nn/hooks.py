@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from ..native.foundation.public_names import class_of
 from ..autograd.handle import RemovableHandle
 from ..native.foundation.user_frames import warn
 from ..tensor import Tensor
@@ -191,7 +192,7 @@ class _HookedCall:
             if not isinstance(self.result, (Tensor, tuple)):
                 warn(
                     "For backward hooks to be called, module output should be a Tensor or a tuple "
-                    f"of Tensors but received {type(self.result)}",
+                    f"of Tensors but received {class_of(self.result)}",
                 )
             self.result = backward.setup_output_hook(self.result)
         if non_full:

@@ -10,6 +10,7 @@ import inspect
 from collections import OrderedDict
 from typing import Any
 
+from ..native.foundation.public_names import class_name, class_of
 from ..native.foundation.user_frames import noted
 from ..ops.core.operator import PUBLIC
 from ..tensor import Tensor
@@ -54,11 +55,7 @@ def _typename(x: Any) -> str:
     """A type, or the type of an object, as PyTorch's errors name it."""
     if isinstance(x, Tensor):
         return x.type()
-    named = x if hasattr(x, "__qualname__") else type(x)
-    module = getattr(named, "__module__", None) or ""
-    if module.split(".")[0] == "flambeau":
-        module = "torch" + module.removeprefix("flambeau")
-    return named.__qualname__ if module in ("", "builtins") else f"{module}.{named.__qualname__}"
+    return class_name(x if hasattr(x, "__qualname__") else type(x))
 
 
 def _check_name(kind: str, name: Any, shown: str = "") -> None:
@@ -292,7 +289,7 @@ class Registration(Members):
         if target == "":
             raise ValueError("Cannot set the submodule without a target name!")
         if not isinstance(module, Registration):
-            raise ValueError(f"`module` is not an nn.Module, found {type(module)}")
+            raise ValueError(f"`module` is not an nn.Module, found {class_of(module)}")
         path, _, name = target.rpartition(".")
         parent = self.get_submodule(path)
         if strict or hasattr(parent, name):

@@ -10,6 +10,7 @@ from collections import OrderedDict, namedtuple
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from ..native.foundation.public_names import class_of
 from ..autograd import no_grad
 from ..autograd.handle import RemovableHandle
 from ..native.foundation.user_frames import warn
@@ -127,7 +128,7 @@ class StateDict(Members):
         the tensors given take the place of the module's own, and keep their dtype and device.
         """
         if not isinstance(state_dict, Mapping):
-            raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
+            raise TypeError(f"Expected state_dict to be dict-like, got {class_of(state_dict)}.")
         loading = _Loading(getattr(state_dict, "_metadata", None), assign)
         copied: Any = OrderedDict(state_dict)
         if loading.metadata is not None:
@@ -297,7 +298,7 @@ def _load_one(
     if not isinstance(value, Tensor) and not hasattr(value, "__torch_function__"):
         return (
             f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like '
-            f"object from checkpoint but received {type(value)}"
+            f"object from checkpoint but received {class_of(value)}"
         )
     if not is_lazy(target):
         # Scalars were tensors of one element in PyTorch 0.3.

@@ -17,6 +17,7 @@ from flambeau.autograd.handle import RemovableHandle
 from flambeau.tensor import Tensor, get_default_dtype
 from flambeau.tensor.dtypes import float32, float64
 
+from ..native.foundation.public_names import class_name, class_of
 from ..native.foundation.user_frames import noted, warn
 
 ParamsT: TypeAlias = Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]
@@ -82,10 +83,7 @@ def check_single(lr: float | Tensor) -> None:
 def _type_name(value: Any) -> str:
     if isinstance(value, Tensor):
         return value.type()
-    kind = type(value)
-    return kind.__qualname__ if kind.__module__ == "builtins" else (
-        f"{kind.__module__}.{kind.__qualname__}"
-    )
+    return class_name(type(value))
 
 
 class Optimizer:
@@ -374,7 +372,7 @@ class Optimizer:
         left out, or names given to some parameters only.
         """
         if not isinstance(param_group, dict):
-            raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
+            raise TypeError(f"param_group must be a dict, but got {class_of(param_group)}")
         _unpack_params(param_group)
         for param in param_group["params"]:
             self._flambeau_check_param(param)

@@ -19,6 +19,7 @@ from flambeau.tensor.dtypes import all_dtypes, dtype
 from flambeau.tensor.storage import UntypedStorage
 from flambeau.tensor.tensor import tensor_on
 
+from ..native.foundation.public_names import class_of
 from .atomic_file import open_replacement
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def __getattr__(name: str) -> Any:
 def _check_storable(name: str, tensor: Tensor) -> None:
     if not isinstance(tensor, Tensor):
         raise ValueError(
-            f"Key `{name}` is invalid, expected torch.Tensor but received {type(tensor)}"
+            f"Key `{name}` is invalid, expected torch.Tensor but received {class_of(tensor)}"
         )
     if tensor.dtype.name not in _FORMAT_DTYPES.values():
         raise ValueError(f"safetensors has no dtype for tensor `{name}` of {tensor.dtype}")

@@ -84,3 +84,12 @@ def test_carried_state():
             state.mean().backward()
     assert "has run before" in notes(caught.value)
     assert "state (line" in notes(caught.value)
+
+
+def test_no_grad_and_loss_in_one_statement(net):
+    with torch.no_grad():
+        out = net(x)
+    with pytest.raises(RuntimeError) as caught:
+        F.cross_entropy(out, y).backward()
+    assert "inside of torch.no_grad()" in notes(caught.value)
+    assert "out = net(x)" in notes(caught.value)

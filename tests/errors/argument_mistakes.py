@@ -63,3 +63,19 @@ def parameter_replaced():
 def truth_of_many():
     if x > 0:
         pass
+
+
+def bce_swapped():
+    F.binary_cross_entropy(torch.ones(64, 3, dtype=torch.long), torch.sigmoid(net(x)))
+
+
+def optimizer_of_modules():
+    torch.optim.SGD([net[0]], 0.1)
+
+
+def state_of_a_module():
+    net.load_state_dict(net)
+
+
+def sequential_and_list():
+    net + net[0]

@@ -74,6 +74,13 @@ def _cause(y: Tensor, frame: FrameType | None) -> str | None:
         for cause in (_cut_in(value, line, frame), *(_cut_in_call(c, frame) for c in calls)):
             if cause is not None:
                 return cause
+        for node in _flow(value):  # F.mse_loss(output, target).backward()
+            if isinstance(node, ast.Name) \
+                    and isinstance(known := frame.f_locals.get(node.id), Tensor) \
+                    and not known.requires_grad:
+                cause = _trace(node.id, frame, statements, set())
+                if cause is not None:
+                    return cause
     return None
 
 

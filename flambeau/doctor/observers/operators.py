@@ -78,6 +78,8 @@ def targets(session: Session) -> Iterator[tuple[Any, Observer]]:
         for name in names:
             yield from ((function, observer(session, name)) for function in _public(name))
     yield from _comparisons(session)
+    if inspect.isfunction(vars(Tensor)["__sub__"]):
+        yield vars(Tensor)["__sub__"], _difference(session)
     yield functional.embedding, tokens.look_up(session, functional.embedding)
     yield Parameter.__new__, _parameter(session)
     yield PUBLIC["torch"]["empty"], _empty(session)
@@ -140,6 +142,21 @@ def _recorder(session: Session, binary: bool) -> Observer:
                 session.emit("on_addend", b, here())
 
     return record
+
+
+def _difference(session: Session) -> Observer:
+    """Tell of differences that nothing records and that are larger than both sides."""
+
+    def subtract(original: Callable, args: tuple, kwargs: dict) -> Any:
+        result = original(*args, **kwargs)
+        if session.busy or len(args) < 2 or args[1].__class__ is not Tensor:
+            return result
+        if isinstance(result, Tensor) and result._node is None \
+                and result._array.size > max(args[0]._array.size, args[1]._array.size):
+            session.emit("on_spread", args[0], args[1], here())
+        return result
+
+    return subtract
 
 
 def _loss(session: Session, name: str, signature: inspect.Signature) -> Observer:

@@ -43,7 +43,7 @@ class Rule:
         "on_grad_read", "on_embedding", "on_parameter", "on_empty", "on_distribution", "on_sample",
         "on_log_prob", "on_entropy", "on_mask", "on_operand", "on_addend", "on_best", "on_moved",
         "on_draw", "on_apply", "on_iterator", "on_data_set", "on_triangle", "on_statistic",
-        "on_mixed", "on_alias", "on_collate", "on_slope", "finish",
+        "on_mixed", "on_alias", "on_collate", "on_slope", "on_spread", "finish",
     )
 
     def __init__(self, session: Session) -> None:
@@ -166,6 +166,9 @@ class Rule:
 
     def on_compare(self, a: Any, b: Any, result: Any, spot: Spot | None) -> None:
         """Two tensors were compared for equality, while watched."""
+
+    def on_spread(self, a: Any, b: Any, spot: Spot | None) -> None:
+        """A difference of two tensors without gradients is larger than both, while watched."""
 
     def on_function(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any],
                     spot: Spot | None) -> None:

@@ -11,6 +11,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+from ...native.foundation.public_names import class_of
 from ...nn.modules.activation import ReLU
 from ...nn.modules.batchnorm import BatchNorm2d
 from ...nn.modules.conv import Conv2d
@@ -97,7 +98,7 @@ class GraphTypeChecker:
             module = self.traced.get_submodule(n.target)
             infer = INFERENCE_RULES.get(type(module))
             if infer is None:
-                raise RuntimeError(f"No inference rule registered for class {type(module)}!")
+                raise RuntimeError(f"No inference rule registered for class {class_of(module)}!")
             return infer(n, module)
         elif n.op == "output":
             n.type = _types_of(n)

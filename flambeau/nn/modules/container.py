@@ -8,6 +8,7 @@ from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Va
 from itertools import chain
 from typing import Any
 
+from ...native.foundation.public_names import class_of
 from ...native.foundation.user_frames import warn
 from .module import Module
 from .parametercontainer import ParameterDict, ParameterList, _index_key, _pairs
@@ -145,15 +146,17 @@ class Sequential(_Numbered):
 def _check_sequential(other: Any) -> None:
     if not isinstance(other, Sequential):
         raise ValueError(
-            f"add operator supports only objects of Sequential class, but {type(other)} is given."
+            "add operator supports only objects of Sequential class, but "
+            f"{class_of(other)} is given."
         )
 
 
 def _check_factor(module: Module, factor: Any) -> int:
     if not isinstance(factor, int):
-        raise TypeError(f"unsupported operand type(s) for *: {type(module)} and {type(factor)}")
+        raise TypeError(
+            f"unsupported operand type(s) for *: {class_of(module)} and {class_of(factor)}")
     if factor <= 0:
-        raise ValueError(f"Non-positive multiplication factor {factor} for {type(module)}")
+        raise ValueError(f"Non-positive multiplication factor {factor} for {class_of(module)}")
     return factor
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from ...native.foundation.public_names import class_of
 from ...native.foundation.shared_constructors import own_constructor
 from ...native.foundation.user_frames import warn
 from ...tensor import Tensor
@@ -158,7 +159,7 @@ class HuberLoss(_Loss):
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
         if not isinstance(delta, float | int):
-            raise TypeError(f"delta must be a float or int, got: {type(delta)}")
+            raise TypeError(f"delta must be a float or int, got: {class_of(delta)}")
         super().__init__(reduction=reduction)
         self.delta = delta
 

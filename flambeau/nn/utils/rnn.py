@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...native.foundation.public_names import class_of
 from ... import ops
 from ...autograd import is_grad_enabled
 from ...tensor import Tensor, dtypes, wrap
@@ -272,7 +273,7 @@ def pad_sequence(
     if not isinstance(sequences, Iterable):
         raise RuntimeError(
             "pad_sequence: Expected iterable for input sequences, but got arg of type: "
-            f"{type(sequences)}"
+            f"{class_of(sequences)}"
         )
     sequences = tuple(sequences)
     if not sequences:

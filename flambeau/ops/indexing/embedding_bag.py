@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.foundation.public_names import class_of
 from ...native.foundation.user_frames import warn
 from ...tensor.tensor import Tensor, wrap
 from ..core.operator import PUBLIC, Array, publish
@@ -341,7 +342,7 @@ def _check_bag_arguments(
     if input.dim() == 2 and offsets is not None:
         raise ValueError(
             "if input is 2D, then offsets has to be None, as input is treated is a mini-batch of "
-            f"fixed length sequences. However, found offsets of type {type(offsets)}"
+            f"fixed length sequences. However, found offsets of type {class_of(offsets)}"
         )
     if input.dim() not in (1, 2):
         raise ValueError(

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.foundation.public_names import class_of
 from ...autograd.errors.graph_errors import raise_stale
 from ...autograd.inplace import before_write, bump, check_writable
 from ...autograd.mode import MODE
@@ -686,7 +687,8 @@ def _contains(self: Tensor, element: Any) -> bool:
     if isinstance(element, (Tensor, bool, int, float, complex)):
         return bool((self == element).any().item())
     raise RuntimeError(
-        f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}."
+        "Tensor.__contains__ only supports Tensor or scalar, but you passed in a "
+        f"{class_of(element)}."
     )
 
 

@@ -32,8 +32,10 @@ def _probabilities(rng: Rng) -> Iterator[Sample]:
     yield (rng.uniform(0.1, 0.9, (3, 4)), rng.uniform(0.1, 0.9, (3, 4)), weight, MEAN), {}
 
 
-def _advise_on_dtype(target: Array) -> str | None:
+def _advise_on_dtype(input: Array, target: Array) -> str | None:
     """What to do about a target whose dtype does not fit."""
+    if input.dtype.kind in "iub" and target.dtype.kind == "f":
+        return "The input is integers, the target floats: are they swapped? loss(input, target)"
     if target.dtype.kind in "iub":
         return f"The target is {FROM_NUMPY[target.dtype]}: pass target.float()."
     return None
@@ -74,13 +76,13 @@ def _are_probabilities(input: Array, target: Array, *_: Any) -> bool:
         values=ValueRule(("input", "target"), _are_probabilities))
 def _bce(input: Array, target: Array, weight: Array | None, reduction: int) -> Array:
     """-(target log(input) + (1 - target) log(1 - input)), logarithms kept above -100."""
-    if not FROM_NUMPY[input.dtype].is_floating_point:
-        kind = legacy_name(FROM_NUMPY[input.dtype])
-        raise NotImplementedError(f"\"binary_cross_entropy\" not implemented for '{kind}'")
     if target.dtype != input.dtype:
         kinds = [legacy_name(FROM_NUMPY[a.dtype]) for a in (target, input)]
         raise noted(RuntimeError(f"Found dtype {kinds[0]} but expected {kinds[1]}"),
-                    _advise_on_dtype(target))
+                    _advise_on_dtype(input, target))
+    if not FROM_NUMPY[input.dtype].is_floating_point:
+        kind = legacy_name(FROM_NUMPY[input.dtype])
+        raise NotImplementedError(f"\"binary_cross_entropy\" not implemented for '{kind}'")
     for name, a in (("input", input), ("target", target)):
         if not within_unit(a):
             raise noted(RuntimeError(f"all elements of {name} should be between 0 and 1"),
@@ -178,7 +180,7 @@ def _bce_logits(
         kinds = [legacy_name(FROM_NUMPY[a.dtype]) for a in (input, target)]
         raise noted(RuntimeError(
             f"result type {kinds[0]} can't be cast to the desired output type {kinds[1]}"
-        ), _advise_on_dtype(target))
+        ), _advise_on_dtype(input, target))
     inside = compute_dtype(_kind(input, target))
     x, t = input.astype(inside, copy=False), target.astype(inside, copy=False)
     if pos_weight is None:

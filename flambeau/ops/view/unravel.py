@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.foundation.public_names import class_of
 from ...tensor.tensor import Tensor
 from ..core.registry import composite
 from .sections import chunk, split, split_with_sizes
@@ -31,7 +32,7 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, Tensor]:
     for n in () if isinstance(shape, int) else shape:
         if not isinstance(n, int):
             raise TypeError(
-                f"expected 'shape' sequence to only contain ints, but got {type(n)}"
+                f"expected 'shape' sequence to only contain ints, but got {class_of(n)}"
             )
     lengths = (shape,) if isinstance(shape, int) else tuple(shape)
     if any(n < 0 for n in lengths):

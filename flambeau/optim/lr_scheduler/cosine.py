@@ -7,6 +7,7 @@ import math
 from flambeau.optim.optimizer import Optimizer
 from flambeau.tensor import Tensor
 
+from ...native.foundation.public_names import class_of
 from .scheduler import LRScheduler, warn_outside_step, within_step
 
 
@@ -93,7 +94,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
             raise ValueError(f"Expected integer T_mult >= 1, but got {T_mult}")
         if not isinstance(eta_min, (float, int)):
             raise ValueError(
-                f"Expected float or int eta_min, but got {eta_min} of type {type(eta_min)}"
+                f"Expected float or int eta_min, but got {eta_min} of type {class_of(eta_min)}"
             )
         self.T_0 = T_0
         self.T_i = T_0  # the length of this fall

@@ -3,6 +3,7 @@
 import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau import nn, optim
+from flambeau.distributions import Categorical
 
 
 def dice_of_classes_by_argmax():
@@ -88,3 +89,22 @@ def folds_of_one_model():
         net.eval()
         with torch.no_grad():
             (net(x[folds[k]]).argmax(1) == y[folds[k]]).float().mean()
+
+
+def advantages_of_a_column_and_a_row():
+    net = nn.Sequential(nn.Linear(4, 16), nn.Tanh())
+    policy, critic = nn.Linear(16, 2), nn.Linear(16, 1)
+    parts = nn.ModuleList([net, policy, critic])
+    opt = optim.Adam(parts.parameters())
+    for _ in range(4):
+        hidden = net(torch.randn(32, 4))
+        actions = Categorical(logits=policy(hidden))
+        taken, value = actions.sample(), critic(hidden)
+        reward = torch.where(taken == 0, 1.0, -1.0)
+        advantage = reward - value.detach()  # WRONG
+        advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-6)
+        loss = -(actions.log_prob(taken) * advantage).mean() \
+            + (value.squeeze(1) - reward).pow(2).mean()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ....tensor.tensor import Tensor
-from ...events import LossCall
+from ...events import Backward, LossCall
 from ...finding import Level
 from ...graph import node_of, operator_name
 from ...places import Spot
@@ -37,7 +37,8 @@ class LossBroadcast(Rule):
     title = "predictions (N, 1) and targets (N,) broadcast to (N, N): all pairs are compared"
     why = (
         "Each prediction is compared with every target, and the best that the network can do is to "
-        "predict their mean. Certain for loss functions, likely for a difference. Silent for "
+        "predict their mean. Certain for loss functions, likely for a difference, and for one of "
+        "returns and values that weighs log-probabilities. Silent for "
         "pairwise losses: where both sides have gradients, or an axis was added in the program."
     )
     fix = "give both the same shape: target.unsqueeze(1), or prediction.squeeze(1)"
@@ -78,6 +79,30 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """)
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self.spread: dict[int, Spot | None] = {}  # by N: differences of constants (N, 1) and (N,)
+
+    def on_spread(self, a: Any, b: Any, spot: Spot | None) -> None:
+        n = column_and_row(a, b)
+        column, row = (a, b) if a._array.ndim > b._array.ndim else (b, a)
+        base = column._base
+        if n and row._array.ndim == 1 and (base is None or base._array.ndim > 1):
+            self.spread[n] = spot
+
+    def on_operand(self, name: str, recorded: Any, constant: Any, spot: Spot | None) -> None:
+        n = recorded._array.size
+        if n in self.spread and constant._array.shape == (n, n) and name in ("mul", "_mul"):
+            self.report(
+                f"a difference of ({n}, 1) and ({n},) has shape ({n}, {n}), and weighs {n} "
+                "numbers: each meets those of all samples", self.spread[n], spot,
+                fix="give both the same shape: value.squeeze(1)", samples=n)
+
+    def on_backward(self, backward: Backward) -> None:
+        self.spread.clear()
+
+    on_gradient = on_backward
 
     def on_loss(self, call: LossCall) -> None:
         target = call.target

@@ -1,0 +1,20 @@
+"""Public names: classes as PyTorch's errors name them, whose modules begin with torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def class_name(kind: Any) -> str:
+    """A class's module and name; the name alone of what is built in."""
+    module = getattr(kind, "__module__", None) or ""
+    if module.partition(".")[0] == "flambeau":
+        module = "torch" + module.removeprefix("flambeau")
+        module = "torch" if module.startswith("torch.tensor.") else module
+    name: str = kind.__qualname__
+    return name if module in ("", "builtins") else f"{module}.{name}"
+
+
+def class_of(thing: Any) -> str:
+    """`<class 'torch.nn.modules.linear.Linear'>`: what `type(thing)` prints under PyTorch."""
+    return f"<class '{class_name(type(thing))}'>"
