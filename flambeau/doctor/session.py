@@ -21,6 +21,7 @@ from .places import Spot, variable_name
 from .rules import all_rules
 from .rules.rule import Rule, overridden
 from .source import silenced_on
+from .weak_table import WeakTable
 
 ORDER = {Level.CERTAIN: 0, Level.LIKELY: 1, Level.HINT: 2}
 _SAME_ID = 8  # findings of one check that are kept
@@ -55,13 +56,13 @@ class Session:
         self.thread = threading.get_ident()
         self.stack: list[Any] = []  # modules that are running
         self.call_spot: Spot | None = None  # where the outermost of them was called
-        self.roots: weakref.WeakSet[Any] = weakref.WeakSet()  # modules called from outside
-        self.made_at: weakref.WeakKeyDictionary[Any, Spot] = weakref.WeakKeyDictionary()
-        self.optimizers: weakref.WeakKeyDictionary[Any, Spot | None] = weakref.WeakKeyDictionary()
+        self.roots: WeakTable[None] = WeakTable()  # modules called from outside
+        self.made_at: WeakTable[Spot] = WeakTable()
+        self.optimizers: WeakTable[Spot | None] = WeakTable()
         self.optimized: dict[int, Any] = {}  # weak references to parameters of any optimizer
         self._followed: dict[int, Any] = {}  # objects whose ids rules remember, weakly
         self._gone: list[int] = []  # ids of those that are no more
-        self.loaders: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        self.loaders: WeakTable[Any] = WeakTable()
         self.constructing = 0  # schedulers and loaders whose __init__ is running
         self.busy = False  # a rule is at work: what it calls is no event
         self.error: str | None = None  # what ended the program early
@@ -69,7 +70,7 @@ class Session:
         self.resting = False  # nothing of a step is observed
         self.rested = False  # whether it ever was so: what was never seen may have happened
         self.compiled = False  # whether the program has compiled functions
-        self.step_numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self.step_numbers: WeakTable[int] = WeakTable()
         self.trusted_from = 0  # the update from which on rules know what happened before
         self.ended = False
         Instruments(self)

@@ -237,3 +237,23 @@ def test_what_was_not_observed_is_no_evidence() -> None:
             watcher.session.rest()
         schedule.step()
     assert not [f for f in watcher.mistakes if f.id == "scheduler-without-effect"]
+
+
+def test_a_module_that_hashes_by_what_it_sets_later() -> None:
+    class Metric(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.states = ["total"]
+            self.scale = nn.Linear(1, 1)
+
+        def __hash__(self) -> int:
+            return hash(tuple(self.states))
+
+        def forward(self, x):
+            return self.scale(x)
+
+    with doctor(quiet=True) as d:
+        metric = Metric()
+        metric(torch.ones(2, 1)).sum().backward()
+    assert d.session.made_at.get(metric) is not None
+    assert not d.session.faults

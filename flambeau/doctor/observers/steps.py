@@ -140,7 +140,7 @@ class ModuleObserver:
         if event == "on_call":
             if type(module).__module__.startswith("flambeau.nn.modules.loss"):
                 return
-            session.roots.add(module)
+            session.roots.setdefault(module, None)
             session.follow(module)
             if not module._modules and session.watching:
                 self.tell("on_layer", module, args, kwargs, output, spot)

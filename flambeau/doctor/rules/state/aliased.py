@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import weakref
 from typing import Any
 
 from ....native.foundation.user_frames import is_internal, user_frame
 from ...finding import Level, Place
 from ...places import Spot, place_of
 from ...source import loops_around, plain_assignments, value_of
+from ...weak_table import WeakTable
 from ..rule import Rule
 
 
@@ -71,8 +71,7 @@ net.load_state_dict(net.state_dict())
     def __init__(self, session: Any) -> None:
         super().__init__(session)
         # By model: (id of the first tensor's memory, updates by then, line) of each state.
-        self.taken: weakref.WeakKeyDictionary[Any, list[tuple[int, Spot | None]]]
-        self.taken = weakref.WeakKeyDictionary()
+        self.taken: WeakTable[list[tuple[int, Spot | None]]] = WeakTable()
         self.itself = 0
 
     def on_state(self, module: Any, state: Any, spot: Spot | None) -> None:

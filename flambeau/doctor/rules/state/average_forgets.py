@@ -15,6 +15,7 @@ from ...finding import Level, Place
 from ...places import Spot, place_of
 from ...programs import edit
 from ...source import tree_of
+from ...weak_table import WeakTable
 from ..rule import Rule
 
 _STEPS = 6
@@ -85,7 +86,7 @@ for step in range(9):
     def __init__(self, session: Any) -> None:
         super().__init__(session)
         self.averages: list[_Average] = []
-        self.known: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.known: WeakTable[None] = WeakTable()
 
     def after_step(self, update: Update) -> None:
         if not update.watched:
@@ -117,7 +118,7 @@ for step in range(9):
                 alike = len(own) == len(other) and id(other[0]) in optimized and all(
                     a._array.shape == b._array.shape for a, b in zip(own, other, strict=True))
                 if alike and own[0]._array.size < 1 << 16:
-                    self.known.add(follower)
+                    self.known[follower] = None
                     self.averages.append(_Average(follower, own[0], other[0]))
                     break
 

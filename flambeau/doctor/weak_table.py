@@ -1,0 +1,36 @@
+"""WeakTable: a table by identity, whose entries go with their keys. A user's class may define
+`__hash__` and `__eq__`, which a doctor must not call: torchmetrics' read what is set later."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, MutableMapping
+from typing import Any, TypeVar
+
+V = TypeVar("V")
+
+
+class WeakTable(MutableMapping[Any, V]):
+    """Maps objects to values; holds none of the objects."""
+
+    def __init__(self) -> None:
+        self._entries: dict[int, tuple[weakref.ref[Any], V]] = {}
+
+    def __setitem__(self, thing: Any, value: V) -> None:
+        key, entries = id(thing), self._entries
+        entries[key] = weakref.ref(thing, lambda _: entries.pop(key, None)), value
+
+    def __getitem__(self, thing: Any) -> V:
+        return self._entries[id(thing)][1]
+
+    def __delitem__(self, thing: Any) -> None:
+        del self._entries[id(thing)]
+
+    def __iter__(self) -> Iterator[Any]:
+        for reference, _ in list(self._entries.values()):
+            thing = reference()
+            if thing is not None:
+                yield thing
+
+    def __len__(self) -> int:
+        return len(self._entries)
