@@ -34,7 +34,7 @@ from .returned_tensors import describe_returned
 from ..trace.operands import arrays_in, flatten, tensors_in
 from ..trace.trace_signature import Precedent
 from .recorder import Recorder
-from .side_effects import note_stores
+from .side_effects import note_arrays, note_stores
 from .patch_targets import restore_all, swap_all
 from ..proof.watcher import Watcher
 from ..trace.trace import UPDATE, Backward, Trace, address, values_in
@@ -160,6 +160,7 @@ def capture(
         _conclude(recorder, states, flatten((args, kwargs)))
         if watcher is not None:
             trace.proof = watcher.conclude(recorder.public, recorder.container_ids)
+            note_arrays(trace)
         return result, trace
     finally:
         _capturing.release()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ...tensor.layout import owner_of
 from ...tensor.tensor import Tensor
 from ..proof.guards import format_line
 from ..proof.stores import containers_of
@@ -16,6 +17,7 @@ from ..proof.watcher import Watcher
 from ..trace.host_numbers import Place
 from ..trace.plain_values import PLAIN, same_plain
 from ..trace.trace import UPDATE, Effect, Trace
+from .escapes import written_storages
 from .recorder import Recorder
 
 _MISSING = object()
@@ -45,6 +47,15 @@ def note_stores(recorder: Recorder, watcher: Watcher | None, returned: Any) -> N
     recorder.container_ids += [id(x) for x in containers_of(values)][1:]
     trace.result = (result, tuple(values)) if values else result
     trace.plain = list(_plain_leaves(trace.result))
+
+
+def note_arrays(trace: Trace) -> None:
+    """Refuse a call that reads a NumPy array on memory that it writes: guards look at the array as
+    it is before a call."""
+    numbers = written_storages(trace) if trace.proof.arrays else ()
+    owners = {id(trace.storages[number].owner) for number in numbers}
+    if any(id(owner_of(array)) in owners for array in trace.proof.arrays):
+        trace.add_problem("it reads a NumPy array on memory that it writes", "")
 
 
 def _groups(trace: Trace) -> list[dict[str, Any]]:

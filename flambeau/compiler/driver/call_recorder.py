@@ -157,11 +157,13 @@ class CallRecorder:
 
 def _find_valid_proof(before: State, args: tuple, kwargs: dict[str, Any]) -> Proof | None:
     """The proof of the call before, if it has a program and the proof still holds. It is enough
-    where the call has no effects on Python's objects, which a watcher would have to list."""
+    where the call has no effects on Python's objects, which a watcher would have to list, and
+    reads no arrays, before which a deferred call must be computed."""
     if not isinstance(before, Speculated) or before.trace.effects:
         return None
     proof, reach = before.trace.proof, before.reach
-    is_valid = (reach is not None and not proof.reads_numbers and reach.counts == change_counts()
+    is_valid = (reach is not None and not proof.reads_numbers and not proof.arrays
+                and reach.counts == change_counts()
                 and proof.first_failing(flatten_call(args, kwargs)) is None)
     return proof if is_valid else None
 

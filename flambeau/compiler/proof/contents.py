@@ -66,6 +66,7 @@ def _guard_array(facts: Facts, p: Provenance) -> None:
     if key not in facts.reads:
         facts.reads[key] = p
         array = p.value
+        facts.proof.arrays.append(array)
         facts.guard(facts.path_of(p), Test.BYTES, (array.tobytes(), array.shape, array.dtype))
 
 

@@ -110,7 +110,7 @@ class Proof:
 
     `refusals`: (file, line, why). `constants`: the objects that paths start from, by name.
     `modules`: those whose state the library reads. `aliased`: arguments that the call also reads
-    from outside. `reads_numbers`: whether item() gave any.
+    from outside. `reads_numbers`: whether item() gave any. `arrays`: NumPy's that it read.
     """
 
     refusals: list[tuple[str, int, str]] = field(default_factory=list)
@@ -119,6 +119,7 @@ class Proof:
     modules: list[Any] = field(default_factory=list)
     aliased: list[Any] = field(default_factory=list)
     reads_numbers: bool = False
+    arrays: list[np.ndarray] = field(default_factory=list)
     opcodes: int = 0
 
     @property
