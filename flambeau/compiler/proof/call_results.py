@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 from typing import Any
 
+from ...tensor.tensor import Tensor
 from .declarations import OF_LAYOUT, READS_VALUES, in_library
 from .facts import Facts
 from .guards import Test
@@ -39,6 +40,8 @@ def settle(facts: Facts, s: ShadowFrame) -> None:
 def _returned(facts: Facts, call: CallState, value: Any, name: str) -> Provenance:
     """What a function of the library gave."""
     name = call.attribute or name
+    if call.takes_optimizer and value is not None and not isinstance(value, Tensor):
+        raise NotProvedError(f"{name}() gives settings of an optimizer, which no guard looks at")
     p = facts.identify(value, call.tainted, call.created)
     plain_number = isinstance(value, (int, float, complex, str, bytes, tuple))
     if p.kind is Kind.PLAIN and call.takes_tensors and name not in OF_LAYOUT and plain_number:

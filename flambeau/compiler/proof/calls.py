@@ -9,6 +9,7 @@ import types
 from typing import Any
 
 from ...nn.module import Module
+from ...optim.lr_scheduler import LRScheduler
 from ...optim.optimizer import Optimizer
 from ...tensor.tensor import Tensor
 from . import c_calls
@@ -187,6 +188,13 @@ def _add_defaults(facts: Facts, callee: Provenance, function: Any, bound: Named)
                       facts.read((id(function), key), facts.constant(x), x))
 
 
+def _note_performed(facts: Facts, scheduler: LRScheduler) -> None:
+    """What a scheduler's step changes. Guards look before a call: reads after the step see more."""
+    groups = scheduler.optimizer.param_groups
+    for x in (scheduler, vars(scheduler), *groups):
+        facts.performed[id(x)] = x
+
+
 def _library(
     facts: Facts, call: CallState, function: Any, file: str, args: list[Provenance], named: Named
 ) -> Provenance:
@@ -195,6 +203,10 @@ def _library(
     if not is_declared(function, file):
         raise NotProvedError(f"{name}() changes what later calls see, or reads what no guard does")
     call.performed = is_performed(function)
+    if call.performed:
+        _note_performed(facts, args[0].value)
+    elif args and isinstance(args[0].value, LRScheduler):
+        raise NotProvedError(f"{name}() reads a scheduler's state, which no guard does")
     for p in [*args, *named.values()]:
         facts.need(p)
         c_calls.check_callback(p)
@@ -206,6 +218,7 @@ def _library(
             continue
         if isinstance(p.value, Optimizer):
             declare_optimizer(facts, p.value)
+            call.takes_optimizer = True
             continue
         if isinstance(p.value, Module):
             declare_module(facts, p.value)

@@ -41,6 +41,7 @@ class Facts:
         self.line: tuple[str, int] = ("", 0)  # that runs
         self.missing: dict[type, set[str]] = {}  # names that classes must not get
         self.orders: set[type] = set()  # classes whose bases must stay
+        self.performed: dict[int, Any] = {}  # by id: what a call that the program performs changed
         self.look: Callable[[], None] = lambda: None  # before the step looks at shared memory
         self._names: dict[int, str] = {}
 
@@ -130,6 +131,8 @@ class Facts:
         """What lies at a place outside: the guard is that it stays the same."""
         if (key[0], "length") in self.writes:
             raise NotProvedError("it looks at a list that it appends to")
+        if key[0] in self.performed:
+            raise NotProvedError(f"it reads {self.proof.describe(path)} after a scheduler's step")
         earlier = self.writes.get(key) or self.reads.get(key)
         if earlier is not None:
             same = earlier.value is x or earlier.value is UNKNOWN

@@ -32,6 +32,7 @@ class CallState:
     decides: bool = False
     tainted: bool = False
     takes_tensors: bool = False
+    takes_optimizer: bool = False
     runs_code: bool = False  # of any kind: an operator's, a property's
     metadata_path: str = ""  # of a tensor's property
     attribute: str = ""
