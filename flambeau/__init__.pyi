@@ -810,6 +810,7 @@ from . import _custom_ops as _custom_ops
 from . import _dynamo as _dynamo
 from . import _higher_order_ops as _higher_order_ops
 from . import _inductor as _inductor
+from . import _ops as _ops
 from . import _subclasses as _subclasses
 from . import _tensor_str as _tensor_str
 from . import _utils as _utils

@@ -541,8 +541,11 @@ def test_hooks_on_parameters_and_modules_come_and_go():
     assert runs(fast) >= 1
     hooks = [one.weight.register_hook(lambda g: g * 0.5) for one in (net, other)]
     both()
-    late = [one.bias.register_post_accumulate_grad_hook(lambda p: p.grad.zero_())
-            for one in (net, other)]
+
+    def clear(parameter):
+        parameter.grad.zero_()
+
+    late = [one.bias.register_post_accumulate_grad_hook(clear) for one in (net, other)]
     both()
     outer = [one.register_forward_hook(lambda module, args, y: y * 2) for one in (net, other)]
     both()
