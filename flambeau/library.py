@@ -134,8 +134,8 @@ class Library:
     def _destroy(self) -> None:
         for operator in self._defined:
             packets = custom.namespace(self.ns)._packets
-            packets[operator._opname]._made.pop(operator._overloadname, None)
-            if not packets[operator._opname]._made:
+            packets[operator._opname]._operators.pop(operator._overloadname, None)
+            if not packets[operator._opname]._operators:
                 del packets[operator._opname]
         self._defined.clear()
 

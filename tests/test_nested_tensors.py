@@ -105,8 +105,9 @@ def test_functions_of_each_row(torch, jagged, rows, function):
 def test_modules_of_each_row(torch, rows):
     torch.manual_seed(1)
     net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.LayerNorm(8))
-    x = torch.nested.nested_tensor([r.float() for r in rows], layout=torch.jagged)
-    check_rows(torch, net(x), [net(r.float()) for r in rows])
+    net.double()
+    x = torch.nested.nested_tensor(rows, layout=torch.jagged)
+    check_rows(torch, net(x), [net(r) for r in rows])
     table = torch.nn.Embedding(5, 3)
     words = torch.nested.nested_tensor([torch.tensor([1, 2]), torch.tensor([4])],
                                        layout=torch.jagged)

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ...native.foundation.public_names import class_of
+from ...native.foundation import public_names
 from ... import ops
 from ...tensor import Tensor
 from ..module import Module
@@ -151,7 +151,7 @@ class PruningContainer(BasePruningMethod):
     def add_pruning_method(self, method: BasePruningMethod | None) -> None:
         """Add a method for the same parameter."""
         if method is not None and not isinstance(method, BasePruningMethod):
-            raise TypeError(f"{class_of(method)} is not a BasePruningMethod subclass")
+            raise TypeError(f"{public_names.class_of(method)} is not a BasePruningMethod subclass")
         if method is not None and self._tensor_name != method._tensor_name:
             raise ValueError(
                 "Can only add pruning methods acting on the parameter named "

@@ -139,7 +139,8 @@ def test_strided_inputs(sampled, rng):
             assert sampled.kind is Kind.VIEW, "only a view may refuse strides"
             continue
         for y, wanted in zip(found, expected, strict=True):
-            np.testing.assert_allclose(y._array, wanted._array, rtol=1e-12, atol=1e-14)
+            rtol = 1e-5 if y._array.dtype == np.float32 else 1e-12  # sums in another order
+            np.testing.assert_allclose(y._array, wanted._array, rtol=rtol, atol=1e-14)
 
 
 def spread_out(array):

@@ -1,10 +1,9 @@
 """torch.ao.nn.quantized.reference: float modules that round their weights as quantized ones do."""
 
 from .modules import (
-    Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, Embedding,
-    EmbeddingBag, Linear,
+    GRU, LSTM, Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, Embedding,
+    EmbeddingBag, GRUCell, Linear, LSTMCell, RNNCell,
 )
-from .rnn import GRU, LSTM, GRUCell, LSTMCell, RNNCell
 
 __all__ = [
     "GRU", "LSTM", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from .....nn import modules as float_modules
-from .....nn.modules.rnnbase import RNNBase
-from .....tensor import Tensor
-from .modules import WeightRounding, _adopt
+from ......nn import modules as float_modules
+from ......nn.modules.rnnbase import RNNBase
+from ......tensor import Tensor
+from .utils import WeightRounding, adopt
 
 
 class _Rounded(float_modules.module.Module):
@@ -67,7 +67,7 @@ class _Cell(_Rounded):
         more = {"nonlinearity": mod.nonlinearity} if hasattr(mod, "nonlinearity") else {}
         result = cls(mod.input_size, mod.hidden_size, mod.bias,
                      weight_qparams_dict=weight_qparams_dict, **more)
-        return _adopt(result, mod)
+        return adopt(result, mod)
 
 
 class RNNCell(_Cell, float_modules.RNNCell):
@@ -109,7 +109,7 @@ class _Layers(_Rounded):
         """With a float layer's weights."""
         result = cls(mod.input_size, mod.hidden_size, mod.num_layers, mod.bias, mod.batch_first,
                      mod.dropout, mod.bidirectional, weight_qparams_dict=weight_qparams_dict)
-        return _adopt(result, mod)
+        return adopt(result, mod)
 
 
 class LSTM(_Layers, float_modules.LSTM):

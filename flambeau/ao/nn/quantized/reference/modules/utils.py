@@ -1,0 +1,121 @@
+"""Weights of float modules, rounded as quantized modules round them.
+
+A model of such modules computes, in float32, what the quantized model will; its weights stay.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...... import ops
+from ......nn.module import Module
+from ......nn.parameter import Parameter
+from ......ops.registration.custom_operators import namespace
+from ......tensor import Tensor
+from ......tensor.dtypes import QuantizedDtype, float32, int8, int32, qint8, qint32, quint8, uint8
+from ......tensor.quantizers import (
+    per_channel_affine, per_channel_affine_float_qparams, per_tensor_affine,
+)
+
+_DEFAULT: dict[str, Any] = {
+    "qscheme": per_tensor_affine, "dtype": quint8, "scale": 1.0, "zero_point": 0}
+_SCHEMES = (None, per_tensor_affine, per_channel_affine, per_channel_affine_float_qparams)
+_INTEGERS: dict[Any, Any] = {qint8: int8, quint8: uint8, qint32: int32}
+
+
+class WeightRounding:
+    """How a weight is rounded: the scheme, dtype, scale and zero point that a dictionary names.
+
+    With `is_decomposed` it is written in operators of plain integers.
+    """
+
+    def __init__(self, module: Module, name: str, parameters: dict[str, Any] | None) -> None:
+        values = _DEFAULT if parameters is None else parameters
+        self.scheme, self.dtype = values["qscheme"], values["dtype"]
+        if self.scheme not in _SCHEMES:
+            raise AssertionError(f"qscheme: {self.scheme} is not supported in reference quantized "
+                                 f"{module._get_name()}")
+        self.name, self.axis = name, int(values.get("axis", 0))
+        self.decomposed = bool(values.get("is_decomposed", False))
+        self.range = values.get("quant_min"), values.get("quant_max")
+        is_integer = isinstance(self.dtype, QuantizedDtype)
+        _store(module, f"{name}_scale", values["scale"] if is_integer else 1.0, float32)
+        _store(module, f"{name}_zero_point", values["zero_point"] if is_integer else 0, int32)
+        _store(module, f"{name}_axis", self.axis, int32)
+
+    def quantize(self, module: Any) -> Tensor:
+        """The weight as integers; ValueError for dtypes that have none."""
+        weight = getattr(module, self.name)
+        scale = getattr(module, f"{self.name}_scale")
+        zero_point = getattr(module, f"{self.name}_zero_point")
+        if self.decomposed:
+            return self._by_plain_integers("quantize", weight, scale, zero_point)
+        if self.scheme is per_tensor_affine:
+            result: Tensor = ops.quantize_per_tensor(weight, scale, zero_point, self.dtype)
+        else:
+            result = ops.quantize_per_channel(weight, scale, zero_point, self.axis, self.dtype)
+        return result
+
+    def round(self, module: Any) -> Tensor:
+        """The weight as the numbers that its integers stand for."""
+        weight: Any = getattr(module, self.name)
+        if self.scheme is None:
+            return weight
+        codes: Any = self.quantize(module)
+        if not self.decomposed:
+            return codes.dequantize()
+        scale = getattr(module, f"{self.name}_scale")
+        return self._by_plain_integers(
+            "dequantize", codes, scale, getattr(module, f"{self.name}_zero_point"))
+
+    def _by_plain_integers(self, name: str, x: Any, scale: Any, zero_point: Any) -> Tensor:
+        from .....quantization.fx import _decomposed  # noqa: F401  (declares the operators)
+
+        if self.dtype not in _INTEGERS:
+            raise ValueError(f"Unsupported dtype and qscheme: {self.dtype}, {self.scheme}")
+        kind = "per_tensor" if self.scheme is per_tensor_affine else "per_channel"
+        operator = getattr(namespace("quantized_decomposed"), f"{name}_{kind}")
+        axis = () if kind == "per_tensor" else (self.axis,)
+        least, most = self.range
+        if least is None or most is None:
+            least, most = self.dtype.limits
+        result: Tensor = operator(
+            x, scale, zero_point, *axis, least, most, _INTEGERS[self.dtype])
+        return result
+
+
+def _store(module: Module, name: str, value: Any, dtype: Any) -> None:
+    own = value.detach().clone() if isinstance(value, Tensor) else ops.tensor(value, dtype=dtype)
+    module.register_buffer(name, own)
+
+
+class ReferenceQuantizedModule(Module):
+    """A module whose `weight` is rounded."""
+
+    _IS_REFERENCE = True
+    _rounding: WeightRounding
+
+    def _init_weight_qparams(self, weight_qparams: dict[str, Any] | None, device: Any) -> None:
+        self._rounding = WeightRounding(self, "weight", weight_qparams)
+        self.weight_qscheme, self.weight_dtype = self._rounding.scheme, self._rounding.dtype
+        self.is_decomposed = self._rounding.decomposed
+        self.weight_axis_int = self._rounding.axis
+        self.weight_quant_min, self.weight_quant_max = self._rounding.range
+
+    def get_weight(self) -> Tensor:
+        """The rounded weight."""
+        return self._rounding.round(self)
+
+    def get_quantized_weight(self) -> Tensor:
+        """The weight's integers."""
+        return self._rounding.quantize(self)
+
+    def _get_name(self) -> str:
+        return f"Quantized{type(self).__name__}(Reference)"
+
+
+def adopt(result: Any, mod: Any) -> Any:
+    """Take a float module's weights."""
+    for name, parameter in mod.named_parameters(recurse=False):
+        setattr(result, name, Parameter(parameter.detach()))
+    return result
