@@ -85,7 +85,7 @@ def main(folder: Path, compiled: bool, kill=lambda: None) -> None:
         def note(run):
             lr = run.optimizer.param_groups[0]["lr"]
             print(run.state.step, run.state.loss.item().hex(), lr.hex(), file=file, flush=True)
-            programs.update(getattr(run.supervised._whole, "made", ()))
+            programs.update(getattr(run.supervised._whole, "compiled_kinds", ()))
             kill()
 
         trainer.fit(

@@ -205,7 +205,8 @@ def _pure_function(
     if function not in (isinstance, issubclass, callable):
         for p in operands:
             check_callback(p)
-            if p.kind is Kind.OPAQUE or (p.kind is Kind.OUTSIDE and hasattr(p.value, "__next__")):
+            is_outside = p.kind is Kind.OUTSIDE
+            if p.kind is Kind.OPAQUE or (is_outside and hasattr(type(p.value), "__next__")):
                 raise NotProvedError(f"{function.__name__}() of an object that nobody knows")
             guard_content(facts, p, only_length=function is len)
     if function is iter:

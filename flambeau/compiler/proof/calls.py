@@ -281,7 +281,7 @@ def _pure_type(
         guard_content(facts, p)
         if p.kind is Kind.OPAQUE:
             raise NotProvedError(f"{kind.__name__}() of an object that nobody knows")
-        if p.kind is Kind.OUTSIDE and hasattr(p.value, "__next__"):
+        if p.kind is Kind.OUTSIDE and hasattr(type(p.value), "__next__"):
             raise NotProvedError(f"{kind.__name__}() advances an iterator from outside")
     call.keeps_slot = True
     assert call.slot is not None

@@ -51,7 +51,7 @@ def jump_or_pop(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 def get_iterator(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     p = s.stack.pop()
     facts.need(p)
-    is_iterator = p.kind is Kind.OUTSIDE and hasattr(p.value, "__next__")
+    is_iterator = p.kind is Kind.OUTSIDE and hasattr(type(p.value), "__next__")
     if p.kind in (Kind.OPAQUE, Kind.NUMBER) or is_iterator:
         raise NotProvedError("it goes through an iterator or an object that nobody knows")
     guard_content(facts, p)

@@ -77,7 +77,7 @@ class Facts:
         self.guard_type(p)
         self.guard_lookup(type(p.value), name)
         key = (id(p.value), "absent", name)
-        if hasattr(p.value, "__dict__") and key not in self.reads:
+        if type(p.value).__dictoffset__ and key not in self.reads:
             self.reads[key] = p
             self.guard(f"{self.path_of(p)}.__dict__", Test.ABSENT, name)
 
