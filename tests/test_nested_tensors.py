@@ -339,3 +339,12 @@ def test_errors_of_the_strided_layout(torch, loose):
         loose * torch.ones(4, dtype=torch.float64)
     with pytest.raises(RuntimeError, match="Cannot apply softmax across nested dimension 0"):
         loose.softmax(0)
+
+
+def test_a_step_is_compiled_while_a_nested_tensor_lives(torch, jagged):
+    if not torch.__name__.startswith("flambeau"):
+        pytest.skip("compiles by a C++ compiler")
+    w = torch.ones(2, requires_grad=True)
+    step = torch.compile(lambda: (w * 2).sum(), mode="now")
+    assert [step().item() for _ in range(4)] == [4.0] * 4
+    assert jagged.size(0) == 3

@@ -59,8 +59,10 @@ def live_tensors() -> list[Any]:
 
 
 def _select(kinds: set[type], objects: list[Any]) -> list[Any]:
-    """The tensors among objects."""
-    return [o for o in objects if type(o) in kinds and hasattr(o, "_array")]
+    """The tensors among objects. Nested ones are left out: they have no state of their own, and
+    their values are tensors that are there themselves."""
+    return [o for o in objects if type(o) in kinds and hasattr(o, "_array")
+            and hasattr(o, "_requires_grad")]
 
 
 def _classes(base: type) -> set[type]:
