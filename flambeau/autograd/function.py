@@ -329,7 +329,7 @@ class Function(metaclass=_FunctionMeta):
             )
             outputs = _hang(node, args, outputs)
         else:
-            outputs = _unrecorded(node.context, args, outputs)
+            outputs = _protect_views(node.context, args, outputs)
         if several:
             return node.context, list(outputs) if isinstance(result, list) else outputs
         return node.context, outputs[0]
@@ -339,13 +339,13 @@ class Function(metaclass=_FunctionMeta):
         if cls.setup_context is Function.setup_context:
             return cls.forward(context, *args)
         if cls.forward.__defaults__:
-            args = _with_defaults(cls.forward, args)
+            args = _bind_defaults(cls.forward, args)
         result = cls.forward(*args)
         cls.setup_context(context, args, result)
         return result
 
 
-def _with_defaults(forward: Callable, args: tuple) -> tuple:
+def _bind_defaults(forward: Callable, args: tuple) -> tuple:
     """A call's arguments and the defaults of those left out: setup_context sees all of them."""
     bound = inspect.signature(forward).bind(*args)
     bound.apply_defaults()
@@ -360,7 +360,7 @@ class InplaceFunction(Function):
         self.inplace = inplace
 
 
-def _handed_back(y: Tensor) -> Tensor:
+def _alias_input(y: Tensor) -> Tensor:
     """An input that is an output too: a view of itself, as its class makes one."""
     if y.__class__ is Tensor or not overrides(y.__class__):
         return view_of(y, y._array)
@@ -378,21 +378,21 @@ def overrides(cls: type) -> bool:
         Tensor, "__torch_function__", None)
 
 
-def _unrecorded(context: FunctionCtx, args: tuple, outputs: tuple) -> tuple:
+def _protect_views(context: FunctionCtx, args: tuple, outputs: tuple) -> tuple:
     """The outputs of a call that needs no node: views among them may not come to need one."""
-    dirty, input_ids = _dirty(context, args, outputs)
+    dirty, input_ids = _find_dirty(context, args, outputs)
     result = []
     for y in outputs:
         if isinstance(y, Tensor) and y._array.__class__ is np.ndarray and id(y) not in dirty:
             if id(y) in input_ids:
-                y = _handed_back(y)
+                y = _alias_input(y)
             if y._base is not None:
                 forbid_writes(y)
         result.append(y)
     return tuple(result)
 
 
-def _dirty(context: FunctionCtx, args: tuple, outputs: tuple) -> tuple[set[int], set[int]]:
+def _find_dirty(context: FunctionCtx, args: tuple, outputs: tuple) -> tuple[set[int], set[int]]:
     """The ids of the tensors marked as written, and of the arguments; RuntimeError for a tensor
     that is marked and not returned."""
     marked = context.__dict__.get("dirty_tensors", ())
@@ -414,7 +414,7 @@ def _hang(node: Any, args: tuple, outputs: tuple) -> tuple:
     """Hang the node on the outputs and save what was asked for."""
     attributes = node.context.__dict__
     constant = {id(t) for t in attributes.get("non_differentiable", ())}
-    dirty, input_ids = _dirty(node.context, args, outputs)
+    dirty, input_ids = _find_dirty(node.context, args, outputs)
     materialized = attributes.get("_materialize_non_diff_grads", True)
     result, meta = [], []
     several = len(outputs) > 1
@@ -465,7 +465,7 @@ def _output(node: Any, y: Any, index: int | None, constant: set, dirty: set, inp
         rebase(y, target)
         return y
     if id(y) in input_ids:  # an input handed back: a view of it
-        y = _handed_back(y)
+        y = _alias_input(y)
     y._node = target
     y._requires_grad = y._tracked = True
     return y

@@ -39,7 +39,7 @@ def check_writable(x: Tensor, operator: str = "") -> bool:
     base = x._base
     if not x._tracked or not requires(x):
         if base is not None and base._requires_grad and x._array.dtype.kind in "fcV":
-            raise _view_of_leaf() if base._node is None else _view_unrecorded(INSIDE_NO_GRAD)
+            raise _view_of_leaf() if base._node is None else _no_grad_view_error(INSIDE_NO_GRAD)
         return False
     if x._node is None:
         raise noted(
@@ -64,13 +64,13 @@ def _check_chain(node: Any, base: Tensor) -> None:
     while node is not None and node is not end:
         if isinstance(node, Tensor):
             if node._base is not None:
-                raise _view_unrecorded(INSIDE_NO_GRAD, node)
+                raise _no_grad_view_error(INSIDE_NO_GRAD, node)
             return
         owner = node.shown()
         is_view = owner.operator is not None and owner.operator.kind.name == "VIEW"
         if owner.is_custom or (is_view and node.__class__ is Output):
             several = node.__class__ is Output
-            raise _view_of_node(node, SEVERAL_VIEWS if several else INSIDE_FUNCTION)
+            raise _node_view_error(node, SEVERAL_VIEWS if several else INSIDE_FUNCTION)
         if not is_view or len(owner.edges) != 1:
             return
         node = owner.edges[0]
@@ -109,14 +109,14 @@ INSIDE_NO_GRAD = (
 )
 
 
-def _view_of_node(node: Any, why: str) -> RuntimeError:
+def _node_view_error(node: Any, why: str) -> RuntimeError:
     name = node.shown().name().removesuffix("Backward")
     return RuntimeError(
         f"Output {node.output_number()} of {name} is a view and is being modified inplace. {why}"
     )
 
 
-def _view_unrecorded(why: str, leaf: Tensor | None = None) -> RuntimeError:
+def _no_grad_view_error(why: str, leaf: Tensor | None = None) -> RuntimeError:
     """For a view made without a history, or a view of that one, which has become a leaf."""
     what = "A view was created in" if leaf is None else \
         "This is a view of a view which was created in"
@@ -142,7 +142,7 @@ def bump(x: Tensor) -> None:
 def before_write(x: Tensor, keep_value: bool) -> Tensor:
     """A stand-in for the old `x` on the tape: same history, its value copied if it is needed."""
     if x._base is not None and "_view_of_function" in x.__dict__ and MODE.grad:
-        raise _view_unrecorded(INSIDE_FUNCTION)
+        raise _no_grad_view_error(INSIDE_FUNCTION)
     old = wrap(x._array.copy("K") if keep_value else x._array)
     old._requires_grad, old._node = x._requires_grad, x._node
     if x._base is not None and x._node is not None and x._node.shown().hooks \

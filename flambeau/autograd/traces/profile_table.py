@@ -40,7 +40,7 @@ def _in_unit(time_us: float, unit: str | None) -> str:
     return format_time(time_us) if unit not in sizes else f"{time_us / sizes[unit]:.3f}{unit}"
 
 
-def _shortened(name: str, width: int | None) -> str:
+def _shorten(name: str, width: int | None) -> str:
     return name if width is None or len(name) < width - 3 else name[: width - 3] + "..."
 
 
@@ -92,7 +92,7 @@ def build_table(
     rows: list[list[str]] = []
     for event in shown[: row_limit if row_limit >= 0 else None]:
         rows += _rows(event, total_us, columns, widths[0], memory, shaped, lined, unit, flops)
-    return _drawn(titles, rows, columns, lined, header, top_level_only, total_us)
+    return _draw(titles, rows, columns, lined, header, top_level_only, total_us)
 
 
 def _flops_unit(least: int) -> tuple[str, float] | None:
@@ -109,7 +109,7 @@ def _rows(
 ) -> list[list[str]]:
     """An event's row, and one for each further line of its stack."""
     row = [
-        _shortened(event.key, name_width), _share(event.self_cpu_time_total, total_us),
+        _shorten(event.key, name_width), _share(event.self_cpu_time_total, total_us),
         _in_unit(event.self_cpu_time_total, unit), _share(event.cpu_time_total, total_us),
         _in_unit(event.cpu_time_total, unit), _in_unit(event.cpu_time, unit),
     ]
@@ -130,13 +130,13 @@ def _rows(
             *([[""] * (len(row) + 1 + len(blank))] if rest else [])]
 
 
-def _drawn(
+def _draw(
     titles: list[str], rows: list[list[str]], columns: list[int], lined: bool, header: str | None,
     top_level_only: bool, total_us: float,
 ) -> str:
     lines_at = titles.index("Source Location") if lined else -1
 
-    def drawn(cells: list[str]) -> str:
+    def draw_row(cells: list[str]) -> str:
         texts = [cell.rjust(width) for cell, width in zip(cells, columns, strict=True)]
         if lined:
             texts[lines_at] = cells[lines_at].ljust(columns[lines_at])
@@ -147,6 +147,6 @@ def _drawn(
     lines = [double, header] if header is not None else []
     if top_level_only:
         lines += [double, "This report only display top-level ops statistics"]
-    lines += [rule, drawn(titles), rule, *map(drawn, rows), rule]
+    lines += [rule, draw_row(titles), rule, *map(draw_row, rows), rule]
     lines.append(f"Self CPU time total: {format_time(total_us)}")
     return "\n".join(lines) + "\n"

@@ -539,15 +539,15 @@ def test_hooks_on_parameters_and_modules_come_and_go():
 
     both()
     assert runs(fast) >= 1
-    hooks = [one.weight.register_hook(lambda g: g * 0.5) for one in (net, other)]
+    hooks = [layer.weight.register_hook(lambda g: g * 0.5) for layer in (net, other)]
     both()
 
     def clear(parameter):
         parameter.grad.zero_()
 
-    late = [one.bias.register_post_accumulate_grad_hook(clear) for one in (net, other)]
+    late = [layer.bias.register_post_accumulate_grad_hook(clear) for layer in (net, other)]
     both()
-    outer = [one.register_forward_hook(lambda module, args, y: y * 2) for one in (net, other)]
+    outer = [layer.register_forward_hook(lambda module, args, y: y * 2) for layer in (net, other)]
     both()
     for handles in (hooks, late, outer):
         for handle in handles:

@@ -73,9 +73,9 @@ class _ConvNd(ScaledOutput):
     def forward(self, input: Any) -> Tensor:
         """The quint8 result of a quint8 tensor."""
         return self._packed_params.static(
-            self._padded(input), self.scale, self.zero_point, self._RELU)
+            self._pad(input), self.scale, self.zero_point, self._RELU)
 
-    def _padded(self, input: Any) -> Any:
+    def _pad(self, input: Any) -> Any:
         """The input, with what `padding_mode` puts around; ValueError for other axes."""
         if input.dim() != self._RANK + 2:
             axes = {1: "L", 2: "H, W", 3: "D, H, W"}[self._RANK]
