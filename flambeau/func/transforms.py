@@ -334,9 +334,9 @@ class _Level:
         return [ops.zeros_like(x) if g is None else g
                 for g, x in zip(result, self.wanted, strict=True)]
 
-    def like_arguments(self, found: list[Tensor]) -> Any:
+    def like_arguments(self, results: list[Tensor]) -> Any:
         """Results in the structure of the arguments: one, or a tuple with one for each."""
-        ends = iter(found)
+        ends = iter(results)
         result = tuple(rebuild(x, ends) for x in self.arguments)
         return result[0] if isinstance(self.argnums, int) else result
 

@@ -69,7 +69,7 @@ def _zeros(constant: tuple[Any, Any]) -> Tensor:
 
 
 def _on_tensors(result: Callable[[Any], None], args: Any) -> tuple[Any, _Passed | None]:
-    """`args` with its tensors passed through the identity, whose node `found` is given.
+    """`args` with its tensors passed through the identity, and hand their node to `result`.
 
     Also gives where the tensors are; None where none of them is being differentiated.
     """

@@ -1,4 +1,4 @@
-"""Selective checkpointing: which operators of a checkpointed region are kept, and which run again.
+"""Selective checkpointing: which operators' results are saved, and which operators run again.
 
 In the first run a dispatch mode keeps what the chosen operators give; in the second run another one
 hands it out in the same order, so that only the others are computed again.
@@ -45,8 +45,8 @@ class SelectiveCheckpointContext:
 
 
 Policy = Callable[..., Any]
-# By operator: what it gave at each call that is kept, and the versions of the tensors in it.
-Kept = dict[Any, list[Any]]
+# By operator: the saved result of each call, with the versions of its tensors.
+SavedResults = dict[Any, list[Any]]
 
 
 class _Saved:
@@ -81,9 +81,9 @@ def _is_saved(policy: Any) -> bool:
 class _CachingTorchDispatchMode(TorchDispatchMode):
     """Keeps the results of the operators that the policy saves."""
 
-    def __init__(self, policy: Policy, kept: Kept) -> None:
+    def __init__(self, policy: Policy, storage: SavedResults) -> None:
         super().__init__()
-        self.policy, self.storage = policy, kept
+        self.policy, self.storage = policy, storage
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -95,11 +95,11 @@ class _CachingTorchDispatchMode(TorchDispatchMode):
 
 
 class _CachedTorchDispatchMode(TorchDispatchMode):
-    """Gives what was kept of an operator, in the order of its calls."""
+    """Returns the saved results of an operator, in the order of its calls."""
 
-    def __init__(self, policy: Policy, kept: Kept, allow_mutation: bool) -> None:
+    def __init__(self, policy: Policy, storage: SavedResults, allow_mutation: bool) -> None:
         super().__init__()
-        self.policy, self.storage, self.allow_mutation = policy, kept, allow_mutation
+        self.policy, self.storage, self.allow_mutation = policy, storage, allow_mutation
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -158,6 +158,6 @@ def create_selective_checkpoint_contexts(
         policy = policy_fn_or_list
     else:
         raise TypeError("policy_fn_or_list must be either a function or a list of ops.")
-    retained: Kept = defaultdict(list)
+    retained: SavedResults = defaultdict(list)
     return _CachingTorchDispatchMode(policy, retained), _CachedTorchDispatchMode(
         policy, retained, allow_cache_entry_mutation)

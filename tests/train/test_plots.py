@@ -13,7 +13,7 @@ import pytest
 
 import flambeau as torch
 from flambeau.train import Loop, Trainer, epoch
-from flambeau.train.callbacks.lr_finder import Found
+from flambeau.train.callbacks.lr_finder import LearningRateSweep
 from flambeau.train.metrics import MetricGroup
 from flambeau.train.reporting import learning_curves
 from flambeau.train.reporting.plot_panel import Panel, log_ticks, ticks
@@ -197,9 +197,9 @@ def test_what_a_notebook_shows():
     history = History({"epoch": i, "loss": 1 / i} for i in (1, 2, 3))
     assert "<table>" in history._repr_html_()
     assert "pointermove" in plot(history)._repr_html_()
-    found = Found([1e-3, 1e-2], [1.0, 0.5], [1.0, 0.7])
-    assert "learning rate" in found._repr_html_()
-    assert repr(found) == "2 rates from 0.0010 to 0.0100; none suggested: the loss does not fall"
+    sweep = LearningRateSweep([1e-3, 1e-2], [1.0, 0.5], [1.0, 0.7])
+    assert "learning rate" in sweep._repr_html_()
+    assert repr(sweep) == "2 rates from 0.0010 to 0.0100; none suggested: the loss does not fall"
     group = MetricGroup(["accuracy"])
     assert "<th>accuracy</th><td>nan</td>" in group._repr_html_()
     group.update(torch.eye(2), torch.tensor([0, 0]))

@@ -45,13 +45,13 @@ def compare_extents(a: Any, b: Any) -> tuple[int, ...] | None:
     return tuple(more) if any(more) and min(more) >= 0 else None
 
 
-def describe_overlap(given: tuple[tuple, dict], reachable: set[int]) -> tuple[tuple, ...]:
+def describe_overlap(arguments: tuple[tuple, dict], reachable: set[int]) -> tuple[tuple, ...]:
     """Which arguments lie on the memory of an earlier one: on all of it, a part, or beside it; and
     whether they are one object, or views of one tensor. Also which lie on memory that the step
     reaches by itself, of which `reachable` has ids."""
     met: dict[int, tuple[int, Any, np.ndarray]] = {}
     result: list[tuple] = []
-    for i, leaf in enumerate(flatten(given)):
+    for i, leaf in enumerate(flatten(arguments)):
         array = leaf._array if isinstance(leaf, Tensor) else leaf
         if not isinstance(array, np.ndarray):
             continue

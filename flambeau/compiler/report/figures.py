@@ -128,11 +128,11 @@ def origins(task: Task, step: Step, places: dict[int, int]) -> tuple[str, ...]:
         id(item): item for node in task.group.nodes for item in fused_nodes(node, materialized)
     }
     inside = sorted(nodes.values(), key=lambda node: places.get(id(node), 0))
-    result = dict.fromkeys(node.origin for node in inside if not _is_given(node))
+    result = dict.fromkeys(node.origin for node in inside if not _is_input_or_constant(node))
     return tuple(item for item in result if " at " in item) or tuple(filter(None, result))
 
 
-def _is_given(node: Node) -> bool:
+def _is_input_or_constant(node: Node) -> bool:
     """Whether nothing computes it. A constant serves all that use it: its origin is the first's."""
     sources = (Op.INPUT, Op.CONSTANT)
     return node.op in sources or (

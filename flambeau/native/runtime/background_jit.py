@@ -219,11 +219,11 @@ class Small(dict[Any, int]):
         if count == self.CALLS_BEFORE_COMPILING:  # its code is then on disk, or on the way there
             request_kernel((id(self), kind), lambda: self.builder(kind))
         elif count == self.CALLS_BEFORE_USE:
-            self[kind] = self._made(kind)
+            self[kind] = self._compile(kind)
             return self[kind]
         return 0
 
-    def _made(self, kind: Any) -> int:
+    def _compile(self, kind: Any) -> int:
         from ..jit.kernel_function import compile_kernel
 
         try:

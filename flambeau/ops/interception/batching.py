@@ -399,8 +399,8 @@ def _find_targets() -> list[tuple[Any, Callable]]:
     methods = vars(Tensor)
     for name, function in methods.items():
         if isinstance(function, FunctionType) and function not in result:
-            if (made_of := pointwise_call(function)) is not None:
-                result[function] = functools.partial(_call, *made_of)
+            if (pointwise := pointwise_call(function)) is not None:
+                result[function] = functools.partial(_call, *pointwise)
             elif name in forward_mode.SHORT_CUTS:
                 result[function] = functools.partial(_short_cut, name)
     for name in ("copy_", "fill_", "zero_"):

@@ -46,8 +46,8 @@ def _targets() -> list[tuple[Any, Callable]]:
             result[twin] = functools.partial(push_in_place, operator)
     for name, function in vars(Tensor).items():
         if isinstance(function, FunctionType) and function not in result:
-            if (made_of := pointwise_call(function)) is not None:
-                result[function] = functools.partial(push, *made_of)
+            if (pointwise := pointwise_call(function)) is not None:
+                result[function] = functools.partial(push, *pointwise)
             elif name in SHORT_CUTS:
                 result[function] = SHORT_CUTS[name]
     for name in ("copy_", "fill_", "zero_"):

@@ -69,8 +69,8 @@ def _operators() -> dict[Any, str]:
         if twin is not None:
             result.setdefault(twin, operator.name + "_")
     for function in vars(Tensor).values():
-        if (made_of := pointwise_call(function)) is not None:
-            result.setdefault(function, made_of.operator.name.strip("_"))
+        if (pointwise := pointwise_call(function)) is not None:
+            result.setdefault(function, pointwise.operator.name.strip("_"))
     for name in _FACTORIES:
         function = PUBLIC["torch"].get(name)
         if isinstance(function, FunctionType):

@@ -123,8 +123,8 @@ def _find_targets() -> dict[Any, tuple[Any, ...]]:
             result[twin] = (_call_in_place, operator)
     for name, function in vars(Tensor).items():
         if isinstance(function, FunctionType) and function not in result:
-            if (made_of := pointwise_call(function)) is not None:
-                result[function] = (_call, *made_of)
+            if (pointwise := pointwise_call(function)) is not None:
+                result[function] = (_call, *pointwise)
             elif name in forward_mode.SHORT_CUTS:
                 result[function] = (_past_short_cut, name)
     for function, name in ((Tensor.detach, "detach"), (Tensor.item, "_local_scalar_dense"),

@@ -20,7 +20,7 @@ def _bits(rng: Rng) -> Iterator[Sample]:
         yield (rng.integers(-9, 9, left), rng.integers(0, 9, right)), {}
 
 
-def _one(rng: Rng) -> Iterator[Sample]:
+def _single_operand(rng: Rng) -> Iterator[Sample]:
     yield (rng.integers(-9, 9, (3, 4)),), {}
     yield (np.array([True, False]),), {}
 
@@ -61,7 +61,9 @@ def bitwise_xor(input: Array | Number, other: Array | Number) -> Array:
     return np.bitwise_xor(input, other)
 
 
-@pointwise(ref=lambda x: ~x, samples=_one, differentiable=False, refuse=dtype_refusals.floats)
+@pointwise(
+    ref=lambda x: ~x, samples=_single_operand, differentiable=False, refuse=dtype_refusals.floats
+)
 def bitwise_not(input: Array) -> Array:
     """The other bits; for bools, the other truth value.
 

@@ -22,7 +22,7 @@ from ..state.state import State
 
 
 @dataclass(repr=False)
-class Found:
+class LearningRateSweep:
     """Rates, the losses of their steps, and their smoothed losses; `suggestion` is a rate.
 
     It is where the smoothed loss falls fastest; None where it does not fall.
@@ -110,14 +110,14 @@ class LRFinder:
         self.low, self.high, self.steps = low, high, steps
         self.smooth, self.diverges = smooth, diverges
 
-    def run(self, trainer: Any, data: Any, *, batch_size: int | None = None) -> Found:
+    def run(self, trainer: Any, data: Any, *, batch_size: int | None = None) -> LearningRateSweep:
         """The losses by rate. `data` is what `fit` takes; it is gone through again if short."""
         loader = loader_of(data, batch_size, None if is_loader(data) else True, who="LRFinder")
         with untouched(trainer, loader):
             return self._rise(trainer, _forever(loader))
 
-    def _rise(self, trainer: Any, batches: Iterator[Any]) -> Found:
-        result, average, lowest = Found(), 0.0, math.inf
+    def _rise(self, trainer: Any, batches: Iterator[Any]) -> LearningRateSweep:
+        result, average, lowest = LearningRateSweep(), 0.0, math.inf
         groups = [g for optimizer in trainer.optimizers.values() for g in optimizer.param_groups]
         shares = [float(group["lr"]) / float(groups[0]["lr"] or 1) for group in groups]
         for i in range(self.steps):

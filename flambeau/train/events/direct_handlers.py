@@ -29,19 +29,19 @@ class Direct:
 
     def __init__(self) -> None:
         self.calls: Calls | None = Calls(())
-        self._made: list[weakref.ref[Calls]] = []  # those that are gone through are alive
+        self._calls_in_use: list[weakref.ref[Calls]] = []  # those that are gone through are alive
 
     def renew(self, entries: Sequence[Entry]) -> None:
         """The event has these handlers now."""
         self.calls = None
-        self._made = [result for result in self._made if result() is not None]
+        self._calls_in_use = [result for result in self._calls_in_use if result() is not None]
         if all(entry.of_run is not None for entry in entries):
             self.calls = Calls(entries)
-            self._made.append(weakref.ref(self.calls))
+            self._calls_in_use.append(weakref.ref(self.calls))
 
     def drop(self, entry: Entry) -> None:
         """An entry is called no more."""
-        for result in self._made:
+        for result in self._calls_in_use:
             calls = result()
             if calls is not None and entry in calls.entries:
                 calls[calls.entries.index(entry)] = _nothing

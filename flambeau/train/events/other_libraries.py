@@ -138,12 +138,12 @@ class Elsewhere:
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
-    def __get__(self, held: Any, owner: type | None = None) -> NoReturn:
+    def __get__(self, instance: Any, owner: type | None = None) -> NoReturn:
         who = getattr(owner, "__name__", "trainer")
         raise AttributeError(f"{who} has no '{self.name}': {ELSEWHERE[self.name]}")
 
-    def __set__(self, held: Any, value: Any) -> NoReturn:
-        self.__get__(held, type(held))
+    def __set__(self, instance: Any, value: Any) -> NoReturn:
+        self.__get__(instance, type(instance))
 
 
 def event_named(name: str) -> Event | Events:

@@ -74,7 +74,7 @@ def adapt(metrics: Any) -> dict[str, MetricProtocol]:
     """
     result: dict[str, MetricProtocol] = {}
     for name, thing in _items(metrics):
-        metric = one(thing, name)
+        metric = _adapt_metric(thing, name)
         if metric.name in result:
             raise ValueError(
                 f"two metrics are called {metric.name!r}; give them names: "
@@ -110,8 +110,8 @@ def _is_pair(thing: Any) -> bool:
     )
 
 
-def one(thing: Any, name: str | None = None) -> MetricProtocol:
-    """One metric out of what stands for it; `name` overrides its own."""
+def _adapt_metric(thing: Any, name: str | None = None) -> MetricProtocol:
+    """A metric from its name, class, object or function; `name` overrides its own."""
     if isinstance(thing, str):
         return _by_name(thing, name or thing)
     if inspect.isclass(thing) and has(thing, "compute"):

@@ -231,8 +231,8 @@ def _real_torch(metric: Any) -> Any:
     torch = sys.modules.get("torch")
     if torch is None or getattr(torch, "Tensor", Tensor) is Tensor:
         return None
-    made_of = {c.__module__.partition(".")[0] for c in type(metric).__mro__}
-    return torch if made_of & {"torch", "torchmetrics", "torcheval", "ignite"} else None
+    base_packages = {c.__module__.partition(".")[0] for c in type(metric).__mro__}
+    return torch if base_packages & {"torch", "torchmetrics", "torcheval", "ignite"} else None
 
 
 def _converted(torch: Any, value: Any) -> Any:

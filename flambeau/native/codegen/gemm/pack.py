@@ -314,6 +314,6 @@ def _store_steps(
             if keep <= 0:
                 continue
             pick = range(piece * each, piece * each + keep)
-            lanes_kept = ir.Constant(ir.VectorType(I32, keep), list(pick))
-            part = b.shuffle_vector(vector, vector, lanes_kept)
+            selected_lanes = ir.Constant(ir.VectorType(I32, keep), list(pick))
+            part = b.shuffle_vector(vector, vector, selected_lanes)
             store_vector(b, part, offset_bytes(b, target, k * panel.step + first * size), size)

@@ -61,7 +61,7 @@ class _WinogradEmitter:
             )
             sizes[1] = self.turned.bytes * cut.images
         parts = (cut.lanes * cut.lanes * 4, 9 * cut.weights, 16 * cut.weights * cut.panels,
-                 16 * cut.spread_plane, 16 * cut.made_plane,
+                 16 * cut.inputs_plane, 16 * cut.sums_plane,
                  -(-8 * (cut.batch + cut.rows) * len(self.prefetch.streams) // 64) * 64,
                  sizes[0], sizes[1] * cut.panels)
         self.places = [sum(parts[:k]) for k in range(len(parts))]
@@ -161,7 +161,7 @@ class _WinogradEmitter:
             start = images.place(b, self.image, *self.tiles.within(b.add(first, i)))
             target = offset_bytes(b, self.inputs, b.mul(i, constant(cut.line)))
             self.tiles.channelwise(start, (images.row, images.line), cut.channels, cut.lanes,
-                                   target, cut.spread_plane)
+                                   target, cut.inputs_plane)
 
     def _keep_outputs(
         self, number: ir.Value, source: ir.Value, which: ir.Value, panel: ir.Value
@@ -183,7 +183,7 @@ class _WinogradEmitter:
         b, cut = self.b, self.cut
         with b.counted_loop(constant(0), count) as i:
             target = offset_bytes(b, self.inputs, b.mul(i, constant(cut.line)))
-            self.tiles.spread(b.add(first, i), cut.channels, cut.lanes, target, cut.spread_plane)
+            self.tiles.spread(b.add(first, i), cut.channels, cut.lanes, target, cut.inputs_plane)
 
     def _multiply(self, inputs: ir.Value, weights: ir.Value, count: ir.Value, which: ir.Value
                   ) -> None:
@@ -193,9 +193,9 @@ class _WinogradEmitter:
         rows = [i * cut.line for i in range(cut.rows)]
         step = cut.width * 4
         with b.counted_loop(0, 16) as place:
-            a = offset_bytes(b, inputs, b.mul(place, constant(cut.spread_plane)))
+            a = offset_bytes(b, inputs, b.mul(place, constant(cut.inputs_plane)))
             panel = offset_bytes(b, weights, b.mul(place, constant(cut.weights)))
-            target = offset_bytes(b, self.sums, b.mul(place, constant(cut.made_plane)))
+            target = offset_bytes(b, self.sums, b.mul(place, constant(cut.sums_plane)))
             ahead = [self.prefetch.offset_in_tile(stream, place, which)
                      for stream in self.prefetch.streams]
             with b.counted_loop(constant(0), count, cut.rows) as i:
@@ -248,7 +248,7 @@ class _WinogradEmitter:
         sums = [
             [
                 load_vector(
-                    b, offset_bytes(b, source, (4 * i + j) * cut.made_plane), cut.type, cut.lanes
+                    b, offset_bytes(b, source, (4 * i + j) * cut.sums_plane), cut.type, cut.lanes
                 )
                 for j in range(4)
             ]

@@ -124,13 +124,13 @@ class WinogradPlan:
         return padded_line_bytes(self.channels, self.lanes, self.type.size)
 
     @property
-    def spread_plane(self) -> int:
+    def inputs_plane(self) -> int:
         """Bytes of the inputs for one of the products: a batch's, or all."""
         tiles = self.units * self.batch if self.once else self.batch
         return tiles * self.line + SET_CONFLICT_PADDING_BYTES
 
     @property
-    def made_plane(self) -> int:
+    def sums_plane(self) -> int:
         """Bytes of a batch's sums over one panel for one of the products."""
         return self.batch * self.width * self.type.size + SET_CONFLICT_PADDING_BYTES
 
