@@ -18,6 +18,7 @@ import numpy as np
 
 from ...autograd.mode import no_grad
 from ...native.runtime.page_prefault import PagePrefaulter
+from ...native.target.graph_costs import MAX_ZEROED_ELEMENTS
 from ...ops.core.autocast import STATE
 from ...ops.core.operator import Kind, Operator
 from ...tensor.layout import _as_bytes, dense_order, empty_strided_array, owner_of
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from .recorder import Recorder
 
 NOT_NOW = object()  # the operator must run
-SHORT = 1 << 14  # elements; zeroing more takes as long as computing them
 
 
 class Deferred:
@@ -293,7 +293,7 @@ HANDLERS: dict[str, Callable[[_Computation, int, Event], None]] = {
 def laid_out(whole: Geometry) -> np.ndarray:
     """A new array; zeroed if it is small or may be used as indices."""
     shape, strides, kind = whole
-    short = kind.kind in "biu" or math.prod(shape) <= SHORT
+    short = kind.kind in "biu" or math.prod(shape) <= MAX_ZEROED_ELEMENTS
     result = np.zeros(shape, kind) if short else np.empty(shape, kind)
     if result.strides == strides:
         return result

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...native.target.compile_costs import MAX_DYNAMIC_SPECIALIZATIONS, MAX_SPECIALIZATIONS
 from ..capture.capture import has_peers
-from .eviction import MAX_DYNAMIC_SPECIALIZATIONS, MAX_SPECIALIZATIONS
 
 
 class CallPolicy:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ...native.target.compile_costs import (
+    MAX_ACCUMULATING_CALLS, MAX_RECORDED_CALLS, MAX_UNUSED_PROGRAMS,
+)
 from ..capture.capture import capture
 from ..ir.errors import Unfit
 from ..proof.guards import Proof
@@ -16,10 +19,6 @@ from .program_builder import flatten_call
 from .specialization import Specialization
 from .specializations import Specializations
 from .states import Event, Outdated, Recorded, Speculated, State
-
-MAX_RECORDED_CALLS = 4  # then a step counts as not static
-MAX_ACCUMULATING_CALLS = 64  # may differ while gradients are accumulated
-MAX_UNUSED_PROGRAMS = 2  # in a row, whose guards failed before any call
 
 
 class CallRecorder:

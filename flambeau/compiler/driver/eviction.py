@@ -7,11 +7,7 @@ all in use stay, because compiling one costs as much as hundreds of eager calls.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-
-MAX_SPECIALIZATIONS = 8  # combinations of shapes and flags with a program of their own
-MAX_DYNAMIC_SPECIALIZATIONS = 32  # with dynamic=True
-EVICTION_CALLS = 16  # calls of a waiting key during which the victim was not called
-MAX_WAITING_KEYS = 64
+from ...native.target.compile_costs import EVICTION_CALLS, MAX_WAITING_KEYS
 
 
 class SpecializationTable:

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ...native.foundation.user_frames import warn
+from ...native.target.compile_costs import MAX_DYNAMIC_SPECIALIZATIONS
 from ...nn.module import Module
 from .advice import advise
 from .call_policy import CallPolicy
-from .eviction import MAX_DYNAMIC_SPECIALIZATIONS
 from .program_builder import ProgramBuilder
 from .specialization import Specialization
 from .specializations import Specializations

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...native.foundation.environment import DEBUG
 from ...native.runtime.background_jit import run_in_background
+from ...native.target.compile_costs import CACHED_PROGRAM_WAIT_SECONDS
 from ..ir.errors import Unfit, within_memory
 from ..runtime.commit_results import can_commit, commit, run_deferred
 from ..runtime.gradient_buffers import reallocate_grads
@@ -24,8 +25,6 @@ from .program_builder import ProgramBuilder, flatten_call
 from .specialization import Specialization
 from .specializations import Specializations
 from .states import Building, Event, Installed, New, Speculated
-
-CACHED_PROGRAM_WAIT_SECONDS = 0.2  # to load a program from disk, even on a busy machine
 
 
 @dataclass(frozen=True)

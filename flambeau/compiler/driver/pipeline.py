@@ -31,6 +31,7 @@ from contextlib import contextmanager
 from time import perf_counter
 
 from ...native.runtime.page_prefault import prefault
+from ...native.target.compile_costs import BACKGROUND_SWITCH_INTERVAL_S, MIN_CACHED_PLAN_SECONDS
 from ..fusion.buffer_assignment import BufferAssignment
 from ..fusion.fusion_group import ATTENTIONS
 from ..ir.graph import CONTRACTIONS, Graph
@@ -59,8 +60,6 @@ PASSES = (
     simplify, preserve_window_axes, factor_pool_backward, compute_moments_in_one_pass,
     split_reductions, copy_strided_inputs, eliminate_common_subexpressions,
 )
-MIN_CACHED_PLAN_SECONDS = 0.005  # plans that take longer are stored on disk
-BACKGROUND_SWITCH_INTERVAL_S = 2e-4  # how long a background compiler may hold the GIL
 
 
 @contextmanager
@@ -134,12 +133,13 @@ def _build(graph: Graph, aside: bool, arena: Arena | None) -> Step:
 
 def _warm_up_workers(graph: Graph) -> None:
     """Start the compile workers while the kernels are still being planned."""
-    from ...native.jit.worker_pool import FIRST_PRODUCT_S, WORKERS
+    from ...native.jit.worker_pool import WORKERS
+    from ...native.target.compile_costs import FIRST_PRODUCT_COMPILE_S
     from ...native.runtime.thread_pool import threads
 
     contractions = {(n.op, n.shape, *(a.shape for a in n.inputs)) for n in graph.nodes()
                     if n.op in CONTRACTIONS or n.op in ATTENTIONS}
-    WORKERS.prestart(FIRST_PRODUCT_S * len(contractions), threads())
+    WORKERS.prestart(FIRST_PRODUCT_COMPILE_S * len(contractions), threads())
 
 
 def _compile(planned: Planned, aside: bool) -> tuple[ProgramTable, list[int]]:

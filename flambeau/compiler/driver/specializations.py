@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ...autograd.mode import MODE
+from ...native.target.compile_costs import GROWING_SPECIALIZATIONS
 from ...nn.module import Module
 from ...tensor.tensor import Tensor
 from ..runtime.guarded_call import Program
@@ -21,9 +22,6 @@ from .specialization_key import (
     compare_extents, describe_argument, describe_overlap, describe_tensors,
 )
 from .states import Building, Event, Followed, Installed, Outdated
-
-
-GROWING_KINDS = 3  # each larger than the one before, after which calls are followed
 
 
 class Specializations:
@@ -86,8 +84,8 @@ class Specializations:
         the same: a cache grows by a token a call. With gradients, lengths have programs each."""
         if MODE.grad:
             return False
-        last = [*self._table.values()][-GROWING_KINDS:]
-        return len(last) == GROWING_KINDS and all(
+        last = [*self._table.values()][-GROWING_SPECIALIZATIONS:]
+        return len(last) == GROWING_SPECIALIZATIONS and all(
             (s.uses or 0) <= 1 for s in last[:-1]
         ) and None not in (steps := {compare_extents(a.tensors, b.tensors)
                                      for a, b in itertools.pairwise(last)}) and len(steps) == 1

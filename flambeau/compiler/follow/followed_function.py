@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 
 from ...native.runtime.background_jit import run_in_background
+from ...native.target.compile_costs import (
+    MAX_FOLLOWED_PROGRAMS, MAX_PROGRAMS_PER_EXIT, WATCHED_CALLS, WATCHED_FROM_PROGRAMS,
+)
 from ...ops.interception.code_patching import is_anything_observed
 from ...tensor.ambient import AMBIENT
 from ..ir.errors import Unfit, describe_failure, within_memory
@@ -21,14 +24,11 @@ from .holder_census import survivors
 from .hooks import ACTIVE, TABLE
 from .interception import hooks
 from .replay import Replay
-from .segment import PROGRAMS, Exit, Program, Segment
+from .segment import Exit, Program, Segment
 from .segment_program import SegmentProgram
 from .session import Session
 from .trial import Trial
 
-MAX_PROGRAMS = 48  # per function
-WATCHED_FROM_PROGRAMS = 12  # from this many on, most calls must follow known paths
-WATCHED_CALLS = 16  # at least half of them must
 
 _RUNNING = threading.Lock()  # functions have stubs for all threads: one followed call at a time
 
@@ -155,7 +155,7 @@ class FollowedFunction:
             self.is_steady = False
         grows = any(isinstance(s, GrowingSegment) and s.exit(s.count).pending
                     for s in exit.segments)
-        return not exit.pending and not grows and self.built < MAX_PROGRAMS
+        return not exit.pending and not grows and self.built < MAX_FOLLOWED_PROGRAMS
 
     def note(self, why: str) -> None:
         """Note why a segment ended or was not recorded, for explain()."""
@@ -179,7 +179,7 @@ class FollowedFunction:
                 return
         self.is_steady = False
         Replay(following).run()
-        if not exit.pending and not segment.problem and self.built < MAX_PROGRAMS:
+        if not exit.pending and not segment.problem and self.built < MAX_FOLLOWED_PROGRAMS:
             owners = following.owners
             inputs = [following.inputs.get(s) for s in range(len(owners))]
             self.build(segment, following.pos, owners, inputs, alive, following.shifts)
@@ -235,7 +235,7 @@ class FollowedFunction:
                 else:
                     program.compile(self.make)
             exit.programs.insert(0, program)
-            del exit.programs[PROGRAMS:]
+            del exit.programs[MAX_PROGRAMS_PER_EXIT:]
             self.programs.append(program)
         except Unfit as error:
             self._unfit(segment, error.what)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...native.target.compile_costs import COMPARED_GROWING_CALLS, GROWING_CAPACITY
 from ...tensor.layout import owner_of
 from ..ir.any_length import any_length
 from ..ir.errors import Unfit
@@ -28,8 +29,6 @@ from .segment_program import SegmentProgram
 # decide otherwise for short and for long steps, so the next ones are tried where some have nothing
 # in common.
 SAMPLES = ((523, 661, 797, 1009), (149, 211, 283, 397), (17, 29, 43, 61))
-CAPACITY = 4096  # up to which lengths threads have scratch for
-COMPARED_CALLS = 3
 
 Plan = Callable[[Graph], Sequence[Task]]
 
@@ -61,7 +60,7 @@ class GrowingProgram:
             programs = [self._at(n) for n in lengths]
             plans = [plan(program.graph) for program in programs]
         self._check_alike(programs)
-        common = CommonTasks(lengths, plans, CAPACITY)
+        common = CommonTasks(lengths, plans, GROWING_CAPACITY)
         last = programs[-1]
         slots = [[p.bindings.slots[k] for p in programs]
                  for k, s in enumerate(last.graph.sources) if s.kind != "state"]
@@ -70,7 +69,7 @@ class GrowingProgram:
         self.leaves = [last.leaves[each[0].leaf] for each in slots]
         offsets = [fit(lengths, [slot.offset for slot in each]) for each in slots]
         self.step = SizedProgram(last.graph, common, offsets, aside)
-        self.most = CAPACITY if common.is_bounded else None
+        self.most = GROWING_CAPACITY if common.is_bounded else None
         self.targets = last.target_storages
         self.checks = [self._make_check(check, last) for check in last.bindings.checks]
 
@@ -109,7 +108,7 @@ class GrowingProgram:
 
     def may_run_alone(self) -> bool:
         """Whether the program may compute a call of the segment's length unchecked."""
-        return self.compared >= COMPARED_CALLS and self.segment.length <= 2 * self.longest
+        return self.compared >= COMPARED_GROWING_CALLS and self.segment.length <= 2 * self.longest
 
     def run(self, following: Following) -> bool:
         """Compute the events that a call listed; False, with nothing done, where it cannot."""

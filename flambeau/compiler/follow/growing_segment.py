@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ...native.foundation.generated_code import SourceBuilder
+from ...native.target.compile_costs import LENGTHS_BEFORE_MERGING
 from ...tensor.layout import owner_of
 from ...tensor.tensor import Tensor
 from ..schedule.polynomials import NoCommonForm, Polynomial, fit
@@ -23,7 +24,7 @@ from ..trace.operands import tensors_in
 from ..trace.plain_values import same_plain
 from ..trace.trace import CONSTANT, EMPTY, OPERATOR, WRITE, Event, Value, same_bits
 from .memory_layout import laid_out
-from .segment import INPUT, INTERNAL, SEEN_LENGTHS, Memory, Segment
+from .segment import INPUT, INTERNAL, Memory, Segment
 from .segment_recorder import window_in
 
 MIN_EXTENT = 2  # of what grows: other rules hold for extents of one and of none
@@ -136,10 +137,10 @@ def find_growth(segments: Sequence[Segment]) -> GrowingSegment | None:
     newest = segments[0]
     alike = [s for s in segments if not isinstance(s, GrowingSegment) and s.modes == newest.modes
              and s.count == newest.count and len(s.memory) == len(newest.memory)]
-    if len(alike) < SEEN_LENGTHS:
+    if len(alike) < LENGTHS_BEFORE_MERGING:
         return None
     try:
-        return GrowingSegment(alike[:SEEN_LENGTHS])
+        return GrowingSegment(alike[:LENGTHS_BEFORE_MERGING])
     except NoCommonForm:
         return None
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...native.target.compile_costs import MAX_WAIT_FOR_USER_CODE_S
 from ...tensor.layout import owner_of
 from ..trace.operands import tensors_in
 from .hooks import ACTIVE, Hook
@@ -23,7 +24,6 @@ from .hooks import ACTIVE, Hook
 if TYPE_CHECKING:
     from .session import Session
 
-_PATIENCE = 1.0  # seconds to wait for the followed call to reach user code
 _OWN = (str(Path(__file__).parents[2]), "<flambeau")
 _CALLED = (str(Path(np.__file__).parent), "<frozen", *(str(Path(m.__file__)) for m in (
     sys.modules["contextlib"], sys.modules["functools"]) if m.__file__))  # called by the package
@@ -57,7 +57,7 @@ class Gate:
 
 def compute_for_another(session: Session, args: tuple, kwargs: dict[str, Any]) -> None:
     """Compute the listed events if a call of another thread uses memory of the session."""
-    end = time.monotonic() + _PATIENCE
+    end = time.monotonic() + MAX_WAIT_FOR_USER_CODE_S
     while ACTIVE.session is session and _concerns(session, args, kwargs):
         gate = Gate(session)
         with gate.lock:

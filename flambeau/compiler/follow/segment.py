@@ -22,10 +22,6 @@ from ..trace.trace import CONSTANT, DRAW, EMPTY, OPERATOR, UPDATE, WRITE, Event,
 if TYPE_CHECKING:
     from .following import Following
 
-PATHS = 8  # segments remembered at one exit
-PROGRAMS = 4  # of one exit: different sets of tensors may outlive it
-SEEN_LENGTHS = 3  # recorded at one exit before their segments may merge
-FAILURES = 2  # fruitless recordings at one exit before it is closed
 
 # Kinds of storage: allocated by the segment, the same in every call, new in every call.
 INTERNAL, STABLE, INPUT = range(3)

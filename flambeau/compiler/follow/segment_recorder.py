@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...autograd.tape import _next_sequence
+from ...native.target.compile_costs import LENGTHS_BEFORE_MERGING, MAX_FAILED_RECORDINGS
 from ...nn.parameter import Parameter
 from ...ops.core.operator import Operator
 from ...tensor.layout import _as_bytes, owner_of
@@ -25,7 +26,7 @@ from ..trace.bindings import window_on_bytes
 from ..trace.trace import CALL, UPDATE, WINDOW, Event, Value, address, values_in
 from .backward_pass import BackwardPass
 from .hooks import RECORDING
-from .segment import FAILURES, INPUT, INTERNAL, SEEN_LENGTHS, STABLE, Exit, Memory, Segment
+from .segment import INPUT, INTERNAL, STABLE, Exit, Memory, Segment
 
 if TYPE_CHECKING:
     from .session import Session
@@ -241,7 +242,7 @@ def _record_from_fork(session: Session, exit: Exit) -> None:
     """Segments merged at an exit: record the next calls from the fork that led there, if any."""
     exit.fresh, fork = 0, session.fork
     if fork is not None and fork is not exit and fork.grows:
-        fork.fresh = SEEN_LENGTHS
+        fork.fresh = LENGTHS_BEFORE_MERGING
 
 
 def _count_fresh(exit: Exit) -> None:
@@ -256,6 +257,6 @@ def _count_failure(session: Session, why: str) -> None:
     """Count a recording that led to nothing; close the exit after the second."""
     exit = session.exit
     exit.failures += 1
-    if exit.failures >= FAILURES:
+    if exit.failures >= MAX_FAILED_RECORDINGS:
         exit.closed = why or "it cannot be recorded"
         session.driver.stop_at(exit)

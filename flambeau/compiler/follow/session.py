@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ...native.target.compile_costs import MAX_FAILED_RECORDINGS, MAX_SEGMENTS_PER_EXIT
 from ...ops.core.operator import Kind, Operator
 from ...ops.interception.code_patching import is_anything_swapped
 from ...tensor.ambient import AMBIENT
@@ -24,7 +25,7 @@ from .cue_writer import cue_for
 from .inline_cache import is_due, link
 from .other_threads import compute_for_another
 from .varying_number import is_number_alone, with_tensor
-from .segment import FAILURES, PATHS, Entry, Exit
+from .segment import Entry, Exit
 from .segment_recorder import SegmentRecorder, end_recording
 
 NO = object()  # the operator is not the next event of the segment
@@ -189,11 +190,12 @@ class Session:
             return self.recorder
         exit = self.exit
         self.strays = self.strays or not exit.pending
-        if exit.closed or exit.failures >= FAILURES or not self.driver.may_record(exit):
+        if exit.closed or exit.failures >= MAX_FAILED_RECORDINGS \
+                or not self.driver.may_record(exit):
             self.retire()
             return None
         self.driver.is_steady = False
-        if len(exit.segments) >= PATHS:
+        if len(exit.segments) >= MAX_SEGMENTS_PER_EXIT:
             exit.segments.pop()
         with self.silence():
             self.recorder = SegmentRecorder(self)

@@ -5,11 +5,9 @@ then stays. Both ways do the same, so calls are useful work while the trial runs
 """
 
 from __future__ import annotations
-
-TIMED_CALLS = 6  # of each kind
-ENOUGH_SECONDS = 0.5  # of each kind, after MIN_TIMED_CALLS
-MIN_TIMED_CALLS = 2
-MAX_RELATIVE_TIME = 1.02  # of a followed call: what is around it gains as well
+from ...native.target.compile_costs import (
+    MAX_FOLLOWED_RELATIVE_TIME, MAX_TIMED_SECONDS, MIN_TIMED_CALLS, TIMED_CALLS,
+)
 
 
 class Trial:
@@ -36,7 +34,7 @@ class Trial:
         (self.eager if is_eager else self.followed).append(seconds)
         if all(map(_is_enough, (self.followed, self.eager))):
             self.is_over = True
-            limit_s = MAX_RELATIVE_TIME * undisturbed_mean(self.eager)
+            limit_s = MAX_FOLLOWED_RELATIVE_TIME * undisturbed_mean(self.eager)
             self.pays = undisturbed_mean(self.followed) <= limit_s
 
     def outcome(self) -> str:
@@ -50,7 +48,7 @@ class Trial:
 def _is_enough(seconds: list[float]) -> bool:
     if len(seconds) >= TIMED_CALLS:
         return True
-    return len(seconds) >= MIN_TIMED_CALLS and sum(seconds) >= ENOUGH_SECONDS
+    return len(seconds) >= MIN_TIMED_CALLS and sum(seconds) >= MAX_TIMED_SECONDS
 
 
 def undisturbed_mean(seconds: list[float]) -> float:

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from ...native.loop_ir.ir import Scalar
+from ...native.target.compile_costs import MAX_INDEX_CHECK_NODES
 from ..ir.graph import Graph, Node, Op, apply, topological_order, rewrite
 from ..ir.interpreter import evaluate
 from ..lowering.numpy.node_builders import number
 from ..lowering.numpy.symbolic_array import node_of, symbol
 from ..trace.bindings import Argument, State
 
-_MAX_RECOMPUTED_NODES = 40  # nodes of a computation that is repeated in Python to look at an index
 _MOVEMENTS = (Op.RESHAPE, Op.PERMUTE, Op.EXPAND)
 
 
@@ -170,7 +170,7 @@ def _make_check(bound: IndexBound, graph: Graph, slots: list[Any], looked: list[
     nodes = topological_order([bound.node])
     inputs = [n for n in nodes if n.op is Op.INPUT]
     known = all(isinstance(slots[n.slot], (Argument, State)) for n in inputs)
-    if not known or len(nodes) > _MAX_RECOMPUTED_NODES or any(n.op is Op.CALL for n in nodes):
+    if not known or len(nodes) > MAX_INDEX_CHECK_NODES or any(n.op is Op.CALL for n in nodes):
         return None
     own = {id(n): Node(Op.INPUT, (), n.shape, n.type, {"slot": k}) for k, n in enumerate(inputs)}
     small = Graph([graph.sources[n.slot] for n in inputs], inputs, [bound.node], [])

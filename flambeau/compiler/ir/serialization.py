@@ -5,9 +5,8 @@ from __future__ import annotations
 import pickle
 import zlib
 
+from ...native.target.compile_costs import MAX_CACHED_GRAPH_BYTES
 from .graph import Graph, Node, Source
-
-MAX_GRAPH_BYTES = 8 << 20  # bytes of a graph that is kept
 
 
 def serialize_graph(graph: Graph) -> bytes:
@@ -25,7 +24,7 @@ def serialize_graph(graph: Graph) -> bytes:
         data = pickle.dumps((rows, ends), protocol=5)
     except (pickle.PicklingError, AttributeError, TypeError):
         return b""
-    return zlib.compress(data, 1) if len(data) <= MAX_GRAPH_BYTES else b""
+    return zlib.compress(data, 1) if len(data) <= MAX_CACHED_GRAPH_BYTES else b""
 
 
 def deserialize_graph(data: bytes, sources: list[Source]) -> Graph:

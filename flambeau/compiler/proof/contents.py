@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from ...native.target.compile_costs import MAX_GUARDED_ARRAY_BYTES, MAX_GUARDS
 from ...nn.module import Module
 from .module_state import declare_module
 from .facts import Facts
 from .guards import Test
 from .provenance import Kind, NotProvedError, Provenance, is_plain
 
-MAX_ARRAY_BYTES = 512  # of a NumPy array that is compared on each call
-MAX_GUARDS = 2000
 _SEQUENCES = (list, tuple, deque)
 _MAPPINGS = (dict, OrderedDict)
 _SETS = (set, frozenset)
@@ -56,7 +55,7 @@ def _is_opaque_truth(x: Any, only_length: bool) -> bool:
 
 def _guard_array(facts: Facts, p: Provenance) -> None:
     facts.look()  # a tensor may have the same memory
-    if p.value.nbytes > MAX_ARRAY_BYTES:
+    if p.value.nbytes > MAX_GUARDED_ARRAY_BYTES:
         raise NotProvedError(
             f"it reads a NumPy array of {p.value.nbytes} bytes, too many to compare on each call"
         )

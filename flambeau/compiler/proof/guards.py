@@ -16,10 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from ...native.target.compile_costs import MAX_UNROLLED_GUARD_MEMBERS
 from ..trace.plain_values import PLAIN, same_plain, write_mismatch
-
-
-MAX_UNROLLED_MEMBERS = 24
 
 
 class Test(Enum):
@@ -69,7 +67,7 @@ class Guard:
     def _moved_members(self, name: Callable[[Any], str]) -> str:
         """One comparison an entry costs 30 ns; many are faster compared at once."""
         snapshots: list[tuple[dict[str, Any], dict[str, Any]]] = self.value
-        if sum(len(before) for _, before in snapshots) > MAX_UNROLLED_MEMBERS:
+        if sum(len(before) for _, before in snapshots) > MAX_UNROLLED_GUARD_MEMBERS:
             dicts = [members for members, _ in snapshots]
             ids = member_ids([before for _, before in snapshots])
             return f"{name(member_ids)}({name(dicts)}) != {name(ids)}"

@@ -23,6 +23,7 @@ from ...native.foundation.allocator import out_of_memory_error
 from ...native.loop_ir.ir import Type
 from ...native.runtime.launch_table import LaunchTable, Patch, Record
 from ...native.runtime.thread_pool import threads
+from ...native.target.graph_costs import MIN_PARALLEL_WORK
 from ...native.target.load_balance import TYPICAL_THREADS
 from ..fusion.placement import Home
 from ..ir.errors import CheckFailed
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
     from ..schedule.tasks import Task
 
 Planned: TypeAlias = "tuple[Graph, list[Task], BufferAssignment, MemoryPlan]"
-# Operations of a whole program below which waking a second thread does not pay
-MIN_PARALLEL_WORK = 1 << 17
 WORK_PER_EXTRA_THREAD = MIN_PARALLEL_WORK // 2  # of a program, for each thread beyond the first few
 
 

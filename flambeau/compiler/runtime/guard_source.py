@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...native.foundation.generated_code import SourceBuilder
+from ...native.target.compile_costs import MAX_INLINE_GUARDS
 from ...tensor.layout import owner_of
 from ...tensor.tensor import Tensor
 from ..ir.interpreter import numpy_type
@@ -17,8 +18,6 @@ from ..trace.plain_values import PLAIN, write_mismatch
 
 if TYPE_CHECKING:
     from .guarded_call import Program
-
-MAX_INLINE_GUARDS = 64  # tensors that are looked at one by one, which is fastest, but more code
 
 
 class GuardWriter:

@@ -16,6 +16,7 @@ from ...native.runtime.fast_call import data_address
 from ...native.runtime.launch_table import LaunchTable, Patch, Record
 from ...native.runtime.thread_pool import threads
 from ...native.runtime.thread_pool_ir import BARRIER, SERIAL
+from ...native.target.graph_costs import GROWING_MEMORY_RATIO, MIN_PARALLEL_WORK
 from ..fusion.placement import Allocation, Home
 from ..ir.graph import Graph
 from ..ir.interpreter import numpy_type
@@ -23,9 +24,6 @@ from ..schedule.arena import Arena
 from ..schedule.memory_plan import plan_memory
 from ..schedule.polynomials import Polynomial
 from ..schedule.sized_kernels import CommonTasks
-from .executable import MIN_PARALLEL_WORK
-
-ROOM = 2  # how many times as long as the step at hand the longest one is that memory is there for
 
 
 class SizedProgram:
@@ -53,7 +51,7 @@ class SizedProgram:
     def run(self, length: int, arrays: Sequence[np.ndarray]) -> None:
         """Run the step. `arrays`: those of the arguments, then the outputs, which are packed."""
         if length > self.planned_length:
-            self._plan(ROOM * length)
+            self._plan(GROWING_MEMORY_RATIO * length)
         self.table.run(self.values(length, arrays), self.threads)
 
     def _plan(self, length: int) -> None:

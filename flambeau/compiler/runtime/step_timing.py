@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from ...native.runtime.launch_table import LaunchTable
+from ...native.target.compile_costs import MAX_MEASURING_SECONDS
 from ..ir.exchange import offline
 from .executable import Step
-
-MAX_MEASURING_SECONDS = 2.0  # seconds of measuring after which no further run is begun
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 from ...native.loop_ir.ir import Store, statements
+from ...native.target.graph_costs import MAX_ARENA_WASTE_RATIO
 from ..fusion.buffer_assignment import BufferAssignment
 from ..fusion.placement import Home, Allocation
 from .arena import ALIGNMENT
 from .tasks import Task, task_memories
-
-MAX_WASTE_RATIO = 1.25  # of a free stretch's size to the size of the value placed in it
 
 
 @dataclass
@@ -73,7 +72,7 @@ class _FreeList:
         else the smallest that fits; else new memory at the end."""
         fits = [item for item in self.free if item[1] >= size]
         if fits:
-            close = [fit for fit in fits if fit[1] <= size * MAX_WASTE_RATIO]
+            close = [fit for fit in fits if fit[1] <= size * MAX_ARENA_WASTE_RATIO]
             best = max(close, key=itemgetter(2)) if close else min(fits, key=itemgetter(1, 0))
             at, n, when = best
             self.free.remove(best)

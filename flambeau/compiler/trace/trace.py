@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...native.foundation.allocator import out_of_memory_error
+from ...native.target.graph_costs import COMPARED_BLOCK_BYTES
 from ...tensor.layout import _as_bytes, owner_of
 from ...tensor.tree import leaves_of, map_leaves_of
 from ...tensor.windows.lazy_window import LazyWindow
@@ -34,8 +35,6 @@ CALL = "call"  # function(*args, **kwargs), opaque, returned `results` and wrote
 EXCHANGE = "exchange"  # a collective over the memory args wrote `written`
 CHECK = "check"  # function(args[0]) must be true, or the call raises
 WINDOW = "window"  # autograd mapped a base's cotangent to a view's, or back
-
-_COMPARED_BYTES = 1 << 18  # compared at a time, so that the temporary mask stays small
 
 
 @dataclass(frozen=True)
@@ -411,8 +410,8 @@ def same_bits(a: np.ndarray | None, b: np.ndarray | None) -> bool:
     if a.nbytes < 1024 or not (a.flags.c_contiguous and b.flags.c_contiguous):
         return a.tobytes() == b.tobytes()
     a, b = _as_bytes(a), _as_bytes(b)
-    return all(np.array_equal(a[at : at + _COMPARED_BYTES], b[at : at + _COMPARED_BYTES])
-               for at in range(0, a.size, _COMPARED_BYTES))
+    return all(np.array_equal(a[at : at + COMPARED_BLOCK_BYTES], b[at : at + COMPARED_BLOCK_BYTES])
+               for at in range(0, a.size, COMPARED_BLOCK_BYTES))
 
 
 def _is_equal(a: Any, b: Any, offset_shifts: dict[int, int]) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.target.graph_costs import MAX_COMPARED_WHOLE_ELEMENTS
 from ...native.target.matmul_precision import MatmulPrecision
 from ..ir.exchange import Exchange, offline
 from ..trace.bindings import Bindings, SavedForBackward, Scalar, State
@@ -20,7 +21,6 @@ KINK_TOLERANCE = (
     0.03  # of the norm of all gradients, that activations at their kinks may account for
 )
 CANCELLATION_TOLERANCE = 1e-3  # a sum of numbers up to 1 may be as near to 0 as rounding leaves it
-_SHORT = 4096  # elements, up to which two arrays are compared at once in double precision
 _TOLERANCE = {"float64": 1e-7, "float32": 2e-3, "float16": 5e-2, "bfloat16": 2e-1}
 
 
@@ -227,7 +227,7 @@ def agree(actual: np.ndarray, wanted: np.ndarray, scale: float = 0.0) -> bool:
     # products of bfloat16 numbers
     rough = MatmulPrecision.parts == 1 and wanted.dtype.name == "float32"
     bound = _TOLERANCE.get("float16" if rough else wanted.dtype.name, 1e-2)
-    if wanted.size > _SHORT and _is_close(actual, wanted, bound, scale):
+    if wanted.size > MAX_COMPARED_WHOLE_ELEMENTS and _is_close(actual, wanted, bound, scale):
         return True
     a, b = actual.astype(np.float64), wanted.astype(np.float64)
     scale = max(scale, max_magnitude(wanted))

@@ -14,6 +14,7 @@ from threading import Thread
 from ..foundation import disk_cache
 from ..foundation.allocator import probe
 from ..loop_ir.ir import Kernel
+from ..target.compile_costs import COLLECT_AFTER_IR_CHARACTERS, MAX_LLVM_THREADS_PER_EMITTER
 from . import scratch_slots  # noqa: F401 - provides the functions that kernels take scratch by
 from .elf_loader import find_loaded, load_codes
 from .object_code import emit_text, hash_emitter
@@ -21,10 +22,6 @@ from .thread_priority import yield_to_others
 from ..target.machine import (
     COMPILE_BYTES, emit_object_code, external_functions, host, llvm_version,
 )
-
-# characters of IR, the nodes behind which take 30 times as many bytes
-_COLLECT_AFTER_CHARACTERS = 2 << 20
-_MAX_LLVM_THREADS = 3  # threads for each that emits, of which Python lets one run at a time
 
 
 def compile_kernels(kernels: Mapping[str, Kernel], threads: int = 1, aside: bool = False
@@ -63,7 +60,7 @@ def compile_kernels(kernels: Mapping[str, Kernel], threads: int = 1, aside: bool
         if left:  # the dearest first: nobody is to wait for one at the end
             left.sort(key=lambda name: -compile_time_s(kernels[name]))
             _compile_here(left, lambda name: emit_text(kernels[name], name), finish_text,
-                  min(threads, _MAX_LLVM_THREADS), aside)
+                  min(threads, MAX_LLVM_THREADS_PER_EMITTER), aside)
     return load_codes({name: (keys[name], *compiled_codes[name]) for name in kernels})
 
 
@@ -127,7 +124,7 @@ def _compile_here(
                 break
             ready.put((name, llvm_text := text(name)))
             characters += len(llvm_text)
-            if characters > _COLLECT_AFTER_CHARACTERS and not gc.isenabled():
+            if characters > COLLECT_AFTER_IR_CHARACTERS and not gc.isenabled():
                 characters = 0
                 gc.collect()  # nodes of IR refer to one another
     except BaseException as error:

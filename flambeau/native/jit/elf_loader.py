@@ -16,13 +16,13 @@ from typing import Any
 
 from ..foundation import disk_cache
 from ..foundation.allocator import out_of_memory_error, probe
+from ..target.compile_costs import LLVM_LOADER_TABLE_BYTES
 from ..target.machine import (
     emit_object_code, external_functions, gate, host, initialize, llvm_version,
 )
 from . import elf
 from .elf import LinkedImage, UnsupportedObject
 
-_LLVM_TABLE_BYTES = 1 << 20  # overhead of LLVM's loader
 _READ, _WRITE, _EXECUTE = 1, 2, 4  # of mprotect
 _defined: dict[str, int] = {}  # addresses of external functions, beside the process's own symbols
 # Look-ups of function addresses, by key. Entries stay: a thread may be running the code.
@@ -113,7 +113,7 @@ def _load_with_llvm(codes: Iterable[bytes], needs: Iterable[str]) -> Any:
     import llvmlite.binding as llvm
 
     initialize(host())
-    probe(_LLVM_TABLE_BYTES + sum(map(len, codes)), "loaded machine code", pages=True)
+    probe(LLVM_LOADER_TABLE_BYTES + sum(map(len, codes)), "loaded machine code", pages=True)
     machine = llvm.Target.from_triple(host().triple).create_target_machine(
         reloc="pic", codemodel="small"
     )

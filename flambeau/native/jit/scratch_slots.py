@@ -12,8 +12,9 @@ import os
 import threading
 from typing import Any
 
-from ..codegen.llvm.scratch_abi import GIVE, SLOT_BYTES, TAKE
+from ..codegen.llvm.scratch_abi import GIVE, TAKE
 from ..foundation.allocator import out_of_memory_error
+from ..target.cost_model import SCRATCH_SLOT_BYTES
 from .elf_loader import PROVIDERS, define, load
 
 # all taken: a thread waits for one
@@ -32,7 +33,7 @@ entry:
 try:
   %i = phi i64 [%tid, %entry], [%next, %busy]
   %slot = and i64 %i, {_SLOT_COUNT - 1}
-  %offset = mul i64 %slot, {SLOT_BYTES}
+  %offset = mul i64 %slot, {SCRATCH_SLOT_BYTES}
   %flag = getelementptr i8, ptr %base, i64 %offset
   %pair = cmpxchg ptr %flag, i64 0, i64 1 acquire monotonic
   %won = extractvalue {{i64, i1}} %pair, 1
@@ -61,7 +62,7 @@ def install() -> None:
     with _lock:
         if _area is not None:
             return
-        size = _SLOT_COUNT * SLOT_BYTES
+        size = _SLOT_COUNT * SCRATCH_SLOT_BYTES
         try:
             if os.name == "nt":
                 area = mmap.mmap(-1, size)
@@ -90,7 +91,7 @@ def _release_all() -> None:
     global _lock
     _lock = threading.Lock()
     if _area is not None:
-        for start in range(0, _SLOT_COUNT * SLOT_BYTES, SLOT_BYTES):
+        for start in range(0, _SLOT_COUNT * SCRATCH_SLOT_BYTES, SCRATCH_SLOT_BYTES):
             if any(_area[start : start + 8]):  # others stay untouched: reading costs no memory
                 _area[start : start + 8] = bytes(8)
 

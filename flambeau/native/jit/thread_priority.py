@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from threading import get_native_id
+from ..target.compile_costs import BACKGROUND_NICENESS
 
-_BACKGROUND_NICENESS = 5  # a third of a normal thread's CPU share
 
-
-def yield_to_others(level: int = _BACKGROUND_NICENESS) -> None:
+def yield_to_others(level: int = BACKGROUND_NICENESS) -> None:
     """Lower this thread's priority for good, where threads have their own; never raise it."""
     if sys.platform == "linux":
         thread = get_native_id()

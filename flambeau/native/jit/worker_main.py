@@ -13,13 +13,12 @@ import time
 from threading import Thread
 from typing import Any
 
+from ..target.compile_costs import COLLECT_AFTER_KERNEL_OBJECTS, PARENT_CHECK_S
 from ..target.machine import llvm_version
 from .object_code import compile_for, hash_emitter, import_emitter
 from .thread_priority import yield_to_others
 
 _HEADER_BYTES = 8  # bytes that say how long a message is
-_COLLECT_AFTER_BYTES = 200_000  # objects that kernels may leave behind, some 40 MB
-_PARENT_CHECK_S = 1.0  # seconds between looks whether the parent lives
 
 
 def send(place: int, message: object) -> None:
@@ -67,7 +66,7 @@ def serve(parent: int) -> None:
         while True:
             aside, *what = receive(requests)
             send(answers, _answer_at_low_priority(what) if aside else _answer(what))
-            if gc.get_count()[0] > _COLLECT_AFTER_BYTES:
+            if gc.get_count()[0] > COLLECT_AFTER_KERNEL_OBJECTS:
                 gc.collect()  # nodes of IR refer to one another
     except (EOFError, OSError):
         os._exit(0)
@@ -76,7 +75,7 @@ def serve(parent: int) -> None:
 def _exit_with_parent(parent: int) -> None:
     """A process that was forked off may hold the pipe's other end, which then never closes."""
     while os.getppid() == parent:
-        time.sleep(_PARENT_CHECK_S)
+        time.sleep(PARENT_CHECK_S)
     os._exit(0)
 
 

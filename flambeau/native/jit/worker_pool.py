@@ -23,6 +23,11 @@ from ..foundation.source_hash import PACKAGE
 from ..foundation.environment import DEBUG
 from ..foundation.environment import COMPILE_WORKERS as FLAG
 from ..loop_ir.ir import Contract, Kernel, statements
+from ..target.compile_costs import (
+    FIRST_PRODUCT_COMPILE_S, IN_PROCESS_TIME_RATIO, MIN_BACKGROUND_WORK_S, OTHER_KERNEL_COMPILE_S,
+    PROCESSORS_PER_BACKGROUND_WORKER, WORKER_IDLE_TIMEOUT_S, WORKER_START_S,
+    WORKER_START_TIMEOUT_S, WORK_PER_WORKER_S,
+)
 from .object_code import hash_emitter
 from .worker_main import receive, send
 from ..target.machine import Target, host, llvm_version
@@ -36,29 +41,17 @@ sys.modules["flambeau"].__path__ = [package]
 from flambeau.native.jit.worker_main import serve
 serve(int(parent))
 """
-_IDLE_TIMEOUT_S = 10.0  # seconds after which a maker without work ends
-_START_TIMEOUT_S = 30.0  # seconds after which one that has not begun never will
 # ends that are no fault of the code's
 _EXTERNAL_SIGNALS = ("SIGKILL", "SIGTERM", "SIGHUP", "SIGINT")
 
 # ------------------------------------------------------------------------------------- the policy
 
-# seconds of work that one more maker costs, which begins while kernels are planned
-_WORKER_START_S = 0.1
-# of the time of one processor, what threads of this process take on two or more
-_IN_PROCESS_TIME_RATIO = 0.57
-_WORK_PER_WORKER_S = 0.3  # seconds of work for one
-_PROCESSORS_PER_BACKGROUND_WORKER = 4  # while the process computes, one processor in four compiles
-# seconds of work; they would slow down the others by more than they take
-_MIN_BACKGROUND_WORK_S = 0.3
-FIRST_PRODUCT_S = 0.045  # seconds that the first product of a kernel takes
-_OTHER_S = 0.012  # each further one, which is a small one as a rule, and all else
-
 
 def compile_time_s(kernel: Kernel) -> float:
     """The estimated compile time of a kernel in seconds."""
     products = sum(isinstance(statement, Contract) for statement in statements(kernel.body))
-    return _OTHER_S + (FIRST_PRODUCT_S + _OTHER_S * (products - 1) if products else 0.0)
+    further = OTHER_KERNEL_COMPILE_S * max(products, 1)
+    return further + (FIRST_PRODUCT_COMPILE_S if products else 0.0)
 
 
 def worker_count(work: float, threads: int, aside: bool) -> int:
@@ -69,14 +62,14 @@ def worker_count(work: float, threads: int, aside: bool) -> int:
     """
     most = FLAG.value()
     if most < 0:
-        most = max(1, threads // _PROCESSORS_PER_BACKGROUND_WORKER) if aside else threads - 1
+        most = max(1, threads // PROCESSORS_PER_BACKGROUND_WORKER) if aside else threads - 1
     if most <= 0:
         return 0
-    many = min(most, max(1, round(work / _WORK_PER_WORKER_S)))
+    many = min(most, max(1, round(work / WORK_PER_WORKER_S)))
     if aside:
-        return many if work >= _MIN_BACKGROUND_WORK_S else 0
+        return many if work >= MIN_BACKGROUND_WORK_S else 0
     return (
-        many if (work + many * _WORKER_START_S) / (many + 1) < work * _IN_PROCESS_TIME_RATIO else 0
+        many if (work + many * WORKER_START_S) / (many + 1) < work * IN_PROCESS_TIME_RATIO else 0
     )
 
 
@@ -123,7 +116,7 @@ class _Worker:
         process's.
         """
         place = self.pipes[1].fileno()
-        if os.name == "posix" and not select.select([place], [], [], _START_TIMEOUT_S)[0]:
+        if os.name == "posix" and not select.select([place], [], [], WORKER_START_TIMEOUT_S)[0]:
             raise RuntimeError("it did not begin")
         if receive(place) != (hash_emitter(), llvm_version()):
             raise RuntimeError("its sources are others")
@@ -335,7 +328,7 @@ class WorkerPool:
         """The next job; None when there is nothing to do any more, or nobody to do it."""
         with self.lock:
             self.lock.wait_for(
-                lambda: self.waiting or process not in self.all, timeout=_IDLE_TIMEOUT_S
+                lambda: self.waiting or process not in self.all, timeout=WORKER_IDLE_TIMEOUT_S
             )
             if not self.waiting or process.process.poll() is not None:
                 return None

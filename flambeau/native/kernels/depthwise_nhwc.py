@@ -12,8 +12,9 @@ from ..loop_ir.ir import (
     Accumulator, Apply, Begin, Buffer, Constant, If, Kernel, Load, Loop, LoopKind, ReduceOp, Scalar,
     Statement, Store, Type, Update,
 )
+from ..target.cost_model import MAX_POOL_WINDOW_EXTENT
 from ..target.eager_costs import POOLED_LANES
-from .pool import MAX_WINDOW_ELEMENTS, compare, number
+from .pool import compare, number
 from .pool_nhwc import Pixels
 
 
@@ -39,7 +40,7 @@ def windows(type: Type) -> Kernel:
 def weight(type: Type) -> Kernel:
     """Buffers x, rows, columns, gy, gw: the gradient of the weight. Channels are shared out, and
     rows of weights."""
-    p, total = Pixels(type, columns=MAX_WINDOW_ELEMENTS), Accumulator(ReduceOp.SUM, type)
+    p, total = Pixels(type, columns=MAX_POOL_WINDOW_EXTENT), Accumulator(ReduceOp.SUM, type)
     gw = Buffer(type, "gw")
     entry = p.at((p.i, "entries"), (p.j, "channels"), (p.v, POOLED_LANES), (p.lane, 1))
     product = Apply(Scalar.MUL, (p.met, Load(p.y, p.place, mask=p.known)), type)

@@ -18,11 +18,9 @@ from ..loop_ir.ir import (
     Accumulator, Affine, Apply, Begin, Buffer, Constant, Expression, Extent, If, Index, IndexValue,
     Kernel, Load, Loop, LoopKind, ReduceOp, Scalar, Size, SizeValue, Statement, Store, Type, Update,
 )
+from ..target.cost_model import MAX_POOL_STRIP_ELEMENTS, MAX_POOL_WINDOW_EXTENT
 from ..target.eager_costs import POOLED_LANES
 
-MAX_LOCAL_ELEMENTS = 2048  # columns of x that a thread holds at most
-MAX_STRIP_ELEMENTS = 3072  # numbers for several rows of them
-MAX_WINDOW_ELEMENTS = 1024  # rows, and columns, of a window
 NO_PLACE = 1 << 30  # beyond every position in an image
 
 
@@ -99,7 +97,7 @@ class _StripNest:
 
     def __init__(self, type: Type, step: int | None) -> None:
         self.type, self.step, self.lanes = type, step, lanes_of(step)
-        bounds = {"taps": MAX_WINDOW_ELEMENTS, "window": MAX_WINDOW_ELEMENTS}
+        bounds = {"taps": MAX_POOL_WINDOW_EXTENT, "window": MAX_POOL_WINDOW_EXTENT}
         self.sizes = {name: Size(name, bounds.get(name)) for name in PoolSizes._fields}
         self.image, self.group = Index("image"), Index("group")
         self.block, self.r = Index("block"), Index("r")
@@ -206,7 +204,7 @@ class _StripNest:
         return compare(Scalar.LT, at, SizeValue(self.sizes["length"]))
 
     def local(self, name: str, type: Type | None = None) -> Buffer:
-        return Buffer(type or self.type, name, MAX_STRIP_ELEMENTS + 3 * POOLED_LANES)
+        return Buffer(type or self.type, name, MAX_POOL_STRIP_ELEMENTS + 3 * POOLED_LANES)
 
     def or_lowest(self, mask: Expression | None, value: Expression) -> Expression:
         """A value, -inf where there is none."""

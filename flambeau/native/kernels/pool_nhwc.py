@@ -14,8 +14,9 @@ from ..loop_ir.ir import (
     Accumulator, Affine, Apply, Begin, Buffer, Constant, Expression, Extent, Index, IndexValue,
     Kernel, Load, Loop, LoopKind, ReduceOp, Scalar, Size, SizeValue, Statement, Store, Type, Update,
 )
+from ..target.cost_model import MAX_POOL_WINDOW_EXTENT
 from ..target.eager_costs import POOLED_LANES
-from .pool import MAX_WINDOW_ELEMENTS, NO_PLACE, all_of, cast, compare, first_of_equals, number
+from .pool import NO_PLACE, all_of, cast, compare, first_of_equals, number
 
 
 class PoolNhwcSizes(NamedTuple):
@@ -46,7 +47,7 @@ class Pixels:
     def __init__(self, type: Type, **bounds: int) -> None:
         self.type, bounds = (
             type,
-            {"taps": MAX_WINDOW_ELEMENTS, "window": MAX_WINDOW_ELEMENTS, **bounds},
+            {"taps": MAX_POOL_WINDOW_EXTENT, "window": MAX_POOL_WINDOW_EXTENT, **bounds},
         )
         self.sizes = {name: Size(name, bounds.get(name)) for name in PoolNhwcSizes._fields}
         self.image, self.r, self.q, self.v = (Index(name) for name in ("image", "r", "q", "v"))

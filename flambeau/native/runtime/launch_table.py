@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ..target.cost_model import THREAD_LINE_BYTES
 from . import thread_pool_ir
 from .fast_call import FastCalls
 from .thread_pool import POOL, allocate_aligned, ticks_per_second
@@ -99,7 +100,7 @@ class LaunchTable:
         rows = list(zip(functions, starts, _drop_needless_barriers(records), strict=True))
         self._rows, self._count = _array(rows), len(rows)
         self._patches = _array([_patch(p, records, starts, slots) for p in patches])
-        self._memory, self._address = allocate_aligned(2 * thread_pool_ir.LINE_BYTES)
+        self._memory, self._address = allocate_aligned(2 * THREAD_LINE_BYTES)
         head = (ctypes.c_int64 * 9).from_address(self._address)
         head[:5] = [ctypes.addressof(self._rows), len(rows), ctypes.addressof(self._patches),
                     len(patches), ctypes.addressof(self._table)]

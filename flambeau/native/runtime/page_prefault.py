@@ -17,10 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from ..target.cost_model import MIN_PREFAULT_BYTES, PREFAULT_BLOCK_BYTES
 from .thread_pool import threads, usable_processors
 
-MIN_PREFAULT_BYTES = 1 << 20  # bytes of an array from which on its pages are fetched
-_PIECE_BYTES = 2 << 20  # bytes that a thread takes at a time: a large page
 
 # Rows of (address, bytes), of which each thread takes the next. To exchange 0 for 0 is a write that
 # changes nothing, whatever others do there meanwhile.
@@ -75,11 +74,8 @@ class _PrefaultJob:
         rows: list[tuple[int, int]] = []
         for array in arrays:
             begin, end = array.ctypes.data, array.ctypes.data + array.nbytes
-            cuts = [
-                begin,
-                *range(begin // _PIECE_BYTES * _PIECE_BYTES + _PIECE_BYTES, end, _PIECE_BYTES),
-                end,
-            ]
+            first = (begin // PREFAULT_BLOCK_BYTES + 1) * PREFAULT_BLOCK_BYTES
+            cuts = [begin, *range(first, end, PREFAULT_BLOCK_BYTES), end]
             rows += [(a, b - a) for a, b in pairwise(cuts)]
         self._rows, self._next = np.array(rows, np.int64), np.zeros(1, np.int64)
 

@@ -18,11 +18,9 @@ from typing import Any
 
 from ..foundation.environment import THREADS
 from ..foundation.user_frames import warn
+from ..target.cost_model import IDLE_SPIN_S, THREAD_LINE_BYTES, THREAD_STACK_BYTES
 from . import thread_pool_ir
 
-SPIN_S = 100e-6  # a sleeping worker takes 20 to 50 us to wake, and more after a long sleep
-# kernels keep scratch on the stack, which is small by default on some systems
-_STACK_BYTES = 16 << 20
 
 _Worker = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 _Stop = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
@@ -112,16 +110,16 @@ def ticks_per_second() -> float:
 
 def allocate_aligned(size: int) -> tuple[ctypes.Array, int]:
     """Zeroed memory for native code: what owns it, and the address of its first whole line."""
-    memory = ctypes.create_string_buffer(size + thread_pool_ir.LINE_BYTES)
+    memory = ctypes.create_string_buffer(size + THREAD_LINE_BYTES)
     return memory, -(
-        -ctypes.addressof(memory) // thread_pool_ir.LINE_BYTES
-    ) * thread_pool_ir.LINE_BYTES
+        -ctypes.addressof(memory) // THREAD_LINE_BYTES
+    ) * THREAD_LINE_BYTES
 
 
 class Workers:
     """Worker threads 1 to threads - 1, and the state they share with whoever launches jobs."""
 
-    def __init__(self, threads: int, patience: float = SPIN_S, system: str = sys.platform):
+    def __init__(self, threads: int, patience: float = IDLE_SPIN_S, system: str = sys.platform):
         self.threads = threads
         functions = thread_pool_ir.load_runtime(system)
         memory, self.state = allocate_aligned(thread_pool_ir.THREAD_BLOCK_BYTES * threads)
@@ -131,7 +129,7 @@ class Workers:
         prepare, worker = _Prepare(functions["prepare"]), _Worker(functions["worker"])
         ticks = int(patience * ticks_per_second())
         self._running = []
-        before = threading.stack_size(_STACK_BYTES)
+        before = threading.stack_size(THREAD_STACK_BYTES)
         try:
             for tid in range(1, threads):
                 if prepare(self.state + thread_pool_ir.THREAD_BLOCK_BYTES * tid):

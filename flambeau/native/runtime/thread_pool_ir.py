@@ -11,20 +11,16 @@ from __future__ import annotations
 import sys
 from functools import lru_cache
 from typing import TYPE_CHECKING
+from ..target.cost_model import BARRIER_SPINS_BEFORE_YIELD, THREAD_LINE_BYTES
 
 if TYPE_CHECKING:
     from ..target.machine import Target
 
-# bytes between what different threads write: two lines, as they are fetched in pairs
-LINE_BYTES = 128
 BARRIER_ROUNDS = 10  # of a barrier, of two to that power threads at most
 MAX_THREADS = 2**BARRIER_ROUNDS
-THREAD_BLOCK_BYTES = 2 * LINE_BYTES + BARRIER_ROUNDS * LINE_BYTES
+THREAD_BLOCK_BYTES = 2 * THREAD_LINE_BYTES + BARRIER_ROUNDS * THREAD_LINE_BYTES
 BARRIER, SERIAL = 1, 2  # flags of a record
 
-# So many looks after which a thread that waits gives way to others on its processor: on a busy
-# machine the one that it waits for may be among them.
-_SPINS_BEFORE_YIELD = 100
 
 # What differs among processors: a pause while spinning, and a clock.
 _PAUSE = {
@@ -471,7 +467,7 @@ def emit_runtime(target: Target, system: str = sys.platform) -> str:
     else:
         waiting = _WINDOWS if system == "win32" else _POSIX
     pool = (_POOL + _BARRIER).replace("BLOCK", str(THREAD_BLOCK_BYTES))
-    pool = pool.replace("PATIENT", str(_SPINS_BEFORE_YIELD))
+    pool = pool.replace("PATIENT", str(BARRIER_SPINS_BEFORE_YIELD))
     return "\n".join((_PAUSE[processor], waiting, pool, _driver("", False),
                       _driver("_timed", True)))
 

@@ -16,6 +16,8 @@ L1_BYTES = 32 << 10
 ASSUMED_L2_BYTES = 1 << 20  # that any machine has: direct convolutions and Winograd plan with it
 L2_WAYS = 16
 SET_CONFLICT_PADDING_BYTES = 64  # between planes, which would otherwise share a set
+MAX_STACK_BYTES = 64 << 10  # of a kernel's workspace; more comes from a scratch slot
+SCRATCH_SLOT_BYTES = 8 << 20
 
 # ----------------------------------------------------------------------------------- prefetch
 
@@ -27,6 +29,7 @@ MAX_STREAMED_WINDOW_ELEMENTS = 9  # one memory stream per element of a window: 3
 MIN_EPILOGUE_PREFETCH_BYTES = 128 << 10  # smaller matrices stay in L2 anyway
 MIN_PACK_PREFETCH_BYTES = 256 << 10  # spanned by the depth of a panel
 PREFETCHES_PER_TILE_ROUND = 2  # rows of the next group, side by side
+MAX_PREFETCHED_EPILOGUE_STREAMS = 3
 
 # ------------------------------------------------------------------------ registers and ports
 
@@ -37,6 +40,9 @@ MAX_LANES = 128  # of one vectorized loop
 MAX_PAIRED_OPERATIONS = {32: 4, 16: 6}
 FMA_PER_CYCLE = 20.0  # float32 multiply-adds that AVX-512 register tiles sustain, of 32
 L2_TO_REGISTER_CYCLES = 2.5  # for a vector of b
+MIN_LONG_SUM_ITERATIONS = 1024  # from here on a float32 sum is summed in blocks
+ITERATIONS_PER_PARTIAL_SUM = 128  # of a long float32 sum, before it is added to a float64 total
+MIN_PARTIAL_SUM_ITERATIONS = 16  # shorter inner loops get no partial sum of their own
 
 # -------------------------------------------------------------------------------- thread split
 
@@ -45,6 +51,12 @@ ITERATIONS_PER_VECTORIZED_BLOCK = 1024  # of a vectorized loop that form one uni
 MIN_MULTIPLY_ADDS_TO_SPLIT = 200_000  # about 3 us; less does not pay for a barrier
 MAX_SPLIT_RELATIVE_COST = 0.9  # what smaller tiles for many threads may cost, of the time of larger
 MIN_CONV_UTILIZATION = 0.88  # of the threads' time, before units of rows are cut smaller
+IDLE_SPIN_S = 100e-6  # before a worker sleeps; waking it takes 20 to 50 us and more
+BARRIER_SPINS_BEFORE_YIELD = 100  # on a busy machine the awaited thread may need this processor
+THREAD_LINE_BYTES = 128  # between data of different threads: lines are fetched in pairs
+THREAD_STACK_BYTES = 16 << 20  # kernels keep scratch on the stack
+MIN_PREFAULT_BYTES = 1 << 20  # of an array whose pages threads touch ahead of its first use
+PREFAULT_BLOCK_BYTES = 2 << 20  # that a thread touches at a time: a large page
 
 # --------------------------------------------------------------------------------------- GEMM
 
@@ -63,6 +75,7 @@ MIN_ROWS_TO_PACK_CACHED_B = 128  # of a, if b fits it
 ASSUMED_COLUMN_VECTORS = 60  # where the number of columns is known only at run time
 MAX_UNROLLED_EPILOGUE_OPERATIONS = 6  # emitted once per vector of a tile; longer ones loop
 MAX_DOT_TILE_ROWS = {32: 6, 16: 3}  # by vector registers
+PACK_STEPS_AT_ONCE = 16  # of the depth, in which side-by-side panels are packed together
 # Minimum depth by rows, (rows, depth), from which dot products beat packing; by registers.
 MIN_DOT_DEPTH_BY_ROWS = {32: ((8, 0), (16, 128), (24, 256)), 16: ((8, 0),)}
 
@@ -86,6 +99,18 @@ MAX_WINOGRAD_RELATIVE_COST = 0.85  # of a direct convolution's cycles, below whi
 MAX_SPREAD_INPUT_BYTES = 5 << 20  # of inputs transformed once for all panels
 WINOGRAD_BATCH_TILES = 64  # of a weight gradient
 MAX_WINOGRAD_SUM_BYTES = 1 << 19  # of a weight gradient's sums at a time
+
+# -------------------------------------------------------------------------- convolution and pooling
+
+CONV_WEIGHT_BLOCK_POSITIONS = 256  # output positions of a block of a weight gradient, about
+MAX_POOL_ROW_ELEMENTS = 2048  # input columns that a thread holds
+MAX_POOL_STRIP_ELEMENTS = 3072  # of several such rows
+MAX_POOL_WINDOW_EXTENT = 1024  # rows, and columns, of a window
+
+# ----------------------------------------------------------------------------------- random numbers
+
+TWISTER_BLOCKS_PER_GROUP = 8  # blocks from one move of the state to the next
+TWISTER_WORDS_PER_PART = 208  # renewed at a time: whole vectors, fewer than 624 - 397
 
 # ---------------------------------------------------------------------------- recurrent layers
 

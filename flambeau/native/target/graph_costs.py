@@ -30,6 +30,12 @@ MIN_PARALLEL_ELEMENTS = 1 << 13  # (or multiply-adds / 16) below which a task ru
 MIN_PARALLEL_EXTENT = 256  # of a loop in a merged kernel that threads share
 MAX_DELAYED_BYTES = 1 << 14  # of the arena that a kernel may occupy while it is delayed
 MAX_FUSED_LOOPS = 64  # groups of one kernel
+MIN_PARALLEL_WORK = 1 << 17  # operations of a whole program that pay for waking a second thread
+MAX_ZEROED_ELEMENTS = 1 << 14  # zeroing more takes as long as computing them
+GROWING_MEMORY_RATIO = 2  # memory of a growing program over what the step at hand needs
+MAX_ARENA_WASTE_RATIO = 1.25  # of a free stretch's size to the size of the value placed in it
+COMPARED_BLOCK_BYTES = 1 << 18  # compared at a time, so that the temporary mask stays small
+MAX_COMPARED_WHOLE_ELEMENTS = 4096  # of two arrays compared at once in float64
 
 # -------------------------------------------------------------- stored, recomputed, transposed
 
@@ -41,6 +47,9 @@ MIN_TRANSPOSE_READERS = 4  # products that share a transposed copy of an operand
 MIN_TRANSPOSE_ROWS, MAX_TRANSPOSE_ROWS = 24, 96  # of these: fewer read b unpacked, more hide it
 NEGLIGIBLE_PERMUTE_RATIO = 32  # an input this many times smaller than the result is free
 MAX_GATHERED_ARRAYS = 2  # that the factor of a pool's gradient may be computed from
+MAX_SELECT_CHAIN_POSITIONS = 16  # along an axis; beyond, a scatter is no chain of selects
+MAX_POSITION_TABLE_ELEMENTS = 1 << 22  # of the table that says which index names which position
+MAX_MULTIPLIED_POWER = 8  # up to here a power is a product
 
 # ----------------------------------------------------------------------------- parts of sums
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...native.kernels.pool import MAX_WINDOW_ELEMENTS
 from ...native.runtime.fast_call import call_kernel
 from ...native.runtime import eager_kernels as kernels
+from ...native.target.cost_model import MAX_POOL_WINDOW_EXTENT
 from ..core.operator import Array
 from .pool_index_tables import Pixels, Reach, pixels_of, windows
 from .pool_native import pixel_sizes
@@ -44,7 +44,7 @@ def _tables(window: Window, spatial: tuple[int, int], channels: int, back: bool
     """Which rows and columns are read, as steps in memory."""
     axes = windows(window, spatial)
     result = pixels_of(axes)
-    if result is None or result.output[1] > MAX_WINDOW_ELEMENTS:
+    if result is None or result.output[1] > MAX_POOL_WINDOW_EXTENT:
         return None
     rows, columns, width, output = result.rows, result.columns, 1, result.output
     if back:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ...native.kernels.pool import MAX_LOCAL_ELEMENTS, MAX_WINDOW_ELEMENTS, lanes_of
+from ...native.kernels.pool import lanes_of
+from ...native.target.cost_model import MAX_POOL_ROW_ELEMENTS, MAX_POOL_WINDOW_EXTENT
 from ..core.operator import Array
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ def rows_of(axes: Sequence[Reach], maxima: bool) -> Rows | None:
     lanes = lanes_of(last.step)
     result = _blocks(last, lanes)
     window, image = int(last.counts.max()), prod(axis.length for axis in axes)
-    if result is None or max(window, rows.shape[1]) > MAX_WINDOW_ELEMENTS or image >= 1 << 29:
+    if result is None or max(window, rows.shape[1]) > MAX_POOL_WINDOW_EXTENT or image >= 1 << 29:
         return None
     block, first, cells = result
     padded = -(-block // lanes) * lanes
@@ -161,7 +162,7 @@ def _blocks(last: Reach, lanes: int) -> tuple[int, list[int], int] | None:
         first = [int(last.starts[a:b].min()) for a, b in pairwise(edges)]
         reach = max(int(ends[a:b].max()) - f for (a, b), f in zip(pairwise(edges), first,
                                                                   strict=True))
-        if max(reach, block) <= MAX_LOCAL_ELEMENTS:
+        if max(reach, block) <= MAX_POOL_ROW_ELEMENTS:
             return block, first, max(1, -(-reach // lanes))
         block = block // 2 // lanes * lanes
         if not block:
@@ -173,7 +174,7 @@ def pixels_of(axes: Sequence[Reach]) -> Pixels | None:
     *outer, last = axes
     rows = _combine(outer, [item.length for item in outer])
     columns = np.ascontiguousarray(last.indices, np.int64)
-    if max(rows.shape[1], columns.shape[1]) > MAX_WINDOW_ELEMENTS:
+    if max(rows.shape[1], columns.shape[1]) > MAX_POOL_WINDOW_EXTENT:
         return None
     whole = all((table.max(1, initial=-1) >= 0).all() for table in (rows, columns))
     rows = np.where(rows < 0, -1, rows * last.length)

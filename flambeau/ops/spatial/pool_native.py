@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from ...native.kernels.pool import MAX_STRIP_ELEMENTS, lanes_of
+from ...native.kernels.pool import lanes_of
 from ...native.runtime.fast_call import call_kernel
 from ...native.runtime import eager_kernels as kernels
 from ...native.runtime.eager_kernels import EagerKernel
 from ...native.runtime.thread_pool import threads
+from ...native.target.cost_model import MAX_POOL_STRIP_ELEMENTS
 from ...native.target.eager_costs import MIN_POOLED_ELEMENTS, POOLED_LANES
 from ...tensor.dtypes import FLOAT32
 from ..core.operator import Array
@@ -60,7 +61,7 @@ def _rows_sizes(x_image: int, width: int, images: int, t: Rows) -> tuple[int, ..
     height, length = prod(t.output[:-1]), t.output[-1]
     lanes, padded = lanes_of(t.step), t.form[2]
     pitch = t.cells * lanes
-    rows = min(height, MAX_STRIP_ELEMENTS // max(padded, pitch))
+    rows = min(height, MAX_POOL_STRIP_ELEMENTS // max(padded, pitch))
     if images * t.blocks * -(-height // rows) < 4 * threads():
         rows = max(1, height * images * t.blocks // (4 * threads()))
     taps = t.tables[0].shape[1]

@@ -11,10 +11,9 @@ from typing import Any
 
 from ...native.foundation.user_frames import warn
 from ...autograd.mode import no_grad
-from ...compiler.driver.call_recorder import MAX_RECORDED_CALLS
 from ...compiler.driver.compiled_function import Compiled
-from ...compiler.driver.eviction import MAX_SPECIALIZATIONS
 from ...compiler.runtime.guarded_call import MISS
+from ...native.target.compile_costs import MAX_RECORDED_CALLS, MAX_SPECIALIZATIONS
 from ...nn import Module
 from ...tensor.tensor import Tensor
 from ...tensor.tree import leaves_of

@@ -15,7 +15,7 @@ import pytest
 import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau import nn
-from flambeau.compiler.driver.eviction import EVICTION_CALLS
+from flambeau.native.target.compile_costs import EVICTION_CALLS
 from flambeau.compiler.runtime.guarded_call import MISS
 
 from ..step_comparison import classify, compiled, runs, same, trainer

@@ -9,7 +9,8 @@ import pytest
 
 import flambeau as torch
 from flambeau.compiler.follow import followed_function
-from flambeau.compiler.follow.trial import TIMED_CALLS, Trial
+from flambeau.compiler.follow.trial import Trial
+from flambeau.native.target.compile_costs import TIMED_CALLS
 
 
 def tried(followed: list[float], eager: list[float]) -> Trial:

@@ -17,7 +17,7 @@ from flambeau.native.target.graph_costs import (
     CHUNK_ELEMENTS, MIN_PARALLEL_ELEMENTS, choose_depth_split, choose_image_parts, split_cost,
     unsplit_cost,
 )
-from flambeau.compiler.runtime.executable import MIN_PARALLEL_WORK
+from flambeau.native.target.graph_costs import MIN_PARALLEL_WORK
 from flambeau.native.runtime.thread_pool import POOL
 from flambeau.native.target.load_balance import TYPICAL_THREADS, utilization
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ....native.loop_ir.ir import ReduceOp, Scalar, Type
+from ....native.target.graph_costs import MAX_MULTIPLIED_POWER
 from ...ir.graph import Node, Op
 from ..registry import refuse
 from .node_builders import apply_operation, bitcast, cast, number, where
@@ -176,9 +177,6 @@ def _remainder(a: Node, b: Node) -> Node:
     return where(nothing, apply_operation(Scalar.COPYSIGN, number_like(0, a), b), remainder_fixed)
 
 
-_LARGEST_POWER = 8
-
-
 def _power(a: Node, b: Node) -> Node:
     if b.op is Op.CONSTANT:
         simple_power = _constant_power(a, b)
@@ -203,7 +201,7 @@ def _constant_power(a: Node, b: Node) -> Node | None:
         return apply_operation(Scalar.MUL, a, a)
     if n == 3 and a.type.floating:
         return apply_operation(Scalar.MUL, apply_operation(Scalar.MUL, a, a), a)
-    if a.type.floating or not 0 < n <= _LARGEST_POWER:
+    if a.type.floating or not 0 < n <= MAX_MULTIPLIED_POWER:
         return None
     result = a
     for _ in range(n - 1):

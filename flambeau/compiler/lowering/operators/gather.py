@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ....native.loop_ir.ir import Scalar, Type
+from ....native.target.graph_costs import MAX_POSITION_TABLE_ELEMENTS, MAX_SELECT_CHAIN_POSITIONS
 from ...ir import graph
 from ...ir.axis_order import inverse_permutation
 from ...ir.graph import Node, Op
@@ -23,8 +24,6 @@ from ..numpy.node_builders import (
 )
 from ..numpy.symbolic_array import Symbol, is_symbol, node_of, symbol
 from ..registry import lowering, refuse, require_positions
-
-_MAX_UNROLLED_POSITIONS = 16  # places along an axis up to which a scatter is a chain of choices
 
 
 def _add_rows(index: Node, values: Node, shape: Sequence[int]) -> Node:
@@ -177,7 +176,7 @@ def _scatter(input: Any, dim: int, index: Any, src: Any) -> Symbol:
 
 def _write_in_order(x: Node, axis: int, index: Node, src: Node, result: Sequence[int]) -> Node:
     """Written place after place along the axis, so that the last one stays."""
-    if index.shape[axis] > _MAX_UNROLLED_POSITIONS:
+    if index.shape[axis] > MAX_SELECT_CHAIN_POSITIONS:
         refuse("a scatter of many places, of which the last one of a kind stays")
     shape = [n for i, n in enumerate(x.shape) if i != axis]
     part = [n for i, n in enumerate(index.shape) if i != axis]
@@ -267,14 +266,12 @@ def _take_at_places(input: Symbol, places: Symbol, n: int) -> Symbol:
 
 # ------------------------------------------------------------------------------- the last written
 
-_MAX_TABLE_ELEMENTS = 1 << 22  # entries of the table of which index names which place
-
 
 def _last_writers(index: Node, n: int) -> tuple[Node, Node]:
     """For each of n places the last position of a vector of indices that names it, and whether
     there is one."""
     m = index.shape[0]
-    if not m or n * m > _MAX_TABLE_ELEMENTS:
+    if not m or n * m > MAX_POSITION_TABLE_ELEMENTS:
         refuse("writes at many positions, of which the last one of a kind stays")
     hits = apply_operation(
         Scalar.EQ, iota((n, m), 0), reshape_node(normalize_positions(index, n), (1, m))

@@ -13,6 +13,7 @@ from typing import Any
 from llvmlite import ir
 
 from ...loop_ir.ir import Axis, Contract, Index, Size
+from ...target.cost_model import CONV_WEIGHT_BLOCK_POSITIONS
 from ..gemm.blocking import GemmProblem, plan_dynamic
 from ..gemm.macro_kernel import MacroKernel
 from ..gemm.micro_kernel import DepthLoop, MicroTile, Sums, TileSource, emit_accumulation
@@ -33,8 +34,6 @@ from ..loops.epilogue import emit_epilogue
 from .im2col_panels import Im2colPacker
 from .image_loads import WindowedImage, match_image
 from .result_layout import all_equal, only_store, store_along
-
-_BLOCK_POSITIONS = 256  # positions of a block, about
 
 
 def emit_implicit_gemm_weight(context: Any, statement: Contract) -> None:
@@ -91,7 +90,7 @@ def _as_product(context: Any, statement: Contract, cotangent: _Cotangent) -> Pro
         image.columns.apart, cotangent.place_apart, cotangent.channel_apart, kind, kind, kind, 3,
         False,
     )
-    return Product(context, turned, p, plan_dynamic(context, p, _BLOCK_POSITIONS))
+    return Product(context, turned, p, plan_dynamic(context, p, CONV_WEIGHT_BLOCK_POSITIONS))
 
 
 class _WeightLayout:

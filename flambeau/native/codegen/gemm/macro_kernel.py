@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from ...target.cost_model import PREFETCHES_PER_TILE_ROUND
+from ...target.cost_model import MAX_STACK_BYTES, PREFETCHES_PER_TILE_ROUND
 from ..llvm.address import add, ceil_divide, constant, multiply, subtract
 from ..llvm.loop import emit_loop
 from ..llvm.types import Number
@@ -23,7 +23,7 @@ from .product import DepthBlock, Product
 from .tile_epilogue import TileEpilogue
 from .tile_kernel import TileKernel
 from .tile_loops import TileLoops
-from .workspace import MAX_STACK_BYTES, PanelBytes, Workspace
+from .workspace import PanelBytes, Workspace
 
 
 class MacroKernel:

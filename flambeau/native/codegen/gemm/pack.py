@@ -14,7 +14,7 @@ from llvmlite import ir
 
 from ...loop_ir.ir import Type
 from ...target.cache_sizes import LINE_BYTES
-from ...target.cost_model import MIN_PACK_PREFETCH_BYTES
+from ...target.cost_model import MIN_PACK_PREFETCH_BYTES, PACK_STEPS_AT_ONCE
 from ..llvm.address import add, ceil_divide, constant, multiply, offset_bytes
 from ..llvm.loop import declare_internal, emit_loop
 from ..llvm.transpose import transpose_block
@@ -70,9 +70,6 @@ def pack_panel(b: ir.IRBuilder, panel: PackedPanel, into: ir.Value) -> None:
         _pack_along_depth(b, panel, into)
     else:
         _pack_elements(b, panel, into)
-
-
-PACK_STEPS_AT_ONCE = 16  # of the depth that side-by-side panels are packed together
 
 
 def pack_groups(

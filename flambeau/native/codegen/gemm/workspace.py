@@ -9,7 +9,8 @@ from llvmlite import ir
 from ...loop_ir.ir import Type
 from ...target.cache_sizes import PAGE_BYTES
 from ...target.cost_model import (
-    L1_BYTES, PACKED_A_BYTES, PARTIAL_SUM_BYTES, PARTIAL_SUM_BYTES_WITHOUT_A, L2Budget,
+    L1_BYTES, L2Budget, MAX_STACK_BYTES, PACKED_A_BYTES, PARTIAL_SUM_BYTES,
+    PARTIAL_SUM_BYTES_WITHOUT_A,
 )
 from ..llvm.address import ceil_divide, constant, multiply, offset_bytes
 from ..llvm.scratch_abi import GIVE, TAKE, USABLE_BYTES
@@ -18,7 +19,6 @@ from .blocking import is_known
 from .pack import min_of
 from .product import Product
 
-MAX_STACK_BYTES = 64 << 10  # of working memory that is taken from the stack
 
 PanelBytes = Callable[[Number, int, Type], Number]  # of a panel: depth, width, type of elements
 

@@ -12,6 +12,7 @@ from ...loop_ir.ir import (
     Accumulator, Begin, Buffer, Constant, Expression, If, Index, IndexValue, Load, Loop, Prefetch,
     Scalar, Statement, Store, Type, Update, While, expressions, operands, postorder,
 )
+from ...target.cost_model import ITERATIONS_PER_PARTIAL_SUM, MIN_PARTIAL_SUM_ITERATIONS
 from ..llvm import casts
 from ..llvm.builder import lanes_of
 from . import scalar_ops
@@ -28,8 +29,6 @@ from .vectorization import (
     written_values,
 )
 
-ITERATIONS_PER_PARTIAL_SUM = 128  # F32 iterations of a long sum between additions to its F64 total
-MIN_PARTIAL_SUM_ITERATIONS = 16  # shorter inner loops get no partial sum of their own
 Bound: TypeAlias = "int | ir.Value"
 
 

@@ -11,7 +11,7 @@ from ...loop_ir.ir import (
     Load, Loop, LoopKind, ReduceOp, Scalar, Size, Statement, Store, Type, Update, While,
     expressions, operands, statements, subexpressions,
 )
-from ...target.cost_model import MAX_LANES, MAX_PAIRED_OPERATIONS
+from ...target.cost_model import MAX_LANES, MAX_PAIRED_OPERATIONS, MIN_LONG_SUM_ITERATIONS
 from ...target.machine import Target
 
 # Everything else takes a sequence of instructions, and one vector keeps enough units busy.
@@ -22,7 +22,6 @@ SINGLE_INSTRUCTION = frozenset((
     Scalar.BITCAST, Scalar.COPYSIGN, Scalar.DIV, Scalar.SQRT, Scalar.FLOOR, Scalar.CEIL,
     Scalar.TRUNC, Scalar.ROUND,
 ))
-MIN_LONG_SUM_ITERATIONS = 1024  # iterations from which an F32 sum is made in blocks
 
 
 @dataclass

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from llvmlite import ir
 
 from ...loop_ir.ir import Contract, Load, Store
+from ...target.cost_model import MAX_PREFETCHED_EPILOGUE_STREAMS
 from ..conv.direct_tile import epilogue_accesses
 from ..llvm.address import constant, offset_bytes
 from ..llvm.builder import I32, POINTER, Builder
@@ -18,7 +19,6 @@ from .plan import WinogradPlan
 from .transforms import InputTiles
 
 _READ_INTO_L2 = (ir.Constant(I32, 0), ir.Constant(I32, 2), ir.Constant(I32, 1))  # of a prefetch
-_MAX_STREAMS = 3
 
 
 class EpiloguePrefetch:
@@ -43,7 +43,7 @@ class EpiloguePrefetch:
             if access.at.stride(column) == 1 and any(access.at.stride(a.index) for a in rows)
             and all(isinstance(stride, int) for _, stride in access.at.terms)
         }
-        return list(streams.values())[:_MAX_STREAMS]
+        return list(streams.values())[:MAX_PREFETCHED_EPILOGUE_STREAMS]
 
     def note_addresses(self, first: ir.Value, count: ir.Value) -> None:
         """Where each stream is at each tile of a batch."""

@@ -12,12 +12,11 @@ from ...loop_ir.ir import (
     Affine, Apply, Buffer, Constant, Expression, Index, IndexValue, Kernel, Load, Loop, LoopKind,
     Scalar, Size, Statement, Store, Type,
 )
+from ...target.cost_model import TWISTER_BLOCKS_PER_GROUP, TWISTER_WORDS_PER_PART
 from ..expression_builder import Value, apply, compare, compute_type, where
 
 STATE_WORDS, MIDDLE_WORD = 624, 397  # words of a state, and how far ahead the word is that joins in
 _MATRIX = 0x9908B0DF
-BLOCKS_PER_GROUP = 8  # blocks from one move of the state to the next
-_LANES_PER_PART = 208  # words renewed at a time: less than 624 - 397, and whole vectors
 
 
 def _word(number: int) -> Expression:
@@ -58,7 +57,7 @@ def twist() -> Kernel:
     the front: so every place has a word one and 397 places ahead of it.
     """
     key, words, rest = (Buffer(Type.U32, name) for name in ("key", "words", "rest"))
-    line = Buffer(Type.U32, "line", local=(BLOCKS_PER_GROUP + 1) * STATE_WORDS)
+    line = Buffer(Type.U32, "line", local=(TWISTER_BLOCKS_PER_GROUP + 1) * STATE_WORDS)
     groups, singles, place = Size("groups"), Size("singles"), Index("place")
     at = Affine(0, ((place, 1),))
 
@@ -67,15 +66,15 @@ def twist() -> Kernel:
 
     def several(out: Buffer, count: Size, size: int) -> Loop:
         group, block, part, lane = (Index(name) for name in ("group", "block", "part", "lane"))
-        here = ((block, STATE_WORDS), (part, _LANES_PER_PART), (lane, 1))
+        here = ((block, STATE_WORDS), (part, TWISTER_WORDS_PER_PART), (lane, 1))
         next_words = _next_word(*(Load(line, Affine(ahead, here)) for ahead in (0, 1, MIDDLE_WORD)))
         output_position = Affine(0, ((group, size * STATE_WORDS), *here))
         renew: list[Statement] = [Store(out, output_position, _temper(next_words)),
                                   Store(line, Affine(STATE_WORDS, here), next_words)]
         parts = Loop(
             part,
-            STATE_WORDS // _LANES_PER_PART,
-            [Loop(lane, _LANES_PER_PART, renew, LoopKind.VECTORIZED)],
+            STATE_WORDS // TWISTER_WORDS_PER_PART,
+            [Loop(lane, TWISTER_WORDS_PER_PART, renew, LoopKind.VECTORIZED)],
         )
         last = Load(line, Affine(size * STATE_WORDS, at.terms))
         return Loop(group, count, [Loop(block, size, [parts]), moved(line, last)])
@@ -85,7 +84,7 @@ def twist() -> Kernel:
         [key, words, rest],
         [
             moved(line, Load(key, at)),
-            several(words, groups, BLOCKS_PER_GROUP),
+            several(words, groups, TWISTER_BLOCKS_PER_GROUP),
             several(rest, singles, 1),
             moved(key, Load(line, at)),
         ],
