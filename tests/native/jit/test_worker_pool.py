@@ -179,7 +179,7 @@ def test_what_pickle_cannot_carry_is_left(made: Made) -> None:
 def test_an_idle_maker_ends_and_leaves_nothing(
     made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_pool, "_IDLE_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(worker_pool, "WORKER_IDLE_TIMEOUT_S", 0.05)
     assert made.make(scaled(1.0)) == []
     (pid,) = made.pids
     assert gone(made.crew)

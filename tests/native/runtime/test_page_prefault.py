@@ -10,6 +10,7 @@ import pytest
 
 from flambeau.native.runtime import page_prefault
 from flambeau.native.runtime.page_prefault import PagePrefaulter
+from flambeau.native.target.cost_model import MIN_PREFAULT_BYTES
 
 resource = pytest.importorskip("resource")
 
@@ -119,7 +120,7 @@ def test_without_threads_finish_fetches(monkeypatch: pytest.MonkeyPatch) -> None
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refused)
-    array = np.empty(page_prefault.MIN_PREFAULT_BYTES, np.uint8)
+    array = np.empty(MIN_PREFAULT_BYTES, np.uint8)
     found = PagePrefaulter()
     found.ask(array)
     found.finish()
