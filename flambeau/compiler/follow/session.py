@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ...native.target.compile_costs import MAX_FAILED_RECORDINGS, MAX_SEGMENTS_PER_EXIT
+from ...native.target.compile_costs import MAX_SEGMENTS_PER_EXIT
 from ...ops.core.operator import Kind, Operator
 from ...ops.interception.code_patching import is_anything_swapped
 from ...tensor.ambient import AMBIENT
@@ -190,8 +190,7 @@ class Session:
             return self.recorder
         exit = self.exit
         self.strays = self.strays or not exit.pending
-        if exit.closed or exit.failures >= MAX_FAILED_RECORDINGS \
-                or not self.driver.may_record(exit):
+        if exit.closed or not self.driver.may_record(exit):
             self.retire()
             return None
         self.driver.is_steady = False
