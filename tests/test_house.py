@@ -43,7 +43,7 @@ LONG_CLASSES = {
     "flambeau/optim/optimizer.py:Optimizer": 340,
     "flambeau/tensor/tensor.py:Tensor": 570,
     "flambeau/train/loop/loop.py:Loop": 400,
-    "flambeau/train/trainer.py:Trainer": 560,
+    "flambeau/train/trainer.py:Trainer": 450,
     "flambeau/train/training_step/supervised.py:Supervised": 270,
     "flambeau/utils/tensorboard/writer.py:SummaryWriter": 330,
 }

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..nn import Module
 from ..optim import Optimizer
 from .events import scope
+from .checkpointing.run_state import collect_state, restore_accumulation, restore_objects
 from .loop.attach import listed
-from .training_step.validation import check_loaded, check_trainable, loss_named, optimizer_named
-from .state.data import check_paired, inputs, is_arrays, is_loader, length_of, loader_of
-from .state.data_limits import limit_batches, repeat_first_batches, set_aside
+from .training_step.validation import check_trainable, loss_named, optimizer_named
+from .state.data import check_paired, inputs, is_arrays, length_of, loader_of
+from .state.data_limits import set_aside
+from .state.fit_data import training_loader, validation_loaders
 from .state.history import History
 from .training_step.model_loss import weigh_classes
 from .loop.evaluation import joined, looking, sweep
@@ -229,9 +231,11 @@ class Trainer(Loop):
             data, valid = set_aside(data, validation_split)
         if fast:
             limit, epochs = 1, 1
-        loader = self._training_data(data, batch_size, shuffle, limit, overfit)
+        is_paired = not self._own_step
+        loader = training_loader(data, batch_size, shuffle, limit, overfit, is_paired)
         self.averaged = None
-        self._valid_data = self._validation_data(valid, batch_size, limit)
+        is_paired = self._looks_by_itself
+        self._valid_data = validation_loaders(valid, batch_size, limit, is_paired)
         if overfit is not None:
             self._valid_data = loader
         if not self._own_step:
@@ -239,7 +243,12 @@ class Trainer(Loop):
         if self.net is not None:
             self.net.train()
         callbacks = listed(callbacks)
-        callbacks += self._fit_callbacks(callbacks, progress, max_steps, validate_every)
+        attached = [*callbacks, *(handle.function for handle in self.handlers.handles)]
+        if validate_every is not None and self._valid_data is None:
+            raise ValueError("validate_every needs data to validate with: valid=...")
+        from .callbacks.fit_options import callbacks_of_options
+
+        callbacks += callbacks_of_options(attached, progress, max_steps, validate_every)
         if resume is not None:
             from .checkpointing.resume import resuming
 
@@ -250,50 +259,6 @@ class Trainer(Loop):
         again = recomputing(self, gradient_checkpointing)
         with self._weighing(class_weight), self._watching(), again:
             return self._run(loader, epochs, callbacks)
-
-    def _training_data(
-        self, data: Any, batch_size: int | None, shuffle: bool | None, limit: float | None,
-        overfit: int | None,
-    ) -> Any:
-        if shuffle is None and not is_loader(data):
-            shuffle = overfit is None
-        if not self._own_step:
-            check_paired(data, "fit")
-        loader = loader_of(data, batch_size, shuffle)
-        if overfit is not None:
-            return repeat_first_batches(loader, overfit)
-        return limit_batches(loader, limit)
-
-    def _validation_data(self, valid: Any, batch_size: int | None, limit: float | None) -> Any:
-        if valid is None:
-            return None
-        if isinstance(valid, Mapping):
-            return {name: self._validation_data(part, batch_size, limit)
-                    for name, part in valid.items()}
-        if self._looks_by_itself:
-            check_paired(valid, "valid")
-        size = None if is_loader(valid) else batch_size
-        return limit_batches(loader_of(valid, size, who="valid"), limit)
-
-    def _fit_callbacks(
-        self, callbacks: list[Any], progress: bool | str | None, max_steps: int | None,
-        validate_every: int | None,
-    ) -> list[Any]:
-        from .callbacks.limits import StopAfterSteps, ValidateEvery
-        from .reporting.progress import Progress
-
-        result: list[Any] = []
-        if max_steps is not None:
-            result.append(StopAfterSteps(max_steps))
-        if validate_every is not None:
-            if self._valid_data is None:
-                raise ValueError("validate_every needs data to validate with: valid=...")
-            result.append(ValidateEvery(validate_every))
-        attached = [*callbacks, *(handle.function for handle in self.handlers.handles)]
-        has_bar = any(isinstance(callback, Progress) for callback in attached)
-        if progress is not False and not (progress is None and has_bar):
-            result.append(Progress(progress if isinstance(progress, str) else None))
-        return result
 
     @contextmanager
     def _weighing(self, class_weight: Any) -> Iterator[None]:
@@ -458,29 +423,14 @@ class Trainer(Loop):
     # ---- showing ----
 
     def __repr__(self) -> str:
-        net = "no net" if self.net is None else type(self.net).__name__
-        words = [net]
-        if self.net is not None:
-            words.append(f"{sum(p.numel() for p in self.net.parameters()):,} parameters")
-        words += [type(optimizer).__name__ for optimizer in self.optimizers.values()]
-        if self.loss is not None:
-            words.append(getattr(self.loss, "__name__", type(self.loss).__name__))
-        if self.state.epoch:
-            words.append(f"epoch {self.state.epoch}, step {self.state.step}")
-        return f"Trainer({', '.join(words)})"
+        from .reporting.trainer_display import describe
+
+        return describe(self)
 
     def _repr_html_(self) -> str:
-        from html import escape
+        from .reporting.trainer_display import describe_as_html
 
-        parts = [f"<p><code>{escape(repr(self))}</code></p>"]
-        if self.net is not None:
-            layers = self.summary()._repr_html_()
-            parts.append(f"<details><summary>layers</summary>{layers}</details>")
-        if len(self.history) > 1:
-            parts.append(self.plot()._repr_html_())
-        elif self.history:
-            parts.append(self.history._repr_html_())
-        return "".join(parts)
+        return describe_as_html(self)
 
     def summary(self, batch: Any = None) -> ModelSummary:
         """The net's layers with output shapes, parameters, multiply-adds and memory.
@@ -523,70 +473,15 @@ class Trainer(Loop):
         self.load_state_dict(read_state(location_of(path)))
 
     def state_dict(self) -> dict[str, Any]:
-        """Net, a loss that has parameters or buffers, optimisers, what is tracked, and where the
-        run is."""
+        """The states of the net, of a loss that has parameters or buffers, of the optimizers and
+        of tracked objects, and the position of the run."""
         saved = super().state_dict()
         saved["measures"] = self.measures.state_dict()
-        parts: dict[str, Any] = {
-            "run": saved,
-            "optimizers": {name: stored.state_dict() for name, stored in self.optimizers.items()},
-            "tracked": {name: stored.state_dict() for name, stored in self.tracked.items()},
-        }
-        learning = self._learning()
-        parts.update({name: module.state_dict() for name, module in learning.items()})
-        if self.supervised.scaler is not None:
-            parts["scaler"] = self.supervised.scaler.state_dict()
-        if self.supervised.kinds.known:
-            parts["kinds"] = self.supervised.kinds.state_dict()
-        if self.supervised.look_kinds.known:
-            parts["look_kinds"] = self.supervised.look_kinds.state_dict()
-        if self.supervised.pending:
-            parts["accumulated"] = {
-                "batches": self.supervised.pending,
-                "gradients": {
-                    where: {
-                        name: parameter.grad.clone()
-                        for name, parameter in module.named_parameters()
-                        if parameter.grad is not None
-                    }
-                    for where, module in learning.items()
-                },
-            }
-        return parts
+        return collect_state(self, saved)
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Put everything back, and have the next fit go on from there."""
-        learning = self._learning()
-        for where, module in learning.items():
-            module.load_state_dict(saved[where])
-        for group in ("optimizers", "tracked"):
-            stored: Mapping[str, Any] = getattr(self, group)
-            if set(stored) != set(saved[group]):
-                raise KeyError(
-                    f"the state has {group} {sorted(saved[group])}, this run has {sorted(stored)}"
-                )
-            for name, state in saved[group].items():
-                stored[name].load_state_dict(state)
-        for name, optimizer in self.optimizers.items():
-            check_loaded(optimizer, name)
-        if self.supervised.scaler is not None:
-            self.supervised.scaler.load_state_dict(saved["scaler"])
-        self.supervised.kinds.load_state_dict(saved.get("kinds", {}))
-        self.supervised.look_kinds.load_state_dict(saved.get("look_kinds", {}))
+        """Restore a state; the next fit goes on from its position."""
+        restore_objects(self, saved)
         super().load_state_dict(saved["run"])
         self.measures.load_state_dict(saved["run"]["measures"])
-        accumulated = saved.get("accumulated", {"batches": 0, "gradients": {}})
-        self.supervised.pending = accumulated["batches"]
-        for where, module in learning.items():
-            gradients = accumulated["gradients"].get(where, {})
-            for name, parameter in module.named_parameters():
-                gradient = gradients.get(name)
-                parameter.grad = None if gradient is None else gradient.clone()
-
-    def _learning(self) -> dict[str, Module]:
-        """The modules whose state is the run's: the net, and a loss that has one."""
-        named = {"net": self.net, "loss": self.loss if isinstance(self.loss, Module) else None}
-        return {
-            name: module for name, module in named.items()
-            if module is not None and (name == "net" or module.state_dict())
-        }
+        restore_accumulation(self, saved)

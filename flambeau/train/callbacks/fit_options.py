@@ -1,0 +1,25 @@
+"""The callbacks behind options of `fit`: progress, max_steps, validate_every."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..reporting.progress import Progress
+from .limits import StopAfterSteps, ValidateEvery
+
+
+def callbacks_of_options(
+    attached: Sequence[Any], progress: bool | str | None, max_steps: int | None,
+    validate_every: int | None,
+) -> list[Any]:
+    """The callbacks that options of a fit ask for. `attached`: those that it has already."""
+    result: list[Any] = []
+    if max_steps is not None:
+        result.append(StopAfterSteps(max_steps))
+    if validate_every is not None:
+        result.append(ValidateEvery(validate_every))
+    has_bar = any(isinstance(callback, Progress) for callback in attached)
+    if progress is not False and not (progress is None and has_bar):
+        result.append(Progress(progress if isinstance(progress, str) else None))
+    return result

@@ -1,0 +1,89 @@
+"""The state of a run: what `Trainer.state_dict` saves, and how it is restored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ...nn import Module
+from ..training_step.validation import check_loaded
+
+if TYPE_CHECKING:
+    from ..trainer import Trainer
+
+
+def collect_state(trainer: Trainer, position: dict[str, Any]) -> dict[str, Any]:
+    """The states of all objects of a run. `position`: the epoch, the step and their numbers."""
+    supervised = trainer.supervised
+    parts: dict[str, Any] = {
+        "run": position,
+        "optimizers": _states(trainer.optimizers),
+        "tracked": _states(trainer.tracked),
+        **_states(_stateful_modules(trainer)),
+    }
+    if supervised.scaler is not None:
+        parts["scaler"] = supervised.scaler.state_dict()
+    if supervised.kinds.known:
+        parts["kinds"] = supervised.kinds.state_dict()
+    if supervised.look_kinds.known:
+        parts["look_kinds"] = supervised.look_kinds.state_dict()
+    if supervised.pending:
+        parts["accumulated"] = _accumulation(trainer)
+    return parts
+
+
+def restore_objects(trainer: Trainer, saved: Mapping[str, Any]) -> None:
+    """Restore modules, optimizers, tracked objects, the scaler and the kinds of batches.
+
+    Raises KeyError where the run has other optimizers or tracked objects than the state.
+    """
+    for name, module in _stateful_modules(trainer).items():
+        module.load_state_dict(saved[name])
+    for group in ("optimizers", "tracked"):
+        stored: Mapping[str, Any] = getattr(trainer, group)
+        if set(stored) != set(saved[group]):
+            raise KeyError(
+                f"the state has {group} {sorted(saved[group])}, this run has {sorted(stored)}"
+            )
+        for name, state in saved[group].items():
+            stored[name].load_state_dict(state)
+    for name, optimizer in trainer.optimizers.items():
+        check_loaded(optimizer, name)
+    supervised = trainer.supervised
+    if supervised.scaler is not None:
+        supervised.scaler.load_state_dict(saved["scaler"])
+    supervised.kinds.load_state_dict(saved.get("kinds", {}))
+    supervised.look_kinds.load_state_dict(saved.get("look_kinds", {}))
+
+
+def restore_accumulation(trainer: Trainer, saved: Mapping[str, Any]) -> None:
+    """Restore the gradients of batches whose update is still to come; clear all others."""
+    accumulated = saved.get("accumulated", {"batches": 0, "gradients": {}})
+    trainer.supervised.pending = accumulated["batches"]
+    for where, module in _stateful_modules(trainer).items():
+        gradients = accumulated["gradients"].get(where, {})
+        for name, parameter in module.named_parameters():
+            gradient = gradients.get(name)
+            parameter.grad = None if gradient is None else gradient.clone()
+
+
+def _accumulation(trainer: Trainer) -> dict[str, Any]:
+    """The gradients of the batches since the last update."""
+    gradients = {
+        where: {name: parameter.grad.clone() for name, parameter in module.named_parameters()
+                if parameter.grad is not None}
+        for where, module in _stateful_modules(trainer).items()
+    }
+    return {"batches": trainer.supervised.pending, "gradients": gradients}
+
+
+def _stateful_modules(trainer: Trainer) -> dict[str, Module]:
+    """The net, and a loss that has parameters or buffers."""
+    modules = {} if trainer.net is None else {"net": trainer.net}
+    if isinstance(trainer.loss, Module) and trainer.loss.state_dict():
+        modules["loss"] = trainer.loss
+    return modules
+
+
+def _states(objects: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value.state_dict() for name, value in objects.items()}

@@ -1,0 +1,36 @@
+"""How a trainer shows itself: a line, and a section of a notebook."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..trainer import Trainer
+
+
+def describe(trainer: Trainer) -> str:
+    """The net, its size, the optimizers, the loss and the position of the run, in a line."""
+    net = trainer.net
+    words = ["no net" if net is None else type(net).__name__]
+    if net is not None:
+        words.append(f"{sum(p.numel() for p in net.parameters()):,} parameters")
+    words += [type(optimizer).__name__ for optimizer in trainer.optimizers.values()]
+    if trainer.loss is not None:
+        words.append(getattr(trainer.loss, "__name__", type(trainer.loss).__name__))
+    if trainer.state.epoch:
+        words.append(f"epoch {trainer.state.epoch}, step {trainer.state.step}")
+    return f"Trainer({', '.join(words)})"
+
+
+def describe_as_html(trainer: Trainer) -> str:
+    """The line, the layers, and the learning curves so far."""
+    parts = [f"<p><code>{escape(describe(trainer))}</code></p>"]
+    if trainer.net is not None:
+        layers = trainer.summary()._repr_html_()
+        parts.append(f"<details><summary>layers</summary>{layers}</details>")
+    if len(trainer.history) > 1:
+        parts.append(trainer.plot()._repr_html_())
+    elif trainer.history:
+        parts.append(trainer.history._repr_html_())
+    return "".join(parts)

@@ -1,0 +1,46 @@
+"""The loaders of a fit: training and validation data as batches, within the limits asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .data import check_paired, is_loader, loader_of
+from .data_limits import limit_batches, repeat_first_batches
+
+
+def training_loader(
+    data: Any, batch_size: int | None, shuffle: bool | None, limit: float | None,
+    overfit: int | None, is_paired: bool,
+) -> Any:
+    """The batches to train on.
+
+    Args:
+        shuffle: None shuffles datasets and arrays, unless the fit is to overfit a few batches.
+        limit: the number or share of the batches to use.
+        overfit: the number of first batches to repeat.
+        is_paired: whether samples must be (input, target).
+    """
+    if shuffle is None and not is_loader(data):
+        shuffle = overfit is None
+    if is_paired:
+        check_paired(data, "fit")
+    loader = loader_of(data, batch_size, shuffle)
+    if overfit is not None:
+        return repeat_first_batches(loader, overfit)
+    return limit_batches(loader, limit)
+
+
+def validation_loaders(
+    valid: Any, batch_size: int | None, limit: float | None, is_paired: bool
+) -> Any:
+    """The batches to evaluate on: a loader, a dict of loaders by name, or None without data."""
+    if valid is None:
+        return None
+    if isinstance(valid, Mapping):
+        return {name: validation_loaders(part, batch_size, limit, is_paired)
+                for name, part in valid.items()}
+    if is_paired:
+        check_paired(valid, "valid")
+    size = None if is_loader(valid) else batch_size
+    return limit_batches(loader_of(valid, size, who="valid"), limit)
