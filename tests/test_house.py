@@ -34,17 +34,13 @@ LONG_CLASSES = {
     "flambeau/compiler/capture/recorder.py:Recorder": 290,
     "flambeau/compiler/proof/facts.py:Facts": 260,
     "flambeau/compiler/proof/watcher.py:Watcher": 320,
-    "flambeau/distributed/data_parallel/reducer.py:Reducer": 260,
     "flambeau/fx/_symbolic_trace.py:Tracer": 330,
     "flambeau/fx/graph.py:Graph": 330,
     "flambeau/fx/node.py:Node": 320,
-    "flambeau/nn/modules/rnnbase.py:RNNBase": 270,
-    "flambeau/nn/parallel/distributed.py:DistributedDataParallel": 260,
     "flambeau/optim/optimizer.py:Optimizer": 340,
     "flambeau/tensor/tensor.py:Tensor": 570,
     "flambeau/train/loop/loop.py:Loop": 400,
     "flambeau/train/trainer.py:Trainer": 450,
-    "flambeau/train/training_step/supervised.py:Supervised": 270,
     "flambeau/utils/tensorboard/writer.py:SummaryWriter": 330,
 }
 LARGE_FOLDERS = {

@@ -70,7 +70,8 @@ class Reducer:
         if self.group.size() == 1 and self.comm_hook is None:
             return
         if self.is_expecting and self._ready:
-            self._refuse_unfinished()
+            missing = [at for at, p in enumerate(self.parameters) if id(p) not in self._ready]
+            raise _unfinished_error(missing, self.names, self.group.rank())
         self.armed = self.is_expecting = True
         self._next, self._recorder = 0, recorder()
         if self._recorder is not None:
@@ -113,51 +114,15 @@ class Reducer:
         """Leave the gradients of the next backward alone."""
         self.armed = False
 
-    def _refuse_unfinished(self) -> None:
-        missing = [
-            at for at, p in enumerate(self.parameters) if id(p) not in self._ready
-        ]
-        error = RuntimeError(
-            "Expected to have finished reduction in the prior iteration before starting a new one. "
-            "This error indicates that your module has parameters that were not used in producing "
-            "loss. You can enable unused parameter detection by passing the keyword argument "
-            "`find_unused_parameters=True` to `torch.nn.parallel.DistributedDataParallel`, and "
-            "by \nmaking sure all `forward` function outputs participate in calculating loss. \nIf "
-            "you already have done the above, then the distributed data parallel module wasn't "
-            "able to locate the output tensors in the return value of your module's `forward` "
-            "function. Please include the loss function and the structure of the return value of "
-            "`forward` of your module when reporting this issue (e.g. list, dict, iterable).\n"
-            f"Parameter indices which did not receive grad for rank {self.group.rank()}: "
-            f"{' '.join(map(str, missing))}"
-        )
-        error.add_note("They are: " + ", ".join(self.names[at] for at in missing))
-        raise error
-
     # ---------------------------------------------------------------- during a backward
 
     def _gradient_arrived(self, parameter: Tensor) -> None:
         """The hook of each parameter, once its gradient of this backward is complete."""
         if self.armed:
             if id(parameter) in self._ready:
-                self._refuse_twice(parameter)
+                at = self._order[id(parameter)]
+                raise _marked_twice_error(at, self.names[at])
             self._mark(parameter, has_gradient=True)
-
-    def _refuse_twice(self, parameter: Tensor) -> None:
-        at = self._order[id(parameter)]
-        raise RuntimeError(
-            "Expected to mark a variable ready only once. This error is caused by one of the "
-            "following reasons: 1) Use of a module parameter outside the `forward` function. "
-            "Please make sure model parameters are not shared across multiple concurrent "
-            "forward-backward passes. or try to use _set_static_graph() as a workaround if this "
-            "module graph does not change during training loop.2) Reused parameters in multiple "
-            "reentrant backward passes. For example, if you use multiple `checkpoint` functions to "
-            "wrap the same part of your model, it would result in the same set of parameters been "
-            "used by different reentrant backward passes multiple times, and hence marking a "
-            "variable ready multiple times. DDP does not support such use cases in default. You "
-            f"can try to use _set_static_graph() as a workaround if your module graph does not "
-            f"change over iterations.\nParameter at index {at} with name {self.names[at]} has been "
-            "marked as ready twice."
-        )
 
     def _mark(self, parameter: Tensor, has_gradient: bool) -> None:
         """Put a gradient, or zeros, into its bucket; send the buckets that are full."""
@@ -281,6 +246,43 @@ class Reducer:
         if self.finds_unused:
             unused = np.zeros(len(self.parameters), np.int32)
             communicator.run(lambda: engine.all_reduce(unused, ReduceOp.SUM))
+
+
+def _unfinished_error(missing: Sequence[int], names: Sequence[str], rank: int) -> RuntimeError:
+    """The error of a backward that left parameters without a gradient."""
+    error = RuntimeError(
+        "Expected to have finished reduction in the prior iteration before starting a new one. "
+        "This error indicates that your module has parameters that were not used in producing "
+        "loss. You can enable unused parameter detection by passing the keyword argument "
+        "`find_unused_parameters=True` to `torch.nn.parallel.DistributedDataParallel`, and "
+        "by \nmaking sure all `forward` function outputs participate in calculating loss. \nIf "
+        "you already have done the above, then the distributed data parallel module wasn't "
+        "able to locate the output tensors in the return value of your module's `forward` "
+        "function. Please include the loss function and the structure of the return value of "
+        "`forward` of your module when reporting this issue (e.g. list, dict, iterable).\n"
+        f"Parameter indices which did not receive grad for rank {rank}: "
+        f"{' '.join(map(str, missing))}"
+    )
+    error.add_note("They are: " + ", ".join(names[at] for at in missing))
+    return error
+
+
+def _marked_twice_error(at: int, name: str) -> RuntimeError:
+    """The error of a parameter whose gradient is complete twice in a backward."""
+    return RuntimeError(
+        "Expected to mark a variable ready only once. This error is caused by one of the "
+        "following reasons: 1) Use of a module parameter outside the `forward` function. "
+        "Please make sure model parameters are not shared across multiple concurrent "
+        "forward-backward passes. or try to use _set_static_graph() as a workaround if this "
+        "module graph does not change during training loop.2) Reused parameters in multiple "
+        "reentrant backward passes. For example, if you use multiple `checkpoint` functions to "
+        "wrap the same part of your model, it would result in the same set of parameters been "
+        "used by different reentrant backward passes multiple times, and hence marking a "
+        "variable ready multiple times. DDP does not support such use cases in default. You "
+        f"can try to use _set_static_graph() as a workaround if your module graph does not "
+        f"change over iterations.\nParameter at index {at} with name {name} has been "
+        "marked as ready twice."
+    )
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:

@@ -67,53 +67,14 @@ class RNNBase(Module):
         self.dropout = float(dropout)
         self.bidirectional = bidirectional
         self.proj_size = proj_size
-        self._flambeau_check_dropout(dropout)
-        self._flambeau_check_settings()
+        _check_dropout(dropout, num_layers)
+        _check_settings(self)
         self._all_weights: list[list[str]] = []
         for layer in range(num_layers):
             for suffix in ("", "_reverse") if bidirectional else ("",):
                 self._flambeau_register_layer(layer, suffix, device, dtype)
         self._flat_weights_names = [name for names in self._all_weights for name in names]
         self.reset_parameters()
-
-    def _flambeau_check_dropout(self, dropout: float) -> None:
-        if (
-            not isinstance(dropout, numbers.Number)
-            or isinstance(dropout, bool)
-            or not 0 <= dropout <= 1
-        ):
-            raise ValueError(
-                "dropout should be a number in range [0, 1] representing the probability of an "
-                "element being zeroed"
-            )
-        if dropout > 0 and self.num_layers == 1:
-            warn(
-                "dropout option adds dropout after all but last recurrent layer, so non-zero "
-                f"dropout expects num_layers greater than 1, but got dropout={dropout} and "
-                f"num_layers={self.num_layers}",
-            )
-
-    def _flambeau_check_settings(self) -> None:
-        kinds: dict[str, Any] = {
-            "bias": bool, "batch_first": bool, "input_size": int, "hidden_size": int,
-        }
-        for name, kind in kinds.items():
-            value: Any = getattr(self, name)
-            if not isinstance(value, kind):
-                result = type(value).__name__
-                raise TypeError(f"{name} should be of type {kind.__name__}, got: {result}")
-            if kind is int and value <= 0:
-                raise ValueError(f"{name} must be greater than zero")
-        if self.num_layers <= 0:
-            raise ValueError("num_layers must be greater than zero")
-        if self.proj_size < 0:
-            raise ValueError(
-                "proj_size should be a positive integer or zero to disable projections"
-            )
-        if self.proj_size >= self.hidden_size:
-            raise ValueError("proj_size has to be smaller than hidden_size")
-        if self.mode not in _GATES:
-            raise ValueError(f"Unrecognized RNN mode: {self.mode}")
 
     def _flambeau_register_layer(self, layer: int, suffix: str, device: Any, dtype: Any) -> None:
         """Register the parameters of one direction of one layer."""
@@ -298,3 +259,44 @@ class RNNBase(Module):
         state = {name: value for name, value in state.items() if name != "_flat_weights"}
         super().__setstate__(state)
         self.__dict__.setdefault("proj_size", 0)  # old pickles lack it
+
+
+def _check_dropout(dropout: float, num_layers: int) -> None:
+    if (
+        not isinstance(dropout, numbers.Number)
+        or isinstance(dropout, bool)
+        or not 0 <= dropout <= 1
+    ):
+        raise ValueError(
+            "dropout should be a number in range [0, 1] representing the probability of an "
+            "element being zeroed"
+        )
+    if dropout > 0 and num_layers == 1:
+        warn(
+            "dropout option adds dropout after all but last recurrent layer, so non-zero "
+            f"dropout expects num_layers greater than 1, but got dropout={dropout} and "
+            f"num_layers={num_layers}",
+        )
+
+
+def _check_settings(layer: RNNBase) -> None:
+    kinds: dict[str, Any] = {
+        "bias": bool, "batch_first": bool, "input_size": int, "hidden_size": int,
+    }
+    for name, kind in kinds.items():
+        value: Any = getattr(layer, name)
+        if not isinstance(value, kind):
+            result = type(value).__name__
+            raise TypeError(f"{name} should be of type {kind.__name__}, got: {result}")
+        if kind is int and value <= 0:
+            raise ValueError(f"{name} must be greater than zero")
+    if layer.num_layers <= 0:
+        raise ValueError("num_layers must be greater than zero")
+    if layer.proj_size < 0:
+        raise ValueError(
+            "proj_size should be a positive integer or zero to disable projections"
+        )
+    if layer.proj_size >= layer.hidden_size:
+        raise ValueError("proj_size has to be smaller than hidden_size")
+    if layer.mode not in _GATES:
+        raise ValueError(f"Unrecognized RNN mode: {layer.mode}")

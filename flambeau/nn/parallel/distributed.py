@@ -81,13 +81,7 @@ class DistributedDataParallel(Module):
                 f"DistributedDataParallel: device_ids={list(device_ids)} names GPUs, and flambeau "
                 "has none. Leave device_ids out for modules on the CPU."
             )
-        for name, parameter in named:
-            if hasattr(parameter, "initialize"):
-                raise RuntimeError(
-                    "Modules with uninitialized parameters can't be used with "
-                    "`DistributedDataParallel`. Run a dummy forward pass to correctly initialize "
-                    f"the modules (parameter {name})"
-                )
+        _check_initialized(named)
         self.module = module
         self.device_ids = self.output_device = None
         self.dim, self.broadcast_buffers = dim, broadcast_buffers
@@ -293,6 +287,17 @@ class DistributedDataParallel(Module):
     def gather(self, outputs: Any, output_device: Any) -> Any:
         """The outputs: there is one device."""
         return outputs
+
+
+def _check_initialized(named: list[tuple[str, Any]]) -> None:
+    """RuntimeError for a lazy module's parameter that has no shape yet."""
+    for name, parameter in named:
+        if hasattr(parameter, "initialize"):
+            raise RuntimeError(
+                "Modules with uninitialized parameters can't be used with "
+                "`DistributedDataParallel`. Run a dummy forward pass to correctly initialize "
+                f"the modules (parameter {name})"
+            )
 
 
 def _trainable(module: Module) -> list[tuple[str, Any]]:

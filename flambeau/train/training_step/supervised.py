@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...amp import GradScaler, autocast
@@ -47,11 +47,7 @@ class Supervised:
         self, trainer: Trainer, *, compiled: bool, precision: Any, accumulate: int,
         clip_norm: float | None, clip_value: float | None, weighted: bool = False,
     ) -> None:
-        if not isinstance(accumulate, int) or accumulate < 1:
-            raise ValueError(f"accumulate counts batches, from 1 on; got {accumulate!r}")
-        for name, limit in (("clip_norm", clip_norm), ("clip_value", clip_value)):
-            if limit is not None and not limit > 0:
-                raise ValueError(f"{name} is above 0, got {limit!r}")
+        _check_settings(accumulate, clip_norm, clip_value)
         self.trainer, self.accumulate, self.weighted = trainer, accumulate, weighted
         self.clip_norm, self.clip_value = clip_norm, clip_value
         self.fast = precision_of(precision)
@@ -68,7 +64,7 @@ class Supervised:
         self.renew()
 
     def listen(self) -> None:
-        """The trainer has its list of handlers, or another one."""
+        """Read the trainer's table of handlers, which may be another one now."""
         self._live = self.trainer.handlers.live
         if "_whole" in vars(self):
             self.choose()
@@ -95,7 +91,7 @@ class Supervised:
         return loss, y_pred, y
 
     def _quick(self) -> Body:
-        """The same for the usual batch, with all it needs at hand."""
+        """The step of the usual batch, with all that it needs bound in advance."""
         trainer, whole = self.trainer, self._whole
         attempt = getattr(whole, "attempt", None)
         if attempt is not None:
@@ -105,20 +101,20 @@ class Supervised:
         return whole_body(trainer, whole, None, self._make, self.step)
 
     def _make(self, *batch: Any) -> Any:
-        """The step in one piece, for which there may be no program yet. Where hooks were added
-        since the last look, they are looked for first: they have to be called."""
+        """Run the whole step, compiled or not. Hooks that were added since the last call are
+        looked for first: they have to be called."""
         if self.compiled and HANDLES.count != self._handles:
             self.attend()
         return self._whole(*batch)
 
     def choose(self) -> None:
-        """The trainer's step is the quick one where that will do."""
+        """Give the trainer the quick step where nothing needs the general one."""
         plain = self.accumulate == 1 and self.scaler is None and self.trainer.device is None
         plain = plain and not self.weighted and self.trainer.loss is not None
         self.trainer.take(self._quick() if plain and not self._live[INSIDE] else self.step)
 
     def _choose_criterion(self) -> Any:
-        """The trainer's loss; without one, the loss that the net's output has."""
+        """The trainer's loss; without one, the loss within the net's output."""
         loss = self.trainer.loss
         if loss is None:
             return output_loss
@@ -142,7 +138,7 @@ class Supervised:
         return self._parts(batch)[0]
 
     def renew(self) -> None:
-        """The net, the loss or the optimiser is another: the step in one piece is made anew."""
+        """Build the step again, after the net, the loss or an optimizer was replaced."""
         self._looks.clear()
         net, loss = self.trainer.net, self._choose_criterion()
         self.criterion = loss
@@ -167,7 +163,7 @@ class Supervised:
         self.choose()
 
     def _adopt(self, step: Step, seconds: float) -> None:
-        """Take a step over whose first call took so long."""
+        """Take over a step whose first call took `seconds`."""
         if self.hooked:
             return
         self._whole = step
@@ -179,14 +175,14 @@ class Supervised:
         self.choose()
 
     def _left(self) -> int:
-        """How many batches of the training are left, as far as is known."""
+        """How many batches of the training remain, as far as known."""
         state = self.trainer.state
         epochs = max((state.epochs or 0) - state.epoch + 1, 0)
         return epochs * (state.batches or 0) - state.batch_number
 
     def attend(self) -> None:
-        """Looks for hooks, before an epoch or an evaluation, and when some were added since: they
-        have to be called."""
+        """Look for hooks, which have to be called: before an epoch or an evaluation, and after
+        some were added."""
         if not self.compiled:
             return
         self._handles = HANDLES.count
@@ -198,7 +194,7 @@ class Supervised:
             self.renew()
 
     def forward(self, x: Any, y: Any) -> tuple[Any, Any]:
-        """The output and its loss. Raises ValueError for a loss that has no way back."""
+        """The output and its loss. ValueError for a loss that no gradient leaves."""
         with self.region():
             y_pred = call(self.trainer.net, x)
             loss = self.criterion(y_pred, y)
@@ -206,7 +202,7 @@ class Supervised:
         return y_pred, loss
 
     def _stages(self, x: Any, y: Any) -> tuple[Any, Any]:
-        """The same, with its parts as scopes."""
+        """The step with its parts as scopes, for handlers that listen to them."""
         trainer, n = self.trainer, self.trainer.state.step
         if self.compiled:
             self._tell()
@@ -248,14 +244,10 @@ class Supervised:
             self.scaler.update()
 
     def flush(self) -> None:
-        """At the epoch's end: an update with what was accumulated, as the mean of its batches."""
+        """At the epoch's end, update with the mean of the gradients accumulated so far."""
         if not self.pending:
             return
-        stored = {
-            id(parameter): parameter for optimizer in self._optimizers
-            for group in optimizer.param_groups for parameter in group["params"]
-        }
-        for parameter in stored.values():
+        for parameter in _parameters_of(self._optimizers):
             if parameter.grad is not None:
                 parameter.grad.mul_(self.accumulate / self.pending)
         self._update(self.trainer.state.step)
@@ -295,6 +287,23 @@ class Supervised:
             known = Look(net, self._judge(), region, compiled, self.look_kinds)
             self._looks[id(net), self.hooked] = known
         return known
+
+
+def _check_settings(
+    accumulate: int, clip_norm: float | None, clip_value: float | None
+) -> None:
+    if not isinstance(accumulate, int) or accumulate < 1:
+        raise ValueError(f"accumulate counts batches, from 1 on; got {accumulate!r}")
+    for name, limit in (("clip_norm", clip_norm), ("clip_value", clip_value)):
+        if limit is not None and not limit > 0:
+            raise ValueError(f"{name} is above 0, got {limit!r}")
+
+
+def _parameters_of(optimizers: Iterable[Any]) -> Iterable[Any]:
+    """All parameters of some optimizers, each once."""
+    by_id = {id(parameter): parameter for optimizer in optimizers
+             for group in optimizer.param_groups for parameter in group["params"]}
+    return by_id.values()
 
 
 def _loss_or_none(output: Any, target: Any) -> Any:
