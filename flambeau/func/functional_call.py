@@ -79,21 +79,19 @@ def stack_module_state(models: list[Module]) -> tuple[dict[str, Any], dict[str, 
     if len({type(model) for model in models}) > 1:
         raise RuntimeError("stack_module_state: Expected all models to be of the same class.")
     parameters = {
-        name: _stacked([model.get_parameter(name) for model in models])
+        name: _stacked(name, [model.get_parameter(name) for model in models])
         for name, _ in models[0].named_parameters()
     }
     buffers = {
-        name: _stacked([model.get_buffer(name) for model in models])
+        name: _stacked(name, [model.get_buffer(name) for model in models])
         for name, _ in models[0].named_buffers()
     }
     return parameters, buffers
 
 
-def _stacked(tensors: list[Tensor]) -> Tensor:
+def _stacked(name: str, tensors: list[Tensor]) -> Tensor:
     """A leaf with the tensors as its rows."""
     if len({t.requires_grad for t in tensors}) > 1:
-        raise RuntimeError(
-            "Expected per-parameter values to all have requires_grad=True or all False"
-        )
+        raise RuntimeError(f"Expected {name} from each model to have the same .requires_grad")
     rows = ops.stack([t.detach() for t in tensors])
     return rows.requires_grad_(tensors[0].requires_grad)

@@ -10,7 +10,6 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..native.foundation.public_names import class_of
 from .. import ops
 from ..autograd import enable_grad, is_grad_enabled
 from ..autograd import grad as autograd_grad
@@ -22,10 +21,14 @@ from ..autograd.outputs import Output
 from ..ops.interception.batching import inner_leaf, is_inside, with_below
 from ..tensor import Tensor
 from ..tensor.tree import leaves, map_leaves
+from .checks import (
+    check_cotangents, check_real, check_scalar, check_tangents, outputs_of, positions, split_aux,
+)
 from .structure import rebuild, tensors_of
 from .vmap import map_calls
 
 Argnums = int | tuple[int, ...]
+_JVP = "jvp(f, primals, tangents)"
 
 
 def grad(func: Callable, argnums: Argnums = 0, has_aux: bool = False) -> Callable:
@@ -60,23 +63,14 @@ def grad_and_value(func: Callable, argnums: Argnums = 0, has_aux: bool = False) 
         recorded = is_grad_enabled()
         with enable_grad():
             level = _Level(args, argnums, recorded)
-            y, aux = _split(func(*level.args, **kwargs), has_aux, "grad_and_value")
-            _check_scalar(y)
+            y, aux = split_aux(func(*level.args, **kwargs), has_aux, "grad_and_value(f)(*args)")
+            check_scalar(y)
             match = level.gradients([y], None)
         result = level.like_arguments(level.freed(match))
         value = level.freed([y])[0]
         return result, ((value, map_leaves(level.free_one, aux)) if has_aux else value)
 
     return wrapper
-
-
-def _check_scalar(y: Any) -> None:
-    called = "grad_and_value(f)(*args): Expected f(*args) to return a"
-    if not isinstance(y, Tensor):
-        raise RuntimeError(f"{called} tensor, got {class_of(y)}")
-    if y.dim() != 0:
-        raise RuntimeError(f"{called} scalar Tensor, got tensor with {y.dim()} dims. Maybe you "
-                           "wanted to use the vjp or jacrev APIs instead?")
 
 
 def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple:
@@ -89,15 +83,12 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple:
     recorded = is_grad_enabled()
     with enable_grad():
         level = _Level(primals, tuple(range(len(primals))), recorded)
-        y, aux = _split(func(*level.args), has_aux, "vjp")
-        outputs = tensors_of(y, "vjp(f, *primals): the outputs of f")
+        y, aux = split_aux(func(*level.args), has_aux, "vjp(f, *primals)")
+        outputs = outputs_of(y, "vjp(f, *primals)")
 
     def pull(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> tuple:
+        check_cotangents(cotangents, y)
         supplied = tensors_of(cotangents, "vjp_fn(cotangents)")
-        if len(supplied) != len(outputs):
-            raise RuntimeError(f"vjp_fn(cotangents): Expected cotangents to have the same "
-                               f"structure as the outputs: {len(outputs)} tensors, got "
-                               f"{len(supplied)}")
         level.recorded = is_grad_enabled()
         with enable_grad():
             match = level.gradients(outputs, supplied)
@@ -115,13 +106,13 @@ def jvp(
     >>> torch.func.jvp(torch.sin, (torch.zeros(2),), (torch.ones(2),))
     (tensor([0., 0.]), tensor([1., 1.]))
     """
-    _check_tangents(primals, tangents)
+    check_tangents(primals, tangents)
     level = push_level()
     enabled, LEVELS.enabled = LEVELS.enabled, True
     try:
         duals = (_dual(x, t, level) for x, t in zip(leaves(primals), leaves(tangents), strict=True))
-        y, aux = _split(func(*rebuild(primals, duals)), has_aux, "jvp")
-        outputs = tensors_of(y, "jvp(f, primals, tangents): the outputs of f")
+        y, aux = split_aux(func(*rebuild(primals, duals)), has_aux, _JVP)
+        outputs = outputs_of(y, _JVP)
         result = [tangent_at(t, level) for t in outputs]
         if strict and any(t is None for t in result):
             raise RuntimeError("jvp(f, primals, tangents, strict=True): The output of f is "
@@ -144,17 +135,6 @@ def _dual(x: Tensor, tangent: Tensor, level: int) -> Tensor:
     return dual
 
 
-def _check_tangents(primals: Any, tangents: Any) -> None:
-    for name, supplied in (("primals", primals), ("tangents", tangents)):
-        if not isinstance(supplied, tuple) or not supplied:
-            raise RuntimeError(f"jvp(f, primals, tangents): Expected {name} to be a tuple with at "
-                               f"least one tensor, got {type(supplied).__name__}")
-    xs, ts = tensors_of(primals, "primals"), tensors_of(tangents, "tangents")
-    if [tuple(x.shape) for x in xs] != [tuple(t.shape) for t in ts]:
-        raise RuntimeError("jvp(f, primals, tangents): Expected primals and tangents to have the "
-                           "same structure and shapes")
-
-
 def linearize(func: Callable, *primals: Any) -> tuple[Any, Callable]:
     """(func(*primals), the function from tangents to Jacobian times tangents there).
 
@@ -166,7 +146,7 @@ def linearize(func: Callable, *primals: Any) -> tuple[Any, Callable]:
     with enable_grad():
         level = _Level(primals, tuple(range(len(primals))))
         y = func(*level.args)
-        outputs = tensors_of(y, "linearize(f, *primals): the outputs of f")
+        outputs = outputs_of(y, "linearize(f, *primals)")
         slots = [ops.zeros_like(t).requires_grad_() for t in outputs]
         once = level.gradients(outputs, slots)
 
@@ -199,10 +179,12 @@ def jacrev(
 
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
+        check_real(args, "jacrev", "inputs")
         with enable_grad():
             level = _Level(args, argnums)
-            y, aux = _split(func(*level.args, **kwargs), has_aux, "jacrev")
-            outputs = tensors_of(y, "jacrev(f): the outputs of f")
+            y, aux = split_aux(func(*level.args, **kwargs), has_aux, "vjp(f, *primals)")
+            outputs = outputs_of(y, "vjp(f, *primals)")
+            check_real(outputs, "jacrev", "outputs")
             rows = [_rows(t, level, chunk_size) for t in outputs]
             result = [level.like_arguments(level.freed(new)) for new in rows]
         matrices = rebuild(y, iter(result))
@@ -223,12 +205,13 @@ def jacfwd(
 
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        positions = _positions(argnums, len(args))
-        supplied = tuple(args[i] for i in positions)
+        check_real(args, "jacfwd", "inputs")
+        chosen_at = positions(argnums, len(args))
+        supplied = tuple(args[i] for i in chosen_at)
 
         def chosen(*inputs: Any) -> Any:
             every = list(args)
-            for i, x in zip(positions, inputs, strict=True):
+            for i, x in zip(chosen_at, inputs, strict=True):
                 every[i] = x
             return func(*every, **kwargs)
 
@@ -260,6 +243,7 @@ def _columns(
         columns.append(map_calls(functools.partial(push, i), 0, -1, randomness)(basis))
     y, aux = last[0], last[2] if has_aux else None
     outputs = tensors_of(y, "jacfwd(f): the outputs of f")
+    check_real(outputs, "jacfwd", "outputs")
     matches = [
         [column[j].reshape((*t.shape, *x.shape)) for column, x in zip(columns, inputs, strict=True)]
         for j, t in enumerate(outputs)
@@ -297,15 +281,6 @@ def _rows(y: Tensor, level: _Level, chunk_size: int | None) -> list[Tensor]:
             for column, x in zip(rows, level.wanted, strict=True)]
 
 
-def _split(result: Any, has_aux: bool, name: str) -> tuple[Any, Any]:
-    if not has_aux:
-        return result, None
-    if not (isinstance(result, tuple) and len(result) == 2):
-        raise RuntimeError(f"{name}(f)(*args): output of function f should be a tuple: "
-                           "(output, aux) if has_aux is True")
-    return result
-
-
 class _Level:
     """One transform at work: its arguments as aliases that gradients reach.
 
@@ -314,7 +289,7 @@ class _Level:
 
     def __init__(self, args: tuple, argnums: Argnums, recorded: bool = True) -> None:
         self.argnums, self.recorded = argnums, recorded
-        self.positions = _positions(argnums, len(args))
+        self.positions = positions(argnums, len(args))
         self.arguments = [args[i] for i in self.positions]
         self.own: list[Tensor] = [_alias(x) for x in tensors_of(self.arguments, "the inputs")]
         self.wanted = list(self.own)
@@ -356,21 +331,6 @@ class _Level:
         if example is None:
             example = x.detach() if x.requires_grad else x
         return give(tangents, example)
-
-
-def _positions(argnums: Argnums, count: int) -> list[int]:
-    if not isinstance(argnums, (int, tuple)):
-        raise RuntimeError(f"argnum must be int or Tuple[int, ...], got {type(argnums).__name__}")
-    every = (argnums,) if isinstance(argnums, int) else argnums
-    if not every:
-        raise RuntimeError("argnums must be non-empty")
-    for i in every:
-        if not -count <= i < count:
-            raise RuntimeError(f"Got argnum={i}, but only {count} positional inputs")
-    result = [i % count for i in every]
-    if len(set(result)) != len(result):
-        raise RuntimeError(f"argnums elements must be unique, got {argnums}")
-    return result
 
 
 def _alias(x: Tensor) -> Tensor:

@@ -182,3 +182,30 @@ def test_jvp_computes_where_forward_mode_is_off_around_it(torch):
     with forward_ad._set_fwd_grad_enabled(False):
         _, t = torch.func.jvp(torch.sin, (torch.zeros(2),), (torch.ones(2),))
     assert t.tolist() == [1.0, 1.0]
+
+
+def _refused(call, message):
+    with pytest.raises(RuntimeError, match=message):
+        call()
+
+
+def test_what_transforms_say_of_arguments_and_results(torch):
+    func, x = torch.func, torch.ones(3)
+    _refused(lambda: func.vjp(lambda _: None, x), r"vjp\(f, \*primals\): .* non-empty output")
+    _refused(lambda: func.jacrev(lambda _: 1)(x), r"vjp.*to return only tensors, got unsupported")
+    _refused(lambda: func.jacrev(torch.sin, argnums=0.0)(x), r"must be int or Tuple\[int")
+    _refused(lambda: func.grad(torch.mul, argnums=("0",))(x, x), "argnum must be int")
+    _refused(lambda: func.jvp(torch.sin, (x,), (x, x)), "same python structure")
+    _refused(lambda: func.jvp(torch.sin, (), ()), "at least one Tensor")
+    _refused(lambda: func.jvp(torch.sin, (1.0,), (x,)), "only contain Tensors")
+    _refused(lambda: func.vjp(lambda a: (a, "x"), x, has_aux=True), "unsupported type")
+    _refused(lambda: func.jacfwd(torch.sin)(x * 1j), "jacfwd: Expected all inputs to be real")
+    _, pull = func.vjp(lambda a: (a, (a, a)), x)
+    _refused(lambda: pull((x, x, x)), "Expected pytree structure")
+
+
+def test_models_are_stacked_that_agree_on_gradients(torch):
+    nets = [torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)]
+    nets[1].bias.requires_grad_(False)
+    _refused(lambda: torch.func.stack_module_state(nets),
+             "Expected bias from each model to have the same .requires_grad")

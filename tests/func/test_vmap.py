@@ -258,3 +258,23 @@ def test_an_example_is_printed_with_all_of_them(torch):
     texts = []
     torch.vmap(lambda v: texts.append(repr(v)) or v)(torch.tensor([[1.0, 2.0]]))
     assert texts == ["BatchedTensor(lvl=1, bdim=0, value=\n    tensor([[1., 2.]])\n)"]
+
+
+def test_values_of_each_example_are_put_into_a_copy_of_what_all_share(torch):
+    shared, at = torch.zeros(3), torch.tensor([[0], [2]])
+    put = torch.vmap(lambda i, v: torch.index_put(shared, [i], v, accumulate=True))
+    found = put(at, torch.tensor([[1.0], [5.0]]))
+    assert found.tolist() == [[1.0, 0.0, 0.0], [0.0, 0.0, 5.0]]
+    assert shared.tolist() == [0.0, 0.0, 0.0]
+
+
+def test_an_index_put_in_place_into_what_all_share_is_refused_before_it_writes(torch):
+    shared, at = torch.zeros(3), torch.tensor([[0], [2]])
+    with pytest.raises(RuntimeError, match="is not possible because there exists a Tensor"):
+        torch.vmap(lambda i, v: shared.index_put_([i], v))(at, torch.ones(2, 1))
+    assert shared.tolist() == [0.0, 0.0, 0.0]
+
+
+def test_a_function_that_fills_a_tensor_of_its_own(torch):
+    rows = torch.vmap(lambda v: torch.slice_scatter(torch.zeros(3, 2), v, 0, 1, 2))
+    assert rows(torch.ones(2, 1, 2)).tolist() == [[[0.0, 0.0], [1.0, 1.0], [0.0, 0.0]]] * 2

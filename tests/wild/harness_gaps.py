@@ -28,9 +28,8 @@ FILES = {
 # Modules that only have to be importable.
 STAND_INS = frozenset(
     """
-_export _export.wrappers _functorch _functorch.aot_autograd _functorch.apis
-_functorch.batch_norm_replacement _functorch.deprecated _functorch.eager_transforms
-_functorch.make_functional _functorch.python_key _functorch.vmap _higher_order_ops.flex_attention
+_export _export.wrappers _functorch.aot_autograd _functorch.python_key
+_higher_order_ops.flex_attention
 _higher_order_ops.cond _higher_order_ops.map _higher_order_ops.inline_asm_elementwise
 _higher_order_ops.invoke_subgraph
 _higher_order_ops.register_hook _logging _logging._internal _logging.scribe _prims _prims_common
@@ -128,8 +127,7 @@ def fill(torch: Any) -> None:
                    "_prims_common", "_logging.scribe", "testing._utils", "utils._foreach_utils",
                    "utils._mode_utils"):
         importlib.import_module(f"torch.{module}")
-    for module in ("apis", "deprecated", "eager_transforms", "vmap"):
-        _fill_transforms(importlib.import_module(f"torch._functorch.{module}"), torch)
+    _fill_transforms(torch)
     _fill_fallback(torch)
     _fill_processor(torch)
     importlib.import_module("torch._subclasses").CrossRefFakeMode = object
@@ -169,14 +167,15 @@ def _evaluate_annotations(module: Any, torch: Any) -> None:
             ])
 
 
-def _fill_transforms(module: Any, torch: Any) -> None:
-    """What the top-level package functorch takes from torch._functorch, and torch.func has."""
-    for name in ("vmap", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "vjp"):
-        setattr(module, name, getattr(torch.func, name))
-    for name in ("chunk_vmap", "combine_state_for_ensemble", "functionalize", "make_functional",
-                 "make_functional_with_buffers", "restore_vmap", "_add_batch_dim",
-                 "replace_all_batch_norm_modules_"):
-        setattr(module, name, named(f"torch.func.{name}"))
+def _fill_transforms(torch: Any) -> None:
+    """What the top-level package functorch takes from torch._functorch, and is not there."""
+    for module in ("apis", "vmap"):
+        of_functorch = importlib.import_module(f"torch._functorch.{module}")
+        for name in ("restore_vmap", "_add_batch_dim"):
+            setattr(of_functorch, name, named(f"torch._functorch.{name}"))
+    transforms = importlib.import_module("torch._functorch.eager_transforms")
+    _fill(transforms, functionalize=named("torch.func.functionalize"))
+    importlib.import_module("torch._functorch.deprecated")
 
 
 def _fill_fallback(torch: Any) -> None:

@@ -183,6 +183,8 @@ def _composite(
     try:
         return original(*args, **kwargs)
     except ExampleRead as read:
+        if name.endswith("_") and not batch.holds(tensors[0]):
+            refuse_write()
         if versions != [x._version for x in tensors]:
             raise NotImplementedError(
                 f"vmap: {name} writes into its arguments before it reads elements"
@@ -195,8 +197,11 @@ def _composite(
 
 
 def refuse_write() -> NoReturn:
-    """Raise for a write of examples into a tensor that all of them share."""
-    raise RuntimeError(
+    """Raise for a write of examples into a tensor that all of them share.
+
+    A composite around it, whose tensor it is, goes example by example then.
+    """
+    raise ExampleRead(
         "vmap: inplace arithmetic(self, *extra_args) is not possible because there exists a Tensor "
         "`other` in extra_args that has more elements than `self`. This happened due to `other` "
         "being vmapped over but `self` not being vmapped over in a vmap. Please try to use "

@@ -1,0 +1,1 @@
+"""torch._functorch: torch.func under the names of functorch, the package that it was at first."""

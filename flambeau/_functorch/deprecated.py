@@ -1,0 +1,58 @@
+"""torch._functorch.deprecated: what functorch exports; it warns and calls torch.func."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from .. import func
+from . import make_functional as modules
+
+__all__ = [
+    "combine_state_for_ensemble", "functionalize", "grad", "grad_and_value", "hessian", "jacfwd",
+    "jacrev", "jvp", "make_functional", "make_functional_with_buffers", "vjp", "vmap",
+]
+
+
+def _deprecated(function: Callable, successor: str) -> Callable:
+    """`function` with the warning that `successor` has taken its place."""
+    name = function.__name__
+
+    @functools.wraps(function)
+    def warned(*args: Any, **kwargs: Any) -> Any:
+        warnings.warn(
+            "We've integrated functorch into PyTorch. As the final step of the integration, "
+            f"`functorch.{name}` is deprecated as of PyTorch 2.0 and will be deleted in a future "
+            f"version of PyTorch >= 2.3. Please use `{successor}` instead; see the PyTorch 2.0 "
+            "release notes and/or the `torch.func` migration guide for more details "
+            "https://pytorch.org/docs/main/func.migrating.html",
+            FutureWarning, stacklevel=2,
+        )
+        return function(*args, **kwargs)
+
+    warned.__module__ = __name__
+    return warned
+
+
+def _functionalize(function: Callable, *, remove: str = "mutations") -> Callable:
+    raise NotImplementedError("torch.func.functionalize is not implemented in flambeau")
+
+
+_functionalize.__name__ = "functionalize"
+
+vmap = _deprecated(func.vmap, "torch.vmap")
+grad = _deprecated(func.grad, "torch.func.grad")
+grad_and_value = _deprecated(func.grad_and_value, "torch.func.grad_and_value")
+vjp = _deprecated(func.vjp, "torch.func.vjp")
+jvp = _deprecated(func.jvp, "torch.func.jvp")
+jacrev = _deprecated(func.jacrev, "torch.func.jacrev")
+jacfwd = _deprecated(func.jacfwd, "torch.func.jacfwd")
+hessian = _deprecated(func.hessian, "torch.func.hessian")
+functionalize = _deprecated(_functionalize, "torch.func.functionalize")
+make_functional = _deprecated(modules.make_functional, "torch.func.functional_call")
+make_functional_with_buffers = _deprecated(
+    modules.make_functional_with_buffers, "torch.func.functional_call")
+combine_state_for_ensemble = _deprecated(
+    modules.combine_state_for_ensemble, "torch.func.stack_module_state")

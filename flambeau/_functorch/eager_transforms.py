@@ -1,0 +1,16 @@
+"""torch._functorch.eager_transforms: torch.func's transforms, at functorch's place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..func import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, linearize, vjp
+from ..func.checks import positions
+
+__all__ = ["grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "vjp"]
+
+
+def _slice_argnums(args: tuple, argnums: Any, as_tuple: bool = True) -> Any:
+    """The arguments that `argnums` names."""
+    chosen = tuple(args[i] for i in positions(argnums, len(args)))
+    return chosen[0] if isinstance(argnums, int) and not as_tuple else chosen

@@ -1,0 +1,109 @@
+"""What transforms ask of a function's arguments, and of what it gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..tensor import Tensor
+from ..tensor.tree import leaves
+from ..utils import _pytree
+
+
+def positions(argnums: Any, count: int) -> list[int]:
+    """The arguments that `argnums` names, counted from 0.
+
+    Raises RuntimeError where it is no int or tuple of them, or names an argument twice or none.
+    """
+    if not isinstance(argnums, (int, tuple)):
+        raise RuntimeError(f"argnums must be int or Tuple[int, ...], got: {type(argnums)}")
+    every = (argnums,) if isinstance(argnums, int) else argnums
+    result = [_position(i, count) for i in every]
+    if not result:
+        raise RuntimeError("argnums must be non-empty")
+    if len(set(result)) != len(result):
+        raise RuntimeError(f"argnums elements must be unique, got {argnums}")
+    return result
+
+
+def _position(argnum: Any, count: int) -> int:
+    if not isinstance(argnum, int):
+        raise RuntimeError(f"argnum must be int, got: {type(argnum)}")
+    if not -count <= argnum < count:
+        raise RuntimeError(f"Got argnum={argnum}, but only {count} positional inputs")
+    return argnum % count
+
+
+def outputs_of(result: Any, call: str) -> list[Tensor]:
+    """The tensors that a function gave; RuntimeError names `call` where there are none, or more."""
+    outputs = leaves(result)
+    if not outputs or (len(outputs) == 1 and outputs[0] is None):
+        raise RuntimeError(f"{call}: Expected f to be a function that has non-empty output "
+                           f"(got output = {outputs})")
+    for x in outputs:
+        if not isinstance(x, Tensor):
+            raise RuntimeError(f"{call}: expected f(*primals) to return only tensors, got "
+                               f"unsupported type {type(x)}")
+    return outputs
+
+
+def split_aux(result: Any, has_aux: bool, call: str) -> tuple[Any, Any]:
+    """(output, aux), aux None without `has_aux`."""
+    if not has_aux:
+        return result, None
+    if not (isinstance(result, tuple) and len(result) == 2):
+        raise RuntimeError(f"{call}: output of function f should be a tuple: (output, aux) if "
+                           "has_aux is True")
+    for x in leaves(result[1]):
+        if not isinstance(x, Tensor):
+            raise RuntimeError(f"Expected tensors, got unsupported type {type(x)}")
+    return result
+
+
+def check_scalar(y: Any) -> None:
+    """RuntimeError unless `y`, which is to be differentiated, is one number."""
+    called = "grad_and_value(f)(*args): Expected f(*args) to return a"
+    if not isinstance(y, Tensor):
+        raise RuntimeError(f"{called} Tensor, got {type(y)}")
+    if y.dim() != 0:
+        raise RuntimeError(f"{called} scalar Tensor, got tensor with {y.dim()} dims. Maybe you "
+                           "wanted to use the vjp or jacrev APIs instead?")
+
+
+def check_real(tree: Any, name: str, what: str) -> None:
+    """RuntimeError where a tensor among the `what` ("inputs" or "outputs") is complex."""
+    for i, x in enumerate(leaves(tree)):
+        if isinstance(x, Tensor) and x.is_complex():
+            raise RuntimeError(f"{name}: Expected all {what} to be real but received complex "
+                               f"tensor at flattened input idx: {i}")
+
+
+def check_cotangents(supplied: Any, outputs: Any) -> None:
+    """RuntimeError where cotangents have another structure than the outputs."""
+    wanted, structure = _pytree.tree_structure(outputs), _pytree.tree_structure(supplied)
+    if structure != wanted:
+        raise RuntimeError("Expected pytree structure of cotangents to be the same as pytree "
+                           "structure of outputs to the function. cotangents: "
+                           f"{_pytree.treespec_pprint(structure)}, primal output: "
+                           f"{_pytree.treespec_pprint(wanted)}")
+
+
+def check_tangents(primals: Any, tangents: Any) -> None:
+    """RuntimeError where jvp's tangents do not match its primals."""
+    call = "jvp(f, primals, tangents)"
+    if not isinstance(primals, tuple):
+        raise RuntimeError(f"{call}: Expected primals to be a tuple. E.g. it should be valid to "
+                           "call f(*primals).")
+    wanted, structure = _pytree.tree_structure(primals), _pytree.tree_structure(tangents)
+    if structure != wanted:
+        raise RuntimeError(f"{call}: Expected primals and tangents to have the same python "
+                           "structure. For example, if primals is a tuple of 3 tensors, tangents "
+                           f"also must be. Got primals with structure {wanted} and tangents with "
+                           f"structure {structure}")
+    for name, tree in (("primals", primals), ("tangents", tangents)):
+        ends = leaves(tree)
+        if not ends:
+            raise RuntimeError(f"{call}: Expected {name} to contain at least one Tensor.")
+        for x in ends:
+            if not isinstance(x, Tensor):
+                raise RuntimeError(f"{call}: Expected {name} to only contain Tensors, got "
+                                   f"{type(x)}")
