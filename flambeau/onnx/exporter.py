@@ -11,12 +11,13 @@ from .. import version
 from ..export import Dim, ExportedProgram
 from ..export import export as export_program
 from ..export.graph_signature import InputKind
-from ..fx.node import _RANDOM, Node
+from ..fx.node import Node
 from ..fx.trace_errors import explain
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
 from .conversion_table import CONVERSIONS
 from .graph_builder import DTYPES, GraphBuilder, short
+from .shared_memory import SharedMemory, fixed_nodes, operator_name
 from .symbolic_registry import OnnxExporterError
 
 __all__ = ["ONNXProgram", "UnsupportedOperatorError", "export"]
@@ -95,11 +96,11 @@ def export(
         program = export_program(model, args, kwargs, dynamic_shapes=dynamic_shapes)
     for family in _FAMILIES:
         importlib.import_module(f"{__package__}.{family}")
-    fixed = _fixed_nodes(program)
+    fixed, memory = fixed_nodes(program), SharedMemory(program)
     _check_operators(program, fixed)
-    _check_writes(program, fixed)
+    _check_writes(program, fixed, memory)
     result = ONNXProgram(
-        _model(program, fixed, input_names, output_names, opset_version), program
+        _model(program, fixed, memory, input_names, output_names, opset_version), program
     )
     if f is not None:
         result.save(f, external_data=None)
@@ -138,19 +139,8 @@ def _shapes_of_axes(model: Any, args: tuple, kwargs: dict[str, Any], axes: dict[
     return {name: shapes.get(name) for name in own}
 
 
-def _operator(node: Node) -> str:
-    target: Any = node.target
-    if isinstance(target, str):
-        return target
-    if getattr(target, "__module__", "") == "_operator":
-        return f"operator.{target.__name__}"
-    packet = getattr(target, "overloadpacket", target)
-    name: str = packet.__name__
-    return name
-
-
 def _conversion(node: Node) -> Any:
-    name = _operator(node)
+    name = operator_name(node)
     bare = name[:-1] if name.endswith("_") and not name.endswith("__") else name
     return CONVERSIONS.get(name) or CONVERSIONS.get(bare)
 
@@ -171,68 +161,44 @@ def _unsupported(lines: list[str]) -> UnsupportedOperatorError:
     return error
 
 
-def _fixed_nodes(program: ExportedProgram) -> set[Node]:
-    """The nodes that depend on no input and no state, whose values the export has computed.
-
-    Not those of a tensor that the program has read before it writes into it.
-    """
-    fixed: set[Node] = set()
-    for node in program.graph.nodes:
-        if node.op == "call_function" and fixed.issuperset(node.all_input_nodes) and \
-                _operator(node).rstrip("_") not in _RANDOM:
-            fixed.add(node)
-    for node in program.graph.nodes:
-        if _operator(node) in ("operator.setitem", "copy_", "fill_") and node in fixed:
-            source: Any = node.args[0]
-            if any(user < node and user not in fixed for user in source.users):
-                fixed.discard(source)
-    return fixed
-
-
 def _check_operators(program: ExportedProgram, fixed: set[Node]) -> None:
     """UnsupportedOperatorError that names each operator without a conversion, and its module."""
     missing = dict.fromkeys(
-        f"{node.target if hasattr(node.target, 'overloadpacket') else _operator(node)} "
+        f"{node.target if hasattr(node.target, 'overloadpacket') else operator_name(node)} "
         f"{_place(node)}"
         for node in program.graph.nodes
         if node.op == "call_function" and node not in fixed and _conversion(node) is None
+        and operator_name(node) != "operator.setitem"
     )
     if missing:
         raise _unsupported(list(missing))
 
 
-def _check_writes(program: ExportedProgram, fixed: set[Node]) -> None:
-    """UnsupportedOperatorError for a write into memory that a value read later shares.
+def _check_writes(program: ExportedProgram, fixed: set[Node], memory: SharedMemory) -> None:
+    """UnsupportedOperatorError for writes into shared memory that have no conversion.
 
     Other writes in place are what the operator without the underscore computes.
     """
-    sharing: dict[int, list[Node]] = {}
     wrong = []
     for node in program.graph.nodes:
-        value = node.meta.get("val")
-        if not isinstance(value, Tensor):
-            continue
-        name = _operator(node)
-        place = value.untyped_storage().data_ptr()
-        if node not in fixed and name.endswith("_") and not name.endswith("__") and any(
-            user > node for other in sharing.get(place, ()) for user in other.users
-        ):
-            wrong.append(f"{node.target} {_place(node)}: it writes into a part of another value")
-        sharing.setdefault(place, []).append(node)
+        if node not in fixed and memory.needs(node):
+            reason = memory.refusal(node)
+            if reason is not None:
+                wrong.append(f"{node.target} {_place(node)}: {reason}")
     if wrong:
         raise _unsupported(wrong)
 
 
 def _model(
-    program: ExportedProgram, fixed: set[Node], input_names: Sequence[str] | None,
-    output_names: Sequence[str] | None, opset: int | None,
+    program: ExportedProgram, fixed: set[Node], memory: SharedMemory,
+    input_names: Sequence[str] | None, output_names: Sequence[str] | None, opset: int | None,
 ) -> Any:
     builder = GraphBuilder()
     builder.fixed = fixed
     inputs = _add_inputs(builder, program, list(input_names or ()))
     for node in program.graph.nodes:
         if node.op == "call_function" and node not in fixed:
-            _convert(builder, node)
+            _convert(builder, node, memory)
     outputs = _add_outputs(builder, program, list(output_names or ()))
     helper = builder.helper
     read = {name for n in builder.nodes for name in n.input}
@@ -250,13 +216,17 @@ def _model(
     return model
 
 
-def _convert(builder: GraphBuilder, node: Node) -> None:
+def _convert(builder: GraphBuilder, node: Node, memory: SharedMemory) -> None:
     kwargs = {k: v for k, v in node.kwargs.items()
               if k not in ("inplace", "dtype", "device", "layout", "memory_format", "out",
                            "requires_grad", "non_blocking", "pin_memory")}
     builder.current = node.name
     try:
-        builder.names[node] = _conversion(node)(builder, node, *node.args, **kwargs)
+        name = None
+        if operator_name(node) != "operator.setitem":
+            name = builder.names[node] = _conversion(node)(builder, node, *node.args, **kwargs)
+        if memory.needs(node):
+            memory.write(builder, node, name)
     except (NotImplementedError, TypeError) as error:
         raise _unsupported([f"{node.target} {_place(node)}: {error}"]) from error
 

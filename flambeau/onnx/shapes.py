@@ -274,6 +274,21 @@ def _full_like(b: GraphBuilder, node: Node, x: Any, value: Any, **named: Any) ->
     return _filled(b, node, b.op("Shape", b.value(x)), value)
 
 
+@converts("zero_")
+def _zero(b: GraphBuilder, node: Node, x: Any) -> str:
+    return _filled(b, node, b.op("Shape", b.value(x)), 0)
+
+
+@converts("fill_")
+def _fill(b: GraphBuilder, node: Node, x: Any, value: Any) -> str:
+    return _filled(b, node, b.op("Shape", b.value(x)), value)
+
+
+@converts("copy_")
+def _copy(b: GraphBuilder, node: Node, x: Any, source: Any, *args: Any) -> str:
+    return b.op("Expand", b.cast(source, node.meta["val"].dtype), b.op("Shape", b.value(x)))
+
+
 @converts("arange")
 def _arange(b: GraphBuilder, node: Node, *bounds: Any, **named: Any) -> str:
     dtype = node.meta["val"].dtype

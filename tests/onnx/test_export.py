@@ -115,16 +115,66 @@ def test_an_operator_without_conversion_is_named_before_anything_is_written(tmp_
     assert not file.exists()
 
 
-class WritesIntoAPart(nn.Module):
+class AddsToAColumn(nn.Module):
     def forward(self, x):
         y = x * 2
+        whole, row = y.view(-1), y[1]
         y[:, 0].add_(1)
+        return y, whole * 1, row
+
+
+class WritesPartsOfItsOwn(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.bias = nn.Parameter(torch.arange(3.0))
+
+    def forward(self, x):
+        bias = self.bias.clone()
+        bias[1:2].zero_()
+        y = torch.zeros(2, 3)
+        before = x + y
+        y[0].copy_(x[0])
+        y[1, ::2] = x[1, ::2] * 3
+        y[..., 1] = 5
+        y.add_(bias)
+        return before, y, y.t() + 1
+
+
+@pytest.mark.parametrize("model", [AddsToAColumn, WritesPartsOfItsOwn])
+def test_writes_into_parts_of_other_values(model):
+    model, x = model(), torch.randn(2, 3)
+    program = torch.onnx.export(model, (x,))
+    y = torch.randn(2, 3)
+    wanted = model(y)
+    for computed, expected in zip(program(y), wanted, strict=True):
+        assert torch.equal(computed, expected)
+
+
+class WritesWhereAMaskIs(nn.Module):
+    def forward(self, x):
+        y = x * 2
+        y[x > 0] = 1.0
         return y
 
 
-def test_writes_into_parts_of_other_values_are_refused():
-    with pytest.raises(torch.onnx.OnnxExporterError, match="writes into a part"):
-        torch.onnx.export(WritesIntoAPart(), (torch.ones(2, 3),))
+class WritesIntoARow(nn.Module):
+    def forward(self, x):
+        y = x * 2
+        y[0].add_(1)
+        return y
+
+
+def test_writes_without_conversion_are_refused_with_their_module(tmp_path):
+    x, file = torch.ones(2, 3), tmp_path / "model.onnx"
+    with pytest.raises(torch.onnx.OnnxExporterError, match=r"in 0 \(WritesWhereAMaskIs\): it wr"):
+        torch.onnx.export(nn.Sequential(WritesWhereAMaskIs()), (x,), file)
+    varying = {"x": {0: torch.export.Dim("rows")}}
+    with pytest.raises(torch.onnx.OnnxExporterError, match="a value whose sizes vary"):
+        torch.onnx.export(WritesIntoARow(), (x,), file, dynamic_shapes=varying)
+    assert not file.exists()
+
+
+def test_writes_in_place_into_whole_values():
     whole = nn.Sequential(nn.Linear(3, 3), nn.ReLU(inplace=True))
     x = torch.randn(2, 3)
     assert torch.allclose(torch.onnx.export(whole, (x,))(x)[0], whole(x), atol=1e-6)

@@ -1,0 +1,195 @@
+"""Writes into memory that several values share. ONNX has values only: a write scatters its
+elements into the whole, and the other values of that memory, if they are read later, gather theirs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..export import ExportedProgram
+from ..export.graph_signature import InputKind
+from ..fx.node import _RANDOM, Node
+from ..tensor.tensor import Tensor
+from .graph_builder import DTYPES, GraphBuilder, short
+
+__all__ = ["SharedMemory", "fixed_nodes", "operator_name"]
+
+
+def operator_name(node: Node) -> str:
+    """The operator without its overload; `operator.name` for those of Python's module."""
+    target: Any = node.target
+    if isinstance(target, str):
+        return target
+    if getattr(target, "__module__", "") == "_operator":
+        return f"operator.{target.__name__}"
+    name: str = getattr(target, "overloadpacket", target).__name__
+    return name
+
+
+def _writes(node: Node) -> bool:
+    name = operator_name(node)
+    return name == "operator.setitem" or (
+        node.op == "call_function" and name.endswith("_") and not name.endswith("__")
+        and name != "requires_grad_"
+    )
+
+
+def _value(node: Any) -> Any:
+    value = node.meta.get("val") if isinstance(node, Node) else None
+    return value if isinstance(value, Tensor) and value.numel() else None
+
+
+def _memory(node: Any) -> int | None:
+    """The address of a value's memory; None for what has none."""
+    value = _value(node)
+    return None if value is None else int(value.untyped_storage().data_ptr())
+
+
+def fixed_nodes(program: ExportedProgram) -> set[Node]:
+    """The nodes that depend on no input and no state, whose values the export has computed.
+
+    Not those in memory that is written with what varies, or written after it was read: the
+    value that the export has there is the last one.
+    """
+    calls = [node for node in program.graph.nodes if node.op == "call_function"]
+    varying: set[int] = set()
+    while True:
+        fixed: set[Node] = set()
+        for node in calls:
+            if fixed.issuperset(node.all_input_nodes) and _memory(node) not in varying and \
+                    operator_name(node).rstrip("_") not in _RANDOM:
+                fixed.add(node)
+        more = {_memory(node.args[0]) for node in calls if _writes(node) and node.args
+                and (node not in fixed or _is_read_before(node, calls, fixed))} - varying - {None}
+        if not more:
+            return fixed
+        varying |= more  # type: ignore[arg-type]
+
+
+def _is_read_before(write: Node, calls: list[Node], fixed: set[Node]) -> bool:
+    """Whether a node that varies reads the memory before it is written."""
+    memory = _memory(write.args[0])
+    return any(node < write and node not in fixed
+               and any(_memory(x) == memory for x in node.all_input_nodes) for node in calls)
+
+
+class SharedMemory:
+    """Which values of a program lie in the same memory, and what is done when one is written."""
+
+    def __init__(self, program: ExportedProgram) -> None:
+        self.nodes: dict[int, list[Node]] = {}
+        for node in program.graph.nodes:
+            memory = _memory(node)
+            if memory is not None:
+                self.nodes.setdefault(memory, []).append(node)
+        self.labels = [label for label, bounds in program._bounds.items()
+                       if any(n is None for n, _, _ in bounds)]
+        specs = program.graph_signature.input_specs
+        self.dynamic = {s.arg.name for s in specs if s.kind is InputKind.USER_INPUT} \
+            if self.labels else set()
+
+    def needs(self, node: Node) -> bool:
+        """Whether a node writes into memory that other values read later."""
+        if operator_name(node) == "operator.setitem":
+            return True
+        return _writes(node) and bool(self._later(node))
+
+    def _later(self, write: Node) -> list[Node]:
+        """The other values of the memory that are read behind a write."""
+        sharing = self.nodes.get(_memory(write.args[0]) or -1, [])
+        return [node for node in sharing
+                if node is not write and any(user > write for user in node.users)]
+
+    def refusal(self, node: Node) -> str | None:
+        """Why a write cannot be converted; None if it can."""
+        target = node.args[0]
+        if self._varies(target):
+            return "it writes into a part of a value whose sizes vary"
+        sharing = self.nodes.get(_memory(target) or -1, [])
+        if not sharing or len({n.meta["val"].dtype for n in sharing}) > 1:
+            return "it writes into memory that values of several dtypes share"
+        if _whole(sharing) is None:
+            return "it writes into a part of memory that no value covers"
+        if operator_name(node) == "operator.setitem" and _region(node) is None:
+            return "it writes to places that are computed"
+        return None
+
+    def _varies(self, target: Any) -> bool:
+        """Whether a value's sizes may depend on those of a dynamic input."""
+        seen, open_nodes = set(), [target]
+        while open_nodes and self.dynamic:
+            node = open_nodes.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            if node.name in self.dynamic:
+                return True
+            open_nodes += node.all_input_nodes
+        return False
+
+    def write(self, b: GraphBuilder, node: Node, value: str | None) -> None:
+        """Give the values of a memory their names after a write of `value`, or of a setitem."""
+        target: Any = node.args[0]
+        sharing = self.nodes[_memory(target) or -1]
+        whole = _whole(sharing)
+        assert whole is not None
+        places = _places(target.meta["val"])
+        if value is None:
+            places = places[_region(node)]
+            value = _spread(b, node.args[2], places.shape, target.meta["val"].dtype)
+        order = np.argsort(_places(whole.meta["val"]), axis=None)  # by place, where in the whole
+
+        def listed(chosen: Any) -> str:
+            return b.constant(order[chosen.ravel()], "int64")
+
+        row = b.constant([-1], "int64")
+        flat = b.op("ScatterElements", b.op("Reshape", b.name(whole), row), listed(places),
+                    b.op("Reshape", value, row), axis=0)
+        for other in {whole, target, *self._later(node)}:
+            if other > node:
+                continue
+            own = _places(other.meta["val"])
+            part = flat if other is whole else b.op("Gather", flat, listed(own), axis=0)
+            b.names[other] = b.op("Reshape", part, b.sizes(own.shape))
+
+
+def _whole(sharing: list[Node]) -> Node | None:
+    """A value that has each element of the memory once."""
+    for node in sharing:
+        value = node.meta["val"]
+        places = np.sort(_places(value), axis=None)
+        length = value.untyped_storage().nbytes() // value.element_size()
+        if len(places) == length and np.array_equal(places, np.arange(length)):
+            return node
+    return None
+
+
+def _places(value: Tensor) -> Any:
+    """Where a tensor's elements lie in its memory, in its shape."""
+    places: Any = np.full(tuple(value.shape), int(value.storage_offset()))
+    for dim, (length, stride) in enumerate(zip(value.shape, value.stride(), strict=True)):
+        along = [1] * value.ndim
+        along[dim] = int(length)
+        places = places + (np.arange(int(length)) * int(stride)).reshape(along)
+    return places
+
+
+def _region(node: Node) -> Any:
+    """What a setitem writes to, as NumPy indexes; None if that is computed."""
+    index = node.args[1]
+    parts = index if isinstance(index, tuple) else (index,)
+    for part in parts:
+        bounds = (part.start, part.stop, part.step) if isinstance(part, slice) else (part,)
+        if not all(x is None or x is Ellipsis or type(x) is int for x in bounds):
+            return None
+    return tuple(parts)
+
+
+def _spread(b: GraphBuilder, value: Any, shape: Any, dtype: Any) -> str:
+    """A value in a dtype and a larger shape."""
+    name = b.cast(value, dtype) if isinstance(value, Node) else b.constant(value, short(dtype))
+    if isinstance(value, Node) and not isinstance(value.meta.get("val"), Tensor):
+        name = b.op("Cast", b.name(value), to=DTYPES[short(dtype)])
+    return b.op("Expand", name, b.constant(list(shape), "int64"))
