@@ -56,6 +56,7 @@ FORBIDDEN = re.compile(r"^(utils?|helpers?|misc|common|stuff|tools?)\.py$")
 # Names that PyTorch has.
 ALLOWED = {
     "flambeau/_dynamo/utils.py", "flambeau/ao/nn/quantized/reference/modules/utils.py",
+    "flambeau/ao/quantization/fx/utils.py",
     "flambeau/ao/quantization/utils.py",
     "flambeau/fx/passes/utils/common.py",
     "flambeau/nn/modules/utils.py",

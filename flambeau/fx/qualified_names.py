@@ -213,6 +213,8 @@ def qualified_name(function: Any) -> str:
             if getattr(guess, name, None) is function:
                 return f"{guess.__name__}.{name}".replace(_PACKAGE, "torch", 1)
         raise RuntimeError(f"cannot find module for {function}")
+    if module.startswith("torch.ops.quantized."):  # a namespace of several files
+        module = "torch.ops.quantized"
     return f"{module.replace('torch._ops', 'torch.ops')}.{name}"
 
 

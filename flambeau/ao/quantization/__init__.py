@@ -29,8 +29,10 @@ from .mappings import (
 )
 from .observer import (
     MinMaxObserver, MovingAverageMinMaxObserver, MovingAveragePerChannelMinMaxObserver,
-    NoopObserver, ObserverBase, PerChannelMinMaxObserver, PlaceholderObserver,
-    UniformQuantizationObserverBase, default_dynamic_quant_observer,
+    NoopObserver, ObserverBase, PerChannelMinMaxObserver, PlaceholderObserver, ReuseInputObserver,
+    UniformQuantizationObserverBase, default_reuse_input_observer, get_observer_state_dict,
+    load_observer_state_dict, per_channel_weight_observer_range_neg_127_to_127,
+    weight_observer_range_neg_127_to_127, default_dynamic_quant_observer,
     default_float_qparams_observer, default_float_qparams_observer_4bit, default_observer,
     default_per_channel_weight_observer, default_placeholder_observer, default_weight_observer,
 )
@@ -42,8 +44,14 @@ from .qconfig import (
     float16_dynamic_qconfig, float16_static_qconfig, float_qparams_weight_only_qconfig,
     default_activation_only_qconfig, default_per_channel_symmetric_qnnpack_qconfig,
     default_symmetric_qnnpack_qconfig, default_weight_only_qconfig,
-    get_default_qconfig, per_channel_dynamic_qconfig,
+    default_per_channel_symmetric_qnnpack_qat_qconfig, default_quint8_weight_qconfig,
+    default_reuse_input_qconfig, default_symmetric_qnnpack_qat_qconfig,
+    get_default_qconfig, per_channel_dynamic_qconfig, qconfig_equals,
 )
+from .qconfig_mapping import (
+    QConfigMapping, get_default_qat_qconfig_mapping, get_default_qconfig_mapping,
+)
+from .quant_type import QuantType
 from .quantize import (
     add_quant_dequant, convert, prepare, prepare_qat, propagate_qconfig_, quantize,
     quantize_dynamic, quantize_qat, swap_module,
@@ -67,8 +75,11 @@ __all__ = [
     "PerChannelMinMaxObserver",
     "PlaceholderObserver",
     "QConfig",
+    "QConfigMapping",
     "QuantStub",
+    "QuantType",
     "QuantWrapper",
+    "ReuseInputObserver",
     "UniformQuantizationObserverBase",
     "add_quant_dequant",
     "convert",
@@ -97,6 +108,7 @@ __all__ = [
     "default_histogram_observer",
     "default_observer",
     "default_per_channel_qconfig",
+    "default_per_channel_symmetric_qnnpack_qat_qconfig",
     "default_per_channel_symmetric_qnnpack_qconfig",
     "default_per_channel_weight_fake_quant",
     "default_per_channel_weight_observer",
@@ -104,8 +116,12 @@ __all__ = [
     "default_qat_qconfig",
     "default_qat_qconfig_v2",
     "default_qconfig",
+    "default_quint8_weight_qconfig",
+    "default_reuse_input_observer",
+    "default_reuse_input_qconfig",
     "default_symmetric_fixed_qparams_fake_quant",
     "default_symmetric_fixed_qparams_observer",
+    "default_symmetric_qnnpack_qat_qconfig",
     "default_symmetric_qnnpack_qconfig",
     "default_weight_fake_quant",
     "default_weight_observer",
@@ -123,20 +139,25 @@ __all__ = [
     "get_default_dynamic_quant_module_mappings",
     "get_default_qat_module_mappings",
     "get_default_qat_qconfig",
+    "get_default_qat_qconfig_mapping",
     "get_default_qconfig",
+    "get_default_qconfig_mapping",
     "get_default_qconfig_propagation_list",
     "get_default_static_quant_module_mappings",
     "get_default_static_quant_reference_module_mappings",
+    "get_observer_state_dict",
+    "load_observer_state_dict",
     "per_channel_dynamic_qconfig",
+    "per_channel_weight_observer_range_neg_127_to_127",
     "prepare",
     "prepare_qat",
     "propagate_qconfig_",
+    "qconfig_equals",
     "quantize",
     "quantize_dynamic",
     "quantize_qat",
     "swap_module",
+    "weight_observer_range_neg_127_to_127",
 ]
 
-__getattr__ = lacking(__name__, (
-    "QConfigMapping", "QuantType", "default_debug_observer", "get_default_qconfig_mapping",
-))
+__getattr__ = lacking(__name__, ("default_debug_observer",))

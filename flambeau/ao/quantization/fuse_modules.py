@@ -13,12 +13,13 @@ from ...nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 from ..nn import intrinsic
 
 _CONVOLUTIONS = (modules.Conv1d, modules.Conv2d, modules.Conv3d)
+_TRANSPOSED = (modules.ConvTranspose1d, modules.ConvTranspose2d, modules.ConvTranspose3d)
 _NORMS = (modules.BatchNorm1d, modules.BatchNorm2d, modules.BatchNorm3d)
 _RANK = dict(zip((*_CONVOLUTIONS, *_NORMS), (1, 2, 3) * 2, strict=True))
 
 
-def _fuse(parts: list[Any], is_qat: bool) -> Any:
-    """The one module for a sequence of two or three."""
+def fuse_sequence(parts: list[Any], is_qat: bool) -> Any:
+    """The one module for a sequence of two or three; NotImplementedError for other sequences."""
     kinds = tuple(map(type, parts))
     first, rest = kinds[0], kinds[1:]
     if rest == (modules.ReLU,):
@@ -32,18 +33,34 @@ def _fuse(parts: list[Any], is_qat: bool) -> Any:
         if len({part.training for part in parts}) != 1:
             raise AssertionError("Conv and BN both must be in the same mode (train or eval).")
         if first is modules.Linear and not rest[1:]:
-            return fuse_linear_bn_eval(*parts)
+            return (intrinsic.LinearBn1d if is_qat else fuse_linear_bn_eval)(*parts)
         if first in _CONVOLUTIONS:
             return _fuse_norm(parts, _RANK[first], is_qat)
+        if first in _TRANSPOSED and not rest[1:]:
+            if is_qat:
+                raise Exception("Fusing ConvTranspose+BatchNorm not yet supported in QAT.")
+            return fuse_conv_bn_eval(parts[0], parts[1], True)
     raise NotImplementedError(f"Cannot fuse modules: {kinds}")
 
 
 def _fuse_norm(parts: list[Any], rank: int, is_qat: bool) -> Any:
     relu = "ReLU" if len(parts) == 3 else ""
     if is_qat:
+        _check_trained_norm(*parts[:2])
         return getattr(intrinsic, f"ConvBn{relu}{rank}d")(*parts)
     folded = fuse_conv_bn_eval(parts[0], parts[1])
     return getattr(intrinsic, f"ConvReLU{rank}d")(folded, parts[2]) if relu else folded
+
+
+def _check_trained_norm(conv: Any, norm: Any) -> None:
+    """AssertionError for a normalization that cannot be trained with the weights."""
+    if norm.num_features != conv.out_channels:
+        raise AssertionError("Output channel of Conv2d must match num_features of BatchNorm2d.")
+    if not norm.affine:
+        raise AssertionError("Only support fusing BatchNorm2d with affine set to True")
+    if not norm.track_running_stats:
+        raise AssertionError(
+            "Only support fusing BatchNorm2d with tracking_running_stats set to True")
 
 
 def _parent(model: Any, path: str) -> tuple[Any, str]:
@@ -60,7 +77,7 @@ def _fuse_known(model: Any, names: list[str], is_qat: bool) -> None:
     for part in (parts[0], parts[-1]):
         part._forward_pre_hooks.clear()
         part._forward_hooks.clear()
-    fused = _fuse(parts, is_qat)
+    fused = fuse_sequence(parts, is_qat)
     for hook in hooks[0]:
         fused.register_forward_pre_hook(hook)
     for hook in hooks[1]:

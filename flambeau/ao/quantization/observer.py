@@ -313,7 +313,45 @@ class NoopObserver(ObserverBase):
         raise RuntimeError("calculate_qparams should not be called for NoopObserver")
 
 
+class ReuseInputObserver(ObserverBase):
+    """Looks at nothing: results have the scale of what they are made from, as of a reshape."""
+
+    def __init__(self) -> None:
+        super().__init__(quint8, is_dynamic=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The tensor itself."""
+        return x
+
+    def calculate_qparams(self) -> Any:
+        """An error, as in PyTorch."""
+        raise RuntimeError("calculate_qparams should not be called for ReuseInputObserver")
+
+
+def _is_activation_post_process(module: Any) -> bool:
+    """Whether a module observes or rounds what goes by."""
+    return isinstance(module, ObserverBase) or hasattr(module, "fake_quant_enabled")
+
+
+def get_observer_state_dict(mod: Any) -> Any:
+    """What a model's observers have seen, as the part of its state that is theirs."""
+    state = mod.state_dict()
+    result = type(state)((k, v) for k, v in state.items() if "activation_post_process" in k)
+    result._metadata = state._metadata
+    return result
+
+
+def load_observer_state_dict(mod: Any, obs_dict: Any) -> None:
+    """Have a model's observers go on from what others saw; RuntimeError where one's is absent."""
+    missing = [name for name in get_observer_state_dict(mod) if name not in obs_dict]
+    for name in missing:
+        if "observer" in name or "activation_post_process" in name:
+            raise RuntimeError(f"Missing keys for observer {name} in state_dict")
+    mod.load_state_dict(obs_dict, strict=False)
+
+
 default_observer = MinMaxObserver.with_args(quant_min=0, quant_max=127)
+default_reuse_input_observer = ReuseInputObserver
 default_placeholder_observer = PlaceholderObserver
 default_weight_observer = MinMaxObserver.with_args(dtype=qint8, qscheme=per_tensor_symmetric)
 weight_observer_range_neg_127_to_127 = MinMaxObserver.with_args(

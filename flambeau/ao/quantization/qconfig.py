@@ -6,7 +6,7 @@ from collections import namedtuple
 from typing import Any
 
 from ...nn.module import Module
-from ...tensor.dtypes import float16, float32, qint8
+from ...tensor.dtypes import float16, float32, qint8, quint8
 from ...tensor.quantizers import per_channel_symmetric, per_tensor_symmetric
 from .fake_quantize import (
     FakeQuantize, FusedMovingAvgObsFakeQuantize, default_dynamic_fake_quant,
@@ -16,11 +16,12 @@ from .fake_quantize import (
 )
 from .histogram_observer import HistogramObserver
 from .observer import (
-    MinMaxObserver, MovingAverageMinMaxObserver, NoopObserver, PerChannelMinMaxObserver,
-    PlaceholderObserver, default_dynamic_quant_observer,
+    MinMaxObserver, MovingAverageMinMaxObserver, MovingAveragePerChannelMinMaxObserver,
+    NoopObserver, PerChannelMinMaxObserver, PlaceholderObserver, ReuseInputObserver,
+    default_dynamic_quant_observer,
     default_float_qparams_observer, default_float_qparams_observer_4bit, default_observer,
     default_per_channel_weight_observer, default_placeholder_observer,
-    default_weight_observer,
+    default_reuse_input_observer, default_weight_observer, _PartialWrapper,
 )
 
 
@@ -114,3 +115,46 @@ default_symmetric_qnnpack_qconfig = QConfig(_signed_activations, _narrow_weights
 default_per_channel_symmetric_qnnpack_qconfig = QConfig(_signed_activations, _narrow_channels)
 default_weight_only_qconfig = QConfig(NoopObserver, default_weight_fake_quant)
 default_activation_only_qconfig = QConfig(default_fake_quant, NoopObserver)
+default_reuse_input_qconfig = QConfig(default_reuse_input_observer, NoopObserver)
+default_quint8_weight_qconfig = QConfig(HistogramObserver, MinMaxObserver)
+_narrow_range: dict[str, Any] = {
+    "quant_min": -127, "quant_max": 127, "dtype": qint8, "eps": 2**-12}
+_signed_fake_activations = FusedMovingAvgObsFakeQuantize.with_args(
+    observer=MovingAverageMinMaxObserver, quant_min=-128, quant_max=127, dtype=qint8,
+    reduce_range=False, eps=2**-12)
+default_symmetric_qnnpack_qat_qconfig = QConfig(
+    _signed_fake_activations, FusedMovingAvgObsFakeQuantize.with_args(
+        observer=MovingAverageMinMaxObserver, qscheme=per_tensor_symmetric, **_narrow_range))
+default_per_channel_symmetric_qnnpack_qat_qconfig = QConfig(
+    _signed_fake_activations, FusedMovingAvgObsFakeQuantize.with_args(
+        observer=MovingAveragePerChannelMinMaxObserver, qscheme=per_channel_symmetric,
+        **_narrow_range))
+_default_fp32_placeholder_qconfig = QConfig(
+    PlaceholderObserver.with_args(dtype=float32), PlaceholderObserver.with_args(dtype=float32))
+_default_quint8_placeholder_qconfig = QConfig(PlaceholderObserver.with_args(dtype=quint8), None)
+
+
+def qconfig_equals(q1: Any, q2: Any) -> bool:
+    """Whether two QConfigs make the same observers.
+
+    >>> from flambeau.ao.quantization import qconfig
+    >>> qconfig.qconfig_equals(qconfig.default_qconfig, qconfig.default_dynamic_qconfig)
+    False
+    """
+    if q1 is None or q2 is None:
+        return q1 is q2
+    return all(map(_factories_equal, q1, q2))
+
+
+def _factories_equal(first: Any, second: Any) -> bool:
+    if not (isinstance(first, _PartialWrapper) and isinstance(second, _PartialWrapper)):
+        return bool(first == second)
+    left, right = dict(first.p.keywords), dict(second.p.keywords)
+    inner = left.pop("observer", None), right.pop("observer", None)
+    return (first.p.func == second.p.func and first.p.args == second.p.args and left == right
+            and _factories_equal(*inner))
+
+
+def _is_reuse_input_qconfig(qconfig: Any) -> bool:
+    return qconfig is not None and isinstance(qconfig.activation(), ReuseInputObserver) \
+        and isinstance(qconfig.weight(), NoopObserver)

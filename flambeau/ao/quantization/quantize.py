@@ -47,12 +47,17 @@ def _propagate(module: Any, configs: dict[Any, Any], parent: Any, path: str) -> 
     module.qconfig = own = getattr(module, "qconfig", own)
     if own is not None and not isinstance(own, QConfig):
         raise TypeError(f"the qconfig of {path or 'the model'} is a {type(own).__name__}")
-    if own is not None and isinstance(module, _TRANSPOSED) \
-            and is_per_channel(getattr(own.weight(), "qscheme", None)):
-        raise AssertionError(
-            "Per channel weight observer is not supported yet for ConvTranspose{n}d.")
+    check_qconfig(module, own)
     for name, child in module.named_children():
         _propagate(child, configs, own, f"{path}.{name}" if path else name)
+
+
+def check_qconfig(module: Any, qconfig: Any) -> None:
+    """AssertionError for weights by channel of a transposed convolution, which no kernel has."""
+    if qconfig is not None and qconfig.weight is not None and isinstance(module, _TRANSPOSED) \
+            and is_per_channel(getattr(qconfig.weight(), "qscheme", None)):
+        raise AssertionError(
+            "Per channel weight observer is not supported yet for ConvTranspose{n}d.")
 
 
 def _default_spec(dtype: Any) -> QConfig:
@@ -203,7 +208,7 @@ def swap_module(
     if counterpart is None or getattr(mod, "qconfig", None) is None:
         return mod
     if getattr(counterpart, "_IS_REFERENCE", False):
-        result: Any = counterpart.from_float(mod, _observe_weights(mod))
+        result: Any = counterpart.from_float(mod, observe_weights(mod, mod.qconfig))
     else:
         result = counterpart.from_float(mod)
     for hook in mod._forward_pre_hooks.values():
@@ -214,17 +219,19 @@ def swap_module(
     return result
 
 
-def _observe_weights(mod: Any) -> dict[str, Any]:
-    """How the weights of a float module are rounded: of one, or by name of several."""
-    def find(weight: Tensor) -> dict[str, Any]:
-        observer = mod.qconfig.weight()
+def observe_weights(mod: Any, qconfig: Any, observer: Any = None) -> dict[str, Any]:
+    """How the weights of a float module are rounded: of one, or by name of several.
+
+    By `observer`, if one trained with the weights, else by new ones of the QConfig.
+    """
+    def look(weight: Tensor, observer: Any) -> dict[str, Any]:
         observer(weight.detach())
         return get_qparam_dict(observer)
 
     if hasattr(mod, "weight"):
-        return find(mod.weight)
-    return {name: find(weight) for name, weight in mod.named_parameters(recurse=False)
-            if name.startswith("weight")}
+        return look(mod.weight, qconfig.weight() if observer is None else observer)
+    return {name: look(weight, qconfig.weight())
+            for name, weight in mod.named_parameters(recurse=False) if name.startswith("weight")}
 
 
 def _stop_observing(module: Any) -> None:

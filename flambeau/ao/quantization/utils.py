@@ -5,13 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from ...tensor.absent import lacking
+from ...tensor.dtypes import QuantizedDtype, float16
 from ...tensor.quantizers import (
     per_channel_affine, per_channel_affine_float_qparams, per_channel_symmetric,
     per_tensor_affine, per_tensor_symmetric,
 )
 from .observer import PlaceholderObserver
+from .quant_type import QuantType
 
 __getattr__ = lacking(__name__)
+
+
+class MatchAllNode:
+    """In patterns of graphs: any value."""
 
 
 def is_per_tensor(qscheme: Any) -> bool:
@@ -49,3 +55,42 @@ def get_qparam_dict(observer_or_fake_quant: Any) -> dict[str, Any]:
         if hasattr(observer, name):
             result[name] = getattr(observer, name)
     return result
+
+
+def get_qconfig_dtypes(qconfig: Any) -> tuple[Any, Any, bool]:
+    """The dtypes of activations and weights, and whether activations are looked at anew.
+
+    >>> from flambeau.ao.quantization import default_dynamic_qconfig, utils
+    >>> utils.get_qconfig_dtypes(default_dynamic_qconfig)
+    (torch.quint8, torch.qint8, True)
+    """
+    activation, weight = qconfig.activation(), qconfig.weight()
+    return activation.dtype, weight.dtype, bool(getattr(activation, "is_dynamic", False))
+
+
+def activation_is_statically_quantized(qconfig: Any) -> bool:
+    """Whether activations are rounded by scales that are known before."""
+    activation, _, is_dynamic = get_qconfig_dtypes(qconfig)
+    return not is_dynamic and (isinstance(activation, QuantizedDtype) or activation is float16)
+
+
+def weight_is_quantized(qconfig: Any) -> bool:
+    """Whether weights are rounded."""
+    weight = qconfig.weight().dtype
+    return isinstance(weight, QuantizedDtype) or weight is float16
+
+
+def get_quant_type(qconfig: Any) -> QuantType:
+    """When activations are quantized; Exception for dtypes that do not go together."""
+    activation, weight, is_dynamic = get_qconfig_dtypes(qconfig)
+    if isinstance(weight, QuantizedDtype):
+        if is_dynamic:
+            return QuantType.DYNAMIC
+        integers = isinstance(activation, QuantizedDtype)
+        return QuantType.STATIC if integers else QuantType.WEIGHT_ONLY
+    if weight is float16 and is_dynamic:
+        return QuantType.DYNAMIC
+    if weight is float16 and activation is float16:
+        return QuantType.STATIC
+    raise Exception("Unrecognized dtype combination in get_quant_type: activation"
+                    f"({activation}),weight({weight})")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tensor.dtypes import FLOAT32, QuantizedDtype, qint8, quint8
+from ...tensor.dtypes import FLOAT32, QuantizedDtype, float16, qint8, quint8
 from ...tensor.meta import MetaArray
 from ...tensor.windows.opaque_window import missing_implementation
 from ...tensor.quantized import (
@@ -80,12 +80,14 @@ def quantize_per_tensor(input: Any, scale: Any, zero_point: Any, dtype: Any) -> 
 def quantize_per_tensor_dynamic(input: Tensor, dtype: Any, reduce_range: bool) -> Tensor:
     """As `quantize_per_tensor`, with the scale and zero point that span the tensor's values.
 
-    `reduce_range`: the integers have one bit less.
+    `reduce_range`: the integers have one bit less. Of float16 the tensor in that dtype.
     https://pytorch.org/docs/stable/generated/torch.quantize_per_tensor_dynamic.html
 
     >>> torch.quantize_per_tensor_dynamic(torch.tensor([0., 1.]), torch.quint8, False).int_repr()
     tensor([  0, 255], dtype=torch.uint8)
     """
+    if dtype is float16:
+        return input.to(float16)
     if dtype not in (qint8, quint8):
         raise RuntimeError(f"dtype {getattr(dtype, 'scalar_name', dtype)}not supported")
     values = _check_float32(input)

@@ -108,6 +108,7 @@ class ConvPackedParams:
         quantizer: Any = x._array.quantizer
         if not isinstance(quantizer, PerTensor):
             raise RuntimeError("quantized::conv expects the input to be quantized per tensor")
+        scale, zero_point = float(scale), int(zero_point)
         total = self.sums(x._array.codes, quantizer.zero_point)
         multiplier = np.float32(quantizer.scale) * self.scales
         if self.bias is not None:  # PyTorch's kernel adds the bias in these units
@@ -116,8 +117,7 @@ class ConvPackedParams:
         if accumulated is not None:
             values += dequantize(accumulated)._array / np.float32(scale)
         result = np.clip(np.rint(values) + zero_point, zero_point if relu else 0, 255)
-        return quantized(
-            result.astype(np.uint8), PerTensor(quint8, float(scale), int(zero_point)))
+        return quantized(result.astype(np.uint8), PerTensor(quint8, scale, zero_point))
 
     def dynamic(self, x: Tensor, reduce_range: bool) -> Tensor:
         """The float32 result of a float32 tensor; both are rounded to the integers that span the

@@ -112,10 +112,11 @@ class LinearPackedParams:
 
     def static(self, x: QuantizedTensor, scale: float, zero_point: int, relu: bool) -> Tensor:
         """The quint8 result of a quint8 tensor, under a given scale and zero point."""
+        scale, zero_point = float(scale), int(zero_point)
         total, multiplier = self._static_sums(x)
         steps = np.rint(total * (multiplier / np.float32(scale))) + zero_point
         result = np.clip(steps, zero_point if relu else 0, 255).astype(np.uint8)
-        return quantized(result, PerTensor(quint8, float(scale), int(zero_point)))
+        return quantized(result, PerTensor(quint8, scale, zero_point))
 
     def activated(
         self, x: QuantizedTensor, scale: float, zero_point: int,

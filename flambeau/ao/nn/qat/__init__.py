@@ -8,8 +8,9 @@ from ....nn import functional as F
 from ....nn import modules
 from ....tensor import Tensor
 from ....tensor.absent import lacking
+from ....tensor.quantizers import per_channel_affine_float_qparams
 
-__all__ = ["Conv1d", "Conv2d", "Conv3d", "Linear"]
+__all__ = ["Conv1d", "Conv2d", "Conv3d", "Embedding", "EmbeddingBag", "Linear"]
 
 __getattr__ = lacking(__name__)
 
@@ -51,6 +52,11 @@ class Linear(modules.Linear):
                      qconfig=mod.qconfig)
         return take_weights(result, inner)
 
+    def to_float(self) -> Any:
+        """The float layer with the trained weights."""
+        return take_weights(modules.Linear(
+            self.in_features, self.out_features, self.bias is not None), self)
+
 
 class _Convolution:
     """A convolution whose weights are fake-quantized; a mixin before the float one."""
@@ -83,6 +89,13 @@ class _Convolution:
             qconfig=mod.qconfig)
         return take_weights(result, inner)
 
+    def to_float(self: Any) -> Any:
+        """The float convolution with the trained weights."""
+        kind = getattr(modules, f"Conv{len(self.kernel_size)}d")
+        return take_weights(kind(
+            self.in_channels, self.out_channels, self.kernel_size, self.stride, self.padding,
+            self.dilation, self.groups, self.bias is not None, self.padding_mode), self)
+
 
 class Conv1d(_Convolution, modules.Conv1d):
     """A 1-dimensional convolution whose weights are fake-quantized."""
@@ -94,3 +107,71 @@ class Conv2d(_Convolution, modules.Conv2d):
 
 class Conv3d(_Convolution, modules.Conv3d):
     """A 3-dimensional convolution whose weights are fake-quantized."""
+
+
+class _Table:
+    """A table whose rows are fake-quantized; a mixin before the float one."""
+
+    weight_fake_quant: Any
+
+    def __init__(self, *args: Any, qconfig: Any = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        observer = check_config(qconfig).weight()
+        if observer.qscheme is not per_channel_affine_float_qparams:
+            raise AssertionError(
+                f"{type(self).__name__} weights requires a qscheme of "
+                f"torch.per_channel_affine_float_qparams Got {observer.qscheme}")
+        self.qconfig, self.weight_fake_quant = qconfig, observer
+
+    @classmethod
+    def from_float(cls: Any, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
+        """The table that trains in place of a float one."""
+        if type(mod) is not cls._FLOAT_MODULE:
+            raise AssertionError(f" qat.{cls.__name__}.from_float only works for "
+                                 f"{cls._FLOAT_MODULE.__name__}")
+        if not getattr(mod, "qconfig", None):
+            raise AssertionError("Input float module must have a valid qconfig")
+        result = cls(**cls._settings(mod), qconfig=mod.qconfig)
+        result.weight = mod.weight
+        return result
+
+    def to_float(self: Any) -> Any:
+        """The float table with the trained rows."""
+        result = self._FLOAT_MODULE(**self._settings(self))
+        result.weight, result.training = self.weight, self.training
+        return result
+
+    @classmethod
+    def _settings(cls: Any, mod: Any) -> dict[str, Any]:
+        return {name: getattr(mod, name) for name in cls._SETTINGS}
+
+
+class Embedding(_Table, modules.Embedding):
+    """A table whose rows are fake-quantized."""
+
+    _FLOAT_MODULE = modules.Embedding
+    _SETTINGS = ("num_embeddings", "embedding_dim", "padding_idx", "max_norm", "norm_type",
+                 "scale_grad_by_freq", "sparse")
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The rounded rows."""
+        return F.embedding(input, self.weight_fake_quant(self.weight), self.padding_idx,
+                           self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse)
+
+
+class EmbeddingBag(_Table, modules.EmbeddingBag):
+    """A table whose rows are fake-quantized, and summed."""
+
+    _FLOAT_MODULE = modules.EmbeddingBag
+    _SETTINGS = ("num_embeddings", "embedding_dim", "max_norm", "norm_type", "scale_grad_by_freq",
+                 "mode", "sparse", "include_last_offset", "padding_idx")
+
+    def forward(
+        self, input: Tensor, offsets: Tensor | None = None,
+        per_sample_weights: Tensor | None = None,
+    ) -> Tensor:
+        """The sums of rounded rows."""
+        return F.embedding_bag(
+            input, self.weight_fake_quant(self.weight), offsets, self.max_norm, self.norm_type,
+            self.scale_grad_by_freq, self.mode, self.sparse, per_sample_weights,
+            self.include_last_offset, self.padding_idx)

@@ -10,22 +10,18 @@ from typing import Any
 
 from ..... import ops
 from .....nn import functional as F
-from .....nn.utils.fusion import fuse_conv_bn_weights
+from .....nn import modules
+from .....nn.parameter import Parameter
+from .....nn.utils.fusion import fuse_conv_bn_weights, fuse_linear_bn_weights
 from .....tensor import Tensor
 from ... import qat
+from .. import fused
 
 __all__ = [
     "ConvBn1d", "ConvBn2d", "ConvBn3d", "ConvBnReLU1d", "ConvBnReLU2d", "ConvBnReLU3d",
-    "ConvReLU1d", "ConvReLU2d", "ConvReLU3d", "LinearReLU", "freeze_bn_stats", "update_bn_stats",
+    "ConvReLU1d", "ConvReLU2d", "ConvReLU3d", "LinearBn1d", "LinearReLU",
+    "freeze_bn_stats", "update_bn_stats",
 ]
-
-
-class LinearReLU(qat.Linear):
-    """A linear layer with rounded weights, then ReLU."""
-
-    def forward(self, input: Tensor) -> Tensor:
-        """relu(input W^T + b)."""
-        return F.relu(super().forward(input))
 
 
 class _WithReLU:
@@ -34,6 +30,17 @@ class _WithReLU:
     def forward(self: Any, input: Tensor) -> Tensor:
         """relu of what the layer gives."""
         return F.relu(super().forward(input))  # type: ignore[misc]
+
+    def to_float(self: Any) -> Any:
+        """The fused float modules with the trained weights."""
+        inner = super().to_float()  # type: ignore[misc]
+        name = f"ConvReLU{len(inner.kernel_size)}d" if hasattr(inner, "kernel_size") \
+            else "LinearReLU"
+        return getattr(fused, name)(inner, modules.ReLU())
+
+
+class LinearReLU(_WithReLU, qat.Linear):
+    """A linear layer with rounded weights, then ReLU."""
 
 
 class ConvReLU1d(_WithReLU, qat.Conv1d):
@@ -60,6 +67,12 @@ class _WithNorm:
         weight, bias = fuse_conv_bn_weights(
             self.weight, self.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias)
         return weight, bias
+
+    def to_float(self: Any) -> Any:
+        """The float convolution with the trained weights and the normalization in them."""
+        result = super().to_float()  # type: ignore[misc]
+        result.weight, result.bias = map(Parameter, self.fold_norm())
+        return result
 
     def freeze_bn_stats(self) -> Any:
         """Normalize by the statistics so far, and gather no more."""
@@ -104,6 +117,35 @@ class _WithNorm:
 
 def _declare(name: str, *bases: Any) -> Any:
     return type(name, bases, {"__module__": __name__, "__doc__": f"{name} with rounded weights."})
+
+
+class LinearBn1d(qat.Linear):
+    """A linear layer, then batch normalization; its weights are rounded as they are folded."""
+
+    bn: Any
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The normalized product."""
+        factor = self.bn.weight / (self.bn.running_var + self.bn.eps).sqrt()
+        weight = self.weight_fake_quant(self.weight * factor.reshape(-1, 1))
+        y = F.linear(input, weight) / factor
+        result: Tensor = self.bn(y if self.bias is None else y + self.bias)
+        return result
+
+    @classmethod
+    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
+        """The layer that trains in place of a fused one."""
+        result = super().from_float(mod)
+        result.bn = mod[1]
+        return result
+
+    def to_float(self) -> Any:
+        """The float layer with the normalization in its weights."""
+        result = super().to_float()
+        bn = self.bn
+        result.weight, result.bias = map(Parameter, fuse_linear_bn_weights(
+            self.weight, self.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias))
+        return result
 
 
 ConvBn1d = _declare("ConvBn1d", _WithNorm, qat.Conv1d)

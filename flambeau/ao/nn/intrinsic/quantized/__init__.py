@@ -8,11 +8,12 @@ from .....ops.quantized import packed_linear
 from .....tensor import Tensor
 from .....tensor.dtypes import qint8
 from ... import quantized
-from ...quantized.modules.observed import quantized_parts
+from .. import fused as float_fused
+from . import dynamic
 
 __all__ = [
     "BNReLU2d", "BNReLU3d", "ConvAdd2d", "ConvAddReLU2d", "ConvReLU1d", "ConvReLU2d", "ConvReLU3d",
-    "LinearLeakyReLU", "LinearReLU", "LinearTanh",
+    "LinearLeakyReLU", "LinearReLU", "LinearTanh", "dynamic",
 ]
 
 
@@ -67,6 +68,8 @@ class BNReLU3d(quantized.BatchNorm3d):
 class LinearLeakyReLU(quantized.Linear):
     """A linear layer of quint8 tensors, then a leaky ReLU."""
 
+    _FLOAT_MODULE = (float_fused.LinearLeakyReLU,)
+
     def __init__(
         self, in_features: int, out_features: int, negative_slope: float, bias: bool = True,
         dtype: Any = qint8,
@@ -84,17 +87,14 @@ class LinearLeakyReLU(quantized.Linear):
         return "QuantizedLinearLeakyReLU"
 
     @classmethod
-    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
-        """The quantized layer of a fused one that was observed."""
-        inner, weight, bias, scale, zero_point = quantized_parts(mod)
-        result = cls(inner.in_features, inner.out_features, mod[1].negative_slope)
-        result.set_weight_bias(weight, bias)
-        result.scale, result.zero_point = scale, zero_point
-        return result
+    def _settings(cls, mod: Any) -> tuple[Any, ...]:
+        return (mod[1].negative_slope,)
 
 
 class LinearTanh(quantized.Linear):
     """A linear layer of quint8 tensors, then tanh."""
+
+    _FLOAT_MODULE = (float_fused.LinearTanh,)
 
     def forward(self, x: Any) -> Tensor:
         """The quint8 result of a quint8 tensor."""
@@ -108,6 +108,8 @@ class LinearTanh(quantized.Linear):
 class LinearReLU(quantized.Linear):
     """A linear layer of quint8 tensors, then ReLU."""
 
+    _FLOAT_MODULE = (float_fused.LinearReLU,)
+
     def forward(self, x: Any) -> Tensor:
         """The quint8 result of a quint8 tensor."""
         return packed_linear.linear_relu(x, self._packed_params._packed_params, self.scale,
@@ -115,12 +117,3 @@ class LinearReLU(quantized.Linear):
 
     def _get_name(self) -> str:
         return "QuantizedLinearReLU"
-
-    @classmethod
-    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
-        """The quantized layer of a fused one that was observed."""
-        inner, weight, bias, scale, zero_point = quantized_parts(mod)
-        result = cls(inner.in_features, inner.out_features)
-        result.set_weight_bias(weight, bias)
-        result.scale, result.zero_point = scale, zero_point
-        return result

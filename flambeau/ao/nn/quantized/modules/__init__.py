@@ -6,7 +6,7 @@ from .activation import (
 from .conv import Conv1d, Conv2d, Conv3d
 from .conv_transpose import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from .embedding import Embedding, EmbeddingBag
-from .functional_modules import FloatFunctional, QFunctional
+from .functional_modules import FloatFunctional, FXFloatFunctional, QFunctional
 from .linear import Linear, LinearPackedParams
 from .normalization import (
     BatchNorm2d, BatchNorm3d, GroupNorm, InstanceNorm1d, InstanceNorm2d, InstanceNorm3d, LayerNorm,
@@ -27,6 +27,7 @@ __all__ = [
     "Dropout",
     "Embedding",
     "EmbeddingBag",
+    "FXFloatFunctional",
     "FloatFunctional",
     "GroupNorm",
     "Hardswish",

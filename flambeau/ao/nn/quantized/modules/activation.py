@@ -10,6 +10,7 @@ from .....nn.module import Module
 from .....ops.quantized import arithmetic
 from .....tensor import Tensor
 from .....tensor.dtypes import quint8
+from .observed import FromReference
 
 
 def observed_parameters(mod: Any) -> tuple[float, int]:
@@ -42,7 +43,7 @@ class ReLU6(modules.ReLU):
         return ReLU6(mod.inplace)
 
 
-class Hardswish(modules.Hardswish):
+class Hardswish(FromReference, modules.Hardswish):
     """x relu6(x + 3) / 6, under a scale and a zero point."""
 
     scale: Tensor
@@ -68,7 +69,7 @@ class Hardswish(modules.Hardswish):
         return cls(*observed_parameters(mod))
 
 
-class ELU(modules.ELU):
+class ELU(FromReference, modules.ELU):
     """x above 0, below it alpha (exp(x) - 1), under a scale and a zero point."""
 
     def __init__(self, scale: float, zero_point: int, alpha: float = 1.0) -> None:
@@ -88,7 +89,7 @@ class ELU(modules.ELU):
         return cls(*observed_parameters(mod), mod.alpha)
 
 
-class LeakyReLU(modules.LeakyReLU):
+class LeakyReLU(FromReference, modules.LeakyReLU):
     """x above 0, below it x times the slope, under a scale and a zero point."""
 
     scale: Tensor
@@ -116,7 +117,7 @@ class LeakyReLU(modules.LeakyReLU):
         return cls(*observed_parameters(mod), mod.negative_slope, mod.inplace)
 
 
-class Sigmoid(modules.Sigmoid):
+class Sigmoid(FromReference, modules.Sigmoid):
     """1 / (1 + exp(-x)), under a scale and a zero point."""
 
     def __init__(self, output_scale: float, output_zero_point: int) -> None:
@@ -133,7 +134,7 @@ class Sigmoid(modules.Sigmoid):
         return cls(*observed_parameters(mod))
 
 
-class Softmax(modules.Softmax):
+class Softmax(FromReference, modules.Softmax):
     """The softmax along an axis, under a scale and a zero point."""
 
     def __init__(self, dim: Any = None, scale: float = 1.0, zero_point: int = 0) -> None:
@@ -154,7 +155,7 @@ class Softmax(modules.Softmax):
         return Softmax(mod.dim, *observed_parameters(mod))
 
 
-class PReLU(Module):
+class PReLU(FromReference, Module):
     """x above 0, below it x times a weight of each channel, under a scale and a zero point."""
 
     def __init__(
@@ -192,7 +193,7 @@ class PReLU(Module):
         return result
 
 
-class Dropout(modules.Dropout):
+class Dropout(FromReference, modules.Dropout):
     """The tensor itself: quantized models do not train."""
 
     def forward(self, input: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from .....nn import modules as float_modules
 from .....ops.quantized.packed_conv import ConvPackedParams
 from .....tensor import Tensor
 from .....tensor.dtypes import qint8
-from .observed import quantized_parts
+from .observed import inner_module, quantized_parts
 from .scaled_output import ScaledOutput
 
 
@@ -115,8 +115,18 @@ class _ConvNd(ScaledOutput):
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
         """The quantized convolution of a float one, or of a fused one, that was observed."""
-        float_module, weight, bias, scale, zero_point = quantized_parts(mod)
-        result = cls._of_geometry(float_module, bias is not None)
+        return cls._pack(*quantized_parts(mod))
+
+    @classmethod
+    def from_reference(cls, ref_qconv: Any, output_scale: Any, output_zero_point: Any) -> Any:
+        """The quantized convolution of a reference one, or of one that is fused."""
+        inner = inner_module(ref_qconv)
+        return cls._pack(inner, inner.get_quantized_weight(), inner.bias, float(output_scale),
+                         int(output_zero_point))
+
+    @classmethod
+    def _pack(cls, mod: Any, weight: Tensor, bias: Any, scale: float, zero_point: int) -> Any:
+        result = cls._of_geometry(mod, bias is not None)
         result.set_weight_bias(weight, bias)
         result.scale, result.zero_point = scale, zero_point
         return result

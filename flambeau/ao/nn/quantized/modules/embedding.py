@@ -98,7 +98,15 @@ class Embedding(Module):
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
         """The table of a float Embedding."""
-        table = cls._table_of(mod)
+        return cls._of_table(mod, cls._table_of(mod))
+
+    @classmethod
+    def from_reference(cls, ref_embedding: Any) -> Any:
+        """The table of a reference module."""
+        return cls._of_table(ref_embedding, ref_embedding.get_quantized_weight())
+
+    @classmethod
+    def _of_table(cls, mod: Any, table: Tensor) -> Any:
         return cls(mod.num_embeddings, mod.embedding_dim, mod.padding_idx, _weight=table,
                    dtype=table.dtype)
 
@@ -134,8 +142,6 @@ class EmbeddingBag(Embedding):
         return "QuantizedEmbeddingBag"
 
     @classmethod
-    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
-        """The table of a float EmbeddingBag."""
-        table = cls._table_of(mod)
+    def _of_table(cls, mod: Any, table: Tensor) -> Any:
         return cls(mod.num_embeddings, mod.embedding_dim, mode=mod.mode, _weight=table,
                    include_last_offset=mod.include_last_offset, dtype=table.dtype)

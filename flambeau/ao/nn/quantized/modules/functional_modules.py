@@ -67,6 +67,34 @@ def _plain(x: Any) -> Any:
     return x.dequantize() if x.is_quantized else x
 
 
+class FXFloatFunctional(FloatFunctional):
+    """The same, unobserved: graphs of it are observed as those of plain operators."""
+
+    def __init__(self) -> None:
+        Module.__init__(self)
+
+    def add(self, x: Any, y: Any) -> Tensor:
+        """The sum of two tensors."""
+        return ops.add(x, y)
+
+    def mul(self, x: Any, y: Any) -> Tensor:
+        """The product of two tensors."""
+        return ops.mul(x, y)
+
+    def cat(self, x: Sequence[Any], dim: int = 0) -> Tensor:
+        """Tensors one behind the other."""
+        result: Tensor = ops.cat(x, dim=dim)
+        return result
+
+    def add_relu(self, x: Any, y: Any) -> Tensor:
+        """The sum of two tensors, then relu."""
+        return ops.relu(ops.add(x, y))
+
+    def matmul(self, x: Any, y: Any) -> Tensor:
+        """The product of two matrices."""
+        return ops.matmul(x, y)
+
+
 class QFunctional(ScaledOutput, FloatFunctional):
     """The same on quantized tensors, with results of a given scale and zero point."""
 

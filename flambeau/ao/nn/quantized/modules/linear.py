@@ -10,7 +10,7 @@ from .....nn.module import Module
 from .....ops.quantized import packed_linear
 from .....tensor import Tensor
 from .....tensor.dtypes import float16, qint8
-from .observed import quantized_parts
+from .observed import inner_module, quantized_parts
 from .scaled_output import ScaledOutput
 from .weights import module_text
 
@@ -145,8 +145,26 @@ class Linear(ScaledOutput):
         supported = ", ".join(kind.__name__ for kind in cls._FLOAT_MODULE)
         assert type(mod) in cls._FLOAT_MODULE or hasattr(mod, "weight_fake_quant"), (
             f"nnq.{cls.__name__}.from_float only works for {supported}, but got: {type(mod)}")
-        _, weight, bias, scale, zero_point = quantized_parts(mod)
-        result = cls(mod.in_features, mod.out_features, dtype=qint8)
+        inner, weight, bias, scale, zero_point = quantized_parts(mod)
+        return cls._pack(mod, inner, weight, bias, scale, zero_point)
+
+    @classmethod
+    def from_reference(cls, ref_qlinear: Any, output_scale: Any, output_zero_point: Any) -> Any:
+        """The quantized layer of a reference one, or of one fused with an activation."""
+        inner = inner_module(ref_qlinear)
+        return cls._pack(ref_qlinear, inner, inner.get_quantized_weight(), inner.bias,
+                         float(output_scale), int(output_zero_point))
+
+    @classmethod
+    def _pack(
+        cls, mod: Any, inner: Any, weight: Tensor, bias: Any, scale: float, zero_point: int
+    ) -> Any:
+        result = cls(inner.in_features, inner.out_features, *cls._settings(mod))
         result.set_weight_bias(weight, bias)
         result.scale, result.zero_point = scale, zero_point
         return result
+
+    @classmethod
+    def _settings(cls, mod: Any) -> tuple[Any, ...]:
+        """What the class takes beside sizes, of the module that it stands for."""
+        return ()

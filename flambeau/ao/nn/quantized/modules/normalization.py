@@ -10,6 +10,7 @@ from .....nn import modules
 from .....ops.quantized import arithmetic
 from .....tensor import Tensor
 from .activation import observed_parameters
+from .observed import FromReference
 
 
 def _take_scale(module: Any, scale: Any, zero_point: Any) -> None:
@@ -17,7 +18,7 @@ def _take_scale(module: Any, scale: Any, zero_point: Any) -> None:
     module.register_buffer("zero_point", ops.tensor(zero_point))
 
 
-class _BatchNorm(modules.batchnorm._BatchNorm):
+class _BatchNorm(FromReference, modules.batchnorm._BatchNorm):
     """Each channel less its mean, divided by its deviation, as they were in training."""
 
     _RANK = 2
@@ -72,7 +73,7 @@ class BatchNorm3d(_BatchNorm):
     _RANK = 3
 
 
-class _ObservedNorm:
+class _ObservedNorm(FromReference):
     """What norms of quantized tensors share: an observer's scale, and how a float norm becomes one.
 
     `_norm`: the function. `_settings`: what it takes before the weight. `_sizes`, `_options`: what

@@ -9,6 +9,7 @@ from ......ops.quantized import packed_linear
 from ......tensor import Tensor
 from ......tensor.dtypes import float16, qint8
 from ...modules import linear as static
+from ...modules.observed import inner_module
 from ...modules.weights import quantize_weight
 
 
@@ -71,6 +72,22 @@ class Linear(static.Linear):
         weight = mod.weight.detach().float()
         if observer.dtype is qint8:
             weight = quantize_weight(weight, observer)
-        result = cls(mod.in_features, mod.out_features, dtype=observer.dtype)
+        return cls._of_weights(mod, weight, observer.dtype)
+
+    @classmethod
+    def from_reference(cls, ref_qlinear: Any) -> Any:  # type: ignore[override]
+        """The layer of a reference one, or of one fused with ReLU."""
+        inner = inner_module(ref_qlinear)
+        return cls._of_weights(inner, rounded_weight(inner), inner.weight_dtype)
+
+    @classmethod
+    def _of_weights(cls, mod: Any, weight: Tensor, dtype: Any) -> Any:
+        result = cls(mod.in_features, mod.out_features, dtype=dtype)
         result.set_weight_bias(weight, mod.bias)
         return result
+
+
+def rounded_weight(ref: Any) -> Tensor:
+    """The weight of a reference module as it is packed: integers, or floats for float16."""
+    weight: Tensor = ref.weight if ref.weight_dtype is float16 else ref.get_quantized_weight()
+    return weight.detach()

@@ -210,13 +210,21 @@ class RNNBase(Module):
             "nn.quantized.dynamic.RNNBase.from_float only works for nn.LSTM and nn.GRU")
         make_observer, dtype = observed_dtype(mod)
         assert mod.bias, "mod.bias must be True"
+        return cls._of_weights(mod, {
+            name: quantized_for(parameter, make_observer, dtype)
+            if name.startswith("weight") else parameter.detach()
+            for name, parameter in mod.named_parameters()}, dtype)
+
+    @classmethod
+    def from_reference(cls, ref_mod: Any) -> Any:
+        """The layer of a reference one."""
+        return cls._of_weights(ref_mod, *ref_mod.pack())
+
+    @classmethod
+    def _of_weights(cls, mod: Any, weights: dict[str, Any], dtype: Any) -> Any:
         kind: Any = LSTM if mod.mode == "LSTM" else GRU
         result = kind(mod.input_size, mod.hidden_size, mod.num_layers, mod.bias, mod.batch_first,
                       mod.dropout, mod.bidirectional, dtype)
-        weights: dict[str, Any] = {}
-        for name, parameter in mod.named_parameters():
-            weights[name] = quantized_for(parameter, make_observer, dtype) \
-                if name.startswith("weight") else parameter.detach()
         result.set_weight_bias(weights)
         return result
 

@@ -76,11 +76,21 @@ class RNNCellBase(Module):
             "and nn.RNNCell")
         make_observer, dtype = observed_dtype(mod)
         assert mod.bias, "mod.bias must be True"
+        return cls._of_weights(kinds[type(mod)], mod, {
+            "weight_ih": quantized_for(mod.weight_ih, make_observer, dtype),
+            "weight_hh": quantized_for(mod.weight_hh, make_observer, dtype),
+            "bias_ih": mod.bias_ih.detach(), "bias_hh": mod.bias_hh.detach()}, dtype)
+
+    @classmethod
+    def from_reference(cls, ref_mod: Any) -> Any:
+        """The cell of a reference one."""
+        return cls._of_weights(cls, ref_mod, *ref_mod.pack())
+
+    @classmethod
+    def _of_weights(cls, kind: Any, mod: Any, parts: dict[str, Any], dtype: Any) -> Any:
         options = {"nonlinearity": mod.nonlinearity} if hasattr(mod, "nonlinearity") else {}
-        result = kinds[type(mod)](mod.input_size, mod.hidden_size, bias=True, dtype=dtype,
-                                  **options)
-        result._pack(quantized_for(mod.weight_ih, make_observer, dtype), mod.bias_ih.detach(),
-                     quantized_for(mod.weight_hh, make_observer, dtype), mod.bias_hh.detach())
+        result = kind(mod.input_size, mod.hidden_size, bias=True, dtype=dtype, **options)
+        result._pack(parts["weight_ih"], parts["bias_ih"], parts["weight_hh"], parts["bias_hh"])
         return result
 
     def _weight_bias(self) -> dict[str, dict[str, Any]]:

@@ -7,6 +7,7 @@ from typing import Any
 from ......nn import modules as float_modules
 from ......nn.modules.rnnbase import RNNBase
 from ......tensor import Tensor
+from ......tensor.dtypes import QuantizedDtype
 from .utils import WeightRounding, adopt
 
 
@@ -34,6 +35,17 @@ class _Rounded(float_modules.module.Module):
         """A weight, rounded if it is to be."""
         rounding = self._roundings.get(name)
         return getattr(self, name, None) if rounding is None else rounding.round(self)
+
+    def pack(self) -> tuple[dict[str, Any], Any]:
+        """Weights as a dynamic layer packs them and biases, by name, and the weights' dtype.
+
+        Those that are rounded to float16 are floats.
+        """
+        dtype = next(iter(self._roundings.values())).dtype
+        parts = {name: value.detach() for name, value in self.named_parameters(recurse=False)}
+        if isinstance(dtype, QuantizedDtype):
+            parts |= {name: r.quantize(self) for name, r in self._roundings.items()}
+        return parts, dtype
 
     def _get_name(self) -> str:
         return f"Quantized{type(self).__name__}(Reference)"

@@ -1,0 +1,21 @@
+"""torch.ao.quantization.backend_config: what a backend can quantize, pattern by pattern."""
+
+from ....tensor.absent import lacking
+from .backend_config import (
+    BackendConfig, BackendPatternConfig, DTypeConfig, DTypeWithConstraints, ObservationType,
+)
+from .native import (
+    get_fbgemm_backend_config, get_native_backend_config, get_native_backend_config_dict,
+    get_qnnpack_backend_config, get_x86_backend_config,
+)
+
+__all__ = [
+    "BackendConfig", "BackendPatternConfig", "DTypeConfig", "DTypeWithConstraints",
+    "ObservationType", "get_fbgemm_backend_config", "get_native_backend_config",
+    "get_native_backend_config_dict", "get_qnnpack_backend_config", "get_x86_backend_config",
+]
+
+__getattr__ = lacking(__name__, (
+    "get_executorch_backend_config", "get_onednn_backend_config",
+    "get_tensorrt_backend_config", "get_tensorrt_backend_config_dict",
+))

@@ -1,0 +1,134 @@
+"""Expectation: how the values that a node takes and gives are to be observed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ....fx import Node
+from ....nn import functional as F
+from ....tensor.dtypes import float16, float32, quint8
+from ..backend_config import BackendConfig
+from ..observer import PlaceholderObserver
+from ..qconfig import _is_reuse_input_qconfig
+from .constraints import dtype_and_mode, is_argument, is_supported
+from .custom_config import PrepareCustomConfig
+from .match_utils import Match, has_no_tensors, nodes_of
+from .utils import NodeInfo
+
+_FLOAT = PlaceholderObserver.with_args(dtype=float32)
+_QUINT8 = PlaceholderObserver.with_args(dtype=quint8)
+_FLOAT_WEIGHTS = (F.layer_norm, F.group_norm, F.instance_norm)
+# Arguments that are no tensors of floating point: all but the first, or those of these places.
+_INTEGER_ARGUMENTS: dict[NodeInfo, tuple[int, ...] | None] = {
+    NodeInfo("call_method", name): places for name, places in (
+        ("masked_fill", (1, 2)), ("permute", None), ("repeat", None), ("reshape", None),
+        ("size", (1,)), ("transpose", None), ("unsqueeze", (1,)), ("unsqueeze_", (1,)),
+        ("view", None))
+}
+
+
+@dataclass
+class Expectation:
+    """What makes the observers of a node's inputs and of its result; None where none are."""
+
+    input: Callable[[], Any] | None = _FLOAT
+    output: Callable[[], Any] | None = _FLOAT
+    weight: Callable[[], Any] | None = _FLOAT
+    bias: Callable[[], Any] | None = _FLOAT
+    weight_index: int | None = None
+    bias_index: int | None = None
+    shares: bool = False
+    reuses: bool = False
+    is_standalone: bool = False
+
+    def of_argument(self, node: Node, arg: Node) -> Callable[[], Any] | None:
+        """What an argument of the node is to be observed by."""
+        if is_argument(node, arg, "weight", self.weight_index):
+            return None if node.target in _FLOAT_WEIGHTS else self.weight
+        if is_argument(node, arg, "bias", self.bias_index):
+            return self.bias
+        return self.input
+
+
+class Expectations:
+    """What all nodes of a graph expect, by their QConfigs and the patterns that they are in."""
+
+    def __init__(
+        self, graph: Any, modules: dict[str, Any], matches: dict[str, Match],
+        qconfigs: dict[str, Any], backend: BackendConfig,
+    ) -> None:
+        self.graph, self.modules, self.matches = graph, modules, matches
+        self.qconfigs, self.backend = qconfigs, backend
+
+    def describe(self, custom: PrepareCustomConfig) -> dict[Node, Expectation]:
+        """The expectation of each node; floats where the backend has no integers."""
+        self.expected = {node: Expectation() for node in self.graph.nodes}
+        described: set[Node] = set()
+        for name, match in self.matches.items():
+            for node in nodes_of(match.bound):
+                qconfig = self.qconfigs.get(name)
+                if node not in described and qconfig is not None:
+                    self.expected[node] = self._expectation(node, qconfig, match)
+                described.add(node)
+        inputs = [node for node in self.graph.nodes if node.op == "placeholder"]
+        for index in custom.input_quantized_indexes:
+            if index < len(inputs):
+                self.expected[inputs[index]] = Expectation(_QUINT8, _QUINT8)
+        for node in self.graph.nodes:
+            if node.op.startswith("call_") and has_no_tensors(node, self.modules):
+                self.expected[node] = Expectation(None, None)
+            elif node.op == "output" and 0 in custom.output_quantized_indexes:
+                self.expected[node] = Expectation(_QUINT8, _QUINT8)
+        self._exempt_integers()
+        for match in self.matches.values():
+            if not self.is_supported(match):
+                for node in nodes_of(match.bound):
+                    empty = has_no_tensors(node, self.modules)
+                    self.expected[node] = Expectation(None, None) if empty else Expectation()
+        return self.expected
+
+    def _expectation(self, node: Node, qconfig: Any, match: Match) -> Expectation:
+        if has_no_tensors(node, self.modules):
+            return Expectation(None, None)
+        activation, weight = qconfig.activation(), qconfig.weight() if qconfig.weight else None
+        dtype, is_dynamic = dtype_and_mode(activation)
+        is_half = dtype is float16 and getattr(weight, "dtype", None) is float16 \
+            and not is_dynamic
+        config = self.backend._pattern_complex_format_to_config.get(node.target) \
+            if node.op == "call_function" else None
+        places = {} if config is None else config._input_type_to_index
+        return Expectation(
+            qconfig.activation, qconfig.activation, qconfig.weight,
+            PlaceholderObserver.with_args(dtype=float16 if is_half else float32),
+            places.get("weight"), places.get("bias"), match.shares,
+            _is_reuse_input_qconfig(qconfig), match.is_standalone)
+
+    def _exempt_integers(self) -> None:
+        """Sizes and masks that a node takes are not observed, nor is what they are made of."""
+        for node in self.graph.nodes:
+            info = NodeInfo(node.op, node.target)
+            if info not in _INTEGER_ARGUMENTS:
+                continue
+            places = _INTEGER_ARGUMENTS[info]
+            for index in range(1, len(node.args)) if places is None else places:
+                arg = node.args[index] if index < len(node.args) else ()
+                for part in arg if isinstance(arg, (tuple, list)) else (arg,):
+                    self._exempt(part)
+
+    def _exempt(self, node: Any) -> None:
+        while isinstance(node, Node):
+            expected = self.expected[node]
+            expected.input = expected.output = None
+            match = self.matches.get(node.name)
+            node = node.args[0] if match is not None and match.shares and node.args else None
+
+    def is_supported(self, match: Match) -> bool:
+        """Whether the backend computes the pattern in the dtypes that are asked for."""
+        if match.config is None:
+            return True
+        root, last = match.root, match.last
+        arguments = [(arg, self.expected[root]) for arg in (*root.args, *root.kwargs.values())]
+        return any(is_supported(config, root, arguments, self.expected[last], match.qconfig)
+                   for config in match.config.dtype_configs)

@@ -1,0 +1,316 @@
+"""prepare: puts an observer behind each value of a graph that is to be quantized.
+
+Each node says in an Expectation how its inputs and its result are to be observed. Where a value
+is not observed as the node that takes it expects, an observer goes between the two.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+from typing import Any
+
+from ....fx import GraphModule, Node
+from ....tensor.dtypes import float32, quint8, uint8
+from ...nn.quantized import FloatFunctional, FXFloatFunctional
+from ..backend_config import BackendConfig, get_native_backend_config
+from ..observer import _is_activation_post_process
+from ..qconfig_mapping import QConfigMapping
+from ..quantize import convert as swap_modules
+from ..quantize import propagate_qconfig_
+from ..utils import get_quant_type
+from .constraints import dtype_and_mode
+from .custom_config import PrepareCustomConfig, StandaloneModuleConfigEntry
+from .expectation import Expectation, Expectations
+from .fuse import fuse, set_module
+from .match_utils import Match, find_matches, nodes_of
+from .qconfig_mapping_utils import adapt_to_fusion, adapt_to_qat, flatten, resolve_qconfigs
+from .tracer import QuantizationTracer
+
+_FLOATS = Expectation()
+
+
+@dataclass
+class ObservedAttributes:
+    """What `convert_fx` has to know of a prepared model."""
+
+    node_name_to_qconfig: dict[str, Any]
+    node_name_to_scope: dict[str, tuple[str, type]]
+    prepare_custom_config: PrepareCustomConfig
+    qconfig_mapping: QConfigMapping
+    is_qat: bool
+    observed_node_names: set[str] = field(default_factory=set)
+    is_observed_standalone_module: bool = False
+    equalization_node_name_to_qconfig: Any = None
+
+
+def trace_and_prepare(
+    model: Any, mapping: QConfigMapping, is_qat: bool, custom: PrepareCustomConfig,
+    backend: BackendConfig | None, is_standalone: bool = False,
+) -> Any:
+    """The model, traced down to the modules that quantization knows, fused, and with observers."""
+    _swap_functionals(model)
+    names = list(custom.non_traceable_module_names)
+    classes = list(custom.non_traceable_module_classes)
+    if not is_standalone:
+        names += custom.standalone_module_names
+        classes += custom.standalone_module_classes
+        classes += [kind for kinds in custom.float_to_observed_mapping.values() for kind in kinds]
+    tracer = QuantizationTracer(names, classes)
+    traced = fuse(GraphModule(model, tracer.trace(model)), is_qat, backend)
+    return prepare(traced, mapping, is_qat, tracer.node_name_to_scope, custom, backend,
+                   is_standalone)
+
+
+def _swap_functionals(model: Any) -> None:
+    """FloatFunctionals, which quantize on their own in eager mode, become plain operators."""
+    for name, child in list(model.named_children()):
+        if isinstance(child, FloatFunctional):
+            model._modules[name] = FXFloatFunctional()
+        else:
+            _swap_functionals(child)
+
+
+def prepare(
+    model: Any, mapping: QConfigMapping, is_qat: bool, scopes: dict[str, Any],
+    custom: PrepareCustomConfig, backend: BackendConfig | None, is_standalone: bool = False,
+) -> Any:
+    """The traced and fused model with observers."""
+    backend = get_native_backend_config() if backend is None else backend
+    mapping = copy.deepcopy(mapping)
+    adapt_to_fusion(model, mapping)
+    propagate_qconfig_(model, flatten(mapping))
+    if is_qat:
+        trained = {pattern: config.qat_module for pattern, config
+                   in backend._pattern_complex_format_to_config.items()
+                   if config.qat_module is not None}
+        swap_modules(model, mapping=trained, inplace=True, remove_qconfig=False)
+        adapt_to_qat(mapping, backend)
+    modules = dict(model.named_modules(remove_duplicate=False))
+    qconfigs = resolve_qconfigs(modules, model.graph, mapping, scopes)
+    attributes = ObservedAttributes(qconfigs, scopes, custom, mapping, is_qat,
+                                    is_observed_standalone_module=is_standalone)
+    _Preparation(model, modules, qconfigs, custom, backend, attributes).run()
+    result = GraphModule(model, model.graph)
+    result.meta["_observed_graph_module_attrs"] = attributes
+    return result
+
+
+class _Preparation:
+    """One model that gets observers."""
+
+    def __init__(
+        self, model: Any, modules: dict[str, Any], qconfigs: dict[str, Any],
+        custom: PrepareCustomConfig, backend: BackendConfig, attributes: ObservedAttributes,
+    ) -> None:
+        self.model, self.graph, self.modules = model, model.graph, modules
+        self.custom, self.backend, self.attributes = custom, backend, attributes
+        float_classes = [kind for classes in custom.float_to_observed_mapping.values()
+                         for kind in classes]
+        self.matches = find_matches(self.graph, modules, backend, float_classes,
+                                    self._is_standalone)
+        for name, match in self.matches.items():
+            match.qconfig = qconfigs.get(match.last.name if match.pattern is not None else name)
+        self.qconfigs = qconfigs
+        self.expectations = Expectations(self.graph, modules, self.matches, qconfigs, backend)
+        self.swapped: set[str] = set()
+
+    def run(self) -> None:
+        """Insert the observers."""
+        self._prepare_standalone()
+        self.expected = self.expectations.describe(self.custom)
+        for node in list(self.graph.nodes):
+            if node.op == "output":
+                node.args = tuple(self._observe_result(arg, node) for arg in node.args)
+            elif node.op in ("call_module", "call_method", "call_function"):
+                self._observe(node)
+
+    # -------------------------------------------------------------- observers
+
+    def _insert(self, node: Node, observer: Any) -> Node:
+        index = 0
+        while hasattr(self.model, f"activation_post_process_{index}"):
+            index += 1
+        name = f"activation_post_process_{index}"
+        setattr(self.model, name, observer)
+        self.modules[name] = observer
+        with self.graph.inserting_after(node):
+            return self.graph.create_node("call_module", name, (node,), {})
+
+    def _is_observer_node(self, node: Any) -> bool:
+        return isinstance(node, Node) and node.op == "call_module" \
+            and _is_activation_post_process(self.modules[str(node.target)])
+
+    def _result_dtype(self, node: Node) -> Any:
+        """The dtype that a value is observed in."""
+        observed = node.args[0] if self._is_observer_node(node) else node
+        expected = self.expected.get(observed, _FLOATS)  # type: ignore[arg-type]
+        return None if expected.output is None else expected.output().dtype
+
+    def _observe(self, node: Node) -> None:
+        match = self.matches.get(node.name)
+        if match is None or self.qconfigs.get(node.name) is None \
+                or not self.expectations.is_supported(match):
+            return
+        self.attributes.observed_node_names.update(n.name for n in nodes_of(match.bound))
+        if node is match.root:
+            node.args = tuple(self._observe_input(node, arg, match, index)
+                              for index, arg in enumerate(node.args))
+            node.kwargs = {name: self._observe_input(node, arg, match, None)
+                           for name, arg in node.kwargs.items()}
+        if node is not match.last:
+            return
+        self._observe_output(node)
+        if match.is_custom and node.target not in self.swapped:
+            self.swapped.add(str(node.target))
+            self._swap_custom(str(node.target), match.qconfig)
+
+    def _observe_input(self, node: Node, arg: Any, match: Match, index: int | None) -> Any:
+        if isinstance(arg, (list, tuple)):
+            return type(arg)([self._observe_input(node, part, match, None) for part in arg])
+        if not isinstance(arg, Node):
+            return arg
+        expected = self.expected[node]
+        if match.is_standalone:
+            return self._observe_standalone_input(node, arg, match, index)
+        factory = expected.of_argument(node, arg)
+        observer = None if factory is None else factory()
+        dtype, is_dynamic = dtype_and_mode(observer)
+        if is_dynamic:
+            needed = bool(node.args) and arg is node.args[0]
+        else:
+            before = self._result_dtype(arg)
+            needed = not expected.reuses and _is_observed(dtype) and before != dtype \
+                and (before is float32 or _is_observed(before))
+        return self._observed(arg, observer, dtype) if needed else arg
+
+    def _observe_standalone_input(
+        self, node: Node, arg: Node, match: Match, index: int | None
+    ) -> Node:
+        quantized = self._standalone_entry(str(node.target)).prepare_custom_config
+        wanted = quantized is not None and index in quantized.input_quantized_indexes
+        if not wanted or self._result_dtype(arg) is quint8:
+            return arg
+        return self._observed(arg, match.qconfig.activation(), quint8)
+
+    def _observed(self, arg: Node, observer: Any, dtype: Any) -> Node:
+        """The value behind an observer: one that is there already, or a new one."""
+        for user in arg.users:
+            if user.op == "call_module":
+                other = self.modules.get(str(user.target))
+                if type(other) is type(observer) and getattr(other, "dtype", None) == dtype:
+                    return user
+        return self._insert(arg, observer)
+
+    def _observe_output(self, node: Node) -> None:
+        expected = self.expected[node]
+        observer = None if expected.output is None else expected.output()
+        dtype, is_dynamic = dtype_and_mode(observer)
+        if is_dynamic or expected.is_standalone or not _is_observed(dtype) or dtype is float32:
+            return
+        behind = self._insert(node, observer)
+        for user in list(node.users):
+            if user is not behind:
+                user.replace_input_with(node, behind)
+        shares = expected.reuses or (expected.shares and self._is_input_observed_here(node))
+        if shares and not self._share_observer(node):
+            behind.replace_all_uses_with(node)
+            self.graph.erase_node(behind)
+
+    def _is_input_observed_here(self, node: Node) -> bool:
+        """Not where the input is one of the model's that is quantized already."""
+        first = node.args[0] if node.args else None
+        return not (isinstance(first, Node) and first.op == "placeholder"
+                    and self._result_dtype(node) in (quint8, uint8))
+
+    def _share_observer(self, node: Node) -> bool:
+        """Have all inputs and the result share the first input's observer, if there is one."""
+        first = next((a for a in node.args if isinstance(a, (Node, list, tuple))), None)
+        group = list(first) if isinstance(first, (list, tuple)) else [first]
+        origins = [self._observer_above(part) for part in group]
+        if None in origins:
+            return False
+        shared = self.modules[str(origins[0].target)]  # type: ignore[union-attr]
+        for origin in (*origins[1:], *node.users):
+            set_module(self.model, str(origin.target), shared)  # type: ignore[union-attr]
+            self.modules[str(origin.target)] = shared  # type: ignore[union-attr]
+        return True
+
+    def _observer_above(self, node: Any) -> Node | None:
+        """The observer that a value comes from, past nodes that have none."""
+        while isinstance(node, Node) and not self._is_observer_node(node):
+            if node.op == "placeholder":
+                return None
+            node = next((arg for arg in node.args if isinstance(arg, Node)), None)
+        return node if isinstance(node, Node) else None
+
+    def _observe_result(self, value: Any, output: Node) -> Any:
+        """The model's result, with an observer where it is to stay quantized and has none."""
+        if isinstance(value, dict):
+            return {key: self._observe_result(part, output) for key, part in value.items()}
+        if isinstance(value, (list, tuple)):
+            return type(value)([self._observe_result(part, output) for part in value])
+        if not isinstance(value, Node):
+            if value is not None:
+                raise Exception("Unhandled type for returned node:", value)
+            return value
+        expected = self.expected.get(value)
+        if expected is None or expected.input is None:
+            return value
+        observer = expected.input()
+        if observer.dtype in (float32, self._result_dtype(value)):
+            return value
+        return self._insert(value, observer)
+
+    # -------------------------------------------------------------- modules of the user's own
+
+    def _is_standalone(self, node: Node) -> bool:
+        module = self.modules[str(node.target)]
+        return (node.target in self.custom.standalone_module_names
+                or type(module) in self.custom.standalone_module_classes
+                or is_prepared_standalone(module))
+
+    def _standalone_entry(self, path: str) -> StandaloneModuleConfigEntry:
+        by_class = self.custom.standalone_module_classes.get(
+            type(self.originals.get(path, self.modules[path])))
+        return self.custom.standalone_module_names.get(path) or by_class \
+            or StandaloneModuleConfigEntry(None, (), None, None)
+
+    def _prepare_standalone(self) -> None:
+        """Prepare the modules that are quantized on their own."""
+        self.originals: dict[str, Any] = {}
+        for match in self.matches.values():
+            path = str(match.last.target)
+            if not match.is_standalone or path in self.originals:
+                continue
+            entry, module = self._standalone_entry(path), self.modules[path]
+            self.originals[path] = module
+            prepared = trace_and_prepare(
+                module, entry.qconfig_mapping or QConfigMapping().set_global(match.qconfig),
+                self.attributes.is_qat, entry.prepare_custom_config or PrepareCustomConfig(),
+                entry.backend_config or self.backend, True)
+            set_module(self.model, path, prepared)
+            self.modules[path] = prepared
+
+    def _swap_custom(self, path: str, qconfig: Any) -> None:
+        classes = self.custom.float_to_observed_mapping.get(get_quant_type(qconfig), {})
+        module = self.modules[path]
+        if type(module) not in classes:
+            raise AssertionError("did not find corresponding observed module class for "
+                                 f"{type(module)} in mapping: {classes}")
+        kind: Any = classes[type(module)]
+        observed = kind.from_float(module)
+        set_module(self.model, path, observed)
+        self.modules[path] = observed
+
+
+def is_prepared_standalone(module: Any) -> bool:
+    """Whether a module was prepared to be quantized on its own."""
+    attributes = module.meta.get("_observed_graph_module_attrs") \
+        if isinstance(module, GraphModule) else None
+    return attributes is not None and attributes.is_observed_standalone_module
+
+
+def _is_observed(dtype: Any) -> bool:
+    """Whether values of a dtype are rounded: integers and short floats."""
+    return dtype is not None and dtype is not float32 and hasattr(dtype, "itemsize")

@@ -1,0 +1,154 @@
+"""FX graph mode quantization: a model is traced, observed on samples, and computed in integers.
+
+The model's code stays as it is: no stubs, and no modules in place of sums. What cannot be traced
+raises an error that names the line.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from ...fx import GraphModule, symbolic_trace
+from ...fx.graph_module import _USER_PRESERVED_ATTRIBUTES_KEY
+from ...native.foundation.user_frames import warn
+from .backend_config import BackendConfig
+from .fx.convert import convert
+from .fx.custom_config import ConvertCustomConfig, FuseCustomConfig, PrepareCustomConfig
+from .fx.fuse import fuse
+from .fx.prepare import trace_and_prepare
+from .qconfig_mapping import QConfigMapping
+
+__all__ = ["convert_fx", "convert_to_reference_fx", "fuse_fx", "prepare_fx", "prepare_qat_fx"]
+
+
+def _read(value: Any, kind: Any, name: str) -> Any:
+    """An object of a class; None and dictionaries, which are deprecated, are made one."""
+    if value is None:
+        return kind()
+    if isinstance(value, dict):
+        warn(f"Passing a {name} dictionary is deprecated and will not be supported in a future "
+             f"version. Please pass in a {kind.__name__} instead.", FutureWarning)
+        return kind.from_dict(value)
+    if not isinstance(value, kind):
+        raise AssertionError(f"{name} must be a {kind.__name__}")
+    return value
+
+
+def _read_backend(value: Any) -> Any:
+    return None if value is None else _read(value, BackendConfig, "backend_config")
+
+
+def _preserve(model: Any, attributes: dict[str, Any]) -> Any:
+    model.meta[_USER_PRESERVED_ATTRIBUTES_KEY] = copy.copy(attributes)
+    for name, value in attributes.items():
+        setattr(model, name, value)
+    return model
+
+
+def _attributes_of(model: Any, names: list[str]) -> dict[str, Any]:
+    return {name: getattr(model, name) for name in names if hasattr(model, name)}
+
+
+def fuse_fx(model: Any, fuse_custom_config: Any = None, backend_config: Any = None) -> Any:
+    """The model in eval mode, with batch normalization folded and ReLU fused.
+
+    >>> net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU()).eval()
+    >>> type(getattr(torch.ao.quantization.quantize_fx.fuse_fx(net), "0"))
+    <class 'flambeau.ao.nn.intrinsic.fused.LinearReLU'>
+    """
+    custom = _read(fuse_custom_config, FuseCustomConfig, "fuse_custom_config")
+    preserved = _attributes_of(model, custom.preserved_attributes)
+    fused = fuse(symbolic_trace(model), False, _read_backend(backend_config))
+    return _preserve(fused, preserved)
+
+
+def prepare_fx(
+    model: Any, qconfig_mapping: Any, example_inputs: Any, prepare_custom_config: Any = None,
+    _equalization_config: Any = None, backend_config: Any = None,
+) -> Any:
+    """The model, traced and fused, with observers, to be run on samples and then converted.
+
+    `qconfig_mapping` says how modules and operators are observed; `example_inputs` are not used.
+    Errors where the model cannot be traced name the line.
+
+    >>> from flambeau.ao.quantization.quantize_fx import convert_fx, prepare_fx
+    >>> net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU()).eval()
+    >>> x = torch.tensor([[1., 2.]])
+    >>> mapping = torch.ao.quantization.get_default_qconfig_mapping("fbgemm")
+    >>> prepared = prepare_fx(net, mapping, (x,))
+    >>> _ = prepared(x)
+    >>> convert_fx(prepared)(x).shape
+    torch.Size([1, 2])
+    """
+    return _prepare(model, qconfig_mapping, False, prepare_custom_config, backend_config,
+                    equalization=_equalization_config)
+
+
+def prepare_qat_fx(
+    model: Any, qconfig_mapping: Any, example_inputs: Any, prepare_custom_config: Any = None,
+    backend_config: Any = None,
+) -> Any:
+    """The model in training mode that rounds weights and activations as it is trained.
+
+    >>> from flambeau.ao.quantization.quantize_fx import prepare_qat_fx
+    >>> net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU()).train()
+    >>> mapping = torch.ao.quantization.get_default_qat_qconfig_mapping("fbgemm")
+    >>> prepare_qat_fx(net, mapping, (torch.ones(1, 2),))(torch.ones(1, 2)).requires_grad
+    True
+    """
+    return _prepare(model, qconfig_mapping, True, prepare_custom_config, backend_config)
+
+
+def _prepare(
+    model: Any, qconfig_mapping: Any, is_qat: bool, prepare_custom_config: Any,
+    backend_config: Any, equalization: Any = None,
+) -> Any:
+    if equalization:
+        raise NotImplementedError("torch.ao.quantization.quantize_fx.prepare_fx with an "
+                                  "_equalization_config is not implemented in flambeau")
+    custom = _read(prepare_custom_config, PrepareCustomConfig, "prepare_custom_config")
+    mapping = _read(qconfig_mapping, QConfigMapping, "qconfig_mapping")
+    backend = _read_backend(backend_config)
+    preserved = _attributes_of(model, custom.preserved_attributes)
+    prepared = trace_and_prepare(model, mapping, is_qat, custom, backend)
+    return _preserve(prepared, preserved)
+
+
+def convert_fx(
+    graph_module: Any, convert_custom_config: Any = None, _remove_qconfig: bool = True,
+    qconfig_mapping: Any = None, backend_config: Any = None,
+    keep_original_weights: bool = False,
+) -> Any:
+    """The prepared model in integers.
+
+    `qconfig_mapping`: the mapping of `prepare_fx`, in which None keeps modules in float32.
+    AssertionError for a model that `prepare_fx` did not make.
+    """
+    return _convert(graph_module, False, convert_custom_config, _remove_qconfig, qconfig_mapping,
+                    backend_config, keep_original_weights)
+
+
+def convert_to_reference_fx(
+    graph_module: Any, convert_custom_config: Any = None, _remove_qconfig: bool = True,
+    qconfig_mapping: Any = None, backend_config: Any = None,
+) -> Any:
+    """The prepared model in float32, with values and weights rounded as those of `convert_fx`."""
+    return _convert(graph_module, True, convert_custom_config, _remove_qconfig, qconfig_mapping,
+                    backend_config)
+
+
+def _convert(
+    model: Any, is_reference: bool, convert_custom_config: Any, remove_qconfig: bool,
+    qconfig_mapping: Any, backend_config: Any, keep_weights: bool = False,
+) -> Any:
+    if not isinstance(model, GraphModule):
+        raise ValueError(f"input model must be a GraphModule, Got type:{type(model)} Please make "
+                         "sure to follow the tutorials.")
+    custom = _read(convert_custom_config, ConvertCustomConfig, "convert_custom_config")
+    mapping = _read(qconfig_mapping, QConfigMapping, "qconfig_mapping") \
+        if qconfig_mapping else None
+    preserved = _attributes_of(model, custom.preserved_attributes)
+    converted = convert(model, is_reference, custom, mapping, _read_backend(backend_config),
+                        remove_qconfig, keep_weights)
+    return _preserve(converted, preserved)
