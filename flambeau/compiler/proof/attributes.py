@@ -78,6 +78,8 @@ def _of_slot(facts: Facts, p: Provenance, name: str) -> Provenance:
     value = getattr(p.value, name, None)
     if p.path and is_plain(value):
         return facts.read((id(p.value), name), f"{p.path}.{name}", value)
+    if name == "_base":
+        raise NotProvedError("it reads _base of a tensor, which no guard looks at")
     return Provenance(Kind.PLAIN, value) if is_plain(value) else facts.fresh(value)
 
 

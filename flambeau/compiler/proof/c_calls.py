@@ -19,6 +19,7 @@ from .provenance import UNKNOWN, Kind, NotProvedError, Provenance, is_plain
 from .purity import (
     CHOOSING, OF_STRUCTURE, PURE_TYPES, READING_METHODS, VALUE_TYPES, WRITING_METHODS, is_pure,
 )
+from .sameness import SEARCHING_METHODS, refuse_tensors
 from .shadow_frame import CallState, ShadowFrame
 from .stores import Store
 
@@ -83,6 +84,8 @@ def _method(
     facts: Facts, call: CallState, function: Any, args: list[Provenance]
 ) -> Provenance:
     kind, name, owner = function.__objclass__, function.__name__, args[0]
+    if name in SEARCHING_METHODS and (name != "update" or kind is set):
+        refuse_tensors(*args[1:2])
     if kind is object and name in ("__setattr__", "__init__") and owner.kind is Kind.FRESH:
         owner.tainted |= call.tainted
         return Provenance(Kind.PLAIN, None)

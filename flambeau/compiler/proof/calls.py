@@ -20,6 +20,7 @@ from .facts import Facts
 from .guards import Test
 from .provenance import UNKNOWN, Kind, NotProvedError, Provenance, is_plain
 from .purity import NUMBER_TYPES, PURE_TYPES
+from .sameness import refuse_tensors
 from .shadow_frame import CallState, ShadowFrame
 
 Named = dict[str, Provenance]
@@ -276,6 +277,8 @@ def _pure_type(
 ) -> Provenance:
     operands = [*args, *named.values()]
     facts.need(*operands)
+    if kind in (set, frozenset):
+        refuse_tensors(*args)
     for p in operands:
         c_calls.check_callback(p)
         guard_content(facts, p)

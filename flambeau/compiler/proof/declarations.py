@@ -52,13 +52,18 @@ OF_LAYOUT = frozenset((
     "size", "dim", "numel", "shape", "ndim", "stride", "is_contiguous", "dtype", "device",
     "requires_grad", "element_size", "is_floating_point", "__len__", "ndimension", "nelement",
     "is_leaf", "is_tensor", "is_complex", "itemsize", "layout", "is_cuda", "nbytes", "is_sparse",
-    "is_quantized", "is_meta", "is_mps", "names", "retains_grad", "output_nr", "storage_offset",
-    "is_nested", "is_xpu", "get_device", "type", "is_signed", "is_inference", "_version",
+    "is_quantized", "is_meta", "is_mps", "names", "retains_grad", "output_nr",
+    "is_nested", "is_xpu", "get_device", "type", "is_signed", "is_inference",
     "is_compiling", "is_grad_enabled", "is_storage", "is_conj", "is_neg", "is_same_size",
     "get_default_dtype", "is_autocast_enabled", "is_available", "is_scripting", "is_tracing",
     "has_torch_function", "has_torch_function_unary", "has_torch_function_variadic",
     "dynamo_is_compiling", "is_dynamo_compiling", "broadcast_shapes", "result_type",
-    "promote_types", "can_cast", "get_num_threads", "__hash__", "is_shared", "is_pinned",
+    "promote_types", "can_cast", "get_num_threads", "__hash__",
+))
+# Of a tensor: no guard looks at these.
+UNGUARDED = frozenset((
+    "_version", "storage_offset", "data_ptr", "is_shared", "is_pinned", "untyped_storage",
+    "storage", "is_set_to", "dim_order",
 ))
 READS_VALUES = frozenset((
     "__bool__", "__int__", "__float__", "__index__", "__contains__", "__repr__", "__str__",

@@ -24,6 +24,7 @@ from .module_state import declare_module
 from .opcodes import apply_operator, decide, opcode
 from .provenance import UNKNOWN, Increment, Kind, NotProvedError, Provenance, is_plain
 from .purity import ARITHMETIC
+from .sameness import refuse_tensors
 from .shadow_frame import CallState, ShadowFrame
 
 _INDEXABLE = (list, tuple, dict, OrderedDict)
@@ -58,6 +59,8 @@ def store_subscript(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
         raise NotProvedError("a key depends on a tensor's values")
     if target.kind is Kind.TENSOR:
         guard_if_container(facts, key)
+    else:
+        refuse_tensors(key)
     store(facts, s, target, key.value, value, item=True)
 
 
@@ -245,13 +248,18 @@ def _compute(a: Provenance, b: Provenance, symbol: str) -> Provenance:
 
 @opcode("COMPARE_OP")
 def compare(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
-    s.stack.append(apply_operator(facts, s, s.pop(2), i.argrepr))
+    operands = s.pop(2)
+    if Kind.TENSOR not in (operands[0].kind, operands[1].kind):
+        refuse_tensors(*operands)
+    s.stack.append(apply_operator(facts, s, operands, i.argrepr))
 
 
 @opcode("CONTAINS_OP")
 def contains(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     member, container = s.pop(2)
     x = container.value
+    if container.kind is not Kind.TENSOR:
+        refuse_tensors(member)
     if container.kind is Kind.OUTSIDE and x.__class__ in (dict, OrderedDict) and (
         member.value.__class__ is str
     ):

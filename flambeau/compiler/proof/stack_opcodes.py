@@ -12,6 +12,7 @@ from .effects import note_write
 from .facts import Facts
 from .opcodes import apply_operator, load_outside, opcode
 from .provenance import UNKNOWN, Kind, NotProvedError, Provenance, is_plain
+from .sameness import refuse_tensors
 from .shadow_frame import CallState, ShadowFrame
 
 # ------------------------------------------------------------------------------------- stack
@@ -193,12 +194,15 @@ def build_tuple(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 @opcode("BUILD_LIST", "BUILD_SET", "BUILD_STRING", "BUILD_SLICE")
 def build_container(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     kinds = {"LIST": list, "SET": set, "STRING": str, "SLICE": slice}
-    _build(facts, s, i.arg, kinds[i.opname.removeprefix("BUILD_")])
+    operands = _build(facts, s, i.arg, kinds[i.opname.removeprefix("BUILD_")])
+    if i.opname == "BUILD_SET":
+        refuse_tensors(*operands)
 
 
 @opcode("BUILD_MAP")
 def build_map(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     operands = _build(facts, s, 2 * i.arg, dict)
+    refuse_tensors(*operands[::2])
     _name_parts(s.stack[-1], operands[::2], operands[1::2])
 
 
@@ -226,6 +230,8 @@ def add_to_container(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     operands = s.pop(2 if i.opname == "MAP_ADD" else 1)
     facts.need(*operands)
     guard_if_container(facts, *operands)
+    if i.opname in ("SET_ADD", "SET_UPDATE", "MAP_ADD"):
+        refuse_tensors(operands[0])
     if i.opname.endswith(("EXTEND", "UPDATE", "MERGE")):
         for p in operands:
             if p.kind is Kind.OPAQUE or (p.kind is Kind.OUTSIDE and hasattr(p.value, "__next__")):

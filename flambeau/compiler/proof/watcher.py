@@ -19,7 +19,7 @@ from .call_results import settle
 from .calls import find_function, invoke, runs_unwatched
 from .contents import guard_if_container
 from .declarations import (
-    READS_VALUES, in_library, in_standard_library, is_served,
+    READS_VALUES, UNGUARDED, in_library, in_standard_library, is_served,
 )
 from .facts import Facts, outside_containers
 from .guards import Proof, Test
@@ -176,6 +176,9 @@ class Watcher:
         if above is None or above.call is None:
             return None
         name = frame.f_code.co_name
+        if name in UNGUARDED and not self.proof.refusals:
+            self._refuse_at(frame.f_back, f"it reads {name} of a tensor, which no guard looks at")
+            return None
         if name in READS_VALUES and above.call.name != name:
             above.call.taints = True
         frame.f_trace_lines = False
