@@ -8,7 +8,7 @@ from typing import Any
 
 from ...nn.module import Module
 from ...tensor.tensor import Tensor
-from ..trace.host_numbers import Place
+from ..trace.host_numbers import Place, combine_call
 from .attributes import has_attribute, load_attribute
 from .contents import guard_content, guard_if_container
 from .declarations import in_standard_library
@@ -231,4 +231,7 @@ def _pure_function(
         call.keeps_slot = function is not abs  # what a callback gives is not the result
         if slot.tainted:
             slot.kind = Kind.NUMBER
+            listed = operands[0].parts or operands[0].items if len(operands) == 1 else None
+            numbers = listed if isinstance(listed, list) else operands
+            slot.read = combine_call(function.__name__, [p.read or p.value for p in numbers])
     return slot

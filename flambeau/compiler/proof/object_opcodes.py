@@ -218,6 +218,9 @@ def binary_operator(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     if symbol.endswith("=") and a.kind in (Kind.OUTSIDE, Kind.ARGUMENT):
         raise NotProvedError(f"{symbol} may write to a {type(a.value).__name__} from outside")
     result = apply_operator(facts, s, [a, b], symbol)
+    if _joins_containers(a, b, symbol, result):
+        s.stack.append(result)
+        return
     if symbol.endswith("=") and a.kind is Kind.FRESH:
         a.tainted |= b.tainted
         a.parts = None
@@ -225,6 +228,32 @@ def binary_operator(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
         result.kind = Kind.NUMBER
         result.read = combine(symbol.removesuffix("="), a.read or a.value, b.read or b.value)
     s.stack.append(result)
+
+
+def _joins_containers(a: Provenance, b: Provenance, symbol: str, result: Provenance) -> bool:
+    """Whether two tuples or two lists are concatenated, or two dicts united, whose parts are known;
+    `result` gets the parts."""
+    if symbol == "+" and (first := _tuple_items(a)) and (second := _tuple_items(b)):
+        result.items = [*first, *second]
+        result.type = tuple
+    elif symbol == "+" and isinstance(a.parts, list) and isinstance(b.parts, list):
+        result.parts = [*a.parts, *b.parts]
+        result.type = list
+    elif symbol == "|" and isinstance(a.parts, dict) and isinstance(b.parts, dict):
+        result.parts = {**a.parts, **b.parts}
+        result.type = dict
+    else:
+        return False
+    result.kind = Kind.FRESH
+    return True
+
+
+def _tuple_items(p: Provenance) -> list[Provenance] | None:
+    if p.items and (p.type is tuple or p.value.__class__ is tuple):
+        return p.items
+    if p.kind is Kind.PLAIN and p.value.__class__ is tuple and p.guard is None:
+        return [Provenance(Kind.PLAIN, x) for x in p.value]
+    return None
 
 
 def _increments(a: Provenance, b: Provenance, symbol: str) -> bool:

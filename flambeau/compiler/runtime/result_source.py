@@ -17,7 +17,7 @@ from ...tensor.tree import leaves_of
 from ..trace.bindings import (
     Argument, ReturnedArgument, NewTensor, Output, HostScalar, ReturnedConstant, State,
 )
-from ..trace.host_numbers import Old
+from ..trace.host_numbers import FUNCTIONS, Old
 from ..trace.plain_values import PLAIN
 from .backward_node import make_detached_node, attach_history
 
@@ -95,6 +95,9 @@ class ResultSource:
             left = self.express(x.left)
             if x.operation == "item":
                 return f"{left}.item()"
+            if x.operation in FUNCTIONS:
+                more = f", {self.express(x.right)}" if x.operation != "abs" else ""
+                return f"{self.name(FUNCTIONS[x.operation])}({left}{more})"
             return f"({left} {x.operation} {self.express(x.right)})"
         if isinstance(x, Old):
             owner, key = self.name(x.place.owner), self.name(x.place.key)

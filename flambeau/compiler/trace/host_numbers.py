@@ -1,7 +1,8 @@
 """Host numbers: numbers that a step takes out of tensors and hands on, as in `return loss.item()`.
 
 A program works them out after its run, from outputs. Plain arithmetic may be on the way, and a
-number may be added to what is stored outside: `self.total += loss.item()`.
+number may be added to what is stored outside: `self.total += loss.item()`. None of it may raise: an
+eager step would stop there, before what follows.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+FUNCTIONS: dict[str, Callable[..., Any]] = {"abs": abs, "round": round, "min": min, "max": max}
 OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
+    "abs": lambda x, _: abs(x), "round": round, "min": min, "max": max,
 }
 
 
@@ -54,4 +57,24 @@ def combine(symbol: str, left: Any, right: Any) -> Read | None:
     if symbol not in OPERATIONS or not any(side.__class__ is Read for side in sides):
         return None
     known = all(side.__class__ in (Read, int, float) for side in sides)
-    return Read(symbol, left, right) if known else None
+    may_raise = symbol == "/" and (right.__class__ is Read or not right)
+    return Read(symbol, left, right) if known and not may_raise else None
+
+
+def combine_call(name: str, operands: list[Any]) -> Read | None:
+    """What abs(), round(), min() and max() give for Reads and other numbers; None where it is not
+    known how to repeat it."""
+    if name == "abs":
+        return Read(name, operands[0]) if operands[0].__class__ is Read else None
+    if name == "round":  # without digits it raises for nan
+        digits = operands[1] if len(operands) == 2 else None
+        is_safe = operands[0].__class__ is Read and digits.__class__ is int and digits >= 0
+        return Read(name, *operands) if is_safe else None
+    if name not in ("min", "max") or len(operands) < 2:
+        return None
+    result = operands[0]
+    for x in operands[1:]:
+        if not all(side.__class__ in (Read, int, float) for side in (result, x)):
+            return None
+        result = Read(name, result, x)
+    return result

@@ -84,8 +84,24 @@ def through_a_function(x: Any, y: Any) -> Any:
     return [scaled(part.item()) for part in train(x, y).expand(3)], len(x)
 
 
+def rounded(x: Any, y: Any) -> Any:
+    return round(train(x, y).item(), 3)
+
+
+def through_functions_of_python(x: Any, y: Any) -> Any:
+    loss, low = train(x, y).item(), x.min().item()
+    return abs(low), min(loss, 0.25, low), max(loss, 1), max([low, loss]), round(-loss, 2) * 3
+
+
+def joined(x: Any, y: Any) -> Any:
+    loss = train(x, y).item()
+    pair, tail, first, last = (loss, 2), (1, "x"), [0.0], [loss]
+    return pair + tail, first + last, {"a": 1, "b": 2} | {"b": loss}
+
+
 HANDED_ON = [returned, as_floats, before_the_update, with_arithmetic, over_parts,
-             of_what_changes_later, nothing_else, float_with_arithmetic, through_a_function]
+             of_what_changes_later, nothing_else, float_with_arithmetic, through_a_function,
+             rounded, through_functions_of_python, joined]
 
 
 def is_finite(x: Any, y: Any) -> Any:
@@ -109,8 +125,12 @@ def into_text(x: Any, y: Any) -> Any:
     return f"{train(x, y).item():.3f}"
 
 
-def into_a_call(x: Any, y: Any) -> Any:
-    return round(train(x, y).item(), 3)
+def rounded_to_an_integer(x: Any, y: Any) -> Any:
+    return round(train(x, y).item())
+
+
+def as_a_divisor(x: Any, y: Any) -> Any:
+    return 1 / train(x, y).item()
 
 
 def with_a_tensor(x: Any, y: Any) -> Any:
@@ -147,8 +167,8 @@ def through_locals(x: Any, y: Any) -> Any:
     return dict(locals())["value"] * 2, value
 
 
-USED = [is_finite, branches, as_a_truth, into_text, into_a_call, with_a_tensor,
-        with_a_tensor_before, with_numpy, as_a_key,
+USED = [is_finite, branches, as_a_truth, into_text, rounded_to_an_integer, as_a_divisor,
+        with_a_tensor, with_a_tensor_before, with_numpy, as_a_key,
         through_a_closure, through_locals]
 
 
@@ -362,3 +382,28 @@ def test_an_error_after_a_number_leaves_plain_numbers() -> None:
         compiled(torch.ones(3))
     assert type(sums.total) is float
     assert sums.total == 6
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("follow", [False, True])
+def test_a_division_by_zero_stops_where_the_eager_step_stops(follow):
+    def observe(options):
+        weight, log = torch.ones(2, requires_grad=True), []
+        optimizer = torch.optim.SGD([weight], lr=0.1)
+
+        def step(x):
+            optimizer.zero_grad()
+            loss = (x * weight).sum()
+            log.append(1.0 / loss.item())
+            loss.backward()
+            optimizer.step()
+
+        run = step if options is None else torch.compile(step, options={"mode": "now", **options})
+        for call in range(6):
+            try:
+                run(torch.zeros(2) if call == 4 else torch.ones(2))
+            except ZeroDivisionError:
+                log.append((weight.tolist(), weight.grad))
+        return log
+
+    assert observe({"follow": follow})[4:5] == observe(None)[4:5]
