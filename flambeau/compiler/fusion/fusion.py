@@ -23,7 +23,6 @@ from .fusion_group import (
     rebase_chain, view_through,
 )
 from .materialization import EXPENSIVE_OPERATIONS, Materialization
-from .rematerialize import narrower_values
 
 
 class Fusion:
@@ -35,10 +34,7 @@ class Fusion:
         self.nodes, self.materialized = self._materialization.nodes, self._materialization.values
         self._read: dict[int, list[tuple[Node, Chain]]] = {}
         self._assign_groups()
-        narrower = list(narrower_values(self))
-        if narrower:
-            self.materialized.update((id(node), node) for node in narrower)
-            self._materialization.make_reachable()
+        if self._materialization.refine(self):
             self._assign_groups()
 
     def read(self, node: Node) -> list[tuple[Node, Chain]]:

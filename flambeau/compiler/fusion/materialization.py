@@ -1,11 +1,15 @@
-"""Materialization: which values of a graph are stored in memory.
+"""Materialization: which values of a graph are stored in memory, and which are recomputed.
 
 A value is stored when some reader cannot recompute it, or would recompute it at too high a cost.
+All such decisions are taken here: `_choose` applies the rules before nodes are grouped, `refine`
+those that depend on the groups. Where only a copy of an input would do, which no node computes,
+passes/contiguous_inputs.py has inserted that node before.
 """
 
 from __future__ import annotations
 
 from math import prod
+from typing import TYPE_CHECKING
 
 from ...native.loop_ir.ir import Scalar
 from ...native.target.graph_costs import EXPENSIVE_OPERATION, MAX_RECOMPUTE_OPERATIONS
@@ -16,6 +20,10 @@ from .fusion_group import (
 )
 from .materialize_transposed import transposed_window_operands
 from .materialize_weights import shared_transposed_weights
+from .rematerialize import narrower_values
+
+if TYPE_CHECKING:
+    from .fusion import Fusion
 
 EXPENSIVE_OPERATIONS = frozenset(
     Scalar[name] for name in (
@@ -35,7 +43,9 @@ class Materialization:
         self._choose()
 
     def _choose(self) -> None:
-        """Choose the nodes that are stored."""
+        """Choose the nodes to store: results of kernels that nothing fuses with, outputs, values
+        that several readers share, operands in an order of their own, and what kernels read
+        whole."""
         for node in self.nodes:
             if node.op not in INLINE:
                 self.values[id(node)] = node
@@ -51,9 +61,17 @@ class Materialization:
                 # a convolution packs the borders of its image as it goes
                 bordered = node.op in (Op.CONV, Op.CONV_WEIGHT) and operand is node.inputs[0]
                 self._materialize_operand(operand, bordered)
-        self.make_reachable()
+        self._make_reachable()
 
-    def make_reachable(self) -> None:
+    def refine(self, fusion: Fusion) -> bool:
+        """Store values that replace several wider ones, now that groups exist; whether any are."""
+        narrower = list(narrower_values(fusion))
+        self.values.update((id(node), node) for node in narrower)
+        if narrower:
+            self._make_reachable()
+        return bool(narrower)
+
+    def _make_reachable(self) -> None:
         """Store the values below movements that strides cannot express."""
         for node in self.nodes:
             if id(node) in self.values:
