@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...native.foundation import disk_cache
-from ...native.foundation.source_hash import hash_sources
 from ...native.loop_ir.ir import Type
 from ...native.runtime.thread_pool import threads
 from ...native.runtime.thread_pool_ir import BARRIER, SERIAL
@@ -25,6 +24,7 @@ from ..fusion.placement import Home
 from ..ir.graph import Graph, Op
 from ..ir.interpreter import numpy_type
 from ..ir.serialization import serialize_graph
+from ..ir.source_hashes import hash_compiler_sources
 
 if TYPE_CHECKING:
     from ..fusion.buffer_assignment import BufferAssignment
@@ -160,16 +160,6 @@ def _stable_text(value: Any) -> str:
     if isinstance(value, np.generic):
         return f"{value.dtype}{value.tobytes().hex()}"
     raise _UnstableGraphError(kind)
-
-
-def hash_compiler_sources() -> str | None:
-    """A hash of the files of compiler/ and native/; None if a file cannot be read."""
-    return hash_sources("compiler", "native")
-
-
-def hash_library_sources() -> str | None:
-    """A hash of the sources that graphs are built from: operator bodies, optimizer formulas."""
-    return hash_sources("ops", "optim", "tensor")
 
 
 def load_table(key: str) -> ProgramTable | None:

@@ -27,7 +27,7 @@ from ...tensor.dtypes import FROM_NUMPY, dtype
 from ...tensor.layout import layout, memory_format
 from ...tensor.random.generator import Generator
 from ...tensor.tensor import Tensor
-from ..schedule.program_table import hash_compiler_sources, hash_library_sources
+from ..ir.source_hashes import hash_compiler_sources, hash_library_sources
 from .counter_rng import CounterDraw
 from .trace import CALL, CONSTANT, EXCHANGE, WINDOW, Event, Storage, Trace, Value
 
