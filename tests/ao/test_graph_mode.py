@@ -238,3 +238,57 @@ def test_known_ranges_need_their_observer(torch: Any) -> None:
     with pytest.warns(UserWarning, match="must specify a FixedQParamsObserver"):
         prepared = _quantize_fx(torch).prepare_fx(model, mapping, (torch.ones(1),))
     assert not hasattr(prepared, "activation_post_process_0")
+
+
+def test_a_module_called_twice_computes_in_integers_twice(torch: Any) -> None:
+    class Twice(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(3, 3)
+
+        def forward(self, x: Any) -> Any:
+            return self.layer(self.layer(x))
+
+    mapping, x = torch.ao.quantization.get_default_qconfig_mapping(), torch.ones(1, 3)
+    prepared = _quantize_fx(torch).prepare_fx(Twice().eval(), mapping, (x,))
+    prepared(x)
+    names = [node.name for node in _quantize_fx(torch).convert_fx(prepared).graph.nodes]
+    assert sum("quantize_per_tensor" in name for name in names) == 1
+
+
+def test_what_stands_for_any_value_is_fused_on_its_own(torch: Any) -> None:
+    import importlib
+
+    home = f"{torch.__name__}.ao.quantization"
+    backend = importlib.import_module(f"{home}.backend_config")
+    any_value = importlib.import_module(f"{home}.utils").MatchAllNode
+    nn = torch.nn
+
+    class Joined(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.relu, self.second = nn.Conv2d(1, 1, 1), nn.ReLU(), nn.Conv2d(1, 1, 1)
+
+        def forward(self, x: Any) -> Any:
+            return torch.add(self.second(x), self.relu(self.first(x)))
+
+    pair = backend.BackendPatternConfig((nn.Conv2d, nn.ReLU)).set_fuser_method(
+        lambda is_qat, conv, relu: conv)
+    total = backend.BackendPatternConfig()._set_pattern_complex_format(
+        (torch.add, nn.Conv2d, any_value)).set_fuser_method(
+        lambda is_qat, add, conv, _: conv)._set_root_node_getter(
+        lambda bound: bound[1])._set_extra_inputs_getter(lambda bound: [bound[2]])
+    config = backend.BackendConfig().set_backend_pattern_configs([pair, total])
+    fused = _quantize_fx(torch).fuse_fx(Joined().eval(), backend_config=config)
+    assert [n.name for n in fused.graph.nodes if n.op == "call_module"] == ["first", "second"]
+
+
+def test_state_of_reference_modules_names_scheme_and_dtype(torch: Any) -> None:
+    prepared, _ = _prepare(torch, "perceptron")
+    reference = _quantize_fx(torch).convert_to_reference_fx(prepared)
+    layer = getattr(reference, "4")
+    state = reference.state_dict()
+    assert state["4.weight_dtype"] is torch.qint8
+    scale, layer.weight_scale = layer.weight_scale, None
+    reference.load_state_dict(state)
+    assert torch.equal(layer.weight_scale, scale)

@@ -102,3 +102,17 @@ def test_evaluated_models_are_refused(torch, ao):
         ao.prepare_qat(model)
     with pytest.raises(AssertionError, match="qconfig must be provided for QAT module"):
         import_module(torch.__name__ + ".ao.nn.qat").Linear(2, 2)
+
+
+def test_nothing_within_a_trained_layer_is_observed(torch):
+    """The normalization of a ConvBnReLU2d is no result of the model."""
+    quantization, nn = torch.ao.quantization, torch.nn
+    model = nn.Sequential(quantization.QuantStub(), nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2),
+                          nn.ReLU(), quantization.DeQuantStub()).train()
+    quantization.fuse_modules_qat(model, ["1", "2", "3"], inplace=True)
+    model.qconfig = quantization.get_default_qat_qconfig("fbgemm")
+    prepared = quantization.prepare_qat(model)
+    observers = [name for name, _ in prepared.named_modules()
+                 if name.endswith("activation_post_process") and name.count(".") == 1]
+    assert observers == ["0.activation_post_process", "1.activation_post_process"]
+    assert not hasattr(prepared[1].bn, "activation_post_process")

@@ -161,7 +161,7 @@ def _observe(module: Any, allowed: tuple) -> None:
             observer = _FIXED_RANGE.get(type(module), module.qconfig.activation)()
             module.add_module("activation_post_process", observer)
             module.register_forward_hook(_observe_output, prepend=True)
-    if isinstance(module, _FusedModule):
+    if isinstance(module, _FusedModule) or hasattr(module, "weight_fake_quant"):
         return
     for name, child in list(module.named_children()):
         if name != "activation_post_process":

@@ -280,7 +280,7 @@ def _declare_max_pool(name: str) -> Callable:
         if not isinstance(qx, QuantizedTensor):
             values = own(qx.float(), kernel_size, stride, padding, dilation, ceil_mode)
             return values.to(qx.dtype)
-        codes = wrap(qx._array.codes.astype(np.float32))
+        codes = wrap(qx._array.codes.astype(np.float64))  # holds all integers
         pooled = own(codes, kernel_size, stride or kernel_size, padding, dilation, ceil_mode)
         return quantized(pooled._array.astype(qx._array.codes.dtype), qx._array.quantizer)
 

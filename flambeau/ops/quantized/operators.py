@@ -58,7 +58,7 @@ def _declare_max_pool(name: str) -> None:
     def function(input: Any, *args: Any, **kwargs: Any) -> Tensor:
         quantizer = _per_tensor(input, name)
         codes = input._array.codes
-        pooled = own(wrap(codes.astype(np.float32)), *args, **kwargs)
+        pooled = own(wrap(codes.astype(np.float64)), *args, **kwargs)  # holds all integers
         return quantized(pooled._array.astype(codes.dtype), quantizer)
 
     function.__name__ = name

@@ -199,3 +199,9 @@ def test_a_compiled_step_leaves_them_to_eager_mode():
     for value in (1.0, -1.0, 2.0):
         x = flambeau.full((4,), value)
         assert compiled(x).equal(step(x))
+
+
+def test_the_greatest_of_wide_integers_is_exact(torch):
+    codes = torch.tensor([[[2 ** 31 - 1, 3]]], dtype=torch.int32)
+    x = torch._make_per_tensor_quantized_tensor(codes, 1.0, 0)
+    assert torch.nn.functional.max_pool1d(x, 2).int_repr().tolist() == [[[2 ** 31 - 1]]]

@@ -169,7 +169,7 @@ class PrepareCustomConfig(_CustomConfig):
         for key, entries in ((STANDALONE_MODULE_NAME_DICT_KEY, self.standalone_module_names),
                              (STANDALONE_MODULE_CLASS_DICT_KEY, self.standalone_module_classes)):
             rows = [(name, _write(e.qconfig_mapping), e.example_inputs,
-                     _write(e.prepare_custom_config), _write(e.backend_config))
+                     _write(e.prepare_custom_config), e.backend_config)
                     for name, e in entries.items()]
             if rows:
                 result[key] = rows

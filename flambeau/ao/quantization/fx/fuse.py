@@ -9,7 +9,7 @@ from ....nn import functional as F
 from ....nn import modules as nn_modules
 from ..backend_config import BackendConfig, BackendPatternConfig, get_native_backend_config
 from ..utils import MatchAllNode
-from .match_utils import _is_match, bind, nodes_of, root_of, sort_patterns
+from .match_utils import _is_match, bind, root_of, sort_patterns
 
 
 def set_module(model: Any, path: str, module: Any) -> None:
@@ -32,7 +32,7 @@ def fuse(model: Any, is_qat: bool, backend: BackendConfig | None = None) -> Any:
         for pattern, config in configs.items():
             if _is_match(modules, last, pattern):
                 bound = bind(pattern, last)
-                fused.update(nodes_of(bound))
+                fused.update(_covered(bound, pattern))
                 _fuse_match(model, modules, bound, pattern, config, is_qat)
                 break
     return GraphModule(model, model.graph)

@@ -112,6 +112,7 @@ def lower(
     lowering = _Lowering(model, qconfigs)
     for step in (lowering.lower_module, lowering.lower_dynamic_module, lowering.lower_function,
                  lowering.lower_binary, lowering.lower_shape, lowering.lower_plain):
+        lowering.look_up_modules()
         for node in list(model.graph.nodes):
             if not node._erased:
                 step(node)
@@ -127,12 +128,17 @@ class _Lowering:
 
     def __init__(self, model: Any, qconfigs: dict[str, Any]) -> None:
         self.model, self.graph, self.qconfigs = model, model.graph, qconfigs
+        self.look_up_modules()
+
+    def look_up_modules(self) -> None:
+        """Take the model's modules as they are now: one that is called twice is swapped twice."""
+        self.modules = dict(self.model.named_modules(remove_duplicate=False))
 
     # -------------------------------------------------------------- what patterns have in common
 
     def _module(self, node: Any) -> Any:
         is_module = isinstance(node, Node) and node.op == "call_module"
-        return self.model.get_submodule(str(node.target)) if is_module else None
+        return self.modules[str(node.target)] if is_module else None
 
     def _is_kind(self, node: Any, kinds: Any) -> bool:
         """Whether a node calls one of several functions, methods or classes of modules."""
@@ -165,7 +171,7 @@ class _Lowering:
 
     def _swap(self, node: Node, module: Any) -> None:
         parent, _, name = str(node.target).rpartition(".")
-        setattr(self.model.get_submodule(parent), name, module)
+        setattr(self.modules[parent], name, module)
 
     def _erase(self, *nodes: Any) -> None:
         for node in nodes:

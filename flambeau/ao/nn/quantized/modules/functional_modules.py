@@ -70,9 +70,6 @@ def _plain(x: Any) -> Any:
 class FXFloatFunctional(FloatFunctional):
     """The same, unobserved: graphs of it are observed as those of plain operators."""
 
-    def __init__(self) -> None:
-        Module.__init__(self)
-
     def add(self, x: Any, y: Any) -> Tensor:
         """The sum of two tensors."""
         return ops.add(x, y)

@@ -113,6 +113,24 @@ class ReferenceQuantizedModule(Module):
     def _get_name(self) -> str:
         return f"Quantized{type(self).__name__}(Reference)"
 
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        destination[prefix + "weight_qscheme"] = self.weight_qscheme
+        destination[prefix + "weight_dtype"] = self.weight_dtype
+
+    def _load_from_state_dict(
+        self, state_dict: Any, prefix: str, local_metadata: Any, strict: bool, *lists: Any
+    ) -> None:
+        state = self._rounding
+        for key, name in (("qscheme", "scheme"), ("dtype", "dtype")):
+            value = state_dict.pop(f"{prefix}weight_{key}", getattr(state, name))
+            setattr(self, f"weight_{key}", value)
+            setattr(state, name, value)
+        for name in ("weight_scale", "weight_zero_point", "weight_axis"):
+            if prefix + name in state_dict:  # by tensor or by channel
+                setattr(self, name, state_dict[prefix + name])
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, False, *lists)
+
 
 def adopt(result: Any, mod: Any) -> Any:
     """Take a float module's weights."""
