@@ -16,6 +16,8 @@ import numpy as np
 
 from ..tensor.printing import Suffixes
 from ..tensor.tensor import Tensor
+from ..tensor.windows.batch import innermost_batch
+from ..tensor.windows.batched_window import BatchedWindow
 from .node import Node
 from .save_plan import Plan
 from .tape import new_node
@@ -28,6 +30,8 @@ __all__ = [
 # In a tensor's dictionary: {level: (primal, tangent)}, with None for a primal that is the tensor
 # itself without the tangent.
 _SLOT = "_tangents"
+_NOTHING: dict[int, Any] = {}
+_PRIMAL = "_is_primal"  # in the dictionary of a view without the tangent of its base
 _next_level = itertools.count().__next__
 
 
@@ -38,6 +42,7 @@ class _Levels(threading.local):
         self.active: list[int] = []
         self.public = False  # enter_dual_level was called
         self.enabled = True
+        self.has_late = False  # a write gave a tangent to a tensor that may have had views
 
 
 LEVELS = _Levels()
@@ -69,6 +74,7 @@ def pop_level(level: int) -> None:
         raise RuntimeError("Trying to exit a forward AD level that was not the last one that was "
                            "entered. This is not supported.")
     LEVELS.active.pop()
+    LEVELS.has_late = LEVELS.has_late and bool(LEVELS.active)
     Switch.turn(False)
 
 
@@ -227,19 +233,93 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     """
     if not LEVELS.active:
         return UnpackedDualTensor(tensor, None)
-    pair = tensor.__dict__.get(_SLOT, {}).get(LEVELS.active[-1])
-    if pair is None:
+    tangent = tangent_at(tensor, LEVELS.active[-1])
+    if tangent is None:
         return UnpackedDualTensor(tensor, None)
     primal = primal_at(tensor, LEVELS.active[-1])
-    return UnpackedDualTensor(primal.view_as(primal), pair[1])
+    shown = primal.view_as(primal)
+    if LEVELS.has_late:
+        shown._base = None  # by its base it would have the tangent again
+    return UnpackedDualTensor(shown, tangent)
 
 
 # ------------------------------------------------------------------------------ for operators
 
 
+def carried_by(tensor: Tensor) -> dict[int, Any]:
+    """The primal and tangent of each level. A view that was there before its base got a tangent by
+    a write has the part of it that it shows."""
+    carried: dict[int, Any] = tensor.__dict__.get(_SLOT, _NOTHING)
+    base = tensor._base
+    if base is None or not LEVELS.has_late or _PRIMAL in tensor.__dict__:
+        return carried
+    late = {n: (None, window_of(pair[1], base, tensor))
+            for n, pair in base.__dict__.get(_SLOT, {}).items() if n not in carried}
+    if late:
+        carried = tensor.__dict__[_SLOT] = {**carried, **late}
+    return carried
+
+
+def mark_primal(tensor: Tensor) -> Tensor:
+    """Say that the tangent which the base of `tensor` gets by a write is none of its own."""
+    tensor.__dict__[_PRIMAL] = True
+    return tensor
+
+
+def window_of(tangent: Tensor, base: Tensor, view: Tensor) -> Tensor:
+    """The part of a base's tangent, which lies in memory as the base does, that `view` shows."""
+    start = _lowest(view).storage_offset() - _lowest(base).storage_offset()
+    return _strided(tangent, tuple(view.shape), view.stride(), start)
+
+
+def _lowest(x: Tensor) -> Tensor:
+    window: Any = x._array
+    while window.__class__ is BatchedWindow:
+        x = window.below
+        window = x._array
+    return x
+
+
+def _strided(x: Tensor, shape: tuple[int, ...], strides: tuple[int, ...], start: int) -> Tensor:
+    """A view of `x`, of all examples where it is one of a batch."""
+    window: Any = x._array
+    if window.__class__ is not BatchedWindow or window.is_shared:
+        return x.as_strided(shape, strides, x.storage_offset() + start)
+    below = window.below
+    shown: Tensor = window.batch.wrap(
+        _strided(below, (below.shape[0], *shape), (below.stride(0), *strides), start))
+    return shown
+
+
+def laid_out(tangent: Tensor, primal: Tensor) -> Tensor:
+    """The tangent with the strides of the primal, so that a view of one is a view of the other."""
+    strides = primal._array.strides
+    if tangent._array.strides == strides or 0 in strides or not primal._array.size:
+        return tangent
+    return zeros_as(primal, tangent).copy_(tangent)
+
+
+def zeros_as(base: Tensor, tangent: Tensor) -> Tensor:
+    """Zeros that lie in memory as `base` does, to take `tangent`, which examples may differ in."""
+    return _zeros(base, tangent, tuple(base.shape), base.stride())
+
+
+def _zeros(base: Tensor, tangent: Tensor, shape: tuple, strides: tuple) -> Tensor:
+    batch = innermost_batch((base, tangent))
+    if batch is None:
+        if base._array.__class__ is not np.ndarray:
+            return base.new_zeros(shape)
+        return base.new_empty_strided(shape, strides).zero_()
+    below = batch.lower(base)
+    step = below.stride(0) if batch.holds(base) else \
+        1 + sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True) if n)
+    return batch.wrap(
+        _zeros(below, batch.lower(tangent), (batch.size, *shape), (step, *strides)))
+
+
 def last_level(tensor: Tensor) -> int | None:
     """The innermost level of those that are on at which the tensor carries a tangent."""
-    carried = tensor.__dict__.get(_SLOT)
+    carried = tensor.__dict__.get(_SLOT) if tensor._base is None else carried_by(tensor)
     if carried:
         for level in reversed(LEVELS.active):
             if level in carried:
@@ -255,12 +335,16 @@ def innermost_level(values: tuple) -> int | None:
 
 def primal_at(tensor: Any, level: int) -> Any:
     """The tensor without its tangent at `level`; it may carry others."""
-    carried = tensor.__dict__.get(_SLOT) if isinstance(tensor, Tensor) else None
+    if not isinstance(tensor, Tensor):
+        return tensor
+    carried = tensor.__dict__.get(_SLOT) if tensor._base is None else carried_by(tensor)
     if not carried or level not in carried:
         return tensor
     primal = carried[level][0]
     if primal is None:
         primal = same_history(tensor)
+        if primal._base is not None:
+            mark_primal(primal)
         rest = {n: pair for n, pair in carried.items() if n != level}
         if rest:
             primal.__dict__[_SLOT] = rest
@@ -269,7 +353,8 @@ def primal_at(tensor: Any, level: int) -> Any:
 
 def tangent_at(tensor: Tensor, level: int) -> Tensor | None:
     """The tangent at `level`."""
-    pair = tensor.__dict__.get(_SLOT, {}).get(level)
+    carried = tensor.__dict__.get(_SLOT) if tensor._base is None else carried_by(tensor)
+    pair = carried.get(level) if carried else None
     return None if pair is None else pair[1]
 
 
@@ -322,7 +407,7 @@ def carry(source: Tensor, target: Tensor) -> Tensor:
 
 def tangents_of(tensor: Tensor) -> dict[int, Any]:
     """What a tensor carries, for `give`."""
-    return {n: (None, pair[1]) for n, pair in tensor.__dict__.get(_SLOT, {}).items()}
+    return {n: (None, pair[1]) for n, pair in carried_by(tensor).items()}
 
 
 def give(tangents: dict[int, Any], target: Tensor) -> Tensor:

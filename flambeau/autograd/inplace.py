@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -179,6 +180,7 @@ class Views:
 
     rebase_examples: Callable[[Tensor, Any], None]
     reattach_examples: Callable[[Tensor], None]
+    map_examples: Callable[[Callable[[Tensor], Tensor], Tensor], Tensor]
 
 
 class Geometry:
@@ -315,6 +317,8 @@ def _laid_out(g: np.ndarray, geometry: Geometry) -> np.ndarray:
 
 def window_of(g: Tensor, geometry: Geometry) -> Tensor:
     """The part of a base's cotangent that lies in the window."""
+    if is_example(g._array):
+        return Views.map_examples(partial(window_of, geometry=geometry), g)
     return _linear(
         geometry.window(_laid_out(g._array, geometry)).copy(), g, geometry, spread_into
     )
@@ -322,6 +326,8 @@ def window_of(g: Tensor, geometry: Geometry) -> Tensor:
 
 def outside_of(g: Tensor, geometry: Geometry) -> Tensor:
     """A base's cotangent with zeros in the window."""
+    if is_example(g._array):
+        return Views.map_examples(partial(outside_of, geometry=geometry), g)
     result = _laid_out(g._array, geometry)
     geometry.window(result)[...] = 0
     return _linear(result, g, geometry, outside_of)
@@ -329,6 +335,8 @@ def outside_of(g: Tensor, geometry: Geometry) -> Tensor:
 
 def spread_into(g: Tensor, geometry: Geometry) -> Tensor:
     """A base of zeros with the window's cotangent added where it lies."""
+    if is_example(g._array):
+        return Views.map_examples(partial(spread_into, geometry=geometry), g)
     result = geometry.empty_base()
     target = geometry.window(result)
     if _overlaps(geometry):

@@ -14,8 +14,8 @@ from .. import ops
 from ..autograd import enable_grad, is_grad_enabled
 from ..autograd import grad as autograd_grad
 from ..autograd.forward_ad import (
-    LEVELS, attach, carry, give, pop_level, primal_at, push_level, same_history, tangent_at,
-    tangents_of,
+    LEVELS, attach, carry, give, laid_out, pop_level, primal_at, push_level, same_history,
+    tangent_at, tangents_of,
 )
 from ..autograd.outputs import Output
 from ..ops.interception.batching import inner_leaf, is_inside, with_below
@@ -131,7 +131,7 @@ def jvp(
 def _dual(x: Tensor, tangent: Tensor, level: int) -> Tensor:
     """`x` with a tangent, as an object of its own."""
     dual = same_history(x)
-    attach(dual, level, x, tangent)
+    attach(dual, level, x, laid_out(tangent, x))
     return dual
 
 

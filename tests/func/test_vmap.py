@@ -278,3 +278,17 @@ def test_an_index_put_in_place_into_what_all_share_is_refused_before_it_writes(t
 def test_a_function_that_fills_a_tensor_of_its_own(torch):
     rows = torch.vmap(lambda v: torch.slice_scatter(torch.zeros(3, 2), v, 0, 1, 2))
     assert rows(torch.ones(2, 1, 2)).tolist() == [[[0.0, 0.0], [1.0, 1.0], [0.0, 0.0]]] * 2
+
+
+def test_a_jacobian_through_views_of_what_is_written(torch):
+    def f(y):
+        x = torch.zeros(2, 3)
+        older, corner = x[0], x[:, 1:]
+        x.copy_(y * y)
+        return older, corner.sum(1)
+
+    y = torch.arange(6.0).view(2, 3) + 1
+    forward, backward = torch.func.jacfwd(f)(y), torch.func.jacrev(f)(y)
+    assert all(torch.equal(a, b) for a, b in zip(forward, backward, strict=True))
+    assert backward[0][2].tolist() == [[0.0, 0.0, 6.0], [0.0, 0.0, 0.0]]
+    assert backward[1][1].tolist() == [[0.0, 0.0, 0.0], [0.0, 10.0, 12.0]]

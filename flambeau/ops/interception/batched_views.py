@@ -6,6 +6,7 @@ new history is a copy into those places, the view's a selection of them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,10 @@ import numpy as np
 from ...autograd.inplace import Views
 from ...autograd.mode import enable_grad
 from ...tensor.tensor import Tensor, wrap
+from ...tensor.windows.batch import innermost_batch
 from ...tensor.windows.batched_window import BatchedWindow
 from ..core.operator import OPERATORS
+from .batched_loops import loop_recorded
 
 
 def _rebase(x: Tensor, node: Any) -> None:
@@ -81,4 +84,13 @@ def _address(x: Tensor) -> int:
     return address
 
 
+def _map(function: Callable[[Tensor], Tensor], g: Tensor) -> Tensor:
+    """The function of each example's cotangent, where no view is one itself."""
+    batch = innermost_batch((g,))
+    assert batch is not None
+    result: Tensor = loop_recorded(function, batch, (g,), "as_strided_scatter")
+    return result
+
+
 Views.rebase_examples, Views.reattach_examples = staticmethod(_rebase), staticmethod(_reattach)
+Views.map_examples = staticmethod(_map)

@@ -12,8 +12,8 @@ from types import FunctionType
 from typing import Any
 
 from ...autograd.forward_ad import (
-    LEVELS, Switch, attach, carry, give, last_level, primal_at, same_history, tangent_at,
-    tangents_of,
+    LEVELS, Switch, attach, carry, give, last_level, mark_primal, primal_at, same_history,
+    tangent_at, tangents_of, window_of, zeros_as,
 )
 from ...autograd.inplace import before_write
 from ...autograd.node import Node
@@ -107,7 +107,8 @@ def level_of(args: Sequence[Any]) -> int | None:
 
 
 def _last_level(args: Sequence[Any]) -> int | None:
-    levels = [last_level(x) for x in leaves_of(Tensor, args) if "_tangents" in x.__dict__]
+    levels = [last_level(x) for x in leaves_of(Tensor, args)
+              if "_tangents" in x.__dict__ or x._base is not None]
     return max((level for level in levels if level is not None), default=None)
 
 
@@ -146,6 +147,9 @@ def push(
     y = push(operator, reflected, original, primals, named)  # outer levels, if any
     if y is NotImplemented or not operator.differentiable:
         return y
+    if operator.kind is Kind.VIEW and LEVELS.has_late:
+        for x in leaves_of(Tensor, y):
+            mark_primal(x)
     duals = bound(operator, gather_arguments(operator, args, kwargs), kwargs, reflected)
     values = bound(operator, gather_arguments(operator, primals, named), named, reflected)
     tangents = [_tangents(value, level) for value in duals]
@@ -236,26 +240,25 @@ def _write_tangent(target: Tensor, primal: Tensor, tangent: Tensor | None, level
     own = tangent_at(target, level)
     if tangent is None:
         tangent = primal.new_zeros(primal.shape)
-    if own is not None:
-        own.copy_(tangent.expand(own.shape).to(own.dtype))
-    else:
-        base = target._base
-        if base is not None and base._array.size:
-            whole = tangent_at(base, level)
-            if whole is None:
-                plain = same_history(base)
-                whole = base.new_zeros(base.shape)
-                attach(base, level, plain, whole)
-            own = whole.as_strided(
-                target.shape, target.stride(),
-                target.storage_offset() - base.storage_offset(),
-            )
-            own.copy_(tangent.expand(own.shape).to(own.dtype))
-        else:
-            own = tangent.expand(target.shape).to(target.dtype).clone()
-        primal = same_history(target) if primal is target else primal
-        attach(target, level, primal, own)
+    if own is None:
+        base = target if target._base is None else target._base
+        LEVELS.has_late = True
+        whole = tangent_at(base, level)
+        if whole is None:
+            whole = zeros_as(base, tangent)
+            attach(base, level, _primal_of(base), whole)
+        own = whole
+        if base is not target:
+            own = window_of(whole, base, target)
+            primal = _primal_of(target)
+            attach(target, level, primal, own)
+    own.copy_(tangent.expand(own.shape).to(own.dtype))
     return _follow(target, primal)
+
+
+def _primal_of(x: Tensor) -> Tensor:
+    """What `x` is without the tangent that it is about to get."""
+    return mark_primal(carry(x, same_history(x)))
 
 
 def _follow(target: Tensor, primal: Tensor) -> Tensor:
@@ -278,8 +281,7 @@ def push_in_place(
     named = map_leaves_of(Tensor, strip, kwargs)
     duals, values = bound(operator, args, kwargs, False), bound(
         operator, primals, named, False)
-    values[0] = old = primals[0].detach().clone() if not primals[0].requires_grad \
-        else primals[0].clone()
+    values[0] = old = primals[0].clone()
     y = operator.function(*_positional(operator, values))
     dy = tangent_rules.push(operator, values, [_tangents(v, level) for v in duals], y)
     del old
@@ -346,10 +348,12 @@ def _set_item(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     primal = primal_at(target, level)
     _set_item(original, (primal, item, primal_at(value, level)), kwargs)
     own = tangent_at(target, level)
-    tangent = own if own is not None else primal.new_zeros(primal.shape)
     pushed = tangent_at(value, level) if isinstance(value, Tensor) else None
+    tangent = own
+    if tangent is None:
+        tangent = zeros_as(primal, primal if pushed is None else pushed)
     if pushed is not None or own is not None:
-        _set_item(original, (tangent, item, 0 if pushed is None else pushed), {})
+        tangent[item] = 0 if pushed is None else pushed  # of an example it may be where x is not
     if own is None:
         _write_tangent(target, primal, tangent, level)
     else:
@@ -364,11 +368,11 @@ def _put_at(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
         return original(*args, **kwargs)
     primal, own = primal_at(target, level), tangent_at(target, level)
     _put_at(original, (primal, primal_at(values, level), *rest), kwargs)
-    tangent = primal.new_zeros(primal.shape) if own is None else own
     pushed = tangent_at(values, level)
     if pushed is None:
         pushed = values.new_zeros(values.shape)
-    _put_at(original, (tangent, pushed, *rest), kwargs)
+    tangent = zeros_as(primal, pushed) if own is None else own
+    index.put_at(tangent, pushed, *rest, **kwargs)
     return _write_tangent(target, primal, tangent, level) if own is None \
         else _follow(target, primal)
 

@@ -1,0 +1,103 @@
+"""Forward mode and memory that tensors share: a tangent that comes by a write is seen through all
+views of what was written, whenever they were made."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def through_base(torch, x, y):
+    x = x.clone()
+    older = x[0]
+    x.copy_(y)
+    return older, x
+
+
+def through_view(torch, x, y):
+    x = x.clone()
+    older, other = x[0], x[0, 1:]
+    older.copy_(y[0])
+    return other, x
+
+
+def through_transposed(torch, x, y):
+    z = torch.zeros(3, 2).t()
+    older = z[0]
+    z[:, 1] = y[:, 0]
+    z.t()[0].add_(y[:, 1])
+    return older, z, z.t() * 2
+
+
+PROGRAMS = pytest.mark.parametrize(
+    "program", [through_base, through_view, through_transposed], ids=lambda f: f.__name__)
+
+
+@pytest.fixture
+def numbers(torch):
+    x = torch.arange(6.0).view(2, 3)
+    return x, x * 2 + 1, torch.tensor([[1.0, 10.0, 100.0], [2.0, 20.0, 200.0]])
+
+
+@PROGRAMS
+def test_older_views_see_the_tangent(torch, program, numbers):
+    x, y, t = numbers
+    _, found = torch.func.jvp(lambda y: program(torch, x, y), (y,), (t,))
+    wanted = program(torch, x * 0, t)
+    assert all(torch.equal(a, b) for a, b in zip(found, wanted, strict=True))
+
+
+@pytest.mark.parametrize("program", [through_base, through_view], ids=lambda f: f.__name__)
+def test_inside_and_around_vmap(torch, program, numbers):
+    x, y, t = (torch.stack([n, n * 3]) for n in numbers)
+    each = [torch.func.jvp(lambda b, a=a: program(torch, a, b), (b,), (c,))[1]
+            for a, b, c in zip(x, y, t, strict=True)]
+    wanted = [torch.stack(parts) for parts in zip(*each, strict=True)]
+    inside = torch.vmap(
+        lambda a, b, c: torch.func.jvp(lambda b: program(torch, a, b), (b,), (c,))[1])
+    assert all(torch.equal(a, b) for a, b in zip(inside(x, y, t), wanted, strict=True))
+
+
+@PROGRAMS
+def test_jacobians(torch, program, numbers):
+    x, y, _ = numbers
+    forward = torch.func.jacfwd(lambda y: program(torch, x, y)[0])(y)
+    backward = torch.func.jacrev(lambda y: program(torch, x, y)[0])(y)
+    assert torch.equal(forward, backward)
+
+
+def test_a_tangent_that_lies_otherwise_in_memory(torch, numbers):
+    def f(x, y):
+        older = x[0, ::2]
+        x.copy_(y)
+        return older, x
+
+    x, y, t = numbers
+    transposed = t.t().contiguous().t()
+    _, found = torch.func.jvp(f, (x.clone(), y), (transposed * 0, t))
+    assert found[0].tolist() == [1.0, 100.0]
+    _, found = torch.vmap(lambda *given: torch.func.jvp(f, given[:2], given[2:]), (0, 0, 2, 0))(
+        torch.stack([x, x]), torch.stack([y, y]), torch.ones(2, 3, 2), torch.stack([t, t * 2]))
+    assert found[0].tolist() == [[1.0, 100.0], [2.0, 200.0]]
+
+
+def test_a_primal_has_no_tangent(torch):
+    forward = torch.autograd.forward_ad
+    with forward.dual_level():
+        x = torch.zeros(2, 3)
+        view, detached = x[1], x.detach()
+        x.copy_(forward.make_dual(torch.ones(2, 3), torch.ones(2, 3)))
+        assert forward.unpack_dual(view).tangent.tolist() == [1.0, 1.0, 1.0]
+        assert forward.unpack_dual(forward.unpack_dual(view).primal * 2).tangent is None
+        assert forward.unpack_dual(detached).tangent is None
+        view.zero_()
+        assert forward.unpack_dual(x).tangent[1].tolist() == [0.0, 0.0, 0.0]
+
+
+def test_a_write_to_what_carries_an_outer_tangent(torch):
+    def inner(x):
+        return torch.func.jvp(lambda y: x.clone().mul_(y), (x,), (torch.ones(2),))[1]
+
+    x, t = torch.tensor([1.0, 2.0]), torch.tensor([1.0, 10.0])
+    value, tangent = torch.func.jvp(inner, (x,), (t,))
+    assert value.tolist() == [1.0, 2.0]
+    assert tangent.tolist() == [1.0, 10.0]
