@@ -350,7 +350,7 @@ def _between(r: Recorder, original: Callable, g: Any, geometry: Any) -> Any:
     shape = tuple(getattr(geometry, name) for name in geometry.__slots__)
     with r.silence():
         result = original(g, geometry)
-    r.add(WINDOW, function=original, args=(ref, shape), results=(r.made(result),))
+    r.add(WINDOW, function=original, args=(ref, shape), results=(r.describe_results(result),))
     return result
 
 

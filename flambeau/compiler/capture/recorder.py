@@ -129,13 +129,13 @@ class Recorder:
             )
         return result
 
-    def made(self, result: Any) -> Any:
+    def describe_results(self, result: Any) -> Any:
         """Results as Values on new memory."""
         if isinstance(result, Tensor):
             self.trace.tensors[id(result)] = weakref.ref(result)
             return self.trace.value_of(result._array, fresh=True)
         if isinstance(result, (tuple, list)):
-            return tuple(self.made(item) for item in result)
+            return tuple(self.describe_results(item) for item in result)
         return None
 
     # ---------------------------------------------------------------------------- events
@@ -313,7 +313,7 @@ class Recorder:
                     self.problem(f"{name} gets a NumPy array")
                 refs = refs or self.refer((args, kwargs))
                 self.add(CALL, function=original, args=refs[0], kwargs=refs[1],
-                         results=self.made(_flat(result)), written=wrote)
+                         results=self.describe_results(_flat(result)), written=wrote)
             elif (result.__class__ in (bool, float) and tensors_in(args)
                   and hasattr(function, "answers_from_values")):
                 self.problem(f"{name}() reads values of tensors in Python")

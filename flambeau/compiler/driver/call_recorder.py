@@ -121,6 +121,8 @@ class CallRecorder:
         if specialization.unused_programs >= MAX_UNUSED_PROGRAMS:
             raise Unfit("it reads what is another at each call", specialization.moved_line)
         candidate = before.candidate if isinstance(before, Speculated) else None
+        if candidate is not None and (before.reach is None or not before.reach.has_same_memory()):
+            candidate = None
         if trace.deferred is not None and self.installer.run_deferred(
             specialization, trace, candidate, args, kwargs
         ):

@@ -53,6 +53,7 @@ class Watcher:
         self._oracle = oracle
         self.mismatches = 0
         self._is_tracing = False
+        self._library_code: dict[int, types.CodeType] = {}  # that ran, by id: code compares slowly
         self._outside: dict[int, Any] = {}  # lists and dicts that the call met, by id
         self._root = ShadowFrame()  # of the frame that calls the function
         self._result: Provenance | None = None  # what it returned
@@ -152,10 +153,11 @@ class Watcher:
 
     def _start(self, frame: Any, event: str, arg: Any) -> Any:
         """A frame begins, or goes on."""
-        caller = frame.f_back
+        caller, code = frame.f_back, frame.f_code
         above = self.shadows.get(caller)
-        if in_library(frame.f_code):
-            return self._start_library(frame, above)
+        if id(code) in self._library_code or in_library(code):
+            self._library_code[id(code)] = code
+            return None if above is None else self._start_library(frame, above)
         if self.proof.refusals or runs_unwatched(frame):
             return None
         shadow = self.shadows.get(frame)
@@ -172,8 +174,8 @@ class Watcher:
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         return self._step
 
-    def _start_library(self, frame: Any, above: ShadowFrame | None) -> Any:
-        if above is None or above.call is None:
+    def _start_library(self, frame: Any, above: ShadowFrame) -> Any:
+        if above.call is None:
             return None
         name = frame.f_code.co_name
         if name in UNGUARDED and not self.proof.refusals:

@@ -212,7 +212,7 @@ class _CallWriter:
             lines.append(f"    return {self.write_result()}")
             return
         self.names["perform"] = functools.partial(perform, self.bindings.effects)
-        lines += [f"    r, kept = {self.write_result()}", "    perform(kept)", "    return r"]
+        lines += [f"    r, values = {self.write_result()}", "    perform(values)", "    return r"]
 
     def write_result(self) -> str:
         """The expression for the result; appends the statements that it needs."""

@@ -43,8 +43,8 @@ class _Undescribable(Exception):
 
 @dataclass
 class Precedent:
-    """`given`: each event and what it takes; `found`: what came of it. `results`: the windows that
-    operators give, `forms`: as a tuple or not, and which are parts of other arrays."""
+    """`inputs`: each event and what it takes; `outputs`: what came of it. `results`: the windows
+    that operators give, `forms`: as a tuple or not, and which are parts of other arrays."""
 
     head: list[str] = field(default_factory=list)
     storages: list[str] = field(default_factory=list)
@@ -57,7 +57,7 @@ class Precedent:
     start: int = 1  # the call that was the first to have a program's results
     arena: int = 0  # bytes that the program works in
     table: str | None = None  # under which its table is kept
-    recipe: list | None = None  # what binds it (recipe.py)
+    recipe: list | None = None  # what binds it (driver/binding_manifest.py)
 
     def matches_outline(self, trace: Trace) -> bool:
         """Whether a call has the same events, header and storages, by count and description."""
