@@ -84,7 +84,7 @@ def run(entry: dict, backend: str, given: argparse.Namespace) -> None:
     environment = {
         **os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", "HF_HUB_OFFLINE": "1",
         "KERAS_BACKEND": "torch", "EINOPS_TEST_BACKENDS": "numpy,torch", "WILD_OUT": str(out),
-        "PYTHONPATH": str(HERE),
+        "PYTHONPATH": str(HERE), "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}",
     }
     ways = {"program": run_program, "tests": run_tests, "examples": run_examples}
     ways[entry["kind"]](entry, python, out, environment, given)
