@@ -292,3 +292,26 @@ def test_state_of_reference_modules_names_scheme_and_dtype(torch: Any) -> None:
     scale, layer.weight_scale = layer.weight_scale, None
     reference.load_state_dict(state)
     assert torch.equal(layer.weight_scale, scale)
+
+
+def test_one_dnn_adds_within_the_convolution(torch: Any) -> None:
+    import importlib
+
+    backends = importlib.import_module(f"{torch.__name__}.ao.quantization.backend_config")
+    nn = torch.nn
+
+    class Joined(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.norm, self.second = nn.Conv2d(1, 1, 1), nn.BatchNorm2d(1), \
+                nn.Conv2d(1, 1, 1)
+            self.relu = nn.ReLU()
+
+        def forward(self, x: Any) -> Any:
+            return self.relu(torch.add(self.norm(self.first(x)), self.second(x)))
+
+    fused = _quantize_fx(torch).fuse_fx(
+        Joined().eval(), backend_config=backends.get_onednn_backend_config())
+    kinds = [type(fused.get_submodule(n.target)).__name__ for n in fused.graph.nodes
+             if n.op == "call_module"]
+    assert kinds == ["Conv2d", "ConvAddReLU2d"]

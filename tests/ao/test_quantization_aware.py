@@ -116,3 +116,17 @@ def test_nothing_within_a_trained_layer_is_observed(torch):
                  if name.endswith("activation_post_process") and name.count(".") == 1]
     assert observers == ["0.activation_post_process", "1.activation_post_process"]
     assert not hasattr(prepared[1].bn, "activation_post_process")
+
+
+def test_a_linear_layer_is_trained_with_its_normalization(torch):
+    quantization, nn = torch.ao.quantization, torch.nn
+    model = nn.Sequential(quantization.QuantStub(), nn.Linear(4, 3), nn.BatchNorm1d(3),
+                          quantization.DeQuantStub()).train()
+    quantization.fuse_modules_qat(model, ["1", "2"], inplace=True)
+    model.qconfig = quantization.get_default_qat_qconfig("fbgemm")
+    prepared = quantization.prepare_qat(model)
+    x = torch.randn(16, 4)
+    for _ in range(3):
+        prepared(x)
+    expected = prepared.eval()(x)
+    torch.testing.assert_close(quantization.convert(prepared)(x), expected, atol=0.05, rtol=0)

@@ -54,11 +54,13 @@ QAT: dict[Any, Any] = {
     modules.Conv2d: qat.Conv2d,
     modules.Conv3d: qat.Conv3d,
     intrinsic.LinearReLU: fused_qat.LinearReLU,
+    intrinsic.LinearBn1d: fused_qat.LinearBn1d,
     **{getattr(intrinsic, f"{name}{rank}d"): getattr(fused_qat, f"{name}{rank}d")
        for name in ("ConvReLU", "ConvBn", "ConvBnReLU") for rank in (1, 2, 3)},
 }
 STATIC.update({
     qat.Linear: quantized.Linear,
+    fused_qat.LinearBn1d: quantized.Linear,
     fused_qat.LinearReLU: fused.LinearReLU,
     **{getattr(qat, f"Conv{rank}d"): getattr(quantized, f"Conv{rank}d") for rank in (1, 2, 3)},
     **{getattr(fused_qat, f"ConvBn{rank}d"): getattr(quantized, f"Conv{rank}d")

@@ -139,12 +139,17 @@ class LinearBn1d(qat.Linear):
         result.bn = mod[1]
         return result
 
+    def fold_norm(self) -> tuple[Tensor, Tensor]:
+        """The weights and the bias with the normalization in them."""
+        bn = self.bn
+        weight, bias = fuse_linear_bn_weights(
+            self.weight, self.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias)
+        return weight, bias
+
     def to_float(self) -> Any:
         """The float layer with the normalization in its weights."""
         result = super().to_float()
-        bn = self.bn
-        result.weight, result.bias = map(Parameter, fuse_linear_bn_weights(
-            self.weight, self.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias))
+        result.weight, result.bias = map(Parameter, self.fold_norm())
         return result
 
 
