@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 
 from .charts import Curve, chart
-from .finding import Finding, Place
+from .finding import Finding, Place, shown_value
 from .report import counts, summary, titles
 from .rules import all_rules
 from .session import Session
@@ -39,8 +39,8 @@ def _finding(finding: Finding) -> str:
     rule = all_rules()[finding.id]
     where = escape(finding.place.short) if finding.place else ""
     evidence = "".join(
-        f"<tr><td>{escape(name)}</td><td>{escape(str(value))}</td></tr>"
-        for name, value in finding.as_dict()["evidence"].items()
+        f"<tr><td>{escape(name)}</td><td>{escape(shown_value(value))}</td></tr>"
+        for name, value in finding.evidence.items()
     )
     sources = "".join(_source(place, first=i == 0) for i, place in enumerate(finding.places[:3]))
     return f"""<article class='{finding.level}'>
@@ -64,7 +64,8 @@ def _source(place: Place, first: bool) -> str:
         mark = (" class='hit'" if first else " class='other'") if number == place.line else ""
         rows.append(f"<tr{mark}><td>{number}</td><td>{escape(text) or ' '}</td></tr>")
     caption = escape(f"{place.role or ('line to mend' if first else 'see also')}: {place.short}")
-    return f"<div class='caption'>{caption}</div><table class='source'>{''.join(rows)}</table>"
+    return (f"<div class='caption'>{caption}</div>"
+            f"<div class='source'><table>{''.join(rows)}</table></div>")
 
 
 def _curves(curves: dict[str, list[tuple[int, float]]]) -> str:
