@@ -86,6 +86,22 @@ def _type_name(value: Any) -> str:
     return class_name(type(value))
 
 
+def _listed(params: Any) -> list[Any]:
+    """What is to be optimized, as a list; a note says which call is missing."""
+    try:
+        return list(params)
+    except TypeError as error:
+        owner = getattr(params, "__self__", None)
+        if owner is not None and callable(params):
+            name = params.__name__
+            raise noted(error, f"{name} is a method of {type(owner).__name__} that is not called: "
+                               f"write {name}().") from None
+        if callable(getattr(params, "parameters", None)):
+            raise noted(error, "An optimizer takes a model's parameters: write "
+                               ".parameters().") from None
+        raise
+
+
 class Optimizer:
     """Base of all optimisers.
 
@@ -141,7 +157,7 @@ class Optimizer:
             )
         self.state: defaultdict[Tensor, Any] = defaultdict(dict)
         self.param_groups: list[dict[str, Any]] = []
-        groups: list[Any] = list(params)
+        groups = _listed(params)
         if not groups:
             raise noted(
                 ValueError("optimizer got an empty parameter list"),

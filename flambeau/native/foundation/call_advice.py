@@ -25,6 +25,12 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return folded[result[0]] if result else None
 
 
+def _abbreviated(name: str, known: Iterable[str]) -> str | None:
+    """The known name made of the first letters of a longer one's words, as lr is."""
+    initials = "".join(word[0] for word in name.lower().split("_") if word)
+    return initials if len(initials) > 1 and initials in known else None
+
+
 def advise(error: BaseException, trace: TracebackType | None, attributes: bool = True) -> None:
     """Add a note to an error about an unknown keyword or attribute: the one that was meant.
 
@@ -44,7 +50,8 @@ def advise(error: BaseException, trace: TracebackType | None, attributes: bool =
     name = result["name"]
     for frame, line in reversed(_frames(trace)):
         for function in _called(frame, line, name):
-            near = nearest(name, _keywords(function))
+            keywords = _keywords(function)
+            near = nearest(name, keywords) or _abbreviated(name, keywords)
             if near is not None:
                 error.add_note(f"Did you mean {near!r}?")
                 return
