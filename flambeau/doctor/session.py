@@ -291,6 +291,7 @@ LACKING = {
     "on_clip": "gradients are not clipped",
     "on_unscale": "there is no GradScaler",
     "on_load": "no state was loaded",
+    "on_checkpoint": "torch.load was not called",
     "on_state": "no state_dict was taken",
     "on_batch": "no DataLoader gave a batch",
     "on_loader": "there is no DataLoader",

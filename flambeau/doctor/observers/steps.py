@@ -59,6 +59,8 @@ def rare_targets(session: Session) -> list[tuple[Any, Observer]]:
         (Module.state_dict, _told_after(session, "on_state")),
         (Module.load_state_dict, _load_observer(session)),
         (optimizers.Optimizer.__init__, _optimizer_observer(session)),
+        (optimizers.Optimizer.load_state_dict, _optimizer_load_observer(session)),
+        (importlib.import_module("flambeau").load, _checkpoint_observer(session)),
     ]
     schedulers = importlib.import_module("flambeau.optim.lr_scheduler.scheduler")
     names = importlib.import_module("flambeau.optim.lr_scheduler")
@@ -318,6 +320,26 @@ def _load_observer(session: Session) -> Observer:
             strict = args[2] if len(args) > 2 else kwargs.get("strict", True)
             session.emit("on_load", args[0], state, strict, here())
         return original(*args, **kwargs)
+
+    return load
+
+
+def _optimizer_load_observer(session: Session) -> Observer:
+    def load(original: Callable, args: tuple, kwargs: dict) -> Any:
+        if not session.busy:
+            state = args[1] if len(args) > 1 else kwargs.get("state_dict")
+            session.emit("on_optimizer_load", args[0], state, here())
+        return original(*args, **kwargs)
+
+    return load
+
+
+def _checkpoint_observer(session: Session) -> Observer:
+    def load(original: Callable, args: tuple, kwargs: dict) -> Any:
+        state = original(*args, **kwargs)
+        if not session.busy:
+            session.emit("on_checkpoint", state, here())
+        return state
 
     return load
 

@@ -43,7 +43,8 @@ class Rule:
         "on_grad_read", "on_embedding", "on_parameter", "on_empty", "on_distribution", "on_sample",
         "on_log_prob", "on_entropy", "on_mask", "on_operand", "on_addend", "on_best", "on_moved",
         "on_draw", "on_apply", "on_iterator", "on_data_set", "on_triangle", "on_statistic",
-        "on_mixed", "on_alias", "on_collate", "on_slope", "on_spread", "finish",
+        "on_mixed", "on_alias", "on_collate", "on_slope", "on_spread",
+        "on_checkpoint", "on_optimizer_load", "finish",
     )
 
     def __init__(self, session: Session) -> None:
@@ -145,6 +146,12 @@ class Rule:
 
     def on_load(self, module: Any, state: Any, strict: bool, spot: Spot | None) -> None:
         """load_state_dict() of a module is about to run."""
+
+    def on_checkpoint(self, state: Any, spot: Spot | None) -> None:
+        """torch.load gave `state`."""
+
+    def on_optimizer_load(self, optimizer: Any, state: Any, spot: Spot | None) -> None:
+        """load_state_dict() of an optimizer is about to run."""
 
     def on_batch(self, iterator: Any, batch: Any, spot: Spot | None) -> None:
         """A loader gave a batch."""

@@ -85,6 +85,7 @@ for _ in range(4):
         super().__init__(session)
         self.indices: list[np.ndarray] = []
         self.masks: list[tuple[np.ndarray, Spot | None]] = []  # and the lines that made them
+        self.judged_calls = False  # a call of the module was reported: its softmax is the same one
 
     def on_mask(self, mask: Any, spot: Spot | None) -> None:
         if isinstance(mask, Tensor) and mask.dim() == 2:
@@ -102,10 +103,10 @@ for _ in range(4):
             return
         array = mask._array
         hidden = array if array.dtype == bool else np.isneginf(array)
-        self._judge(hidden, spot)
+        self.judged_calls |= self._judge(hidden, spot)
 
     def on_backward(self, backward: Backward) -> None:
-        if not backward.watched or not self.indices:
+        if not backward.watched or not self.indices or self.judged_calls:
             return
         for node in backward.graph.nodes:
             weights = array_of(saved(node, "y")) if operator_name(node) == "softmax" else None
@@ -118,8 +119,8 @@ for _ in range(4):
 
     on_gradient = on_backward
 
-    def _judge(self, hidden: np.ndarray, spot: Spot | None, rows: Any = None) -> None:
-        """Compare what is hidden with the tokens of those rows."""
+    def _judge(self, hidden: np.ndarray, spot: Spot | None, rows: Any = None) -> bool:
+        """Compare what is hidden with the tokens of those rows; whether that is a mistake."""
         for indices in reversed(self.indices):
             if indices.ndim != 2 or (rows is not None and len(rows) != len(indices)):
                 continue
@@ -129,9 +130,11 @@ for _ in range(4):
             left = np.unique(indices[~hidden])
             if len(left) == 1 and (~hidden).sum() > 2 and left[0] not in indices[hidden] \
                     and len(np.unique(indices[hidden])) > 1:
-                made_at = [at for result, at in self.masks if np.array_equal(result, hidden)]
+                spots = [at for result, at in self.masks if np.array_equal(result, hidden)]
                 self.report(
-                    f"only positions with the token {left[0]} are attended to", *made_at[-1:], spot,
+                    f"only positions with the token {left[0]} are attended to", *spots[-1:], spot,
                     hidden=float(hidden.mean()),
                 )
-            return
+                return True
+            return False
+        return False

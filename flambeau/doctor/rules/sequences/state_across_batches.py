@@ -21,11 +21,12 @@ class StateAcrossBatches(Rule):
 
     id = "state-across-shuffled-batches"
     level = Level.LIKELY
-    needs = ("on_layer", "on_batch")
+    needs = ("on_layer",)
     title = "a recurrent state is carried to the next batch, and batches are shuffled"
     why = (
-        "The state belongs to other samples. Silent where the loader does not shuffle, as for one "
-        "long text in pieces, and where several calls work on one batch."
+        "The state belongs to other samples. Told of batches that a shuffling loader gives, and of "
+        "those picked by indices that randperm or randint drew. Silent where data is read in "
+        "order, as one long text in pieces, and where several calls work on one batch."
     )
     fix = "begin each batch without a state: rnn(x); or read the data in order: shuffle=False"
     broken = """
@@ -80,11 +81,28 @@ for xb, yb in DataLoader(data, batch_size=8, shuffle=True):
         self.batches = 0
         self.shuffled = False
         self.last: dict[int, tuple[int, np.ndarray]] = {}  # by layer: the batch, and its last state
+        self.orders: list[np.ndarray] = []  # indices drawn at random, the latest last
+        self.index: np.ndarray | None = None  # that of the batch
 
     def on_batch(self, iterator: Any, batch: Any, spot: Any) -> None:
         self.batches += 1
         loader = self.session.loaders.get(iterator)
         self.shuffled = type(getattr(loader, "sampler", None)).__name__ == "RandomSampler"
+
+    def on_function(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any],
+                    spot: Any) -> None:
+        if name == "randperm":
+            self.on_draw(args[0], spot)
+        elif name == "getitem" and not self.session.stack:
+            index = args[1]._array
+            if index.dtype.kind == "i" and index.ndim == 1 and any(
+                np.may_share_memory(index, order) for order in self.orders
+            ) and (self.index is None or not np.array_equal(index, self.index)):
+                self.batches, self.shuffled, self.index = self.batches + 1, True, index.copy()
+
+    def on_draw(self, tensor: Any, spot: Any) -> None:
+        if tensor._array.dtype.kind == "i":
+            self.orders = [*self.orders[-3:], tensor._array]
 
     def on_layer(self, call: ModuleCall) -> None:
         if type(call.module).__name__ not in _LAYERS or not call.module.training:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....nn.parameter import Parameter
-from ...events import Backward, Update, is_zero
+from ...events import Backward, Update
 from ...finding import Level
 from ...places import Spot
 from ...programs import edit
@@ -110,7 +110,7 @@ for step in range(10):
         own = [p for p in update.params if p.requires_grad]
         strays = [p for i, p in latest.items()
                   if i not in known and p.requires_grad and isinstance(p, Parameter)]
-        without = all(is_zero(p._grad) for p in own) and all(id(p) in self.reached for p in own)
+        without = all(id(p) in self.reached and id(p) not in latest for p in own)
         self.idle[key] = self.idle.get(key, 0) + 1 if strays and own and without else 0
         if self.idle[key] == _STEPS:
             name = self.session.name_of(update.optimizer, "the optimizer")

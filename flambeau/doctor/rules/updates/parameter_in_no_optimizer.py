@@ -25,7 +25,7 @@ class ParameterInNoOptimizer(Rule):
         "Its gradients add up, and nothing uses them. Likely for a whole network that was built "
         "here, is in training mode and has been loaded from nowhere, and for parameters that came "
         "after the optimizer; a hint for parts of a network (a head that is trained alone). Silent "
-        "where its gradients are cleared or it is frozen."
+        "where its gradients are cleared, where it is frozen, and where inputs alone are optimized."
     )
     fix = "give its parameters to the optimizer, or freeze it: network.requires_grad_(False)"
     broken = """
@@ -103,6 +103,9 @@ for _ in range(8):
         self.steps += update.watched
         if not update.watched or self.steps % _STEPS:
             return
+        if not any(isinstance(p, Parameter) for o in list(self.session.optimizers)
+                   for group in o.param_groups for p in group["params"]):
+            return  # an input is optimized, as an attack's noise or an image
         known = self.session.optimized
         strays: dict[int, list[Any]] = {}
         for key, parameter in self.reached.items():

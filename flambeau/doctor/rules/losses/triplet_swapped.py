@@ -1,0 +1,151 @@
+"""A triplet loss that pulls the negatives near and pushes the positives away."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from ...events import Backward, LossCall
+from ...finding import Level
+from ...graph import RESHAPES, node_of, operator_name, spot_of
+from ...places import Spot, place_of
+from ...programs import edit
+from ...source import statements_at
+from ..rule import Rule
+from .term_of_wrong_sign import signed_terms
+
+_HINGES = ("relu", "relu_only", "_clamp", "softplus", "maximum")
+_POWERS = ("_pow_number", "square", "abs", "_vector_norm")
+_WITHIN = RESHAPES | {"sum", "mean", "sqrt", "mul", "_clamp", "_add", *_POWERS}
+_NEAR = frozenset(("pos", "positive", "positives", "p", "ap", "same", "similar", "matching"))
+_FAR = frozenset(("neg", "negative", "negatives", "n", "an", "different", "dissimilar"))
+
+
+class TripletSwapped(Rule):
+    """Looks below hinges for the difference of two distances, and reads what the program calls
+    their ends."""
+
+    id = "triplet-swapped"
+    level = Level.LIKELY
+    needs = ("on_backward",)
+    title = "positive and negative of a triplet loss are swapped: what is alike is pushed apart"
+    why = (
+        "The hinge is of d(anchor, positive) - d(anchor, negative) + margin. Told where the "
+        "distance that is minimised is named as the negative's and the other as the positive's "
+        "(pos, ap, neg, an and their like), and for triplet_margin_loss where its arguments are "
+        "named so. Silent for similarities, which take the opposite sign."
+    )
+    fix = "relu(d_ap - d_an + margin); triplet_margin_loss(anchor, positive, negative)"
+    broken = """
+net = nn.Linear(8, 4)
+optimizer = optim.SGD(net.parameters(), lr=0.01)
+for _ in range(3):
+    anchor, pos, neg = net(x), net(x + 0.1 * torch.randn(64, 8)), net(x.flip(0))
+    d_pos, d_neg = (anchor - pos).pow(2).sum(1), (anchor - neg).pow(2).sum(1)
+    loss = F.relu(d_neg - d_pos + 0.5).mean()  # <-
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    fixed = edit(broken, {
+        "loss = F.relu(d_neg - d_pos + 0.5).mean()  # <-":
+            "loss = F.relu(d_pos - d_neg + 0.5).mean()",
+    })
+    healthy = ("""
+# Similarities, which are to be large for what is alike.
+net = nn.Linear(8, 4)
+optimizer = optim.SGD(net.parameters(), lr=0.01)
+for _ in range(3):
+    anchor, pos, neg = net(x), net(x + 0.1 * torch.randn(64, 8)), net(x.flip(0))
+    near, far = F.cosine_similarity(anchor, pos), F.cosine_similarity(anchor, neg)
+    loss = F.relu(F.cosine_similarity(anchor, neg) - F.cosine_similarity(anchor, pos) + 0.5).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""", """
+# An adversary that makes the embedding worse on purpose, under names of its own.
+net, noise = nn.Linear(8, 4), torch.zeros(64, 8, requires_grad=True)
+optimizer = optim.SGD([noise], lr=0.01)
+for _ in range(3):
+    anchor, left, right = net(x), net(x + noise), net(x.flip(0))
+    d_left, d_right = (anchor - left).pow(2).sum(1), (anchor - right).pow(2).sum(1)
+    loss = F.relu(d_right - d_left + 0.5).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""")
+
+    def on_loss(self, call: LossCall) -> None:
+        if not call.name.startswith("triplet_margin") or not call.recorded:
+            return
+        for node in _calls_at(call.spot):
+            if len(node.args) >= 3 and _is_swapped(node.args[2], node.args[1]):
+                self.report("the negative stands where the positive belongs", call.spot)
+                return
+
+    def on_backward(self, backward: Backward) -> None:
+        if not backward.watched:
+            return
+        for node in backward.graph.nodes:
+            if operator_name(node) not in _HINGES or not node.edges or node.edges[0] is None:
+                continue
+            terms = list(signed_terms(node_of(node.edges[0]), limit=32))
+            if sum(_is_distance(term) for term, _ in terms) < 2 or not any(
+                operator_name(term) == "_sub" for term, _ in terms
+            ):
+                continue
+            spot = next((spot_of(term) for term, _ in terms if operator_name(term) == "_sub"), None)
+            if any(_is_swapped(minus, plus) for plus, minus in _differences_at(spot)):
+                self.report("the distance to the negative is minimised, that to the positive grows",
+                            spot, backward.spot)
+
+    on_gradient = on_backward
+
+
+def _is_distance(node: Any) -> bool:
+    """Whether a node is a norm, or a sum of squares, of a difference of two recorded tensors."""
+    powers = 0
+    for _ in range(8):
+        name = operator_name(node)
+        if name in ("_mse_loss", "_l1_loss"):
+            return True
+        below = [node_of(edge) for edge in node.edges if edge is not None]
+        if name == "_sub":
+            return powers > 0 and len(below) == 2
+        if name not in _WITHIN or not below or not hasattr(below[0], "edges"):
+            return False
+        powers += name in _POWERS or (name == "mul" and len(below) == 2)
+        node = below[0]
+    return False
+
+
+def _calls_at(spot: Spot | None) -> Iterator[ast.Call]:
+    place = place_of(spot)
+    statements = list(statements_at(place.file, place.line))[-1:] if place is not None else []
+    for node in (part for statement in statements for part in ast.walk(statement)):
+        if isinstance(node, ast.Call):
+            yield node
+
+
+def _differences_at(spot: Spot | None) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """The differences in the statement at a spot: what is added, and what is taken off."""
+    place = place_of(spot)
+    statements = list(statements_at(place.file, place.line))[-1:] if place is not None else []
+    for node in (part for statement in statements for part in ast.walk(statement)):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
+            yield node.left, node.right
+
+
+def _is_swapped(positive: ast.expr, negative: ast.expr) -> bool:
+    """Whether what stands for the positive is named a negative, and the reverse."""
+    words, others = _words(positive), _words(negative)
+    return bool((words - others) & _NEAR) and bool((others - words) & _FAR) \
+        and not (words - others) & _FAR and not (others - words) & _NEAR
+
+
+def _words(node: ast.expr) -> set[str]:
+    names = [part.id if isinstance(part, ast.Name) else part.attr
+             for part in ast.walk(node) if isinstance(part, (ast.Name, ast.Attribute))]
+    return {word for name in names for word in re.split(r"[_\d]+", name.lower()) if word}

@@ -1,0 +1,53 @@
+"""Mistakes of what is carried from one batch, or one run, to the next."""
+
+import io
+
+import flambeau as torch
+import flambeau.nn.functional as F
+from flambeau import nn, optim
+
+
+def state_carried_over_batches_of_a_permutation():
+    rnn, head, state = nn.LSTM(2, 8, batch_first=True), nn.Linear(8, 1), None
+    x, y = torch.randn(64, 6, 2), torch.randn(64, 1)
+    opt = optim.Adam([*rnn.parameters(), *head.parameters()])
+    for rows in torch.randperm(64).split(16):
+        out, state = rnn(x[rows], state)  # WRONG
+        state = tuple(s.detach() for s in state)
+        loss = F.mse_loss(head(out[:, -1]), y[rows])
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+
+
+def _train(net, opt, first, last):
+    x, y = torch.randn(32, 4), torch.randint(0, 3, (32,))
+    for _ in range(first, last):
+        opt.zero_grad()
+        F.cross_entropy(net(x), y).backward()
+        opt.step()
+
+
+def resumed_without_the_moments():
+    net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
+    opt, file = optim.AdamW(net.parameters(), lr=1e-3), io.BytesIO()
+    _train(net, opt, 0, 4)
+    torch.save({"model": net.state_dict(), "optim": opt.state_dict(), "epoch": 4}, file)
+    file.seek(0)
+    net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
+    opt = optim.AdamW(net.parameters(), lr=1e-3)
+    state = torch.load(file)
+    net.load_state_dict(state["model"])  # WRONG
+    _train(net, opt, state["epoch"], 8)
+
+
+def triplets_whose_arguments_are_swapped():
+    net, criterion = nn.Linear(6, 3), nn.TripletMarginLoss()
+    opt = optim.Adam(net.parameters())
+    for _ in range(3):
+        x = torch.randn(16, 6)
+        anchor, positive, negative = net(x), net(x + 0.1), net(x.roll(1, 0))
+        loss = criterion(anchor, negative, positive)  # WRONG
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
