@@ -24,7 +24,7 @@ class ModuleCall:
     output: Any
     spot: Spot | None
     recorded: bool  # whether gradients were enabled
-    backwards: int  # how many backward passes had been made
+    backwards: int  # how many backward passes came before
     steps: int  # and how many updates
 
     @cached_property
@@ -59,7 +59,7 @@ class LossCall:
 
     @cached_property
     def node(self) -> Any:
-        """The node that made the input, seen through reshapes."""
+        """The node that computed the input, seen through reshapes."""
         return producer(self.input)
 
     @cached_property
@@ -106,7 +106,7 @@ class Backward:
     spot: Spot | None
     previous_sequence: int  # of the newest node when the pass before this began
     watched: bool
-    steps: int  # how many updates had been made
+    steps: int  # how many updates came before
     _graph: Graph | None = field(default=None, repr=False)
 
     @property

@@ -122,7 +122,7 @@ def saved_arrays(node: Node) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def producer(tensor: Any, through: frozenset[str] = RESHAPES) -> Node | None:
-    """The node that made a tensor's numbers, seen through operators that only reshape them."""
+    """The node that computed a tensor's numbers, seen through operators that only reshape them."""
     if not isinstance(tensor, Tensor):
         return None
     node = node_of(tensor._history())

@@ -19,7 +19,7 @@ names such mistakes with the line to mend. It changes nothing that the program c
 nothing while it is off.
 
 ```
-flambeau --doctor train.py                 # findings on standard error as they are made
+flambeau --doctor train.py                 # findings on standard error as they come
 flambeau --doctor=strict train.py          # the first certain finding ends it; exit code 3
 flambeau --doctor=check train.py           # stops after 8 updates; 3 if one is certain
 flambeau --doctor --json out.json --html out.html train.py

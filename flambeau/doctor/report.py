@@ -14,7 +14,7 @@ SCHEMA = 1  # raised when a key changes its meaning or goes
 
 
 def announce(finding: Finding) -> None:
-    """Print a finding on standard error when it is made."""
+    """Print a finding on standard error at once."""
     print(f"\n{finding.text()}", file=sys.stderr)
 
 

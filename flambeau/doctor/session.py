@@ -57,7 +57,7 @@ class Session:
         self.stack: list[Any] = []  # modules that are running
         self.call_spot: Spot | None = None  # where the outermost of them was called
         self.roots: WeakTable[None] = WeakTable()  # modules called from outside
-        self.made_at: WeakTable[Spot] = WeakTable()
+        self.built_at: WeakTable[Spot] = WeakTable()
         self.optimizers: WeakTable[Spot | None] = WeakTable()
         self.optimized: dict[int, Any] = {}  # weak references to parameters of any optimizer
         self._followed: dict[int, Any] = {}  # objects whose ids rules remember, weakly
@@ -281,12 +281,12 @@ LACKING = {
     "on_loss": "no loss function of nn.functional was called",
     "on_backward": "no backward pass was seen",
     "after_backward": "no backward pass was seen",
-    "on_step": "no optimizer made a step",
-    "after_step": "no optimizer made a step",
+    "on_step": "no optimizer stepped",
+    "after_step": "no optimizer stepped",
     "on_call": "no module was called",
     "on_layer": "no layer was called",
     "on_mode": "neither train() nor eval() was called",
-    "on_schedule": "no scheduler made a step",
+    "on_schedule": "no scheduler stepped",
     "on_scheduler": "there is no scheduler",
     "on_clip": "gradients are not clipped",
     "on_unscale": "there is no GradScaler",
@@ -298,15 +298,15 @@ LACKING = {
     "on_threshold": "no predictions were compared",
     "on_seed": "no generator was seeded",
     "on_zero_grad": "zero_grad() was not called",
-    "on_module_made": "no module was constructed",
+    "on_module_constructed": "no module was constructed",
     "on_optimizer": "no optimizer was constructed",
     "on_function": "no function that the check looks at was called",
     "on_view": "no tensor was reshaped",
     "on_compare": "no predictions were compared",
     "evaluation": "no evaluation was seen",
     "on_embedding": "no embedding was called",
-    "on_parameter": "no parameter was made by hand",
-    "on_distribution": "no distribution was made of logits",
+    "on_parameter": "no parameter was constructed by hand",
+    "on_distribution": "no distribution had logits",
     "on_sample": "no distribution with trained parameters was sampled",
     "on_log_prob": "log_prob was not called",
     "on_entropy": "no entropy was computed",

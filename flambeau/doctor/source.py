@@ -147,7 +147,7 @@ def assignment_of(thing: Any, frame: FrameType | None) -> tuple[str, int] | None
 def table_of(
     array: np.ndarray, frame: FrameType | None, latest: bool = False,
 ) -> tuple[str, int] | None:
-    """The statement that made the table which an array of rows is of: of the variables in the
+    """The statement that built the table which an array of rows belongs to: of the variables in the
     frames that are running which share its memory and have its columns, the first, or the latest
     one."""
     while frame is not None:

@@ -255,5 +255,5 @@ def test_a_module_that_hashes_by_what_it_sets_later() -> None:
     with doctor(quiet=True) as d:
         metric = Metric()
         metric(torch.ones(2, 1)).sum().backward()
-    assert d.session.made_at.get(metric) is not None
+    assert d.session.built_at.get(metric) is not None
     assert not d.session.faults

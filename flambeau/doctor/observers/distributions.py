@@ -1,4 +1,4 @@
-"""Observers of distributions: what they are made of, samples, log-probabilities and entropies."""
+"""Observers of distributions: parameters, samples, log-probabilities and entropies."""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ def _function(session: Session, name: str) -> Observer:
 
 
 def _leaf(session: Session) -> Observer:
-    """Tell of tensors that are made leaves which ask for a gradient."""
+    """Tell of new leaves that ask for a gradient."""
 
     def make(original: Callable, args: tuple, kwargs: dict) -> Any:
         result = original(*args, **kwargs)

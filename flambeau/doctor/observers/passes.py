@@ -97,7 +97,7 @@ class PassObserver:
         if accumulates:
             session.emit("after_backward", event)
         elif not session.optimizers:
-            session.updates += 1  # made by hand
+            session.updates += 1  # the program updates by hand
         self._tick()
         return result
 

@@ -54,7 +54,7 @@ def rare_targets(session: Session) -> list[tuple[Any, Observer]]:
     """The functions that are patched for the whole session, with their observers."""
     modules = ModuleObserver(session)
     result: list[tuple[Any, Observer]] = [
-        (Module.__init__, modules.made),
+        (Module.__init__, modules.construct),
         (Module.train, modules.mode),
         (Module.state_dict, _told_after(session, "on_state")),
         (Module.load_state_dict, _load_observer(session)),
@@ -65,7 +65,7 @@ def rare_targets(session: Session) -> list[tuple[Any, Observer]]:
     schedulers = importlib.import_module("flambeau.optim.lr_scheduler.scheduler")
     names = importlib.import_module("flambeau.optim.lr_scheduler")
     for kind in (schedulers.LRScheduler, names.ReduceLROnPlateau):
-        result.append((kind.__init__, _made(session, "on_scheduler")))
+        result.append((kind.__init__, _construction_observer(session, "on_scheduler")))
     steps = {
         vars(kind)["step"] for kind in vars(names).values()
         if isinstance(kind, type) and issubclass(kind, schedulers.LRScheduler)
@@ -75,7 +75,7 @@ def rare_targets(session: Session) -> list[tuple[Any, Observer]]:
     loaders = importlib.import_module("flambeau.utils.data.iterator")
     result.append((loaders._BaseDataLoaderIter.__init__, _iterator_observer(session)))
     loader = importlib.import_module("flambeau.utils.data.dataloader").DataLoader
-    result.append((loader.__init__, _made(session, "on_loader")))
+    result.append((loader.__init__, _construction_observer(session, "on_loader")))
     samplers = importlib.import_module("flambeau.utils.data").WeightedRandomSampler
     result.append((samplers.__init__, _noted(session)))
     namespace = importlib.import_module("flambeau")
@@ -150,14 +150,14 @@ class ModuleObserver:
                           session.clock.passes, session.updates)
         session.emit(event, call)
 
-    def made(self, original: Callable, args: tuple, kwargs: dict) -> Any:
+    def construct(self, original: Callable, args: tuple, kwargs: dict) -> Any:
         """`Module.__init__`."""
         original(*args, **kwargs)
         session = self.session
         spot = None if session.busy else constructor_spot(args[0])
         if spot is not None:
-            session.made_at[args[0]] = spot
-            session.emit("on_module_made", args[0], spot)
+            session.built_at[args[0]] = spot
+            session.emit("on_module_constructed", args[0], spot)
 
     def mode(self, original: Callable, args: tuple, kwargs: dict) -> Any:
         """`Module.train`, which calls itself on children: only the outermost call is told."""
@@ -241,7 +241,7 @@ def remove_step_hooks() -> None:
 
 
 def _optimizer_observer(session: Session) -> Observer:
-    def made(original: Callable, args: tuple, kwargs: dict) -> Any:
+    def construct(original: Callable, args: tuple, kwargs: dict) -> Any:
         original(*args, **kwargs)
         spot = constructor_spot(args[0])
         if not session.busy:
@@ -251,7 +251,7 @@ def _optimizer_observer(session: Session) -> Observer:
             session.clock.again()
             session.emit("on_optimizer", args[0], spot)
 
-    return made
+    return construct
 
 
 def _schedule_observer(session: Session) -> Observer:
@@ -268,8 +268,8 @@ def _schedule_observer(session: Session) -> Observer:
 # ------------------------------------------------------------------------- others
 
 
-def _made(session: Session, event: str) -> Observer:
-    def made(original: Callable, args: tuple, kwargs: dict) -> Any:
+def _construction_observer(session: Session, event: str) -> Observer:
+    def construct(original: Callable, args: tuple, kwargs: dict) -> Any:
         session.constructing += 1
         try:
             original(*args, **kwargs)
@@ -278,19 +278,19 @@ def _made(session: Session, event: str) -> Observer:
         if not session.busy:
             session.emit(event, args[0], constructor_spot(args[0]))
 
-    return made
+    return construct
 
 
 def _noted(session: Session) -> Observer:
-    """Note where an object is made, for `Session.made_at`."""
+    """Note where an object is constructed, for `Session.built_at`."""
 
-    def made(original: Callable, args: tuple, kwargs: dict) -> Any:
+    def construct(original: Callable, args: tuple, kwargs: dict) -> Any:
         original(*args, **kwargs)
         spot = None if session.busy else constructor_spot(args[0])
         if spot is not None:
-            session.made_at[args[0]] = spot
+            session.built_at[args[0]] = spot
 
-    return made
+    return construct
 
 
 def _told_before(session: Session, event: str) -> Observer:

@@ -36,7 +36,8 @@ class Rule:
     healthy: ClassVar[tuple[str, str]]
 
     EVENTS: ClassVar[tuple[str, ...]] = (
-        "on_module_made", "on_call", "on_layer", "on_mode", "on_loss", "on_backward", "on_gradient",
+        "on_module_constructed", "on_call", "on_layer", "on_mode", "on_loss", "on_backward",
+        "on_gradient",
         "after_backward", "on_zero_grad", "on_optimizer", "on_step", "after_step", "on_scheduler",
         "on_schedule", "on_clip", "on_unscale", "on_state", "on_load", "on_batch", "on_loader",
         "on_cut", "on_seed", "on_view", "on_compare", "on_threshold", "on_broadcast", "on_function",
@@ -75,10 +76,10 @@ class Rule:
         self.session.lines.when_run(place.file, place.line, frame,
                                     lambda: self.report(what, place, **more))
 
-    def made_by(self, call: LossCall) -> list[Spot | None]:
+    def loss_constructor(self, call: LossCall) -> list[Spot | None]:
         """Where the module of a loss was constructed, and with it its weights and options; nothing
         for a call of the function."""
-        return [self.session.made_at.get(call.module)] if call.is_of_module else []
+        return [self.session.built_at.get(call.module)] if call.is_of_module else []
 
     def origin(self, node: Any) -> list[Spot]:
         """The lines that a node comes from: the call, and where its layer was constructed. That of
@@ -86,13 +87,13 @@ class Rule:
         call, layer = spot_of(node), module_of(node)
         spots = [] if call is None else [call]
         own = layer is not None and type(layer).__module__.startswith("flambeau.nn.modules")
-        constructor = self.session.made_at.get(layer) if own and not layer._modules else None
+        constructor = self.session.built_at.get(layer) if own and not layer._modules else None
         if constructor is not None:
             spots.insert(1 if call is not None and call[0].co_name == "forward" else 0, constructor)
         return spots
 
     # What a rule may be told; `Session` calls only what a class overrides.
-    def on_module_made(self, module: Any, spot: Spot | None) -> None:
+    def on_module_constructed(self, module: Any, spot: Spot | None) -> None:
         """A module was constructed."""
 
     def on_call(self, call: ModuleCall) -> None:
@@ -215,7 +216,7 @@ class Rule:
         """`.data` of a parameter was read, while watched."""
 
     def on_collate(self, collate: Any, samples: list[Any], batch: Any) -> None:
-        """A collate function of the user's made a batch of samples, while watched."""
+        """A collate function of the user's gave a batch of samples, while watched."""
 
     def on_slope(self, spots: tuple[Spot, ...]) -> None:
         """autograd.grad gave gradients without a graph: where, and the lines that called that."""
@@ -224,13 +225,13 @@ class Rule:
         """`tensor.data = ...` was run, while watched."""
 
     def on_parameter(self, parameter: Any, source: Any, spot: Spot | None) -> None:
-        """A Parameter was made of a tensor, while watched."""
+        """A Parameter was constructed from a tensor, while watched."""
 
     def on_empty(self, tensor: Any) -> None:
         """torch.empty gave memory, while watched."""
 
     def on_distribution(self, distribution: Any, logits: Any, spot: Spot | None) -> None:
-        """A distribution over classes was made of logits, or of None, while watched."""
+        """A distribution over classes was constructed from logits, or from None, while watched."""
 
     def on_sample(self, distribution: Any, result: Any, spot: Spot | None) -> None:
         """sample() of a distribution with trained parameters gave `result`, while watched."""

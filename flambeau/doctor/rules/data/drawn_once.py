@@ -24,7 +24,7 @@ class _Draw:
     tensor: Any  # weakly
     values: np.ndarray
     spot: Spot | None
-    updates: int  # how many had been made
+    updates: int  # how many came before
     uses: int = 0
     used_at: int = -1
 

@@ -107,7 +107,7 @@ with torch.no_grad():
             test.add(array)
 
     def _origin(self, array: np.ndarray) -> list[Place]:
-        """Where the evaluation's table or dataset was made."""
+        """Where the evaluation's table or dataset was built."""
         frame = user_frame(1)
         line = table_of(array, frame, latest=True) or assignment_of(
             getattr(self.loader, "dataset", None), frame)

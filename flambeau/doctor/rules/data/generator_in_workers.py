@@ -64,7 +64,7 @@ class Noisy(torch.utils.data.Dataset):
 loader = DataLoader(Noisy(), batch_size=16, num_workers=2, worker_init_fn=seed)
 """
     healthy = ("""
-# The generator made the data, once.
+# The generator drew the data, once.
 import numpy as np
 
 class Noisy(torch.utils.data.Dataset):

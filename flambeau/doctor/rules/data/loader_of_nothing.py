@@ -19,7 +19,7 @@ class LoaderOfNothing(Rule):
     title = "drop_last=True with a batch larger than the data set: the loop body never runs"
     why = (
         "The only batch is incomplete and is dropped, so that nothing is trained, and nothing is "
-        "said. Silent where other loaders made on the same line do give batches, as for clients "
+        "said. Silent where other loaders from the same line do give batches, as for clients "
         "with more and less data."
     )
     fix = "take a batch_size below the number of samples, or drop_last=False"
@@ -64,14 +64,14 @@ for _ in range(3):
     def on_iterator(self, loader: Any, spot: Spot | None) -> None:
         if id(loader) not in self.spots or not getattr(loader, "drop_last", False):
             return
-        made_at = self.spots[id(loader)]
+        built_at = self.spots[id(loader)]
         batches, samples = len(loader), len(loader.dataset)
-        self.lengths.setdefault(made_at, []).append(batches)
+        self.lengths.setdefault(built_at, []).append(batches)
         if batches == 0 and samples > 0:
-            self.empty[made_at] = samples, loader.batch_size, spot
+            self.empty[built_at] = samples, loader.batch_size, spot
 
     def finish(self) -> None:
-        for made_at, (samples, size, spot) in self.empty.items():
-            if not any(self.lengths[made_at]):
+        for built_at, (samples, size, spot) in self.empty.items():
+            if not any(self.lengths[built_at]):
                 self.report(f"the loader drops its only batch: {samples} samples, and batches of "
-                            f"{size}", made_at, spot, samples=samples, batch_size=size)
+                            f"{size}", built_at, spot, samples=samples, batch_size=size)

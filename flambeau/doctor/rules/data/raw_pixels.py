@@ -92,4 +92,4 @@ for _ in range(4):
         if self.times[key] == _CALLS:
             self.report("images of bytes reach the first convolution unscaled",
                         conversion_line(self.session, _CONVERSIONS), call.spot,
-                        self.session.made_at.get(call.module), range=[low, high])
+                        self.session.built_at.get(call.module), range=[low, high])

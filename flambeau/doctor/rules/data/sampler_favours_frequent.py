@@ -65,6 +65,6 @@ for xb, yb in loader:
         ratio = values / numbers
         if np.ptp(ratio) < 1e-3 * ratio[0]:
             self.report("the weights of the samples grow with the counts of their classes",
-                        self.session.made_at.get(sampler), spot,
+                        self.session.built_at.get(sampler), spot,
                         counts=[int(n) for n in numbers[:6]],
                         weights=[float(v) for v in values[:6]])

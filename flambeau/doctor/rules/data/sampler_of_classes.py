@@ -56,5 +56,5 @@ for xb, yb in loader:
         weights, samples = len(sampler.weights), len(loader.dataset)
         if weights * 10 < samples:
             self.report(f"the sampler has {weights} weights for {samples} samples: only the first "
-                        f"{weights} are drawn", self.session.made_at.get(sampler), spot,
+                        f"{weights} are drawn", self.session.built_at.get(sampler), spot,
                         weights=weights, samples=samples)

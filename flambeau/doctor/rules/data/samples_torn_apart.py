@@ -18,7 +18,7 @@ _ORDERS = ("sorted", "sort", "argsort", "shuffle", "randperm", "reverse", "rever
 
 
 class SamplesTornApart(Rule):
-    """Finds the samples of a batch again in what a collate function made of them."""
+    """Finds the samples of a batch again in what a collate function returned."""
 
     id = "samples-torn-apart"
     level = Level.CERTAIN

@@ -17,7 +17,7 @@ from ...samples import row_hashes
 
 _ROWS = 16  # of each part
 _MOST = 1 << 14  # rows of a part that are added up
-_ERROR = 2e-4  # of a mean and a deviation that were made 0 and 1: float32, and an epsilon
+_ERROR = 2e-4  # of a mean and a deviation that were set to 0 and 1: float32, and an epsilon
 _SCALERS = ("fit_transform", "fit")
 
 
@@ -152,7 +152,7 @@ with torch.no_grad():
             test.add(call)
 
     def finish(self) -> None:
-        """Whether a part, or both together, was made standard."""
+        """Whether a part, or both together, was standardized."""
         for train, test in list(self.parts.values()):
             if self.session.rested or not train.usable or not test.usable \
                     or len(train.seen & test.seen) or np.shape(train.sums) != np.shape(test.sums):

@@ -59,12 +59,12 @@ for _ in range(3):
 # A differential equation u' = 1 - u / 2, with u' from autograd.grad.
 net = nn.Sequential(nn.Linear(1, 8), nn.Tanh(), nn.Linear(8, 1))
 optimizer = optim.Adam(net.parameters())
-one = torch.ones(64, 1)
+end = torch.ones(64, 1)
 for _ in range(3):
     at = torch.rand(64, 1, requires_grad=True)
     u = net(at)
     slope = torch.autograd.grad(u.sum(), at, create_graph=True)[0]
-    loss = ((slope - (one + -0.5 * u)) ** 2).mean()
+    loss = ((slope - (end + -0.5 * u)) ** 2).mean()
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()

@@ -28,7 +28,7 @@ class _Cut:
 
 class GraphCut(Rule):
     """Looks for parameters of an optimizer that never have a gradient at its steps, and for the
-    places at which values that they made left the graph."""
+    places at which their values left the graph."""
 
     id = "graph-cut"
     level = Level.LIKELY
@@ -131,8 +131,8 @@ for _ in range(5):
                 self._judge(lost, update)
 
     def _judge_inner(self, lost: list[Any], update: Update) -> None:
-        """Layers that a forward method runs under no_grad, and that a group of the optimizer is
-        made for."""
+        """Layers that a forward method runs under no_grad, and that the optimizer has a
+        group for."""
         keys = {id(p) for p in lost if id(p) in self.inner and id(p) not in self.layers}
         groups = [group["params"] for group in update.optimizer.param_groups]
         whole = [group for group in groups if all(id(p) in keys for p in group)]

@@ -22,7 +22,7 @@ class SampleWithoutGradient(Rule):
     needs = ("on_sample",)
     title = "a network reads a sample() that has no gradient: rsample() would have"
     why = (
-        "The network that gave the mean and the scale learns nothing from what is made of the "
+        "The network that gave the mean and the scale learns nothing through the "
         "sample. Told for distributions that can reparametrise, when another network computes with "
         f"the sample in {_TIMES} passes and log_prob of it is not asked for. Silent for policies, "
         "which learn by log_prob."

@@ -107,7 +107,7 @@ for step in range(8):
             last, spot = idle[-1]
             own = [p for module, _ in idle for p in module._parameters.values() if p is not None]
             self.report(f"{self.session.parameter_names(own)} take part in each step, and no loss "
-                        "depends on them", spot, self.session.made_at.get(last),
+                        "depends on them", spot, self.session.built_at.get(last),
                         parameters=sum(p._array.size for p in own), steps=self.updates)
 
     def _idle(self, layer: Any) -> bool:

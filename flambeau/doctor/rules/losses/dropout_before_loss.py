@@ -12,7 +12,7 @@ from ..rule import Rule
 
 
 class DropoutBeforeLoss(Rule):
-    """Looks at what made the input of a loss."""
+    """Looks at what computed the input of a loss."""
 
     id = "dropout-before-the-loss"
     level = Level.LIKELY

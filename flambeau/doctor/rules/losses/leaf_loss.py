@@ -20,7 +20,7 @@ class LeafLoss(Rule):
     id = "loss-is-a-leaf"
     level = Level.CERTAIN
     needs = ("on_backward",)
-    title = "backward() starts at a tensor that no operator made: no parameter gets a gradient"
+    title = "backward() starts at a tensor that no operator computed: no parameter gets a gradient"
     why = (
         "requires_grad_(), or torch.tensor(..., requires_grad=True), takes away the error that the "
         "loss has no grad_fn, but not its cause: the loss is cut off from the network."
@@ -40,7 +40,7 @@ for _ in range(3):
             "loss = F.mse_loss(net(x), t)",
     })
     healthy = ("""
-# A parameter that is itself what is made small.
+# A parameter that is itself what is minimised.
 size = nn.Parameter(torch.tensor(3.0))
 optimizer = optim.SGD([size], lr=0.1)
 for _ in range(3):
@@ -60,7 +60,7 @@ for _ in range(3):
 
     def __init__(self, session: Any) -> None:
         super().__init__(session)
-        self.leaves: list[tuple[Any, Spot | None]] = []  # weakly, and where they were made
+        self.leaves: list[tuple[Any, Spot | None]] = []  # weakly, and their lines
 
     def on_function(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any],
                     spot: Spot | None) -> None:

@@ -10,7 +10,7 @@ from ..rule import Rule
 
 
 class SigmoidBeforeBceWithLogits(Rule):
-    """Looks at what made the input."""
+    """Looks at what computed the input."""
 
     id = "sigmoid-before-bce-with-logits"
     level = Level.CERTAIN

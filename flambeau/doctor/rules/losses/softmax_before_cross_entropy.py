@@ -21,7 +21,7 @@ def are_probabilities(values: np.ndarray, axis: int) -> bool:
 
 
 class SoftmaxBeforeCrossEntropy(Rule):
-    """Looks at what made the input of cross_entropy, or at its values."""
+    """Looks at what computed the input of cross_entropy, or at its values."""
 
     id = "softmax-before-cross-entropy"
     level = Level.CERTAIN

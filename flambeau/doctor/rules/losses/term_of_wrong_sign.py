@@ -162,7 +162,7 @@ for _ in range(3):
 
 
 def _chain(node: Any) -> Iterator[Any]:
-    """What a product is made of, through reshapes, sums and negations."""
+    """The factors of a product, seen through reshapes, sums and negations."""
     stack, limit = [node], 24
     while stack and limit:
         limit -= 1

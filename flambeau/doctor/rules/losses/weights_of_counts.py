@@ -123,5 +123,5 @@ for _ in range(5):
 
     def _tell(self, call: LossCall, counts: np.ndarray, weight: np.ndarray) -> None:
         self.report("the weights favour the classes that are frequent",
-                    self._weight_line(call), *self.made_by(call), call.spot,
+                    self._weight_line(call), *self.loss_constructor(call), call.spot,
                     counts=[int(c) for c in counts[:6]], weights=[float(w) for w in weight[:6]])

@@ -129,7 +129,7 @@ for last in (16, 32, 48):
             name = self.session.name_of(call.module, "the model")
             self.report(
                 f"{name} is evaluated on samples that an earlier fold trained it on",
-                self.session.made_at.get(call.module), call.spot,
+                self.session.built_at.get(call.module), call.spot,
                 **{"samples": len(latest), "trained on before": before})
 
     def after_step(self, update: Update) -> None:

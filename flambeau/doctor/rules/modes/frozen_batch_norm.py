@@ -89,7 +89,7 @@ for _ in range(4):
             if self.times[key] == _STEPS:
                 self.report("a batch norm with frozen weights changes its running statistics",
                             self._train_of(call.module), call.spot,
-                            self.session.made_at.get(call.module),
+                            self.session.built_at.get(call.module),
                             updates=_STEPS, channels=call.module.num_features)
 
     def _train_of(self, layer: Any) -> Spot | None:

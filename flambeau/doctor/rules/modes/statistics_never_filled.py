@@ -100,7 +100,7 @@ with torch.no_grad():
             average = id(layer.weight) not in self.session.optimized
             self.report("a trained batch norm evaluates with a mean of 0 and a variance of 1",
                         averaging_line(self.step) if average else None, call.spot,
-                        self.session.made_at.get(layer), features=layer.num_features)
+                        self.session.built_at.get(layer), features=layer.num_features)
 
 
 def _is_fresh(layer: Any) -> bool:

@@ -21,7 +21,7 @@ def _switched_off(module: Any) -> list[str]:
 
 
 class TrainForgotten(Rule):
-    """Looks at the mode in which the outputs were computed that a step is made of."""
+    """Looks at the mode in which the outputs of a step were computed."""
 
     id = "train-forgotten"
     level = Level.LIKELY

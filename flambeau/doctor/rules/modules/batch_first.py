@@ -68,9 +68,9 @@ for _ in range(3):
     def __init__(self, session: Any) -> None:
         super().__init__(session)
         self.waiting: list[tuple[Any, Spot | None, int, int]] = []  # layer, line, steps, batch
-        self.lines: dict[type, Spot | None] = {}  # where the first of a kind was made
+        self.lines: dict[type, Spot | None] = {}  # where the first of a kind was constructed
 
-    def on_module_made(self, module: Any, spot: Spot | None) -> None:
+    def on_module_constructed(self, module: Any, spot: Spot | None) -> None:
         if hasattr(type(module), "self_attn") or "Transformer" in type(module).__name__:
             self.lines.setdefault(type(module), spot)  # copies have none of their own
 
@@ -111,7 +111,7 @@ for _ in range(3):
                     self.report(
                         f"{type(layer).__name__} takes axis 0 ({steps}) for time and axis 1 "
                         f"({batch}) for the batch, but there are {steps} targets",
-                        self._made_at(layer), spot, call.spot, steps=steps, batch=batch,
+                        self._built_at(layer), spot, call.spot, steps=steps, batch=batch,
                         targets=steps,
                     )
         self.waiting.clear()
@@ -121,8 +121,8 @@ for _ in range(3):
 
     on_gradient = on_backward
 
-    def _made_at(self, layer: Any) -> Spot | None:
-        """Where a layer was made, or the one that it is a copy of, as in a TransformerEncoder."""
-        known = self.session.made_at
+    def _built_at(self, layer: Any) -> Spot | None:
+        """The constructor of a layer, or of the one it is a copy of, as in a TransformerEncoder."""
+        known = self.session.built_at
         same = (spot for module, spot in list(known.items()) if type(module) is type(layer))
         return known.get(layer) or next(same, None) or self.lines.get(type(layer))

@@ -52,7 +52,7 @@ for _ in range(3):
         share = getattr(call.module, "p", 0.0)
         if not isinstance(share, float) or not _MOST <= share < 1:
             return
-        spot = self.session.made_at.get(call.module)
+        spot = self.session.built_at.get(call.module)
         place = place_of(spot)
         keeps = place is not None and "keep" in place.text.lower()
         if share >= _NEARLY_ALL or keeps:

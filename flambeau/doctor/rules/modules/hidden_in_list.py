@@ -154,7 +154,7 @@ for _ in range(3):
                 f"self.{name} of {kind} holds {what} that parameters() leaves out: not trained"
             )
             count = sum(1 for s in self.suspects.values() if s[:2] == (module, name)) + 1
-            place = assignment_of(module, name) or place_of(self.session.made_at.get(module))
+            place = assignment_of(module, name) or place_of(self.session.built_at.get(module))
             fix = "nn.ModuleList or nn.ModuleDict" if what == "layers" else "nn.Parameter(...)"
             self.report(text, place, backward.spot, fix=f"self.{name} = {fix}",
                         parameters=count)

@@ -61,11 +61,11 @@ optimizer.step()
 
     def __init__(self, session: Any) -> None:
         super().__init__(session)
-        self.made: dict[int, Spot | None] = {}
+        self.origins: dict[int, Spot | None] = {}
 
     def on_parameter(self, parameter: Any, source: Any, spot: Spot | None) -> None:
         self.session.follow(parameter)
-        self.made[id(parameter)] = spot
+        self.origins[id(parameter)] = spot
 
     def on_data_set(self, tensor: Any, spot: Spot | None) -> None:
         if isinstance(tensor, Parameter):
@@ -81,6 +81,6 @@ optimizer.step()
             other = seen.setdefault(key, parameter)
             if other is not parameter and array.size > 1 and parameter.requires_grad:
                 names = self.session.parameter_names([other, parameter])
-                spots = [self.made.get(id(parameter)), self.made.get(id(other)), update.spot]
+                spots = [self.origins.get(id(parameter)), self.origins.get(id(other)), update.spot]
                 self.report(f"{names} are one piece of memory", *spots,
                             elements=int(array.size))

@@ -84,11 +84,11 @@ for _ in range(2):
                 times = sum(c is child for c in children)
                 if times < 2 or not any(True for _ in child.parameters()):
                     continue
-                spot = self.session.made_at.get(container)
+                spot = self.session.built_at.get(container)
                 place = place_of(spot)
                 multiplied = place is not None and multiplies_a_list(place.file, place.line)
                 self.report(
                     f"{type(child).__name__} is {times} times in {type(container).__name__}: its "
-                    "weights are shared", place, self.session.made_at.get(child), times=times,
+                    "weights are shared", place, self.session.built_at.get(child), times=times,
                     level=Level.LIKELY if multiplied else Level.HINT,
                 )

@@ -14,12 +14,12 @@ from ..rule import Rule
 
 
 class UnfilledParameter(Rule):
-    """Remembers the numbers of parameters made of torch.empty until their first update."""
+    """Remembers the numbers of parameters from torch.empty until their first update."""
 
     id = "parameter-never-filled"
     level = Level.LIKELY
     needs = ("on_parameter", "on_step")
-    title = "a parameter is made of torch.empty(), and nothing is ever written into it"
+    title = "a parameter comes from torch.empty(), and nothing is ever written into it"
     why = (
         "torch.empty() gives memory with whatever was in it: zeros today, NaN tomorrow. Silent "
         "where the numbers were written before the first update, by nn.init, copy_ or a loaded "
@@ -61,7 +61,7 @@ optimizer.step()
     def __init__(self, session: Any) -> None:
         super().__init__(session)
         self.empty: dict[int, bytes] = {}  # addresses of memory from torch.empty: its first bytes
-        self.made: dict[int, tuple[int, bytes, Spot | None]] = {}
+        self.unwritten: dict[int, tuple[int, bytes, Spot | None]] = {}
 
     def on_empty(self, tensor: Any) -> None:
         if len(self.empty) < 4096:
@@ -72,13 +72,13 @@ optimizer.step()
         start = self.empty.pop(address, None)
         if start is not None and source is not None and source._version == 0:
             self.session.follow(parameter)
-            self.made[id(parameter)] = address, start, spot
+            self.unwritten[id(parameter)] = address, start, spot
 
     def on_step(self, update: Update) -> None:
         if update.number != 1:
             return
         for parameter in update.params:
-            address, start, spot = self.made.pop(id(parameter), (0, b"", None))
+            address, start, spot = self.unwritten.pop(id(parameter), (0, b"", None))
             array = parameter._array
             if spot is not None and array.ctypes.data == address and parameter._version == 0 \
                     and _start(array) == start:

@@ -18,7 +18,7 @@ _STEPS = 3
 
 
 def _rows_alike(array: np.ndarray) -> bool:
-    """Whether the rows are equal, but for what rounding has made of equal sums."""
+    """Whether the rows are equal, up to the rounding of equal sums."""
     return array.ndim >= 2 and array.shape[0] > 1 and array.size > 0 \
         and _spread(array) <= 1e-5 * float(np.abs(array).max())
 

@@ -20,7 +20,7 @@ class UnusedLayer(Rule):
     id = "layer-never-used"
     level = Level.LIKELY
     needs = ("on_step", "on_call")
-    title = "a layer is made in __init__, is in the optimizer, and forward never uses it"
+    title = "a layer is constructed in __init__, is in the optimizer, and forward never uses it"
     why = (
         "Often it was forgotten, or another was written in its place. Told at the end, after "
         f"{_STEPS} updates, for layers that are attributes, whose name no method but __init__ "
@@ -112,7 +112,7 @@ for _ in range(9):
                     if layer is not None and self._unused(layer) and _forgotten(owner, name):
                         self.report(
                             f"{type(owner).__name__}.{name} is never used",
-                            self.session.made_at.get(layer),
+                            self.session.built_at.get(layer),
                             parameters=sum(p._array.size for p in layer.parameters()),
                         )
 

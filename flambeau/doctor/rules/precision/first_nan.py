@@ -94,7 +94,7 @@ def steep(graph: Graph) -> tuple[Any, str] | None:
 
 
 class FirstNan(Rule):
-    """When a loss, or a gradient, is not finite, looks for the first operator that made it so."""
+    """When a loss, or a gradient, is not finite, looks for the first operator to blame."""
 
     id = "not-finite"
     level = Level.CERTAIN

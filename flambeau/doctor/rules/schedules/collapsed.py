@@ -1,4 +1,4 @@
-"""A learning rate that a schedule has made nothing of."""
+"""A learning rate that a schedule has reduced to nothing."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ for epoch in range(3):
         self.steps: dict[int, int] = {}  # of optimizers
         self.schedule: dict[int, int] = {}  # of schedulers
         self.first: dict[int, float] = {}
-        self.around: dict[int, set[tuple[str, int]]] = {}  # loops in which schedulers were made
+        self.around: dict[int, set[tuple[str, int]]] = {}  # loops around constructors
 
     def after_step(self, update: Update) -> None:
         key = id(update.optimizer)

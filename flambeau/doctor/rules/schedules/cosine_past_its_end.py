@@ -68,7 +68,7 @@ for epoch in range(12):
 
     def __init__(self, session: Any) -> None:
         super().__init__(session)
-        self.around: dict[int, set[tuple[str, int]]] = {}  # loops in which schedulers were made
+        self.around: dict[int, set[tuple[str, int]]] = {}  # loops around constructors
 
     def on_scheduler(self, scheduler: Any, spot: Spot | None) -> None:
         self.around[id(scheduler)] = running_loops(user_frame(1))

@@ -71,5 +71,5 @@ for epoch in range(epochs):
             even = all(b - a == each for a, b in zip(at, at[1:], strict=False))
             if each > 1 and even and len(at) > 1 and abs(length - steps) < each \
                     and steps - at[-1] < each:
-                self.report(f"{type(scheduler).__name__} is made for {length} steps and made "
+                self.report(f"{type(scheduler).__name__} is to take {length} steps and took "
                             f"{len(at)}", spot, **{"optimizer steps": steps, "between two": each})

@@ -63,17 +63,17 @@ for _ in range(16):
 
     def __init__(self, session: Any) -> None:
         super().__init__(session)
-        self.made: dict[int, Spot | None] = {}
+        self.constructors: dict[int, Spot | None] = {}
         self.greatest: dict[int, list[float]] = {}  # the greatest factor, how often it was seen
 
     def on_scheduler(self, scheduler: Any, spot: Spot | None) -> None:
         if type(scheduler).__name__ == "LambdaLR":
-            self.made[id(scheduler)] = spot
+            self.constructors[id(scheduler)] = spot
             self.session.follow(scheduler)
 
     def on_schedule(self, scheduler: Any, spot: Spot | None, args: tuple[Any, ...]) -> None:
         key = id(scheduler)
-        if key not in self.made:
+        if key not in self.constructors:
             return
         base = float(scheduler.base_lrs[0])
         rate = float(scheduler.optimizer.param_groups[0]["lr"])
@@ -84,4 +84,4 @@ for _ in range(16):
         entry[1] += 1
         if entry[1] >= _STEPS and abs(entry[0] / base - 1) < 1e-6:
             self.report("the function returns the optimizer's rate, and is multiplied by it",
-                        self.made[key], spot, factor=entry[0], lr=rate)
+                        self.constructors[key], spot, factor=entry[0], lr=rate)

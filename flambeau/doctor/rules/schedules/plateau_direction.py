@@ -77,10 +77,10 @@ for _ in range(8):
     def __init__(self, session: Any) -> None:
         super().__init__(session)
         self.told: dict[int, list[float]] = {}
-        self.made: dict[int, Spot | None] = {}
+        self.constructors: dict[int, Spot | None] = {}
 
     def on_scheduler(self, scheduler: Any, spot: Spot | None) -> None:
-        self.made[id(scheduler)] = spot
+        self.constructors[id(scheduler)] = spot
 
     def on_schedule(self, scheduler: Any, spot: Spot | None, args: tuple[Any, ...]) -> None:
         if type(scheduler).__name__ != "ReduceLROnPlateau" or spot is None or not args:
@@ -101,7 +101,8 @@ for _ in range(8):
                  and not _SCORE.search(name))
         if wrong:
             self.report(f"mode='{scheduler.mode}', and '{name}' {'rises' if rises else 'falls'}",
-                        self.made.get(id(scheduler)), spot, first=values[0], last=values[-1])
+                        self.constructors.get(id(scheduler)), spot, first=values[0],
+                        last=values[-1])
 
 
 def _argument(spot: Spot) -> str:

@@ -24,10 +24,10 @@ class UnusedScheduler(Rule):
         "used"
     )
     why = (
-        "Told at the end, when the optimizer has made 10 steps or more. A scheduler of an "
+        "Told at the end, when the optimizer has stepped 10 times or more. A scheduler of an "
         "optimizer that never steps, while another one does, is certain. A hint where "
         "the file steps a scheduler in a line that was not reached. Silent for schedulers that "
-        "others are made of (SequentialLR, ChainedScheduler)."
+        "others consist of (SequentialLR, ChainedScheduler)."
     )
     fix = "call scheduler.step(); construct the scheduler of the optimizer that is used"
     broken = """
@@ -72,14 +72,14 @@ for epoch in range(2):
 
     def __init__(self, session: Any) -> None:
         super().__init__(session)
-        self.made: dict[int, tuple[Any, Spot | None]] = {}
+        self.constructors: dict[int, tuple[Any, Spot | None]] = {}
         self.stepped: set[int] = set()
         self.steps: dict[int, int] = {}
 
     def on_scheduler(self, scheduler: Any, spot: Spot | None) -> None:
-        self.made[id(scheduler)] = scheduler, spot
+        self.constructors[id(scheduler)] = scheduler, spot
         for part in getattr(scheduler, "_schedulers", ()):
-            self.made.pop(id(part), None)
+            self.constructors.pop(id(part), None)
 
     def on_schedule(self, scheduler: Any, spot: Spot | None, args: tuple[Any, ...]) -> None:
         self.stepped.add(id(scheduler))
@@ -91,8 +91,9 @@ for epoch in range(2):
     def finish(self) -> None:
         if self.session.error is not None:
             return
-        parts = {id(p) for s, _ in self.made.values() for p in getattr(s, "_schedulers", ())}
-        for key, (scheduler, spot) in self.made.items():
+        parts = {id(p) for s, _ in self.constructors.values()
+                 for p in getattr(s, "_schedulers", ())}
+        for key, (scheduler, spot) in self.constructors.items():
             steps = self.steps.get(id(scheduler.optimizer), 0)
             name = type(scheduler).__name__
             if key in parts:

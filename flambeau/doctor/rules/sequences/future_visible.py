@@ -78,7 +78,7 @@ for _ in range(4):
         self.tokens: list[Tokens] = []
         self.judged: set[Spot | None] = set()
         self.attention: list[Spot | None] = []  # where attention was called
-        self.masks: list[Spot | None] = []  # and where triu() or tril() made its mask
+        self.masks: list[Spot | None] = []  # and where triu() or tril() built its mask
 
     def on_embedding(self, tokens: Tokens) -> None:
         self.tokens = [*self.tokens[-3:], tokens]

@@ -80,7 +80,7 @@ for _ in range(4):
                 continue
             ones = array == 1
             if ones.any() and not ones.all() and np.all(ones | (array == 0)):
-                made_at = [at for mask, at in self.triangles if mask.shape == array.shape[-2:]
+                built_at = [at for mask, at in self.triangles if mask.shape == array.shape[-2:]
                            and (mask == array).all()]
                 self.report(f"`{keyword}` holds 0 and 1 as floats, which are added to the scores",
-                            *made_at[-1:], spot, shape=list(array.shape), ones=float(ones.mean()))
+                            *built_at[-1:], spot, shape=list(array.shape), ones=float(ones.mean()))

@@ -78,10 +78,10 @@ for _ in range(4):
         if rows < _ROWS or len(fillers) != 1 or len(lengths) < 3 or inside < rows // 8:
             return
         module = self.session.stack[-1] if self.session.stack else None
-        made_at: Spot | None = self.session.made_at.get(module) if module is not None else None
+        built_at: Spot | None = self.session.built_at.get(module) if module is not None else None
         self.report(
             f"rows are filled up with token {next(iter(fillers))}, and padding_idx is {padding}, "
-            "which stands among the words", made_at, spot, rows=rows,
+            "which stands among the words", built_at, spot, rows=rows,
             **{f"rows with token {padding}": inside},
         )
 

@@ -108,7 +108,7 @@ for _ in range(4):
         padded = (target == padding).mean()
         supplied = tokens.padding is None or (tokens.indices == padding).any()
         if padded >= _SHARE and supplied and np.any(target != padding):
-            creation = self.session.made_at.get(call.module) if call.is_of_module else None
+            creation = self.session.built_at.get(call.module) if call.is_of_module else None
             self.report(f"{padded:.0%} of the targets are padding ({padding})", creation, call.spot,
                         tokens.spot, share=float(padded))
 

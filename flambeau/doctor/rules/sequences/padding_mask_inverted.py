@@ -84,7 +84,7 @@ for _ in range(4):
     def __init__(self, session: Any) -> None:
         super().__init__(session)
         self.indices: list[np.ndarray] = []
-        self.masks: list[tuple[np.ndarray, Spot | None]] = []  # and the lines that made them
+        self.masks: list[tuple[np.ndarray, Spot | None]] = []  # and their lines
         self.judged_calls = False  # a call of the module was reported: its softmax is the same one
 
     def on_mask(self, mask: Any, spot: Spot | None) -> None:

@@ -19,7 +19,7 @@ class PositionsOverBatch(Rule):
     needs = ("on_operand",)
     title = "the code of positions varies along the batch: all positions of a sample get one code"
     why = (
-        "A table (length, 1, E) is made for (T, N, E). Added to (N, T, E), it gives each sample "
+        "A table (length, 1, E) is meant for (T, N, E). Added to (N, T, E), it gives each sample "
         "the code of its place in the batch, and no position its own. Told where a constant "
         "(N, 1, E) is added to (N, T, E), and the layers are batch_first or the loss has N rows. "
         "Silent for layers that take (T, N, E)."

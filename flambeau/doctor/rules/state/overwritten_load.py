@@ -28,7 +28,7 @@ class OverwrittenLoad(Rule):
     why = (
         "An initialisation that follows load_state_dict, by apply() or in a constructor, replaces "
         "what was loaded. Told at the first call when none of the matrices, two or more, resembles "
-        "what was loaded, and no update was made. Silent where a part is initialised anew, such as "
+        "what was loaded, and no update came before. Silent where a part is initialised anew, as "
         "a head, and for weights that were scaled, averaged or disturbed."
     )
     fix = "initialise first, load after that"

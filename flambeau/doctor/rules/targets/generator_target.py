@@ -82,7 +82,7 @@ for _ in range(6):
         if call.recorded and call.tensors and isinstance(call.output, Tensor) \
                 and self.session.watching:
             first = call.tensors[0]
-            kind = "made" if first._node is not None else \
+            kind = "recorded" if first._node is not None else \
                 "detached" if first._array.ctypes.data in self.detached else "real"
             self.calls = [*self.calls[-3:], (id(call.module), weakref.ref(call.output), kind)]
 
@@ -98,7 +98,7 @@ for _ in range(6):
                 self.targets[network, kind] = value
                 others = self.targets.get((network, "detached")), self.targets.get(
                     (network, "real"))
-                if kind == "made" and others[0] == value and others[1] not in (None, value):
+                if kind == "recorded" and others[0] == value and others[1] not in (None, value):
                     self.pending.append((call.result, call.spot))
 
     def on_backward(self, backward: Any) -> None:

@@ -57,7 +57,7 @@ for _ in range(5):
 
     def __init__(self, session: Any) -> None:
         super().__init__(session)
-        self.fresh = False  # a backward pass was made since the last step
+        self.fresh = False  # a backward pass ran since the last step
         self.times: dict[str, int] = {}
         self.step: Spot | None = None
         self.backward: Spot | None = None

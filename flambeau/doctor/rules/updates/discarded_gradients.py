@@ -40,16 +40,16 @@ for step in range(20):
         "optimizer.step()": "optimizer.step()\noptimizer.zero_grad()",
     })
     healthy = ("""
-# The gradients of each loss are kept, and then put together.
+# The gradients of each loss are stored, and then put together.
 net = nn.Linear(8, 1)
 optimizer = optim.SGD(net.parameters(), lr=0.01)
 for _ in range(6):
-    kept = []
+    stored = []
     for loss in (lambda: F.mse_loss(net(x), t), lambda: net(x).pow(2).mean()):
         optimizer.zero_grad()
         loss().backward()
-        kept.append([p.grad.clone() for p in net.parameters()])
-    for p, a, b in zip(net.parameters(), *kept):
+        stored.append([p.grad.clone() for p in net.parameters()])
+    for p, a, b in zip(net.parameters(), *stored):
         p.grad = a + b
     optimizer.step()
 """, """

@@ -130,7 +130,7 @@ def _numbers(grad: Any) -> np.ndarray:
 
 
 def _crossings(backward: Backward, every: list[Any]) -> dict[int, Spot | None]:
-    """Where, by optimizer, its parameters first meet what another one's parameters made."""
+    """Where, by optimizer, its parameters first meet what another one's parameters computed."""
     owners = {id(p): id(o) for o in every for group in o.param_groups for p in group["params"]}
     below: dict[int, set[int]] = {}
     result: dict[int, Spot | None] = {}

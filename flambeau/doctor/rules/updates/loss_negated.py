@@ -45,7 +45,7 @@ for _ in range(14):
         "loss = -F.cross_entropy(net(x), y)  # <-": "loss = F.cross_entropy(net(x), y)",
     })
     healthy = ("""
-# An input that is made hard for a fixed network.
+# An input that gets harder for a fixed network.
 net, change = nn.Linear(8, 3).requires_grad_(False), nn.Parameter(torch.zeros(64, 8))
 optimizer = optim.SGD([change], lr=0.1)
 for _ in range(14):

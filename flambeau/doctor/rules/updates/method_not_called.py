@@ -155,7 +155,7 @@ for _ in range(2):
 
     on_gradient = on_backward
 
-    def on_module_made(self, module: Any, spot: Spot | None) -> None:
+    def on_module_constructed(self, module: Any, spot: Spot | None) -> None:
         code = getattr(type(module).forward, "__code__", None)
         if code is not None and not type(module).__module__.startswith("flambeau."):
             self._look((code, 0))

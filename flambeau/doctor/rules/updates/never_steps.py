@@ -23,7 +23,7 @@ class NeverSteps(Rule):
     title = "gradients are computed and cleared, but step() of their optimizer is never called"
     why = (
         f"Told at the end, when the parameters of an optimizer had gradients after {_PASSES} "
-        "backward passes, it cleared them itself, and no step was made. Silent where the "
+        "backward passes, it cleared them itself, and no step followed. Silent where the "
         "parameters changed without it."
     )
     fix = "optimizer.step() after backward()"

@@ -61,7 +61,7 @@ for _ in range(8):
     def __init__(self, session: Any) -> None:
         super().__init__(session)
         self.last: dict[Spot | None, tuple[set[int], int]] = {}  # parameters, how many in a row
-        self.steps: dict[Spot | None, int] = {}  # since the last was made on that line
+        self.steps: dict[Spot | None, int] = {}  # since the last was constructed on that line
         self.spots: dict[int, Spot | None] = {}
         self.loaded = False
 

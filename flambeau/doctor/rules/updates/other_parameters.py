@@ -122,7 +122,7 @@ for step in range(10):
             )
 
     def _constructor(self, parameter: Any) -> Spot | None:
-        for module, spot in list(self.session.made_at.items()):
+        for module, spot in list(self.session.built_at.items()):
             if any(p is parameter for p in module._parameters.values()):
                 return spot
         return None

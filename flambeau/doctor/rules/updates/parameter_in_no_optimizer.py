@@ -68,10 +68,10 @@ for _ in range(8):
         self.reached: dict[int, Any] = {}
         self.managed: set[int] = set()  # networks whose gradients are cleared, or that were loaded
         self.done: set[int] = set()
-        self.order: dict[int, int] = {}  # modules and optimizers, in the order they were made
+        self.order: dict[int, int] = {}  # modules and optimizers, in the order of construction
         self.steps = 0
 
-    def on_module_made(self, module: Any, spot: Spot | None) -> None:
+    def on_module_constructed(self, module: Any, spot: Spot | None) -> None:
         self.order[id(module)] = len(self.order)
 
     def on_optimizer(self, optimizer: Any, spot: Spot | None) -> None:
@@ -116,11 +116,11 @@ for _ in range(8):
 
     def _judge(self, root: Any, group: list[Any], known: Any, update: Update) -> None:
         self.done.update(id(p) for p in group)
-        owners = [m for m in list(self.session.made_at)
+        owners = [m for m in list(self.session.built_at)
                   if any(p is group[0] for p in m._parameters.values())]
         if root is None and owners or id(root) in self.managed:
             return  # a layer that is not registered: modules-in-a-list
-        if root is not None and (not root.training or root not in self.session.made_at):
+        if root is not None and (not root.training or root not in self.session.built_at):
             return
         own = [] if root is None else list(root.parameters())
         partly = any(id(p) in known for p in own)
@@ -131,6 +131,6 @@ for _ in range(8):
         self.report(
             f"{self.session.parameter_names(group)} get gradients, but no optimizer has them",
             self.session.optimizers.get(update.optimizer),
-            self.session.made_at.get(root) if root is not None else None,
+            self.session.built_at.get(root) if root is not None else None,
             level=level, **{"backward passes": self.times[id(group[0])]},
         )

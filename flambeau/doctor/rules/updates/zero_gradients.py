@@ -71,12 +71,12 @@ for _ in range(12):
         super().__init__(session)
         self.zero: dict[int, dict[int, int]] = {}
         self.count: dict[int, int] = {}
-        self.made: dict[int, Spot | None] = {}  # where parameters were made by hand
+        self.origins: dict[int, Spot | None] = {}  # where parameters were constructed by hand
         self.off: Spot | None = None  # a ReLU that is off everywhere
         self.flat: tuple[str, Spot | None] | None = None  # an operator whose derivative is 0
 
     def on_parameter(self, parameter: Any, source: Any, spot: Spot | None) -> None:
-        self.made[id(parameter)] = spot
+        self.origins[id(parameter)] = spot
 
     def on_backward(self, backward: Backward) -> None:
         if not backward.watched or self.session.clock.passes > 3 * _STEPS:
@@ -115,7 +115,7 @@ for _ in range(12):
         if update.spot is not None and zeros:
             file = update.spot[0].co_filename
             line = constant_fill(file)
-            place = self.made.get(id(stuck[0])) if line is None else Place(file, line)
+            place = self.origins.get(id(stuck[0])) if line is None else Place(file, line)
         place = place or self.off
         if self.flat is not None:
             name, place = self.flat

@@ -15,7 +15,7 @@ class MadeInForward(Rule):
 
     id = "layer-made-in-forward"
     level = Level.CERTAIN
-    needs = ("on_call", "on_module_made")
+    needs = ("on_call", "on_module_constructed")
     title = "a layer is constructed in forward(): each call has new random weights"
     why = "No optimizer knows them, and nothing that they learn is kept. Told at the third one."
     fix = "construct the layer in __init__"
@@ -81,7 +81,7 @@ for _ in range(4):
         super().__init__(session)
         self.times: dict[Spot | None, set[int]] = {}
 
-    def on_module_made(self, module: Any, spot: Spot | None) -> None:
+    def on_module_constructed(self, module: Any, spot: Spot | None) -> None:
         stack = self.session.stack
         if not stack or type(module).__module__.startswith("flambeau.nn.modules.") is False:
             return
