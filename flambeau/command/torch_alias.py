@@ -161,6 +161,7 @@ def _wear(package: str) -> None:
     flambeau.__name__ = package
     torch_s = package == "torch"
     flambeau.Tensor.__module__ = "torch" if torch_s else "flambeau.tensor.tensor"
+    flambeau.nn.Parameter.__module__ = f"{package}.nn.parameter"
     flambeau.dtype.__module__ = "torch" if torch_s else "flambeau.tensor.dtypes"
     flambeau.device.__module__ = "torch" if torch_s else "flambeau.tensor.devices"
     flambeau.Size.__module__ = "torch" if torch_s else "flambeau.tensor.size"

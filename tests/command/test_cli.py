@@ -205,7 +205,10 @@ def test_own_messages(tmp_path):
 def test_tensors_say_that_they_are_pytorchs(tmp_path):
     found = subprocess.run(
         [sys.executable, "-m", "flambeau", "-c",
-         "import torch; print(torch.__name__, type(torch.ones(1)), type(torch.float32))"],
+         "import torch; print(torch.__name__, type(torch.ones(1)), type(torch.float32), "
+         "torch.nn.Parameter)"],
         capture_output=True, text=True, check=True,
     )
-    assert found.stdout == "torch <class 'torch.Tensor'> <class 'torch.dtype'>\n"
+    assert found.stdout == (
+        "torch <class 'torch.Tensor'> <class 'torch.dtype'> <class 'torch.nn.parameter.Parameter'>\n"
+    )
