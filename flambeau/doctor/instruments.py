@@ -42,9 +42,10 @@ class Instruments:
         if len(curve) < _POINTS:
             curve.append((self.session.clock.passes, float(value)))
 
-    def _name(self, parameter: Any) -> str:
+    def _name(self, parameter: Any) -> str | None:
+        """A parameter's name; None for those beyond the first, which have no curve."""
         name = self.names.get(id(parameter))
-        if name is None:
+        if name is None and len(self.names) < _CURVES:
             name = self.names[id(parameter)] = self.session.parameter_name(parameter)
         return name
 
@@ -73,9 +74,10 @@ class Instruments:
         if not update.watched:
             return
         for parameter in update.params[:_CURVES]:
-            if parameter._grad is not None and parameter._array.dtype.kind == "f":
+            name = self._name(parameter) if parameter._grad is not None else None
+            if name is not None and parameter._array.dtype.kind == "f":
                 grad = parameter._grad._array
-                self._point("gradient norm", self._name(parameter), float(np.linalg.norm(grad)))
+                self._point("gradient norm", name, float(np.linalg.norm(grad)))
                 if parameter._array.ndim > 1:
                     flat = parameter._array.reshape(-1)[:_NUMBERS]
                     self.before.append((parameter, flat.copy()))
@@ -88,6 +90,6 @@ class Instruments:
             size = float(np.linalg.norm(before))
             change = parameter._array.reshape(-1)[:_NUMBERS] - before
             if size:
-                self._point("update / weight", self._name(parameter),
+                self._point("update / weight", self.names[id(parameter)],
                             float(np.linalg.norm(change)) / size)
         self.before = []

@@ -332,7 +332,9 @@ def _grad_read(session: Session) -> Observer:
 def _view(session: Session, name: str) -> Observer:
     def view(original: Callable, args: tuple, kwargs: dict) -> Any:
         result = original(*args, **kwargs)
-        if not session.busy and isinstance(args[0], Tensor) and args[0]._array.ndim > 1:
+        if not session.busy and isinstance(args[0], Tensor) and args[0]._array.ndim > 1 and (
+            session.stack or not is_internal(sys._getframe(2).f_code)  # a backward pass
+        ):
             session.emit("on_view", args[0], result, here())
         return result
 

@@ -27,6 +27,11 @@ def is_own_file(file: str) -> bool:
     return file.startswith((PACKAGE, *_GENERATED))
 
 
+def is_installed_file(file: str) -> bool:
+    """Whether a file is of a package that the user has installed, and not written by them."""
+    return any(f"{os.sep}{name}{os.sep}" in file for name in _INSTALLED)
+
+
 def is_internal_file(file: str) -> bool:
     """Whether a file is flambeau's or the standard library's, not the user's."""
     return is_own_file(file) or (

@@ -22,6 +22,8 @@ MASKED = """bert roberta distilbert albert electra deberta deberta-v2 mpnet long
 xlm-roberta squeezebert convbert fnet funnel nystromformer roformer""".split()
 SEQ2SEQ = "t5 mt5 bart mbart pegasus marian blenderbot m2m_100 led".split()
 
+UNSHIFTED = ("bart", "pegasus")  # causal models whose labels are the next tokens
+
 
 def config_of(kind):
     known = transformers.AutoConfig.for_model(kind).to_dict()
@@ -41,7 +43,10 @@ def text(kind):
     model = loader.from_config(config_of(name))
     tokens = torch.randint(3, 90, (2, 16))
     model.train()
-    found = losses(model, lambda m: m(input_ids=tokens, labels=tokens).loss)
+    inputs, labels = tokens, tokens
+    if way == "causal" and name in UNSHIFTED:
+        inputs, labels = tokens[:, :-1], tokens[:, 1:]
+    found = losses(model, lambda m: m(input_ids=inputs, labels=labels).loss)
     if way == "causal":
         model.eval()
         found.append(model.generate(tokens[:1, :5], max_new_tokens=5, do_sample=False))

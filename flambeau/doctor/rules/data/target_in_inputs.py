@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 from typing import Any
 
 import numpy as np
 
-from ....native.foundation.user_frames import user_frame
+from ....native.foundation.user_frames import is_internal, user_frame
 from ...events import Backward, LossCall, ModuleCall
 from ...finding import Level, Place
 from ...places import Spot
 from ...programs import edit
-from ...source import table_of
+from ...source import function_body, table_of
 from ..rule import Rule
 
 _BATCHES = 3
@@ -29,9 +30,9 @@ class TargetInInputs(Rule):
     title = "one of the input columns is the target: the network copies it"
     why = (
         "A table that still holds the column to predict gives excellent results, and none where "
-        "the column is unknown. Told when a column among three or more equals the target in all "
-        f"rows of {_BATCHES} batches and of {_ROWS} rows. Silent for targets of several columns, "
-        "as an autoencoder has."
+        "the column is unknown. Told when a column among three or more, or the last step of a "
+        f"window, equals the target in all rows of {_BATCHES} batches and of {_ROWS} rows. Silent "
+        "for targets of several columns, as an autoencoder has."
     )
     fix = "take the column of the target out of the inputs"
     broken = """
@@ -73,11 +74,14 @@ for rows in t.split(16):
     def __init__(self, session: Any) -> None:
         super().__init__(session)
         self.inputs: np.ndarray | None = None
+        self.windows: np.ndarray | None = None  # inputs of three axes: samples, steps, features
         self.loader: Any = None
         self.seen: dict[tuple[Spot | None, int], list[int]] = {}  # batches and rows that agree
 
     def on_call(self, call: ModuleCall) -> None:
         array = call.tensors[0]._array if call.tensors and call.recorded else None
+        self.windows = array if array is not None and array.ndim == 3 and array.shape[1] > 2 \
+            and array.dtype.kind == "f" and not call.tensors[0].requires_grad else None
         usable = array is not None and array.ndim == 2 and array.dtype.kind == "f" \
             and 3 <= array.shape[1] <= 512 and not call.tensors[0].requires_grad
         if usable:
@@ -95,11 +99,12 @@ for rows in t.split(16):
         return inputs
 
     def on_backward(self, backward: Backward) -> None:
-        self.inputs = None
+        self.inputs = self.windows = None
 
     on_gradient = on_backward
 
     def on_loss(self, call: LossCall) -> None:
+        self._judge_windows(call)
         inputs, target = self.inputs, getattr(call.target, "_array", None)
         if inputs is None or target is None or call.name not in _LOSSES or not call.recorded \
                 or target.size != len(inputs) or getattr(call.target, "requires_grad", False):
@@ -119,3 +124,38 @@ for rows in t.split(16):
                             Place(*line) if line and not shared else None, call.spot,
                             level=Level.HINT if shared else None,
                             rows=counts[1], columns=inputs.shape[1])
+
+    def _judge_windows(self, call: LossCall) -> None:
+        """Compare the last step of windows with the targets."""
+        windows, target = self.windows, getattr(call.target, "_array", None)
+        if windows is None or target is None or call.name not in _LOSSES or not call.recorded \
+                or target.size != len(windows) or target.min() == target.max():
+            return
+        if not (windows[:, -1] == target.reshape(-1, 1)).all(0).any():
+            return
+        counts = self.seen.setdefault((call.spot, -1), [0, 0])
+        counts[0] += 1
+        counts[1] += len(windows)
+        if counts[0] >= _BATCHES and counts[1] >= _ROWS:
+            self.report("the target is the last step of the window that the model is given",
+                        _target_line(getattr(self.loader, "dataset", None)), call.spot,
+                        fix="take the step after the window: series[start + length]",
+                        rows=counts[1], steps=windows.shape[1])
+
+
+def _target_line(dataset: Any) -> Place | None:
+    """The line of a dataset's `__getitem__` that computes the second of what it returns."""
+    code = getattr(getattr(type(dataset), "__getitem__", None), "__code__", None)
+    if code is None or is_internal(code):
+        return None
+    body = function_body(code.co_filename, code)
+    nodes = list(ast.walk(body)) if body is not None else []
+    values = [node.value.elts[1] for node in nodes if isinstance(node, ast.Return)
+              and isinstance(node.value, ast.Tuple) and len(node.value.elts) > 1]
+    if not values:
+        return None
+    names = {part.id for part in ast.walk(values[-1]) if isinstance(part, ast.Name)}
+    lines = [node.lineno for node in nodes if isinstance(node, ast.Assign)
+             and any(isinstance(part, ast.Name) and part.id in names
+                     for target in node.targets for part in ast.walk(target))]
+    return Place(code.co_filename, max(lines, default=values[-1].lineno), code.co_qualname)

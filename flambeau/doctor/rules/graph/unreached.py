@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ....native.foundation.user_frames import is_installed_file
 from ...events import ModuleCall, Update
 from ...finding import Level
 from ...places import Spot
@@ -27,7 +28,8 @@ class Unreached(Rule):
         "Its result is overwritten, left out of a sum or returned and not used. Told when a "
         f"layer whose parameters an optimizer has ran at each of the first {_STEPS} steps with "
         "gradients on, and its parameters had no gradient at any step of the program. Silent for "
-        "layers that sometimes do not run, and where the graph was cut, which is another finding."
+        "layers that sometimes do not run, and where the graph was cut, which is another "
+        "finding; a hint for layers of an installed package, such as a pooler that is not used."
     )
     fix = "use the result of the layer, or remove the layer"
     broken = """
@@ -105,9 +107,11 @@ for step in range(8):
                 if self.steps[key] == _STEPS and self._idle(layer[0])]
         if idle:
             last, spot = idle[-1]
+            built = self.session.built_at.get(last)
+            library = built is not None and is_installed_file(built[0].co_filename)
             own = [p for module, _ in idle for p in module._parameters.values() if p is not None]
             self.report(f"{self.session.parameter_names(own)} take part in each step, and no loss "
-                        "depends on them", spot, self.session.built_at.get(last),
+                        "depends on them", spot, built, level=Level.HINT if library else None,
                         parameters=sum(p._array.size for p in own), steps=self.updates)
 
     def _idle(self, layer: Any) -> bool:

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from ....native.foundation.user_frames import user_frame
 from ....tensor.tensor import Tensor
 from ...events import Backward, LossCall
 from ...finding import Level
-from ...graph import node_of, operator_name
-from ...places import Spot
+from ...graph import node_of, operator_name, spot_of
+from ...places import Spot, callers
 from ...programs import edit
 from ..rule import Rule
 
@@ -135,5 +136,22 @@ for _ in range(4):
         self.report(
             f"a difference of {a._array.shape} and {b._array.shape} has shape "
             f"{np.broadcast_shapes(a._array.shape, b._array.shape)}: every prediction meets every "
-            "target", spot, pairs=n * n, samples=n,
+            "target", *_lines(a, b), spot, self._shaped(a, b), pairs=n * n, samples=n,
         )
+
+    def _shaped(self, a: Any, b: Any) -> Spot | None:
+        """Where the prediction got its shape."""
+        node = node_of((a if a._node is not None else b)._node)
+        return None if node is None or isinstance(node, Tensor) else spot_of(node)
+
+
+def _lines(a: Any, b: Any) -> tuple[Spot, ...]:
+    """The call of the function that takes both tensors as they are, such as a loss: its caller is
+    to give them one shape."""
+    frame, spots = user_frame(1), callers(2)
+    if frame is None or len(spots) < 2:
+        return ()
+    names = frame.f_code.co_varnames[:frame.f_code.co_argcount]
+    supplied = [frame.f_locals.get(name) for name in names]
+    taken = all(any(value is tensor for value in supplied) for tensor in (a, b))
+    return spots[1:] if taken else ()

@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from ....tensor.tensor import Tensor
+from ...events import Backward
 from ...finding import Level
+from ...graph import operator_name, producer
 from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
+
+_PADDING = ("pad", "_pad", "constant_pad_nd", "cat")
 
 
 class ViewForPermute(Rule):
@@ -21,7 +25,9 @@ class ViewForPermute(Rule):
     why = (
         "It reads the same numbers in the same order: pixels of all channels are mixed up. Told "
         "for three or more axes, when the new lengths are the old ones in another order, and "
-        "which one went where is clear. Silent for lengths of 1."
+        "which one went where is clear. Silent for lengths of 1, and where the last two axes "
+        "change places to shift rows against each other: after padding, or with a view back after "
+        "some rows are dropped, as relative positions do it."
     )
     fix = "permute(...) or transpose(...) moves axes"
     broken = """
@@ -43,11 +49,41 @@ images = torch.rand(8, 12, 10)
 out = nn.Conv2d(1, 4, 3)(images.view(8, 1, 12, 10))
 """)
 
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        # Views that exchange the last two axes, which the next one may take back.
+        self.pending: list[tuple[tuple[int, ...], tuple[int, ...], Spot | None]] = []
+
     def on_view(self, before: Any, after: Any, spot: Spot | None) -> None:
         old, new = before._array.shape, after._array.shape
         if len(old) < 3 or len(old) != len(new) or old == new or sorted(old) != sorted(new) \
                 or 1 in old or before._array.dtype.kind != "f":
             return
-        if isinstance(after, Tensor):
-            self.report(f"a view of {old} as {new} mixes up the axes: it moves none", spot,
-                        **{"from": str(old), "to": str(new)})
+        if not isinstance(after, Tensor) or self._returns(old, new):
+            return
+        if old[:-2] != new[:-2]:
+            self._tell(old, new, spot)
+        elif (node := producer(before)) is None or operator_name(node) not in _PADDING:
+            self.pending = [*self.pending[-63:], (old, new, spot)]
+
+    def _returns(self, old: tuple[int, ...], new: tuple[int, ...]) -> bool:
+        """Whether a view takes an earlier one back, of all of its rows or some."""
+        for entry in self.pending:
+            if entry[1][:-2] == old[:-2] and entry[1][-1] == old[-1] == new[-2]:
+                self.pending.remove(entry)
+                return True
+        return False
+
+    def on_backward(self, backward: Backward) -> None:
+        self.finish()
+
+    on_gradient = on_backward
+
+    def finish(self) -> None:
+        pending, self.pending = self.pending, []
+        for entry in pending:
+            self._tell(*entry)
+
+    def _tell(self, old: tuple[int, ...], new: tuple[int, ...], spot: Spot | None) -> None:
+        self.report(f"a view of {old} as {new} mixes up the axes: it moves none", spot,
+                    **{"from": str(old), "to": str(new)})

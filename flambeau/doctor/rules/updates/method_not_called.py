@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
-from ....native.foundation.user_frames import user_frame
+from ....native.foundation.user_frames import is_installed_file, user_frame
 from ...events import Backward, Update
 from ...finding import Level, Place
 from ...places import Spot
@@ -135,6 +135,8 @@ for _ in range(2):
             return
         file = spot[0].co_filename
         self.files.add(file)
+        if is_installed_file(file):
+            return
         tree = tree_of(file)
         for line, written, lacking in idle_statements(tree) if tree is not None else ():
             if lacking == "call":
