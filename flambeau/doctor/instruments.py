@@ -74,10 +74,10 @@ class Instruments:
         if not update.watched:
             return
         for parameter in update.params[:_CURVES]:
-            name = self._name(parameter) if parameter._grad is not None else None
-            if name is not None and parameter._array.dtype.kind == "f":
-                grad = parameter._grad._array
-                self._point("gradient norm", name, float(np.linalg.norm(grad)))
+            grad = parameter._grad
+            name = self._name(parameter) if grad is not None else None
+            if grad is not None and name is not None and parameter._array.dtype.kind == "f":
+                self._point("gradient norm", name, float(np.linalg.norm(grad._array)))
                 if parameter._array.ndim > 1:
                     flat = parameter._array.reshape(-1)[:_NUMBERS]
                     self.before.append((parameter, flat.copy()))

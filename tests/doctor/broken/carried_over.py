@@ -5,6 +5,7 @@ import io
 import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau import nn, optim
+from flambeau.utils.data import DataLoader, Dataset
 
 
 def state_carried_over_batches_of_a_permutation():
@@ -48,6 +49,43 @@ def triplets_whose_arguments_are_swapped():
         x = torch.randn(16, 6)
         anchor, positive, negative = net(x), net(x + 0.1), net(x.roll(1, 0))
         loss = criterion(anchor, negative, positive)  # WRONG
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+
+
+def windows_that_end_with_their_target():
+    class Windows(Dataset):
+        def __init__(self):
+            self.series = torch.randn(100)
+
+        def __len__(self):
+            return 90
+
+        def __getitem__(self, i):
+            past = self.series[i:i + 10]
+            future = self.series[i + 9]  # WRONG
+            return past.unsqueeze(-1), future.unsqueeze(-1)
+
+    rnn, head = nn.GRU(1, 8, batch_first=True), nn.Linear(8, 1)
+    opt = optim.Adam([*rnn.parameters(), *head.parameters()])
+    for x, y in DataLoader(Windows(), batch_size=16, shuffle=True):
+        loss = F.mse_loss(head(rnn(x)[1][-1]), y)
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+
+
+def _error(prediction, target):
+    return (prediction - target).square().mean()
+
+
+def a_loss_of_ones_own_called_with_two_shapes():
+    net = nn.Linear(8, 1)
+    opt = optim.Adam(net.parameters())
+    for _ in range(3):
+        x, y = torch.randn(16, 8), torch.randn(16, 1)
+        loss = _error(net(x).squeeze(-1), y)  # WRONG
         opt.zero_grad()
         loss.backward()
         opt.step()

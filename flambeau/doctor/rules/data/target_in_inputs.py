@@ -80,8 +80,9 @@ for rows in t.split(16):
 
     def on_call(self, call: ModuleCall) -> None:
         array = call.tensors[0]._array if call.tensors and call.recorded else None
-        self.windows = array if array is not None and array.ndim == 3 and array.shape[1] > 2 \
-            and array.dtype.kind == "f" and not call.tensors[0].requires_grad else None
+        if array is not None and array.ndim == 3 and array.shape[1] > 2 \
+                and array.dtype.kind == "f" and not call.tensors[0].requires_grad:
+            self.windows = array
         usable = array is not None and array.ndim == 2 and array.dtype.kind == "f" \
             and 3 <= array.shape[1] <= 512 and not call.tensors[0].requires_grad
         if usable:
