@@ -22,10 +22,7 @@ def __getattr__(name: str) -> Any:
         return grad
     if name == "_threshold":  # what PyTorch's graphs call it
         name = "threshold"
-    try:
-        return _PUBLIC[name]
-    except KeyError:
-        return _lacking(name)
+    return _PUBLIC[name] if name in _PUBLIC else _lacking(name)
 
 
 _lacking = _answering(__name__)

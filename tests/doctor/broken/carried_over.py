@@ -89,3 +89,44 @@ def a_loss_of_ones_own_called_with_two_shapes():
         opt.zero_grad()
         loss.backward()
         opt.step()
+
+
+def a_training_mask_that_only_the_accuracy_uses():
+    net, x, y = nn.Linear(6, 3), torch.randn(60, 6), torch.randint(0, 3, (60,))
+    opt, train_mask = optim.Adam(net.parameters()), torch.arange(60) < 20
+    test_mask = torch.arange(60) >= 40
+    for _ in range(4):
+        opt.zero_grad()
+        loss = F.cross_entropy(net(x), y)  # WRONG
+        loss.backward()
+        opt.step()
+        with torch.no_grad():
+            hits = (net(x).argmax(1) == y).float()
+        [hits[m].mean().item() for m in (train_mask, test_mask)]
+
+
+def rows_beside_the_training_mask_evaluated():
+    net, x, y = nn.Linear(6, 3), torch.randn(60, 6), torch.randint(0, 3, (60,))
+    opt, train_mask = optim.Adam(net.parameters()), torch.arange(60) < 20
+    for _ in range(4):
+        opt.zero_grad()
+        loss = F.cross_entropy(net(x), y)  # WRONG
+        loss.backward()
+        opt.step()
+        best = net(x).argmax(1)
+        (best[~train_mask] == y[~train_mask]).float().mean().item()
+
+
+def a_penalty_of_data_in_a_method():
+    class Gated(nn.Linear):
+        def penalty(self):
+            return self.weight.data.abs().sum()  # WRONG
+
+    net = Gated(6, 1)
+    opt = optim.Adam(net.parameters())
+    for _ in range(4):
+        x, y = torch.randn(16, 6), torch.randn(16, 1)
+        loss = F.mse_loss(net(x), y) + 0.01 * net.penalty()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()

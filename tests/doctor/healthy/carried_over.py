@@ -47,3 +47,16 @@ def weights_of_a_checkpoint_fine_tuned_with_a_new_optimizer():
             file.seek(0)
             net.load_state_dict(torch.load(file)["model"])
             opt = optim.AdamW(net.parameters(), lr=1e-4)
+
+
+def tags_of_which_one_has_the_number_of_the_padding_of_words():
+    emb, head = nn.Embedding(12, 8, padding_idx=0), nn.Linear(8, 3)
+    opt = optim.Adam([*emb.parameters(), *head.parameters()])
+    for _ in range(4):
+        words = torch.randint(1, 12, (8, 9))
+        words[:, 6:] = 0
+        tags = (words % 3).masked_fill(words == 0, -100)
+        loss = F.cross_entropy(head(emb(words)).flatten(0, 1), tags.flatten())
+        opt.zero_grad()
+        loss.backward()
+        opt.step()

@@ -68,7 +68,8 @@ except RuntimeError as error:
 
 def test_suggestions(tmp_path):
     lines = {"nn.Conv2d(3, 8, kernal_size=3)": "Did you mean 'kernel_size'?",
-             "torch.soft_max": "softmax", "torch.ones(2).requires_gradd": "requires_grad",
+             "torch.soft_max": "softmax",
+             "nn.functional.soft_max": "softmax", "torch.ones(2).requires_gradd": "requires_grad",
              "Net().layer": "layers", "prnt": "print",
              "torch.optim.SGD(Net().parameters(), learning_rate=1)": "Did you mean 'lr'?",
              "torch.optim.SGD(Net().parameters, lr=1)": "write parameters().",
@@ -76,6 +77,7 @@ def test_suggestions(tmp_path):
     for line, hint in lines.items():
         text = run("-m", "flambeau", write(tmp_path / "net.py", f"{PROGRAM}\n{line}\n"))
         assert hint in text.splitlines()[-1], text
+        assert "During handling" not in text
 
 
 def test_pytest(tmp_path):

@@ -124,6 +124,9 @@ for _ in range(4):
         if len(self.ends) < 64:
             self.ends.add(spots)
 
+    def on_alias(self, result: Any, spot: Spot | None) -> None:
+        self.on_slope(callers(4))
+
     def on_addend(self, constant: Any, spot: Spot | None) -> None:
         if spot is not None and len(self.addends) < 64:
             self.addends.add(spot)

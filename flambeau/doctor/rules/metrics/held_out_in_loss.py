@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from types import FrameType
 from typing import Any
 
 import numpy as np
 
-from ....native.foundation.user_frames import user_frame
+from ....native.foundation.user_frames import is_internal, user_frame
 from ....tensor.tensor import Tensor
 from ...events import LossCall
 from ...finding import Level
-from ...places import Spot, variable_name
+from ...places import Spot, place_of, variable_name
 from ...programs import edit
+from ...source import statements_at
 from ..rule import Rule
 
 _NAMES = re.compile(r"(^|_)(test|te|val|valid|validation|held|holdout|dev)(_|\d|$)", re.IGNORECASE)
+_TRAINED = re.compile(r"(^|_)(train|training|tr)(_|\d|$)", re.IGNORECASE)
 _TIMES = 2  # losses of all rows
 _ROWS = 8
 
@@ -31,7 +35,7 @@ class HeldOutInLoss(Rule):
         "A graph is seen as a whole, and masks tell which nodes are trained on and which are "
         "tested. Told where the same targets go into the loss as a whole in training, and the "
         "accuracy is of a part of them, by a mask or indices with a name for held-out rows such "
-        "as test_mask. A hint for other names."
+        "as test_mask, or by the complement of the training rows'. A hint for other names."
     )
     fix = "loss = criterion(out[train_mask], y[train_mask])"
     broken = """
@@ -93,7 +97,7 @@ for _ in range(4):
         if not isinstance(result, Tensor) or chosen is None or chosen.ndim != 1:
             return
         for compared, target in self.results:
-            if compared is source:
+            if compared is source or _shows(source, compared):
                 self._judge(target, index, spot)
         if _key(source) in self.whole:
             self.parts = [*self.parts[-7:], (result, source, index)]
@@ -110,13 +114,56 @@ for _ in range(4):
         _, loss, times = self.whole[_key(target)]
         rows = index._array
         count = int(rows.sum()) if rows.dtype.kind == "b" else len(rows)
-        if times < _TIMES or not 0 < count < 0.8 * len(target._array):
+        if times < _TIMES or not 0 < count < 0.8 * len(target._array) \
+                or bound_name(index, _TRAINED, user_frame(1)):
             return
-        name = variable_name(index, user_frame(1)) or ""
+        name = held_out_name(index, user_frame(1)) or _subscript_name(spot)
+        shown = name or variable_name(index, user_frame(1)) or "a part"
         self.report(f"the loss is of all {len(target._array)} rows, {count} of which are evaluated "
-                    f"as {name or 'a part'}", loss, spot,
-                    level=None if _NAMES.search(name.replace("self.", "")) else Level.HINT,
+                    f"as {shown}", loss, spot, level=None if name else Level.HINT,
                     rows=len(target._array), evaluated=count)
+
+
+def bound_name(thing: Any, pattern: re.Pattern[str], frame: FrameType | None) -> str | None:
+    """The name, of those that fit a pattern, of a variable that holds an object."""
+    while frame is not None:
+        if not is_internal(frame.f_code):
+            for name, value in [*frame.f_locals.items(), *frame.f_globals.items()]:
+                if value is thing and pattern.search(name):
+                    return str(name)
+        frame = frame.f_back
+    return None
+
+
+def held_out_name(index: Any, frame: FrameType | None) -> str | None:
+    """A name that says of rows that they are held out: of a variable that holds the index, or
+    of the training rows' mask, whose complement it is."""
+    name, rows = bound_name(index, _NAMES, frame), index._array
+    while name is None and frame is not None and rows.dtype.kind == "b":
+        for other, value in [*frame.f_locals.items(), *frame.f_globals.items()]:
+            mask = getattr(value, "_array", None) if _TRAINED.search(other) else None
+            if isinstance(mask, np.ndarray) and mask.dtype.kind == "b" \
+                    and mask.shape == rows.shape and not (mask == rows).any():
+                return f"~{other}"
+        frame = frame.f_back
+    return name
+
+
+def _subscript_name(spot: Spot | None) -> str | None:
+    """The same of an attribute by which the statement at a spot picks rows, as data.test_mask."""
+    place = place_of(spot)
+    statements = list(statements_at(place.file, place.line))[-1:] if place is not None else []
+    for node in (part for statement in statements for part in ast.walk(statement)):
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Attribute) \
+                and _NAMES.search(node.slice.attr):
+            return ast.unparse(node.slice)
+    return None
+
+
+def _shows(tensor: Any, compared: Any) -> bool:
+    """Whether a tensor holds a comparison's results as numbers, as `.float()` gives them."""
+    a, b = tensor._array, compared._array
+    return a.shape == b.shape and a.dtype.kind == "f" and bool(np.array_equal(a, b))
 
 
 def _key(tensor: Tensor) -> tuple[int, int]:

@@ -95,6 +95,8 @@ for _ in range(4):
                 or call.argument("reduction", "mean") == "none" or call.target is None:
             return
         target, padding = call.target._array, tokens.padding
+        if np.any(target == call.argument("ignore_index", -100)):
+            return  # the targets' padding has a number of its own
         if padding is None:
             padding = self._infer_padding(call, tokens.indices)
             if padding is None:
