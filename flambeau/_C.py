@@ -216,6 +216,17 @@ class _Functions(_Builtins):
         return where, kind, blocking, kwargs.get("memory_format")
 
 
+    @staticmethod
+    def pad_sequence(*args: Any, **kwargs: Any) -> Tensor:
+        """torch.nn.utils.rnn's."""
+        padded: Tensor = import_module(f"{__package__}.nn.utils.rnn").pad_sequence(*args, **kwargs)
+        return padded
+
+    def gelu_(self, input: Tensor, *, approximate: str = "none") -> Tensor:
+        """gelu in place."""
+        return input.copy_(self.gelu(input.clone(), approximate=approximate))
+
+
 _functions = import_module(f"{__package__}.autograd._functions")
 _nn = _Functions("nn.functional", renamed={"log_sigmoid": "logsigmoid"})
 _linalg, _fft = _Builtins("linalg", "linalg_"), _Builtins("fft", "fft_")

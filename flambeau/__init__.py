@@ -42,7 +42,8 @@ from ._namespace.assertions import (
 from ._namespace.legacy_types import legacy_types as _legacy_types
 from ._namespace.legacy_types import set_default_tensor_type, typename
 from ._namespace.settings import (
-    are_deterministic_algorithms_enabled, compiled_with_cxx11_abi, get_deterministic_debug_mode,
+    _running_with_deploy, are_deterministic_algorithms_enabled, compiled_with_cxx11_abi,
+    get_deterministic_debug_mode,
     get_device_module, get_float32_matmul_precision, get_num_interop_threads, get_num_threads,
     init_num_threads, is_deterministic_algorithms_warn_only_enabled, is_vulkan_available,
     is_warn_always_enabled, set_deterministic_debug_mode, set_flush_denormal,

@@ -14,8 +14,8 @@ from ..compiler import allow_in_graph, disable, is_compiling, reset
 
 __all__ = [
     "allow_in_graph", "assume_constant_result", "config", "disable", "graph_break", "is_compiling",
-    "list_backends", "mark_dynamic", "mark_static", "mark_static_address", "maybe_mark_dynamic",
-    "reset",
+    "is_dynamo_supported", "is_inductor_supported", "list_backends", "mark_dynamic", "mark_static",
+    "mark_static_address", "maybe_mark_dynamic", "reset",
 ]
 
 
@@ -68,6 +68,14 @@ def graph_break(msg: str = "") -> None:
     """Accepted: a step is one program, or stays eager."""
 
 
+def is_dynamo_supported() -> bool:
+    """True: flambeau.compile runs on every Python that flambeau runs on."""
+    return True
+
+
+is_inductor_supported = is_dynamo_supported
+
+
 def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
     """Names that `torch.compile(backend=...)` is given; flambeau has one compiler.
 
@@ -79,8 +87,8 @@ def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    if name == "eval_frame":
-        return import_module(f"{__name__}.eval_frame")
+    if name in ("eval_frame", "exc"):
+        return import_module(f"{__name__}.{name}")
     if name == "OptimizedModule":
         return import_module(f"{__name__}.eval_frame").OptimizedModule
     raise AttributeError(f"module 'torch._dynamo' has no attribute '{name}'")

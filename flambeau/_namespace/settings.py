@@ -9,6 +9,7 @@ from ..tensor.devices import device
 from ..tensor.uninitialized import Filling
 
 __all__ = [
+    "_running_with_deploy",
     "are_deterministic_algorithms_enabled",
     "compiled_with_cxx11_abi",
     "get_deterministic_debug_mode",
@@ -228,6 +229,15 @@ def compiled_with_cxx11_abi() -> bool:
     True
     """
     return True
+
+
+def _running_with_deploy() -> bool:
+    """False: there is one interpreter.
+
+    >>> torch._running_with_deploy()
+    False
+    """
+    return False
 
 
 def get_device_module(device_: Any = None) -> Any:

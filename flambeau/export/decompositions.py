@@ -236,11 +236,12 @@ def _example(sizes: list[Any]) -> tuple[int, ...]:
 
 
 @rule("scaled_dot_product_attention")
-def _attention(e: Decomposer, q: Node, k: Node, v: Node, mask: Any = None, dropout: float = 0.0,
-               is_causal: bool = False, *, scale: float | None = None,
+def _attention(e: Decomposer, q: Node, k: Node, v: Node, attn_mask: Any = None,
+               dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
                enable_gqa: bool = False) -> Any:
-    if dropout or enable_gqa:
+    if dropout_p or enable_gqa:
         return None
+    mask = attn_mask
     factor = 1 / math.sqrt(value(q).shape[-1]) if scale is None else scale
     scores = e.apply("matmul", e(aten.mul.Tensor, q, factor), e.apply("transpose", k, -2, -1))
     if is_causal:

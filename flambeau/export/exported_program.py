@@ -142,7 +142,8 @@ class ExportedProgram:
         return module
 
     def _check_sizes(self, module: Any, args: tuple, kwargs: dict[str, Any]) -> None:
-        leaves = pytree.tree_leaves((args, kwargs))
+        names = [name for name in self._names[len(args):] if name in kwargs]
+        leaves = pytree.tree_leaves((args, {name: kwargs[name] for name in names}))
         for (label, bounds), leaf in zip(self._bounds.items(), leaves, strict=False):
             if not isinstance(leaf, Tensor):
                 continue

@@ -17,6 +17,7 @@ from ..tensor.size import Size
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
 from .aten_calls import aten_call, getitem_steps
+from .errors import UserError
 from .sizes import SymbolicSize, plain, twin
 
 __all__ = ["Recorder"]
@@ -148,7 +149,7 @@ class Recorder(TorchFunctionMode):
 
     def refuse(self, name: str) -> None:
         """A value decides over the program: RuntimeError that names the line."""
-        error = RuntimeError(
+        error = UserError(
             f"Could not guard on data-dependent expression: the program asks for the value of a "
             f"tensor ({name.strip('_')}), which an exported graph does not know"
         )

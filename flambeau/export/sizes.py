@@ -12,11 +12,12 @@ from typing import Any
 
 from ..fx.node import Node
 from ..fx.trace_errors import explain
+from .errors import UserError
 
 __all__ = ["SpecializationError", "SymbolicSize", "plain", "twin"]
 
 
-class SpecializationError(RuntimeError):
+class SpecializationError(UserError):
     """A program that takes another way for another length of a dynamic dimension."""
 
 

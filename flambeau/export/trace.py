@@ -30,6 +30,9 @@ from .sizes import SpecializationError, SymbolicSize
 
 __all__ = ["export"]
 
+_BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD,
+                inspect.Parameter.VAR_POSITIONAL)
+
 
 def export(
     mod: Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, *,
@@ -109,15 +112,21 @@ class _Export:
                    (InputKind.BUFFER, "b_", self.module.named_buffers())]
         for kind, prefix, named in members:
             for path, value in named:
-                node = self.graph.placeholder(re.sub(r"\W", "_", prefix + path))
+                node = self.placeholder(re.sub(r"\W", "_", prefix + path))
                 recorder.know(value, node)
                 self.state[path] = value
                 persistent = path in lasting if kind is InputKind.BUFFER else None
                 self.inputs.append(InputSpec(kind, TensorArgument(node.name), path, persistent))
 
+    def placeholder(self, name: str) -> Node:
+        """A node for an input, which is called otherwise if the name is taken."""
+        node = self.graph.placeholder(name)
+        node.target = node.name
+        return node
+
     def add_input(self, recorder: Recorder, label: str, leaf: Any, other: Any) -> None:
         """Add an input that the caller passes."""
-        node = self.graph.placeholder(label)
+        node = self.placeholder(label)
         self.first_input = self.first_input or node
         node.meta["val"] = leaf
         if isinstance(leaf, Tensor):
@@ -134,7 +143,7 @@ class _Export:
         root = self.graph._root
         before = self.first_input if self.first_input is not None else root.next
         with self.graph.inserting_before(before):
-            node = self.graph.placeholder(f"c_{name}")
+            node = self.placeholder(f"c_{name}")
         node.meta["val"] = value
         place = next((i for i, s in enumerate(self.inputs) if s.kind is InputKind.USER_INPUT),
                      len(self.inputs))
@@ -254,7 +263,7 @@ def _positional(signature: inspect.Signature, bound: inspect.BoundArguments) -> 
 def _parameter_names(signature: inspect.Signature, args: tuple, kwargs: dict) -> list[str]:
     """A name for each argument that is passed."""
     names = []
-    parameters = list(signature.parameters.values())
+    parameters = [p for p in signature.parameters.values() if p.kind in _BY_POSITION]
     for i in range(len(args)):
         p = parameters[min(i, len(parameters) - 1)]
         starred = p.kind is inspect.Parameter.VAR_POSITIONAL

@@ -251,8 +251,12 @@ class SparseTensor(Tensor):
         raise TypeError(f"can't convert {_LAYOUT_NAMES.get(name, name)} layout tensor to numpy. "
                         "Use Tensor.to_dense() first.")
 
-    untyped_storage = storage = _refused(
-        NotImplementedError, "Cannot access storage of SparseTensorImpl")
+    def untyped_storage(self) -> NoReturn:
+        """NotImplementedError: its parts have storages."""
+        kind = "SparseTensorImpl" if self.layout is sparse_coo else "SparseCsrTensorImpl"
+        raise NotImplementedError(f"Cannot access storage of {kind}")
+
+    storage = untyped_storage
     data_ptr = tolist = _refused(RuntimeError, _NO_POINTER)
 
     def item(self) -> Any:

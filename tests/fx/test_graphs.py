@@ -222,3 +222,12 @@ def test_names_in_graphs_lead_to_the_functions():
         if not isinstance(function, type) and found is not function:
             wrong.append(path)
     assert wrong == []
+
+
+def test_operators_of_aten_are_recorded_as_themselves():
+    aten = torch.ops.aten
+    module = fx.symbolic_trace(lambda x: aten.permute(aten.view(x, [3, 2]), [1, 0]))
+    targets = [node.target for node in module.graph.nodes if node.op == "call_function"]
+    assert targets == [aten.view, aten.permute]
+    x = torch.arange(6.0)
+    assert torch.equal(module(x), x.view(3, 2).t())

@@ -115,6 +115,15 @@ class _Unchanged(contextlib.ContextDecorator):
         return False
 
 
+class _TestCases(types.ModuleType):
+    """torch._dynamo.test_case, whose classes are the harness's own."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("TestCase", "run_tests"):
+            raise AttributeError(name)
+        return getattr(importlib.import_module("torch.testing._internal.common_utils"), name)
+
+
 def fill(torch: Any) -> None:
     """Gives flambeau the private names that the harness asks for when it is imported."""
     for name in ("_inductor.utils", "_C._functorch", "_C._distributed_c10d"):
@@ -127,6 +136,9 @@ def fill(torch: Any) -> None:
                    "_prims_common", "_logging.scribe", "testing._utils", "utils._foreach_utils",
                    "utils._mode_utils"):
         importlib.import_module(f"torch.{module}")
+    for package in ("flambeau", "torch"):
+        name = f"{package}._dynamo.test_case"
+        sys.modules[name] = importlib.import_module("torch._dynamo").test_case = _TestCases(name)
     _fill_transforms(torch)
     _fill_fallback(torch)
     _fill_processor(torch)

@@ -27,6 +27,14 @@ def _lookup(name: str) -> Callable[..., Any] | None:
     return getattr(Tensor, name, None)
 
 
+def _recording_class(args: tuple) -> Any:
+    """The class of the first argument that is no tensor and handles functions by itself."""
+    for value in args:
+        if not isinstance(value, Tensor) and hasattr(type(value), "__torch_function__"):
+            return type(value)
+    return None
+
+
 class Overload:
     """One overload of an operator: callable, and a key for tables of operators."""
 
@@ -35,10 +43,9 @@ class Overload:
         self.__name__ = f"{packet.__name__}.{name}"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        for value in args:  # proxies and their like want to know the overload
-            kind = type(value)
-            if not isinstance(value, Tensor) and hasattr(kind, "__torch_function__"):
-                return kind.__torch_function__(self, (kind,), args, kwargs)
+        kind = _recording_class(args)  # that of proxies and their like, which want the overload
+        if kind is not None:
+            return kind.__torch_function__(self, (kind,), args, kwargs)
         return self.overloadpacket(*args, **kwargs)
 
     def __str__(self) -> str:
@@ -56,6 +63,9 @@ class Packet:
         self.__name__ = name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        kind = _recording_class(args)
+        if kind is not None:
+            return kind.__torch_function__(self, (kind,), args, kwargs)
         function = _lookup(self.__name__) or self.__dict__.get("fallback")
         if function is None:
             raise NotImplementedError(

@@ -168,6 +168,35 @@ def validate(kind: str, *args: Any, layout: Any = None, is_coalesced: Any = None
         form, compressed._array, plain._array, values._array, tuple(size)))
 
 
+def validate_indices(
+    is_crow: bool, compressed_idx: Tensor, plain_idx: Tensor, cdim: int, dim: int, nnz: int,
+) -> None:
+    """RuntimeError for the first invariant that does not hold of compressed indices."""
+    form = layouts.sparse_csr if is_crow else layouts.sparse_csc
+    values = np.empty(plain_idx._array.shape, bool)
+    batch = compressed_idx._array.shape[:-1]
+    shape = (*batch, cdim, dim) if is_crow else (*batch, dim, cdim)
+    check_compressed(CompressedArray(
+        form, compressed_idx._array, plain_idx._array, values, shape))
+
+
+def with_dims(
+    nnz: int, dense_dim: int, size: Any, blocksize: Any, index_dtype: Any, *, dtype: Any = None,
+    layout: Any = None, device: Any = None, pin_memory: Any = None,
+) -> Tensor:
+    """A compressed tensor of so many values, all of whose parts are zero."""
+    shape, block = tuple(size), tuple(blocksize)
+    batch = shape[: len(shape) - dense_dim - 2]
+    line = len(batch) + (0 if COMPRESSED[layout][0] else 1)
+    lines = shape[line] // (block[line - len(batch)] if block else 1)
+    kind = as_dtype(dtype or PUBLIC["torch"]["get_default_dtype"]()).numpy
+    index = as_dtype(index_dtype).numpy
+    values = np.zeros((*batch, nnz, *block, *shape[len(shape) - dense_dim :]), kind)
+    return wrap_sparse(CompressedArray(
+        layout, np.zeros((*batch, lines + 1), index), np.zeros((*batch, nnz), index), values,
+        shape))
+
+
 # ------------------------------------------------------------------------------ compressed
 
 

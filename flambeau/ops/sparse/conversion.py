@@ -344,11 +344,39 @@ def detach(self: Tensor) -> Tensor:
     return self._alias()
 
 
+def _check_compressed_copy(self: Tensor, src: Tensor) -> None:
+    """RuntimeError unless both tensors are compressed alike."""
+    a: Any = self._array
+    b: Any = src._array
+    if not isinstance(a, CompressedArray):
+        raise RuntimeError("copy_sparse_compressed_ expected sparse compressed tensor layout but "
+                           f"got {layout_name(self.layout)}")
+    what = "torch.copy_: copy of sparse compressed tensors having different"
+    if self.layout is not src.layout:
+        raise RuntimeError(f"{what} layouts is not supported. self layout is "
+                           f"{layout_name(self.layout)} and src layout is "
+                           f"{layout_name(src.layout)}")
+    if a.plain.shape[-1] != b.plain.shape[-1]:
+        raise RuntimeError("torch.copy_: only sparse compressed tensors with the same number of "
+                           "specified elements are supported.")
+    for dim in (a.batch_dim, a.batch_dim + 1):
+        if a.shape != b.shape and (a.ndim != b.ndim or a.shape[dim] != b.shape[dim]):
+            raise RuntimeError("torch.copy_: expected shapes of self and src to match along "
+                               f"dimension {dim} for {layout_name(self.layout)} layout but the "
+                               "corresponding dimensions of self and src are "
+                               f"{a.shape[dim]} and {b.shape[dim]}, respectively.")
+    if a.block != b.block:
+        raise RuntimeError(f"{what} block sizes is not supported. self and src block sizes are "
+                           f"{list(a.block)} and {list(b.block)}, respectively.")
+
+
 @implements("copy_")
 def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     """Take over the places and values of another sparse tensor."""
     from .dispatch import write_over
 
+    if any(isinstance(x._array, CompressedArray) for x in (self, src)):
+        _check_compressed_copy(self, src)
     if not isinstance(self, SparseTensor) or not isinstance(src, SparseTensor):
         kinds: list[Any] = [self.type(), src.type()]
         raise RuntimeError("copy_() between dense and sparse Tensors is not implemented! Found "

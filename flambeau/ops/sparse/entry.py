@@ -220,6 +220,19 @@ def _checker(name: str, form: Any) -> None:
 for _form in ("coo", "csr", "csc", "bsr", "bsc", "compressed"):
     _checker(f"_validate_sparse_{_form}_tensor_args", _form)
 
+
+def _validate_compressed_sparse_indices(*args: Any) -> None:
+    """RuntimeError where indices make no compressed rows or columns."""
+    _home("construction", "validate_indices")(*args)
+
+
+def _sparse_compressed_tensor_with_dims(*args: Any, **named: Any) -> Tensor:
+    """A compressed tensor of so many values, all of whose parts are zero."""
+    return _home("construction", "with_dims")(*args, **named)
+
+
+publish(_validate_compressed_sparse_indices, ("_validate_compressed_sparse_indices",), ("torch",))
+publish(_sparse_compressed_tensor_with_dims, ("_sparse_compressed_tensor_with_dims",), ("aten",))
 publish(empty_of_layout, ("empty_of_layout",), ("sparse",))
 def masked_reduction(*args: Any) -> Tensor:
     """A reduction of torch.masked on a sparse tensor."""

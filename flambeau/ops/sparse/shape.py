@@ -234,9 +234,6 @@ def _select_compressed(a: CompressedArray, dim: int, index: int) -> Any:
         at = dim - 2 + (3 if a.blocked else 1)
         shape = (*a.shape[:dim], *a.shape[dim + 1 :])
         return CompressedArray(a.layout, a.compressed, a.plain, np.take(a.values, index, at), shape)
-    if a.blocked:
-        raise RuntimeError("select(): selecting non-batch dimensions is currently only supported "
-                           "for non-blocked sparse compressed layouts tensors.")
     if batch:
         raise RuntimeError("select(): selecting sparse dimensions is not supported for batched "
                            "sparse compressed tensors.")
@@ -507,6 +504,41 @@ def zero_(self: Tensor) -> Tensor:
         a.values[...] = 0
     bump(self)
     return self
+
+
+@implements("resize_")
+def resize_(self: Tensor, *size: Any, **named: Any) -> Tensor:
+    """Another shape of a compressed matrix: rows that are added are empty, others keep theirs."""
+    a: Any = self._array
+    shape = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
+    if not isinstance(a, CompressedArray) or a.blocked or not a.by_row:
+        refuse("resize_", (self,))
+    if len(shape) < 2:
+        raise RuntimeError("torch.resize_: Only batched sparse CSR matrices are supported, but "
+                           f"got size {list(shape)}")
+    if len(shape) != a.ndim or tuple(shape[:-2]) != a.shape[:-2]:
+        raise NotImplementedError("torch.resize_: another batch of sparse matrices")
+    rows, columns = int(shape[-2]), int(shape[-1])
+    if columns < a.shape[-1]:
+        raise RuntimeError("torch.resize_: Resizing columns of sparse CSR tensors to a smaller "
+                           "value is not supported. The original number of columns is "
+                           f"{a.shape[-1]} while the requested new number of columns is {columns}.")
+    if rows < a.shape[-2] and a.batch_dim:
+        raise NotImplementedError("torch.resize_: fewer rows of a batch of sparse matrices")
+    starts = a.compressed[..., : rows + 1]
+    new = np.repeat(starts[..., -1:], rows + 1 - starts.shape[-1], -1)
+    compressed = np.concatenate([starts, new], -1)
+    count = int(compressed[-1]) if not a.batch_dim else a.plain.shape[-1]
+    self._array = CompressedArray(  # type: ignore[assignment]
+        a.layout, compressed, a.plain[..., :count],
+        a.values if a.batch_dim else a.values[:count], (*a.shape[:-2], rows, columns))
+    return self
+
+
+@implements("__setitem__")
+def setitem(self: Tensor, key: Any, value: Any) -> None:
+    """TypeError: places of sparse tensors are not written one by one."""
+    raise TypeError("Cannot assign to a sparse tensor")
 
 
 @implements("sparse_resize_")

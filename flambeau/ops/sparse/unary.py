@@ -184,7 +184,12 @@ implements("imag")(_imag)
 _methods: Any = SparseTensor
 _methods.real, _methods.imag = _part(_real), property(lambda self: _imag(self))
 _methods.H = property(lambda self: conj(self.t()))
-_methods.angle = lambda self: on_values_of(self, "angle")
+
+
+@implements("angle")
+def angle(input: Tensor, *, out: Any = None) -> Tensor:
+    """The angle of the stored values."""
+    return on_values_of(input, "angle")
 
 
 def on_values_of(x: Tensor, name: str) -> Tensor:

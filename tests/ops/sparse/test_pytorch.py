@@ -52,7 +52,8 @@ d.sparse_mask(c) | u.sparse_mask(c) | d.sparse_mask(r) | u.norm() | u.clone() | 
 u.layout | u.device | u.dtype | u.shape | u.numel() | u.is_sparse | r.is_sparse_csr | len(u)
 list(u)
 u.clone().mul_(2) | torch.ones(2, 3).add_(u) | u.clone().zero_() | c.clone().sin_()
-torch.ones(2, 3).mul_(u)
+torch.ones(2, 3).mul_(u) | r.clone().copy_(r * 2) | r.clone().resize_(4, 3) | torch.angle(r)
+torch._validate_compressed_sparse_indices(True, tensor([0, 1]), tensor([0]), 1, 1, 1)
 """
 
 REFUSED = """
@@ -66,6 +67,11 @@ coo(tensor([[1, 0]]), tensor([1., 2.]), (2,), check_invariants=True, is_coalesce
 torch.sparse_csr_tensor([0, 1, 3], [0, 1], [1., 2.], (2, 3), check_invariants=True)
 torch.sparse_csr_tensor([0, 2, 2], [1, 0], [1., 2.], (2, 3), check_invariants=True)
 torch.sparse_csr_tensor([0, 1, 2], [0, 5], [1., 2.], (2, 3), check_invariants=True)
+r.storage() | r.resize_(4) | r.clone().resize_(2, 2) | d.clone().copy_(r) | r.clone().copy_(d)
+r.clone().copy_(u) | r.clone().copy_(d.to_sparse_csr()) | r.clone().copy_(c.to_sparse_csc())
+r.__setitem__((0, 0), 1.) | u.__setitem__(0, d[0])
+torch.eye(4).to_sparse_bsr((2, 2)).copy_(torch.eye(4).to_sparse_bsr((1, 4)))
+torch._validate_compressed_sparse_indices(True, tensor([0, 2]), tensor([0]), 1, 1, 1)
 torch.mm(u, u) | u.index_select(1, tensor([9])) | u.select(0, 5) | u.permute(0, 0) | d.to_sparse(3)
 """
 
