@@ -66,3 +66,14 @@ def the_pooler_of_an_installed_encoder_that_nobody_asks_for():
         opt.zero_grad()
         F.cross_entropy(head(encoder(x)[0]), y).backward()
         opt.step()
+
+
+def a_mask_of_positions_shifted_after_padding():
+    layer = nn.Linear(9, 9)
+    opt = optim.Adam(layer.parameters())
+    for _ in range(4):
+        mask = F.pad(torch.rand(4, 3, 8, 9), (0, 0, 0, 1)).view(4, 3, 9, 9)
+        near = F.pad(torch.rand(4, 3, 8, 9), (0, 0, 0, 2)).view(4, 3, 9, 10)[..., :9]
+        opt.zero_grad()
+        (layer(mask) * near).square().mean().backward()
+        opt.step()
