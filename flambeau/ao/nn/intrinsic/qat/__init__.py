@@ -10,7 +10,7 @@ from typing import Any
 
 from ..... import ops
 from .....nn import functional as F
-from .....nn import modules
+from .....nn.modules import ReLU
 from .....nn.parameter import Parameter
 from .....nn.utils.fusion import fuse_conv_bn_weights, fuse_linear_bn_weights
 from .....tensor import Tensor
@@ -36,7 +36,7 @@ class _WithReLU:
         inner = super().to_float()  # type: ignore[misc]
         name = f"ConvReLU{len(inner.kernel_size)}d" if hasattr(inner, "kernel_size") \
             else "LinearReLU"
-        return getattr(fused, name)(inner, modules.ReLU())
+        return getattr(fused, name)(inner, ReLU())
 
 
 class LinearReLU(_WithReLU, qat.Linear):

@@ -1,11 +1,11 @@
-"""torch.ao.nn.intrinsic.quantized.dynamic: dynamic layers with the ReLU behind them."""
+"""LinearReLU: a dynamically quantized linear layer and its ReLU."""
 
 from __future__ import annotations
 
-from .....ops.quantized import packed_linear
-from .....tensor import Tensor
-from .....tensor.dtypes import float16
-from ...quantized import dynamic
+from .......ops.quantized import packed_linear
+from .......tensor import Tensor
+from .......tensor.dtypes import float16
+from .....quantized import dynamic
 
 __all__ = ["LinearReLU"]
 
