@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....nn import functional as F
-from ....nn import modules
+from ....nn import modules as float_modules
 from ....tensor import Tensor
 from ....tensor.absent import lacking
 from ....tensor.quantizers import per_channel_affine_float_qparams
@@ -27,10 +27,10 @@ def check_config(qconfig: Any) -> Any:
     return qconfig
 
 
-class Linear(modules.Linear):
+class Linear(float_modules.Linear):
     """A linear layer whose weights are fake-quantized."""
 
-    _FLOAT_MODULE: Any = modules.Linear
+    _FLOAT_MODULE: Any = float_modules.Linear
 
     def __init__(
         self, in_features: int, out_features: int, bias: bool = True, qconfig: Any = None,
@@ -47,14 +47,14 @@ class Linear(modules.Linear):
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
         """The layer that trains in place of a float one, or of one fused with a ReLU."""
-        inner = mod[0] if isinstance(mod, modules.Sequential) else mod
+        inner = mod[0] if isinstance(mod, float_modules.Sequential) else mod
         result = cls(inner.in_features, inner.out_features, inner.bias is not None,
                      qconfig=mod.qconfig)
         return take_weights(result, inner)
 
     def to_float(self) -> Any:
         """The float layer with the trained weights."""
-        return take_weights(modules.Linear(
+        return take_weights(float_modules.Linear(
             self.in_features, self.out_features, self.bias is not None), self)
 
 
@@ -82,7 +82,7 @@ class _Convolution:
     @classmethod
     def from_float(cls: Any, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
         """The convolution that trains in place of a float one, or of one fused with a ReLU."""
-        inner = mod[0] if isinstance(mod, modules.Sequential) else mod
+        inner = mod[0] if isinstance(mod, float_modules.Sequential) else mod
         result = cls(
             inner.in_channels, inner.out_channels, inner.kernel_size, inner.stride, inner.padding,
             inner.dilation, inner.groups, inner.bias is not None, inner.padding_mode,
@@ -91,21 +91,21 @@ class _Convolution:
 
     def to_float(self: Any) -> Any:
         """The float convolution with the trained weights."""
-        kind = getattr(modules, f"Conv{len(self.kernel_size)}d")
+        kind = getattr(float_modules, f"Conv{len(self.kernel_size)}d")
         return take_weights(kind(
             self.in_channels, self.out_channels, self.kernel_size, self.stride, self.padding,
             self.dilation, self.groups, self.bias is not None, self.padding_mode), self)
 
 
-class Conv1d(_Convolution, modules.Conv1d):
+class Conv1d(_Convolution, float_modules.Conv1d):
     """A 1-dimensional convolution whose weights are fake-quantized."""
 
 
-class Conv2d(_Convolution, modules.Conv2d):
+class Conv2d(_Convolution, float_modules.Conv2d):
     """A 2-dimensional convolution whose weights are fake-quantized."""
 
 
-class Conv3d(_Convolution, modules.Conv3d):
+class Conv3d(_Convolution, float_modules.Conv3d):
     """A 3-dimensional convolution whose weights are fake-quantized."""
 
 
@@ -146,10 +146,10 @@ class _Table:
         return {name: getattr(mod, name) for name in cls._SETTINGS}
 
 
-class Embedding(_Table, modules.Embedding):
+class Embedding(_Table, float_modules.Embedding):
     """A table whose rows are fake-quantized."""
 
-    _FLOAT_MODULE = modules.Embedding
+    _FLOAT_MODULE = float_modules.Embedding
     _SETTINGS = ("num_embeddings", "embedding_dim", "padding_idx", "max_norm", "norm_type",
                  "scale_grad_by_freq", "sparse")
 
@@ -159,10 +159,10 @@ class Embedding(_Table, modules.Embedding):
                            self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse)
 
 
-class EmbeddingBag(_Table, modules.EmbeddingBag):
+class EmbeddingBag(_Table, float_modules.EmbeddingBag):
     """A table whose rows are fake-quantized, and summed."""
 
-    _FLOAT_MODULE = modules.EmbeddingBag
+    _FLOAT_MODULE = float_modules.EmbeddingBag
     _SETTINGS = ("num_embeddings", "embedding_dim", "max_norm", "norm_type", "scale_grad_by_freq",
                  "mode", "sparse", "include_last_offset", "padding_idx")
 
