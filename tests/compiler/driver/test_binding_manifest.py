@@ -12,7 +12,7 @@ import flambeau as torch
 from flambeau.compiler.driver import (
     binding_manifest, installation, pipeline, program_builder, restore,
 )
-from flambeau.compiler.schedule import program_table
+from flambeau.compiler.ir import source_hashes
 from flambeau.compiler.trace.trace_signature import Precedent
 
 SOURCE = """
@@ -192,7 +192,7 @@ def test_a_table_that_is_gone_is_made_anew(steps, graphs, monkeypatch):
 def test_other_sources_of_operators_are_no_precedent(steps, graphs, monkeypatch):
     trained(steps)
     graphs.clear()
-    monkeypatch.setattr(program_table, "hash_sources", lambda *paths: "others")
+    monkeypatch.setattr(source_hashes, "hash_sources", lambda *paths: "others")
     trained(steps)
     assert graphs
 
