@@ -1,1 +1,1 @@
-"""Proof that the Python of a step may be skipped, by watching CPython run one call of it."""
+"""Prove that a step's Python may be skipped by watching CPython run one call of it."""

@@ -1,4 +1,5 @@
-"""What `x.name` gives: where Python finds it, and the guard that it finds the same again."""
+"""Attribute lookup: where Python finds `x.name`, and guards that it keeps finding the same
+object."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ _C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType)
 
 
 def load_attribute(facts: Facts, s: ShadowFrame, p: Provenance, name: str) -> Provenance:
-    """The provenance of `p.name`; `s.call` is set, for Python code may run for it."""
+    """Return the provenance of `p.name`. Sets `s.call`, since the lookup may run Python code."""
     s.call = CallState(runs_code=True, takes_tensors=p.kind is Kind.TENSOR)
     if p.kind is Kind.NUMBER:
         return Provenance(Kind.METHOD, UNKNOWN, name, items=[p], tainted=True)
@@ -56,7 +57,7 @@ def _of_tensor(facts: Facts, call: CallState, p: Provenance, name: str) -> Prove
         if p.path and key not in facts.reads:
             facts.reads[key] = p
             facts.guard(f"{p.path}.__dict__", Test.ABSENT, name)
-        return Provenance(Kind.PLAIN)  # AttributeError
+        return Provenance(Kind.PLAIN)  # raises AttributeError
     attribute = getattr(Tensor if x is UNKNOWN else type(x), name, None)
     if isinstance(attribute, types.MemberDescriptorType):
         return _of_slot(facts, p, name)
@@ -72,7 +73,7 @@ def _of_tensor(facts: Facts, call: CallState, p: Provenance, name: str) -> Prove
 
 
 def _of_slot(facts: Facts, p: Provenance, name: str) -> Provenance:
-    """A private part of a tensor, which trainers look at."""
+    """A private attribute of a tensor, as trainers read it."""
     if p.value is UNKNOWN:
         raise NotProvedError(f"it reads .{name} of a tensor that nobody knows")
     value = getattr(p.value, name, None)
@@ -86,7 +87,7 @@ def _of_slot(facts: Facts, p: Provenance, name: str) -> Provenance:
 def _of_namespace(facts: Facts, p: Provenance, name: str) -> Provenance:
     space = p.value.__dict__
     if name not in space and p.value.__name__.partition(".")[0] in ("flambeau", "torch"):
-        value = getattr(p.value, name)  # loaded on demand
+        value = getattr(p.value, name)  # loads a lazy submodule
         if name not in space:
             path = f"{facts.path_of(p)}.{name}"
             return facts.read((id(space), name), path, value)
@@ -110,7 +111,7 @@ def _of_class(facts: Facts, kind: type, name: str) -> Provenance:
 
 
 def load_super_attribute(facts: Facts, x: Any, name: str) -> Provenance:
-    """The provenance of `super().name`."""
+    """Return the provenance of `super().name`."""
     value = getattr(x, name)
     order = x.__self_class__.__mro__
     for owner in order[order.index(x.__thisclass__) + 1 :]:
@@ -150,13 +151,13 @@ def _of_object(facts: Facts, call: CallState, p: Provenance, name: str) -> Prove
     facts.guard_lookup(kind, name, "__getattr__")
     if hasattr(kind, "__getattr__"):
         return _run_getter(facts, call, p, kind.__getattr__)
-    return Provenance(Kind.PLAIN)  # AttributeError
+    return Provenance(Kind.PLAIN)  # raises AttributeError
 
 
 def _run_getter(
     facts: Facts, call: CallState, p: Provenance, getter: Callable[..., Any] | None
 ) -> Provenance:
-    """A property or `__getattr__` runs; its code is watched."""
+    """Record that the next code to run is a property or `__getattr__`, and bind its receiver."""
     code = getattr(getter, "__code__", None)
     if getter is None or code is None:
         raise NotProvedError("it reads an attribute that C code computes")
@@ -199,7 +200,7 @@ def _found_on_class(facts: Facts, p: Provenance, name: str, raw: Any) -> Provena
 
 
 def _of_descriptor(facts: Facts, p: Provenance, name: str, raw: Any) -> Provenance:
-    """Fields of a namedtuple; other descriptors are not understood."""
+    """Return the field of a namedtuple; refuse all other descriptors."""
     if isinstance(p.value, tuple) and name in getattr(type(p.value), "_fields", ()):
         at = type(p.value)._fields.index(name)  # type: ignore[attr-defined]
         if p.items and at < len(p.items):
@@ -212,7 +213,7 @@ def _of_descriptor(facts: Facts, p: Provenance, name: str, raw: Any) -> Provenan
 
 
 def has_attribute(x: Any, name: str) -> bool:
-    """Whether an object has an attribute, without running code of its own."""
+    """Whether an object has an attribute, answered without running the object's own code."""
     if isinstance(x, Module):
         members = (x.__dict__, x._parameters, x._buffers, x._modules)
         return any(name in part for part in members) or hasattr(type(x), name)

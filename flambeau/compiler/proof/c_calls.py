@@ -1,4 +1,4 @@
-"""Calls of C functions: only pure ones, and methods of Python's containers."""
+"""Calls of C functions: only pure ones and known methods of Python's containers are accepted."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _BY_NAME = (getattr, hasattr, setattr)
 
 
 def is_c_function(x: Any) -> bool:
-    """Whether C code runs when it is called."""
+    """Whether calling `x` runs C code."""
     return isinstance(x, _C_FUNCTIONS)
 
 
 def check_callback(p: Provenance) -> None:
-    """C code may call what it is handed, and nobody sees what C code calls, if that is C too."""
+    """Refuse to pass a C function to C code: a C-to-C call cannot be watched."""
     x = p.value
     if p.code is not None or (x is UNKNOWN and p.kind is not Kind.METHOD) or is_plain(x):
         return
@@ -52,7 +52,7 @@ def check_callback(p: Provenance) -> None:
 
 
 def callable_in_python(x: Any) -> bool:
-    """Whether Python code runs when an object is called."""
+    """Whether calling `x` runs Python code."""
     methods = (c.__dict__["__call__"] for c in type(x).__mro__ if "__call__" in c.__dict__)
     return isinstance(next(methods, None), types.FunctionType)
 
@@ -61,7 +61,7 @@ def invoke(
     facts: Facts, s: ShadowFrame, callee: Provenance, args: list[Provenance],
     named: dict[str, Provenance],
 ) -> Provenance:
-    """What a C function gives."""
+    """Return the provenance of a C function's result."""
     function, operands = callee.value, [*args, *named.values()]
     call = s.call
     assert call is not None
@@ -136,7 +136,7 @@ def _write_container(
 
 
 def _note_appended(facts: Facts, owner: Provenance, function: Any, added: Provenance) -> None:
-    """A list outside gets entries at its end, which a program appends too."""
+    """Record entries appended to an outside list; the program appends them as well."""
     key = id(owner.value), "length"
     facts.writes[key] = Provenance(Kind.NUMBER)
     store = facts.stores.get(key)
@@ -181,7 +181,7 @@ def _read_container(
 def _by_name(
     facts: Facts, s: ShadowFrame, function: Callable[..., Any], args: list[Provenance]
 ) -> Provenance:
-    """getattr, hasattr and setattr."""
+    """Handle getattr, hasattr and setattr."""
     owner, name = args[0], args[1].value
     if function is setattr:
         store(facts, s, owner, name, args[2], item=False)
@@ -228,7 +228,7 @@ def _pure_function(
             slot.value = len(operands[0].value)
     else:
         call.decides = function in CHOOSING
-        call.keeps_slot = function is not abs  # what a callback gives is not the result
+        call.keeps_slot = function is not abs  # a callback's return value is not the result
         if slot.tainted:
             slot.kind = Kind.NUMBER
             listed = operands[0].parts or operands[0].items if len(operands) == 1 else None

@@ -1,4 +1,4 @@
-"""Call results: the provenance of what the opcode before gave, once CPython has run it."""
+"""Call results: the provenance of what the previous opcode returned, after CPython ran it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from .shadow_frame import CallState, ShadowFrame
 
 
 def settle(facts: Facts, s: ShadowFrame) -> None:
-    """The opcode that called something is over: puts its result where the slot stands."""
+    """Finish the previous opcode's call: replace its placeholder slot on the stack by the
+    result."""
     call, s.call = s.call, None
     if call is None:
         return
@@ -38,7 +39,7 @@ def settle(facts: Facts, s: ShadowFrame) -> None:
 
 
 def _returned(facts: Facts, call: CallState, value: Any, name: str) -> Provenance:
-    """What a function of the library gave."""
+    """Return the provenance of a library function's result."""
     name = call.attribute or name
     if call.takes_optimizer and value is not None and not isinstance(value, Tensor):
         raise NotProvedError(f"{name}() gives settings of an optimizer, which no guard looks at")
@@ -58,7 +59,7 @@ def _returned(facts: Facts, call: CallState, value: Any, name: str) -> Provenanc
 
 
 def _is_created(x: Any) -> bool:
-    """Whether the library creates such an object for each caller."""
+    """Whether the library creates a new object of this type for each caller."""
     if isinstance(x, types.GeneratorType):
         return in_library(x.gi_code)
     return isinstance(x, tuple) or hasattr(type(x), "__enter__")

@@ -1,4 +1,5 @@
-"""What a call runs and gives: functions of the step, of the library, classes, and C code."""
+"""Calls: what runs and what it returns, for Python functions, library functions, classes and C
+code."""
 
 from __future__ import annotations
 
@@ -24,14 +25,14 @@ from .sameness import refuse_tensors
 from .shadow_frame import CallState, ShadowFrame
 
 Named = dict[str, Provenance]
-_COROUTINE, _GENERATOR, _STAR, _STARS = 0x280, 0x20, 0x04, 0x08  # flags of code
+_COROUTINE, _GENERATOR, _STAR, _STARS = 0x280, 0x20, 0x04, 0x08  # flags of code objects
 
 
 def invoke(
     facts: Facts, frame: Any, s: ShadowFrame, callee: Provenance, args: list[Provenance],
     named: Named,
 ) -> Provenance:
-    """What a call gives; `s.call` says what it runs."""
+    """Return the provenance of a call's result; `s.call` is set to describe what runs."""
     args = [*(callee.items or ()), *args]
     operands = [*args, *named.values()]
     value = callee.value
@@ -44,7 +45,7 @@ def invoke(
         raise NotProvedError(f"it calls a {type(value).__name__} from code that is not watched")
     if callee.kind is Kind.PLAIN:
         raise NotProvedError("it calls something that nobody knows")
-    if callee.code is not None:  # a function that the call created
+    if callee.code is not None:  # a function that the step created
         return _python(facts, s.call, callee, callee.code, None, args, named)
     if args and args[0].kind is Kind.NUMBER and value is UNKNOWN:
         return Provenance(Kind.NUMBER)
@@ -74,7 +75,7 @@ def _object(
     facts: Facts, frame: Any, s: ShadowFrame, callee: Provenance, args: list[Provenance],
     named: Named,
 ) -> Provenance:
-    """A module, a partial, an object with `__call__`, or a C function."""
+    """Call a module, a partial, an object with `__call__`, or a C function."""
     value = callee.value
     if isinstance(value, Module):
         declare_module(facts, value)
@@ -95,7 +96,7 @@ def _partial(
     facts: Facts, frame: Any, s: ShadowFrame, callee: Provenance, args: list[Provenance],
     named: Named,
 ) -> Provenance:
-    """A functools.partial outside: its parts cannot be exchanged."""
+    """Call an outside functools.partial; its function and arguments are immutable."""
     if callee.kind is not Kind.OUTSIDE:
         raise NotProvedError("it calls a partial that it created")
     value, path = callee.value, facts.path_of(callee)
@@ -130,7 +131,7 @@ def _python(
     facts: Facts, call: CallState, callee: Provenance, code: types.CodeType, function: Any,
     args: list[Provenance], named: Named,
 ) -> Provenance:
-    """A Python function that is watched too."""
+    """Call a Python function, which is watched too."""
     assert call.slot is not None
     if code.co_flags & _GENERATOR:  # its code runs later
         generator = Provenance(Kind.FRESH, tainted=call.slot.tainted)
@@ -148,7 +149,7 @@ def parameters(
     facts: Facts, callee: Provenance, code: types.CodeType, function: Any,
     args: list[Provenance], named: Named,
 ) -> Named:
-    """The provenances of a function's parameters, by name."""
+    """Return the provenances of a function's parameters by name."""
     count, names = code.co_argcount, code.co_varnames
     bound = dict(zip(names[:count], args, strict=False))
     own = names[: count + code.co_kwonlyargcount]
@@ -190,7 +191,8 @@ def _add_defaults(facts: Facts, callee: Provenance, function: Any, bound: Named)
 
 
 def _note_performed(facts: Facts, scheduler: LRScheduler) -> None:
-    """What a scheduler's step changes. Guards look before a call: reads after the step see more."""
+    """Note the objects that a scheduler's step changes. Guards run before the call, so they cannot
+    cover reads after the step."""
     groups = scheduler.optimizer.param_groups
     for x in (scheduler, vars(scheduler), *groups):
         facts.performed[id(x)] = x
@@ -199,7 +201,7 @@ def _note_performed(facts: Facts, scheduler: LRScheduler) -> None:
 def _library(
     facts: Facts, call: CallState, function: Any, file: str, args: list[Provenance], named: Named
 ) -> Provenance:
-    """A function of the library: it declares what it reads."""
+    """Call a library function, if the library declares what it reads and writes."""
     name = getattr(function, "__name__", "")
     if not is_declared(function, file):
         raise NotProvedError(f"{name}() changes what later calls see, or reads what no guard does")
@@ -235,7 +237,7 @@ def _library(
 def _class(
     facts: Facts, frame: Any, s: ShadowFrame, kind: type, args: list[Provenance], named: Named
 ) -> Provenance:
-    """A class is called."""
+    """Call a class."""
     call = s.call
     assert call is not None
     if kind is super:
@@ -315,7 +317,7 @@ def _named_tuple(
     items = [fields.get(key) or defaults.get(key) for key in kind._fields]
     if not all(items):
         raise NotProvedError(f"{kind.__name__} has a default that is an object")
-    call.performed = call.keeps_slot = True  # its constructor runs no code of the step
+    call.performed = call.keeps_slot = True  # its constructor runs none of the step's code
     call.slot = Provenance(Kind.FRESH, tainted=call.tainted, type=kind, items=items)
     return call.slot
 
@@ -323,7 +325,7 @@ def _named_tuple(
 def _instance(
     facts: Facts, s: ShadowFrame, kind: type, args: list[Provenance], named: Named
 ) -> Provenance:
-    """An object of a class of the step's."""
+    """Create an instance of a class that the step defines."""
     assert s.call is not None
     init = find_on_class(kind, "__init__")
     constructor: Any = kind.__new__
@@ -350,12 +352,12 @@ def _instance(
 
 
 def find_on_class(kind: type, name: str) -> Any:
-    """What a class and its bases have under a name."""
+    """Return the raw attribute of a class, searched along its MRO; None if absent."""
     return next((c.__dict__[name] for c in kind.__mro__ if name in c.__dict__), None)
 
 
 def find_function(frame: Any) -> Any:
-    """The function that a frame runs, where that is certain; None where it is not."""
+    """Return the function that a frame runs, or None if several candidates remain."""
     import gc
 
     code = frame.f_code
@@ -379,7 +381,7 @@ def _has_cells_of(function: types.FunctionType, frame: Any) -> bool:
 
 
 def runs_unwatched(frame: Any) -> bool:
-    """Whether a frame is Python's own machinery: garbage collection calls it at any moment."""
+    """Whether a frame is a garbage collection callback, which Python may run at any moment."""
     import gc
 
     codes = [getattr(callback, "__code__", None) for callback in gc.callbacks]

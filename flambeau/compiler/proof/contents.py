@@ -1,4 +1,4 @@
-"""Guards on what a container, an array or a module outside of the step holds."""
+"""Guards on the contents of containers, arrays and modules that live outside the step."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SETS = (set, frozenset)
 
 
 def guard_content(facts: Facts, p: Provenance, only_length: bool = False) -> None:
-    """The step, or C code for it, goes through what an object holds."""
+    """Guard the contents of an object that the step, or C code on its behalf, iterates over."""
     x = p.value
     if p.kind is Kind.ARGUMENT and isinstance(x, np.ndarray):
         raise NotProvedError("it reads numbers out of a NumPy array that is an argument")
@@ -38,7 +38,7 @@ def guard_content(facts: Facts, p: Provenance, only_length: bool = False) -> Non
 
 
 def guard_if_container(facts: Facts, *operands: Provenance) -> None:
-    """List and dicts from outside go where nobody sees their parts being read."""
+    """Guard outside containers before they reach code that reads their parts unwatched."""
     for p in operands:
         guard_if_container(facts, *(p.items or ()))
         if p.kind is Kind.OUTSIDE and p.value.__class__ in (*_SEQUENCES, *_MAPPINGS, *_SETS):
@@ -54,7 +54,7 @@ def _is_opaque_truth(x: Any, only_length: bool) -> bool:
 
 
 def _guard_array(facts: Facts, p: Provenance) -> None:
-    facts.look()  # a tensor may have the same memory
+    facts.look()  # a tensor may share its memory
     if p.value.nbytes > MAX_GUARDED_ARRAY_BYTES:
         raise NotProvedError(
             f"it reads a NumPy array of {p.value.nbytes} bytes, too many to compare on each call"
@@ -86,7 +86,7 @@ def _guard_container(facts: Facts, p: Provenance, only_length: bool) -> None:
         if not all(map(is_plain, x)):
             raise NotProvedError("it goes through a set of objects")
         facts.proof.constants["tuple"] = tuple
-        facts.guard(f"tuple({path})", Test.VALUE, tuple(x))  # the order of equal sets may differ
+        facts.guard(f"tuple({path})", Test.VALUE, tuple(x))  # equal sets may differ in order
         return
     if isinstance(x, dict):
         if not all(map(is_plain, x)):

@@ -85,7 +85,7 @@ def get_delegate(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 
 @opcode("SEND")
 def send(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
-    """`yield from`: the delegate gives an item, or ends with a result."""
+    """`yield from`: the delegate yields an item or ends with a result."""
     s.stack.pop()
     delegate = s.stack[-1]
     item = Provenance(Kind.PLAIN, tainted=delegate.tainted)
@@ -142,7 +142,7 @@ def enter_context(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 
 
 def context_methods(facts: Facts, kind: type) -> dict[str, types.FunctionType]:
-    """The methods by which `with` enters and leaves an object of a class, guarded."""
+    """Return the `__enter__` and `__exit__` of a class, and guard them."""
     methods = {name: getattr(kind, name, None) for name in ("__enter__", "__exit__")}
     functions = {name: m for name, m in methods.items() if isinstance(m, types.FunctionType)}
     if len(functions) < len(methods):
@@ -174,7 +174,7 @@ def call(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 
 
 def split_null(first: Provenance, second: Provenance) -> tuple[Provenance, Provenance | None]:
-    """(callee, receiver or None): the NULL follows the callee from Python 3.13 on."""
+    """Return (callee, receiver or None); the NULL comes after the callee from Python 3.13 on."""
     if first.kind is Kind.NULL:
         return second, None
     return first, None if second.kind is Kind.NULL else second
@@ -199,7 +199,7 @@ def call_with_stars(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     positional = args.items or [Provenance(Kind.FRESH, type=tuple)]
     result = invoke(facts, frame, s, callee, positional, {})
     if s.call is not None and s.call.bind is not None:
-        s.call.bind = lambda frame: {}  # parameters are recognized by identity
+        s.call.bind = lambda frame: {}  # parameters are matched by identity
     s.stack.append(result)
 
 

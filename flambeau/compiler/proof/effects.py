@@ -1,4 +1,4 @@
-"""Writes to objects outside: the few that a program performs, and refusals of others."""
+"""Writes to outside objects: the few that a program can replay, and refusals of all others."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MEMBERS = ("_parameters", "_buffers", "_modules")
 def store(
     facts: Facts, s: ShadowFrame, target: Provenance, key: Any, value: Provenance, item: bool
 ) -> None:
-    """A write to an attribute, or with `item` to an entry."""
+    """Handle a write to an attribute, or to an entry if `item`."""
     text = "[...]" if not is_plain(key) else f"[{key!r}]" if item else f".{key}"
     if target.kind is Kind.FRESH:
         facts.need(value)
@@ -53,7 +53,7 @@ def store(
 
 
 def put_part(target: Provenance, key: Any, value: Provenance) -> None:
-    """A list or dict of the call's own gets an entry."""
+    """Record an entry written to a list or dict that the call created."""
     if isinstance(target.parts, dict) and is_plain(key):
         target.parts[key] = value
     else:
@@ -80,7 +80,7 @@ def _check_target(facts: Facts, x: Any, key: Any, text: str, item: bool) -> None
 
 
 def note_write(facts: Facts, place: Place, path: str, value: Provenance) -> None:
-    """A place outside gets another value, which a program puts there too."""
+    """Record a write to an outside place; the program will repeat it."""
     key = id(place.owner), place.key
     store = facts.stores[key] = Store(place, facts.proof.describe(path), facts.line, [value])
     before = facts.reads.get(key)

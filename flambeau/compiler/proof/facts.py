@@ -1,4 +1,4 @@
-"""What the watcher knows: objects by identity, places that were read, and the guards on them."""
+"""The watcher's knowledge: objects by identity, places that were read, and guards on them."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ from .guards import Guard, Proof, Test
 from .provenance import UNKNOWN, Kind, NotProvedError, Provenance, is_plain
 from .stores import Store
 
-# Objects of C that hand out what they hold: nobody knows how far they are.
+# Containers that count as created by the call if everything in them is known.
 _CONTAINERS = (list, tuple, dict, set)
-_IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE: nobody can put names on such a class
+_IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE: attributes of such a class cannot be set
 
 
 class Facts:
-    """Provenances of all objects that a watched call met.
+    """Provenances of every object that a watched call met.
 
-    Each provenance holds its object, so that ids stay theirs while the call is watched.
+    Each provenance keeps its object alive, so ids stay unique while the call is watched.
     """
 
     def __init__(self, existing: Container[int]) -> None:
-        """`existing`: the ids of the tensors that lived before the call."""
+        """`existing`: the ids of tensors that were alive before the call."""
         self.proof = Proof()
         self.existing = existing
         self.known: dict[int, Provenance] = {}
         self.reads: dict[Any, Provenance] = {}  # by place
         self.writes: dict[Any, Provenance] = {}
-        self.stores: dict[Any, Store] = {}  # by place, in the order of the first writes
-        self.last_read: tuple[Any, Read] | None = None  # a number that item() just gave
-        self.read_line: tuple[str, int] = ("", 0)  # where item() gave a number last
-        self.functions: dict[types.CodeType, list[Provenance]] = {}  # that the call created
-        self.counters: set[str] = set()  # paths that the call adds to
-        self.line: tuple[str, int] = ("", 0)  # that runs
-        self.missing: dict[type, set[str]] = {}  # names that classes must not get
-        self.orders: set[type] = set()  # classes whose bases must stay
-        self.performed: dict[int, Any] = {}  # by id: what a call that the program performs changed
-        self.look: Callable[[], None] = lambda: None  # before the step looks at shared memory
+        self.stores: dict[Any, Store] = {}  # by place, in order of the first write
+        self.last_read: tuple[Any, Read] | None = None  # the number that item() just returned
+        self.read_line: tuple[str, int] = ("", 0)  # where item() last returned a number
+        self.functions: dict[types.CodeType, list[Provenance]] = {}  # created by the call
+        self.counters: set[str] = set()  # paths that the call increments
+        self.line: tuple[str, int] = ("", 0)  # the running line
+        self.missing: dict[type, set[str]] = {}  # names that must stay absent from classes
+        self.orders: set[type] = set()  # classes whose MRO must stay the same
+        self.performed: dict[int, Any] = {}  # by id: objects that a performed call changed
+        self.look: Callable[[], None] = lambda: None  # runs before the step reads shared memory
         self._names: dict[int, str] = {}
 
     # ------------------------------------------------------------------------------ guards
 
     def constant(self, x: Any) -> str:
-        """The name of an object that lives outside, for paths to start from."""
+        """Return the name of an outside object; paths start from such names."""
         name = self._names.get(id(x))
         if name is None:
             name = self._names[id(x)] = f"k{len(self._names)}"
@@ -56,7 +56,7 @@ class Facts:
         return name
 
     def path_of(self, p: Provenance) -> str:
-        """An expression that reads an object outside again."""
+        """Return an expression that reads an outside object again."""
         return p.path or self.constant(p.value)
 
     def guard(self, path: str, test: Test, value: Any, needed: bool = True) -> Guard:
@@ -66,14 +66,15 @@ class Facts:
         return guard
 
     def guard_type(self, p: Provenance) -> None:
-        """An object keeps its class."""
+        """Guard the class of an object."""
         key = (id(p.value), "type")
         if key not in self.reads:
             self.reads[key] = Provenance(Kind.PLAIN)
             self.guard(f"{self.path_of(p)}.__class__", Test.IDENTITY, type(p.value))
 
     def guard_absence(self, p: Provenance, name: str) -> None:
-        """An object has no attribute of its own of a name."""
+        """Guard that an object's `__dict__` lacks a name, and that its class lookup is
+        unchanged."""
         self.guard_type(p)
         self.guard_lookup(type(p.value), name)
         key = (id(p.value), "absent", name)
@@ -82,7 +83,7 @@ class Facts:
             self.guard(f"{self.path_of(p)}.__dict__", Test.ABSENT, name)
 
     def guard_lookup(self, kind: type, *names: str) -> None:
-        """What a class has under some names stays, and so does that it has nothing there."""
+        """Guard the lookup of names on a class, both present and absent ones."""
         for name in names:
             order = [c for c in kind.__mro__ if not c.__flags__ & _IMMUTABLE]
             owner = next((c for c in kind.__mro__ if name in c.__dict__), None)
@@ -95,7 +96,7 @@ class Facts:
             self.orders.add(kind)
 
     def guard_classes(self) -> None:
-        """Add the guards on classes that lookups passed through."""
+        """Add the guards on classes that lookups went through."""
         for kind in self.orders:
             self.guard(f"{self.constant(kind)}.__mro__", Test.IDENTITY, kind.__mro__)
         for kind, names in self.missing.items():
@@ -103,7 +104,7 @@ class Facts:
             self.guard(path, Test.NONE_OF, frozenset(names))
 
     def guard_class(self, owner: type, name: str) -> None:
-        """A class's attribute stays the same object."""
+        """Guard the identity of a class attribute."""
         key = (id(owner), "class", name)
         if owner.__module__ == "builtins" or key in self.reads:
             return
@@ -118,7 +119,7 @@ class Facts:
         self.guard(path, Test.IDENTITY, current)
 
     def guard_code(self, function: Any) -> None:
-        """A function keeps its code."""
+        """Guard the code object of a function."""
         key = (id(function), "__code__")
         if key not in self.reads and not in_library(function.__code__):
             self.reads[key] = Provenance(Kind.PLAIN)
@@ -128,7 +129,7 @@ class Facts:
     # ------------------------------------------------------------------------------- reads
 
     def read(self, key: Any, path: str, x: Any) -> Provenance:
-        """What lies at a place outside: the guard is that it stays the same."""
+        """Return the provenance of the object at an outside place; guard that it stays the same."""
         if (key[0], "length") in self.writes:
             raise NotProvedError("it looks at a list that it appends to")
         if key[0] in self.performed:
@@ -157,9 +158,10 @@ class Facts:
         return p
 
     def argument(self, x: Any, leaves: list[Any]) -> Provenance:
-        """An argument of the call; the program guards its structure, leaves and plain values.
+        """Return the provenance of an argument; the program guards its structure, leaves and plain
+        values.
 
-        `leaves`: the flattened arguments, by whose positions the program names tensors.
+        `leaves`: the flattened arguments; the program names tensors by their index in it.
         """
         if is_plain(x):
             return Provenance(Kind.PLAIN, x)
@@ -181,7 +183,7 @@ class Facts:
         return p
 
     def need(self, *operands: Provenance) -> None:
-        """The step consumes values: the guards on what they were read from count."""
+        """Mark the guards behind these values as needed, because the step consumes the values."""
         for p in operands:
             if p.guard is not None:
                 p.guard.needed = True
@@ -193,7 +195,7 @@ class Facts:
     # ---------------------------------------------------------------------------- identity
 
     def identify(self, x: Any, tainted: bool = False, created: type | None = None) -> Provenance:
-        """The provenance of an object that comes out of code that is not watched."""
+        """Return the provenance of an object that unwatched code returned."""
         if is_plain(x):
             return Provenance(Kind.NUMBER if tainted else Kind.PLAIN, x)
         p = self.known.get(id(x))
@@ -210,14 +212,14 @@ class Facts:
         return Provenance(Kind.OPAQUE, x)
 
     def fresh(self, x: Any, **more: Any) -> Provenance:
-        """An object that the call created."""
+        """Return the provenance of an object that the call created."""
         p = self.known.get(id(x))
         if p is None:
             p = self.known[id(x)] = Provenance(Kind.FRESH, x, **more)
         return p
 
     def resolve(self, p: Provenance, x: Any) -> Provenance:
-        """A slot that is in a variable now, where its object can be seen."""
+        """Return a slot's provenance now that its object is visible in a variable."""
         if p.value is not UNKNOWN and (p.value is x or is_plain(x)):
             return p
         if is_plain(x):
@@ -243,7 +245,7 @@ class Facts:
         return Provenance(Kind.OPAQUE, x)
 
     def _created_function(self, x: types.FunctionType) -> Provenance:
-        """A function that the call created, by its code and by what its cells hold."""
+        """Find a function that the call created by its code and the contents of its cells."""
         candidates = self.functions[x.__code__]
         contents = [cell.cell_contents for cell in x.__closure__ or ()]
         for p in candidates:
@@ -256,23 +258,24 @@ class Facts:
         return Provenance(Kind.OPAQUE, x)
 
     def _tensor(self, x: Tensor) -> Provenance:
-        """A tensor of the call, or one from outside whose layout and flags guards look at."""
+        """A tensor that the call created, or an outside one with guards on its layout and flags."""
         path = self.constant(x) if id(x) in self.existing else ""
         return Provenance(Kind.TENSOR, x, path)
 
     def part(self, whole: Provenance, x: Any) -> Provenance:
-        """A part of an object that the call created, or of an argument."""
+        """A part of an argument or of an object that the call created."""
         if whole.tainted and is_plain(x):
             return Provenance(Kind.NUMBER, x)
         return self.identify(x, whole.tainted)
 
     def take_read(self, value: Any) -> Read | None:
-        """How a program works out a number, if the opcode before read it from a tensor."""
+        """Return the expression for a number if the previous opcode read it from a tensor, else
+        None."""
         known, self.last_read = self.last_read, None
         return known[1] if known is not None and (known[0] is value or value is UNKNOWN) else None
 
     def forget(self) -> None:
-        """Let go of the objects of the call."""
+        """Release the call's objects."""
         self.last_read = None
         self.known.clear()
         self.reads.clear()
@@ -282,13 +285,13 @@ class Facts:
 
 
 def outside_containers(facts: Facts) -> dict[int, Any]:
-    """The lists and dicts from outside that the call met, by id."""
+    """Return the outside lists and dicts that the call met, by id."""
     return {key: p.value for key, p in facts.known.items()
             if p.kind in (Kind.OUTSIDE, Kind.ARGUMENT) and isinstance(p.value, (list, dict))}
 
 
 def _is_of_known(known: dict[int, Provenance], x: Any) -> bool:
-    """Whether a container holds nothing but plain values, tensors and objects that are known."""
+    """Whether a container holds only plain values, tensors and known objects."""
     parts: Iterable[Any] = [*x.keys(), *x.values()] if isinstance(x, dict) else x
     return all(
         is_plain(part) or isinstance(part, Tensor) or id(part) in known

@@ -1,7 +1,7 @@
-"""Guards: what a proof takes for granted outside of the step, as tests on paths.
+"""Guards: a proof's assumptions about the world outside the step, as tests on paths.
 
-A guard is one expression in the source of a program's function, so that a call pays 25 to 55 ns for
-each. Objects that a path starts from are constants of that source.
+Each guard is one expression in the source of the program's function and costs a call 25 to 55 ns.
+The objects that paths start from are constants of that source.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ class Test(Enum):
 
     VALUE = auto()  # the same immutable value
     IDENTITY = auto()  # the same object
-    LENGTH = auto()  # a container of as many entries
-    BYTES = auto()  # an array of the same content, shape and dtype
+    LENGTH = auto()  # a container of the same length
+    BYTES = auto()  # an array of equal content, shape and dtype
     ABSENT = auto()  # a dict without a key
-    NONE_OF = auto()  # a dict without any of some keys
-    STATE = auto()  # an object that says whether all is as it was
-    MEMBERS = auto()  # dicts with the same objects as in the copies that go with them
+    NONE_OF = auto()  # a dict without any of several keys
+    STATE = auto()  # an object whose `is_same()` must return True
+    MEMBERS = auto()  # dicts whose values are the same objects as in the paired copies
 
 
 @dataclass(eq=False)
 class Guard:
-    """One test. `needed`: whether the step consumed what was read; `line`: which line read it."""
+    """One test. `needed`: the step consumed the value that was read. `line`: the line that read
+    it."""
 
     path: str
     test: Test
@@ -44,7 +45,7 @@ class Guard:
     line: tuple[str, int] = ("", 0)
 
     def failure(self, name: Callable[[Any], str]) -> str:
-        """An expression that is true where the guard fails; `name` gives names to objects."""
+        """Return an expression that is true if the guard fails; `name` assigns names to objects."""
         path, value = self.path, self.value
         if self.test is Test.LENGTH:
             return f"len({path}) != {value}"
@@ -65,7 +66,8 @@ class Guard:
         return f"not {name(is_same_value)}({path}, {name(value)})"
 
     def _moved_members(self, name: Callable[[Any], str]) -> str:
-        """One comparison an entry costs 30 ns; many are faster compared at once."""
+        """Return a test of all members: 30 ns per entry unrolled, or one bulk comparison for
+        many."""
         snapshots: list[tuple[dict[str, Any], dict[str, Any]]] = self.value
         if sum(len(before) for _, before in snapshots) > MAX_UNROLLED_GUARD_MEMBERS:
             dicts = [members for members, _ in snapshots]
@@ -80,7 +82,7 @@ class Guard:
 
 
 def is_same_value(a: Any, b: Any) -> bool:
-    """Whether two immutable values are the same to a program."""
+    """Whether a program may treat two immutable values as the same."""
     if a is b:
         return True
     if a.__class__ is not b.__class__:
@@ -93,22 +95,23 @@ def is_same_value(a: Any, b: Any) -> bool:
 
 
 def member_ids(dicts: list[dict[str, Any]]) -> list[int]:
-    """The identities of the values of some dicts, in order."""
+    """Return the ids of the dicts' values, in order."""
     return [*map(id, chain.from_iterable(map(dict.values, dicts)))]
 
 
 def format_line(file: str, line: int) -> str:
-    """A line of source for people; empty where it is not known."""
+    """Return "file:line", or "" if the line is unknown."""
     return f"{file}:{line}" if line else ""
 
 
 @dataclass
 class Proof:
-    """Whether the Python of a call may be skipped, until when, and if not, why.
+    """Whether a call's Python may be skipped, the guards on that, and the reasons if not.
 
     `refusals`: (file, line, why). `constants`: the objects that paths start from, by name.
     `modules`: those whose state the library reads. `aliased`: arguments that the call also reads
-    from outside. `reads_numbers`: whether item() gave any. `arrays`: NumPy's that it read.
+    from outside. `reads_numbers`: whether item() returned any number. `arrays`: the NumPy arrays
+    that it read.
     """
 
     refusals: list[tuple[str, int, str]] = field(default_factory=list)
@@ -122,17 +125,18 @@ class Proof:
 
     @property
     def holds(self) -> bool:
-        """Whether skipping Python is permitted."""
+        """Whether Python may be skipped."""
         return not self.refusals
 
     @property
     def why(self) -> tuple[str, str]:
-        """(why not, file:line)."""
+        """Return (reason, "file:line") of the first refusal."""
         file, line, why = self.refusals[0]
         return why, format_line(file, line)
 
     def describe(self, path: str) -> str:
-        """A path for people: the class of the object that it starts from, or a global's name."""
+        """Return a readable path: it starts with a global's name or the class of the root
+        object."""
         name = re.split(r"\W", path, maxsplit=1)[0]
         x, rest = self.constants.get(name), path[len(name):]
         if isinstance(x, types.CellType):
@@ -142,16 +146,16 @@ class Proof:
         return path if x is None else f"{getattr(x, '__name__', type(x).__name__)}{rest}"
 
     def depends_on(self, path: str) -> str:
-        """Why a call that changes what it depends on is not proved."""
+        """Return the reason for refusing a call that changes a value it depends on."""
         return f"what it does depends on {self.describe(path)}, which it changes"
 
     def failures(self, name: Callable[[Any], str]) -> Iterator[str]:
-        """Expressions of which one is true where the proof no longer holds."""
+        """Yield expressions; the proof no longer holds once any of them is true."""
         for guard in self.guards:
             yield guard.failure(name)
 
     def first_failing(self, leaves: list[Any]) -> Guard | None:
-        """The first guard that fails now; `leaves`: the arguments, flattened."""
+        """Return the first guard that fails now, or None; `leaves`: the flattened arguments."""
         space: dict[str, Any] = {**self.constants, **{f"t{i}": x for i, x in enumerate(leaves)}}
         for guard in self.guards:
             names: dict[str, Any] = {}
@@ -168,7 +172,7 @@ class Proof:
 
 
 def _fails(expression: str, space: dict[str, Any], names: dict[str, Any]) -> bool:
-    """Whether a guard fails; one that raises does: what it reads is no longer there."""
+    """Whether a guard fails. If it raises, what it reads is gone, so it fails."""
     try:
         return bool(eval(expression, {**space, **names}))
     except Exception:

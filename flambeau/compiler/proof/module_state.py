@@ -1,7 +1,7 @@
-"""What the library reads of modules and optimizers: guards on their members, hooks and settings.
+"""What the library reads of modules and optimizers: guards on members, hooks and settings.
 
-Most changes bump the change counter of modules, which programs compare. These guards see the rest:
-writes straight into the dictionaries, and methods put on objects or classes.
+Most changes bump the modules' change counter, which programs compare. These guards cover the rest:
+direct writes to the dictionaries, and methods set on objects or classes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _OPTIMIZER_HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
 
 
 def declare_module(facts: Facts, module: Module) -> None:
-    """The library reads the state of a module and of those below, and calls their methods."""
+    """Guard the state and methods of a module and its submodules, which the library uses."""
     key = (id(module), "module")
     if key in facts.reads:
         return
@@ -42,7 +42,7 @@ def declare_module(facts: Facts, module: Module) -> None:
 
 
 def declare_optimizer(facts: Facts, optimizer: Any) -> None:
-    """The library calls the hooks of an optimizer."""
+    """Guard the hooks and methods of an optimizer, which the library calls."""
     key = (id(optimizer), "optimizer")
     if key in facts.reads:
         return
@@ -53,9 +53,9 @@ def declare_optimizer(facts: Facts, optimizer: Any) -> None:
 
 
 class ModuleState:
-    """Settings that the library's code reads from the dictionaries of modules, names that must
-    not appear there since they would hide members and methods, dictionaries of members that are
-    empty, and the modules' classes with their methods."""
+    """A snapshot of module state: settings that the library reads from module dictionaries, names
+    that must stay absent because they would hide members or methods, empty member tables, and the
+    modules' classes and methods."""
 
     def __init__(self, modules: list[Module]) -> None:
         spaces = [vars(module) for module in modules]
@@ -73,7 +73,7 @@ class ModuleState:
         self.methods = [*map(_methods, self.kinds)]
 
     def is_same(self) -> bool:
-        """Whether all is as it was."""
+        """Whether nothing has changed since the snapshot."""
         return (
             self._read() == self.before and all(map(call, self.are_free, self.hidden))
             and not any(self.empty) and [*map(type, self.modules)] == self.classes
@@ -88,20 +88,20 @@ _methods = attrgetter(*_METHODS)
 
 
 def _reader(names: list[str]) -> Any:
-    """What reads some entries of a dictionary, as a tuple."""
+    """Return an itemgetter that reads the entries as a tuple."""
     return itemgetter(*names) if len(names) > 1 else itemgetter(names[0], names[0])
 
 
 def _hidden(space: dict[str, Any]) -> frozenset[str]:
-    """Names of members and methods that an entry of a module's dictionary would hide, and of tables
-    of hooks that there are not yet."""
+    """Names whose addition to a module's dictionary would hide a member or method, or add a hook
+    table."""
     names = {"forward", *CALL_HOOKS, *chain.from_iterable(space[name] for name in _MEMBERS)}
     return frozenset(names - space.keys())
 
 
 @functools.cache
 def _settings(kind: Any) -> frozenset[str]:
-    """The names that the library's methods of a class of modules use."""
+    """Return the names that the library's methods of a module class use."""
     methods = [f for base in kind.__mro__ for f in vars(base).values()]
     codes = [f.__code__ for f in methods if hasattr(f, "__code__")]
     used = {name for code in codes if in_library(code) for name in code.co_names}

@@ -1,4 +1,4 @@
-"""Opcodes that Python 3.12 to 3.14 added or renamed; other tables have those of all versions."""
+"""Opcodes that Python 3.12 to 3.14 added or renamed; the other tables cover all versions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def load_bound_variable(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> Non
 
 @opcode("LOAD_FAST_AND_CLEAR")
 def load_and_clear(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
-    """An inlined comprehension sets a variable aside."""
+    """Save and clear a variable for an inlined comprehension."""
     s.stack.append(s.variables.pop(i.argval, Provenance(Kind.NULL)))
 
 
@@ -57,7 +57,7 @@ def store_and_load(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
         return
     s.stack.append(s.variables[loaded])
 
-    def resolve(offset: int) -> None:  # once the instruction has run, the frame has the object
+    def resolve(offset: int) -> None:  # runs after the instruction, when the object is visible
         x = frame.f_locals.get(loaded, UNKNOWN)
         if x is not UNKNOWN:
             s.stack[-1] = s.variables[loaded] = facts.resolve(s.stack[-1], x)
@@ -72,7 +72,7 @@ def load_small_int(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 
 @opcode("LOAD_COMMON_CONSTANT")
 def load_common_constant(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
-    """`all`, `any`, `tuple` or an exception of Python's own, whatever the module calls so."""
+    """Push `all`, `any`, `tuple` or a builtin exception, regardless of the module's globals."""
     s.stack.append(Provenance(Kind.OUTSIDE, i.argval, facts.constant(i.argval)))
 
 
@@ -88,7 +88,7 @@ def load_super(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 
 @opcode("LOAD_SPECIAL")
 def load_special(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
-    """`with` looks up `__exit__`, then `__enter__`, and calls them like other methods."""
+    """Push `__exit__` or `__enter__` for `with`, to be called like any method."""
     owner = s.stack.pop()
     kind, name = owner.type or type(owner.value), i.argrepr
     methods = context_methods(facts, kind)
@@ -189,5 +189,5 @@ def end_send(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 
 @opcode("END_FOR")
 def end_loop(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
-    """A loop over a generator ends here; others jump past this instruction."""
+    """End a loop over a generator; other loops jump past this instruction."""
     s.stack.pop()

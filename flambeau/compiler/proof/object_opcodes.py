@@ -71,7 +71,7 @@ def load_subscript(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 
 
 def load_entry(facts: Facts, s: ShadowFrame, owner: Provenance, key: Provenance) -> Provenance:
-    """The provenance of `owner[key]`."""
+    """Return the provenance of `owner[key]`."""
     facts.need(key)
     if key.tainted or (key.kind is Kind.TENSOR and owner.kind is not Kind.TENSOR):
         raise NotProvedError("an index or a key depends on a tensor's values")
@@ -231,8 +231,8 @@ def binary_operator(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 
 
 def _joins_containers(a: Provenance, b: Provenance, symbol: str, result: Provenance) -> bool:
-    """Whether two tuples or two lists are concatenated, or two dicts united, whose parts are known;
-    `result` gets the parts."""
+    """Whether this concatenates two tuples or lists, or merges two dicts, with known parts;
+    `result` gets the combined parts."""
     if symbol == "+" and (first := _tuple_items(a)) and (second := _tuple_items(b)):
         result.items = [*first, *second]
         result.type = tuple
@@ -257,7 +257,7 @@ def _tuple_items(p: Provenance) -> list[Provenance] | None:
 
 
 def _increments(a: Provenance, b: Provenance, symbol: str) -> bool:
-    """Whether a plain or tensor's number is added to what was read from outside."""
+    """Whether a number is added to a number read from outside."""
     from_outside = a.guard is not None or a.increment is not None
     is_number = a.increment is not None or isinstance(a.value, (int, float))
     return (
@@ -315,7 +315,8 @@ def is_same_object(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 
 
 def _guard_sameness(facts: Facts, a: Provenance, b: Provenance) -> None:
-    """Whether two arguments, or an argument and an object outside, are one object."""
+    """Guard whether two outside tensors are the same object; refuse if one is an argument
+    container."""
     if Kind.ARGUMENT in (a.kind, b.kind) and Kind.PLAIN not in (a.kind, b.kind):
         raise NotProvedError("it asks whether an argument is the same object as another")
     if a.kind is b.kind is Kind.TENSOR and a.path and b.path:

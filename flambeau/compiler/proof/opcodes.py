@@ -1,6 +1,6 @@
-"""The table of opcode handlers: what each instruction does to the shadow stack.
+"""The table of opcode handlers: the effect of each instruction on the shadow stack.
 
-A handler runs before CPython executes its instruction. An opcode without a handler refuses.
+A handler runs before CPython executes its instruction. Opcodes without a handler are refused.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def opcode(*names: str) -> Callable[[Handler], Handler]:
 
 
 def decide(facts: Facts, s: ShadowFrame, p: Provenance) -> None:
-    """What the step does depends on the truth of an object."""
+    """Note that the step branches on the truth of an object; refuse if tensor values decide it."""
     facts.need(p)
     s.call = CallState(decides=True, runs_code=True)
     if p.kind in (Kind.NUMBER, Kind.TENSOR) or (p.tainted and p.kind is Kind.PLAIN):
@@ -58,7 +58,7 @@ def _guard_truth(facts: Facts, p: Provenance) -> None:
 def apply_operator(
     facts: Facts, s: ShadowFrame, operands: list[Provenance], symbol: str
 ) -> Provenance:
-    """An operator of Python on operands that are not all plain."""
+    """Apply a Python operator to operands that are not all plain."""
     facts.need(*operands)
     tainted = any(p.tainted for p in operands)
     slot = Provenance(Kind.PLAIN, tainted=tainted)
@@ -86,7 +86,7 @@ _METHODS = {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv"
 
 
 def _guard_operator(facts: Facts, p: Provenance, symbol: str) -> None:
-    """The method of a class of the step's that an operator calls stays the same."""
+    """Guard the method that an operator calls, on a class of the step or on Tensor."""
     kind = type(p.value)
     plain = _METHODS.get(symbol) or _METHODS.get(symbol.removesuffix("="), "")
     name = f"__{plain}__"
@@ -100,7 +100,7 @@ def _guard_operator(facts: Facts, p: Provenance, symbol: str) -> None:
 
 
 def load_outside(facts: Facts, space: dict[str, Any], name: str) -> Provenance:
-    """A name of a namespace; its absence is guarded where it is not there."""
+    """Read a name from a namespace. Raises KeyError if it is absent, and guards that absence."""
     path = facts.constant(space)
     if name in space:
         return facts.read((id(space), name), f"{path}[{name!r}]", space[name])

@@ -1,4 +1,4 @@
-"""Where an object on the shadow stack comes from, and whether tensor values shaped it."""
+"""Where an object on the shadow stack comes from, and whether tensor values influenced it."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ UNKNOWN = _Unknown()  # an object that the watcher has not seen yet
 
 
 class Kind(Enum):
-    """What is known of a slot."""
+    """What kind of object a slot holds."""
 
-    PLAIN = auto()  # an immutable value; the guards on what it was computed from decide it
-    NUMBER = auto()  # read from a tensor, or computed from such a number
+    PLAIN = auto()  # an immutable value, determined by the guards on its inputs
+    NUMBER = auto()  # a number read from a tensor, or computed from one
     TENSOR = auto()
-    OUTSIDE = auto()  # an object that lived before the call; it has a path
+    OUTSIDE = auto()  # an object that existed before the call; it has a path
     ARGUMENT = auto()  # a container that the caller passed
     FRESH = auto()  # an object that the call created
     METHOD = auto()  # a function looked up on an object
     NULL = auto()
     CELL = auto()
-    OPAQUE = auto()  # it came out of code that is not watched
+    OPAQUE = auto()  # returned by code that is not watched
 
 
 class Increment:
-    """The value of a counter outside after the step added to it. `amounts`: what it added, Reads
-    and plain numbers; UNKNOWN where that cannot be repeated."""
+    """The value of an outside counter after the step added to it. `amounts`: the addends, Reads and
+    plain numbers; UNKNOWN if the addition cannot be repeated."""
 
     __slots__ = ("amounts", "path")
 
@@ -49,13 +49,13 @@ class Increment:
 
 
 class Provenance:
-    """What the shadow stack knows of one slot.
+    """What the shadow stack knows about one slot.
 
     `path`: an expression that reads the object again. `guard`: of the read it came from. `items`:
-    the parts of a tuple, or the receiver of a method. `parts`: what a list or dict of the call's
-    holds, in order or by key. `tainted`: tensor values shaped it. `read`: how a program works such
-    a number out. `cells` and `code`: of a function that the call created. `type`: where the object
-    itself is unknown.
+    the parts of a tuple, or the receiver of a method. `parts`: the contents of a list or dict that
+    the call created, in order or by key. `tainted`: tensor values influenced it. `read`: how a
+    program computes such a number. `cells` and `code`: of a function that the call created. `type`:
+    the class, if the object itself is unknown.
     """
 
     __slots__ = (
@@ -80,7 +80,7 @@ class Provenance:
 
 
 class Variable:
-    """The content of a closure cell; `cell` and its `path` where it lived before the call."""
+    """The content of a closure cell; `cell` and `path` are set if it existed before the call."""
 
     __slots__ = ("cell", "content", "path")
 
@@ -91,7 +91,7 @@ class Variable:
 
 
 class NotProvedError(Exception):
-    """Why the Python of a call may not be skipped."""
+    """The reason why a call's Python may not be skipped."""
 
 
 _PLAIN_TYPES = frozenset((
@@ -101,10 +101,10 @@ _PLAIN_TYPES = frozenset((
 
 
 def is_plain(x: Any) -> bool:
-    """Whether nobody can change a value."""
+    """Whether a value is immutable."""
     kind = x.__class__
     if kind in _PLAIN_TYPES or isinstance(x, (np.generic, np.dtype)):
-        return not isinstance(x, np.void)  # a record can be written to
+        return not isinstance(x, np.void)  # records are writable
     if kind in (tuple, frozenset, Size):
         return all(map(is_plain, x))
     return isinstance(x, Enum)

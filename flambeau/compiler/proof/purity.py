@@ -1,4 +1,4 @@
-"""Which C functions and types of Python are pure, which read a container, and which write to it."""
+"""Which C functions and types of Python are pure, and which methods read or write a container."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ PURE_FUNCTIONS = frozenset((
 )) | {
     f for f in vars(math).values() if isinstance(f, types.BuiltinFunctionType)
 }
-# They look at types and lengths alone: what they give does not depend on tensor values.
+# These read only types and lengths, so their results do not depend on tensor values.
 OF_STRUCTURE = frozenset((isinstance, issubclass, callable, len))
-# Their result is one of what they are given, chosen by comparing.
+# The result depends on how the arguments compare or on their truth.
 CHOOSING = frozenset((sorted, min, max, any, all))
 PURE_TYPES = frozenset((
     int, float, bool, complex, str, bytes, tuple, list, dict, set, frozenset, range, slice, zip,
@@ -41,7 +41,7 @@ WRITING_METHODS: dict[type, frozenset[str]] = {
     OrderedDict: frozenset(("update", "setdefault", "pop", "clear", "move_to_end")),
     set: frozenset(("add", "update", "discard", "remove")),
 }
-# Types of C whose attributes are found as those of any object.
+# C types with Python's default attribute lookup.
 _GENERIC_LOOKUP = frozenset(
     kind.__dict__.get("__getattribute__") for kind in (
         object, tuple, list, dict, set, frozenset, str, bytes, int, float, complex, range, slice,
@@ -57,7 +57,7 @@ ARITHMETIC: dict[str, Any] = {
 
 
 def finds_attributes_as_usual(kind: type) -> bool:
-    """Whether `__getattribute__` of a type is Python's own."""
+    """Whether a type uses Python's default `__getattribute__`."""
     return kind.__module__ == "numpy" or getattr(kind, "__getattribute__", None) in _GENERIC_LOOKUP
 
 

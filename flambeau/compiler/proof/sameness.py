@@ -1,4 +1,4 @@
-"""Comparisons of objects by identity: sets, dicts and `in` ask whether tensors are one object."""
+"""Refuse identity comparisons of tensors, as sets, dicts and `in` make them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ _CONTAINERS = (list, tuple, dict, set, frozenset)
 
 
 def refuse_tensors(*operands: Provenance) -> None:
-    """Refuse to look for tensors in containers: which of them are one object, no guard asks."""
+    """Refuse to search containers for tensors: no guard covers which of them are the same
+    object."""
     if any(map(_holds_tensor, operands)):
         raise NotProvedError("it asks whether a container holds a tensor")
 

@@ -1,4 +1,4 @@
-"""The shadow of one frame: provenances of its stack, its variables and its cells."""
+"""The shadow of one frame: provenances of its stack, variables and cells."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .provenance import Kind, NotProvedError, Provenance, Variable
 
 @dataclass
 class CallState:
-    """What the running opcode calls, until the next one settles its result.
+    """The call made by the running opcode; the next opcode settles its result.
 
-    `slot`: the provenance of the result while it is unknown. `code`, `function`, `bind`: of the
-    Python function that is to run, and its parameters from the frame. `entered`: whether it began.
-    `created`: the class of the object that the call creates. `keeps_slot`: what callbacks return is
-    not the result. `decides`: the result decides what the step does.
+    `slot`: the provenance of the result while it is unknown. `code`, `function`, `bind`: the Python
+    function about to run, and how to bind its parameters from the frame. `entered`: whether it
+    began. `created`: the class of the object that the call creates. `keeps_slot`: values returned
+    by callbacks are not the result. `decides`: the result determines what the step does.
     """
 
     slot: Provenance | None = None
@@ -33,18 +33,18 @@ class CallState:
     tainted: bool = False
     takes_tensors: bool = False
     takes_optimizer: bool = False
-    runs_code: bool = False  # of any kind: an operator's, a property's
-    metadata_path: str = ""  # of a tensor's property
+    runs_code: bool = False  # any code, such as an operator's or a property's
+    metadata_path: str = ""  # path of a tensor's property
     attribute: str = ""
-    result: Provenance | None = None  # of a watched function
-    returned: tuple[Any, str] | None = None  # by a function of the library, and its name
+    result: Provenance | None = None  # returned by a watched function
+    returned: tuple[Any, str] | None = None  # a library function's return value and name
     taints: bool = False  # a function that read tensor values ran inside
-    performed: bool = False  # the program performs this call itself: nothing in it is watched
+    performed: bool = False  # the program performs this call; nothing inside it is watched
 
 
 @dataclass(eq=False)
 class ShadowFrame:
-    """What is known of a running frame."""
+    """What is known about a running frame."""
 
     code: types.CodeType | None = None
     function: Provenance | None = None
@@ -53,7 +53,7 @@ class ShadowFrame:
     cells: dict[str, Variable] = field(default_factory=dict)
     instructions: dict[int, Any] = field(default_factory=dict)
     successors: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    last: int = -1  # the offset of the last instruction
+    last: int = -1  # offset of the last instruction
     after_jump: Callable[[int], None] | None = None
     keyword_names: tuple[str, ...] = ()
     call: CallState | None = None
@@ -63,13 +63,13 @@ class ShadowFrame:
     def of(
         cls, code: types.CodeType, function: Provenance | None, variables: dict[str, Provenance]
     ) -> ShadowFrame:
-        """The shadow of a frame that begins."""
+        """Return the shadow of a frame that starts."""
         cells = {name: Variable(variables.get(name)) for name in code.co_cellvars}
         by_offset, successors = instructions(code)
         return cls(code, function, dict(variables), [], cells, by_offset, successors)
 
     def pop(self, count: int) -> list[Provenance]:
-        """The last `count` slots, the top one last."""
+        """Pop the last `count` slots; the top of the stack comes last."""
         if not count:
             return []
         slots = self.stack[-count:]
@@ -77,7 +77,7 @@ class ShadowFrame:
         return slots
 
     def enter_handler(self, offset: int) -> None:
-        """Cut the stack where an exception led to this instruction."""
+        """Unwind the stack if an exception led to this instruction."""
         if self.last < 0 or offset in self.successors[self.last]:
             return
         assert self.code is not None
@@ -90,5 +90,5 @@ class ShadowFrame:
 
 
 def exception_slot() -> Provenance:
-    """An exception, or the offset where it was raised."""
+    """A slot for an exception or for the offset that raised it."""
     return Provenance(Kind.PLAIN)

@@ -23,7 +23,7 @@ from .shadow_frame import CallState, ShadowFrame
     "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "SETUP_ANNOTATIONS",
 )
 def leave_stack(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
-    """These opcodes do not touch the stack."""
+    """Do nothing; these opcodes leave the stack unchanged."""
 
 
 @opcode("RETURN_GENERATOR")
@@ -77,7 +77,7 @@ def load_variable(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 
 
 def load_local(facts: Facts, frame: Any, s: ShadowFrame, name: str) -> None:
-    """Push a variable; from Python 3.13 on also the cell of one, for a closure."""
+    """Push a variable; from Python 3.13 on also its cell, for a closure."""
     if name in s.cells:
         s.stack.append(Provenance(Kind.CELL, cells=[s.cells[name]]))
         return
@@ -97,7 +97,7 @@ def store_variable(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 
 
 def store_local(s: ShadowFrame, name: str) -> None:
-    """Pop a variable; one that an inlined comprehension had set aside may be none."""
+    """Pop into a variable; restoring a cleared one (NULL) deletes it."""
     p = s.stack.pop()
     if p.kind is Kind.NULL:
         s.variables.pop(name, None)
@@ -207,7 +207,7 @@ def build_map(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 
 
 def _name_parts(built: Provenance, keys: list[Provenance], values: list[Provenance]) -> None:
-    """Note what a dict of the call's holds, where its keys are known."""
+    """Record the contents of a dict that the call built, if its keys are known."""
     if all(is_plain(key.value) and not key.tainted for key in keys):
         built.parts = {key.value: p for key, p in zip(keys, values, strict=True)}
 
@@ -251,7 +251,7 @@ def add_to_container(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 def make_function(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     code = s.stack.pop().value
     cells = None
-    flags = i.arg or 0  # from Python 3.13 on, opcodes of their own set these
+    flags = i.arg or 0  # from Python 3.13 on, separate opcodes set these
     if flags & 0x08:
         cells = [c for p in s.stack.pop().items or () for c in p.cells or ()]
     for flag in (0x04, 0x02, 0x01):  # annotations, keyword defaults, defaults
@@ -268,7 +268,7 @@ def format_value(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 
 
 def format_operands(facts: Facts, s: ShadowFrame, count: int) -> None:
-    """A value, and perhaps a specification, become text."""
+    """Format a value, with an optional format specification, as text."""
     operands = s.pop(count)
     if any(p.kind is Kind.TENSOR for p in operands):
         raise NotProvedError("it prints a tensor's values")

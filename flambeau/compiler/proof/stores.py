@@ -1,4 +1,5 @@
-"""Stores: what a watched call puts outside, and how a program produces it and what is returned."""
+"""Stores: values that a watched call puts outside, and how a program recomputes them and the
+result."""
 
 from __future__ import annotations
 
@@ -16,9 +17,9 @@ _MISSING = object()
 
 @dataclass
 class Store:
-    """What the call put at a place: the last value, or all entries appended to a list, of which
-    `start` is the length before. None stands for values that nobody knows. `line`: where.
-    `adds_up`: the value is what was there and an amount."""
+    """A write to one place: the last value, or all entries appended to a list that had `start`
+    entries before. None marks unknown values. `line`: where it happened. `adds_up`: the new value
+    is the old one plus an amount."""
 
     place: Place
     path: str
@@ -28,7 +29,7 @@ class Store:
     adds_up: bool = False
 
     def read(self, is_strict: bool) -> Any:
-        """What is there now, with numbers of tensors replaced by Reads."""
+        """Return the current value, with Reads in place of numbers from tensors."""
         now, p = self._now(), self.values[-1] if self.values else None
         if self.place.key is None:
             if len(now) != len(self.values):
@@ -62,8 +63,8 @@ def _sum(total: Any, amounts: list[Any]) -> Any:
 
 
 def replace_numbers(x: Any, p: Provenance | None, is_strict: bool) -> Any:
-    """A structure in which Reads stand for the numbers of tensors. `is_strict`: the call read such
-    numbers, so that each plain value must be known to be none."""
+    """Return a structure with Reads in place of numbers from tensors. `is_strict`: the call read
+    such numbers, so every other plain value must be proved independent of them."""
     if isinstance(x, (tuple, list)):
         parts = None if p is None else p.parts or p.items
         of_item: Sequence[Any] = (parts if isinstance(parts, list) and len(parts) == len(x)
@@ -86,7 +87,7 @@ def replace_numbers(x: Any, p: Provenance | None, is_strict: bool) -> Any:
 
 
 def _checked(x: Any, p: Provenance | None) -> Any:
-    """A plain value, or the Read of a number of a tensor; refuses what may be either."""
+    """Return a plain value, or the Read of a number from a tensor; refuse if it could be either."""
     if p is not None and p.read is not None and same_plain(evaluate(p.read), x):
         return p.read
     if p is None or p.tainted or (p.value is not UNKNOWN and not same_plain(p.value, x)):
@@ -95,7 +96,7 @@ def _checked(x: Any, p: Provenance | None) -> Any:
 
 
 def evaluate(read: Any) -> Any:
-    """The number that a Read stands for."""
+    """Compute the number that a Read stands for."""
     if read.__class__ is not Read:
         return read
     if read.operation == "item":
@@ -104,7 +105,7 @@ def evaluate(read: Any) -> Any:
 
 
 def _is_new(x: Any) -> bool:
-    """Whether a value consists of tensors, numbers and text in tuples, lists and dicts."""
+    """Whether a value consists only of tensors, numbers and text in tuples, lists and dicts."""
     if x.__class__ is Read or isinstance(x, Tensor) or x.__class__ in PLAIN:
         return True
     if x.__class__ in (tuple, list):
@@ -113,7 +114,7 @@ def _is_new(x: Any) -> bool:
 
 
 def containers_of(x: Any) -> Iterator[Any]:
-    """The lists and dicts of a structure, each as often as it lies there."""
+    """Yield the lists and dicts of a structure, repeating those that occur repeatedly."""
     if isinstance(x, (list, dict)):
         yield x
     if isinstance(x, (tuple, list, dict)):

@@ -1,8 +1,8 @@
-"""Watches CPython execute one call, opcode by opcode, and proves that its Python may be skipped.
+"""Watch CPython execute one call, opcode by opcode, to prove that its Python may be skipped.
 
-For each frame that is not the library's own, a shadow stack advances in lock-step with the opcodes
-that CPython executes. Nothing is interpreted: what is not understood makes the call "not proved",
-and changes nothing of it. A watched opcode costs 2 to 6 us.
+Every frame outside the library gets a shadow stack, which advances in lock-step with the opcodes
+that CPython executes. Nothing is interpreted: code that is not understood makes the call "not
+proved" and otherwise runs as usual. A watched opcode costs 2 to 6 us.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from .shadow_frame import ShadowFrame
 from .stores import Store, replace_numbers
 
 TABLES = (control_opcodes, object_opcodes, stack_opcodes, newer_opcodes)
-# Of Python, whose opcodes the handlers know.
+# Python versions whose opcodes the handlers know.
 WATCHED_VERSIONS = ((3, 11), (3, 12), (3, 13), (3, 14))
-# `f_locals` copies a frame's variables into a dict then, and only looking at it again brings that
-# up to date: otherwise an object would outlive its deletion.
+# Before 3.13, `f_locals` is a copy that only another access refreshes. A stale copy would keep
+# deleted objects alive.
 SNAPSHOTS_LOCALS = sys.version_info < (3, 13)
 
 
 class Watcher:
-    """A context in which one call of a function is watched; `conclude` says what was proved."""
+    """A context that watches one call of a function; `conclude` returns what was proved."""
 
     def __init__(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
         leaves: list[Any], existing: Container[int],
         oracle: Callable[..., int] | None = None,
     ) -> None:
-        """`leaves`: the arguments, flattened; `existing`: see Facts; `oracle`: for tests, counts
-        the slots of the real stack that are other objects than the shadow says."""
+        """`leaves`: the flattened arguments. `existing`: see Facts. `oracle`: for tests; counts
+        slots of the real stack whose objects differ from the shadow's."""
         self.facts = Facts(existing)
         self.proof: Proof = self.facts.proof
         self.shadows: dict[Any, ShadowFrame] = {}
@@ -55,9 +55,9 @@ class Watcher:
         self._is_tracing = False
         self._library_code: dict[int, types.CodeType] = {}  # that ran, by id: code compares slowly
         self._outside: dict[int, Any] = {}  # lists and dicts that the call met, by id
-        self._root = ShadowFrame()  # of the frame that calls the function
-        self._result: Provenance | None = None  # what it returned
-        self.stores: list[Store] = []  # what the call put outside, until it is read
+        self._root = ShadowFrame()  # the frame that calls the function
+        self._result: Provenance | None = None  # what the call returned
+        self.stores: list[Store] = []  # what the call put outside, until read
 
     def __enter__(self) -> Watcher:
         if sys.version_info[:2] not in WATCHED_VERSIONS:
@@ -73,7 +73,7 @@ class Watcher:
             self._refuse("", 0, str(error))
             return self
         self._is_tracing = True
-        sys._getframe().f_trace_opcodes = True  # Python 3.12 asks this when tracing begins
+        sys._getframe().f_trace_opcodes = True  # Python 3.12 reads this flag when tracing starts
         sys.settrace(self._start)
         return self
 
@@ -90,9 +90,10 @@ class Watcher:
         self.facts.forget()
 
     def conclude(self, public: Iterable[str] = (), container_ids: Sequence[int] = ()) -> Proof:
-        """Look at all guards again, now that the call is over. `public`: the names of the public
-        functions that ran: modules of the library look them up in `nn.functional`. `container_ids`:
-        of the lists and dicts that the call returned or stored, which a program creates anew."""
+        """Check all guards again after the call and return the proof. `public`: the names of the
+        public functions that ran; library modules look them up in `nn.functional`. `container_ids`:
+        the ids of lists and dicts that the call returned or stored, which a program creates
+        anew."""
         proof, names = self.proof, vars(functional)
         ids = set(container_ids)
         if len(ids) < len(container_ids):
@@ -111,7 +112,7 @@ class Watcher:
         return proof
 
     def read_result(self, returned: Any) -> Any:
-        """What the call returned, with Reads for the numbers of tensors that it hands on."""
+        """Return the call's result, with Reads in place of numbers from tensors."""
         try:
             return replace_numbers(returned, self._result, self.proof.reads_numbers)
         except NotProvedError as error:
@@ -119,7 +120,8 @@ class Watcher:
         return returned
 
     def read_stores(self) -> list[tuple[Store, Any]]:
-        """What the call put outside: each place, and what is there now, with such Reads."""
+        """Return each outside store and its current value, with Reads in place of tensors'
+        numbers."""
         result = []
         for store in self.stores if self.proof.holds else ():
             try:
@@ -130,14 +132,14 @@ class Watcher:
         return result if self.proof.holds else []
 
     def note_number(self, value: Any, read: Read, line: tuple[str, int]) -> None:
-        """item() gives a number, here; what becomes of it is watched."""
+        """Record that item() returned a number at this line; its uses are watched."""
         self.facts.last_read, self.proof.reads_numbers = (value, read), True
         self.facts.read_line = line
 
     def _refuse(self, file: str, line: int, why: str) -> None:
         self.proof.refusals.append((file, line, why))
         self.stores, self._result, self._root = [], None, ShadowFrame()
-        self.facts.forget()  # the step may ask whether its objects still live
+        self.facts.forget()  # the step may check whether its objects are alive
         self.shadows.clear()
 
     def _bind_arguments(self, root: ShadowFrame) -> None:
@@ -152,7 +154,7 @@ class Watcher:
     # ------------------------------------------------------------------------------- frames
 
     def _start(self, frame: Any, event: str, arg: Any) -> Any:
-        """A frame begins, or goes on."""
+        """Trace function for a frame that starts or resumes."""
         caller, code = frame.f_back, frame.f_code
         above = self.shadows.get(caller)
         if id(code) in self._library_code or in_library(code):
@@ -163,14 +165,14 @@ class Watcher:
         shadow = self.shadows.get(frame)
         if shadow is None:
             if above is None and self._is_served(frame, caller):
-                return None  # what the library calls for its own ends
+                return None  # called internally by the library
             if self._is_performed(caller):
                 return None
             shadow = self._attempt(frame, lambda: self._begin(frame, above))
             if shadow is None:
                 return None
             self.shadows[frame] = shadow
-        frame.f_trace = self._step  # before the flag: Python 3.13 looks at both at once
+        frame.f_trace = self._step  # set before the flag: Python 3.13 reads both at once
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         return self._step
 
@@ -194,7 +196,7 @@ class Watcher:
         return False
 
     def _is_performed(self, caller: Any) -> bool:
-        """Whether the program performs the call that this frame runs for."""
+        """Whether this frame runs on behalf of a call that the program performs."""
         while caller is not None:
             shadow = self.shadows.get(caller)
             if shadow is not None:
@@ -206,13 +208,13 @@ class Watcher:
         above = self.shadows.get(frame.f_back)
         if event == "return" and above is not None and above.call is not None:
             returned = above.call.returned
-            # Later ones are callbacks of what goes with the operands.
+            # Later returns come from callbacks that belong to the operands.
             if returned is None or returned[0] is NotImplemented:
                 above.call.returned = arg, frame.f_code.co_name
         return self._library_returned
 
     def _attempt(self, frame: Any, action: Callable[[], Any]) -> Any:
-        """Run a part of the proof: its own faults must not reach the step."""
+        """Run a part of the proof; its own errors must not reach the step."""
         try:
             return action()
         except NotProvedError as error:
@@ -222,8 +224,9 @@ class Watcher:
         return None
 
     def _refuse_at(self, frame: Any, why: str) -> None:
-        """Refuse with the line of the user's code, and where in other code it is, if it is."""
-        self.facts.look()  # what the step does next, nobody knows
+        """Refuse with the line of the user's code; name the other code's line if the cause is
+        there."""
+        self.facts.look()  # the step's next actions are unknown
         code = frame.f_code
         at = frame
         while at is not None and (
@@ -238,7 +241,7 @@ class Watcher:
             self._refuse(at.f_code.co_filename, at.f_lineno, f"{why}, in {where}")
 
     def _begin(self, frame: Any, above: ShadowFrame | None) -> ShadowFrame:
-        """The shadow of a new frame: from the opcode that calls it, or by identity."""
+        """Return the shadow of a new frame, matched by the opcode that calls it or by identity."""
         code, facts = frame.f_code, self.facts
         call = above.call if above is not None else None
         bound: dict[str, Provenance] = {}
@@ -269,7 +272,7 @@ class Watcher:
         return shadow
 
     def _guard_method(self, frame: Any) -> None:
-        """The method that C code or the library looked up stays the one that its class has."""
+        """Guard that C code or the library finds the same method on the class again."""
         code: types.CodeType = frame.f_code
         if code.co_argcount:
             kind = type(frame.f_locals.get(code.co_varnames[0]))
@@ -288,7 +291,7 @@ class Watcher:
         x: Any = UNKNOWN if function is None else function.value
         if x is UNKNOWN:
             x = find_function(frame)
-        x = getattr(x, "__func__", x)  # of a method
+        x = getattr(x, "__func__", x)  # unwrap a method
         if x is None or getattr(x, "__code__", None) is not code:
             raise NotProvedError(f"nobody knows which function {code.co_name} is")
         for name, cell in zip(code.co_freevars, x.__closure__, strict=True):
@@ -298,7 +301,7 @@ class Watcher:
     # ------------------------------------------------------------------------------ opcodes
 
     def _step(self, frame: Any, event: str, arg: Any) -> Any:
-        """An opcode is about to run, or the frame is left."""
+        """Trace function for an opcode about to run, or for leaving the frame."""
         if self.proof.refusals:
             frame.f_trace_opcodes = SNAPSHOTS_LOCALS
             return self._step if SNAPSHOTS_LOCALS and frame.f_locals is not None else None
@@ -332,7 +335,7 @@ class Watcher:
         handler(self.facts, frame, shadow, instruction)
 
     def _leave(self, frame: Any, shadow: ShadowFrame, arg: Any) -> None:
-        """A watched function returns or yields."""
+        """Handle a watched function that returns or yields."""
         result = shadow.result or Provenance(Kind.PLAIN)
         if result.tainted:
             self._taint_caller(frame)
@@ -342,7 +345,7 @@ class Watcher:
             result = self.facts.resolve(result, arg)
         above = self.shadows.get(frame.f_back)
         call = None if above is None else above.call
-        if call is None or call.keeps_slot or call.decides:  # code that is not watched has it now
+        if call is None or call.keeps_slot or call.decides:  # unwatched code receives it
             self.facts.need(result)
             guard_if_container(self.facts, result)
         if call is not None and (call.code is shadow.code or call.runs_code):
@@ -358,13 +361,14 @@ class Watcher:
 
 
 def _function_of(member: Any, code: types.CodeType) -> Any:
-    """The function among those that a member of a class stands for which has a code, or None."""
+    """Return the function with this code behind a class member (property parts included), or
+    None."""
     parts = (member.fget, member.fset, member.fdel) if isinstance(member, property) else (member,)
     return next((f for f in parts if getattr(f, "__code__", None) is code), None)
 
 
 def _repeats(shadow: ShadowFrame, instruction: Any, offset: int) -> bool:
-    """Whether this is the instruction that an EXTENDED_ARG announced."""
+    """Whether this is the instruction that an EXTENDED_ARG just announced."""
     return (
         shadow.last == instruction.offset == offset
         and shadow.instructions.get(offset - 2) is instruction
@@ -372,5 +376,5 @@ def _repeats(shadow: ShadowFrame, instruction: Any, offset: int) -> bool:
 
 
 def failure_text(error: Exception) -> str:
-    """An error of the watcher itself."""
+    """Describe an error of the watcher itself."""
     return f"{type(error).__name__}: {error}"
