@@ -1,1 +1,1 @@
-"""Recording one call of a step: operators, writes, host reads and Python's side effects."""
+"""Record one call of a step: operators, writes, host reads and Python side effects."""

@@ -1,8 +1,8 @@
 """Capture: run a Python step once, eagerly, and record everything it does.
 
-While it runs, stubs replace the functions of all operators (patch_targets.py) and write to a trace
-(recorder.py). Functions that bypass the operators have recorders too (record_writes.py). Calls of
-other threads pass through.
+Meanwhile, stubs replace the functions of all operators (patch_targets.py) and write to a trace
+(recorder.py). Functions that bypass the operators have their own recorders (record_writes.py).
+Calls from other threads pass through.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from .patch_targets import restore_all, swap_all
 from ..proof.watcher import Watcher
 from ..trace.trace import UPDATE, Backward, Trace, address, values_in
 
-_capturing = threading.RLock()  # functions are swapped for all threads: one capture at a time
+_capturing = threading.RLock()  # one capture at a time: patches affect all threads
 
 
 def busy() -> bool:
@@ -48,14 +48,14 @@ def busy() -> bool:
 
 
 def _warned(recorder: Recorder, real: Callable, *args: Any, **kwargs: Any) -> None:
-    """Replace warnings.warn during a recording."""
+    """Replacement for warnings.warn during a recording."""
     if len(args) < 3:
         kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
     _warned_explicitly(recorder, real, *args, **kwargs)
 
 
 def _warned_explicitly(recorder: Recorder, real: Callable, *args: Any, **kwargs: Any) -> None:
-    """Replace warnings.warn_explicit during a recording."""
+    """Replacement for warnings.warn_explicit during a recording."""
     if recorder.here:
         recorder.problem("it warns, which no compiled call would")
     real(*args, **kwargs)
@@ -80,7 +80,7 @@ def note(problem: str) -> None:
 
 
 def refuse(problem: str) -> None:
-    """Like `note`, for code that needs the values of tensors: compute them first."""
+    """Like `note`, but first compute deferred values, for code that needs them."""
     end_followed_call()
     if _recorders.current is not None:
         _recorders.current.compute()
@@ -88,9 +88,9 @@ def refuse(problem: str) -> None:
 
 
 def has_peers() -> bool:
-    """Whether this process has peers. Calls are not followed then: a deferred operator would run
-    after a collective that needs its result."""
-    groups = sys.modules.get("flambeau.distributed.process_group")  # where somebody imported it
+    """Whether other processes take part. If so, calls are not followed: a deferred operator would
+    run after a collective that needs its result."""
+    groups = sys.modules.get("flambeau.distributed.process_group")  # if imported
     return groups is not None and groups.world.group is not None and groups.world.group.size() > 1
 
 
@@ -119,15 +119,16 @@ def capture(
     function: Callable, args: tuple, kwargs: dict, values: bool = True, counter: bool = False,
     like: Precedent | None = None, prove: bool = False,
 ) -> tuple[Any, Trace | None]:
-    """Run function(*args, **kwargs) and record it; returns the result and the trace.
+    """Run function(*args, **kwargs), record it, and return the result and the trace.
 
-    values: copy external memory, as the self-check needs it.
+    values: copy external memory, for the self-check.
     counter: draw counter-based random numbers.
     like: the precedent that the call should match. If it does, nothing is computed: the result has
     no values until the trace's `deferred` computes them.
     prove: watch the call opcode by opcode, for the trace's `proof`.
 
-    The trace is None when another thread is recording. Exceptions of the function propagate.
+    The trace is None if a recording is already running or an argument is sparse. Exceptions of the
+    function propagate.
     """
     if not _capturing.acquire(blocking=False):
         return function(*args, **kwargs), None
@@ -172,14 +173,15 @@ def _watch(function: Callable, args: tuple, kwargs: dict, trace: Trace) -> Watch
 
 
 def _defer(recorder: Recorder, like: Precedent, watcher: Watcher | None) -> None:
-    """Let the call be deferred; a proof that looks at shared memory computes it first."""
+    """Defer the call's operators. If the proof reads shared memory, compute them first."""
     recorder.deferred = recorder.trace.deferred = Deferred(recorder, like)
     if watcher is not None:
         watcher.facts.look = recorder.compute
 
 
 def _conclude(recorder: Recorder, states: list[tuple], leaves: list[Any]) -> None:
-    """Record what the call left behind; `states`: existing tensors as they were before it."""
+    """Add the call's effects to the trace. `states`: the state of existing tensors before the
+    call."""
     trace, existing = recorder.trace, recorder.held[0][0]
     for what in recorder.awaited.values():
         trace.add_problem(f"{what} outside of it: compile the whole step, backward included", "")
@@ -196,7 +198,7 @@ def _recorded(
     recorder: Recorder, function: Callable, args: tuple, kwargs: dict, like: Precedent | None,
     watcher: Watcher | None,
 ) -> Any:
-    """Run the function under the recorder; returns its result."""
+    """Run the function under the recorder and return its result."""
     trace = recorder.trace
     with watcher or nullcontext():
         result = function(*args, **kwargs)
@@ -219,8 +221,8 @@ def _is_finished(trace: Trace, like: Precedent | None) -> bool:
 
 
 def _find_holders(trace: Trace, tensors: list[Any]) -> None:
-    """Add outside tensors that the step reached only through views (`w[:]`, `w.detach()`): guards
-    must notice when they get other memory."""
+    """Add outside tensors that the step reached only through views (`w[:]`, `w.detach()`), so that
+    guards notice when their memory is replaced."""
     arguments = {s.number for s in trace.storages if s.name.startswith("argument")}
     met = {v.storage for e in trace.events if e.kind != UPDATE
            for v in values_in((e.args, e.kwargs))}
@@ -263,7 +265,7 @@ def record_backward(recorder: Recorder, args: tuple, kwargs: dict) -> None:
         storage.name = f"argument cotangent {storage.number}"
     try:
         result = partial_grad(outputs, inputs, [wrap(g) for g in cotangents])
-    except RuntimeError:  # a part of the graph was freed: who goes backward will hear of it
+    except RuntimeError:  # part of the graph was freed; calling backward will raise
         trace.add_problem("it returns a tensor of whose graph backward has been through a part; "
                           "return tensor.detach()", "")
         return
@@ -273,7 +275,7 @@ def record_backward(recorder: Recorder, args: tuple, kwargs: dict) -> None:
 
 
 def _remember(recorder: Recorder, args: tuple, kwargs: dict) -> None:
-    """Note the memory that exists before the step, and hold the objects so that ids stay unique."""
+    """Note the memory that exists before the step, and hold its owners so that ids stay unique."""
     trace = recorder.trace
     trace.modes = read_ambient_modes()
     tensors = live_tensors()
@@ -307,7 +309,7 @@ def _compare_states(trace: Trace, states: list[tuple]) -> None:
     program writes values only."""
     for tensor, array, requires_grad, node in states:
         if id(owner_of(array)) not in trace.storage_numbers:
-            continue  # another thread's
+            continue  # belongs to another thread
         if tensor._requires_grad is not requires_grad or tensor._node is not node:
             trace.add_problem("it changes whether a tensor from outside requires grad, or writes "
                               "to one that is part of a graph", "")

@@ -1,7 +1,7 @@
-"""Escapes: what a recorded step left behind that its trace must explain.
+"""Escapes: effects of a recorded step that outlive it and that its trace must explain.
 
-Memory that changed without a recorded write, tensors stored where Python finds them again, and
-results that are still part of a graph are reasons not to compile.
+A step is not compiled if memory changed without a recorded write, if it stored tensors where Python
+can find them, or if its results still belong to a graph.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..trace.trace import CALL, DRAW, OPERATOR, UPDATE, WRITE, Trace, same_bits,
 
 
 def finish(trace: Trace) -> None:
-    """Add what the step left behind to the trace, and problems for what cannot be explained."""
+    """Add the step's lasting effects to the trace, and a problem for each that is unexplained."""
     changed = written_storages(trace)
     for storage in trace.storages:
         if storage.owner is None or storage.initial is None or storage.number in changed:
@@ -38,8 +38,7 @@ def finish(trace: Trace) -> None:
 
 
 def _forget_own_grads(trace: Trace, returned: list[Tensor]) -> None:
-    """Forget leaves that the step created itself, as a gradient penalty does; their grads go too.
-    """
+    """Drop leaves that the step created, as a gradient penalty does, and their grads."""
     for key, access in list(trace.grads.items()):
         if trace.has_created(access.tensor):
             if access.tensor._grad is not None and any(access.tensor is y for y in returned):
@@ -48,7 +47,7 @@ def _forget_own_grads(trace: Trace, returned: list[Tensor]) -> None:
 
 
 def live_outputs(trace: Trace) -> list[Tensor]:
-    """The returned tensors that a later backward pass may start from, each once."""
+    """Return the distinct result tensors from which a later backward pass may start."""
     result: dict[int, Tensor] = {}
     for tensor in tensors_of(trace.result):
         node = tensor._history()
@@ -59,7 +58,7 @@ def live_outputs(trace: Trace) -> list[Tensor]:
 
 
 def _can_go_backward(trace: Trace, node: Any) -> bool:
-    """Whether no backward pass has freed a part of a node's graph."""
+    """Whether no backward pass has freed any part of a node's graph."""
     if node is None or id(node) in trace.walked_nodes:
         return False
     stack, met = [node], {id(node)}
@@ -76,7 +75,7 @@ def _can_go_backward(trace: Trace, node: Any) -> bool:
 
 
 def backward_problem(trace: Trace, outputs: list[Tensor], inputs: list[Tensor]) -> str | None:
-    """Why a backward program cannot replace the graph between outputs and inputs, or None."""
+    """Return why a backward program cannot replace the graph from outputs to inputs, or None."""
     ends = {key_of(x._history() or x) for x in inputs}
     returned = {id(tensor) for tensor in tensors_of(trace.result)}
     stack: list[Any] = [y._history() for y in outputs]
@@ -100,7 +99,7 @@ def backward_problem(trace: Trace, outputs: list[Tensor], inputs: list[Tensor]) 
 
 
 def written_storages(trace: Trace) -> set[int]:
-    """The numbers of storages that recorded events write."""
+    """Return the numbers of the storages that recorded events write."""
     from ..lowering import writes
 
     result: set[int] = set()
@@ -119,7 +118,7 @@ def written_storages(trace: Trace) -> set[int]:
 
 
 def tensors_of(x: Any) -> Iterator[Tensor]:
-    """The tensors in nested tuples, lists and dicts."""
+    """Yield the tensors in nested tuples, lists and dicts."""
     if isinstance(x, Tensor):
         yield x
     elif isinstance(x, (tuple, list)):
@@ -165,8 +164,7 @@ def _find_kept(trace: Trace, returned: list[Tensor]) -> None:
 
 
 def _held(outputs: list[Tensor], saved: bool) -> list[Tensor]:
-    """The leaves of the outputs' graph; with `saved`, also the tensors that it saved for backward.
-    """
+    """Return the leaves of the outputs' graph and, if `saved`, the tensors saved for backward."""
     result: list[Tensor] = []
     stack: list[Any] = [y._node for y in outputs]
     seen: set[int] = set()

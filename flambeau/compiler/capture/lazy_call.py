@@ -1,9 +1,9 @@
-"""A deferred call: operators do not execute while the call matches its precedent.
+"""Deferred calls: operators do not execute while the call matches its precedent.
 
 Tensors get uninitialized memory with the precedent's layout, and everything is recorded as usual.
-When Python needs a value, or the call diverges, the recorded events are computed into that memory
-in order, and the call continues as a recorded one. A call that matches to the end gets its values
-from a program. Until then nothing outside is written except optimizers' counters and gradients,
+If Python needs a value, or the call diverges, the recorded events are computed into that memory in
+order, and the call goes on as a normal recorded call. A call that matches to the end gets its
+values from a program. Until then it writes nothing outside except optimizer counters and gradients,
 which `undo` restores.
 """
 
@@ -46,14 +46,14 @@ class Deferred:
         self.recorder, self.trace, self.precedent = recorder, recorder.trace, precedent
         self.values, self.trace.values = self.trace.values, False
         self.on = True
-        self.originals: dict[int, tuple[Callable, bool]] = {}  # by number of the event
+        self.originals: dict[int, tuple[Callable, bool]] = {}  # by event number
         self.scalars: dict[int, Any] = {}  # of updates
-        self.counters: list[tuple[np.ndarray, np.ndarray]] = []  # as they were before the call
-        self.fresh: list[tuple[dict, Any]] = []  # states that optimisers made, by parameter
-        self.pages = PagePrefaulter()  # of what the program will write
+        self.counters: list[tuple[np.ndarray, np.ndarray]] = []  # arrays, values before
+        self.fresh: list[tuple[dict, Any]] = []  # states that optimizers created, by parameter
+        self.pages = PagePrefaulter()  # pages that the program will write
         self.arena: Arena | None = None
         if precedent.arena:
-            with suppress(MemoryError):  # the program's own, then, which says so
+            with suppress(MemoryError):  # the program then reports the failed allocation
                 self.arena = Arena(precedent.arena)
                 self.pages.ask(self.arena.array)
 
@@ -62,7 +62,7 @@ class Deferred:
     def operator(
         self, operator: Operator, refs: tuple, bound: tuple, original: Callable, swapped: bool
     ) -> Any:
-        """Record an operator: its results without values, or NOT_NOW if it must run."""
+        """Record an operator. Return its results without values, or NOT_NOW if it must run."""
         at = len(self.trace.events)
         event = Event(OPERATOR, operator=operator, args=refs)
         if not self.precedent.matches_inputs(at, event, self.trace) \
@@ -70,7 +70,7 @@ class Deferred:
             return NOT_NOW
         try:
             arrays = self._arrays(at)
-        except MemoryError:  # there may be enough without the arena
+        except MemoryError:  # there may be enough memory without the arena
             return NOT_NOW
         if arrays is None:
             return NOT_NOW
@@ -86,8 +86,8 @@ class Deferred:
         return result if operator.result_type is None else operator.result_type(*result)
 
     def _takes_values(self, operator: Operator, bound: tuple) -> bool:
-        """Whether an operator takes the values of its arguments, as far as they are from outside:
-        it raises at its place then. Others may raise once the call is computed."""
+        """Whether an operator accepts the values of its outside arguments. If not, it raises at
+        this point; operators on computed values may raise later, when the call is computed."""
         rule = operator.values
         if rule is None or rule.holds is None:
             return rule is None
@@ -98,7 +98,7 @@ class Deferred:
         return rule.holds(*(x._array if isinstance(x, Tensor) else x for x in bound))
 
     def _arrays(self, at: int) -> list[np.ndarray | None] | None:
-        """New memory for the results of an event; None if they lie on known memory."""
+        """Allocate the results of an event; None if they lie on known memory."""
         owners: dict[int, np.ndarray] = {}
         result: list[np.ndarray | None] = []
         _, parts = self.precedent.forms[at]
@@ -121,7 +121,8 @@ class Deferred:
         return result
 
     def copy_of(self, leaf: Tensor, g: Tensor) -> Tensor | None:
-        """A leaf's grad for a cotangent, without values; None if the cotangent has other owners."""
+        """Return a leaf's grad for a cotangent, without values; None unless the precedent writes
+        one now."""
         at = len(self.trace.events)
         supplied = self.precedent.inputs
         order = dense_order(leaf._array)
@@ -133,14 +134,14 @@ class Deferred:
             return wrap(empty_strided_array(array.shape, strides, array.dtype))
 
     def unlisted(self, bound: tuple, original: Callable, args: tuple, kwargs: dict) -> Any:
-        """The result of an operator that is no event, usually a view of its input; NOT_NOW if it
-        computes values."""
+        """Return the result of an operator that records no event, usually a view of its input;
+        NOT_NOW if it computes values."""
         seen = {id(owner_of(a)) for a in arrays_in(bound)}
         try:
-            with np.errstate(all="ignore"):  # what it warns of are no values of the step
+            with np.errstate(all="ignore"):  # warnings about garbage values
                 result = original(*args, **kwargs)
         except Exception:
-            return NOT_NOW  # it may be that there are no values
+            return NOT_NOW  # it may fail on garbage values
         for y in result if isinstance(result, (tuple, list)) else (result,):
             if isinstance(y, Tensor) and id(owner_of(y._array)) not in seen:
                 return NOT_NOW
@@ -156,7 +157,7 @@ class Deferred:
             self.compute()
 
     def note_state(self, states: Any, param: Any, state: dict, before: dict) -> None:
-        """Note a parameter's state as an optimizer's step began; `before`: its counters."""
+        """Note a parameter's state at the start of an optimizer's step; `before`: its counters."""
         if before:
             self.counters += before.values()
         elif state and param in states:
@@ -193,12 +194,12 @@ class Deferred:
                 self.pages.ask(owner_of(grad._array))
 
     def leave(self) -> None:
-        """Stop deferring: memory has values from now on."""
+        """Stop deferring: from now on, memory holds values."""
         self.on, self.arena = False, None
         self.pages.stop()
 
     def undo(self) -> None:
-        """Restore what an interrupted call changed outside; nothing is computed."""
+        """Restore everything outside that an interrupted call changed, without computing."""
         self.leave()
         for access in self.trace.grads.values():
             access.tensor._grad = access.before
@@ -209,13 +210,13 @@ class Deferred:
 
 
 class _Computation:
-    """Executes the events of a trace, into the call's own memory where it still exists."""
+    """Execute a trace's events, in the call's own memory if it still exists."""
 
     def __init__(self, deferred: Deferred) -> None:
         self.deferred, self.trace = deferred, deferred.trace
         self.memory: dict[int, np.ndarray] = {}
-        self.keys: set[int] = set()  # of counted draws that were drawn
-        self.last: dict[int, int] = {}  # the event that is the last to use a storage
+        self.keys: set[int] = set()  # counter-based draws that were made
+        self.last: dict[int, int] = {}  # the last event that uses each storage
         for i, event in enumerate(self.trace.events):
             for value in values_in((event.args, event.kwargs, event.results)):
                 self.last[value.storage] = i
@@ -230,7 +231,7 @@ class _Computation:
                 self.memory.pop(storage, None)
 
     def array(self, value: Value) -> np.ndarray:
-        """The window of a Value."""
+        """Return the array of a Value."""
         owner = self.memory.get(value.storage)
         if owner is None:
             owner = self.memory[value.storage] = _owner(self.trace.storages[value.storage])
@@ -251,7 +252,7 @@ class _Computation:
                 self.array(value)[...] = y._array
 
     def write(self, i: int, event: Event) -> None:
-        """Write one window over another."""
+        """Copy one window into another."""
         np.copyto(self.array(event.args[0]), self.array(event.args[1]), casting="unsafe")
 
     def constant(self, i: int, event: Event) -> None:
@@ -291,7 +292,7 @@ HANDLERS: dict[str, Callable[[_Computation, int, Event], None]] = {
 
 
 def laid_out(whole: Geometry) -> np.ndarray:
-    """A new array; zeroed if it is small or may be used as indices."""
+    """Allocate an array, zeroed if it is small or may be used as indices."""
     shape, strides, kind = whole
     short = kind.kind in "biu" or math.prod(shape) <= MAX_ZEROED_ELEMENTS
     result = np.zeros(shape, kind) if short else np.empty(shape, kind)
@@ -302,7 +303,7 @@ def laid_out(whole: Geometry) -> np.ndarray:
 
 
 def _owner(storage: Storage) -> np.ndarray:
-    """A storage's memory, or new memory if the call has freed it."""
+    """Return a storage's memory, or new memory if the call freed it."""
     owner = storage.owner if storage.owner_ref is None else storage.owner_ref()
     whole = storage.whole
     return laid_out((whole.shape, whole.strides, whole.dtype)) if owner is None else owner

@@ -1,4 +1,4 @@
-"""Records the autograd history of results without values, as an operator's function would."""
+"""Record the autograd history of results without values, as the operator's function would."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...tensor.tensor import Tensor
 
 
 def attach(operator: Operator, results: Any, bound: tuple) -> None:
-    """Record results on the tape. `bound`: a value for each parameter, in order."""
+    """Record results on the tape. `bound`: the parameters' values, in order."""
     if not MODE.grad or not operator.differentiable:
         return
     for x in bound:
@@ -30,7 +30,7 @@ def attach(operator: Operator, results: Any, bound: tuple) -> None:
 
 
 def is_plain_pointwise(operator: Operator, bound: tuple) -> bool:
-    """Whether the tape has a fast path: a pointwise operator of one or two operands only."""
+    """Whether the tape has a fast path: a pointwise operator with only one or two operands."""
     return (operator.kind is Kind.POINTWISE
             and len(bound) == len(operator.tensor_positions) <= 2
             and all(p.default is p.empty for p in operator.parameters))

@@ -14,10 +14,10 @@ _WITHOUT_MEMORY = (UninitializedTensorMixin, SparseTensor)
 
 
 class _Frozen:
-    """Tensors that `gc.freeze()` hides from the collector and so from a scan, held weakly.
+    """Weak references to tensors that `gc.freeze()` hides from the collector, and so from scans.
 
-    Servers freeze what they loaded before they fork. A scan that misses the sentinel tells that
-    somebody froze all that existed then.
+    Servers freeze loaded objects before they fork. If a scan misses the sentinel, a freeze has
+    happened since.
     """
 
     def __init__(self) -> None:
@@ -39,11 +39,10 @@ _FROZEN = _Frozen()
 
 
 def live_tensors() -> list[Any]:
-    """All tensors with memory, found through references to their classes.
+    """Return all tensors with memory, found as referrers of their classes.
 
-    A list of all objects of the process would also hold tuples that other threads are still
-    filling, which is a SystemError there. Takes 30 ns for each object that the garbage collector
-    tracks and that is not frozen.
+    A list of all objects would include tuples that other threads are still filling, which raises
+    SystemError. Takes 30 ns per unfrozen object that the garbage collector tracks.
     """
     kinds = {cls for cls in _classes(Tensor) if not issubclass(cls, _WITHOUT_MEMORY)}
     referrers = gc.get_referrers(*kinds, _FROZEN)
@@ -59,12 +58,13 @@ def live_tensors() -> list[Any]:
 
 
 def _select(kinds: set[type], objects: list[Any]) -> list[Any]:
-    """The tensors among objects. Nested ones are left out: they have no state of their own, and
-    their values are tensors that are there themselves."""
+    """Select the tensors with state. Nested ones have none: the tensors that hold their values are
+    listed themselves."""
     return [o for o in objects if type(o) in kinds and hasattr(o, "_array")
             and hasattr(o, "_requires_grad")]
 
 
 def _classes(base: type) -> set[type]:
-    """A class and all its subclasses, as a set: faster than issubclass."""
+    """Return a class and all its subclasses. Looking types up in a set is faster than
+    issubclass."""
     return {base}.union(*map(_classes, type.__subclasses__(base)))

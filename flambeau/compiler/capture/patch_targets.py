@@ -18,7 +18,7 @@ from .recorder import Recorder
 
 
 def _functions(recorder: Recorder) -> list[tuple[Any, Callable, Operator | None]]:
-    """Every function to patch, with its recorder."""
+    """Return every function to patch, with its recorder."""
     from .record_writes import bypasses
 
     result: dict[int, tuple[Any, Callable, Operator | None]] = {}
@@ -47,7 +47,7 @@ def _is_function(x: Any) -> bool:
 
 
 def _through(twin: Any) -> Callable:
-    """The recorder of an in-place function, which runs it without its fast path."""
+    """Return the recorder of an in-place function, which runs it without its fast path."""
     twin = own_function(twin)
     free = twin.__code__.co_freevars
     cells = list(twin.__closure__)
@@ -56,12 +56,12 @@ def _through(twin: Any) -> Callable:
     return lambda original, args, kwargs: longer(*args, **kwargs)
 
 
-# What a twin's code sees: kernels that write over its operand would show nothing.
+# Globals of a recorded twin, without kernels that write over its operand unseen.
 _WITHOUT_KERNELS = {**vars(in_place), "_by_kernel": lambda *_: False}
 
 
-_swaps: list[Any] = []  # of the capture that is on; what Ctrl-C left of an earlier one
-_known_swaps: dict[int, Swap] = {}  # by id of their functions: of earlier captures, to use again
+_swaps: list[Any] = []  # active swaps, including any that Ctrl-C left behind
+_known_swaps: dict[int, Swap] = {}  # swaps of earlier captures, by function id, for reuse
 
 
 def swap_all(recorder: Recorder) -> None:
@@ -81,7 +81,7 @@ def swap_all(recorder: Recorder) -> None:
 
 
 def _swap(function: Any, record: Callable) -> Swap:
-    """The swap of the last capture, unless the function was generated since."""
+    """Reuse the last capture's swap, unless the function has been regenerated since."""
     swap = _known_swaps.get(id(function))
     if swap is None or swap.function is not function or swap.code is not function.__code__ \
             or swap.written is not None:
@@ -92,7 +92,7 @@ def _swap(function: Any, record: Callable) -> Swap:
 
 
 def _wrappers(function: Any, problem: Callable[[str], None]) -> Callable | None:
-    """Dispatch of a function's calls to wrapper subclasses, if there are any."""
+    """Return a check that dispatches calls to wrapper subclasses, or None if there are none."""
     if not torch_dispatch.STUBS.permanent:
         return None
 
@@ -106,7 +106,8 @@ def _wrappers(function: Any, problem: Callable[[str], None]) -> Callable | None:
 
 
 def _sparse(function: Any, problem: Callable[[str], None]) -> Callable | None:
-    """Dispatch of a function's calls on sparse and quantized tensors, if there are any."""
+    """Return a check that dispatches calls on sparse and quantized tensors, or None if not
+    needed."""
     if function not in window_stubs.HANDLERS:
         return None
 
@@ -121,14 +122,14 @@ def _sparse(function: Any, problem: Callable[[str], None]) -> Callable | None:
 
 
 def restore_all() -> None:
-    """Restore all functions. An interrupt meanwhile is raised after the last one."""
+    """Restore all functions. An interrupt meanwhile is raised at the end."""
     late = None
     while _swaps:
         try:
             while _swaps:
                 last = _swaps[-1]
                 last.restore()
-                if isinstance(last, Swap):  # it outlives the recorder, which holds memory
+                if isinstance(last, Swap):  # swaps outlive the recorder, which holds memory
                     last.rebind(_record_nothing)
                     last.check = None
                 _swaps.pop()
@@ -143,9 +144,9 @@ def _record_nothing(original: Callable, args: tuple, kwargs: dict[str, Any]) -> 
 
 
 def swaps_of(operators: Iterable[Operator], recorder: Callable) -> list[Swap]:
-    """Swap the functions of some operators, and Python's own operators that are made of them.
+    """Swap the functions of some operators, and of the Python operators built from them.
 
-    `recorder` gives what records an operator's calls.
+    `recorder` returns the recorder of an operator's calls.
     """
     restore_stubs()
     wanted = {operator.name: operator for operator in operators}

@@ -1,6 +1,5 @@
-"""Outside: recorders for what a step shares with the rest of the program: random numbers, values
-that Python looks at, schedulers.
-"""
+"""Recorders for state that a step shares with the rest of the program: random numbers, values read
+by Python, schedulers."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ _COMPILER = os.path.join(PACKAGE, "compiler", "")
 
 
 def when_on(r: Recorder, record: Callable) -> Callable:
-    """A recorder that passes everything through while nothing is to be recorded."""
+    """Wrap a recorder so that calls pass through unless the step is being recorded."""
 
     def guarded(original: Callable, args: tuple, kwargs: dict) -> Any:
         if not r.on:
@@ -72,7 +71,7 @@ def _draw(r: Recorder, original: Callable, args: Any, kwargs: Any) -> Any:
 
 
 def _draw_counted(r: Recorder, original: Callable, args: Any, kwargs: Any) -> bool:
-    """Draw from a counter, where there is such a draw."""
+    """Make a counter-based draw, if one exists for this function; return whether it did."""
     result = replace_draw(original, args, kwargs, r.streams)
     if result is None:
         return False
@@ -129,7 +128,7 @@ def _unseen(r: Recorder, original: Callable, *args: Any, **kwargs: Any) -> Any:
 
 
 def draws(r: Recorder) -> Pairs:
-    """(function, recorder) for functions that draw random numbers."""
+    """Yield (function, recorder) for functions that draw random numbers."""
     function: Callable
     for function in (
         distributions.fill_uniform, distributions.fill_bernoulli, distributions.fill_dropout,
@@ -149,7 +148,7 @@ def draws(r: Recorder) -> Pairs:
 
 
 def _scheduled(r: Recorder, original: Callable, self: Any, *args: Any, **kwargs: Any) -> Any:
-    """A scheduler's step is Python alone, on numbers that programs read at each call."""
+    """Record a scheduler's step: pure Python on numbers that programs read at each call."""
     if args or kwargs:
         r.problem("a scheduler's step gets a number, which may be another at each call")
     optimiser = self.optimizer
@@ -167,7 +166,8 @@ def _kinds(base: Any) -> Iterator[Any]:
 
 
 def schedules(r: Recorder) -> Pairs:
-    """(function, recorder) for the steps of schedulers; ReduceLROnPlateau reads a value."""
+    """Yield (function, recorder) for schedulers' steps, except ReduceLROnPlateau, which reads a
+    value."""
     for kind in _kinds(LRScheduler):
         step = vars(kind).get("step")
         if hasattr(step, "__code__") and not issubclass(kind, ReduceLROnPlateau):
@@ -194,7 +194,8 @@ def _read(r: Recorder, original: Callable, args: Any, kwargs: Any) -> Any:
 
 
 def _is_watched(r: Recorder, tensor: Tensor, value: Any) -> bool:
-    """Whether a watcher sees what becomes of a tensor's number; it gets a copy of the tensor."""
+    """Whether a watcher tracks this number of a tensor from here on; it gets a copy of the
+    tensor."""
     frame: Any = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(("<flambeau", _COMPILER)):
         frame = frame.f_back
@@ -235,7 +236,7 @@ def _peek(r: Recorder, original: Callable, x: Tensor) -> np.ndarray:
 
 
 def host_reads(r: Recorder) -> Pairs:
-    """(function, recorder) for what shows a tensor's values to Python."""
+    """Yield (function, recorder) for functions that expose a tensor's values to Python."""
     for name in ("item", "tolist", "numpy", "__bool__", "__float__", "__int__", "__index__",
                  "__complex__", "__repr__", "__format__", "__array__", "__dlpack__",
                  "apply_", "map_", "map2_", "data_ptr", "untyped_storage"):

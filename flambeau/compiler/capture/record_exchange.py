@@ -1,4 +1,4 @@
-"""Records collectives as events: the values sent, and the values received.
+"""Record collectives as events: the values sent and the values received.
 
 `torch.distributed` reports to this module if the process has loaded the compiler.
 """
@@ -18,16 +18,16 @@ from .recorder import Recorder
 
 
 def recorder() -> Recorder | None:
-    """The recorder of this thread, where a call is being recorded."""
+    """This thread's recorder if it is recording, else None."""
     result = current()
     return result if result is not None and result.on else None
 
 
 class Transfer:
-    """A collective that a recorded call is about to do, on tensors packed into flat arrays.
+    """A collective that a recorded call is about to run, on tensors packed into flat arrays.
 
-    `scale` multiplies what is sent. `of` tells collectives apart that look alike: two recorded
-    calls must have used the same object. `start` and `finish`: see Exchange.
+    `scale` multiplies the sent values. `of` distinguishes similar collectives: two recorded calls
+    match only if they used the same object. `start` and `finish`: see Exchange.
     """
 
     def __init__(
@@ -43,12 +43,12 @@ class Transfer:
         """Note what this process sends. `groups`: the tensors whose values it packs."""
         for group in groups:
             for tensor in group:
-                self._recorder.refer(tensor)  # keeps what their memory holds now
+                self._recorder.refer(tensor)  # before their memory changes
         if self._recorder.trace.values:
             self._sent = [copy for array in arrays if (copy := self._copied(array)) is not None]
 
     def received(self, arrays: Arrays, groups: Sequence[Sequence[Tensor]]) -> None:
-        """Note what it received: the tensors of each group take one array's values, in order."""
+        """Note what was received: each group's tensors take the values of one array, in order."""
         recorder = self._recorder
         if recorder.trace.values:
             results = [copy for array in arrays if (copy := self._copied(array)) is not None]
@@ -65,7 +65,7 @@ class Transfer:
 
 
 class _Identity:
-    """A key that equals another for the same object."""
+    """A key that compares by object identity."""
 
     def __init__(self, of: Any) -> None:
         self.of = of

@@ -1,7 +1,7 @@
-"""Library: recorders for functions of flambeau that decide by values, or compute outside operators.
+"""Recorders for library functions that branch on values or compute outside the operators.
 
-Each does the same by operators alone, without looking at values, so that the trace is right for
-every call. They run only while a step is captured.
+Each does the same with operators only, without reading values, so that the trace is valid for every
+call. They run only during a capture.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ..trace.trace import UPDATE
 
 
 def replacements(r: Recorder) -> list[tuple[Any, Callable]]:
-    """(function, what runs instead) for functions of the library."""
+    """Return (function, replacement) for functions of the library."""
     return [
         (dropout._alpha_dropped, _alpha_dropped),
         (scaled_dot_product._probabilities, _probabilities),
@@ -79,7 +79,7 @@ def _probabilities(original: Callable, q: Any, k: Any, mask: Any, scale: Any, ca
         scores = scores + mask
     if causal:
         scores = scores + ops.full(scores.shape[-2:], -math.inf).triu(1).to(q.dtype)
-    empty = (scores.detach() == -math.inf).all(-1, True)  # rows that are masked everywhere
+    empty = (scores.detach() == -math.inf).all(-1, True)  # fully masked rows
     return ops.softmax(scores.masked_fill(empty, 0.0), -1).masked_fill(empty, 0.0)
 
 
@@ -98,14 +98,14 @@ def _one_hot(r: Recorder, original: Callable, tensor: Any, num_classes: Any = -1
     r.compute()
     if num_classes < 1 or tensor._array.dtype != np.int64 or not tensor._array.size:
         return original(tensor, num_classes)
-    original(tensor, num_classes)  # refuses classes that are none
+    original(tensor, num_classes)  # raises for invalid classes
     classes = ops.arange(num_classes)
-    known = classes.index_select(0, tensor.reshape(-1))  # whose bounds are checked on each call
+    known = classes.index_select(0, tensor.reshape(-1))  # the bounds are checked on each call
     return (known.unsqueeze(-1) == classes).to(tensor.dtype).reshape(*tensor.shape, num_classes)
 
 
 def _as_told(original: Callable, mask: Any, is_causal: Any = None, size: Any = None) -> bool:
-    return is_causal is True  # a mask may be another one at the next call; it is applied anyway
+    return is_causal is True  # masks may change between calls; they are applied anyway
 
 
 def _repeat_interleave(
@@ -131,7 +131,7 @@ def _total_norm(
         r.compute()
         r.problem("clip_grad_norm_(error_if_nonfinite=True) reads the norm in Python")
         with r.silence():
-            original(supplied, norm_type, True, foreach)  # refuses norms that are not finite
+            original(supplied, norm_type, True, foreach)  # raises if the norm is not finite
     with no_grad():
         return ops.stack([(t * t).sum() for t in supplied]).sum().sqrt()
 
@@ -159,7 +159,7 @@ def _matmul(original: Callable, self: Any, other: Recorder) -> Any:
 
 
 def _step_group(r: Recorder, original: Callable, self: Any, group: dict[str, Any]) -> None:
-    """A step over one group, as one event for each set of flags and scalars."""
+    """Record a step over one group, as one event per set of flags and scalars."""
     if group.get("differentiable") or group.get("capturable"):
         r.compute()
         r.problem(f"{type(self).__name__} runs with differentiable or capturable")
@@ -192,7 +192,7 @@ def _step_group(r: Recorder, original: Callable, self: Any, group: dict[str, Any
 
 
 def _begun(r: Recorder, optimiser: Any, group: dict[str, Any], param: Any, state: dict) -> Any:
-    """Begin a parameter's step. State that it makes counts as there before the call."""
+    """Begin a parameter's step. State that it creates counts as existing before the call."""
     old = dict(state)
     counters = _counters(state)
     with r.silence():
@@ -213,7 +213,7 @@ def _begun(r: Recorder, optimiser: Any, group: dict[str, Any], param: Any, state
 def _goes_on_otherwise(
     r: Recorder, optimiser: Any, group: dict[str, Any], param: Any, state: dict, key: Any
 ) -> bool:
-    """Whether the next step has other flags than the first, whose key this is."""
+    """Whether the step's flags after the first step, which has key `key`, differ from it."""
     old = dict(state)
     counters = _counters(state)
     with r.silence():
@@ -224,7 +224,7 @@ def _goes_on_otherwise(
         for tensor, version in versions:
             if writes := version_of(tensor) - version:
                 tensor._bump(-writes)
-                r.versions.append((tensor, version - writes))  # each step begins so
+                r.versions.append((tensor, version - writes))  # every step starts with this version
         state.update(old)
         return bool(
             optimiser._flambeau_plan(group, key)[0] != optimiser._flambeau_plan(group, following)[0]
@@ -232,14 +232,14 @@ def _goes_on_otherwise(
 
 
 def _counters(state: dict[str, Any]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """The single numbers of a state: the arrays, and copies."""
+    """Return a state's scalar arrays with copies, by name."""
     return {name: (t._array, t._array.copy()) for name, t in state.items()
             if isinstance(t, Tensor) and not t._array.ndim}
 
 
 def _update(r: Recorder, optimiser: Any, group: int, flags: Any, scalars: Any, rows: list,
             names: tuple[str, ...]) -> bool:
-    """Record an update; whether it is done by that, now or later."""
+    """Record an update; return whether it is deferred, so that the caller need not run it."""
     if any(isinstance(s, Tensor) for s in scalars):
         r.compute()
         r.problem(f"{type(optimiser).__name__} has options that are tensors")

@@ -1,8 +1,8 @@
-"""Recorders for functions that write memory without being operators.
+"""Recorders for non-operator functions that write memory: gradient accumulation, the tape's copies,
+in-place writes and factories.
 
-They cover gradient accumulation, the tape's copies, in-place writes and factories.
 record_draws_and_reads.py has random draws and host reads, record_library.py the rest. Each recorder
-records what the original does, or does it by operators.
+records what the original does, or performs it with operators.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from .recorder import Recorder, module_recorder
 from ..trace.trace import WINDOW, WRITE, GradAccess
 
 Pairs = Iterator[tuple[Any, Callable]]
-# Calls of compiled functions, which a recorded step inlines: the driver adds its own.
+# Calls of compiled functions, which recorded steps inline; the driver registers them here.
 CALLED_THROUGH: list[Callable] = []
 
 
 def bypasses(r: Recorder) -> Pairs:
-    """(function, recorder) for each function that bypasses the operators."""
+    """Yield (function, recorder) for each function that bypasses the operators."""
     yield from _writes(r)
     yield from _factories(r)
     yield from _gradients(r)
@@ -75,8 +75,7 @@ def _written(r: Recorder, original: Callable, target: Any, y: Any, name: Any) ->
 
 
 def _later(r: Recorder, target: np.ndarray, source: np.ndarray) -> bool:
-    """Whether a write can be recorded without being executed: nothing to refuse, nothing to cast.
-    """
+    """Whether a write can be deferred: same shape and dtype, no overlap."""
     if r.deferred is None:
         return False
     if target.shape == source.shape and target.dtype == source.dtype and 0 not in target.strides:
@@ -87,7 +86,7 @@ def _later(r: Recorder, target: np.ndarray, source: np.ndarray) -> bool:
 
 def _write_into(r: Recorder, original: Callable, target: Any, result: np.ndarray) -> None:
     r.compute()
-    r.refer(target)  # its memory is that from before the write
+    r.refer(target)  # refer to its memory before the write
     original(target, result)
     r.write(target._array, result)
 
@@ -144,7 +143,7 @@ def _setitem(r: Recorder, original: Callable, self: Any, item: Any, value: Any) 
     if rest is not None:
         index.put_at(target, index._like(source, target), rest, False, "index_put_")
         return
-    while source.ndim > target.ndim:  # leading extents of 1 fall away
+    while source.ndim > target.ndim:  # drop leading dimensions of size 1
         source = source.squeeze(0)
     target.copy_(source)
 
@@ -242,7 +241,7 @@ def _statistics(r: Recorder, original: Callable, shape: Any, kind: Any) -> Any:
 
 
 def _caller_of_stub() -> FrameType:
-    """The frame that called the recorded function."""
+    """Return the frame that called the recorded function."""
     frame: Any = sys._getframe(1)
     while frame.f_code.co_filename not in (STUB_FILE, FOLLOWING_STUB_FILE):
         frame = frame.f_back
@@ -309,7 +308,7 @@ def _grad_added(r: Recorder, original: Callable, leaf: Any, g: Any, differentiab
 def _set_flag(
     r: Recorder, original: Callable, tensor: Any, *args: Any, **kwargs: Any
 ) -> Any:
-    r.refer(tensor)  # so that its flag is compared at each call
+    r.refer(tensor)  # its requires_grad is compared at each call
     return original(tensor, *args, **kwargs)
 
 

@@ -31,7 +31,7 @@ from ..trace.trace import CALL, CONSTANT, EMPTY, OPERATOR, WRITE, Event, Trace, 
 
 _LIBRARY = PACKAGE + os.sep
 _ENGINE = os.path.join(_LIBRARY, "autograd", "engine.py")
-# Functions that write in place, but by recorded parts alone.
+# Functions that write in place, but only through recorded parts.
 _OF_OPERATORS = frozenset((
     "add_", "sub_", "div_", "true_divide_", "clamp_", "clamp_min_", "clamp_max_", "pow_",
     "masked_fill_", "elu_", "selu_", "celu_", "dropout_", "copy_", "fill_", "zero_",
@@ -46,19 +46,19 @@ class Recorder:
         self.trace = Trace(values)
         self.thread = threading.get_ident()
         self.public: set[str] = set()  # names of the public functions that ran
-        self.container_ids: list[int] = []  # of lists and dicts that the call returns or stores
-        self.quiet = 0  # inside an operator: what it calls is its own business
+        self.container_ids: list[int] = []  # ids of lists and dicts that the call returns or stores
+        self.quiet = 0  # > 0 inside an operator, whose own calls are not recorded
         self.drawing = False  # inside a function that draws random numbers
-        self.counter, self.streams = False, 0  # whether draws are counted; how many there were
+        self.counter, self.streams = False, 0  # counter-based draws, and how many so far
         self.keys: dict[Any, np.ndarray] = {}  # of the call, by generator
         self.modules: list[Any] = []
-        self.lines: dict[int, tuple[str, str]] = {}  # where a node of the tape was made
+        self.lines: dict[int, tuple[str, str]] = {}  # where each node of the tape was created
         self.held: list[Any] = []
-        self.versions: list[tuple[Tensor, int]] = []  # of what was there before the call
-        self.watcher: Watcher | None = None  # which proves what becomes of numbers
-        self.spaces: dict[int, tuple[Any, dict]] = {}  # attributes of modules before their calls
-        self.deferred: Deferred | None = None  # where operators need not run
-        self.awaited: dict[int, str] = {}  # what is still to happen, by id of who waits
+        self.versions: list[tuple[Tensor, int]] = []  # of tensors that existed before the call
+        self.watcher: Watcher | None = None  # tracks uses of numbers
+        self.spaces: dict[int, tuple[Any, dict]] = {}  # module attributes before their calls
+        self.deferred: Deferred | None = None  # set while operators may be skipped
+        self.awaited: dict[int, str] = {}  # pending events, by the id of the waiting object
 
     @property
     def on(self) -> bool:
@@ -116,7 +116,7 @@ class Recorder:
         return x if own else self.refer(x, line)
 
     def window(self, array: np.ndarray, line: str = "") -> Value | None:
-        """The Value of an array; adds a problem if its memory has no known origin."""
+        """Return the Value of an array; add a problem if its memory has no known origin."""
         result = self.trace.value_of(array)
         if result is None and MODULE_MARK in _calling_module():
             return self.constant(array)
@@ -130,7 +130,7 @@ class Recorder:
         return result
 
     def describe_results(self, result: Any) -> Any:
-        """Results as Values on new memory."""
+        """Return results as Values on new memory."""
         if isinstance(result, Tensor):
             self.trace.tensors[id(result)] = weakref.ref(result)
             return self.trace.value_of(result._array, fresh=True)
@@ -151,7 +151,7 @@ class Recorder:
         return event
 
     def line(self) -> tuple[str, bool]:
-        """(file:line of the user's code that is running, whether it runs backward)."""
+        """Return ("file:line" of the running user code, whether it runs backward)."""
         frame: Any = sys._getframe(1)
         backward = False
         while frame is not None:
@@ -161,7 +161,7 @@ class Recorder:
                 backward = True
                 if known is not None:
                     return known[0], True
-            elif code.co_filename == _ENGINE:  # which adds gradients up
+            elif code.co_filename == _ENGINE:  # accumulates gradients
                 backward = True
             if not code.co_filename.startswith((_LIBRARY, "<flambeau")):
                 return f"{code.co_filename}:{frame.f_lineno}", backward
@@ -201,7 +201,8 @@ class Recorder:
     # ------------------------------------------------------------------------- operators
 
     def operator(self, operator: Operator, swapped: bool = False) -> Callable:
-        """The recorder of an operator's function. `swapped`: its operands arrive reversed."""
+        """Return the recorder of an operator's function. `swapped`: its operands arrive
+        reversed."""
         policy = operator.autocast
 
         def record(original: Callable, args: tuple, kwargs: dict) -> Any:
@@ -212,7 +213,7 @@ class Recorder:
             out = kwargs.pop("out", None) if "out" not in operator.names else None
             supplied = (args[1], args[0]) if swapped and len(args) == 2 else args
             bound = bind(operator, supplied, kwargs)
-            if bound is None:  # it says what is wrong with them, or puts them in order
+            if bound is None:  # the function raises, or normalizes its arguments
                 return original(*args, **kwargs if out is None else {**kwargs, "out": out})
             if policy is not None and AUTOCAST.count and STATE.enabled:
                 bound = cast_inputs(policy, bound)
@@ -234,7 +235,7 @@ class Recorder:
         self, operator: Operator, refs: tuple, bound: tuple, original: Callable, args: tuple,
         kwargs: dict, swapped: bool,
     ) -> Any:
-        """An operator's result, without values if it can be deferred."""
+        """Return an operator's result, without values if it can be deferred."""
         assert self.deferred is not None
         result = self.deferred.operator(operator, refs, bound, original, swapped)
         if result is NOT_NOW and not operator.writes:
@@ -274,7 +275,7 @@ class Recorder:
     # --------------------------------------------------------- functions made of operators
 
     def checked(self, name: str, function: Any) -> Callable:
-        """The recorder of a public function, `name`, other than an operator.
+        """Return the recorder of the public function `name`, which is not an operator.
 
         The operators it calls are recorded. If they do not explain its results and writes, the
         whole call becomes one event.
@@ -323,7 +324,7 @@ class Recorder:
 
 
 def _calling_module() -> dict[str, Any]:
-    """The globals of the library function that called the recorded operator."""
+    """Return the globals of the library function that called the recorded operator."""
     frame: Any = sys._getframe(1)
     while frame is not None:
         space: dict[str, Any] = frame.f_globals
@@ -339,16 +340,16 @@ def _flat(result: Any) -> tuple:
 
 
 def module_recorder(recorder: Recorder) -> Callable:
-    """The recorder of Module.__call__: notes which modules run, and under which names."""
+    """Return the recorder of Module.__call__: it notes which modules run and their names."""
 
     def record(original: Callable, args: tuple, kwargs: dict) -> Any:
         if not recorder.on or not args:
             return original(*args, **kwargs)
         module = args[0]
         parent = recorder.modules[-1][0] if recorder.modules else None
-        if parent is module:  # __call__ goes on to _call_impl
+        if parent is module:  # __call__ calls _call_impl
             return original(*args, **kwargs)
-        running = recorder.modules  # its own: a module may end the recording that it began in
+        running = recorder.modules  # a module may end the recording that it began in
         running.append((module, _name_in(parent, module)))
         recorder.trace.modules.append(weakref.ref(module))
         recorder.spaces.setdefault(id(module), (module, {**vars(module)}))

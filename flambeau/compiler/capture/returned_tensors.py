@@ -1,6 +1,6 @@
 """Returned tensors: a description of each tensor that a call returns, comparable between calls.
 
-A tensor is an argument, an outside tensor, or new. A new one lies on memory of the call, of an
+A tensor is an argument, an outside tensor, or new. A new tensor lies in memory of the call, of an
 argument or from outside, and may be a view or a detached alias of another tensor.
 """
 
@@ -19,10 +19,10 @@ from .escapes import tensors_of
 class ReturnedTensor(NamedTuple):
     """A tensor that a call returns, or the base of one.
 
-    `leaf` is the number of the argument that it is, `outside` the object from outside; both are
-    None for a new tensor. `window` says where a new one lies, `source` which entry's version
-    counter it shares: its base's if `is_view`, else that of any tensor on the same memory.
-    `is_whole` says that both have the very same array.
+    `leaf` is its argument number, `outside` the outside tensor; both are None for a new tensor.
+    `window` is a new tensor's location. `source` is the entry whose version counter it shares: its
+    base if `is_view`, else any tensor in the same memory. `is_whole`: it has the same array as
+    `source`.
     """
 
     leaf: int | None = None
@@ -31,7 +31,7 @@ class ReturnedTensor(NamedTuple):
     source: int | None = None
     is_view: bool = False
     is_whole: bool = False
-    version: int = 0  # of a new tensor with a counter of its own
+    version: int = 0  # of a new tensor with its own counter
     requires_grad: bool = False
     is_leaf: bool = True
 
@@ -44,7 +44,7 @@ class ReturnedTensor(NamedTuple):
 def describe_returned(trace: Trace, leaves: Sequence[Any], existing: Sequence[Tensor]) -> None:
     """Fill in the trace's description of the tensors in its result.
 
-    `leaves` are the arguments, flat; `existing` all tensors that were there before the call.
+    `leaves` are the flattened arguments; `existing` are all tensors that existed before the call.
     """
     description = _Description(trace, leaves, existing)
     returned = list(tensors_of(trace.result))
@@ -68,7 +68,7 @@ class _Description:
         self.counters: dict[int, int] = {}  # positions of new entries, by id of their counter
 
     def locate(self, tensor: Tensor) -> int:
-        """The position of a tensor's entry."""
+        """Return the position of a tensor's entry."""
         trace = self.trace
         known = trace.positions.get(id(tensor))
         if known is not None:
@@ -105,17 +105,17 @@ class _Description:
         )
 
     def _locate_base(self, base: Tensor) -> int:
-        """The entry of a tensor whose views have this base: an argument, or the base itself."""
+        """Return the entry of an argument whose views have this base, or of the base itself."""
         for leaf in self.arguments:
             if (leaf if leaf._base is None else leaf._base) is base:
                 return self.locate(leaf)
         return self.locate(base)
 
     def _locate_sharer(self, counter: Any) -> int | None:
-        """The entry of a tensor with the same version counter, if there is one."""
+        """Return the entry of a tensor with the same version counter, or None."""
         if id(counter) in self.counters:
             return self.counters[id(counter)]
-        # Those that the call used come first: another may be what an earlier call returned.
+        # Tensors that the call used come first; others may be results of earlier calls.
         for tensor in (*self.arguments, *self.trace.externals.values(), *self.existing):
             if tensor._counter is counter:
                 return self.locate(tensor)
@@ -123,7 +123,7 @@ class _Description:
 
 
 def _layout(x: Any, positions: dict[int, int]) -> Any:
-    """The structure of a result: classes, keys, and positions for tensors."""
+    """Return the structure of a result: classes, keys, and positions for tensors."""
     if isinstance(x, Tensor):
         return positions[id(x)]
     if isinstance(x, (tuple, list)):

@@ -1,7 +1,7 @@
-"""Side effects: what a recorded call put into Python's objects, which its program puts there too.
+"""Side effects: what a recorded call stored in Python objects, which its program stores again.
 
-The watcher saw the step's own stores. Modules of the library store in their own attributes, as
-`weight_norm` does; those are compared with what was there before.
+The watcher sees the step's own stores. Library modules store to their own attributes, as
+`weight_norm` does; those are found by comparing with their earlier values.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _MISSING = object()
 
 
 def note_stores(recorder: Recorder, watcher: Watcher | None, returned: Any) -> None:
-    """Add what the call stored to the trace, and what a program must produce: the result, and the
-    values to store."""
+    """Add the call's stores to the trace, and the values that a program must produce: the result
+    and those to store."""
     trace = recorder.trace
     recorder.container_ids = [id(x) for x in containers_of(returned)]
     result = returned if watcher is None else watcher.read_result(returned)
@@ -50,8 +50,8 @@ def note_stores(recorder: Recorder, watcher: Watcher | None, returned: Any) -> N
 
 
 def note_arrays(trace: Trace) -> None:
-    """Refuse a call that reads a NumPy array on memory that it writes: guards look at the array as
-    it is before a call."""
+    """Refuse a call that reads a NumPy array in memory that it writes: guards compare the array as
+    it was before the call."""
     numbers = written_storages(trace) if trace.proof.arrays else ()
     owners = {id(trace.storages[number].owner) for number in numbers}
     if any(id(owner_of(array)) in owners for array in trace.proof.arrays):
@@ -59,13 +59,13 @@ def note_arrays(trace: Trace) -> None:
 
 
 def _groups(trace: Trace) -> list[dict[str, Any]]:
-    """The parameter groups that the call's updates read."""
+    """Return the parameter groups that the call's updates read."""
     optimizers = [event.kwargs["optimiser"] for event in trace.events if event.kind == UPDATE]
     return [group for optimizer in optimizers for group in optimizer.param_groups]
 
 
 def _changed_attributes(recorder: Recorder) -> Iterator[tuple[Any, str, Any]]:
-    """(module, name, value) of the attributes that modules which were called got."""
+    """Yield (module, name, value) for attributes that changed on called modules."""
     for module, before in recorder.spaces.values():
         for key, value in vars(module).items():
             if not same_plain(before.get(key, _MISSING), value):
