@@ -1,10 +1,10 @@
-"""Advice: what a user can do where a step stays eager, for each reason."""
+"""Advice: what a user can do about each reason for a step to stay eager."""
 
 from __future__ import annotations
 
 
 def advise(what: str) -> str:
-    """What to do about a reason to stay eager; empty where there is nothing."""
+    """Return advice on a reason to stay eager, or "" if there is none."""
     if ("reads" in what and "Python" in what) or "depends on a tensor's values" in what:
         return "Return the tensor from the step and read it outside"
     if "one call runs" in what or "in some calls only" in what or "at one" in what:

@@ -1,8 +1,8 @@
-"""Recipe: what binds the program of a precedent, as plain data; so a call that did the same needs
-neither its graph nor what binds it to be worked out again.
+"""Manifests: how a precedent's program is bound to a call, as plain data, so that a matching call
+can skip building the graph and its bindings.
 
-It has in it all that the graph and bindings depend on beside the events, which are compared
-already: what was returned, which gradients there were, which argument lies where.
+A manifest records everything that the graph and bindings depend on besides the events, which are
+compared anyway: the returned tensors, the gradients, and which argument lies where.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from ..functionalization.graph_inputs import (
 from ..trace.trace import OPERATOR, UPDATE, Trace, Value
 
 _PLAIN = (type(None), bool, int, float, str)
-# Whose sources are in the key of a precedent
+# Their sources are part of a precedent's key.
 _LIBRARY_MODULES = ("flambeau.ops.", "flambeau.optim.")
 _KINDS = {str(item): item for item in FROM_NUMPY}
 
 
 class _Inexpressible(Exception):
-    """Something in bindings that a recipe has no words for."""
+    """Bindings contain something that a manifest cannot express."""
 
 
 def write_manifest(
     trace: Trace, leaves: list[Any], graph: Graph, bindings: bind.Bindings
 ) -> list | None:
-    """The recipe of a program; None where there are no words for it. Before the trace is stripped.
+    """Return the manifest of a program, or None if it cannot be expressed.
 
-    Plain lists, numbers and texts: it is kept on disk.
+    Call before the trace is stripped. Plain lists, numbers and text, because it is stored on disk.
     """
     if bindings.backward or bindings.calls or bindings.effects or bindings.callbacks:
         return None
@@ -68,8 +68,8 @@ def write_manifest(
 def read_manifest(
     manifest: list, trace: Trace, leaves: list[Any]
 ) -> tuple[Graph, bind.Bindings] | None:
-    """The edges of a program, a graph with nothing in between, and its bindings; None where the
-    recipe is one for other circumstances."""
+    """Return a program's boundary graph (inputs, outputs and writes only) and its bindings; None if
+    the manifest was written for other circumstances."""
     circumstances, sources, slots, words, form, gradients, checks, outputs, writes, \
         has_conditions = manifest
     try:
@@ -108,7 +108,7 @@ def read_manifest(
 
 
 def _is_library_code(trace: Trace) -> bool:
-    """Whether what is computed is said by this library's own sources."""
+    """Whether the library's own sources define everything that is computed."""
     for event in trace.events:
         if event.kind == OPERATOR:
             place = getattr(event.operator.body, "__module__", "")
@@ -126,7 +126,7 @@ def _is_library_code(trace: Trace) -> bool:
 
 
 def _write_circumstances(trace: Trace, leaves: list[Any]) -> list:
-    """What a graph and its bindings depend on beside a trace's events and external memory."""
+    """Describe what a graph and its bindings depend on besides events and external memory."""
     result: list[Any] = []
     for leaf in leaves:
         array = array_of(leaf)
@@ -158,7 +158,7 @@ def _write_circumstances(trace: Trace, leaves: list[Any]) -> list:
 
 
 def _write_returned(entry: ReturnedTensor, trace: Trace) -> list:
-    """What a returned tensor is, in words that hold in another process."""
+    """Describe a returned tensor in a form that is valid in other processes."""
     if entry.outside is not None:
         raise _Inexpressible(entry)
     return [entry.leaf, None if entry.window is None else _write_value(entry.window, trace),
@@ -166,7 +166,7 @@ def _write_returned(entry: ReturnedTensor, trace: Trace) -> list:
 
 
 def _write_layout(x: Any) -> Any:
-    """The structure of a result in words."""
+    """Describe the structure of a result."""
     if isinstance(x, tuple):
         kind, keys, parts = x
         return [kind.__qualname__, repr(keys), [_write_layout(part) for part in parts]]
@@ -174,14 +174,14 @@ def _write_layout(x: Any) -> Any:
 
 
 def _write_grad(x: Any, before: Any, trace: Trace) -> str:
-    """What a leaf's grad is, or was."""
+    """Describe a leaf's grad, or its earlier grad."""
     if x is None or x is before:
         return "none" if x is None else "same"
     return f"{bool(x.requires_grad)} {_write_window(x._array, trace)}"
 
 
 def _write_window(array: np.ndarray, trace: Trace) -> str:
-    """Where an array lies, where the trace knows it."""
+    """Describe where an array lies, if the trace knows."""
     number = trace.storage_numbers.get(id(owner_of(array)))
     if number is None:
         return f"other {array.shape} {array.strides} {array.dtype}"
@@ -199,7 +199,7 @@ def _write_value(value: Value, trace: Trace) -> str:
 
 
 def _write_slot(slot: Any, source: Source, trace: Trace) -> list:
-    """A slot in words."""
+    """Serialize a slot."""
     if isinstance(slot, bind.Argument):
         return ["argument", *_write_argument(slot)]
     if isinstance(slot, bind.Scalar):
@@ -224,7 +224,7 @@ def _write_state(slot: bind.State, trace: Trace) -> list:
 
 
 def _read_slot(record: list, trace: Trace, drawn: Iterator[bind.RandomInput]) -> Any:
-    """A slot of its words."""
+    """Deserialize a slot."""
     kind, *rest = record
     if kind == "argument":
         return _read_argument(*rest)
@@ -258,7 +258,8 @@ def _bind_updates(trace: Trace, bindings: bind.Bindings) -> None:
 
 
 def _write_result(x: Any, positions: dict[int, int], tensors: list[list], trace: Trace) -> list:
-    """The form of a result in words; `words` gets those of new tensors, `table` their places."""
+    """Serialize a result's structure. Appends new tensors to `tensors`; `positions` maps them to
+    indices."""
     if isinstance(x, bind.NewTensor):
         if id(x) not in positions:
             said = _write_new_tensor(x, positions, tensors, trace)
@@ -296,7 +297,7 @@ def _write_new_tensor(x: bind.NewTensor, positions: dict[int, int], tensors: lis
 
 
 def _read_result(record: list, tensors: list[bind.NewTensor]) -> Any:
-    """The form of a result of its words."""
+    """Deserialize a result's structure."""
     kind, *rest = record
     if kind == "new":
         return tensors[rest[0]]
@@ -309,7 +310,7 @@ def _read_result(record: list, tensors: list[bind.NewTensor]) -> Any:
 
 
 def _read_new_tensors(records: list[list], trace: Trace) -> list[bind.NewTensor]:
-    """The new tensors of a result, of their words."""
+    """Deserialize the new tensors of a result."""
     tensors: list[bind.NewTensor] = []
     for (kind, *rest), source, *flags in records:
         memory: Any
@@ -327,7 +328,7 @@ def _read_new_tensors(records: list[list], trace: Trace) -> list[bind.NewTensor]
 
 
 def _write_gradients(trace: Trace, graph: Graph, bindings: bind.Bindings) -> list:
-    """Which accesses to grads set one, and the slot of its memory."""
+    """Serialize which grad accesses set a grad, and the slots of their memory."""
     numbers = {id(item.tensor): i for i, item in enumerate(trace.grads.values())}
     slots = {id(slot.array): i for i, slot in enumerate(bindings.slots)
              if graph.sources[i].name == "grad" and isinstance(slot, bind.State)}
@@ -336,7 +337,7 @@ def _write_gradients(trace: Trace, graph: Graph, bindings: bind.Bindings) -> lis
 
 
 def _write_check(check: IndexCheck, slots: list[Any]) -> list:
-    """A check in words: of an argument's numbers, or of a small graph's."""
+    """Serialize a check of an argument's values or of a small graph's."""
     node, graph = check.bound.node, ""
     if check.graph is not None:
         graph = base64.b64encode(serialize_graph(check.graph)).decode()
@@ -356,7 +357,7 @@ def _write_check(check: IndexCheck, slots: list[Any]) -> list:
 
 
 def _read_check(record: list, slots: list[Any], sources: list[Source]) -> IndexCheck:
-    """A check of its words."""
+    """Deserialize a check."""
     shape, kind, size, ignored, wraps, leaf, graph_text, slot_numbers = record
     bound = IndexBound(_placeholder(shape, kind), size, ignored, wraps)
     if leaf is not None:
@@ -366,7 +367,7 @@ def _read_check(record: list, slots: list[Any], sources: list[Source]) -> IndexC
 
 
 def _placeholder(shape: Any, kind: str) -> Node:
-    """A node that says what a value is like, and not where it comes from."""
+    """A node with a shape and type but no inputs."""
     return Node(Op.INPUT, (), tuple(shape), Type(kind))
 
 

@@ -24,8 +24,8 @@ class Pending:
         self.bindings: Any = None
         self.proof: Any = None  # that its Python may be skipped
         self.arguments: tuple = ()
-        self.result: Any = None  # of the recorded call, where the program's are to replace it
-        self.precedent: Precedent | None = None  # what is kept once its program was right
+        self.result: Any = None  # of the recorded call, if the program's results replace them
+        self.precedent: Precedent | None = None  # stored once its program is verified
         self.groups: list[RecordedGroup] = []
         self.error: BaseException | None = None
 

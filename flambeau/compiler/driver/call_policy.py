@@ -13,25 +13,25 @@ class CallPolicy:
 
     def __init__(self, options: dict[str, Any]) -> None:
         self.options = options
-        # Whether calls wait for compilation.
+        # Calls wait for compilation.
         self.is_synchronous = bool(options["mode"] == "now")
-        # Whether the caller promised that the code has run before.
+        # The caller promised that the code has run before.
         self.is_settled = bool(options.get("settled", False))
-        # Whether graphs are evaluated by NumPy: the reference, without machine code.
+        # NumPy evaluates graphs: the reference, without machine code.
         self.evaluates = bool(options["backend"] == "evaluate")
-        # Whether a step that cannot be compiled is an error.
+        # A step that cannot be compiled is an error.
         self.is_strict = bool(options["fullgraph"])
         self.draws_by_counter = bool(options["random"] == "counter")
         self.is_dynamic = bool(options["dynamic"])
 
     @property
     def max_specializations(self) -> int:
-        """The number of specializations that may have programs of their own."""
+        """The number of specializations that may have their own programs."""
         return MAX_DYNAMIC_SPECIALIZATIONS if self.is_dynamic else MAX_SPECIALIZATIONS
 
     @property
     def may_follow(self) -> bool:
-        """Whether calls may be followed whose Python must run."""
+        """Whether calls whose Python must run may be followed."""
         return (self.options["follow"] is not False and not self.is_strict
                 and not self.draws_by_counter and not has_peers())
 
@@ -42,5 +42,5 @@ class CallPolicy:
 
     @property
     def follows_without_trial(self) -> bool:
-        """Whether calls are followed even where that does not pay."""
+        """Whether calls are followed even if that does not pay off."""
         return bool(self.options["follow"]) or self.evaluates

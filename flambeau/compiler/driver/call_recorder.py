@@ -1,4 +1,4 @@
-"""CallRecorder: records a call that no program serves, and decides what follows from it."""
+"""CallRecorder: records a call that no program serves, and decides what to do next."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class CallRecorder:
         self.specializations = specializations
 
     def blocks_on_build(self, specialization: Specialization) -> bool:
-        """Whether calls wait for a program, as they do if it is cached: loading it takes less time
-        than an eager call."""
+        """Whether calls wait for a program. They do if it is cached: loading it is faster than an
+        eager call."""
         return self.policy.is_synchronous or specialization.precedent is not None
 
     def record(self, specialization: Specialization, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """Run a call eagerly while it is recorded; returns its result."""
+        """Record an eager call and return its result."""
         before = specialization.state
         is_first, waits = before.trace is None, self.blocks_on_build(specialization)
         signature = None
@@ -44,7 +44,7 @@ class CallRecorder:
             signature = (specialization.precedent if is_first
                          else before.signature if isinstance(before, Speculated) else None)
         proof = _find_valid_proof(before, args, kwargs)
-        # Of a first one no program is made, so values do not matter, unless calls wait for it.
+        # A first call gets no program, so its values do not matter, unless calls wait for one.
         result, trace = capture(self.function, args, kwargs, waits or not is_first,
                                 self.policy.draws_by_counter, signature, proof is None)
         if trace is None:
@@ -73,7 +73,7 @@ class CallRecorder:
 
     def _judge(self, specialization: Specialization, trace: Trace, before: State, args: tuple,
                kwargs: dict[str, Any]) -> None:
-        """Decide what follows from a recorded call; `before`: the state that it was made in."""
+        """Decide what to do after a recorded call; `before`: the state in which it ran."""
         last, is_warmup = before.trace, self._is_warmup(specialization)
         if specialization.is_early:
             self.installer.restart(specialization)
@@ -117,7 +117,7 @@ class CallRecorder:
 
     def _promote(self, specialization: Specialization, trace: Trace, before: State, args: tuple,
                  kwargs: dict[str, Any]) -> None:
-        """Give a call that did the same as another a program, if its Python may be skipped."""
+        """Build a program for a call that matches an earlier one, if its Python may be skipped."""
         if specialization.unused_programs >= MAX_UNUSED_PROGRAMS:
             raise Unfit("it reads what is another at each call", specialization.moved_line)
         candidate = before.candidate if isinstance(before, Speculated) else None
@@ -132,13 +132,13 @@ class CallRecorder:
 
     def _find_divergence(self, specialization: Specialization, trace: Trace, last: Trace | None
                          ) -> tuple[str, str] | None:
-        """How a recorded call differs from the last one, as (what, line)."""
+        """Return how a recorded call differs from the last one, as (what, line), or None."""
         if last is None:
             return None
         state, result = specialization.state, find_divergence(last, trace)
         moved = last.list_incoming_grads() != trace.list_incoming_grads()
         if result and specialization.calls < MAX_ACCUMULATING_CALLS and moved:
-            state.recordings -= 1  # the grads' memory stays only once a program made it
+            state.recordings -= 1  # the grads' memory stays put only once a program owns it
         return result
 
     def _is_warmup(self, specialization: Specialization) -> bool:
@@ -157,9 +157,9 @@ class CallRecorder:
 
 
 def _find_valid_proof(before: State, args: tuple, kwargs: dict[str, Any]) -> Proof | None:
-    """The proof of the call before, if it has a program and the proof still holds. It is enough
-    where the call has no effects on Python's objects, which a watcher would have to list, and
-    reads no arrays, before which a deferred call must be computed."""
+    """Return the previous call's proof, if it has a program and the proof still holds. Only valid
+    without effects on Python objects, which a watcher would have to list, and without array reads,
+    before which a deferred call must be computed."""
     if not isinstance(before, Speculated) or before.trace.effects:
         return None
     proof, reach = before.trace.proof, before.reach

@@ -1,9 +1,9 @@
 """flambeau.compile: record a step while it trains, compile it in the background, verify, switch.
 
 With mode="now" the first call is recorded and compiled, and the second must do the same. Otherwise
-the first call warms up, and calls are recorded until two agree. A program cached on disk serves the
-first call in either mode. A step whose Python must run is followed; what cannot be compiled stays
-eager, with one warning that names the line. states.py has the states that calls go through.
+the first call warms up, and calls are recorded until two agree. In either mode a program cached on
+disk serves the first call. A step whose Python must run is followed. A step that cannot be compiled
+stays eager, with one warning that names the line. states.py lists the states of calls.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .states import Building, Eager, Installed, New
 
 
 class Compiled:
-    """A compiled function: dispatches calls to programs, and runs eagerly without one."""
+    """A compiled function: dispatches calls to programs, or runs eagerly if there are none."""
 
     def __init__(self, function: Callable, options: dict[str, Any]) -> None:
         self._function, self._options = function, options
@@ -58,7 +58,7 @@ class Compiled:
         """Call the function, compiled if possible."""
         session = ACTIVE.session
         if session is not None and session.thread == threading.get_ident():
-            return self._function(*args, **kwargs)  # part of the call that is followed
+            return self._function(*args, **kwargs)  # part of the followed call
         for program in self._programs:
             result = program.call(args, kwargs)
             if result is not MISS:
@@ -70,7 +70,8 @@ class Compiled:
         return self._call_without_program(args, kwargs)
 
     def attempt(self, *args: Any) -> Any:
-        """The result of a program for this call; MISS, with nothing run, if there is none."""
+        """Return a program's result for this call; MISS, without running anything, if none
+        applies."""
         for program in self._programs:
             result = program.call(args, {})
             if result is not MISS:
@@ -83,7 +84,7 @@ class Compiled:
         return bool(self._programs)
 
     def is_kept(self, *args: Any) -> bool:
-        """Whether the program of such a call is cached on disk."""
+        """Whether a program for these arguments is cached on disk."""
         if CHECK.value():
             return False
         return load_precedent(self._make_precedent_key(args, {})) is not None
@@ -113,13 +114,14 @@ class Compiled:
         return name if known is self else (Compiled, (self._function, self._options))
 
     def explain(self, level: int = 1, html: Any = None) -> str:
-        """Where the program of the last call spends its time, and what it was made into.
+        """Return a report on the last call's program: where it spends its time, and its compiled
+        form.
 
-        Level 1: its kernels with time, bytes, flops and share of the machine's limit; 2 also the
-        graph; 3 the groups of nodes that one kernel computes; 4 the loops; 5 LLVM IR; 6 assembly.
-        `html` names a file for a page that shows the step as a picture. It runs the program some
-        times and changes nothing. Where there is no program the text says why; ValueError for
-        another level, RuntimeError for a page of nothing.
+        Level 1 lists its kernels with time, bytes, flops and share of the machine's limit; 2 adds
+        the graph; 3 the groups of nodes that one kernel computes; 4 the loops; 5 LLVM IR; 6
+        assembly. `html` names a file for a page that draws the step. The program runs several
+        times; nothing is changed. Without a program, the text says why. Raises ValueError for other
+        levels, and RuntimeError for a page without a program.
 
         >>> double = torch.compile(lambda x: 2 * x, mode="now")
         >>> for _ in range(4):
@@ -153,7 +155,7 @@ class Compiled:
             self._lock.release()
 
     def _advance(self, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """Take the specialization of a call a step further, and run the call."""
+        """Advance the specialization of a call, and run the call."""
         specialization = self._specializations.find(args, kwargs)
         if specialization is None:
             self._fallback.refuse_another()
@@ -180,12 +182,13 @@ class Compiled:
                     return self._recorder.record(specialization, args, kwargs)
             return self._function(*args, **kwargs)
         except BaseException:
-            specialization.calls -= 1  # cut short: the next may be the first yet to make state
+            specialization.calls -= 1  # interrupted: the next call may be the first to create state
             raise
 
     def _await_program(self, specialization: Specialization, state: Building, args: tuple,
                        kwargs: dict[str, Any]) -> Any:
-        """A call while a program is built: the program's, if it is ready and applies."""
+        """Run a call while its program is being built; use the program if it is ready and
+        applies."""
         if not state.pending.done.is_set():
             return self._function(*args, **kwargs)
         self._installer.adopt(specialization, state.pending)
@@ -198,13 +201,13 @@ class Compiled:
         return self._function(*args, **kwargs)
 
     def _make_precedent_key(self, args: tuple, kwargs: dict[str, Any]) -> str | None:
-        """The cache key of such a call's precedent."""
+        """Return the cache key of the precedent for these arguments."""
         return make_key(self._function, args, kwargs, read_ambient_modes(),
                         self._specializations.list_roots(), self._options)
 
     def _load_precedent(self, specialization: Specialization, args: tuple,
                         kwargs: dict[str, Any]) -> None:
-        """Load the precedent of such calls, once."""
+        """Load the precedent for these arguments, at most once."""
         if not specialization.is_looked_up:
             specialization.is_looked_up = True
             specialization.precedent_key = self._make_precedent_key(args, kwargs)

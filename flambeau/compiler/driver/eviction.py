@@ -1,7 +1,7 @@
 """Eviction: which specialization makes room for a new one.
 
-The victim was not called while calls without a program came many times. Specializations that are
-all in use stay, because compiling one costs as much as hundreds of eager calls.
+The victim was not called during many calls without a program. Specializations that are all in use
+stay, because compiling one costs as much as hundreds of eager calls.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ class SpecializationTable:
     """Counts the calls of keys that have no specialization."""
 
     def __init__(self) -> None:
-        # By key: its calls, and how often each specialization had been used before the first.
+        # key -> (calls, uses of each specialization before the first of them)
         self._waiting: dict[Hashable, tuple[int, dict[Hashable, int | None]]] = {}
 
     def choose_victim(self, key: Hashable, used: Mapping[Hashable, int | None]) -> Hashable | None:
-        """Count a call of a key without a specialization; returns the key to evict, or None.
+        """Count a call of a key without a specialization; return the key to evict, or None.
 
-        used: how often each specialization was called; None for those that must stay.
+        used: the number of calls of each specialization; None for those that must stay.
         """
         count, before = self._waiting.pop(key, (0, dict(used)))
         if count + 1 < EVICTION_CALLS:

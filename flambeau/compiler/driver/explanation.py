@@ -1,4 +1,4 @@
-"""Explanation: which way a compiled function's calls run, and what keeps them from a faster way."""
+"""Explanations: how a compiled function's calls run, and what prevents a faster way."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def write_explanation(specializations: Specializations, fallback: Fallback, leve
 
 
 def describe_state(specializations: Specializations, fallback: Fallback) -> str:
-    """How calls run that no program serves, and why."""
+    """Describe how calls without a program run, and why."""
     followed, name = fallback.followed, fallback.name
     if followed is None or fallback.warnings:
         return f"{name} has no program: {_explain_absence(specializations, fallback)}"

@@ -1,4 +1,4 @@
-"""Fallback: how calls run that no program serves, and what the user is told of it."""
+"""Fallback: how calls run that no program serves, and what the user is told."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Fallback:
                  specializations: Specializations) -> None:
         self.function, self.policy, self.builder = function, policy, builder
         self.specializations = specializations
-        self.followed: Any = None  # the FollowedFunction of calls whose Python cannot be skipped
-        self.reason = ""  # why it cannot
+        self.followed: Any = None  # FollowedFunction, if Python must run
+        self.reason = ""  # why Python must run
         self.warnings: set[str] = set()
 
     @property
@@ -37,12 +37,13 @@ class Fallback:
         return getattr(self.function, "__name__", type(self.function).__name__)
 
     def forget(self) -> None:
-        """Start anew."""
+        """Reset to the initial state."""
         self.followed = None
         self.warnings.clear()
 
     def stop(self, specialization: Specialization, what: str, line: str) -> None:
-        """Keep a specialization's calls eager, with a warning; an error where fullgraph=True."""
+        """Keep a specialization's calls eager, with a warning; raise RuntimeError if
+        fullgraph=True."""
         specialization.precedent = None
         specialization.become(Event.STOPPED, Eager(reason=what))
         where = f" ({line})" if line else ""
@@ -61,7 +62,7 @@ class Fallback:
             self.stop(specialization, what, line)
 
     def refuse_another(self) -> None:
-        """React to one combination of shapes and plain arguments too many."""
+        """Handle a call beyond the limit on combinations of shapes and plain arguments."""
         if self.policy.may_follow and self.specializations.differ_in_numbers():
             self.start_following("numbers or objects among its arguments change")
         else:
@@ -83,7 +84,7 @@ class Fallback:
                   f"call, because {self.reason}", "")
 
     def warn(self, text: str, line: str) -> None:
-        """Warn once, at the line that is the reason."""
+        """Warn once, attributed to the line that is the reason."""
         if text in self.warnings:
             return
         self.warnings.add(text)
@@ -95,7 +96,7 @@ class Fallback:
 
 
 def describe_limit(most: int) -> str:
-    """The warning for more combinations of shapes and flags than may have programs."""
+    """Return the warning for exceeding the limit on specializations."""
     limit = MAX_DYNAMIC_SPECIALIZATIONS
     more = "" if most >= limit else f"; dynamic=True allows {limit}"
     return (

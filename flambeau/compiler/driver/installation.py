@@ -1,4 +1,4 @@
-"""Installer: takes recorded calls that agreed to a program in service."""
+"""Installer: puts programs for matching recorded calls into service."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .states import Building, Event, Installed, New, Speculated
 
 @dataclass(frozen=True)
 class _Problem:
-    """Why a program cannot be installed. `is_certain`: whatever the call's values were."""
+    """Why a program cannot be installed. `is_certain`: independent of the call's values."""
 
     what: str
     line: str = ""
@@ -46,8 +46,8 @@ class Installer:
 
     def build(self, specialization: Specialization, trace: Trace, args: tuple,
               kwargs: dict[str, Any], is_stored: bool = False) -> None:
-        """Compile a call that did the same as another, in the background unless calls wait.
-        `is_stored`: the other call is a precedent from disk."""
+        """Compile a call that matched an earlier one, in the background unless calls wait.
+        `is_stored`: the earlier call is a precedent from disk."""
         precedent = None if is_stored else make_precedent(trace, self.fallback.function)
         pending = self.builder.start(trace, args, kwargs, precedent)
         if can_commit(pending.graph, pending.bindings, trace.result):
@@ -63,14 +63,14 @@ class Installer:
             pending=pending, trace=trace, reach=specialization.state.reach))
         if not run_in_background("flambeau compile", self.builder.compile, pending):
             self.builder.compile(pending)
-        if is_stored:  # as a rule the program was too, and is there before a plain call is
+        if is_stored:  # its program is usually cached too, and loads faster than an eager call
             pending.done.wait(CACHED_PROGRAM_WAIT_SECONDS)
 
     def speculate(self, specialization: Specialization, trace: Trace, args: tuple,
                   kwargs: dict[str, Any], is_warmup: bool) -> bool:
-        """Build the program of the only recorded call, and give this call its results: then all
-        calls have them, whether there was a precedent or not. The program serves no other call
-        before one does the same. Returns whether the call is dealt with."""
+        """Build a program from a single recorded call, and return its results from this call, so
+        that all calls have them with or without a precedent. The program serves no other call until
+        one matches. Returns whether the call has been handled."""
         precedent = make_precedent(trace, self.fallback.function)
         pending = self.builder.start(trace, args, kwargs, precedent)
         if precedent is None or not can_commit(pending.graph, pending.bindings, trace.result):
@@ -88,7 +88,7 @@ class Installer:
                 signature=precedent))
             pending.bindings.release_recording()
             return True
-        # Adam's first step amplifies gradients that are noise: then a disagreement is not final.
+        # Adam's first step amplifies gradients that are noise, so a mismatch there is not final.
         if is_warmup and not problem.is_certain:
             return False
         self.fallback.stop(specialization, problem.what, problem.line)
@@ -96,8 +96,8 @@ class Installer:
 
     def run_deferred(self, specialization: Specialization, trace: Trace,
                      candidate: Pending | None, args: tuple, kwargs: dict[str, Any]) -> bool:
-        """Compute a call whose operators were only recorded, by the candidate's program or one
-        from disk; returns whether that was possible."""
+        """Compute a call whose operators were only recorded, with the candidate's program or one
+        from disk; return whether that was possible."""
         pending = candidate or self.builder.restore(trace, args, kwargs)
         if pending is None:
             pending = self.builder.start(trace, args, kwargs)
@@ -106,7 +106,7 @@ class Installer:
             trace.deferred.expect(pending.bindings)
             self.builder.compile(pending, trace.deferred.arena)
             if pending.failed():
-                return False  # once more, with values, which tells why
+                return False  # retry with values, which reports why
         leaves = flatten_call(args, kwargs)
         if candidate is not None:
             reallocate_grads(pending.bindings, pending.step)
@@ -129,11 +129,11 @@ class Installer:
             self._install(specialization, pending)
 
     def restart(self, specialization: Specialization) -> None:
-        """Forget the recorded call; the next one is the first."""
+        """Discard the recorded call; the next call counts as the first."""
         specialization.become(Event.RESTARTED, New())
 
     def _find_problem(self, pending: Pending) -> _Problem | None:
-        """Why a program cannot be installed: it does not exist, or disagrees with the call."""
+        """Return why a program cannot be installed (build failed, or wrong results), or None."""
         if pending.failed():
             return _Problem(pending.why())
         take = None

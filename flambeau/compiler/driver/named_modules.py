@@ -1,6 +1,7 @@
-"""The modules that a function's names stand for: their training flags are part of a call's key.
+"""The modules that a function refers to by name; their training flags are part of a call's key.
 
-What the walk misses costs a program that flags make useless, never a wrong answer: guards see it.
+A module that this walk misses may cost an unusable program but never a wrong answer: guards cover
+it.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ _LEFT_OUT = (types.ModuleType, type, types.BuiltinFunctionType, Tensor, *PLAIN)
 
 
 def find_named_modules(function: Any) -> list[Module]:
-    """The modules among the globals and closure variables of a function and of those it names, and
-    among the attributes of plain objects there."""
+    """Return the modules among the globals and closure variables of a function and of the functions
+    it names, and among the attributes of plain objects there."""
     walk = _Walk()
     walk.visit(function)
     for value in list(walk.values):
@@ -32,12 +33,12 @@ def find_named_modules(function: Any) -> list[Module]:
 class _Walk:
     def __init__(self) -> None:
         self.modules: list[Module] = []
-        self.values: list[Any] = []  # that names stand for
+        self.values: list[Any] = []  # values of names
         self._seen: set[int] = set()
         self._names: set[str] = set()
 
     def visit(self, function: Any) -> None:
-        """Note a module, or go through the names of a function."""
+        """Note a module, or walk the names that a function uses."""
         if isinstance(function, functools.partial):
             self.visit(function.func)
             return
@@ -68,7 +69,7 @@ class _Walk:
                     self.visit(value)
 
     def look_into(self, x: Any, every: bool = False) -> None:
-        """Visit the attributes of a plain object that the code names, or all of them."""
+        """Visit a plain object's attributes: those that the code names, or all if `every`."""
         kind = type(x)
         if isinstance(x, (*_LEFT_OUT, *_FUNCTIONS)) or "__dict__" not in dir(kind) \
                 or kind.__module__.split(".")[0] == "flambeau":
@@ -78,11 +79,11 @@ class _Walk:
                 self.visit(value)
 
     def _named(self, function: types.FunctionType) -> Iterator[Any]:
-        """What a function's closure variables and globals stand for."""
+        """Yield the values of a function's closure variables and globals."""
         for cell in function.__closure__ or ():
             try:
                 yield cell.cell_contents
-            except ValueError:  # nothing yet
+            except ValueError:  # the cell is empty
                 continue
         names: set[str] = set()
         stack = [function.__code__]

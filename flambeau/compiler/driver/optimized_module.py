@@ -1,4 +1,4 @@
-"""OptimizedModule: what `compile` makes of a module. It owns the module and calls it compiled."""
+"""OptimizedModule: a compiled module, as returned by `compile`. It owns the module."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _OWN = frozenset(("_orig_mod", "_compiled", "_compiled_call_impl"))
 
 
 class _CompiledInside:
-    """Calls a DistributedDataParallel of which the module inside is compiled.
+    """A DistributedDataParallel whose inner module is compiled.
 
-    What is around it talks to other processes at each call, and awaits their gradients.
+    The wrapper around it talks to other processes on each call and awaits their gradients.
     """
 
     def __init__(self, module: DistributedDataParallel, options: dict[str, Any]) -> None:
@@ -25,7 +25,7 @@ class _CompiledInside:
         self.explain = self._inside.explain
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        attributes = self._module.__dict__  # past __setattr__, which has guards looked at again
+        attributes = self._module.__dict__  # bypass __setattr__, which triggers rechecks of guards
         before = attributes["_flambeau_called"]
         attributes["_flambeau_called"] = self._inside
         try:
@@ -43,9 +43,9 @@ def _compiled_call(module: Module, options: dict[str, Any] | None) -> Any:
 
 
 class OptimizedModule(Module):
-    """A module whose call is compiled; everything else is the module's own, at `_orig_mod`.
+    """A module whose call is compiled; everything else belongs to the module at `_orig_mod`.
 
-    A copy, or what comes back from a pickle, is compiled anew when it is called.
+    Copies and unpickled modules compile anew when first called.
     """
 
     def __init__(self, module: Module, options: dict[str, Any] | None) -> None:
@@ -55,18 +55,18 @@ class OptimizedModule(Module):
         self.__dict__["_compiled"] = _compiled_call(module, options)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the module, compiled where it can be, and the hooks of this module around it."""
+        """Run the module, compiled if possible, and this module's hooks around it."""
         if self._flambeau_is_hooked:
             return self._flambeau_call_with_hooks(args, kwargs)
         return self.__dict__["_compiled"](*args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the module, compiled where it can be."""
+        """Run the module, compiled if possible."""
         return self.__dict__["_compiled"](*args, **kwargs)
 
     @property
     def training(self) -> bool:
-        """The module's."""
+        """The module's training flag."""
         return self._orig_mod.training
 
     @training.setter

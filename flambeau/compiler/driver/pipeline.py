@@ -64,7 +64,7 @@ PASSES = (
 
 @contextmanager
 def stage(name: str) -> Iterator[None]:
-    """Errors from inside carry the stage's name as their attribute `stage`."""
+    """Set the attribute `stage` of errors from inside the block to the stage's name."""
     try:
         yield
     except BaseException as error:
@@ -93,6 +93,7 @@ def build(graph: Graph, aside: bool = False, arena: Arena | None = None) -> Step
     """Compile a graph to a native program that is ready to run.
 
     `aside`: on a background thread, beside the caller's program. `arena`: memory to run in.
+
     Errors carry the name of the stage that raised them as their attribute `stage`.
     """
     with _yielding_to_other_threads() if aside else _without_garbage_collection():
@@ -143,7 +144,7 @@ def _warm_up_workers(graph: Graph) -> None:
 
 
 def _compile(planned: Planned, aside: bool) -> tuple[ProgramTable, list[int]]:
-    """The table of a planned program, and the address of each entry's machine code."""
+    """Return the table of a planned program and the machine-code address of each entry."""
     from ...native.jit.kernel_function import compile_all
     from ...native.runtime.thread_pool import threads
 
@@ -161,8 +162,8 @@ def _compile(planned: Planned, aside: bool) -> tuple[ProgramTable, list[int]]:
 def _without_garbage_collection() -> Iterator[None]:
     """Compile without cyclic garbage collection.
 
-    Nearly everything that a compiler allocates lives until its end, so collections find nothing and
-    take long.
+    Nearly everything that a compiler allocates lives until it finishes, so collections are slow and
+    find nothing.
     """
     was_enabled = gc.isenabled()
     gc.disable()

@@ -1,4 +1,4 @@
-"""ProgramBuilder: from a recorded call to a program, or back from disk."""
+"""ProgramBuilder: turns a recorded call into a program, or restores one from disk."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .call_policy import CallPolicy
 
 
 def flatten_call(args: tuple, kwargs: dict[str, Any]) -> list[Any]:
-    """The leaves of a call's arguments."""
+    """Return the leaves of a call's arguments."""
     return flatten((args, kwargs) if kwargs else args)
 
 
@@ -35,7 +35,7 @@ class ProgramBuilder:
 
     def start(self, trace: Trace, args: tuple, kwargs: dict[str, Any],
               precedent: Precedent | None = None) -> Pending:
-        """Build the graph and bindings of a recorded call. `precedent`: of this call, which gets
+        """Build the graph and bindings of a recorded call. `precedent`: of this call; it receives
         the manifest."""
         pending = Pending()
         leaves = flatten_call(args, kwargs)
@@ -53,7 +53,7 @@ class ProgramBuilder:
         return pending
 
     def compile(self, pending: Pending, arena: Arena | None = None) -> None:
-        """Compile a graph; `arena`: memory for it to run in. Errors are left in `pending`."""
+        """Compile a graph; `arena`: memory for it to run in. Errors are stored in `pending`."""
         try:
             pending.step = self.build(pending.graph, arena)
             if pending.bindings.backward is not None:
@@ -64,7 +64,7 @@ class ProgramBuilder:
             pending.done.set()
 
     def build(self, graph: Graph, arena: Arena | None = None) -> Any:
-        """The program of a graph."""
+        """Return a graph's program."""
         if self.policy.evaluates:
             return Reference(graph)
         from .pipeline import build
@@ -72,13 +72,14 @@ class ProgramBuilder:
         return build(graph, not self.policy.is_synchronous, arena)
 
     def plan(self, graph: Graph) -> list[Task]:
-        """The kernels of a graph."""
+        """Return a graph's kernels."""
         from .pipeline import optimize, plan
 
         return plan(optimize(graph))[0]
 
     def restore(self, trace: Trace, args: tuple, kwargs: dict[str, Any]) -> Pending | None:
-        """The program from disk, if its manifest can be bound to this call."""
+        """Restore a program from disk if its manifest can be bound to this call, else return
+        None."""
         from .restore import restore_program
 
         known = trace.deferred.precedent
@@ -91,7 +92,7 @@ class ProgramBuilder:
         pending = Pending()
         pending.graph, pending.bindings = result
         trace.deferred.expect(pending.bindings)
-        with suppress(MemoryError):  # once more, from what is recorded, which tells why
+        with suppress(MemoryError):  # out of memory: rebuilding from the recording reports why
             pending.step = restore_program(pending.graph, known.table, trace.deferred.arena)
         pending.modes, pending.proof = trace.modes, trace.proof
         pending.bindings.version_bumps = locate_version_bumps(trace.version_bumps, leaves)

@@ -1,4 +1,4 @@
-"""Kinds: what makes two calls of the same kind, so that one program may serve both."""
+"""Specialization keys: two calls with equal keys may share a program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..trace.trace import address
 
 
 def describe_argument(x: Any) -> Any:
-    """A key for an argument: structure, shapes, dtypes, plain values, identities."""
+    """Return a key for an argument: structure, shapes, dtypes, plain values, identities."""
     kind = x.__class__
     if kind in (tuple, list) or is_named_tuple(x):
         return (kind, *map(describe_argument, x))
@@ -30,14 +30,14 @@ def describe_argument(x: Any) -> Any:
 
 
 def describe_tensors(x: Any) -> Any:
-    """A key for the tensors and arrays of arguments alone."""
+    """Return a key for only the tensors and arrays among the arguments."""
     return tuple(describe_argument(leaf) for leaf in flatten(x)
                  if isinstance(leaf, (Tensor, np.ndarray)))
 
 
 def compare_extents(a: Any, b: Any) -> tuple[int, ...] | None:
-    """How much longer tensors of one call, as described, are than those of another, extent by
-    extent; None where ranks differ, an extent is shorter or none is longer."""
+    """Return how much each dimension of the tensors of `b` exceeds that of `a`, both as described
+    by describe_tensors; None if ranks differ, a dimension is smaller or none is larger."""
     if len(a) != len(b) or any(len(x) != len(y) or x[0] is not y[0] or len(x[1]) != len(y[1])
                                for x, y in zip(a, b, strict=True)):
         return None
@@ -46,9 +46,9 @@ def compare_extents(a: Any, b: Any) -> tuple[int, ...] | None:
 
 
 def describe_overlap(arguments: tuple[tuple, dict], reachable: set[int]) -> tuple[tuple, ...]:
-    """Which arguments lie on the memory of an earlier one: on all of it, a part, or beside it; and
-    whether they are one object, or views of one tensor. Also which lie on memory that the step
-    reaches by itself, of which `reachable` has ids."""
+    """Describe arguments that share memory with an earlier one (all of it, part of it, or disjoint
+    parts) and whether they are the same object or views of one tensor. Also list those in memory
+    that the step reaches by itself, whose ids are in `reachable`."""
     met: dict[int, tuple[int, Any, np.ndarray]] = {}
     result: list[tuple] = []
     for i, leaf in enumerate(flatten(arguments)):

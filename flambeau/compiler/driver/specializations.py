@@ -1,4 +1,4 @@
-"""Specializations: those of a compiled function by their keys, and the programs of all of them."""
+"""A compiled function's specializations by key, and all their programs."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from .states import Building, Event, Followed, Installed, Outdated
 
 
 class Specializations:
-    """A bounded table of specializations. `programs` is the list that calls are dispatched by."""
+    """A bounded table of specializations. `programs` is the list used to dispatch calls."""
 
     def __init__(self, function: Callable, max_specializations: int) -> None:
         self.function, self.max_specializations = function, max_specializations
         self.programs: list[Program] = []
-        self.last: Program | None = None  # which served the last call
+        self.last: Program | None = None  # served the last call
         self._table: dict[Any, Specialization] = {}
         self._waiting_keys = SpecializationTable()
-        self._roots: list[Module] | None = None  # modules that the step's names stand for
+        self._roots: list[Module] | None = None  # modules that the step refers to by name
         self._reachable: set[int] = set()  # ids of memory that the step reaches by itself
-        self._accumulated: dict[int, Tensor] = {}  # whose grads are there in some calls only
+        self._accumulated: dict[int, Tensor] = {}  # leaves whose grad is sometimes None
 
     def find(self, args: tuple, kwargs: dict[str, Any]) -> Specialization | None:
-        """The specialization of such calls, new if need be; None where there are too many."""
+        """Return the specialization of a call, new if necessary; None if there are too many."""
         key = (
             describe_argument(args), describe_argument(kwargs),
             describe_overlap((args, kwargs), self._reachable), read_ambient_modes(),
@@ -62,7 +62,7 @@ class Specializations:
         self._table.clear()
 
     def forget(self) -> None:
-        """Start anew."""
+        """Reset to the initial state."""
         self.clear()
         self._roots = None
         self._waiting_keys = SpecializationTable()
@@ -75,13 +75,13 @@ class Specializations:
         self._table.clear()
 
     def list_builds(self) -> list[Pending]:
-        """The programs that are being built."""
+        """Return the programs that are being built."""
         return [s.state.pending for s in list(self._table.values())
                 if isinstance(s.state, Building)]
 
     def grow(self) -> bool:
-        """Whether the last kinds of calls came once each, and each is larger than the one before by
-        the same: a cache grows by a token a call. With gradients, lengths have programs each."""
+        """Whether the latest specializations were each called once and grew by equal steps, as when
+        a cache grows by a token per call. With gradients, each length gets a program instead."""
         if MODE.grad:
             return False
         last = [*self._table.values()][-GROWING_SPECIALIZATIONS:]
@@ -91,12 +91,12 @@ class Specializations:
                                      for a, b in itertools.pairwise(last)}) and len(steps) == 1
 
     def differ_in_numbers(self) -> bool:
-        """Whether they differ only in plain arguments, and none recurs often enough."""
+        """Whether specializations differ only in plain arguments, and none recurs often enough."""
         kinds = {specialization.tensors for specialization in self._table.values()}
         return not self.programs and 2 * len(kinds) <= len(self._table)
 
     def register(self, program: Program) -> None:
-        """Dispatch calls to a program, before all others."""
+        """Dispatch calls to a program before all others."""
         self.programs.insert(0, program)
         self.last = program
 
@@ -119,7 +119,7 @@ class Specializations:
     # ----------------------------------------------------------------------- surroundings
 
     def list_roots(self) -> list[Module]:
-        """The modules that the step's names refer to."""
+        """Return the modules that the step refers to by name."""
         if self._roots is None:
             self._roots = find_named_modules(self.function)
         return self._roots
@@ -136,13 +136,13 @@ class Specializations:
     # ------------------------------------------------------------- gradient accumulation
 
     def _absent_grads(self) -> tuple:
-        """Which of the sometimes-present grads are None. Gradient accumulation makes such calls
-        specializations of their own."""
+        """Return which of the sometimes-missing grads are None. This gives gradient accumulation's
+        calls separate specializations."""
         return tuple(leaf._grad is None for leaf in self._accumulated.values())
 
     def note_accumulation(self, *seen: Iterable[tuple[Tensor, bool]]) -> bool:
         """Whether the calls in `seen`, as (leaf, whether its grad was None), disagree about a leaf.
-        If so, recording starts over with that leaf's grad in the key, once per leaf."""
+        If so, restart recording with that leaf's grad in the key, once per leaf."""
         met: dict[int, set[bool]] = {}
         leaves = {}
         for leaf, absent in (pair for call in seen for pair in call):

@@ -1,7 +1,7 @@
-"""The states of a specialization, and the one table of what may follow what.
+"""The states of a specialization, and the table of legal transitions.
 
 A state holds only the fields that are legal in it. `python -m flambeau.compiler.driver.states`
-prints the table; docs/internals/recording.md shows it as a picture.
+prints the table; docs/internals/recording.md draws it.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ class Event(Enum):
 
 
 class State:
-    """Base of the states, with what is true of those that have recorded nothing."""
+    """Base class, with defaults for states that have recorded nothing."""
 
-    is_evictable: ClassVar[bool] = True  # another specialization may take its place
+    is_evictable: ClassVar[bool] = True  # another specialization may replace it
     trace: Trace | None = None  # of the last recorded call
-    reach: ReachableState | None = None  # as it was after that call
+    reach: ReachableState | None = None  # snapshot after that call
     recordings: int = 0  # calls recorded since recording began or restarted
 
 
 @dataclass(eq=False, kw_only=True)
 class New(State):
-    """No call is recorded that the next could be compared with."""
+    """No recorded call exists that the next could be compared with."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -55,8 +55,7 @@ class Recorded(State):
 
 @dataclass(eq=False, kw_only=True)
 class Speculated(State):
-    """The recorded call has its results from a program already, which serves no other call
-    before one does the same."""
+    """A program gave the recorded call its results, but serves no other call until one matches."""
 
     trace: Trace
     reach: ReachableState | None
@@ -69,7 +68,7 @@ class Speculated(State):
 class Building(State):
     """A program is being built, perhaps on another thread; calls run eagerly."""
 
-    is_evictable: ClassVar[bool] = False  # nobody would adopt the program
+    is_evictable: ClassVar[bool] = False  # the program would have no owner
     pending: Pending
     trace: Trace
     reach: ReachableState | None
@@ -86,8 +85,8 @@ class Installed(State):
 
 @dataclass(eq=False, kw_only=True)
 class Outdated(State):
-    """Its program's guards failed. The next recording is compared with the program's, and may
-    have problems that are not final: an optimizer makes state for a new parameter."""
+    """Its program's guards failed. The next recording is compared with the program's. Its problems
+    are not final: an optimizer may be creating state for a new parameter."""
 
     trace: Trace
     reach: ReachableState | None
@@ -97,13 +96,13 @@ class Outdated(State):
 class Eager(State):
     """Calls stay eager."""
 
-    is_evictable: ClassVar[bool] = False  # recording it once more would fail once more
+    is_evictable: ClassVar[bool] = False  # another recording would fail again
     reason: str
 
 
 @dataclass(eq=False, kw_only=True)
 class Followed(State):
-    """The function follows its calls; its specializations are no more."""
+    """The function follows its calls; its specializations have ended."""
 
 
 TRANSITIONS: dict[tuple[type[State], Event], type[State]] = {
@@ -131,7 +130,7 @@ TRANSITIONS: dict[tuple[type[State], Event], type[State]] = {
 
 
 class ImpossibleTransition(RuntimeError):
-    """An event that cannot happen in a state: a mistake of the driver."""
+    """An event that cannot happen in a state: a driver bug."""
 
 
 def check_transition(before: State, event: Event, after: State) -> None:
@@ -145,7 +144,7 @@ def check_transition(before: State, event: Event, after: State) -> None:
 
 
 def format_table() -> str:
-    """The table as text: one line per transition."""
+    """Return the table as text, one line per transition."""
     return "\n".join(
         f"{before.__name__:<10} ── {event.name:<11} ──► {after.__name__:<10} ({event.value})"
         for (before, event), after in TRANSITIONS.items()
