@@ -1,1 +1,1 @@
-"""Calling a program: guards, inputs, gradient buffers and committed results."""
+"""Run a program: guards, inputs, gradient buffers and committed results."""

@@ -32,7 +32,7 @@ class CompiledFunctionBackward(Node):
 
     __slots__ = ("call", "checked_versions", "runner", "saved_values")
 
-    call: tuple[Any, ...] | None  # the fields of an EagerCall
+    call: tuple[Any, ...] | None  # fields of an EagerCall
     checked_versions: Sequence[tuple[Tensor, int]]
     runner: BackwardRunner
     saved_values: list[Any] | None
@@ -57,7 +57,7 @@ class CompiledFunctionBackward(Node):
 
 
 def raise_no_double_backward() -> NoReturn:
-    """Raise PyTorch's error for a second derivative, with what to do."""
+    """Raise PyTorch's error for a second derivative, with advice."""
     raise RuntimeError(
         "torch.compile with aot_autograd does not currently support double backward: compile the "
         "whole step, with both backward passes inside, or call this one uncompiled"
@@ -112,7 +112,7 @@ class BackwardRunner:
         self.written = [t for t in self.externals if memory.holds(t._array)]
         self.read = [t for t in self.externals
                      if not memory.holds(t._array) and not any(t is s for s in self.states)]
-        if len(self.written) == len(written):  # one tensor on each memory
+        if len(self.written) == len(written):  # one tensor per memory
             self.eager = function
 
     def make_node(
@@ -140,7 +140,7 @@ class BackwardRunner:
         return result
 
     def collect_inputs(self, outputs: list[np.ndarray], tensors: dict[int, Any]) -> list[Any]:
-        """The backward program's inputs; None for cotangents."""
+        """Return the backward program's inputs; None for cotangents."""
         result: list[Any] = []
         arrays: Any = {i: getattr(t, "_array", t) for i, t in tensors.items()}
         for slot in self.changing:
@@ -151,7 +151,7 @@ class BackwardRunner:
         return result
 
     def run_backward(self, saved_values: list[Any], gs: tuple) -> list[Tensor]:
-        """Run the program on the outputs' cotangents; the cotangents of the inputs."""
+        """Run the program on the outputs' cotangents; return the inputs' cotangents."""
         values = list(saved_values)
         for i, slot in enumerate(self.changing):
             if isinstance(slot, Cotangent):
@@ -161,7 +161,7 @@ class BackwardRunner:
                 for y, order in zip(outputs, self.bindings.orders, strict=True)]
 
     def differentiate(self, node: CompiledFunctionBackward, gs: tuple) -> list[Tensor]:
-        """The cotangents of the inputs as differentiable tensors: repeat the call eagerly.
+        """Return the inputs' cotangents as differentiable tensors, by repeating the call eagerly.
 
         Raises RuntimeError if the call wrote or drew something, which must not happen twice, or if
         it would compute something else now.
@@ -194,7 +194,7 @@ class BackwardRunner:
         return result
 
     def convert_cotangent(self, slot: Cotangent, g: Tensor | None) -> np.ndarray:
-        """A cotangent in the layout that the program takes; zeros if there is none."""
+        """Return a cotangent in the layout that the program takes; zeros if it is None."""
         shape, dtype = self.bindings.shapes[slot.live]
         array = np.zeros(shape, dtype) if g is None else np.ascontiguousarray(g._array)
         return array.reshape(slot.order)
@@ -204,8 +204,8 @@ class BackwardRunner:
 def _swap_memory(tensors: list[Tensor]) -> Iterator[None]:
     """Give tensors other memory inside the block, so that writes to them leave no trace.
 
-    Their temporary version never equals a real one, so that a graph that saved them is refused.
-    Raises RuntimeError if other tensors share their memory.
+    Their temporary version never equals a real one, so graphs that saved them are refused. Raises
+    RuntimeError if other tensors share their memory.
     """
     counters = [tensor._counter for tensor in tensors if tensor._counter is not None]
     if any(t._base is not None for t in tensors) or any(

@@ -1,6 +1,6 @@
 """Commit: replace the results of a recorded call by those of its program.
 
-The bits of a run then do not depend on how many calls were recorded before the program was ready.
+This makes a run's bits independent of how many calls were recorded before the program was ready.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..trace.trace import UPDATE, Event, Trace
 
 
 def can_commit(graph: Graph, bindings: Bindings, result: Any) -> bool:
-    """Whether the program can replace everything that the recorded call left behind."""
+    """Whether the program can replace everything that the recorded call wrote or returned."""
     if bindings.backward is not None or not _contains_only_tensors(bindings.result):
         return False
     if not all(isinstance(bindings.slots[slot], State) for slot, _ in graph.writes):
@@ -43,9 +43,9 @@ def commit(bindings: Bindings, result: Any, outputs: Sequence[np.ndarray]) -> No
 def run_deferred(
     step: Any, bindings: Bindings, trace: Trace, leaves: list[Any], result: Any
 ) -> bool:
-    """Compute a call whose operators were only recorded (capture/lazy_call.py) by a program.
+    """Run a program for a call whose operators were only recorded (capture/lazy_call.py).
 
-    Returns False, with nothing run, if the program does not apply to the call.
+    Returns False, without running anything, if the program does not apply to the call.
     """
     arrays = [x._array if isinstance(x, Tensor) else x for x in leaves]
     inputs = {i: a for i, a in enumerate(arrays) if isinstance(a, np.ndarray)}
@@ -67,12 +67,12 @@ def run_deferred(
     except CheckFailed:
         for generator, state in zip(generators, drawn_before, strict=True):
             generator.set_state(state)
-        trace.deferred.on = True  # the operators will say what is wrong
+        trace.deferred.on = True  # running the operators will raise the error
         return False
     except BaseException:
         if step.ran[0] == ran:
             trace.deferred.undo()
-        else:  # the interrupt came after the last write
+        else:  # interrupted after the last write
             commit(bindings, None, ())
         trace.deferred = None
         raise
@@ -85,7 +85,7 @@ def run_deferred(
 
 
 def _read_value(slot: Any, updates: list[Event], arrays: list[Any]) -> Any:
-    """An input of the program; random numbers are drawn for it."""
+    """Return an input of the program; random numbers are drawn for it."""
     if isinstance(slot, Scalar):
         return float(updates[slot.update].array[slot.place])  # type: ignore[index]
     if isinstance(slot, RandomInput):
@@ -105,13 +105,13 @@ def _has_expected_grads(bindings: Bindings, trace: Trace) -> bool:
 
 
 def _contains_only_tensors(layout: Any) -> bool:
-    """Whether a result consists of tensors. Numbers were handed out already."""
+    """Whether a result consists of tensors; numbers have already been returned to Python."""
     tensors = (NewTensor, ReturnedArgument, ReturnedConstant)
     return all(isinstance(leaf, tensors) for leaf in leaves(layout))
 
 
 def iterate_outputs(result: Any, layout: Any) -> Iterator[tuple[Any, NewTensor]]:
-    """The tensors of a result that are outputs of the program, as (tensor, its NewTensor)."""
+    """Yield (tensor, its NewTensor) for the tensors of a result that are program outputs."""
     for tensor, leaf in zip(leaves(result), leaves(layout), strict=True):
         while isinstance(leaf, NewTensor):
             if isinstance(leaf.memory, Output):

@@ -1,7 +1,7 @@
-"""Eager functions between the parts of a program: their arguments and results are its memory.
+"""Calls of eager functions between parts of a program, on arrays over the program's memory.
 
-Where they lie is worked out once; memory of the arena and constants are the same arrays in every
-run. A call costs a few microseconds beside its function.
+Arrays over the arena and constants are created once and reused in every run. The overhead per call
+is a few microseconds.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..ir.interpreter import numpy_type
 if TYPE_CHECKING:
     from .executable import Step
 
-# The array of a place in a run: from the values that the run was given, by slot, and its outputs.
+# Returns the array of a place, given the run's inputs by slot and its outputs.
 Locate = Callable[[dict[int, Any], list[np.ndarray]], np.ndarray]
 
 
@@ -27,9 +27,9 @@ class EagerCalls:
 
     def __init__(self, step: Step) -> None:
         self.step = step
-        # By node: options of its function, where its arguments and its results are.
+        # By node id: its function's options, and the places of arguments and results.
         self._places: dict[int, tuple[dict[str, Any], list[Locate], list[Locate]]] = {}
-        self._results: dict[int, Any] = {}  # by group of nodes, while a run lasts
+        self._results: dict[int, Any] = {}  # by group of nodes, during a run
 
     def forget(self) -> None:
         """Drop the results of a run."""
@@ -59,7 +59,7 @@ class EagerCalls:
                 [self._locate(place) for place in layout.targets(node)])
 
     def _locate(self, place: Place) -> Locate:
-        """A function that returns a buffer as a NumPy array."""
+        """Return a function that gives a buffer as a NumPy array."""
         memory, window = place.memory, place.window
         dtype = numpy_type(memory.type)
         strides = tuple(s * dtype.itemsize for s in window.strides)
@@ -90,7 +90,7 @@ class EagerCalls:
 
 
 def _is_same_memory(target: np.ndarray, result: Any) -> bool:
-    """Whether a function wrote its result where it belongs."""
+    """Whether a function wrote its result directly to the target."""
     return (isinstance(result, np.ndarray) and result.shape == target.shape
             and result.strides == target.strides and result.dtype == target.dtype
             and result.ctypes.data == target.ctypes.data)

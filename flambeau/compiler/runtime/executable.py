@@ -1,8 +1,7 @@
-"""Step: a graph as a native program, with the memory that it works in.
+"""Step: a graph as a native program, with its working memory.
 
-A program is split where an eager function has to be called, or a check may end the run. Addresses
-of parameters and states are written into it once; those of arguments and outputs are given at each
-call.
+A program is split at each eager function call and at each check that may end the run. Addresses of
+parameters and states are written into it once; those of arguments and outputs are passed per call.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from ..schedule.tasks import Task
 
 Planned: TypeAlias = "tuple[Graph, list[Task], BufferAssignment, MemoryPlan]"
-WORK_PER_EXTRA_THREAD = MIN_PARALLEL_WORK // 2  # of a program, for each thread beyond the first few
+WORK_PER_EXTRA_THREAD = MIN_PARALLEL_WORK // 2  # per thread beyond the first few
 
 
 @dataclass
@@ -53,13 +52,13 @@ class Call:
 
 @dataclass
 class Check:
-    """A bool between two parts of a program, at an address or that many bytes into a slot."""
+    """A bool between two parts of a program: at `address`, or that many bytes into a slot."""
 
     slot: int | None
     address: int
 
     def require(self, table: list[int]) -> None:
-        """End the run where it is False. `table`: the addresses of the slots."""
+        """Raise CheckFailed if the bool is False. `table`: the addresses of the slots."""
         address = self.address if self.slot is None else table[self.slot] + self.address
         if not ctypes.c_bool.from_address(address).value:
             raise CheckFailed
@@ -72,9 +71,8 @@ class Step:
         self, graph: Graph, table: ProgramTable, addresses: Sequence[int],
         plan: Callable[[], Planned], arena: Arena | None = None, key: str | None = None,
     ) -> None:
-        """`addresses`: each entry's machine code; 0 for those that are calls. `plan` plans the
-        graph, or gives what was planned. `arena`: one that may be used.
-        `key`: under which the table is on disk."""
+        """`addresses`: each entry's machine code; 0 for eager calls. `plan` returns the planned
+        graph. `arena`: memory that may be reused. `key`: the table's key on disk."""
         self.edges, self.table, self._plan, self.key = graph, table, plan, key
         sources = graph.sources
         self.changing = [k for k, s in enumerate(sources) if s.kind != "state"]
@@ -96,13 +94,13 @@ class Step:
         self.addresses = list(addresses)
         self._build(addresses)
         programs = [part for part in self.parts if isinstance(part, LaunchTable)]
-        # How often the part ran that writes states, so that whoever is interrupted can tell. Where
-        # a check or an eager function comes last nothing is written.
+        # Run count of the part that writes states; tells interrupt handlers whether it ran. If a
+        # check or an eager function comes last, nothing is written.
         may_end = self.parts[-1] if self.parts else None
         writes_nothing = isinstance(may_end, Check) or (
             isinstance(may_end, Call) and EXCHANGE_TURN not in may_end.node.attributes)
         self.ran = programs[-1].ran if programs and not writes_nothing else [0]
-        self.threads = 1 if table.work < MIN_PARALLEL_WORK else 0  # 0: as many as `count` says
+        self.threads = 1 if table.work < MIN_PARALLEL_WORK else 0  # 0: decided by `count`
         self._max_threads = max(TYPICAL_THREADS, table.work // WORK_PER_EXTRA_THREAD)
         self.calls = EagerCalls(self)
         if self.is_direct:
@@ -142,7 +140,7 @@ class Step:
             self.parts.append(LaunchTable(records, patches, slots, keep=self))
 
     def move(self, slot: int, array: np.ndarray) -> None:
-        """Give a state other memory."""
+        """Move a state to other memory."""
         self.states[slot] = array
         programs = (part for part in self.parts if isinstance(part, LaunchTable))
         program, at = None, 0
@@ -158,7 +156,7 @@ class Step:
                 at += 1
 
     def _slot(self, home: Home, number: int) -> int | None:
-        """The place in the table of what moves from call to call."""
+        """Return the table index of an address that changes between calls, or None."""
         if home is Home.OUTPUT:
             return self._first_output + number
         return self._slots.get(number) if home is Home.SOURCE else None
@@ -175,13 +173,13 @@ class Step:
 
     @cached_property
     def planned(self) -> Planned:
-        """The graph after all passes, its tasks, layout and plan; made again where the program
-        came from disk."""
+        """The optimized graph, its tasks, layout and memory plan; recomputed if the program came
+        from disk."""
         return self._plan()
 
     @property
     def graph(self) -> Graph:
-        """The graph that kernels were made of."""
+        """The graph from which kernels were made."""
         return self.planned[0]
 
     @property
@@ -191,30 +189,31 @@ class Step:
 
     @property
     def layout(self) -> BufferAssignment:
-        """Where values lie."""
+        """The buffer of each value."""
         return self.planned[2]
 
     @property
     def plan(self) -> MemoryPlan:
-        """Where the arena's memories lie, and where threads wait."""
+        """The offsets in the arena, and the points where threads wait."""
         return self.planned[3]
 
     # ----------------------------------------------------------------------------- running
 
     def count(self) -> int:
-        """How many threads it runs on: no more than it has work for."""
+        """The number of threads to run on, limited by the amount of work."""
         return self.threads or min(self._max_threads, threads())
 
     def run(self, values: Sequence[Any]) -> list[np.ndarray]:
-        """Run the step once: `values` for the slots in `changing`, arrays or numbers.
+        """Run the step once and return its outputs as new arrays.
 
-        Arrays have the shapes, dtypes and strides of their sources. Gives the outputs, new arrays.
-        Raises CheckFailed, with no source written, where a check does not hold.
+        `values`: arrays or numbers for the slots in `changing`; arrays have the shapes, dtypes and
+        strides of their sources. Raises CheckFailed, before any source is written, if a check
+        fails.
         """
         return self.run_parts(values, lambda part, table: part.run(table, self.count()))
 
     def run_into(self, values: Sequence[Any], outputs: list[np.ndarray]) -> None:
-        """Run the step once and write its outputs to given arrays, which are packed."""
+        """Run the step once and write its outputs to the given contiguous arrays."""
         if not self.is_direct:
             self.run_parts(values, lambda part, table: part.run(table, self.count()), None, outputs)
             return
@@ -232,12 +231,12 @@ class Step:
 
     @cached_property
     def is_direct(self) -> bool:
-        """Whether a call is one program, with nothing to look up."""
+        """Whether a call runs a single launch table, without lookups."""
         cells = [cell.base is self._packed_numbers for cell in self.cells.values()]
         return len(self.parts) == 1 and isinstance(self.parts[0], LaunchTable) and all(cells)
 
     def _direct(self) -> Callable[[Sequence[Any]], list[np.ndarray]]:
-        """`run` for steps of one program, as short as can be: it is most of a small step."""
+        """Return a minimal `run` for steps of one program: overhead dominates small steps."""
         part, kinds, together = self.parts[0], self._kinds, self._packed_numbers.data
         assert isinstance(part, LaunchTable)
         numbers, arrays, pack = self._selectors
@@ -272,7 +271,7 @@ class Step:
         inputs = dict(zip(self.changing, values, strict=True))
         for slot, cell in self.cells.items():
             cell[()] = inputs[slot]
-        self.calls.forget()  # of a run that did not end
+        self.calls.forget()  # of an interrupted run
         table = [inputs[k].ctypes.data for k in self._arrays]
         table += [array.ctypes.data for array in outputs]
         for part in self.parts:
@@ -292,7 +291,8 @@ class Step:
 
     @contextmanager
     def restoring_writes(self, values: Sequence[Any]) -> Iterator[None]:
-        """Inside, the step may run: states and arguments that it writes are restored at the end."""
+        """Allow runs inside the block; at the end, restore the states and arguments that they
+        write."""
         inputs = dict(zip(self.changing, values, strict=True))
         arrays = [self.states.get(slot, inputs.get(slot)) for slot, _ in self.edges.writes]
         before = [(array, array.copy()) for array in arrays if array is not None]
@@ -306,7 +306,7 @@ class Step:
 def _make_selector(
     slots: Sequence[int], some: Sequence[int]
 ) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    """A fast function that selects the values of some slots."""
+    """Return a fast function that selects the values of some slots."""
     where = [slots.index(k) for k in some]
     if len(where) < 2 or where == [*range(where[0], where[-1] + 1)]:
         return itemgetter(slice(where[0], where[-1] + 1) if where else slice(0, 0))

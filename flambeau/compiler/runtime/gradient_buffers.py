@@ -1,4 +1,4 @@
-"""Gradient buffers: a program's gradients lie on memory of its own, which each run overwrites.
+"""Gradient buffers: a program's gradients lie in its own memory, which each run overwrites.
 
 Eager steps allocate new ones. If user code refers to a gradient of an earlier run, or to a view of
 it, the program gives that memory away and writes to new memory.
@@ -31,7 +31,7 @@ class GradBuffers:
         self.checked_at = GradLooks.count
 
     def count_references(self) -> list[int]:
-        """The number of references to each gradient."""
+        """Return the number of references to each gradient."""
         return [self._count(i) for i in range(len(self.bindings.grads))]
 
     def restore_counts(self, before: list[int]) -> None:
@@ -40,9 +40,10 @@ class GradBuffers:
         self.counts = [count + now - old for now, old, count in pairs]
 
     def give_away_shared(self, put: Callable[[int, Any], None]) -> None:
-        """Reallocate gradients that somebody else refers to; calls put(index, new gradient).
+        """Reallocate gradients that user code refers to, and call put(index, new gradient) for
+        each.
 
-        Safe to interrupt: the next call finishes what is due.
+        Safe to interrupt: the next call completes the rest.
         """
         stored = zip(self.count_references(), self.counts, strict=True)
         self.due.update(i for i, (now, before) in enumerate(stored) if now > before)
@@ -53,7 +54,7 @@ class GradBuffers:
             if grad is not None and grad._counter is not None:
                 # Earlier writes were to the grad of an earlier run.
                 grad._counter.value = self.bindings.grad_versions[i]
-        self.note_counts()  # no local name refers to them here
+        self.note_counts()  # no local variable refers to them here
 
     def _give_away(self, i: int, put: Callable[[int, Any], None]) -> None:
         leaf, grad = self.bindings.grads[i]
@@ -64,7 +65,7 @@ class GradBuffers:
             leaf._grad = result
 
     def _count(self, i: int) -> int:
-        """References to a gradient and its memory, without the leaf's own."""
+        """Count references to a gradient and its memory, except the leaf's."""
         leaf, grad = self.bindings.grads[i]
         if grad is None:
             return 0
@@ -74,7 +75,7 @@ class GradBuffers:
 
 
 def _find_slot(bindings: Bindings, i: int) -> int:
-    """The slot of a gradient's memory."""
+    """Return the slot of a gradient's memory."""
     if i not in bindings.grad_slots:
         owner = owner_of(bindings.grads[i][1]._array)
         bindings.grad_slots[i] = next(number for number, slot in enumerate(bindings.slots)
@@ -87,7 +88,7 @@ def reallocate_grad(bindings: Bindings, step: Any, i: int) -> None:
     leaf, grad = bindings.grads[i]
     number = _find_slot(bindings, i)
     memory = np.empty_like(bindings.slots[number].array)
-    elements = memory.reshape(-1).view(grad._array.dtype)  # of complex numbers, which lie as pairs
+    elements = memory.reshape(-1).view(grad._array.dtype)  # complex numbers lie there as pairs
     array = np.lib.stride_tricks.as_strided(elements, grad._array.shape, grad._array.strides)
     result = wrap(array)
     if bindings.grad_versions[i]:
@@ -98,7 +99,7 @@ def reallocate_grad(bindings: Bindings, step: Any, i: int) -> None:
 
 
 def reallocate_grads(bindings: Bindings, step: Any) -> None:
-    """Give all gradients new memory, because the previous call handed them out."""
+    """Give all gradients new memory, because the previous call returned them."""
     for i in range(len(bindings.grads)):
         if bindings.grads[i][1] is not None:
             reallocate_grad(bindings, step, i)

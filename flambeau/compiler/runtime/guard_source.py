@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class GuardWriter:
-    """Writes the tests of a call; where one fails, the call returns MISS with nothing changed."""
+    """Writes the tests of a call; if one fails, the call returns MISS with nothing changed."""
 
     def __init__(
         self, program: Program, source: SourceBuilder, args: tuple, kwargs: dict[str, Any]
@@ -30,11 +30,11 @@ class GuardWriter:
         self.args, self.kwargs = args, kwargs
         self.names, self.lines, self.name = source.names, source.lines, source.name
         self.leaves = 0
-        self.tensors: list[int] = []  # the leaves that are tensors or arrays
+        self.tensors: list[int] = []  # leaves that are tensors or arrays
         self.reachable = program.reach.list_memory()
 
     def write(self) -> list[int]:
-        """Write all guards; the leaves that are tensors or arrays."""
+        """Write all guards; return the indices of leaves that are tensors or arrays."""
         self.guard_structure("args", self.args)
         if self.kwargs:
             self.guard_structure("kwargs", self.kwargs)
@@ -48,7 +48,7 @@ class GuardWriter:
         return self.tensors
 
     def return_miss_if(self, wrong: str) -> None:
-        """Return MISS when the expression `wrong` is true."""
+        """Return MISS if the expression `wrong` is true."""
         self.lines += [f"    if {wrong}:", "        return MISS"]
 
     def guard_structure(self, place: str, value: Any) -> None:
@@ -110,7 +110,7 @@ class GuardWriter:
         failures = list(self.program.proof.failures(self.name))
         if not failures:
             return
-        # A guard that raises has lost what it reads.
+        # If a guard raises, what it reads is gone: a miss.
         self.lines.append("    try:")
         for wrong in failures:
             self.lines += [f"        if {wrong}:", "            return MISS"]
@@ -134,7 +134,7 @@ class GuardWriter:
                            "        return MISS"]
 
     def guard_gradients(self) -> None:
-        """Guard the gradients that leaves had, and which arguments are leaves."""
+        """Guard the leaves' incoming gradients, and which arguments are leaves."""
         arguments = {id(leaf): i for i, leaf in enumerate(flatten((self.args, self.kwargs)))}
         accesses = (*self.bindings.incoming_grads, *self.bindings.grads)
         touched = {id(leaf): leaf for leaf, _ in accesses}
@@ -149,7 +149,7 @@ class GuardWriter:
             self.return_miss_if(f"{self.name(leaf)}._grad is not {grad}")
 
     def write_state_mismatch(self, tensor: Tensor, array: np.ndarray, requires_grad: bool) -> str:
-        """An expression that is true if a tensor's memory or requires_grad changed."""
+        """Return an expression that is true if a tensor's memory or requires_grad changed."""
         name = self.name(tensor)
         return (f"{name}._array is not {self.name(array)} or "
                 f"{name}._requires_grad is not {self.name(requires_grad)}")
@@ -175,7 +175,7 @@ class GuardWriter:
                 self.return_miss_if(f"{written}(b{i})")
 
     def guard_indices(self) -> None:
-        """Check indices. A call with one out of bounds runs eagerly, which raises."""
+        """Check indices. If one is out of bounds, the call runs eagerly, which raises."""
         self.names["eager"] = self.program.function
         for check in self.bindings.checks:
             if check.leaf is not None:

@@ -1,7 +1,7 @@
 """Program: a compiled step as a Python function: guards, then numbers, then the run, then results.
 
-The function is written out as source for each program, so that a call costs a few microseconds.
-Guards that fail give MISS, with nothing changed.
+Each program's function is generated as source, so that a call costs a few microseconds. If a guard
+fails, it returns MISS with nothing changed.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from .result_source import ResultSource
 from .sample_inputs import SampleInputs
 from .side_effects import perform
 
-_numbers = itertools.count(1)  # of the programs whose calls are generated
-MISS = object()  # what a program gives for a call that it was not made for
+_numbers = itertools.count(1)  # numbers the generated functions
+MISS = object()  # returned for calls that the program does not cover
 
 
 def _bump(tensor: Tensor, writes: int) -> None:
@@ -69,10 +69,10 @@ class Program:
         self.lock = threading.RLock()
         self.changes, self.handles, self.ambient = reach.counts
         self.tickers = [StepCounter(update, step.ran) for update in bindings.updates]
-        self.call_count = [0]  # a cell, because version counters read it
-        self.sample = sample or SampleInputs(bindings)  # with which explain() runs the step
+        self.call_count = [0]  # a cell that version counters read
+        self.sample = sample or SampleInputs(bindings)  # explain() runs the step with it
         self.grads = GradBuffers(bindings, step)
-        self.grad_names: list[str] = []  # in the source
+        self.grad_names: list[str] = []  # names of gradients in the source
         self.source, self.call = _CallWriter(self, args, kwargs).build()
         self.names = self.call.__globals__
         if bindings.has_conditions:
@@ -85,11 +85,11 @@ class Program:
 
     @property
     def calls(self) -> int:
-        """The number of calls it served."""
+        """The number of calls that it served."""
         return self.call_count[0]
 
     def recheck(self) -> bool:
-        """Check hooks and ambient settings again, after any of them changed anywhere."""
+        """Recheck hooks and ambient settings after any of them changed anywhere."""
         counts = change_counts()
         if AMBIENT.observers or self.modes[-2:] != read_defaults():
             return False
@@ -99,12 +99,13 @@ class Program:
         return True
 
     def give_away_grads(self) -> None:
-        """Give gradients that user code refers to away, and allocate new ones."""
+        """Give away gradients that user code refers to, and allocate new ones."""
         names = self.names
         self.grads.give_away_shared(lambda i, grad: names.update({self.grad_names[i]: grad}))
 
     def advance(self) -> list[Any] | None:
-        """Advance all step counters; each update's numbers, or None with nothing advanced."""
+        """Advance all step counters. Return each update's numbers, or None with nothing
+        advanced."""
         result = []
         for i, ticker in enumerate(self.tickers):
             scalars = ticker.advance()
@@ -116,10 +117,11 @@ class Program:
         return result
 
     def roll_back(self, ran: int) -> None:
-        """Leave the state of no call or of a whole call after an exception.
+        """After an exception, leave the state of either no call or a complete call.
 
-        `ran`: the step's run count before the call. If it is unchanged, nothing was written and the
-        counters go back. Otherwise an interrupt came after the last write: finish the step.
+        `ran`: the step's run count before the call. If it is unchanged, nothing was written, and
+        the counters are rolled back. Otherwise an interrupt came after the last write: finish the
+        step.
         """
         if self.step.ran[0] == ran:
             for ticker in self.tickers:
@@ -132,8 +134,8 @@ class Program:
 def _run_eagerly_where_checks_fail(
     call: Callable, function: Callable, bindings: Bindings
 ) -> Callable:
-    """A program's call; where its run ends with CheckFailed, the generators go back and the call
-    runs eagerly, which says what is wrong."""
+    """Wrap a program's call: if its run raises CheckFailed, restore the generators and run the call
+    eagerly, which raises the error."""
     generators = list_generators(bindings)
 
     def checked(args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -166,7 +168,7 @@ class _CallWriter:
         self.guards = GuardWriter(program, self.source, args, kwargs)
 
     def build(self) -> tuple[str, Callable]:
-        """Write and compile the source; returns both."""
+        """Write and compile the source; return both."""
         self.tensors = self.guards.write()
         self.write_run()
         return self.source.define("call(args, kwargs)", f"<flambeau program {next(_numbers)}>")
@@ -215,14 +217,15 @@ class _CallWriter:
         lines += [f"    r, values = {self.write_result()}", "    perform(values)", "    return r"]
 
     def write_result(self) -> str:
-        """The expression for the result; appends the statements that it needs."""
+        """Return the expression for the result; append the statements that it needs."""
         source = ResultSource(self.bindings.result, self.name, self.write_argument)
         statements, expression = source.write()
         self.lines += statements
         return expression
 
     def list_inputs(self) -> list[str]:
-        """Expressions for the program's inputs. An update's numbers are consecutive: one `*s`."""
+        """Return expressions for the program's inputs. An update's numbers are consecutive: one
+        `*s`."""
         result = []
         for slot in self.bindings.slots:
             if isinstance(slot, Scalar) and slot.place:
@@ -235,14 +238,14 @@ class _CallWriter:
         return result
 
     def write_input(self, slot: Any) -> str:
-        """The expression for an input that changes from call to call."""
+        """Return the expression for an input that changes between calls."""
         if isinstance(slot, RandomInput):
             return self.name(slot.view)
         assert isinstance(slot, Argument)
         return self.write_argument(slot)
 
     def write_argument(self, slot: Argument) -> str:
-        """The expression for an argument's memory."""
+        """Return the expression for an argument's memory."""
         plain = slot.order is not None and slot.order == tuple(range(len(slot.order)))
         if plain and slot.order is not None and len(slot.order) == len(slot.shape):
             return f"b{slot.leaf}"

@@ -1,7 +1,7 @@
 """Step counters: an optimizer's step counts and hyperparameters for one run of a program.
 
-Eager steps advance one counter per parameter. Here the counters of a group share one array, of
-which each `state["step"]` is a window: one addition advances all, and `state_dict` stays right.
+Eager steps advance one counter per parameter. Here all counters of a group share one array, and
+each `state["step"]` is a view of it: one addition advances all, and `state_dict` stays correct.
 """
 
 from __future__ import annotations
@@ -60,16 +60,16 @@ class StepCounter:
         self.state_tensors = _state_tensors(self.state)
         self.own_tensors = _state_tensors(dict(enumerate(state for _, state in self.rows)))
         self.arrays = [*map(_array_of, self.own_tensors)]
-        self.item = None  # reads the first count, where counting is all that beginning does
+        self.item = None  # reads the first count, if beginning a step only counts
         if self.rest is not None and self.counts:
             self.item = self.rest[:1].reshape(()).item
 
     def _entries(self, state: dict[str, Any]) -> list[np.ndarray]:
-        """The arrays of a state's counters and other single numbers."""
+        """Return the scalar arrays of a state, such as its counters."""
         return [t._array for t in state.values() if hasattr(t, "_array") and t._array.ndim == 0]
 
     def _only_counts(self) -> bool:
-        """Whether beginning a step does nothing but count it."""
+        """Whether beginning a step only increments its counter."""
         arrays = self.saved[0]
         before = [a.copy() for a in arrays]
         versions = {name: version_of(t) for name, t in self.first_state.items()
@@ -90,7 +90,8 @@ class StepCounter:
         return plain and len(arrays) <= 1 and (not arrays or counter is not None)
 
     def list_begun(self) -> list[tuple[Tensor, int]]:
-        """The tensors that the optimizer itself writes when a step begins, and how often."""
+        """Return (tensor, number of writes) for tensors that the optimizer writes as a step
+        begins."""
         rows = self.rows if self.rest is None and not self.simple else self.rows[:1]
         return [] if self.item is not None else [
             (state[name], count) for _, state in rows for name, count in self.writes.items()
@@ -98,15 +99,15 @@ class StepCounter:
         ]
 
     def list_counted(self) -> list[tuple[Tensor, int]]:
-        """The other tensors that eager steps write when they begin: here one addition counts for
-        all of them."""
+        """Return the other tensors that eager steps write as they begin; here one addition updates
+        all."""
         begun = {id(tensor) for tensor, _ in self.list_begun()}
         return [(state[name], count) for _, state in self.rows
                 for name, count in self.writes.items()
                 if name in state and id(state[name]) not in begun]
 
     def check(self) -> bool:
-        """Whether the optimiser still has the groups and state of the program."""
+        """Whether the optimizer still has the groups and state of the program."""
         optimiser = self.optimiser
         return (
             optimiser.state is self.state and optimiser.param_groups is self.groups
@@ -119,21 +120,23 @@ class StepCounter:
         )
 
     def _has_same_tensors(self) -> bool:
-        """Whether the state still consists of the same tensors, and this update's lie on the same
+        """Whether the state consists of the same tensors, and this update's are in the same
         memory."""
         before = self.state_tensors
         values = list(chain.from_iterable(map(dict.values, self.state.values())))
-        if len(values) != len(before):  # there are numbers among them
+        if len(values) != len(before):  # some are numbers
             values = _state_tensors(self.state)
         return (len(values) == len(before) and all(map(is_, values, before))
                 and all(map(is_, map(_array_of, self.own_tensors), self.arrays)))
 
     def advance(self) -> Any:
-        """Ticks; the formula's numbers. None, with nothing ticked, where flags or state changed."""
+        """Advance the counters and return the formula's numbers; None, with nothing advanced, if
+        flags or state changed."""
         if not self.check():
             return None
         if self.item is not None:
-            # Interrupts strike after calls: when one finds this run noted, it has been counted.
+            # Set before counting: interrupts arrive only after calls, so a run noted here was
+            # counted.
             self.ticked = self.ran[0]
             np.add(self.rest, self.unit, self.rest)
             key: Any = self.item()
@@ -147,13 +150,15 @@ class StepCounter:
         return scalars
 
     def _count_alike(self) -> bool:
-        """Whether all parameters have the first one's count: the formula has the numbers of one."""
+        """Whether all parameters have the first one's count: the formula takes a single set of
+        numbers."""
         counts = self.rest.tobytes()
         first: bytes = self.first_state["step"]._array.tobytes()
         return bool(counts == first * (len(counts) // len(first)))
 
     def _begin_params(self) -> tuple[Any, bool]:
-        """Begin the step of each parameter; the first one's key, and whether all have it."""
+        """Begin each parameter's step; return the first one's key and whether all keys are
+        equal."""
         arrays = [a for entries in self.saved[: 1 if self.simple else None] for a in entries]
         if self.rest is not None:
             arrays.append(self.rest)
@@ -169,7 +174,7 @@ class StepCounter:
         return key, all(each == key for each in keys)
 
     def undo(self) -> None:
-        """Take the tick back, where there was one for the run that is to come."""
+        """Undo the increment for the upcoming run, if there was one."""
         if self.ticked != self.ran[0]:
             return
         self.ticked = -1
@@ -183,8 +188,8 @@ class StepCounter:
 
 
 def shared_counters(optimiser: Any, number: int) -> np.ndarray | None:
-    """One array for the step counters of a group, by position, with the counters moved there; None
-    where other groups count with the same tensors."""
+    """Move a group's step counters to one shared array, ordered by position, and return it; None if
+    other groups count with the same tensors."""
     params = optimiser.param_groups[number]["params"]
     tensors = [optimiser.state[p]["step"] if p in optimiser.state else None for p in params]
     stored = optimiser.__dict__.setdefault("_flambeau_counters", {})
@@ -206,15 +211,15 @@ def shared_counters(optimiser: Any, number: int) -> np.ndarray | None:
 
 
 class RecordedGroup:
-    """The parameters and the state of an optimiser's group when a call was recorded: a program
-    that was built in the background is for these."""
+    """The parameters and state of an optimizer's group at recording time, for which a background
+    build is valid."""
 
     def __init__(self, update: Update) -> None:
         self.optimiser, self.number = update.optimiser, update.group
         self.before = self._read()
 
     def is_same(self) -> bool:
-        """Whether the optimiser has them still."""
+        """Whether the optimizer still has the same parameters and state."""
         try:
             now = self._read()
         except (LookupError, AttributeError):
@@ -231,11 +236,11 @@ class RecordedGroup:
 
 
 def snapshot_groups(bindings: Bindings) -> list[RecordedGroup]:
-    """Those that a recorded call updated."""
+    """Snapshot the groups that a recorded call updated."""
     return [RecordedGroup(update) for update in bindings.updates]
 
 
 def _state_tensors(state: Any) -> list[Any]:
-    """The tensors that an optimiser's state consists of."""
+    """Return the tensors of an optimizer's state."""
     return [x for x in chain.from_iterable(map(dict.values, state.values()))
             if isinstance(x, Tensor)]

@@ -1,8 +1,8 @@
-"""ReachableState: the tensors and hooks that a step uses beside its arguments, as it was recorded.
+"""ReachableState: the tensors and hooks that a step used besides its arguments, as recorded.
 
-Before each run the tensors' memory and flags are compared; hooks are compared once any hook in the
-process changed. compiler/proof/guards.py guards what the step reads of modules; guard_source.py
-writes the guards of arguments.
+The tensors' memory and flags are compared before each run, hooks only after any hook in the process
+changed. compiler/proof/guards.py guards what the step reads of modules; guard_source.py writes the
+guards of arguments.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ReachableState:
         self.counts = change_counts()
 
     def has_same_memory(self) -> bool:
-        """Whether the tensors lie where they lay after the recorded call."""
+        """Whether the tensors still have the same memory as after the recorded call."""
         return all(tensor._array is array for tensor, array, _ in self.states)
 
     def has_same_hooks(self) -> bool:
@@ -45,9 +45,9 @@ class ReachableState:
         return self._list_hooks() == self._hooks
 
     def list_memory(self) -> set[int]:
-        """Ids of the memory that the step reaches other than through its arguments.
+        """Return the ids of memory that the step reaches other than through its arguments.
 
-        An argument on such memory has two roles. A program that treated it as an argument only
+        An argument in such memory has two roles. A program that treated it only as an argument
         would read and write the wrong memory in a call where the two differ.
         """
         tensors = [*self.tensors, *self._aliased]
@@ -57,7 +57,7 @@ class ReachableState:
         return {id(owner_of(tensor._array)) for tensor in tensors if not is_lazy(tensor)}
 
     def _list_hooks(self) -> list[tuple]:
-        """The ids of all hooks that run inside the step."""
+        """Return the ids of all hooks that run inside the step."""
         places: list[Any] = [
             global_hooks.forward_pre, global_hooks.forward, global_hooks.backward_pre,
             global_hooks.backward, _global_optimizer_pre_hooks, _global_optimizer_post_hooks,
@@ -71,5 +71,5 @@ class ReachableState:
 
 
 def change_counts() -> tuple[int, int, int]:
-    """Process-wide change counts of modules, hooks and ambient settings."""
+    """Return process-wide change counts of modules, hooks and ambient settings."""
     return CHANGES.count, HANDLES.count, AMBIENT.changes

@@ -1,4 +1,4 @@
-"""Result source: the expressions with which a program's function builds what it returns."""
+"""Result source: the expressions with which a program's function builds its return value."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from .backward_node import make_detached_node, attach_history
 
 
 class CompiledBackward(Node):
-    """The history of a tensor that a compiled step returns: backward has been through it."""
+    """The history of a tensor returned by a compiled step whose graph backward has freed."""
 
     __slots__ = ()
 
     def apply(self, g: Any) -> Any:
-        """Say that the graph was freed."""
+        """Raise the error for a freed graph."""
         raise_freed(self)
 
 
@@ -36,12 +36,12 @@ _FREED_NODE = make_detached_node(CompiledBackward)
 
 
 def view(source: Tensor, array: np.ndarray | None) -> Tensor:
-    """A view of a tensor, on an array or on the source's own."""
+    """Return a view of a tensor, on `array` or on the source's array."""
     return view_of(source, source._array if array is None else array)
 
 
 def alias(source: Tensor, array: np.ndarray | None) -> Tensor:
-    """A detached tensor that shares the version counter of another."""
+    """Return a detached tensor that shares another's version counter."""
     tensor = source._alias()
     if array is not None:
         tensor._array = array
@@ -49,7 +49,7 @@ def alias(source: Tensor, array: np.ndarray | None) -> Tensor:
 
 
 def count_from(version: int, tensor: Tensor) -> Tensor:
-    """Let a new tensor's version start where the recorded call left it."""
+    """Start a new tensor's version at its value in the recorded call."""
     tensor._counter = VersionCounter()
     tensor._counter.value = version
     return tensor
@@ -62,16 +62,16 @@ def require_grad(tensor: Tensor) -> Tensor:
 
 
 def attach_freed(tensor: Tensor) -> Tensor:
-    """Give a new tensor a history that backward has been through."""
+    """Give a new tensor a history that backward has freed."""
     tensor._node = _FREED_NODE
     tensor._requires_grad = tensor._tracked = True
     return tensor
 
 
 class ResultSource:
-    """Writes a result as an expression, after statements for tensors that it needs twice.
+    """Writes a result as an expression, preceded by statements for tensors that it uses twice.
 
-    `name` gives names to objects; `argument` shows the memory of an argument.
+    `name` assigns names to objects; `argument` returns the expression for an argument's memory.
     """
 
     def __init__(
@@ -80,15 +80,15 @@ class ResultSource:
         self.result, self.name, self.argument = result, name, argument
         self.uses = collections.Counter(map(id, _new_tensors(result, set())))
         self.statements: list[str] = []
-        self.names: dict[int, str] = {}  # of tensors that are used again, by id
+        self.names: dict[int, str] = {}  # of tensors that are reused, by id
 
     def write(self) -> tuple[list[str], str]:
-        """The statements and the expression."""
+        """Return the statements and the expression."""
         expression = self.express(self.result)
         return self.statements, expression
 
     def express(self, x: Any) -> str:
-        """The expression for a part of the result."""
+        """Return the expression for a part of the result."""
         if isinstance(x, NewTensor):
             return self.express_tensor(x)
         if isinstance(x, HostScalar):
@@ -122,7 +122,7 @@ class ResultSource:
         return f"({inner},)" if x else "()"
 
     def express_tensor(self, x: NewTensor) -> str:
-        """A new tensor: its name if it is used again."""
+        """Return the expression for a new tensor: its name if it is reused."""
         if id(x) in self.names:
             return self.names[id(x)]
         expression = self.express_new_tensor(x)
@@ -133,7 +133,7 @@ class ResultSource:
         return name
 
     def express_new_tensor(self, x: NewTensor) -> str:
-        """The expression that makes a tensor."""
+        """Return the expression that creates a tensor."""
         if x.source is None:
             tensor = f"wrap({self.express_memory(x.memory)})"
         else:
@@ -149,7 +149,7 @@ class ResultSource:
         return tensor
 
     def express_memory(self, x: Output | Argument | State) -> str:
-        """The expression for a tensor's array."""
+        """Return the expression for a tensor's array."""
         if isinstance(x, Argument):
             return self.argument(x)
         if isinstance(x, State):
@@ -161,7 +161,7 @@ class ResultSource:
 
 
 def _new_tensors(x: Any, seen: set[int]) -> Iterator[NewTensor]:
-    """The new tensors in what is returned and the sources of these, as often as each is used."""
+    """Yield the new tensors in a result, once per use, and their sources."""
     for leaf in leaves_of((NewTensor, HostScalar), x):
         if isinstance(leaf, HostScalar):
             yield from _new_tensors((leaf.left, leaf.right), seen)

@@ -1,4 +1,4 @@
-"""Sample inputs: the arguments of the recorded call, kept to measure its program."""
+"""Sample inputs: the recorded call's arguments, kept to measure its program."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class SampleInputs:
     """Copies of a recorded call's arguments and of its updates' numbers."""
 
     def __init__(self, bindings: Bindings) -> None:
-        self.values: dict[int, Any] = {}  # by id of the slot
+        self.values: dict[int, Any] = {}  # by slot id
         for slot, value in zip(bindings.slots, bindings.recorded, strict=True):
             if isinstance(slot, Scalar):
                 self.values[id(slot)] = float(value)
@@ -21,12 +21,12 @@ class SampleInputs:
                 self.values[id(slot)] = _copy_with_strides(value)
 
     def value(self, slot: Any) -> Any:
-        """The value of a slot; random numbers are those of the last draw."""
+        """Return a slot's value; random numbers are those of the last draw."""
         return slot.view if isinstance(slot, RandomInput) else self.values.get(id(slot))
 
 
 def _copy_with_strides(array: np.ndarray) -> np.ndarray:
-    """A copy with the same strides, which the program is specialized on."""
+    """Copy an array and keep its strides, on which the program is specialized."""
     if array.flags.c_contiguous or array.size == 0:
         return array.copy()
     span = sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True))

@@ -1,4 +1,4 @@
-"""Side effects: what a program stores in Python's objects after its run, as the step does."""
+"""Side effects: store a program's values in Python objects after its run, as the step does."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""SizedProgram: a native program for all lengths of a step.
+"""SizedProgram: one native program for all lengths of a step.
 
-Its kernels take extents and strides as arguments. Where values lie in the arena is planned for a
-length with room to grow, and anew (in about a millisecond) once a step is longer.
+Its kernels take extents and strides as arguments. The arena is planned for a length with room to
+grow, and replanned (about a millisecond) when a step exceeds it.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from ..schedule.sized_kernels import CommonTasks
 class SizedProgram:
     """The tasks that a step has in common at all lengths.
 
-    graph: of one of the lengths. offsets: for each argument in the order of `arguments`, how many
-    bytes behind the first element of its array it begins.
+    graph: at any one length. offsets: for each slot in `arguments`, the byte offset of its start
+    from the first element of its array.
     """
 
     def __init__(self, graph: Graph, common: CommonTasks, offsets: Sequence[int | Polynomial],
@@ -42,20 +42,20 @@ class SizedProgram:
         self.offsets = offsets
         kernels = [task.kernel for task in common.tasks]
         self.functions = compile_all(kernels, threads=threads(), aside=aside)
-        self.planned_length = 0  # the longest step that the arena has room for
+        self.planned_length = 0  # the longest step that fits the arena
         self.threads = 1
         self.values: Callable[[int, Sequence[np.ndarray]], tuple]
         self.table: LaunchTable
         self.arena: Arena
 
     def run(self, length: int, arrays: Sequence[np.ndarray]) -> None:
-        """Run the step. `arrays`: those of the arguments, then the outputs, which are packed."""
+        """Run the step. `arrays`: the arguments, then the outputs, which are contiguous."""
         if length > self.planned_length:
             self._plan(GROWING_MEMORY_RATIO * length)
         self.table.run(self.values(length, arrays), self.threads)
 
     def _plan(self, length: int) -> None:
-        """Lay values out in an arena for steps up to a length."""
+        """Lay out values in an arena for steps up to a length."""
         tasks = self.common.tasks
         for sized in tasks:
             for memory in sized.task.memories:
@@ -87,7 +87,8 @@ class SizedProgram:
 
     def _cell(self, memory: Allocation, start: int | Polynomial, offsets: dict[int, int],
               slots: _Slots) -> tuple[int | None, int]:
-        """The table's slot that gives a buffer's address at each call, or the address."""
+        """Return (table slot, 0) if a buffer's address changes between calls, else (None,
+        address)."""
         home, size = memory.home, memory.type.size
         if home is Home.OUTPUT:
             at = len(self.arguments) + memory.index
@@ -109,24 +110,24 @@ class SizedProgram:
 
 
 def _sum(first: str, *terms: tuple[int | Polynomial, int]) -> str:
-    """An address and some lengths, each times a factor, as source."""
+    """Return source that adds lengths, each times a factor, to an address."""
     number = sum(x * factor for x, factor in terms if isinstance(x, int))
     parts = [f"{factor} * {x.source()}" for x, factor in terms if isinstance(x, Polynomial)]
     return " + ".join([first, *parts, *([str(number)] if number else [])])
 
 
 class _Slots:
-    """The values that a table takes at each call, as source."""
+    """The values that a table takes per call, as source."""
 
     def __init__(self) -> None:
         self.texts: dict[str, int] = {}
 
     def number(self, text: str) -> int:
-        """The slot of a value."""
+        """Return the slot of a value."""
         return self.texts.setdefault(text, len(self.texts))
 
     def write(self) -> Callable[[int, Sequence[np.ndarray]], tuple]:
-        """The function that computes all values."""
+        """Return the function that computes all values."""
         source = SourceBuilder({"address": data_address})
         source.add("return (" + "".join(f"{text}, " for text in self.texts) + ")")
         return source.define("values(n, arrays)", "<flambeau sized program>")[1]

@@ -1,4 +1,4 @@
-"""Times of a step and of each of its tasks, measured on runs that change nothing."""
+"""Times of a step and of each task, measured on runs without lasting effects."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from .executable import Step
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds that a step takes, and each of its tasks; the threads' mean share of these at work.
+    """Seconds for a step and for each task, and the mean share of that time that threads are busy.
 
-    A task takes as long as its slowest thread. `total` has barriers and starts in it too.
+    A task takes as long as its slowest thread. `total` includes barriers and thread starts.
     """
 
     total: float
@@ -28,7 +28,8 @@ class Times:
 
 
 def time_step(step: Step, values: Sequence[Any], rounds: int = 5) -> Times:
-    """How long the step and each task take: medians of some runs, which change nothing."""
+    """Return the times of the step and each task: medians of several runs, whose writes are
+    undone."""
     runs: list[tuple[float, list[tuple[float, float]]]] = []
     enough = perf_counter() + MAX_MEASURING_SECONDS
     with step.restoring_writes(values), offline(step.edges):
@@ -40,7 +41,7 @@ def time_step(step: Step, values: Sequence[Any], rounds: int = 5) -> Times:
 
 
 def _time_once(step: Step, values: Sequence[Any]) -> tuple[float, list[tuple[float, float]]]:
-    """Of one run: seconds in all; seconds and the threads' share for each task."""
+    """Time one run: total seconds, and (seconds, busy share) for each task."""
     totals: list[float] = []
     times: list[tuple[float, float]] = []
 

@@ -35,7 +35,7 @@ def _timed_kernels(recorder: Recorder) -> Iterator[tuple[Any, Callable]]:
 
 
 def _names(program: LaunchTable) -> list[str]:
-    """The names of a program's kernels in order, as the report shows them."""
+    """Return the names of a program's kernels in order, as the report shows them."""
     owner = program.keep
     if isinstance(owner, Step):
         entries, tasks = owner.table.entries, owner.tasks
