@@ -1,1 +1,1 @@
-"""What the user sees of a compiled step: explain(), its figures and its page."""
+"""Reports on a compiled step: explain(), its figures and its HTML page."""

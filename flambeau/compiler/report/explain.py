@@ -1,7 +1,7 @@
-"""Explain: where a compiled step spends its time, and what it was made into, stage by stage.
+"""Explain: where a compiled step spends its time, and its form after each compiler stage.
 
 Levels: 1 the kernels with time, bytes, flops and share of the machine's limit; 2 the graph; 3 the
-fusion groups; 4 the loops; 5 LLVM IR; 6 assembly. Each level shows what those before it do.
+fusion groups; 4 the loops; 5 LLVM IR; 6 assembly. Each level includes those before it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ TIMES, GRAPH, GROUPS, LOOPS, LLVM, ASSEMBLY = range(1, 7)
 
 
 def explain(step: Step, values: Sequence[Any], level: int = TIMES) -> str:
-    """A text about a step, up to a level. The step runs with these values, and changes nothing."""
+    """Return a report on a step, up to a level. Runs the step on these values and undoes its
+    writes."""
     return "\n".join(explain_text(step, measure_figures(step, values), level))
 
 
 def explain_text(step: Step, figures: StepFigures, level: int) -> Iterator[str]:
-    """The lines about a step that was measured."""
+    """Yield the lines of a measured step's report."""
     yield from _times(figures)
     if level >= GRAPH:
         yield from ("", "graph", *graph_lines(step.graph))
@@ -54,7 +55,7 @@ def _times(result: StepFigures) -> Iterator[str]:
 
 
 def relative_origin(origin: str) -> str:
-    """An origin with its file relative to the working directory, where it lies in there."""
+    """Make the file of an origin relative to the working directory, if it is inside."""
     here = os.path.join(os.getcwd(), "")
     return origin.replace(f" at {here}", " at ")
 
@@ -64,7 +65,7 @@ def _count(number: int, what: str) -> str:
 
 
 def graph_lines(graph: Graph) -> Iterator[str]:
-    """A graph as text, a node a line, inputs before users."""
+    """Yield a graph as text, one node per line, inputs before users."""
     names: dict[int, str] = {}
     for k, node in enumerate(graph.nodes()):
         names[id(node)] = f"v{k}"

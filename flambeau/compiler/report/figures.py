@@ -1,7 +1,8 @@
-"""Figures: what each kernel of a step costs, what bounds it, and what of the program it computes.
+"""Figures: the cost of each kernel of a step, its bottleneck, and the part of the program it
+computes.
 
-A kernel is bound by "flops", by "memory", by neither since its data are "cached" (they come faster
-than memory gives them), by "waiting" for one of the threads, or "eager": a call of a function.
+A kernel is bound by "flops", by "memory", by neither because its data are "cached" (faster than
+memory), by "waiting" for one of the threads, or "eager": a function call.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ from ..schedule.tasks import Task
 
 PHASES = ("forward", "backward", "update")
 BOUNDS = ("flops", "memory", "cached", "waiting", "eager")
-MIN_BUSY_SHARE = 0.6  # the threads' share at work below which a kernel counts as waiting
+MIN_BUSY_SHARE = 0.6  # kernels whose threads are busy for less are "waiting"
 
 
 @dataclass(frozen=True)
 class KernelFigures:
     """A kernel's figures.
 
-    `predicted`: seconds that the cost model expects of its flops and bytes at the machine's limits.
-    `share`: of its time what its flops, or its bytes unless they come from caches, take at least.
-    `busy`: the threads' mean share of the time at work. `main`: the one of `origins` that says
-    most. `code`: the same for kernels that are the same function; -1 for eager calls.
+    `predicted`: seconds that the cost model expects for its flops and bytes at the machine's
+    limits. `share`: the fraction of its time that its flops, or its bytes unless cached, need at
+    least. `busy`: the mean share of time that threads work. `main`: the most informative of
+    `origins`. `code`: equal for kernels that share a function; -1 for eager calls.
     """
 
     name: str
@@ -49,31 +50,31 @@ class KernelFigures:
 
     @property
     def limit(self) -> str:
-        """The share of the limit, for people."""
+        """The share of the limit, as text."""
         return "eager" if self.bound == "eager" else f"{self.share:.0%} {self.bound}"
 
 
 @dataclass(frozen=True)
 class StepFigures:
-    """A step's figures: seconds in all, barriers too; a line a task; arena bytes; threads."""
+    """A step's figures: total seconds with barriers, one line per task, arena bytes, and
+    threads."""
 
     total: float
     lines: list[KernelFigures]
     arena: int
     threads: int
-    limits: tuple[float, float]  # flops and bytes a second
+    limits: tuple[float, float]  # flops and bytes per second
     title: str = ""
     tasks: list[Task] = field(default_factory=list)
 
     @property
     def least(self) -> float:
-        """Seconds that the kernels take at the machine's limits."""
+        """Seconds that the kernels would take at the machine's limits."""
         return sum(line.seconds * line.share for line in self.lines)
 
 
 def measure_figures(step: Step, values: Sequence[Any], title: str = "") -> StepFigures:
-    """Each task's time beside what the machine could do at best. The step runs, and changes
-    nothing."""
+    """Measure each task and compare it with the machine's limits. The step's writes are undone."""
     threads = step.count()
     most = measure_peaks(threads)
     times = time_step(step, values)
@@ -98,7 +99,7 @@ def measure_figures(step: Step, values: Sequence[Any], title: str = "") -> StepF
 def _bound(
     task: Task, memory: float, flops: float, seconds: float, busy: float
 ) -> tuple[float, str]:
-    """What bounds a task and the share of it, from the least seconds for its bytes and flops."""
+    """Return (share, bound) of a task from the least seconds that its bytes and flops take."""
     if task.kernel is None or not seconds:
         return 0.0, "eager" if task.kernel is None else "cached"
     cached = memory > seconds
@@ -111,7 +112,7 @@ def _bound(
 
 
 def _moved(task: Task) -> int:
-    """Bytes of all that a task reads or writes, each once."""
+    """Return the bytes of all buffers that a task reads or writes, each counted once."""
     unique: dict[int, Allocation] = {id(memory): memory for memory in task.memories}
     return sum(memory.bytes for memory in unique.values())
 
@@ -120,7 +121,7 @@ def _moved(task: Task) -> int:
 
 
 def origins(task: Task, step: Step, places: dict[int, int]) -> tuple[str, ...]:
-    """Operators and source lines of all that a task computes, in the order of the graph."""
+    """Return operators and source lines of everything a task computes, in graph order."""
     if task.group is None:
         return tuple(task.origins)
     materialized = step.layout.fusion.materialized
@@ -133,7 +134,8 @@ def origins(task: Task, step: Step, places: dict[int, int]) -> tuple[str, ...]:
 
 
 def _is_input_or_constant(node: Node) -> bool:
-    """Whether nothing computes it. A constant serves all that use it: its origin is the first's."""
+    """Whether a node is not computed. Users share a constant, so its origin is only the first
+    one's."""
     sources = (Op.INPUT, Op.CONSTANT)
     return node.op in sources or (
         bool(node.inputs) and all(x.op is Op.CONSTANT for x in node.inputs)
@@ -141,7 +143,7 @@ def _is_input_or_constant(node: Node) -> bool:
 
 
 def _main(task: Task) -> str:
-    """The origin of a task's product, else of its last value."""
+    """Return the origin of a task's matrix product or special node, else of its last value."""
     if task.group is None:
         return ""
     main = task.group.contraction or task.group.special
@@ -150,7 +152,7 @@ def _main(task: Task) -> str:
 
 
 def phases_of(graph: Graph) -> dict[int, int]:
-    """By id of a node, its place in PHASES; without an origin that of what it reads."""
+    """Return node id -> index in PHASES; nodes without an origin inherit that of their operands."""
     result: dict[int, int] = {}
     for node in graph.nodes():
         if not node.origin or node.op in (Op.INPUT, Op.CONSTANT):
@@ -163,7 +165,8 @@ def phases_of(graph: Graph) -> dict[int, int]:
 
 
 def _phase(task: Task, phases: dict[int, int]) -> str | None:
-    """A product's phase, else that of most of a kernel's values."""
+    """Return the phase of a task's product or special node, else the most common one of its
+    values."""
     if task.group is None:
         return None
     main = task.group.contraction or task.group.special

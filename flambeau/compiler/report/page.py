@@ -1,6 +1,6 @@
-"""Page: a step as a picture, in one HTML file that needs nothing else.
+"""Page: a step drawn in one self-contained HTML file.
 
-page.html holds its design and what draws it; here are the figures that it draws.
+page.html has its design and drawing code; this module supplies the data.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _ORIGIN = re.compile(r"^(\S+)( \(backward\))?(?: in (.+?))?(?: at (.+))?$")
 
 
 def render_page(programs: Sequence[StepFigures], name: str, calls: Sequence[str] = ()) -> str:
-    """The text of the page about a step: its programs, one after another."""
+    """Return the HTML page about a step and its programs, in order."""
     text = json.dumps(page_data(programs, name, calls), separators=(",", ":"))
-    text = text.replace("<", "\\u003c")  # so that no string ends the script
+    text = text.replace("<", "\\u003c")  # so that no string closes the script element
     template = (Path(__file__).parent / "page.html").read_text(encoding="utf-8")
     return template.replace("TITLE", html.escape(name), 1).replace("DATA", text, 1)
 
@@ -32,7 +32,7 @@ def render_page(programs: Sequence[StepFigures], name: str, calls: Sequence[str]
 def page_data(
     programs: Sequence[StepFigures], name: str, calls: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """What the page draws: the step's figures and its kernels in order, times in seconds."""
+    """Return the page's data: the step's figures and its kernels in order, times in seconds."""
     loops: dict[str, int] = {}
     kernels: list[dict[str, Any]] = []
     for k, item in enumerate(programs):
@@ -76,7 +76,7 @@ def _kernel(
 
 
 def _sources(lines: Sequence[KernelFigures]) -> dict[str, str]:
-    """The text of each source line that kernels come from, by its place as the page shows it."""
+    """Return source place, as the page shows it, -> text of that line, for all kernel origins."""
     result: dict[str, str] = {}
     for origin in {origin: None for line in lines for origin in (line.main, *line.origins)}:
         where = origin.rpartition(" at ")[2]
@@ -88,7 +88,7 @@ def _sources(lines: Sequence[KernelFigures]) -> dict[str, str]:
 
 
 def _parts(origin: str) -> tuple[str, str, str]:
-    """Operator, module and source line of an origin."""
+    """Split an origin into operator, module and source line."""
     match = _ORIGIN.match(relative_origin(origin))
     if match is None:
         return origin, "", ""

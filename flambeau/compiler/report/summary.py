@@ -1,7 +1,7 @@
-"""Account: what `compiled.explain()` gives, text or page, about the program of the last call.
+"""Summary: what `compiled.explain()` returns, text or page, about the last call's program.
 
-A program is measured with the arguments of the call that it was made from; parameters, states,
-counters and the random generator are afterwards as they were.
+A program is measured with the arguments of the call that it was made from. Parameters, states,
+counters and the random generator are restored afterwards.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ MAX_LEVEL = 6
 
 
 class Explanation(str):
-    """The text, which a console prints as it is and a notebook shows as the page."""
+    """A report: consoles print its text, notebooks show its page."""
 
     page: str | None
 
     def __new__(cls, text: str, page: str | None = None) -> Self:
-        """`page` is the HTML page, where there is one."""
+        """`page`: the HTML page, if there is one."""
         result = super().__new__(cls, text)
         result.page = page
         return result
@@ -40,7 +40,7 @@ class Explanation(str):
     def _repr_html_(self) -> str:
         if self.page is None:
             return f"<pre>{escape(str(self))}</pre>"
-        # A document of its own: its styles and scripts do not touch the notebook's.
+        # An iframe: its styles and scripts do not affect the notebook.
         return (
             f'<iframe srcdoc="{escape(self.page)}" width="100%" height="760" title="explain" '
             'style="border: 1px solid #ddd; border-radius: 8px"></iframe>'
@@ -50,7 +50,7 @@ class Explanation(str):
 def summarize(
     program: Program, name: str, level: int, html: Any, note: str = ""
 ) -> Explanation:
-    """The text, with `note` as its last line; the page too, where `html` names a file for it."""
+    """Return the report; `note` is its last line. If `html` names a file, write the page there."""
     if not 1 <= level <= MAX_LEVEL:
         raise ValueError(f"explain expects a level from 1 to {MAX_LEVEL}, got {level}")
     if not isinstance(program.step, Step):
@@ -77,7 +77,7 @@ def summarize(
 
 
 def measure(program: Program, name: str) -> Iterator[tuple[Step, StepFigures]]:
-    """The step and its figures; where backward is a program of its own, that one too."""
+    """Yield (step, figures), and the same for a separate backward program."""
     bindings, step = program.bindings, program.step
     values = [program.sample.value(slot) for slot in bindings.slots]
     inputs = [values[k] for k in step.changing]
