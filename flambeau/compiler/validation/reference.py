@@ -1,4 +1,4 @@
-"""Reference: a step run by evaluate(), slow, and what a native program must agree with."""
+"""Reference: a slow step run by evaluate(), which native programs must match."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Reference:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = self.edges = graph
-        self.ran = [0]  # how often
+        self.ran = [0]  # run count
         self.size, self.key = 0, None  # of an arena, of a table
         kinds = [source.kind for source in graph.sources]
         self.changing = [k for k, kind in enumerate(kinds) if kind != "state"]
@@ -25,11 +25,12 @@ class Reference:
                        if kind == "state"}
 
     def move(self, slot: int, array: np.ndarray) -> None:
-        """Give a state other memory."""
+        """Move a state to other memory."""
         self.states[slot] = array
 
     def run(self, values: list[Any]) -> list[np.ndarray]:
-        """Run once: `values` for the slots in `changing`; writes back; gives the outputs."""
+        """Run once with `values` for the slots in `changing`, write states back, and return the
+        outputs."""
         inputs = dict(zip(self.changing, values, strict=True))
         inputs.update(self.states)
         sources = [inputs[k] for k in range(len(self.graph.sources))]
@@ -42,6 +43,6 @@ class Reference:
         return outputs
 
     def run_into(self, values: list[Any], outputs: list[np.ndarray]) -> None:
-        """Run once and write its outputs to given arrays."""
+        """Run once and write its outputs to the given arrays."""
         for target, result in zip(outputs, self.run(values), strict=True):
             target[...] = result

@@ -1,7 +1,7 @@
-"""Self-check: before a program is trusted, it repeats the recorded call, and must agree with it.
+"""Self-check: before a program is used, it must reproduce the recorded call.
 
-It runs on the real memory, with the values of the recorded call put there; then everything is as
-it was.
+It runs on the real memory, filled with the recorded call's values; afterwards the memory is
+restored.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from ..trace.bindings import Bindings, SavedForBackward, Scalar, State
 from ..trace.trace import same_bits
 
 KINK_TOLERANCE = (
-    0.03  # of the norm of all gradients, that activations at their kinks may account for
+    0.03  # fraction of all gradients' norm; flips at activations' kinks
 )
-CANCELLATION_TOLERANCE = 1e-3  # a sum of numbers up to 1 may be as near to 0 as rounding leaves it
+CANCELLATION_TOLERANCE = 1e-3  # rounding may leave a sum of numbers up to 1 this close to 0
 _TOLERANCE = {"float64": 1e-7, "float32": 2e-3, "float16": 5e-2, "bfloat16": 2e-1}
 
 
 def check(step: Any, bindings: Bindings, backward: Any = None,
           take: Callable[[list[np.ndarray]], None] | None = None) -> str | None:
-    """The first result that differs from the recorded call's; None where all agree.
+    """Return the first result that differs from the recorded call's, or None if all agree.
 
-    `take` is then given the program's outputs, where what it wrote is to stay.
+    If they agree, `take` gets the program's outputs, and its writes are kept.
     """
     slots, states = bindings.slots, _States(step, bindings)
     least = _noise_floor(bindings)
@@ -51,10 +51,10 @@ def check(step: Any, bindings: Bindings, backward: Any = None,
 
 
 class _States:
-    """The memory that stays where it is: as the recorded call met it, as it is now.
+    """The step's state memory: current values, and values before the recorded call.
 
-    What is as it was recorded anyway is not touched. `moved`: the square of the distance by which
-    the recorded call moved what its optimisers update.
+    State that already has its recorded values is not touched. `moved`: the squared distance by
+    which the recorded call moved the tensors that optimizers update.
     """
 
     def __init__(self, step: Any, bindings: Bindings) -> None:
@@ -75,7 +75,7 @@ class _States:
                 self.moved += squared_distance(after, self.recorded[slot])
 
     def rewind(self) -> None:
-        """Put the recorded values there, and let go of them: there are as many again."""
+        """Write the recorded values to the states, and drop the copies to save memory."""
         for i in self.changed:
             array = self.arrays[i]
             self.saved[i] = array.copy()
@@ -87,13 +87,13 @@ class _States:
         self.saved = {i: value for i, value in self.saved.items() if i not in self.written}
 
     def restore(self) -> None:
-        """Put back what was there."""
+        """Restore the values before the check."""
         for i, value in self.saved.items():
             self.arrays[i][...] = value
 
 
 def _is_updated(step: Any, bindings: Bindings, slot: int) -> bool:
-    """Whether a state is one of those that optimisers move, which are compared as a whole."""
+    """Whether an optimizer moves this state; such states are compared as a whole."""
     source = step.edges.sources[slot]
     return source.name != "grad" and source.type.floating and bool(bindings.updates)
 
@@ -102,7 +102,7 @@ def _first_mismatch(
     step: Any, bindings: Bindings, outputs: list[np.ndarray], cotangents: list[tuple],
     states: _States, least: float,
 ) -> str | None:
-    """The first of all results that differs; what is below `least` may be rounding alone."""
+    """Return the first result that differs. Differences below `least` may be rounding."""
     for number, (actual, wanted) in enumerate(zip(outputs, bindings.expected, strict=False)):
         if not agree(actual, wanted, least):
             return f"result {number} ({_describe_gap(actual, wanted)})"
@@ -114,7 +114,7 @@ def _first_mismatch(
 
 
 def _backward(step: Any, bindings: Bindings, outputs: list[np.ndarray]) -> list[tuple]:
-    """(actual, wanted) for the cotangents that the second program gives."""
+    """Return (actual, wanted) for the cotangents that the backward program computes."""
     second = bindings.backward
     if second is None:
         return []
@@ -133,7 +133,7 @@ def _compare_writes(step: Any, bindings: Bindings, states: _States, least: float
         if slot not in states.arrays:
             continue
         actual = states.arrays[slot]
-        if wanted is None:  # what the recorded call left, as no other has been there since
+        if wanted is None:  # unchanged since the recorded call
             wanted = states.saved[slot]
         name = step.edges.sources[slot].name
         if name == "grad":
@@ -142,16 +142,16 @@ def _compare_writes(step: Any, bindings: Bindings, states: _States, least: float
             pairs.append((actual, wanted))
         elif not agree(actual, wanted, least):
             return f"value of {name or 'a state'} ({_describe_gap(actual, wanted)})"
-    # An activation at its kink may fall to either side by rounding, and moves single elements of
-    # gradients: they are compared as a whole where some do not agree.
+    # Rounding may put an activation on either side of its kink, which changes single elements of
+    # gradients: if some disagree, compare gradients as a whole.
     largest = max((max_magnitude(wanted) for _, wanted in gradients), default=least)
     if not all(agree(result, wanted, largest) for result, wanted in gradients):
         gap = sum(squared_distance(a, b) for a, b in gradients)
         size = sum(squared_size(b) for _, b in gradients)
         if not gap <= KINK_TOLERANCE**2 * size:
             return f"set of gradients (by {gap**0.5:.2g} where they are {size**0.5:.2g})"
-    # Optimisers divide gradients by their size, so that noise in a gradient that is zero becomes a
-    # full step: all changes are compared together.
+    # Optimizers divide gradients by their size, so noise in a zero gradient becomes a full step:
+    # compare all changes together.
     gap = sum(squared_distance(a, b) for a, b in pairs)
     if not gap <= 0.1 * states.moved + 1e-12 and not all(agree(a, b) for a, b in pairs):
         return (f"update of the parameters (by {gap**0.5:.2g} where they move by "
@@ -165,7 +165,7 @@ def _noise_floor(bindings: Bindings) -> float:
 
 
 def _exchanges(exchanges: list[Exchange], least: float) -> str | None:
-    """Compare what is sent to other processes, with the tolerance of gradients."""
+    """Compare values sent to other processes, with the tolerance of gradients."""
     for exchange in exchanges:
         wanted_arrays, _ = exchange.recorded or ((), ())
         for actual, wanted in zip(exchange.seen, wanted_arrays, strict=True):
@@ -179,12 +179,12 @@ def _exchanges(exchanges: list[Exchange], least: float) -> str | None:
 
 
 def _as_argument(slot: Any, value: Any) -> Any:
-    """A recorded source as `run` takes it: with the strides that it had."""
+    """Return a recorded source in the form that `run` takes."""
     return float(value) if isinstance(slot, Scalar) else value
 
 
 def max_magnitude(array: np.ndarray) -> float:
-    """The greatest finite magnitude."""
+    """Return the greatest finite magnitude."""
     with np.errstate(all="ignore"):
         largest = float(np.max(np.abs(array), initial=0.0))
         if np.isfinite(largest):
@@ -194,13 +194,14 @@ def max_magnitude(array: np.ndarray) -> float:
 
 
 def squared_size(array: np.ndarray) -> float:
-    """The sum of the squares of the finite elements."""
+    """Return the sum of squares of the finite elements."""
     wide = array.astype(np.float64)
     return float(np.sum(wide[np.isfinite(wide)] ** 2))
 
 
 def squared_distance(a: np.ndarray, b: np.ndarray) -> float:
-    """The square of the distance between two arrays. NaN lies on NaN, and infinity on infinity."""
+    """Return the squared distance between two arrays. Equal NaNs and infinities count as distance
+    0."""
     with np.errstate(all="ignore"):
         gap = (a - b).reshape(-1)
         result = float(np.dot(gap, gap))
@@ -211,15 +212,15 @@ def squared_distance(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def _is_close(actual: np.ndarray, wanted: np.ndarray, bound: float, scale: float) -> bool:
-    """Whether no element is further away than `bound` times the greatest magnitude; False where
-    some are not finite."""
+    """Whether no element is off by more than `bound` times the greatest magnitude; False if any is
+    not finite."""
     with np.errstate(all="ignore"):
         most = max(scale, float(np.max(np.abs(wanted))), 1e-6)
         return float(np.max(np.abs(actual - wanted))) <= bound * most < np.inf
 
 
 def agree(actual: np.ndarray, wanted: np.ndarray, scale: float = 0.0) -> bool:
-    """Whether two arrays are equal within what rounding explains, at magnitudes up to `scale`."""
+    """Whether two arrays are equal within rounding error, at magnitudes up to `scale`."""
     if actual.shape != wanted.shape:
         return False
     if wanted.dtype.kind in "iub":
