@@ -1,5 +1,4 @@
-"""Attribute lookup: where Python finds `x.name`, and guards that it keeps finding the same
-object."""
+"""Attribute lookup: where Python finds `x.name`, and guards that it finds the same object again."""
 
 from __future__ import annotations
 

@@ -14,8 +14,7 @@ from .shadow_frame import CallState, ShadowFrame
 
 
 def settle(facts: Facts, s: ShadowFrame) -> None:
-    """Finish the previous opcode's call: replace its placeholder slot on the stack by the
-    result."""
+    """Finish the previous opcode's call: replace its placeholder slot by the result."""
     call, s.call = s.call, None
     if call is None:
         return

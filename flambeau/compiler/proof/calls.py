@@ -1,5 +1,4 @@
-"""Calls: what runs and what it returns, for Python functions, library functions, classes and C
-code."""
+"""Calls: what runs and what it returns, for Python and library functions, classes and C code."""
 
 from __future__ import annotations
 
@@ -191,8 +190,7 @@ def _add_defaults(facts: Facts, callee: Provenance, function: Any, bound: Named)
 
 
 def _note_performed(facts: Facts, scheduler: LRScheduler) -> None:
-    """Note the objects that a scheduler's step changes. Guards run before the call, so they cannot
-    cover reads after the step."""
+    """Note what a scheduler's step changes: guards run before it and cannot cover later reads."""
     groups = scheduler.optimizer.param_groups
     for x in (scheduler, vars(scheduler), *groups):
         facts.performed[id(x)] = x

@@ -73,8 +73,7 @@ class Facts:
             self.guard(f"{self.path_of(p)}.__class__", Test.IDENTITY, type(p.value))
 
     def guard_absence(self, p: Provenance, name: str) -> None:
-        """Guard that an object's `__dict__` lacks a name, and that its class lookup is
-        unchanged."""
+        """Guard that an object's `__dict__` lacks a name, and its class's lookup of that name."""
         self.guard_type(p)
         self.guard_lookup(type(p.value), name)
         key = (id(p.value), "absent", name)
@@ -158,8 +157,7 @@ class Facts:
         return p
 
     def argument(self, x: Any, leaves: list[Any]) -> Provenance:
-        """Return the provenance of an argument; the program guards its structure, leaves and plain
-        values.
+        """Return an argument's provenance; the program guards its structure, leaves and values.
 
         `leaves`: the flattened arguments; the program names tensors by their index in it.
         """
@@ -269,8 +267,7 @@ class Facts:
         return self.identify(x, whole.tainted)
 
     def take_read(self, value: Any) -> Read | None:
-        """Return the expression for a number if the previous opcode read it from a tensor, else
-        None."""
+        """Return a number's Read if the previous opcode read it from a tensor, else None."""
         known, self.last_read = self.last_read, None
         return known[1] if known is not None and (known[0] is value or value is UNKNOWN) else None
 

@@ -35,8 +35,7 @@ class Test(Enum):
 
 @dataclass(eq=False)
 class Guard:
-    """One test. `needed`: the step consumed the value that was read. `line`: the line that read
-    it."""
+    """One test. `needed`: the step consumed the value; `line`: the line that read it."""
 
     path: str
     test: Test
@@ -66,8 +65,7 @@ class Guard:
         return f"not {name(is_same_value)}({path}, {name(value)})"
 
     def _moved_members(self, name: Callable[[Any], str]) -> str:
-        """Return a test of all members: 30 ns per entry unrolled, or one bulk comparison for
-        many."""
+        """Return a test of all members: unrolled at 30 ns per entry, or in bulk if many."""
         snapshots: list[tuple[dict[str, Any], dict[str, Any]]] = self.value
         if sum(len(before) for _, before in snapshots) > MAX_UNROLLED_GUARD_MEMBERS:
             dicts = [members for members, _ in snapshots]
@@ -109,9 +107,8 @@ class Proof:
     """Whether a call's Python may be skipped, the guards on that, and the reasons if not.
 
     `refusals`: (file, line, why). `constants`: the objects that paths start from, by name.
-    `modules`: those whose state the library reads. `aliased`: arguments that the call also reads
-    from outside. `reads_numbers`: whether item() returned any number. `arrays`: the NumPy arrays
-    that it read.
+    `modules`: those whose state the library reads. `aliased`: arguments also read from outside.
+    `reads_numbers`: whether item() returned any number. `arrays`: NumPy arrays that were read.
     """
 
     refusals: list[tuple[str, int, str]] = field(default_factory=list)
@@ -135,8 +132,7 @@ class Proof:
         return why, format_line(file, line)
 
     def describe(self, path: str) -> str:
-        """Return a readable path: it starts with a global's name or the class of the root
-        object."""
+        """Return a readable path, starting with a global's name or the root object's class."""
         name = re.split(r"\W", path, maxsplit=1)[0]
         x, rest = self.constants.get(name), path[len(name):]
         if isinstance(x, types.CellType):

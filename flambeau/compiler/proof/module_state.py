@@ -93,8 +93,7 @@ def _reader(names: list[str]) -> Any:
 
 
 def _hidden(space: dict[str, Any]) -> frozenset[str]:
-    """Names whose addition to a module's dictionary would hide a member or method, or add a hook
-    table."""
+    """Names that would hide a member or method, or add hooks, if added to a module's dict."""
     names = {"forward", *CALL_HOOKS, *chain.from_iterable(space[name] for name in _MEMBERS)}
     return frozenset(names - space.keys())
 

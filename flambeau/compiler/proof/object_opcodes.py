@@ -315,8 +315,7 @@ def is_same_object(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 
 
 def _guard_sameness(facts: Facts, a: Provenance, b: Provenance) -> None:
-    """Guard whether two outside tensors are the same object; refuse if one is an argument
-    container."""
+    """Guard whether two outside tensors are the same object; refuse argument containers."""
     if Kind.ARGUMENT in (a.kind, b.kind) and Kind.PLAIN not in (a.kind, b.kind):
         raise NotProvedError("it asks whether an argument is the same object as another")
     if a.kind is b.kind is Kind.TENSOR and a.path and b.path:

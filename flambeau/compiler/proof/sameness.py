@@ -15,8 +15,7 @@ _CONTAINERS = (list, tuple, dict, set, frozenset)
 
 
 def refuse_tensors(*operands: Provenance) -> None:
-    """Refuse to search containers for tensors: no guard covers which of them are the same
-    object."""
+    """Refuse to search containers for tensors: no guard covers tensors' identity there."""
     if any(map(_holds_tensor, operands)):
         raise NotProvedError("it asks whether a container holds a tensor")
 

@@ -1,5 +1,4 @@
-"""Stores: values that a watched call puts outside, and how a program recomputes them and the
-result."""
+"""Stores: values that a watched call puts outside, and how a program recomputes them."""
 
 from __future__ import annotations
 
@@ -114,7 +113,7 @@ def _is_new(x: Any) -> bool:
 
 
 def containers_of(x: Any) -> Iterator[Any]:
-    """Yield the lists and dicts of a structure, repeating those that occur repeatedly."""
+    """Yield the lists and dicts of a structure, once per occurrence."""
     if isinstance(x, (list, dict)):
         yield x
     if isinstance(x, (tuple, list, dict)):

@@ -90,10 +90,9 @@ class Watcher:
         self.facts.forget()
 
     def conclude(self, public: Iterable[str] = (), container_ids: Sequence[int] = ()) -> Proof:
-        """Check all guards again after the call and return the proof. `public`: the names of the
-        public functions that ran; library modules look them up in `nn.functional`. `container_ids`:
-        the ids of lists and dicts that the call returned or stored, which a program creates
-        anew."""
+        """Check all guards again after the call and return the proof. `public`: names of the public
+        functions that ran; library modules look them up in `nn.functional`. `container_ids`: ids of
+        lists and dicts that the call returned or stored; a program creates them anew."""
         proof, names = self.proof, vars(functional)
         ids = set(container_ids)
         if len(ids) < len(container_ids):
@@ -120,8 +119,7 @@ class Watcher:
         return returned
 
     def read_stores(self) -> list[tuple[Store, Any]]:
-        """Return each outside store and its current value, with Reads in place of tensors'
-        numbers."""
+        """Return (store, current value) pairs, with Reads in place of tensors' numbers."""
         result = []
         for store in self.stores if self.proof.holds else ():
             try:
@@ -224,8 +222,7 @@ class Watcher:
         return None
 
     def _refuse_at(self, frame: Any, why: str) -> None:
-        """Refuse with the line of the user's code; name the other code's line if the cause is
-        there."""
+        """Refuse with the line of the user's code, and the line in other code if it is there."""
         self.facts.look()  # the step's next actions are unknown
         code = frame.f_code
         at = frame
@@ -361,8 +358,7 @@ class Watcher:
 
 
 def _function_of(member: Any, code: types.CodeType) -> Any:
-    """Return the function with this code behind a class member (property parts included), or
-    None."""
+    """Return the function of a class member or property that has this code, or None."""
     parts = (member.fget, member.fset, member.fdel) if isinstance(member, property) else (member,)
     return next((f for f in parts if getattr(f, "__code__", None) is code), None)
 
