@@ -121,8 +121,7 @@ class Deferred:
         return result
 
     def copy_of(self, leaf: Tensor, g: Tensor) -> Tensor | None:
-        """Return a leaf's grad for a cotangent, without values; None unless the precedent writes
-        one now."""
+        """Return a grad without values for a leaf; None unless the precedent writes one now."""
         at = len(self.trace.events)
         supplied = self.precedent.inputs
         order = dense_order(leaf._array)

@@ -65,6 +65,5 @@ def _select(kinds: set[type], objects: list[Any]) -> list[Any]:
 
 
 def _classes(base: type) -> set[type]:
-    """Return a class and all its subclasses. Looking types up in a set is faster than
-    issubclass."""
+    """Return a class and all its subclasses; set lookup is faster than issubclass."""
     return {base}.union(*map(_classes, type.__subclasses__(base)))

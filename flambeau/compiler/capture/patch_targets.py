@@ -106,8 +106,7 @@ def _wrappers(function: Any, problem: Callable[[str], None]) -> Callable | None:
 
 
 def _sparse(function: Any, problem: Callable[[str], None]) -> Callable | None:
-    """Return a check that dispatches calls on sparse and quantized tensors, or None if not
-    needed."""
+    """Return a check that dispatches calls on sparse and quantized tensors, or None."""
     if function not in window_stubs.HANDLERS:
         return None
 

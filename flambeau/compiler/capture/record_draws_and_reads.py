@@ -166,7 +166,7 @@ def _kinds(base: Any) -> Iterator[Any]:
 
 
 def schedules(r: Recorder) -> Pairs:
-    """Yield (function, recorder) for schedulers' steps, except ReduceLROnPlateau, which reads a
+    """Yield (function, recorder) for schedulers' steps but ReduceLROnPlateau's: it reads a
     value."""
     for kind in _kinds(LRScheduler):
         step = vars(kind).get("step")
@@ -194,8 +194,7 @@ def _read(r: Recorder, original: Callable, args: Any, kwargs: Any) -> Any:
 
 
 def _is_watched(r: Recorder, tensor: Tensor, value: Any) -> bool:
-    """Whether a watcher tracks this number of a tensor from here on; it gets a copy of the
-    tensor."""
+    """Whether a watcher tracks this number of a tensor; it gets a copy of the tensor."""
     frame: Any = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(("<flambeau", _COMPILER)):
         frame = frame.f_back

@@ -155,7 +155,7 @@ def _matmul(original: Callable, self: Any, other: Recorder) -> Any:
     return matmul.matmul(self, other) if isinstance(other, Tensor) else NotImplemented
 
 
-# ---------------------------------------------------------------------------- optimisers
+# ---------------------------------------------------------------------------- optimizers
 
 
 def _step_group(r: Recorder, original: Callable, self: Any, group: dict[str, Any]) -> None:

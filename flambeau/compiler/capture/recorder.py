@@ -201,8 +201,7 @@ class Recorder:
     # ------------------------------------------------------------------------- operators
 
     def operator(self, operator: Operator, swapped: bool = False) -> Callable:
-        """Return the recorder of an operator's function. `swapped`: its operands arrive
-        reversed."""
+        """Return the recorder of an operator's function. `swapped`: operands are reversed."""
         policy = operator.autocast
 
         def record(original: Callable, args: tuple, kwargs: dict) -> Any:
