@@ -258,8 +258,7 @@ def _bind_updates(trace: Trace, bindings: bind.Bindings) -> None:
 
 
 def _write_result(x: Any, positions: dict[int, int], tensors: list[list], trace: Trace) -> list:
-    """Serialize a result's structure. Appends new tensors to `tensors`; `positions` maps them to
-    indices."""
+    """Serialize a result; append new tensors to `tensors`, their indices to `positions`."""
     if isinstance(x, bind.NewTensor):
         if id(x) not in positions:
             said = _write_new_tensor(x, positions, tensors, trace)

@@ -70,8 +70,7 @@ class Compiled:
         return self._call_without_program(args, kwargs)
 
     def attempt(self, *args: Any) -> Any:
-        """Return a program's result for this call; MISS, without running anything, if none
-        applies."""
+        """Return a program's result for this call; MISS, with nothing run, if none applies."""
         for program in self._programs:
             result = program.call(args, {})
             if result is not MISS:
@@ -114,8 +113,7 @@ class Compiled:
         return name if known is self else (Compiled, (self._function, self._options))
 
     def explain(self, level: int = 1, html: Any = None) -> str:
-        """Return a report on the last call's program: where it spends its time, and its compiled
-        form.
+        """Return a report on the last call's program: its time and its compiled form.
 
         Level 1 lists its kernels with time, bytes, flops and share of the machine's limit; 2 adds
         the graph; 3 the groups of nodes that one kernel computes; 4 the loops; 5 LLVM IR; 6
@@ -187,8 +185,7 @@ class Compiled:
 
     def _await_program(self, specialization: Specialization, state: Building, args: tuple,
                        kwargs: dict[str, Any]) -> Any:
-        """Run a call while its program is being built; use the program if it is ready and
-        applies."""
+        """Run a call while its program is built; use the program once it is ready and applies."""
         if not state.pending.done.is_set():
             return self._function(*args, **kwargs)
         self._installer.adopt(specialization, state.pending)

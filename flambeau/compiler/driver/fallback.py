@@ -42,8 +42,7 @@ class Fallback:
         self.warnings.clear()
 
     def stop(self, specialization: Specialization, what: str, line: str) -> None:
-        """Keep a specialization's calls eager, with a warning; raise RuntimeError if
-        fullgraph=True."""
+        """Keep a specialization's calls eager, with a warning. Raises if fullgraph=True."""
         specialization.precedent = None
         specialization.become(Event.STOPPED, Eager(reason=what))
         where = f" ({line})" if line else ""

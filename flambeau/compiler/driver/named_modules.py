@@ -1,7 +1,6 @@
 """The modules that a function refers to by name; their training flags are part of a call's key.
 
-A module that this walk misses may cost an unusable program but never a wrong answer: guards cover
-it.
+A module that this walk misses may cost an unusable program, never a wrong answer: guards cover it.
 """
 
 from __future__ import annotations

@@ -92,9 +92,8 @@ def plan(graph: Graph) -> tuple[list[Task], BufferAssignment, MemoryPlan]:
 def build(graph: Graph, aside: bool = False, arena: Arena | None = None) -> Step:
     """Compile a graph to a native program that is ready to run.
 
-    `aside`: on a background thread, beside the caller's program. `arena`: memory to run in.
-
-    Errors carry the name of the stage that raised them as their attribute `stage`.
+    `aside`: on a background thread, beside the caller's program. `arena`: memory to run in. Errors
+    carry the name of the stage that raised them as their attribute `stage`.
     """
     with _yielding_to_other_threads() if aside else _without_garbage_collection():
         return _build(graph, aside, arena)

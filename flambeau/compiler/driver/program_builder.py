@@ -78,8 +78,7 @@ class ProgramBuilder:
         return plan(optimize(graph))[0]
 
     def restore(self, trace: Trace, args: tuple, kwargs: dict[str, Any]) -> Pending | None:
-        """Restore a program from disk if its manifest can be bound to this call, else return
-        None."""
+        """Restore a program from disk; None if its manifest cannot be bound to this call."""
         from .restore import restore_program
 
         known = trace.deferred.precedent

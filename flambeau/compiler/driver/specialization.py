@@ -32,8 +32,7 @@ class Specialization:
         self.state = state
 
     def note_end_of_program(self, program: Program, leaves: list[Any]) -> None:
-        """Count a program whose guards fail if it served no call. `leaves`: this call's
-        arguments."""
+        """Count a program whose guards fail if it served no call. `leaves`: the arguments."""
         moved = program.proof.first_failing(leaves) if program.calls == 0 else None
         self.unused_programs = 0 if moved is None else self.unused_programs + 1
         if moved is not None:
