@@ -59,7 +59,7 @@ class EagerCalls:
                 [self._locate(place) for place in layout.targets(node)])
 
     def _locate(self, place: Place) -> Locate:
-        """Return a function that gives a buffer as a NumPy array."""
+        """Return a function that returns a buffer as a NumPy array."""
         memory, window = place.memory, place.window
         dtype = numpy_type(memory.type)
         strides = tuple(s * dtype.itemsize for s in window.strides)

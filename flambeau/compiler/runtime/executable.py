@@ -173,8 +173,7 @@ class Step:
 
     @cached_property
     def planned(self) -> Planned:
-        """The optimized graph, its tasks, layout and memory plan; recomputed if the program came
-        from disk."""
+        """The optimized graph, tasks, layout and memory plan; recomputed if loaded from disk."""
         return self._plan()
 
     @property
@@ -206,9 +205,8 @@ class Step:
     def run(self, values: Sequence[Any]) -> list[np.ndarray]:
         """Run the step once and return its outputs as new arrays.
 
-        `values`: arrays or numbers for the slots in `changing`; arrays have the shapes, dtypes and
-        strides of their sources. Raises CheckFailed, before any source is written, if a check
-        fails.
+        `values`: arrays or numbers for the slots in `changing`; arrays match their sources' shapes,
+        dtypes and strides. Raises CheckFailed, before any source is written, if a check fails.
         """
         return self.run_parts(values, lambda part, table: part.run(table, self.count()))
 
@@ -223,8 +221,7 @@ class Step:
 
     @cached_property
     def _selectors(self) -> tuple[Callable, Callable, Callable]:
-        """Selectors for the numbers and the arrays among the values, and a packer for the
-        numbers."""
+        """Selectors for numbers and arrays among the values, and a packer for the numbers."""
         return (_make_selector(self.changing, self._numbers),
                 _make_selector(self.changing, self._arrays),
                 struct.Struct(f"={len(self._numbers)}d").pack_into)
@@ -291,8 +288,7 @@ class Step:
 
     @contextmanager
     def restoring_writes(self, values: Sequence[Any]) -> Iterator[None]:
-        """Allow runs inside the block; at the end, restore the states and arguments that they
-        write."""
+        """Allow runs inside the block; undo their writes to states and arguments at the end."""
         inputs = dict(zip(self.changing, values, strict=True))
         arrays = [self.states.get(slot, inputs.get(slot)) for slot, _ in self.edges.writes]
         before = [(array, array.copy()) for array in arrays if array is not None]

@@ -104,8 +104,7 @@ class Program:
         self.grads.give_away_shared(lambda i, grad: names.update({self.grad_names[i]: grad}))
 
     def advance(self) -> list[Any] | None:
-        """Advance all step counters. Return each update's numbers, or None with nothing
-        advanced."""
+        """Advance all step counters or none; return each update's numbers, or None if none."""
         result = []
         for i, ticker in enumerate(self.tickers):
             scalars = ticker.advance()
@@ -119,9 +118,8 @@ class Program:
     def roll_back(self, ran: int) -> None:
         """After an exception, leave the state of either no call or a complete call.
 
-        `ran`: the step's run count before the call. If it is unchanged, nothing was written, and
-        the counters are rolled back. Otherwise an interrupt came after the last write: finish the
-        step.
+        `ran`: the step's run count before the call. If unchanged, nothing was written, and the
+        counters are rolled back. Otherwise an interrupt came after the last write: finish the step.
         """
         if self.step.ran[0] == ran:
             for ticker in self.tickers:
@@ -224,8 +222,7 @@ class _CallWriter:
         return expression
 
     def list_inputs(self) -> list[str]:
-        """Return expressions for the program's inputs. An update's numbers are consecutive: one
-        `*s`."""
+        """Return expressions for the program's inputs; an update's numbers are one `*s`."""
         result = []
         for slot in self.bindings.slots:
             if isinstance(slot, Scalar) and slot.place:

@@ -90,8 +90,7 @@ class StepCounter:
         return plain and len(arrays) <= 1 and (not arrays or counter is not None)
 
     def list_begun(self) -> list[tuple[Tensor, int]]:
-        """Return (tensor, number of writes) for tensors that the optimizer writes as a step
-        begins."""
+        """Return (tensor, number of writes) for tensors written when an optimizer's step begins."""
         rows = self.rows if self.rest is None and not self.simple else self.rows[:1]
         return [] if self.item is not None else [
             (state[name], count) for _, state in rows for name, count in self.writes.items()
@@ -99,8 +98,7 @@ class StepCounter:
         ]
 
     def list_counted(self) -> list[tuple[Tensor, int]]:
-        """Return the other tensors that eager steps write as they begin; here one addition updates
-        all."""
+        """Return the other tensors that eager steps write as they begin; here one addition does."""
         begun = {id(tensor) for tensor, _ in self.list_begun()}
         return [(state[name], count) for _, state in self.rows
                 for name, count in self.writes.items()
@@ -120,8 +118,7 @@ class StepCounter:
         )
 
     def _has_same_tensors(self) -> bool:
-        """Whether the state consists of the same tensors, and this update's are in the same
-        memory."""
+        """Whether the state has the same tensors, and this update's have the same memory."""
         before = self.state_tensors
         values = list(chain.from_iterable(map(dict.values, self.state.values())))
         if len(values) != len(before):  # some are numbers
@@ -130,8 +127,7 @@ class StepCounter:
                 and all(map(is_, map(_array_of, self.own_tensors), self.arrays)))
 
     def advance(self) -> Any:
-        """Advance the counters and return the formula's numbers; None, with nothing advanced, if
-        flags or state changed."""
+        """Advance and return the formula's numbers; None, unadvanced, if flags or state changed."""
         if not self.check():
             return None
         if self.item is not None:
@@ -150,15 +146,13 @@ class StepCounter:
         return scalars
 
     def _count_alike(self) -> bool:
-        """Whether all parameters have the first one's count: the formula takes a single set of
-        numbers."""
+        """Whether all parameters have the first one's count: the formula takes a single one."""
         counts = self.rest.tobytes()
         first: bytes = self.first_state["step"]._array.tobytes()
         return bool(counts == first * (len(counts) // len(first)))
 
     def _begin_params(self) -> tuple[Any, bool]:
-        """Begin each parameter's step; return the first one's key and whether all keys are
-        equal."""
+        """Begin each parameter's step; return the first key, and whether all are equal."""
         arrays = [a for entries in self.saved[: 1 if self.simple else None] for a in entries]
         if self.rest is not None:
             arrays.append(self.rest)

@@ -87,8 +87,7 @@ class SizedProgram:
 
     def _cell(self, memory: Allocation, start: int | Polynomial, offsets: dict[int, int],
               slots: _Slots) -> tuple[int | None, int]:
-        """Return (table slot, 0) if a buffer's address changes between calls, else (None,
-        address)."""
+        """Return (table slot, 0) if a buffer's address varies by call, else (None, address)."""
         home, size = memory.home, memory.type.size
         if home is Home.OUTPUT:
             at = len(self.arguments) + memory.index

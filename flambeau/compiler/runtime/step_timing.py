@@ -28,8 +28,7 @@ class Times:
 
 
 def time_step(step: Step, values: Sequence[Any], rounds: int = 5) -> Times:
-    """Return the times of the step and each task: medians of several runs, whose writes are
-    undone."""
+    """Return the times of the step and each task: medians of runs whose writes are undone."""
     runs: list[tuple[float, list[tuple[float, float]]]] = []
     enough = perf_counter() + MAX_MEASURING_SECONDS
     with step.restoring_writes(values), offline(step.edges):
