@@ -1,1 +1,1 @@
-"""A recorded call as data: the trace, its bindings and the signature that compares calls."""
+"""A recorded call as data: the trace, its bindings, and the signature used to compare calls."""

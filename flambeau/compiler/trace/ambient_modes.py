@@ -1,4 +1,4 @@
-"""Ambient modes: the settings that operators read without being passed them."""
+"""Ambient modes: settings that operators read implicitly."""
 
 from __future__ import annotations
 
@@ -31,5 +31,5 @@ def read_ambient_modes() -> AmbientModes:
 
 
 def read_defaults() -> tuple[dtype, device]:
-    """Read the dtype and device of tensors created without naming them."""
+    """Read the default dtype and device of new tensors."""
     return get_default_dtype(), get_default_device()

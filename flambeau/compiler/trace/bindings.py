@@ -1,4 +1,4 @@
-"""Bindings: where a program's inputs come from at each call, and where its results go."""
+"""Bindings: where a program's inputs come from on each call, and where its results go."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Argument:
     order: tuple[int, ...] | None
 
     def array(self, arrays: list[np.ndarray]) -> np.ndarray:
-        """The window on this call's arguments."""
+        """Return the window on this call's arguments."""
         array = arrays[self.leaf]
         if self.order is not None:
             return array.transpose(self.order).reshape(self.shape)
@@ -87,7 +87,7 @@ class Output:
     """The program's output `number`, or a window on it.
 
     order: permutes the output's axes, which are stored by decreasing stride.
-    window: (offset, strides, dtype) on the output when it is not a transpose of it.
+    window: (offset, strides, dtype) on the output if it is not a transpose of it.
     """
 
     number: int
@@ -96,7 +96,7 @@ class Output:
     window: tuple[int, tuple[int, ...], np.dtype] | None = None
 
     def array(self, outputs: Sequence[np.ndarray]) -> np.ndarray:
-        """The window on this run's outputs."""
+        """Return the window on this run's outputs."""
         whole = outputs[self.number]
         if self.window is None:
             return whole.transpose(self.order)
@@ -115,7 +115,7 @@ class ReturnedArgument:
 
 @dataclass(eq=False)
 class ReturnedConstant:
-    """A returned object that is the same at each call: a parameter, a plain value."""
+    """A returned object that is the same in each call: a parameter, a plain value."""
 
     value: Any
 
@@ -128,8 +128,8 @@ class NewTensor:
     source: the tensor whose version counter it shares.
     is_view: whether it is a view of `source` for autograd; else it shares only the counter, as
         detach() does.
-    is_whole: whether it uses the very array of its source.
-    version: its version if it has a counter of its own.
+    is_whole: whether it has the same array as its source.
+    version: its version if it has its own counter.
     live: its index among the outputs that backward may start from.
     """
 
@@ -182,7 +182,7 @@ class BackwardBindings:
     inputs: list[Any]
     orders: list[tuple[int, ...]]
     expected: list[np.ndarray]
-    outputs: int  # how many live outputs there are
+    outputs: int  # number of live outputs
     shapes: list[tuple[tuple[int, ...], np.dtype]]
     reads_what_it_writes: bool  # whether results depend on memory that the step writes
 
@@ -199,9 +199,9 @@ class Bindings:
     incoming_grads: list[tuple[Any, Any]] = field(default_factory=list)  # (leaf, its grad before)
     recorded: list[Any] = field(default_factory=list)  # inputs of the recorded call
     expected: list[np.ndarray] = field(default_factory=list)  # outputs of the recorded call
-    # Writes of the recorded call; None: read from the state's own memory, see `snapshot_writes`.
+    # Writes of the recorded call; None: still in the state's memory, see `snapshot_writes`.
     written: list[np.ndarray | None] = field(default_factory=list)
-    # Pairs of leaves on one memory, as (leaf, leaf, distance in bytes).
+    # Pairs of leaves that share memory, as (leaf, leaf, distance in bytes).
     overlapping_leaves: list[tuple[int, int, int]] = field(default_factory=list)
     # For these pairs: (same object, same version counter, same base).
     aliasing: list[tuple[int, int, tuple[bool, bool, bool]]] = field(default_factory=list)
@@ -213,12 +213,12 @@ class Bindings:
     has_conditions: bool = False  # whether a run may end with CheckFailed
     depends_on_state_values: bool = False  # whether recording read values of states
     backward: BackwardBindings | None = None
-    calls: list[str] = field(default_factory=list)  # operators called as they are, and why
-    effects: list[Effect] = field(default_factory=list)  # served by the result's second part
+    calls: list[str] = field(default_factory=list)  # operators called eagerly, and why
+    effects: list[Effect] = field(default_factory=list)  # values: second part of the result
     callbacks: list[Callable] = field(default_factory=list)  # called after each run
     # Writes of a call to each outside memory: (leaf number or tensor, number of writes).
     version_bumps: list[tuple[Any, int]] = field(default_factory=list)
-    # Of the gradients that a call makes: how often it writes each in place, by position in `grads`.
+    # How often a call writes each of its gradients in place, by position in `grads`.
     grad_versions: dict[int, int] = field(default_factory=dict)
 
     def snapshot_writes(self, slots: Sequence[int]) -> None:
@@ -231,11 +231,11 @@ class Bindings:
                 self.written[i] = source.array.copy()
 
     def list_absent_grads(self) -> list[tuple[Any, bool]]:
-        """(leaf, whether its grad was None) for each leaf whose grad the step read."""
+        """Return (leaf, whether its grad was None) for each leaf whose grad the step read."""
         return [(leaf, before is None) for leaf, before in self.incoming_grads]
 
     def release_recording(self) -> None:
-        """Drop the values of the recorded call, once the program has been checked."""
+        """Drop the recorded call's values, once the program has been checked."""
         self.recorded, self.expected, self.written = [], [], []
         if self.backward is not None:
             self.backward.recorded, self.backward.expected = [], []
@@ -255,7 +255,7 @@ def is_repeatable(bindings: Bindings) -> bool:
 
 
 def list_generators(bindings: Bindings) -> list[Generator]:
-    """The random generators from which a run draws."""
+    """Return the random generators from which a run draws."""
     draws = [slot for slot in bindings.slots if isinstance(slot, RandomInput)]
     named = [x for draw in draws for x in (*draw.rest, *draw.kwargs.values())
              if isinstance(x, Generator)]
@@ -272,14 +272,14 @@ def locate_version_bumps(
 
 
 def overlap_at(a: np.ndarray, b: np.ndarray, gap: int) -> bool:
-    """Whether b starts `gap` bytes behind a on the same memory."""
+    """Whether `b` starts `gap` bytes after `a` in the same memory."""
     return (a is b and not gap) or (
         _owner(a) is _owner(b) and address(b) - address(a) == gap
     )
 
 
 class OuterMemory:
-    """Memory outside a step's arguments, with a fast test whether an array lies on it."""
+    """Memory outside a step's arguments, with a fast test for whether an array lies in it."""
 
     def __init__(self, owners: Sequence[np.ndarray]) -> None:
         self.owners = {id(owner): owner for owner in owners}
@@ -297,7 +297,7 @@ class OuterMemory:
 
 
 def describe_aliasing(a: Any, b: Any) -> tuple[bool, bool, bool]:
-    """How two arguments alias: (same object, same version counter, same base)."""
+    """Return how two arguments alias: (same object, same version counter, same base)."""
     if a is b:
         return True, True, True
     if not (isinstance(a, Tensor) and isinstance(b, Tensor)):
@@ -307,14 +307,14 @@ def describe_aliasing(a: Any, b: Any) -> tuple[bool, bool, bool]:
 
 
 def are_disjoint(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether two arrays share no memory; False when the bounds cannot tell."""
+    """Whether two arrays share no memory; False if the bounds cannot tell."""
     if a.base is None and b.base is None:
         return a is not b
     return not np.may_share_memory(a, b)
 
 
 def window_on_bytes(memory: np.ndarray, value: Value) -> np.ndarray:
-    """The window of a Value on bytes of its storage. An empty one may begin beyond them."""
+    """Return a Value's window on its storage's bytes. An empty one may start beyond them."""
     return _window_at(memory, value.offset, value)
 
 
@@ -325,7 +325,7 @@ def _window_at(memory: np.ndarray, offset: int, window: Value | Argument) -> np.
 
 
 def window_on_storage(storage: Storage, value: Value) -> np.ndarray:
-    """The window of a Value on the storage itself."""
+    """Return the window of a Value on its storage."""
     assert storage.owner is not None
     return window_on_bytes(_as_bytes(storage.owner), value)
 

@@ -1,9 +1,9 @@
 """Counter-based random numbers: `options={"random": "counter"}`.
 
-Each number is a Philox-4x32-10 hash of a key, drawn once per run from the eager generator, of the
-draw's position in the step, and of the element's position in memory. Kernels compute it where they
-use it, in forward and again in backward, so a dropout mask takes no memory. Recorded calls draw the
-same numbers.
+Each number is a Philox-4x32-10 hash of a key (drawn once per run from the eager generator), the
+draw's position in the step, and the element's position in memory. Kernels compute numbers where
+they use them, in forward and again in backward, so a dropout mask takes no memory. Recorded calls
+draw the same numbers.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ class CounterDraw:
 def replace_draw(
     original: Callable, args: tuple, kwargs: dict[str, Any], stream: int
 ) -> tuple[CounterDraw, Generator] | None:
-    """The counter-based form of an eager draw, and its generator; None where there is no formula.
+    """Return an eager draw's counter-based form and generator; None if it has no formula.
 
-    The original also runs where its parameters are illegal, so that it raises its own error.
+    The original also runs if its parameters are illegal, so that it raises its own error.
     """
     if original.__name__ not in FORMULAS:
         return None
@@ -98,11 +98,11 @@ class _Bits:
     key: Node
 
     def word(self) -> Node:
-        """32 bits as U32, at a lower cost than `pair`."""
+        """Return 32 bits as U32, more cheaply than `pair`."""
         return apply(Scalar.PHILOX_WORD, self.place, self.stream, self.key, type=Type.U32)
 
     def pair(self) -> Node:
-        """64 bits as U64."""
+        """Return 64 bits as U64."""
         return apply(Scalar.PHILOX, self.place, self.stream, self.key)
 
 
@@ -111,7 +111,7 @@ def _constant_of(value: float, type: Type) -> Node:
 
 
 def _float_from_bits(bits: Node, shift: int, count: int, type: Type) -> Node:
-    """Convert `count` bits, from bit `shift` on, to a floating-point number."""
+    """Convert `count` bits, starting at bit `shift`, to a floating-point number."""
     width = 8 * bits.type.size
     result = apply(Scalar.SHR, bits, constant(shift, bits.type)) if shift else bits
     if shift + count < width:
@@ -128,7 +128,7 @@ def _shift(x: Node, offset: float) -> Node:
 
 
 def _unit_interval(bits: _Bits, type: Type) -> Node:
-    """Uniform on [0, 1), at the resolution of the type's significand."""
+    """Sample uniformly from [0, 1), at the resolution of the type's significand."""
     if type is Type.F64:
         return _scale(_float_from_bits(bits.pair(), 11, 53, type), 2.0**-53)
     return _scale(_float_from_bits(bits.word(), 8, 24, type), 2.0**-24)
@@ -144,7 +144,7 @@ def _uniform(bits: _Bits, wide: Type, type: Type, low: float, high: float) -> No
 
 
 def _is_below(bits: _Bits, p: float) -> Node:
-    """A Bernoulli trial: whether a number on [0, 1) is less than p."""
+    """A Bernoulli trial: whether a uniform number on [0, 1) is less than p."""
     bound, word = math.ceil(p * 2.0**32), bits.word()
     if bound >= 1 << 32:
         return apply(Scalar.LE, constant(0, Type.U32), word)

@@ -1,8 +1,8 @@
-"""Host numbers: numbers that a step takes out of tensors and hands on, as in `return loss.item()`.
+"""Host numbers: numbers that a step reads from tensors and returns or stores (`loss.item()`).
 
-A program works them out after its run, from outputs. Plain arithmetic may be on the way, and a
-number may be added to what is stored outside: `self.total += loss.item()`. None of it may raise: an
-eager step would stop there, before what follows.
+A program computes them from outputs after its run. Plain arithmetic is allowed, as is adding to a
+number stored outside: `self.total += loss.item()`. None of it may raise: an eager step would stop
+there and skip what follows.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class Read(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Old:
-    """The number at a place outside before a step adds to it."""
+    """The number at an outside place before a step adds to it."""
 
     place: Place
 
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """Where a step stores something outside.
+    """An outside place to which a step stores.
 
     owner: an object whose attribute `key` is set if `is_attribute`; a dict or list whose entry
     `key` is set; a list that is appended to if `key` is None; or a closure cell.
@@ -52,7 +52,7 @@ class Place:
 
 
 def combine(symbol: str, left: Any, right: Any) -> Read | None:
-    """Arithmetic on a Read and another number; None where it is not known how to repeat it."""
+    """Return arithmetic on a Read and another number; None if it cannot be repeated."""
     sides = (left, right)
     if symbol not in OPERATIONS or not any(side.__class__ is Read for side in sides):
         return None
@@ -62,8 +62,7 @@ def combine(symbol: str, left: Any, right: Any) -> Read | None:
 
 
 def combine_call(name: str, operands: list[Any]) -> Read | None:
-    """What abs(), round(), min() and max() give for Reads and other numbers; None where it is not
-    known how to repeat it."""
+    """Return abs(), round(), min() or max() of Reads and numbers; None if not repeatable."""
     if name == "abs":
         return Read(name, operands[0]) if operands[0].__class__ is Read else None
     if name == "round":  # without digits it raises for nan

@@ -1,4 +1,4 @@
-"""Operands: binding an operator's arguments to its parameters, and leaves of nested arguments."""
+"""Operands: bind an operator's arguments to its parameters; list the leaves of nested arguments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ALIASES = {"axis": "dim", "keepdims": "keepdim"}
 
 
 def bind(operator: Operator, args: tuple, kwargs: dict) -> tuple | None:
-    """The values of all parameters in order, as the body receives them; None if they do not fit."""
+    """Return all parameters' values in order, as the body takes them; None if they do not fit."""
     result: list[Any] = []
     remaining = {_ALIASES[k] if k in _ALIASES and k not in operator.names else k: v
              for k, v in kwargs.items() if k != "out" or "out" in operator.names}
@@ -43,7 +43,7 @@ def bind(operator: Operator, args: tuple, kwargs: dict) -> tuple | None:
 
 
 def unbind(operator: Operator, bound: tuple) -> tuple[tuple, dict]:
-    """The inverse of `bind`: (args, kwargs) for the operator's body or function."""
+    """Invert `bind`: return (args, kwargs) for the operator's body or function."""
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
     for p, value in zip(operator.parameters, bound, strict=True):
@@ -64,7 +64,7 @@ def is_named_tuple(x: Any) -> bool:
 
 
 def flatten(x: Any) -> list[Any]:
-    """The leaves of nested tuples, lists and dicts, in order."""
+    """Return the leaves of nested tuples, lists and dicts, in order."""
     if x.__class__ in (tuple, list) or is_named_tuple(x):
         return [leaf for part in x for leaf in flatten(part)]
     if x.__class__ is dict:
@@ -73,12 +73,12 @@ def flatten(x: Any) -> list[Any]:
 
 
 def tensors_in(x: Any) -> list[Tensor]:
-    """The tensors in nested tuples, lists and dicts."""
+    """Return the tensors in nested tuples, lists and dicts."""
     return leaves_of(Tensor, x)
 
 
 def arrays_in(x: Any) -> list[np.ndarray]:
-    """The arrays of tensors, and plain arrays, in nested tuples, lists and dicts."""
+    """Return the arrays of tensors, and plain arrays, in nested tuples, lists and dicts."""
     return [leaf._array if isinstance(leaf, Tensor) else leaf
             for leaf in leaves_of((Tensor, np.ndarray), x)]
 

@@ -1,4 +1,4 @@
-"""Plain Python values, and when two of them are the same to a program.
+"""Plain Python values, and when a program may treat two of them as the same.
 
 `==` is not enough: 2, 2.0 and True lead to different dtypes, 0.0 and -0.0 to different infinities,
 and NaN equals NaN here.
@@ -16,7 +16,7 @@ _COMPARED_BY_REPR = (float, complex, np.generic)  # repr tells -0.0 from 0.0
 
 
 def plain_key(x: Any) -> tuple[type, Any]:
-    """A key that is equal for two plain values exactly when they are the same."""
+    """Return a key that is equal for two plain values exactly if they are the same."""
     return x.__class__, repr(x) if isinstance(x, _COMPARED_BY_REPR) else x
 
 
@@ -27,9 +27,9 @@ def same_plain(a: Any, b: Any) -> bool:
 
 
 def write_mismatch(now: str, value: Any, name: Callable[[Any], str]) -> str:
-    """Source of an expression that is true when the expression `now` is not the plain `value`.
+    """Return source for an expression that is true if expression `now` is not the plain `value`.
 
-    `name` gives objects names that the source can use.
+    `name` assigns names to objects, for use in the source.
     """
     kind = value.__class__
     if value is None or kind is bool:
@@ -41,7 +41,7 @@ def write_mismatch(now: str, value: Any, name: Callable[[Any], str]) -> str:
 
 
 def instance_dict(x: Any) -> dict[str, Any]:
-    """The object's instance attributes, read without running code of its class."""
+    """Return an object's instance attributes without running code of its class."""
     try:
         own = object.__getattribute__(x, "__dict__")
     except AttributeError:

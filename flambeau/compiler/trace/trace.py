@@ -1,7 +1,7 @@
 """Trace: the events of one call of a step, in order, on windows of memory.
 
-A tensor appears as a `Value`: a window (offset, shape, strides, dtype) on a numbered storage. Views
-need no events of their own, because a view is another window on the same storage.
+A tensor appears as a `Value`: a window (offset, shape, strides, dtype) on a numbered storage. A
+view is another window on the same storage, so views are not events.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ class Storage:
     whole: all of it as a Value.
     address: its first byte.
     initial: a copy of the bytes of external memory, taken when it was first seen.
-    name: its role in the step, where that is known: "argument 0", a parameter's path.
-    argument_offset: for an argument's memory, the offset of the first argument on it.
+    name: its role in the step, if known: "argument 0", a parameter's path.
+    argument_offset: for an argument's memory, the offset of the first argument in it.
     owner_ref: a weak reference to the owner of memory that the call allocated.
     """
 
@@ -101,7 +101,7 @@ class Event:
     function: Any = None  # for CALL, CHECK, DRAW and WINDOW: the plain function
     args: tuple = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
-    results: tuple = ()  # Values; None where an optional output is absent
+    results: tuple = ()  # Values; None for an absent optional output
     # For an operator: whether it returns a tuple, and which results are windows on other arrays.
     form: tuple[bool, tuple[bool, ...]] = (False, ())
     written: tuple = ()  # Values that a CALL or EXCHANGE wrote
@@ -119,7 +119,7 @@ class Event:
 
     @property
     def origin(self) -> str:
-        """What ran and where, for messages."""
+        """Return what ran and where, for messages."""
         where = f" in {self.module}" if self.module else ""
         way = " (backward)" if self.backward else ""
         return f"{self.name}{way}{where} at {self.line}"
@@ -131,7 +131,7 @@ class GradAccess:
 
     tensor: Any
     before: Any  # the grad's Tensor, or None
-    read: bool  # whether the call read it before it set it
+    read: bool  # whether the call read it before setting it
     outside: bool = True  # whether the leaf existed before the call
 
 
@@ -155,13 +155,13 @@ class Backward:
 
 @dataclass(eq=False)
 class Effect:
-    """A place in Python's state where a call stored something, and a program does."""
+    """A place in Python state where a call stored a value; the program stores one there too."""
 
     place: Place
 
     @property
     def name(self) -> str:
-        """What to call it, the same in each process."""
+        """A name that is the same in every process."""
         return f"{type(self.place.owner).__name__} {self.place.key}"
 
 
@@ -169,7 +169,7 @@ class Effect:
 class HostCall:
     """A Python call that the program repeats: a scheduler's step.
 
-    optimiser: whose numbers it changes; updates: after how many of its updates.
+    optimiser: the optimizer whose numbers it changes; updates: how many of its updates came before.
     """
 
     function: Callable[[], Any]
@@ -186,11 +186,11 @@ class Trace:
         self.values = values
         self.events: list[Event] = []
         self.storages: list[Storage] = []
-        self.storage_numbers: dict[int, int] = {}  # by id of the owner, while it lives
+        self.storage_numbers: dict[int, int] = {}  # by id of the owner, while it is alive
         self.owner_refs: dict[int, Any] = {}  # weak references to owners that the call allocated
         self.grads: dict[int, GradAccess] = {}  # by id of the leaf
         self.problems: list[tuple[str, str]] = []  # (what, line): why it cannot be compiled
-        self.failure: str | None = None  # of the recorder, which no other way of calling avoids
+        self.failure: str | None = None  # a recorder failure; every kind of call would hit it
         self.result: Any = None  # what the call returned, and the tensors that effects stored
         self.plain: list[Any] = []  # the parts of the result that are not tensors
         self.layout: Any = None  # the result's structure; tensors as positions in `returned`
@@ -200,7 +200,7 @@ class Trace:
         self.effects: list[Effect] = []
         self.host_calls: list[HostCall] = []
         self.known_owners: set[int] = set()  # ids of memory owners that existed before the call
-        self.existing_tensors: set[int] = set()  # ids of tensors from before, without arguments
+        self.existing_tensors: set[int] = set()  # ids of existing tensors except arguments
         self.argument_tensors: set[int] = set()  # ids of the arguments
         self.version_bumps: list[tuple[Any, int]] = []  # (tensor, writes), one per version counter
         self.externals: dict[int, Any] = {}  # outside tensors that the step used, by id
@@ -210,14 +210,14 @@ class Trace:
         self.modules: list[Any] = []  # weak references to the modules that were called
         self.backward: Backward | None = None
         self.unrecorded_makers: dict[int, str] = {}  # functions that wrapped unknown memory
-        self.walked_nodes: dict[int, Any] = {}  # tape nodes that backward went through, by id
+        self.walked_nodes: dict[int, Any] = {}  # tape nodes that backward visited, by id
         self.proof: Any = None  # whether the Python of such calls may be skipped
         self.deferred: Any = None  # computes the values of a call that has not executed yet
 
     # ------------------------------------------------------------------------ memory
 
     def storage_of(self, array: np.ndarray, fresh: bool = False) -> Storage | None:
-        """The storage of an array; None for memory of unknown origin.
+        """Return the storage of an array; None for memory of unknown origin.
 
         `fresh`: the event being recorded allocated the array.
         """
@@ -240,7 +240,7 @@ class Trace:
         return result
 
     def copy_array(self, array: np.ndarray) -> np.ndarray | None:
-        """A copy of the array; None when memory runs out, which leaves the call uncompiled."""
+        """Copy an array; None if out of memory, which leaves the call uncompiled."""
         try:
             return array.copy()
         except MemoryError:
@@ -251,7 +251,7 @@ class Trace:
             return None
 
     def alias_storage(self, array: np.ndarray, storage: Storage) -> None:
-        """Map an array that NumPy considers an owner of memory to the storage it lies on."""
+        """Map an array that NumPy considers an owner of memory to the storage that contains it."""
         owner = owner_of(array)
         if id(owner) not in self.storage_numbers:
             self.storage_numbers[id(owner)] = storage.number
@@ -269,7 +269,7 @@ class Trace:
         return reference
 
     def value_of(self, array: np.ndarray, fresh: bool = False) -> Value | None:
-        """The array as a Value; None for memory of unknown origin."""
+        """Return an array as a Value; None for memory of unknown origin."""
         if isinstance(array, (OpaqueWindow, LazyWindow)):
             self.add_problem(f"it uses {array.kind} tensors", "")
             return None
@@ -280,18 +280,18 @@ class Trace:
         return Value(storage.number, offset, array.shape, array.strides, array.dtype)
 
     def list_absent_grads(self) -> list[tuple[Any, bool]]:
-        """(leaf, whether its grad was None) for each leaf whose grad the call read."""
+        """Return (leaf, whether its grad was None) for outside leaves whose grad was read."""
         return [(grad.tensor, grad.before is None) for grad in self.grads.values()
                 if grad.read and grad.outside]
 
     def list_incoming_grads(self) -> list[int]:
-        """Ids of the grads that the call read before setting them."""
+        """Return the ids of the grads that the call read before setting them."""
         return [id(grad.before) for grad in self.grads.values() if grad.read]
 
     def has_created(self, tensor: Any) -> bool:
         """Whether the call created a tensor."""
         references = self.tensors.get(id(tensor)), self.views.get(id(tensor))
-        # Ids are reused, so the reference has to lead to this very tensor.
+        # Ids are reused, so compare the referenced object itself.
         return any(ref is not None and ref() is tensor for ref in references)
 
     @property
@@ -326,12 +326,12 @@ class Trace:
 
 
 def count_updates(trace: Trace, optimiser: Any) -> int:
-    """How often an optimizer's update ran."""
+    """Count the updates that an optimizer ran."""
     return sum(e.kind == UPDATE and e.kwargs["optimiser"] is optimiser for e in trace.events)
 
 
 def address(array: np.ndarray) -> int:
-    """The address of an array's first element."""
+    """Return the address of an array's first element."""
     return array.__array_interface__["data"][0] if array.dtype.kind != "V" else array.ctypes.data
 
 
@@ -339,9 +339,9 @@ def address(array: np.ndarray) -> int:
 
 
 def find_divergence(a: Trace, b: Trace) -> tuple[str, str] | None:
-    """The first difference between two calls as (what, line); None when they did the same.
+    """Return the first difference between two calls as (what, line), or None.
 
-    Arguments may be different windows on one memory: batches sliced from a data set.
+    Arguments may be different windows on the same memory: batches sliced from a data set.
     """
     offset_shifts = {storage.number: two.argument_offset - storage.argument_offset
              for storage, two in zip(a.storages, b.storages, strict=False)
@@ -440,7 +440,7 @@ def _is_equal(a: Any, b: Any, offset_shifts: dict[int, int]) -> bool:
 
 
 def values_in(x: Any) -> list[Value]:
-    """The Values in nested tuples, lists and dicts, and in slices there."""
+    """Return the Values in nested tuples, lists, dicts and slices."""
     result: list[Value] = []
     for leaf in leaves_of((Value, slice), x):
         result += values_in((leaf.start, leaf.stop, leaf.step)) if leaf.__class__ is slice \

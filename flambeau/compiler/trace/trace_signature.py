@@ -1,8 +1,8 @@
-"""Precedent: a textual signature of what a step's calls do, stored on disk.
+"""Precedent: a textual signature of a step's calls, stored on disk.
 
 It records that two calls agreed and that their program passed the self-check. The next process
-compares its first call with the precedent event by event, so it needs to execute no operator before
-it can use the program (capture/lazy_call.py).
+compares its first call with the precedent event by event, so it can use the program without having
+executed any operator (capture/lazy_call.py).
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from .trace import CALL, CONSTANT, EXCHANGE, WINDOW, Event, Storage, Trace, Valu
 
 _VERSION = "5"
 _LITERALS = (type(None), type(Ellipsis), bool, int, float, complex, str, bytes)
-_DESCRIBED_BY_REPR = (np.dtype, dtype, device, layout, memory_format)  # which repr says all about
+_DESCRIBED_BY_REPR = (np.dtype, dtype, device, layout, memory_format)  # repr describes them fully
 Geometry = tuple[tuple[int, ...], tuple[int, ...], np.dtype]  # shape, strides, dtype
 
 
 class _Undescribable(Exception):
-    """A value without a description that is valid in another process."""
+    """A value that has no description valid in other processes."""
 
 
 @dataclass
 class Precedent:
-    """`inputs`: each event and what it takes; `outputs`: what came of it. `results`: the windows
-    that operators give, `forms`: as a tuple or not, and which are parts of other arrays."""
+    """`inputs`: each event and its operands; `outputs`: its results. `results`: windows that
+    operators return; `forms`: whether as a tuple, and which are parts of other arrays."""
 
     head: list[str] = field(default_factory=list)
     storages: list[str] = field(default_factory=list)
@@ -53,11 +53,11 @@ class Precedent:
     outputs: list[str] = field(default_factory=list)
     results: list[tuple[Value | None, ...]] = field(default_factory=list)
     forms: list[tuple[bool, tuple[bool, ...]]] = field(default_factory=list)
-    files: dict[str, str] = field(default_factory=dict)  # whose code ran, with their contents
-    start: int = 1  # the call that was the first to have a program's results
-    arena: int = 0  # bytes that the program works in
-    table: str | None = None  # under which its table is kept
-    recipe: list | None = None  # what binds it (driver/binding_manifest.py)
+    files: dict[str, str] = field(default_factory=dict)  # files whose code ran -> content hash
+    start: int = 1  # the first call that got a program's results
+    arena: int = 0  # bytes of the program's arena
+    table: str | None = None  # cache key of its table
+    recipe: list | None = None  # how to bind it (driver/binding_manifest.py)
 
     def matches_outline(self, trace: Trace) -> bool:
         """Whether a call has the same events, header and storages, by count and description."""
@@ -129,9 +129,9 @@ def make_precedent(trace: Trace, function: Callable) -> Precedent | None:
 
 def make_key(function: Callable, args: tuple, kwargs: dict[str, Any], modes: tuple,
              roots: Sequence[Module], options: dict[str, Any]) -> str | None:
-    """The cache key of such a call's precedent; None if its arguments cannot be described.
+    """Return the cache key of such a call's precedent; None if its arguments cannot be described.
 
-    roots: the modules that the function's names refer to.
+    roots: the modules that the function refers to by name.
     """
     hope = _make_function_key(function)
     if hope is None:
@@ -167,7 +167,7 @@ def store_precedent(key: str | None, precedent: Precedent) -> None:
 
 
 def _make_function_key(function: Callable) -> str | None:
-    """A key of everything that a function's precedents depend on, apart from its arguments."""
+    """Return a key for everything that a function's precedents depend on except its arguments."""
     sources, bodies = hash_compiler_sources(), hash_library_sources()
     if sources is None or bodies is None:
         return None
@@ -279,7 +279,7 @@ def _describe_argument(x: Any) -> str:
 
 
 def _describe_header(trace: Trace) -> list[str]:
-    """Describe what a trace has besides events and memory."""
+    """Describe a trace apart from events and memory."""
     return [
         str(trace.modes), _describe(tuple(trace.plain), trace),
         *(f"effect {effect.name}" for effect in trace.effects),
@@ -288,7 +288,7 @@ def _describe_header(trace: Trace) -> list[str]:
 
 
 def _describe_storage(storage: Storage) -> str:
-    """Describe a storage. The call's own memory may be reused or not, so it has no details."""
+    """Describe a storage. The call's own memory may be reused, so its details are omitted."""
     if not storage.external:
         return "own"
     return f"{storage.name} {storage.whole.shape} {storage.whole.strides} {storage.whole.dtype}"
@@ -319,7 +319,7 @@ def _describe_function(x: Any) -> str:
 
 
 def _describe(x: Any, trace: Trace) -> str:
-    """Describe a value; equal text for values that `find_divergence` considers equal."""
+    """Describe a value; text is equal for values that `find_divergence` considers equal."""
     kind = x.__class__
     if kind is Value:
         at = x.offset - trace.storages[x.storage].argument_offset
