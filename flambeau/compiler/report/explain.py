@@ -18,8 +18,7 @@ TIMES, GRAPH, GROUPS, LOOPS, LLVM, ASSEMBLY = range(1, 7)
 
 
 def explain(step: Step, values: Sequence[Any], level: int = TIMES) -> str:
-    """Return a report on a step, up to a level. Runs the step on these values and undoes its
-    writes."""
+    """Return a report on a step, up to a level. Runs the step and undoes its writes."""
     return "\n".join(explain_text(step, measure_figures(step, values), level))
 
 

@@ -1,5 +1,4 @@
-"""Figures: the cost of each kernel of a step, its bottleneck, and the part of the program it
-computes.
+"""Figures: each kernel's cost and bottleneck, and the part of the program that it computes.
 
 A kernel is bound by "flops", by "memory", by neither because its data are "cached" (faster than
 memory), by "waiting" for one of the threads, or "eager": a function call.
@@ -56,8 +55,7 @@ class KernelFigures:
 
 @dataclass(frozen=True)
 class StepFigures:
-    """A step's figures: total seconds with barriers, one line per task, arena bytes, and
-    threads."""
+    """A step's figures: total seconds with barriers, a line per task, arena bytes, threads."""
 
     total: float
     lines: list[KernelFigures]
@@ -134,8 +132,7 @@ def origins(task: Task, step: Step, places: dict[int, int]) -> tuple[str, ...]:
 
 
 def _is_input_or_constant(node: Node) -> bool:
-    """Whether a node is not computed. Users share a constant, so its origin is only the first
-    one's."""
+    """Whether a node is not computed. A shared constant only has its first user's origin."""
     sources = (Op.INPUT, Op.CONSTANT)
     return node.op in sources or (
         bool(node.inputs) and all(x.op is Op.CONSTANT for x in node.inputs)
@@ -165,8 +162,7 @@ def phases_of(graph: Graph) -> dict[int, int]:
 
 
 def _phase(task: Task, phases: dict[int, int]) -> str | None:
-    """Return the phase of a task's product or special node, else the most common one of its
-    values."""
+    """Return the phase of a task's main node, else the most common one of its values."""
     if task.group is None:
         return None
     main = task.group.contraction or task.group.special
