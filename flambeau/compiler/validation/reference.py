@@ -29,8 +29,7 @@ class Reference:
         self.states[slot] = array
 
     def run(self, values: list[Any]) -> list[np.ndarray]:
-        """Run once with `values` for the slots in `changing`, write states back, and return the
-        outputs."""
+        """Run once with `values` for `changing`; write states back and return the outputs."""
         inputs = dict(zip(self.changing, values, strict=True))
         inputs.update(self.states)
         sources = [inputs[k] for k in range(len(self.graph.sources))]

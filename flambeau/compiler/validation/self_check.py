@@ -200,8 +200,7 @@ def squared_size(array: np.ndarray) -> float:
 
 
 def squared_distance(a: np.ndarray, b: np.ndarray) -> float:
-    """Return the squared distance between two arrays. Equal NaNs and infinities count as distance
-    0."""
+    """Return the squared distance of two arrays; equal NaNs and infinities count as 0."""
     with np.errstate(all="ignore"):
         gap = (a - b).reshape(-1)
         result = float(np.dot(gap, gap))
