@@ -1,1 +1,1 @@
-"""In-place writes and views as pure values; the joint forward and backward graph."""
+"""Turn in-place writes and views into pure values; build the joint forward and backward graph."""

@@ -1,8 +1,8 @@
-"""Complex numbers in a graph: each is a pair of real ones, which lie next to each other in memory.
+"""Complex numbers in a graph: each is a pair of adjacent reals in memory.
 
-The graph's types are real. A window of complex elements becomes one of reals with an axis more, so
-that views (`real`, `imag`, `view_as_real`) need no thought; operators on complex tensors are called
-as they are, on the same memory.
+The graph's types are real. A complex window becomes a real one with one more axis, so views
+(`real`, `imag`, `view_as_real`) need no special cases. Operators on complex tensors are called
+eagerly on the same memory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def is_complex(value: Value) -> bool:
 
 
 def real_window(value: Value) -> Value:
-    """A window of complex elements as one of pairs; others as they are."""
+    """Return a complex window as a window of pairs; others unchanged."""
     part = _PARTS.get(value.dtype)
     if part is None:
         return value
@@ -36,7 +36,7 @@ def real_window(value: Value) -> Value:
 
 
 def as_pairs(array: np.ndarray) -> np.ndarray:
-    """A complex array as one of pairs, on the same memory if it is packed; others as they are."""
+    """Return a complex array as pairs, on the same memory if contiguous; others unchanged."""
     part = _PARTS.get(array.dtype)
     if part is None:
         return array
@@ -45,7 +45,7 @@ def as_pairs(array: np.ndarray) -> np.ndarray:
 
 
 def from_pairs(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """The inverse of `as_pairs`, where `dtype` is complex."""
+    """Invert `as_pairs` if `dtype` is complex."""
     if dtype not in _PARTS:
         return array
     packed: np.ndarray = np.array(array, order="C", copy=None)
@@ -58,8 +58,7 @@ def permute_window(node: Node, order: Sequence[int]) -> Node:
 
 
 def convert(node: Node, source: Value, target: Value) -> Node:
-    """What a window sees when the elements of another are copied to it: a real number becomes a
-    complex one, or the other way round."""
+    """Convert elements for a copy from one window to another: real to complex or the reverse."""
     if is_complex(source) == is_complex(target):
         return node
     if is_complex(target):

@@ -1,7 +1,7 @@
 """An eager function in a program: a call on arrays, with the settings of the recorded call.
 
-What the call hands on is prepared once, with holes for the tensors: a program with many such calls
-would otherwise spend more time on their arguments than on their functions.
+Its arguments are prepared once, with holes for the tensors. Otherwise a program with many such
+calls would spend more time on arguments than on functions.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Hole:
 class EagerFunction:
     """A CALL node's function: an operator, or another function of the library, on whole arrays.
 
-    It returns the results, and then the new values of what the function writes.
+    It returns the results, followed by the new values of what the function writes.
     """
 
     def __init__(self, function: Callable, event: Event, targets: Sequence[Value | None]) -> None:
@@ -45,7 +45,7 @@ class EagerFunction:
         self._dtypes = [v.dtype for v in tensors]
         self._targets = [tensors.index(t) for t in targets if t is not None]
         self._args, self._kwargs = self._prepare(event)
-        # The arguments that hold tensors, by place; most are tensors, others contain some.
+        # The positions of arguments with tensors: `_holes` are tensors, `_nested` contain some.
         self._holes = [(k, x) for k, x in enumerate(self._args) if x.__class__ is _Hole]
         self._nested = [k for k, x in enumerate(self._args)
                         if x.__class__ is not _Hole and leaves_of(_Hole, x)]
@@ -58,7 +58,7 @@ class EagerFunction:
         if self.operator is None:
             return list(args), kwargs
         for k, x in enumerate(args):
-            if k not in self.operator.tensor_positions:  # an index, say
+            if k not in self.operator.tensor_positions:  # such as an index
                 for hole in leaves_of(_Hole, x):
                     hole.takes_array = True
         args, kwargs = unbind(self.operator, args)

@@ -1,4 +1,4 @@
-"""Event nodes: the nodes of a graph that each kind of recorded event becomes."""
+"""Event nodes: build graph nodes for each kind of recorded event."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ if TYPE_CHECKING:
 
 
 def add_constant(graph: Functionalization, event: Event) -> None:
-    """Number made from nothing."""
+    """Add a constant created without inputs."""
     assert event.array is not None
     graph.write(event.results[0], literal(as_pairs(event.array)))
 
 
 def add_copy(graph: Functionalization, event: Event) -> None:
-    """A value written over a window."""
+    """Add a write of a value over a window."""
     target, source = event.args[:2]
     graph.write(target, convert(graph.read(source), source, target))
 
 
 def add_draw(graph: Functionalization, event: Event) -> None:
-    """Random numbers, drawn anew before each call."""
+    """Add random numbers, drawn before each call."""
     window = event.args[0]
     order = memory_order(window.strides)
     if isinstance(event.function, CounterDraw):
@@ -64,7 +64,7 @@ def add_draw(graph: Functionalization, event: Event) -> None:
 
 
 def _counted_key(graph: Functionalization, event: Event) -> Node:
-    """The key of a run's counted draws, drawn where the first of them is."""
+    """Return the key of a run's counter-based draws; created at the generator's first draw."""
     generator = event.args[2]
     if generator not in graph.keys:
         assert event.array is not None
@@ -75,7 +75,7 @@ def _counted_key(graph: Functionalization, event: Event) -> Node:
 
 
 def add_update(graph: Functionalization, event: Event) -> None:
-    """An optimiser's formula on each of its parameters."""
+    """Add an optimizer's formula for each of its parameters."""
     graph.has_kernels = True
     call = event.kwargs
     assert event.array is not None
@@ -113,7 +113,7 @@ def add_update(graph: Functionalization, event: Event) -> None:
 
 
 def add_operator(graph: Functionalization, event: Event) -> None:
-    """An operator, by its lowering; called as it is where it has none."""
+    """Add an operator by its lowering, or as an eager call if it has none."""
     operator = event.operator
     bound = label_bound(event, graph.read)
     if bound is not None:
@@ -161,7 +161,7 @@ def _call_eagerly(graph: Functionalization, event: Event, targets: list[Value]) 
 
 
 def add_call(graph: Functionalization, event: Event) -> None:
-    """A function that is no operator, called as it is."""
+    """Add an eager call of a function that is not an operator."""
     graph.bindings.calls.append(f"{event.name} ({event.line})")
     targets = list(event.written)
     _write_results(graph, event, _call_eagerly(graph, event, targets), targets)
@@ -169,8 +169,8 @@ def add_call(graph: Functionalization, event: Event) -> None:
 
 def _write_results(graph: Functionalization, event: Event, nodes: Sequence[Node | None],
                    targets: list[Value]) -> None:
-    """Write results, and what was written in place. A result may be one that NumPy stretched,
-    in which an element of memory is seen many times: it is written once."""
+    """Write results and in-place changes. NumPy may have broadcast a result, so that several
+    elements share memory: write those once."""
     for i, (value, node) in enumerate(zip((*event.results, *targets), nodes, strict=True)):
         if value is None or node is None:
             continue
@@ -184,14 +184,14 @@ def _write_results(graph: Functionalization, event: Event, nodes: Sequence[Node 
 
 
 def add_check(graph: Functionalization, event: Event) -> None:
-    """A condition on values, without which the call raises."""
+    """Add a condition on values; the call raises if it does not hold."""
     if is_complex(event.args[0]):
         raise Untraceable("complex numbers are checked")
     graph.conditions.append(node_of(event.function(symbol(graph.read(event.args[0])))))
 
 
 def add_window_map(graph: Functionalization, event: Event) -> None:
-    """Autograd's maps between a base's cotangent and a window's."""
+    """Add autograd's maps between a base's cotangent and a window's."""
     g, (base_dtype, base_shape, base_strides, bits, dtype, offset, shape, strides) = event.args
     if bits:  # of a lazy conjugate
         add_call(graph, event)
@@ -216,7 +216,7 @@ def add_window_map(graph: Functionalization, event: Event) -> None:
 
 
 def _set_origin(node: Node, event: Event) -> Node:
-    """Tell a node where it comes from, and those that its operator made on the way."""
+    """Set the origin of a node and of the nodes that its operator created for it."""
     node.origin = event.origin
     name = getattr(event.operator, "name", None)
     stack = [node]

@@ -30,7 +30,8 @@ def add_exchange(graph: Functionalization, event: Event) -> None:
         for w in group:
             graph.write(w, reshape(strided_slice(result, (at,), (1,), (w.size,)), w.shape))
             at += w.size
-        # An output that needs it keeps an exchange alive, in which the other processes take part.
+        # An output that depends on the exchange keeps it alive, because the other processes take
+        # part.
         graph.outputs.append(strided_slice(result, (0,), (1,), (1,)))
         graph.bindings.expected.append(recorded[:1].copy())
 

@@ -1,4 +1,4 @@
-"""Functional: a trace becomes a graph. Memory becomes values, with writes back at the end."""
+"""Functionalization: turn a trace into a graph. Memory becomes values, written back at the end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .returned_values import ReturnedValues
 
 
 def trace_to_graph(trace: Trace, leaves: list[Any]) -> tuple[Graph, bind.Bindings]:
-    """The graph of a trace and what binds it; `leaves`: the call's arguments, flat.
+    """Return the graph of a trace and its bindings; `leaves`: the call's flattened arguments.
 
     Raises Unfit.
     """
@@ -36,7 +36,7 @@ def trace_to_graph(trace: Trace, leaves: list[Any]) -> tuple[Graph, bind.Binding
 
 
 class Functionalization:
-    """A trace on its way to a graph."""
+    """A trace being turned into a graph."""
 
     def __init__(self, trace: Trace, leaves: list[Any]) -> None:
         self.trace, self.leaves = trace, leaves
@@ -45,18 +45,18 @@ class Functionalization:
         self.bindings = bind.Bindings()
         self.regions: dict[int, list[Region]] = {}
         self.slots: dict[int, int] = {}  # of external regions, by id
-        self.keys: dict[Any, Node] = {}  # of counted draws, by generator
+        self.keys: dict[Any, Node] = {}  # of counter-based draws, by generator
         self.outputs: list[Node] = []
         self.labels: list[IndexBound] = []
-        self.indexing: list[Node] = []  # what reads or writes at an index, used or not
-        self.met: dict[int, Node] = {}  # the nodes that were looked at for that
+        self.indexing: list[Node] = []  # nodes that read or write at an index, used or not
+        self.met: dict[int, Node] = {}  # nodes already searched for indexing
         self.conditions: list[Node] = []  # bools that must hold
-        self.started: Node | None = None  # the exchange that was started last
-        self.calls_complex = self.has_kernels = False  # which kinds of operators it met
+        self.started: Node | None = None  # the exchange started last
+        self.calls_complex = self.has_kernels = False  # kinds of operators that it met
         self.arguments = bind_arguments(trace, leaves, self.bindings)  # the first leaf on each
 
     def build(self) -> tuple[Graph, bind.Bindings]:
-        """Run through the events, then gather what is returned and written."""
+        """Process the events, then collect what is returned and written."""
         for problem in self.trace.problems:
             raise Unfit(*problem)
         line = ""
@@ -82,7 +82,7 @@ class Functionalization:
             if backward is not None:
                 from .partition import partition_joint_graph
 
-                # All that is checked is in the forward pass.
+                # Only the forward pass is checked.
                 required = self.conditions.copy(), self.labels.copy()
                 self.bindings.backward = partition_joint_graph(self, graph, backward)
                 self.conditions, self.labels = required
@@ -92,14 +92,14 @@ class Functionalization:
         return graph, self.bindings
 
     def _host_calls(self) -> list[Callable[[], Any]]:
-        """The calls to make after the run: schedulers, whose optimisers have stepped by then."""
+        """Return the calls to make after the run: schedulers, after their optimizers."""
         for call in self.trace.host_calls:
             if call.updates < count_updates(self.trace, call.optimiser):
                 raise Unfit("a scheduler steps before its optimiser does", call.line)
         return [call.function for call in self.trace.host_calls]
 
     def _check_values(self, graph: Graph) -> Graph:
-        """Add what a call must check: before the run where it can be, else in it."""
+        """Add the checks of a call: before the run if possible, else during it."""
         bindings = self.bindings
         graph, bindings.checks, bindings.depends_on_state_values, conditions = check_indices(
             graph, self.labels, bindings.slots, self.indexing
@@ -115,13 +115,13 @@ class Functionalization:
         return graph
 
     def require(self, required: Required) -> None:
-        """Note what the lowering of an operator requires of values."""
+        """Add what an operator's lowering requires of values."""
         self.conditions += required.conditions
         self.labels += [IndexBound(node, size, wraps=wraps)
                         for node, size, wraps in required.positions]
 
     def handle(self, event: Event) -> None:
-        """Run through one event."""
+        """Process one event."""
         HANDLERS[event.kind](self, event)
 
     # --------------------------------------------------------------------------- memory
@@ -144,12 +144,12 @@ class Functionalization:
         grads = [g.tensor._grad for g in self.trace.grads.values() if g.tensor._grad is not None]
         result = [self.trace.value_of(t._array) for t in grads]
         result += [entry.window for entry in self.trace.returned]
-        if self.trace.backward is not None:  # which may be windows on the cotangents themselves
+        if self.trace.backward is not None:  # they may be windows on the cotangents
             result += self.trace.backward.grads
         return [value for value in result if value is not None]
 
     def region(self, window: Value) -> Region:
-        """The region that a window lies in; one of complex numbers must be given as pairs."""
+        """Return the region that contains a window; complex windows must be given as pairs."""
         low, high = window.span
         for region in self.regions[window.storage]:
             start = region.offset
@@ -159,18 +159,18 @@ class Functionalization:
         raise Untraceable("a window lies outside of the memory that is known")
 
     def read(self, window: Value) -> Node:
-        """The current value of a window; complex numbers as pairs."""
+        """Return the current value of a window; complex numbers as pairs."""
         window = real_window(window)
         return self.region(window).read(window)
 
     def write(self, window: Value, node: Node) -> None:
-        """Make a window see a value; complex numbers as pairs."""
+        """Set the value of a window; complex numbers as pairs."""
         window = real_window(window)
         self.region(window).write(window, node)
 
     def source(self, kind: str, shape: tuple, dtype: np.dtype, slot: Any, name: str,
                recorded: Any, strides: tuple | None = None) -> Node:
-        """A new source and its INPUT."""
+        """Add a source and return its INPUT node."""
         element = type_of(dtype)
         at = len(self.sources)
         self.sources.append(Source(kind, shape, element, memory_getter(slot), name, strides))
@@ -201,7 +201,7 @@ class Functionalization:
                                   first, packed)
 
     def bind_argument(self, leaf: int, window: Value) -> bind.Argument:
-        """A window of an argument's memory."""
+        """Bind a window of an argument's memory."""
         argument = self.leaves[leaf]
         array = argument._array if isinstance(argument, Tensor) else argument
         offset = window.offset - (address(array) - address(owner_of(array)))

@@ -1,4 +1,4 @@
-"""Sources: what memory that a trace met is to its program: arguments, draws, gradients."""
+"""Graph inputs: the sources of a program's memory: arguments, draws, gradients."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from .complex_pairs import as_pairs, from_pairs, real_window
 
 
 def bind_arguments(trace: Trace, leaves: list[Any], bindings: bind.Bindings) -> dict[int, int]:
-    """By storage the first leaf that lies there. Tells the bindings which arguments share one,
-    which must not, and what is written outside of arguments."""
+    """Return storage -> first leaf in it. Add to the bindings which arguments share a storage,
+    which must not overlap, and what is written outside of arguments."""
     result: dict[int, int] = {}
     changed = written_storages(trace)
     places: dict[int, int] = {}
@@ -49,13 +49,13 @@ def bind_arguments(trace: Trace, leaves: list[Any], bindings: bind.Bindings) -> 
 
 
 def array_of(leaf: Any) -> np.ndarray | None:
-    """An argument's array; None for what is none."""
+    """Return an argument's array, or None if it has none."""
     array = leaf._array if isinstance(leaf, Tensor) else leaf
     return array if isinstance(array, np.ndarray) else None
 
 
 def make_draw(event: Event) -> bind.RandomInput:
-    """Where an event's numbers are drawn before each call."""
+    """Return the input into which an event's numbers are drawn before each call."""
     window, *rest = event.args
     order = memory_order(window.strides)
     memory = np.empty([window.shape[i] for i in order], window.dtype)
@@ -65,13 +65,13 @@ def make_draw(event: Event) -> bind.RandomInput:
 
 
 def make_key_draw(generator: Any) -> bind.RandomInput:
-    """Where the key of counted draws is drawn before each call."""
+    """Return the input into which the key of counter-based draws is drawn before each call."""
     memory = np.empty(1, np.uint64)
     return bind.RandomInput(draw_key, memory, memory, (generator,), {})
 
 
 def list_draws(trace: Trace) -> Iterator[bind.RandomInput]:
-    """All that a trace draws, in order; a key where the first of a generator's draws is."""
+    """Yield a trace's draws in order; counter-based draws yield one key per generator."""
     keys = set()
     for event in trace.events:
         if event.kind != DRAW:
@@ -84,8 +84,8 @@ def list_draws(trace: Trace) -> Iterator[bind.RandomInput]:
 
 
 def allocate_gradient(value: Value, version: int) -> tuple[np.ndarray, Tensor]:
-    """Memory of a gradient's own, with rows by falling stride, and the tensor on it, which counts
-    as written `version` times."""
+    """Allocate a gradient, axes by decreasing stride; return its memory and a tensor on it whose
+    version is `version`."""
     order = memory_order(value.strides)
     elements = real_window(value)
     pair = elements.shape[len(order) :]
@@ -97,9 +97,9 @@ def allocate_gradient(value: Value, version: int) -> tuple[np.ndarray, Tensor]:
 
 
 def gradients_read_before(trace: Trace) -> list[tuple[Any, Any]]:
-    """The leaves whose grads were looked at before they were set, and the grads that they had.
+    """Return (leaf, grad before) for leaves whose grads were read before they were set.
 
-    Leaves that the call made itself, and did not hand out, are others at each call.
+    Leaves that the call created and did not return are left out: they differ in each call.
     """
     result = []
     handed_out = {id(tensor) for tensor in tensors_in(trace.result)}
@@ -112,7 +112,7 @@ def gradients_read_before(trace: Trace) -> list[tuple[Any, Any]]:
 
 
 def memory_getter(slot: Any) -> Callable[..., Any]:
-    """A function that returns the memory of a slot; None if only the call decides it."""
+    """Return a getter for a slot's memory; it raises if only the call decides the memory."""
     return {bind.State: lambda: slot.array, bind.RandomInput: lambda: slot.view}.get(
         type(slot), _refuse_early_read
     )

@@ -1,8 +1,8 @@
-"""Bounds: indices and labels are checked before a program runs, which takes them as they are.
+"""Index checks: programs do not check indices and labels themselves, so they are checked first.
 
-Those that come from arguments and from memory outside are looked at in each call; one out of bounds
-makes the call eager, which says what is wrong. Indices that the step computes are clamped, so that
-memory is safe, and their bound is a condition that the run checks before it writes anything.
+Indices from arguments and outside memory are checked on each call; if one is out of bounds, the
+call runs eagerly, which raises. Indices that the step computes are clamped to keep memory safe, and
+the run checks their bounds before it writes anything.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MOVEMENTS = (Op.RESHAPE, Op.PERMUTE, Op.EXPAND)
 
 @dataclass(eq=False)
 class IndexBound:
-    """What an index must be: in [0, size), or `ignored`; in [-size, size) where it wraps."""
+    """The legal values of an index: in [0, size), or `ignored`; in [-size, size) if it wraps."""
 
     node: Node
     size: int
@@ -37,33 +37,32 @@ class IndexBound:
 
     @property
     def lowest(self) -> int:
-        """The lowest position."""
+        """The lowest legal value."""
         return -self.size if self.wraps else 0
 
     def quick(self, dtype: np.dtype, empty: bool) -> Callable[[np.ndarray], bool]:
-        """`holds` for arrays of a dtype, without looking twice where all is well."""
+        """Return `holds` for arrays of a dtype, in a single pass if all indices are valid."""
         if dtype.kind not in "iu" or empty:
             return lambda values: True
         unsigned = np.dtype(f"u{dtype.itemsize}")
         size, holds = self.size, self.holds
 
         def test(values: np.ndarray) -> bool:
-            # Negative numbers are large ones as unsigned ones. argmax has none of the overhead that
-            # reductions have.
+            # As unsigned numbers, negative ones are large. argmax lacks the overhead of reductions.
             seen = values.view(unsigned)
             return seen.item(seen.argmax()) < size or holds(values)
 
         return test
 
     def holds(self, values: np.ndarray) -> bool:
-        """Whether all values are within."""
+        """Whether all values are legal."""
         inside = (values >= self.lowest) & (values < self.size)
         if self.ignored is not None:
             inside |= values == self.ignored
         return bool(inside.all())
 
     def condition(self) -> Node:
-        """`holds` as a node."""
+        """Return `holds` as a node."""
         values = symbol(self.node)
         inside = (values >= self.lowest) & (values < self.size)
         if self.ignored is not None:
@@ -73,10 +72,10 @@ class IndexBound:
 
 @dataclass(eq=False)
 class IndexCheck:
-    """A bound with where its values come from at each call."""
+    """A bound, and where its values come from on each call."""
 
     bound: IndexBound
-    leaf: int | None = None  # the argument that it looks at
+    leaf: int | None = None  # the argument to check
     graph: Graph | None = None
     slots: tuple = ()
 
@@ -90,7 +89,7 @@ class IndexCheck:
 
 
 def label_bound(event: Any, read: Callable) -> IndexBound | None:
-    """The bound of an operator's labels."""
+    """Return the bound of an operator's labels, or None."""
     names, parameter = event.operator.names, event.operator.labels
     if parameter is None:
         return None
@@ -104,9 +103,9 @@ def label_bound(event: Any, read: Callable) -> IndexBound | None:
 def check_indices(
     graph: Graph, labels: list[IndexBound], slots: list[Any], unused: Sequence[Node] = ()
 ) -> tuple[Graph, list[IndexCheck], bool, list[Node]]:
-    """The graph, safe for any index; what must be checked before each run; whether it was looked
-    what states hold now; and the conditions that a run must check. `unused`: nodes whose results
-    may be in no output, but which raise in eager mode."""
+    """Return the graph, made safe for any index; the checks before each run; whether they read
+    current states; and the conditions to check during a run. `unused`: nodes that may not reach an
+    output but raise in eager mode."""
     bounds: dict[tuple[int, int], IndexBound] = {}
     for node in itertools.chain(graph.nodes(), unused):
         result = _index_of(node)
@@ -129,14 +128,14 @@ def check_indices(
 
 
 def check_all(conditions: list[Node]) -> Node:
-    """The node that ends a run where one of these bools without axes is False."""
+    """Return the node that ends a run if one of these scalar bools is False."""
     holds = functools.reduce(lambda a, b: apply(Scalar.AND, a, b), conditions)
     return Node(Op.CHECK, (holds,), (), holds.type, origin="check")
 
 
 def iterate_indexing(nodes: Iterable[Node], seen: dict[int, Node]) -> Iterator[Node]:
-    """The nodes that read or write at an index, among some nodes and those that they are computed
-    from, but for those in `seen`, which gets them all."""
+    """Yield the nodes that read or write at an index, among `nodes` and their inputs. Skips those
+    in `seen`, and adds all visited nodes to it."""
     stack = [*nodes]
     while stack:
         node = stack.pop()
@@ -148,7 +147,7 @@ def iterate_indexing(nodes: Iterable[Node], seen: dict[int, Node]) -> Iterator[N
 
 
 def _index_of(node: Node) -> tuple[Node, int] | None:
-    """(the index, its bound) of a node that reads or writes at an index."""
+    """Return (index, bound) of a node that reads or writes at an index, or None."""
     if node.op is Op.TAKE:
         return node.inputs[1], node.inputs[0].shape[0]
     if node.op is Op.TAKE_ALONG:
@@ -158,8 +157,8 @@ def _index_of(node: Node) -> tuple[Node, int] | None:
 
 def _make_check(bound: IndexBound, graph: Graph, slots: list[Any], looked: list[Node]
            ) -> IndexCheck | bool | None:
-    """How a bound is checked; True where it holds for good, None where it cannot be. Adds to
-    `looked` the states that were looked at."""
+    """Return how to check a bound; True if it always holds, None if it cannot be checked. Adds the
+    states that it reads to `looked`."""
     node = bound.node
     while node.op in _MOVEMENTS:
         node = node.inputs[0]
@@ -184,7 +183,7 @@ def _make_check(bound: IndexBound, graph: Graph, slots: list[Any], looked: list[
 
 
 def _clamp_indices(graph: Graph, loose: set[int]) -> Graph:
-    """The graph with indices that nobody can check kept within bounds."""
+    """Return the graph with uncheckable indices clamped to their bounds."""
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node:
         result = _index_of(node)

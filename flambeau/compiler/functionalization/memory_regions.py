@@ -1,7 +1,7 @@
-"""Regions: memory as values. A region's elements are one node; windows on it are read and written.
+"""Regions: memory as values. One node holds a region's elements; windows on it are read or written.
 
-Reading a window is a chain of movement nodes on the region's present value; writing one makes a
-new value. So views and writes in place need no thought by whoever builds the graph.
+Reading a window is a chain of movement nodes on the region's current value, and writing one creates
+a new value, so graph builders need not handle views or in-place writes.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ Axis = tuple[int, int]  # (extent, stride in bytes)
 
 @dataclass(eq=False)
 class Region:
-    """Bytes [low, high) of a storage: axes in the order of memory, and their value now."""
+    """Bytes [low, high) of a storage: axes in memory order, and the current value."""
 
     storage: int
     offset: int  # of its first element, in bytes
     axes: tuple[Axis, ...]
     dtype: np.dtype
-    node: Node | None = None  # None: nothing was written yet
+    node: Node | None = None  # None: not yet written
     written: bool = False
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The extents in the order of memory."""
+        """The extents in memory order."""
         return tuple(n for n, _ in self.axes)
 
     @property
     def value(self) -> Node:
-        """The elements now; zeros where nothing was written."""
+        """The current elements; zeros if nothing was written."""
         if self.node is None:
             self.node = broadcast_to(number(0, type_of(self.dtype)), self.shape)
         return self.node
 
     def read(self, window: Value) -> Node:
-        """The value of a window on the region."""
+        """Return the value of a window on the region."""
         if 0 in window.shape:
             return broadcast_to(number(0, type_of(window.dtype)), window.shape)
         if window.dtype != self.dtype:
@@ -68,7 +68,7 @@ class Region:
         return graph.expand(reshape_node(new, shape), window.shape)
 
     def write(self, window: Value, node: Node) -> None:
-        """Make the window see `node`, which is broadcast and cast."""
+        """Write `node`, broadcast and cast, to the window."""
         if 0 in window.shape:
             self.written = True
             return
@@ -99,7 +99,7 @@ class Region:
         self.node = reshape_node(new, self.shape)
 
     def _covers_all(self, window: Value) -> bool:
-        """Whether a window is the region itself, with its axes in the order of memory."""
+        """Whether a window is the whole region, with its axes in memory order."""
         return window.offset == self.offset and self.axes == tuple(
             [axis for axis in zip(window.shape, window.strides, strict=True) if axis[0] != 1]
         )
@@ -113,7 +113,7 @@ class Region:
         return bitcast(self.read(same), type_of(window.dtype))
 
     def _positions(self, window: Value) -> np.ndarray:
-        """For each element of a window, its number in the region."""
+        """Return the index in the region of each element of a window."""
         here = np.sort(
             window_offsets(self.shape, [s for _, s in self.axes], self.offset).reshape(-1)
         )
@@ -138,7 +138,7 @@ class Region:
 
 
 def window_offsets(shape: Sequence[int], strides: Sequence[int], start: int) -> np.ndarray:
-    """Where each element lies, in bytes."""
+    """Return the byte offset of each element."""
     result = np.full(tuple(shape), start, np.int64)
     for axis, (n, s) in enumerate(zip(shape, strides, strict=True)):
         ends = [1] * len(shape)
@@ -152,18 +152,18 @@ def window_offsets(shape: Sequence[int], strides: Sequence[int], start: int) -> 
 
 @dataclass(frozen=True)
 class RegionSlice:
-    """Where a window lies: the region's axes cut into `extents`, and a range of each."""
+    """A window's location: the region's axes split into `extents`, and a range of each."""
 
     extents: tuple[int, ...]
     starts: tuple[int, ...]
     steps: tuple[int, ...]
     lengths: tuple[int, ...]
-    order_in_memory: tuple[int, ...]  # the cut axes that the window's wide axes lie along
-    permutation: tuple[int, ...]  # from that order to the window's own
+    order_in_memory: tuple[int, ...]  # the split axes along which the window's wide axes lie
+    permutation: tuple[int, ...]  # from that order to the window's order
 
 
 def locate_window(axes: Sequence[Axis], offset: int, window: Value) -> RegionSlice | None:
-    """The window as a range of axes; None where it cannot be said so."""
+    """Return the window as ranges of axes; None if that is impossible."""
     wide = [(n, s) for n, s in zip(window.shape, window.strides, strict=True) if n != 1 and s]
     own = [s for n, s in axes if n != 1]
     seen = [abs(s) for _, s in wide]
@@ -175,7 +175,7 @@ def locate_window(axes: Sequence[Axis], offset: int, window: Value) -> RegionSli
 
 
 def _cut_axes(axes: Sequence[Axis], cuts: Sequence[int]) -> list[Axis]:
-    """The axes, merged as far as they go and then cut at strides."""
+    """Merge axes as far as possible, then split them at strides."""
     merged: list[Axis] = []
     for n, s in axes:
         if n == 1:
@@ -223,9 +223,9 @@ def _place_in_axes(axes: list[Axis], offset: int, wide: list[Axis]) -> RegionSli
 
 
 def partition(windows: Sequence[Value], owner: Value | None = None) -> list[Region]:
-    """The regions of a storage that windows on it are within; disjoint.
+    """Return the disjoint regions of a storage that contain its windows.
 
-    `owner`: the whole storage as an array, where it has a dtype that matters.
+    `owner`: the whole storage as an array, if its dtype matters.
     """
     spans = sorted({w.span for w in windows})
     filled = [(low, high) for low, high in spans if low < high]
@@ -267,7 +267,7 @@ def _make_region(windows: list[Value], low: int, high: int, owner: Value | None)
 
 
 def in_memory_order(window: Value) -> tuple[Axis, ...] | None:
-    """A window's axes by falling stride; None where elements overlap or run backwards."""
+    """Return a window's axes by decreasing stride; None if overlapping or reversed."""
     axes = [(n, s) for n, s in zip(window.shape, window.strides, strict=True) if n != 1]
     if any(s <= 0 for _, s in axes):
         return None
@@ -279,5 +279,5 @@ def in_memory_order(window: Value) -> tuple[Axis, ...] | None:
 
 
 def row_major_byte_strides(shape: tuple[int, ...], item: int) -> tuple[int, ...]:
-    """Strides in bytes of a packed array whose elements have `item` bytes."""
+    """Return the byte strides of a contiguous array with `item` bytes per element."""
     return tuple(item * stride for stride in row_major_strides(shape))

@@ -1,7 +1,7 @@
-"""Joint: a recorded forward and backward pass, cut into two programs.
+"""Partition: split a joint forward and backward pass into two programs.
 
-What the backward pass reads of the forward one is given out by the first program and kept until
-the second one runs. Parameters are read where they are.
+Forward values that the backward pass reads become outputs of the first program and are kept for the
+second. Parameters are read in place.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from ..lowering.registry import Untraceable
 from ..trace import bindings as bind
 from ..trace.trace import Backward
 
-_FREE = (Op.CONSTANT, Op.ARRAY, Op.IOTA)  # made anew rather than kept
+_FREE = (Op.CONSTANT, Op.ARRAY, Op.IOTA)  # recomputed, not saved
 
 
 def partition_joint_graph(
     functional: Any, graph: Graph, backward: Backward
 ) -> bind.BackwardBindings:
-    """The backward program; what it needs is added to the outputs of the forward `graph`."""
+    """Return the backward program; add what it needs to the outputs of the forward `graph`."""
     result = _Split(functional, graph, backward)
     return result.split()
 
 
 class _Split:
-    """The cut between the two programs of one trace."""
+    """The split of one trace into two programs."""
 
     def __init__(self, functional: Any, graph: Graph, backward: Backward) -> None:
         self.functional, self.graph, self.backward = functional, graph, backward
@@ -40,10 +40,10 @@ class _Split:
         self.slots: list[Any] = []
         self.recorded: list[Any] = []
         self.new: dict[int, Node] = {}
-        self.roots: list[Node] = []  # what `new` has the ids of
+        self.roots: list[Node] = []  # kept alive, because `new` is keyed by id
 
     def split(self) -> bind.BackwardBindings:
-        """Run through the backward events, then gather what they need."""
+        """Process the backward events, then collect what they need."""
         functional, backward = self.functional, self.backward
         shapes = []
         gradients = (*backward.cotangents, *backward.arrays)
@@ -94,8 +94,8 @@ class _Split:
         return node
 
     def rebuild(self, root: Node) -> Node:
-        """A node of the backward pass on the backward program's own inputs."""
-        self.roots.append(root)  # so that no other gets its id
+        """Rebuild a backward node on the backward program's inputs."""
+        self.roots.append(root)  # so that its id is not reused
         stack: list[tuple[Node, bool]] = [(root, False)]
         while stack:
             node, inputs_done = stack.pop()
@@ -115,7 +115,7 @@ class _Split:
         return self.new[id(root)]
 
     def _pass_from_forward(self, node: Node) -> Node:
-        """A value of the forward pass as an input of the backward one."""
+        """Pass a forward value to the backward program as an input."""
         functional = self.functional
         written = {slot for slot, _ in self.graph.writes}
         if node.op is Op.INPUT and node.slot not in written:
@@ -133,7 +133,7 @@ class _Split:
 
 
 def _reads_what_it_writes(graph: Graph) -> bool:
-    """Whether an output depends on the former value of memory that the graph writes."""
+    """Whether an output depends on the previous value of memory that the graph writes."""
     written = {slot for slot, _ in graph.writes}
     stack, seen = list(graph.outputs), set()
     while stack:

@@ -1,4 +1,4 @@
-"""Returned values: what binds the objects that a step returns to the outputs of its graph."""
+"""Returned values: bind the objects that a step returns to the outputs of its graph."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 
 class ReturnedValues:
-    """Binds returned tensors; those on one memory stay on one memory."""
+    """Binds returned tensors; tensors that share memory keep sharing it."""
 
     def __init__(self, graph: Functionalization) -> None:
         self.graph = graph
         self.returned: dict[int, Any] = {}  # bindings of returned tensors, by position
-        self.crowds: dict[int, int] = {}  # outputs that several tensors are parts of, by region
+        self.crowds: dict[int, int] = {}  # outputs shared by several tensors, by region
         self._find_crowds()
 
     def bind_value(self, x: Any) -> Any:
-        """The binding of a returned object, whatever tensors it contains."""
+        """Return the binding of a returned object and the tensors that it contains."""
         if isinstance(x, Tensor):
             return self._bind_tensor(self.graph.trace.positions[id(x)])
         if x.__class__ is Read:
@@ -55,7 +55,7 @@ class ReturnedValues:
         raise Untraceable(f"it returns an object of class {type(x).__name__}")
 
     def _bind_tensor(self, position: int) -> Any:
-        """The binding of a returned tensor or of its base, the same one at each use."""
+        """Return the binding of a returned tensor or of its base, the same for each use."""
         if position not in self.returned:
             self.returned[position] = self._bind_new(position, self.graph.trace.returned[position])
         return self.returned[position]
@@ -81,7 +81,7 @@ class ReturnedValues:
                               entry.requires_grad, entry.is_leaf, live)
 
     def _bind_outside_memory(self, position: int, window: Value) -> bind.Argument | bind.State:
-        """Memory of an argument or from outside that a new tensor lies on."""
+        """Bind the argument or outside memory in which a new tensor lies."""
         array = self.graph.trace.returned_arrays[position]
         if window.storage not in self.graph.arguments:
             return bind.State(array)
@@ -116,7 +116,7 @@ class ReturnedValues:
         return bind.Output(len(self.graph.outputs) - 1, array.shape, back)
 
     def _bind_complex(self, array: np.ndarray, value: Value) -> bind.Output:
-        """Complex numbers: a window on pairs."""
+        """Bind a complex tensor as a window on pairs."""
         region = self.graph.region(real_window(value))
         if id(region) in self.crowds:
             return self._bind_part(region, array, value)
@@ -132,7 +132,7 @@ class ReturnedValues:
         return bind.Output(len(self.graph.outputs) - 1, array.shape, (), window)
 
     def _grad_storages(self) -> set[int]:
-        """The memories of grads that the call set."""
+        """Return the storages of grads that the call set."""
         values = [self.graph.trace.value_of(access.tensor._grad._array)
                   for access in self.graph.trace.grads.values()
                   if access.tensor._grad is not None
@@ -140,7 +140,7 @@ class ReturnedValues:
         return {value.storage for value in values if value is not None}
 
     def _find_crowds(self) -> None:
-        """The regions on which several of the tensors returned lie: these stay on one memory."""
+        """Find the regions that several returned tensors share."""
         met: set[int] = set()
         for entry in self.graph.trace.returned:
             window = entry.window
@@ -152,7 +152,7 @@ class ReturnedValues:
             met.add(key)
 
     def _bind_part(self, region: Region, array: np.ndarray, value: Value) -> bind.Output:
-        """Where a tensor lies on the output that is a whole region."""
+        """Return a tensor's location in the output that is its whole region."""
         strides = tuple(s for _, s in region.axes)
         if 0 not in region.shape and strides != row_major_byte_strides(
             region.shape, region.dtype.itemsize
