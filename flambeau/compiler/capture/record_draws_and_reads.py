@@ -166,8 +166,7 @@ def _kinds(base: Any) -> Iterator[Any]:
 
 
 def schedules(r: Recorder) -> Pairs:
-    """Yield (function, recorder) for schedulers' steps but ReduceLROnPlateau's: it reads a
-    value."""
+    """Yield (function, recorder) for schedulers' steps; ReduceLROnPlateau reads a value."""
     for kind in _kinds(LRScheduler):
         step = vars(kind).get("step")
         if hasattr(step, "__code__") and not issubclass(kind, ReduceLROnPlateau):

@@ -14,7 +14,7 @@ _OWN = frozenset(("_orig_mod", "_compiled", "_compiled_call_impl"))
 
 
 class _CompiledInside:
-    """A DistributedDataParallel whose inner module is compiled.
+    """Calls a DistributedDataParallel whose inner module is compiled.
 
     The wrapper around it talks to other processes on each call and awaits their gradients.
     """

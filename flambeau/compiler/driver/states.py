@@ -31,7 +31,7 @@ class Event(Enum):
 
 
 class State:
-    """Base class, with defaults for states that have recorded nothing."""
+    """Base class; its defaults are for states that have recorded nothing."""
 
     is_evictable: ClassVar[bool] = True  # another specialization may replace it
     trace: Trace | None = None  # of the last recorded call

@@ -98,7 +98,7 @@ class StepCounter:
         ]
 
     def list_counted(self) -> list[tuple[Tensor, int]]:
-        """Return the other tensors that eager steps write as they begin; here one addition does."""
+        """Return the other tensors that eager steps write as they begin; here in one addition."""
         begun = {id(tensor) for tensor, _ in self.list_begun()}
         return [(state[name], count) for _, state in self.rows
                 for name, count in self.writes.items()
