@@ -1,6 +1,6 @@
-"""torch.distributed: processes that communicate, over Gloo or MPI.
+"""torch.distributed: communication between processes over Gloo or MPI.
 
-Remote calls and sharded models (FSDP, DTensor, pipelining) are not there yet.
+Remote calls and sharded models (FSDP, DTensor, pipelining) are not implemented.
 """
 
 import os
@@ -59,7 +59,7 @@ __all__ = [
 ]
 
 globals().update(absent.settle(__name__))
-if "TORCHELASTIC_ERROR_FILE" in os.environ:  # a worker of torchrun, which wants to know why it ends
+if "TORCHELASTIC_ERROR_FILE" in os.environ:  # a torchrun worker: report errors
     _worker_errors.record_uncaught()
 distributed_c10d = sys.modules[__name__ + ".distributed_c10d"] = sys.modules[__name__]
 constants = sys.modules[__name__ + ".constants"] = sys.modules[__name__]

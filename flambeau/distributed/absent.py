@@ -1,7 +1,7 @@
-"""Modules of torch.distributed that flambeau has nothing of: importing from them works.
+"""Placeholders for the torch.distributed modules that flambeau does not implement.
 
-Programs import sharded models, their checkpoints and device meshes at the top of a file, for runs
-over several processes; what is used of them raises NotImplementedError with its name.
+Programs import sharded models, their checkpoints and device meshes at the top of a file even when a
+run never uses them. Importing works; using a name raises NotImplementedError.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MODULES = (
 
 
 class _Absent(ModuleType):
-    """A module every name of which is a Lacking."""
+    """A module whose every name is a Lacking placeholder."""
 
     def __getattr__(self, name: str) -> Lacking:
         if name.startswith("__") or (self.__name__.endswith(".rpc") and name == "api"):
@@ -36,7 +36,7 @@ class _Absent(ModuleType):
 
 
 def settle(package: str) -> dict[str, ModuleType]:
-    """Put the modules where `import package.module` finds them; those right below, by name."""
+    """Register the placeholders in `sys.modules`; return the top-level ones by name."""
     top: dict[str, ModuleType] = {}
     for path in _MODULES:
         name = f"{package}.{path}"
@@ -46,11 +46,11 @@ def settle(package: str) -> dict[str, ModuleType]:
         sys.modules[name] = module
         above, _, last = path.rpartition(".")
         if above:
-            if f"{package}.{above}" in sys.modules:  # else a module of flambeau's, imported later
+            if f"{package}.{above}" in sys.modules:  # else: a flambeau module, imported later
                 setattr(sys.modules[f"{package}.{above}"], last, module)
         else:
             top[path] = module
-    vars(top["rpc"])["is_available"] = lambda: False  # and then it has no `api`
+    vars(top["rpc"])["is_available"] = lambda: False  # callers then never import `api`
     for name in ("tensor", "tensor.placement_types"):
         vars(sys.modules[f"{package}.{name}"]).update(
             {placement.__name__: placement for placement in PLACEMENTS}

@@ -1,4 +1,4 @@
-"""Command line options whose defaults come from the environment: --nnodes from PET_NNODES."""
+"""Command-line options with defaults from the environment: --nnodes from PET_NNODES."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["check_env", "env"]
 
 
 class env(Action):
-    """An option with a value. PET_<name> is its default where that is set."""
+    """An option with a value. PET_<name>, if set, is its default."""
 
     def __init__(
         self, dest: str, default: Any = None, required: bool = False, **kwargs: Any
@@ -25,7 +25,7 @@ class env(Action):
 
 
 class check_env(Action):
-    """A flag. It is set where PET_<name> is a number other than 0."""
+    """A flag that is on by default if PET_<name> is a nonzero number."""
 
     def __init__(self, dest: str, default: bool = False, **kwargs: Any) -> None:
         value = os.environ.get(f"PET_{dest.upper()}", "1" if default else "0")

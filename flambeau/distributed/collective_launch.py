@@ -1,6 +1,6 @@
-"""launch: how every collective starts: checks, the comparison of debug mode, the group's thread.
+"""launch: the common start of every collective: checks, debug-mode comparison, group thread.
 
-Tensors are handed to engines as contiguous arrays. One that is not contiguous travels as a copy.
+Engines receive contiguous arrays. A noncontiguous tensor is sent as a copy.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = [
 
 
 def require_tensor(value: Any, name: str) -> None:
-    """TypeError for an argument that is no tensor."""
+    """Raise TypeError if an argument is not a tensor."""
     if not isinstance(value, Tensor):
         raise TypeError(
             f"Invalid function argument. Expected parameter `{name}` of type torch.Tensor\n"
@@ -35,7 +35,7 @@ def require_tensor(value: Any, name: str) -> None:
 
 
 def require_tensors(values: Any, name: str) -> None:
-    """TypeError for an argument that is no list of tensors."""
+    """Raise TypeError if an argument is not a list of tensors."""
     if not isinstance(values, (list, tuple)) or [x for x in values if not isinstance(x, Tensor)]:
         raise TypeError(
             f"Invalid function argument. Expected parameter `{name}` of type List[torch.Tensor]\n"
@@ -45,7 +45,7 @@ def require_tensors(values: Any, name: str) -> None:
 
 
 def source_array(tensor: Tensor) -> Array:
-    """A tensor's elements as a contiguous array: its own memory where it is contiguous."""
+    """Return a tensor's elements as a contiguous array; a view if the tensor is contiguous."""
     array = tensor._array
     if array.__class__ is MetaArray:
         raise RuntimeError("torch.distributed: a meta tensor has no values to communicate")
@@ -53,7 +53,7 @@ def source_array(tensor: Tensor) -> Array:
 
 
 class Destination:
-    """A tensor that a collective fills: `array` is its memory, or stands for it until `settle`."""
+    """A tensor that a collective fills. `array` is its memory, or a copy until `settle`."""
 
     __slots__ = ("_tensor", "array")
 
@@ -61,13 +61,13 @@ class Destination:
         self.array, self._tensor = source_array(tensor), tensor
 
     def settle(self) -> None:
-        """Copy what arrived into a tensor that is not contiguous."""
+        """Copy the result into the tensor if it is not contiguous."""
         if self.array is not self._tensor._array:
             np.copyto(self._tensor._array, self.array)
 
 
 def recorder() -> Any:
-    """What records this call for the compiler; None where no call is being recorded."""
+    """Return the compiler's recorder of the current call, or None when nothing is recorded."""
     if "flambeau.compiler.capture.capture" not in sys.modules:
         return None
     from ..compiler.capture import record_exchange
@@ -76,8 +76,8 @@ def recorder() -> Any:
 
 
 def refuse_compilation(name: str) -> None:
-    """Keep a step that communicates eager: a program would be checked by communicating again."""
-    capture = sys.modules.get("flambeau.compiler.capture.capture")  # where somebody compiles
+    """Keep a communicating step eager: verifying a compiled program would communicate again."""
+    capture = sys.modules.get("flambeau.compiler.capture.capture")  # None: nothing compiles
     if capture is not None:
         capture.refuse(f"it communicates with other processes ({name})")
 
@@ -86,9 +86,9 @@ def launch(
     group: ProcessGroup, name: str, call: Callable[[], Any], tensors: Sequence[Tensor],
     written: Sequence[Tensor], async_op: bool, outputs: Any = None,
 ) -> Work | None:
-    """Run `call`, a collective `name` of `tensors`; returns a Work with `async_op`.
+    """Run `call`, the collective `name` on `tensors`. Return a Work if `async_op`.
 
-    `written` are counted as written to now: nobody may use their values before the end anyway.
+    Bumps the versions of `written` right away: their values are undefined until the call ends.
     """
     if group.size() > 1:
         refuse_compilation(name)
@@ -104,7 +104,7 @@ def launch(
 def _compared(
     group: ProcessGroup, name: str, tensors: Sequence[Tensor], call: Callable[[], Any]
 ) -> Callable[[], Any]:
-    """`call`, once all ranks were seen to run the same collective on alike tensors."""
+    """Wrap `call` to first check that all ranks run the same collective on matching tensors."""
     number = next(group._sequence)
 
     def compared() -> None:

@@ -1,8 +1,8 @@
-"""Collectives: what the processes of a group do together with tensors.
+"""Collectives: operations on tensors that all processes of a group run together.
 
-With `async_op=True` each returns a `Work`; otherwise it returns None when it is done. A process
-that is not in the group does nothing. Sources and destinations are numbers among all processes, or
-with `group_src` and `group_dst` in the group.
+With `async_op=True` each returns a `Work`; otherwise it blocks and returns None. A process outside
+the group does nothing. `src` and `dst` are global ranks, `group_src` and `group_dst` ranks in the
+group.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 
 
 def _outside(group: Any, name: str) -> bool:
-    """Whether this process is not in the group, which then is said."""
+    """Return whether this process is outside the group, with a warning if so."""
     if group != NON_MEMBER:
         return False
     warn(f"Running {name} on global rank {member().rank()} which does not belong to the "
@@ -38,7 +38,7 @@ def _outside(group: Any, name: str) -> bool:
     return True
 
 
-# Members of an Enum are looked up by Python code before 3.12.
+# Module globals: before Python 3.12, looking up an Enum member runs Python code.
 _SUM, _AVG, _PREMUL_SUM = ReduceOp.SUM, ReduceOp.AVG, ReduceOp.PREMUL_SUM
 _BITWISE = (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR)
 
@@ -56,7 +56,7 @@ def _check_op(op: ReduceOp, tensor: Tensor) -> None:
 
 
 def _check_sizes(function: str, kind: str, tensors: Sequence[Tensor], like: Tensor) -> None:
-    """RuntimeError where a tensor of a list has another dtype or size than the single one."""
+    """Raise RuntimeError if a tensor of the list differs from `like` in dtype or size."""
     dtype, size = like.dtype, like.numel()
     for at, tensor in enumerate(tensors):
         if tensor.dtype is not dtype:
@@ -79,7 +79,7 @@ def _check_length(function: str, kind: str, tensors: Sequence[Tensor], size: int
 
 def all_reduce(tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: Any = None,
                async_op: bool = False) -> Work | None:
-    """Replace a tensor by the sum (or another reduction) over the processes.
+    """Replace a tensor by its sum (or another reduction) over the processes.
 
     >>> torch.distributed.init_process_group("gloo", rank=0, world_size=1)
     >>> loss = torch.tensor(3.)
@@ -106,7 +106,7 @@ def all_reduce(tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: Any = None,
 
 def all_reduce_coalesced(tensors: list[Tensor], op: ReduceOp = ReduceOp.SUM, group: Any = None,
                          async_op: bool = False) -> Work | None:
-    """As `all_reduce` of each tensor of a list."""
+    """Apply `all_reduce` to each tensor of a list."""
     require_tensors(tensors, "tensors")
     if _outside(group, "all_reduce_coalesced"):
         return None
@@ -124,7 +124,7 @@ def all_reduce_coalesced(tensors: list[Tensor], op: ReduceOp = ReduceOp.SUM, gro
 def reduce(tensor: Tensor, dst: int | None = None, op: ReduceOp = ReduceOp.SUM,
            group: Any = None, async_op: bool = False, group_dst: int | None = None
            ) -> Work | None:
-    """As `all_reduce`, for process `dst` alone."""
+    """Reduce a tensor over the processes to process `dst`."""
     require_tensor(tensor, "tensor")
     if _outside(group, "reduce"):
         return None
@@ -145,7 +145,7 @@ def reduce(tensor: Tensor, dst: int | None = None, op: ReduceOp = ReduceOp.SUM,
 
 def broadcast(tensor: Tensor, src: int | None = None, group: Any = None, async_op: bool = False,
               group_src: int | None = None) -> Work | None:
-    """Give every process the tensor of process `src`."""
+    """Copy the tensor of process `src` to every process."""
     require_tensor(tensor, "tensor")
     if _outside(group, "broadcast"):
         return None
@@ -162,12 +162,12 @@ def broadcast(tensor: Tensor, src: int | None = None, group: Any = None, async_o
 
 
 def _gathered(pg: ProcessGroup, like: Array) -> Array:
-    """Memory for an array like this from each member."""
+    """Allocate room for one array like `like` per member."""
     return np.empty((pg.size(), *like.shape), like.dtype)
 
 
 def _spread(rows: Array, targets: Sequence[Destination]) -> None:
-    """Copy a row to each destination, of whatever shape with as many elements."""
+    """Copy one row to each destination, reshaped to fit."""
     for row, target in zip(rows, targets, strict=True):
         array = target.array
         np.copyto(array, row if row.shape == array.shape else row.reshape(array.shape))
@@ -198,7 +198,7 @@ def all_gather(tensor_list: list[Tensor], tensor: Tensor, group: Any = None,
 
 def all_gather_into_tensor(output_tensor: Tensor, input_tensor: Tensor, group: Any = None,
                            async_op: bool = False) -> Work | None:
-    """Copy the processes' tensors, one behind the other, into one."""
+    """Concatenate the tensors of all processes into one."""
     require_tensor(output_tensor, "output_tensor")
     require_tensor(input_tensor, "input_tensor")
     if _outside(group, "all_gather_into_tensor"):
@@ -221,7 +221,7 @@ def all_gather_into_tensor(output_tensor: Tensor, input_tensor: Tensor, group: A
 def gather(tensor: Tensor, gather_list: list[Tensor] | None = None, dst: int | None = None,
            group: Any = None, async_op: bool = False, group_dst: int | None = None
            ) -> Work | None:
-    """As `all_gather`, for process `dst` alone (0 where it is not named)."""
+    """Copy each process's tensor into `gather_list` of process `dst` (default 0)."""
     require_tensor(tensor, "tensor")
     if _outside(group, "gather"):
         return None
@@ -253,7 +253,7 @@ def gather(tensor: Tensor, gather_list: list[Tensor] | None = None, dst: int | N
 def scatter(tensor: Tensor, scatter_list: list[Tensor] | None = None, src: int | None = None,
             group: Any = None, async_op: bool = False, group_src: int | None = None
             ) -> Work | None:
-    """Give each process its element of the list that process `src` has (0 if not named)."""
+    """Give each process its element of the list on process `src` (default 0)."""
     require_tensor(tensor, "tensor")
     if _outside(group, "scatter"):
         return None
@@ -281,7 +281,7 @@ def scatter(tensor: Tensor, scatter_list: list[Tensor] | None = None, src: int |
 
 
 def _reduce_scattered(pg: ProcessGroup, stacked: Array, target: Destination, op: ReduceOp) -> None:
-    """Reduce a row for each process over all; keeps this process's row."""
+    """Reduce all rows over the processes; keep this process's row."""
     engine = pg._engine
     if stacked.size:
         reduced(stacked, op, engine, engine.all_reduce)
@@ -291,7 +291,7 @@ def _reduce_scattered(pg: ProcessGroup, stacked: Array, target: Destination, op:
 
 def reduce_scatter(output: Tensor, input_list: list[Tensor], op: ReduceOp = ReduceOp.SUM,
                    group: Any = None, async_op: bool = False) -> Work | None:
-    """Reduce the lists of all processes element by element; each process gets its element."""
+    """Reduce the processes' lists elementwise; process i gets element i."""
     require_tensor(output, "output")
     require_tensors(input_list, "input_list")
     if _outside(group, "reduce_scatter"):
@@ -334,7 +334,7 @@ def reduce_scatter_tensor(output: Tensor, input: Tensor, op: ReduceOp = ReduceOp
 
 def all_to_all(output_tensor_list: list[Tensor], input_tensor_list: list[Tensor],
                group: Any = None, async_op: bool = False) -> Work | None:
-    """Each process gives each other one an element of its list."""
+    """Send element i of each process's list to process i."""
     require_tensors(output_tensor_list, "output_tensor_list")
     require_tensors(input_tensor_list, "input_tensor_list")
     if _outside(group, "all_to_all"):
@@ -354,7 +354,7 @@ def all_to_all(output_tensor_list: list[Tensor], input_tensor_list: list[Tensor]
 
 
 def _parts(array: Array, sizes: Sequence[int] | None, count: int, kind: str) -> list[Array]:
-    """An array cut along its first axis: into equal parts, or parts of given lengths."""
+    """Split an array along its first axis into equal parts, or parts of given lengths."""
     length = array.shape[0] if array.ndim else 1
     if not sizes:
         if length % count:
@@ -373,7 +373,7 @@ def all_to_all_single(output: Tensor, input: Tensor,
                       output_split_sizes: Sequence[int] | None = None,
                       input_split_sizes: Sequence[int] | None = None, group: Any = None,
                       async_op: bool = False) -> Work | None:
-    """Each process gives each other one a part of its tensor, cut along the first axis."""
+    """Send part i of each process's tensor, split along the first axis, to process i."""
     require_tensor(output, "output")
     require_tensor(input, "input")
     if _outside(group, "all_to_all_single"):
@@ -392,7 +392,7 @@ def all_to_all_single(output: Tensor, input: Tensor,
 
 def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None
             ) -> Work | None:
-    """Wait until all processes of the group are here."""
+    """Wait until all processes of the group arrive."""
     if _outside(group, "barrier"):
         return None
     pg = member(group)
@@ -401,9 +401,9 @@ def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None
 
 def monitored_barrier(group: Any = None, timeout: timedelta | None = None,
                       wait_all_ranks: bool = False) -> None:
-    """As `barrier`; RuntimeError, which names the missing rank, where one does not come.
+    """Wait as `barrier` does; raise a RuntimeError that names a rank that does not arrive.
 
-    With `wait_all_ranks` it names all that are missing.
+    With `wait_all_ranks` the error names all missing ranks.
     """
     if _outside(group, "monitored_barrier"):
         return
@@ -435,7 +435,7 @@ def monitored_barrier(group: Any = None, timeout: timedelta | None = None,
 
 
 def _report_to_first(pg: ProcessGroup, key: str, limit: timedelta) -> None:
-    """Say that this rank is there, and wait for what rank 0 found."""
+    """Report this rank's arrival and wait for rank 0's verdict."""
     assert pg._store is not None
     rank = pg.rank()
     failure = RuntimeError(
@@ -444,7 +444,7 @@ def _report_to_first(pg: ProcessGroup, key: str, limit: timedelta) -> None:
     )
     pg._store.set(f"{key}/{rank}", b"1")
     try:
-        pg._store.wait([f"{key}/done"], limit * 2)  # rank 0 waits once for those that are missing
+        pg._store.wait([f"{key}/done"], limit * 2)  # rank 0 waits at most once for missing ranks
         known = pg._store.get(f"{key}/done")
     except RuntimeError:
         raise failure from None
@@ -453,6 +453,6 @@ def _report_to_first(pg: ProcessGroup, key: str, limit: timedelta) -> None:
         raise failure
 
 
-# Other names of PyTorch's for the same.
+# PyTorch's other names of these functions.
 _all_gather_base = all_gather_single = all_gather_into_tensor
 _reduce_scatter_base = reduce_scatter_single = reduce_scatter_tensor

@@ -1,4 +1,4 @@
-"""DeviceMesh: processes in a grid, with a group along each axis."""
+"""DeviceMesh: a grid of processes with a group along each axis."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["DeviceMesh", "init_device_mesh"]
 
 
 class DeviceMesh:
-    """A grid of the processes `mesh`; `get_group(dim)` has those in this one's line along an axis.
+    """A grid of processes; `get_group(dim)` is the group of this process's line along an axis.
 
-    All processes make it, with the same arguments.
+    All processes must construct it with the same arguments.
 
     >>> torch.distributed.init_process_group("gloo", rank=0, world_size=1)
     >>> mesh = torch.distributed.init_device_mesh("cpu", (1,), mesh_dim_names=("dp",))
@@ -43,7 +43,8 @@ class DeviceMesh:
         self._groups = [self._line(axis) for axis in range(self._ranks.ndim)]
 
     def _line(self, axis: int) -> Any:
-        """This process's group along an axis; all groups along it are made by all."""
+        """Return this process's group along an axis. Every process creates all groups of the axis.
+        """
         lines = np.moveaxis(self._ranks, axis, -1).reshape(-1, self._ranks.shape[axis])
         mine: Any = None
         for ranks in lines.tolist():
@@ -55,21 +56,21 @@ class DeviceMesh:
 
     @property
     def mesh(self) -> Tensor:
-        """The processes' numbers."""
+        """The ranks of the processes."""
         return ops.tensor(self._ranks.tolist(), dtype=None)
 
     @property
     def ndim(self) -> int:
-        """How many axes it has."""
+        """The number of axes."""
         return self._ranks.ndim
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Its lengths."""
+        """The length of each axis."""
         return self._ranks.shape
 
     def size(self, mesh_dim: int | None = None) -> int:
-        """How many processes it has, along an axis or in all."""
+        """Return the number of processes, along one axis or in total."""
         return self._ranks.size if mesh_dim is None else self._ranks.shape[mesh_dim]
 
     def _axis(self, mesh_dim: int | str | None) -> int:
@@ -87,31 +88,31 @@ class DeviceMesh:
         return self.mesh_dim_names.index(mesh_dim)
 
     def get_group(self, mesh_dim: int | str | None = None) -> ProcessGroup:
-        """The group of this process's line along an axis."""
+        """Return the group of this process's line along an axis."""
         return self._groups[self._axis(mesh_dim)]
 
     def get_all_groups(self) -> list[ProcessGroup]:
-        """The groups along all axes."""
+        """Return the groups along all axes."""
         return list(self._groups)
 
     def get_coordinate(self) -> list[int] | None:
-        """Where this process is in the grid; None where it is not in it."""
+        """Return this process's coordinates in the grid, or None if it is outside."""
         result = np.argwhere(self._ranks == self._rank)
         return None if not len(result) else result[0].tolist()
 
     def get_rank(self) -> int:
-        """This process's number among all."""
+        """Return this process's global rank."""
         return self._rank
 
     def get_local_rank(self, mesh_dim: int | str | None = None) -> int:
-        """This process's place along an axis."""
+        """Return this process's coordinate along an axis."""
         coordinate = self.get_coordinate()
         if coordinate is None:
             raise RuntimeError(f"rank {self._rank} is not in the mesh")
         return coordinate[self._axis(mesh_dim)]
 
     def __getitem__(self, names: str | tuple[str, ...]) -> DeviceMesh:
-        """The part of the mesh along named axes that this process is in."""
+        """Return the submesh along the named axes that contains this process."""
         chosen = [self._axis(name) for name in ((names,) if isinstance(names, str) else names)]
         coordinate = self.get_coordinate()
         if coordinate is None:
@@ -149,7 +150,7 @@ def init_device_mesh(
     device_type: str, mesh_shape: tuple[int, ...], *,
     mesh_dim_names: tuple[str, ...] | None = None, backend_override: Any = None,
 ) -> DeviceMesh:
-    """All processes in a grid of this shape, in order of their numbers."""
+    """Arrange the first `prod(mesh_shape)` ranks in a grid, in order."""
     if mesh_dim_names is not None:
         if len(set(mesh_dim_names)) != len(mesh_dim_names):
             raise RuntimeError("Each mesh_dim_name must be unique.")

@@ -1,4 +1,4 @@
-"""Exceptions of torch.distributed: all are RuntimeErrors, as in PyTorch."""
+"""Exceptions of torch.distributed. All are RuntimeErrors, as in PyTorch."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ __all__ = [
 
 
 class DistError(RuntimeError):
-    """Something went wrong between processes."""
+    """Base class of errors between processes."""
 
 
 class DistBackendError(DistError):
-    """A collective failed: a process is gone, or did not take part within the timeout."""
+    """A collective failed: a process is gone or did not join within the timeout."""
 
 
 class DistNetworkError(DistError):
@@ -20,12 +20,12 @@ class DistNetworkError(DistError):
 
 
 class DistStoreError(DistError):
-    """A store did not have a key within the timeout, or processes did not join it."""
+    """A key was not set, or processes did not join the store, within the timeout."""
 
 
 class QueueEmptyError(DistStoreError):
-    """A store's queue has no value, and the caller did not want to wait for one."""
+    """A nonblocking read found a store's queue empty."""
 
 
 for _error in (DistError, DistBackendError, DistNetworkError, DistStoreError, QueueEmptyError):
-    _error.__module__ = "torch.distributed"  # where programs and tracebacks look for them
+    _error.__module__ = "torch.distributed"  # the module in tracebacks and imports

@@ -1,6 +1,6 @@
-"""Debug mode: what each rank is about to run is compared, and the first difference is named.
+"""Debug mode: compare what each rank is about to run and report the first difference.
 
-TORCH_DISTRIBUTED_DEBUG=DETAIL turns it on. Each collective costs one more small all-gather.
+Enabled by TORCH_DISTRIBUTED_DEBUG=DETAIL. Costs one small all-gather per collective.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DTYPES = {
 
 
 def _fingerprint(number: int, name: str, tensors: Sequence[Tensor]) -> dict[str, Any]:
-    """What must be the same on all ranks."""
+    """Return the attributes that must match on all ranks."""
     return {
         "SequenceNumber": number,
         "OpType": name,
@@ -33,7 +33,7 @@ def _fingerprint(number: int, name: str, tensors: Sequence[Tensor]) -> dict[str,
 
 
 def _shown(fingerprint: dict[str, Any]) -> str:
-    """A fingerprint as PyTorch prints it."""
+    """Format a fingerprint as PyTorch does."""
     shapes = ", ".join(str(shape) for shape in fingerprint["TensorShape"])
     text = f"SequenceNumber={fingerprint['SequenceNumber']}, OpType={fingerprint['OpType']}"
     if shapes:
@@ -51,10 +51,10 @@ _ASPECTS = (
 def check_agreement(
     group: ProcessGroup, number: int, name: str, tensors: Sequence[Tensor]
 ) -> None:
-    """RuntimeError, on all ranks, where they are about to run different collectives."""
+    """Raise RuntimeError on all ranks if they are about to run different collectives."""
     mine = _fingerprint(number, name, tensors)
     text = json.dumps(mine).encode()
-    if len(text) > _BYTES:  # many tensors: their number and total size stand for them
+    if len(text) > _BYTES:  # too many tensors: compare their number and total size
         shapes = [[len(tensors), sum(tensor.numel() for tensor in tensors)]]
         text = json.dumps({**mine, "TensorShape": shapes, "TensorDtypes": []}).encode()
     sent = np.zeros(_BYTES, np.uint8)

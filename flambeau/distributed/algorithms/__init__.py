@@ -1,4 +1,4 @@
-"""torch.distributed.algorithms: uneven inputs, and ways to communicate gradients."""
+"""torch.distributed.algorithms: uneven inputs (join) and communication hooks for gradients."""
 
 from . import ddp_comm_hooks, join
 

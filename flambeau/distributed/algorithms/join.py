@@ -1,7 +1,7 @@
-"""Join: trains on inputs of which some processes have fewer than others.
+"""Join: train when processes have different numbers of inputs.
 
-A process without inputs left takes part in the others' collectives ("shadows" them) until all are
-done. See https://docs.pytorch.org/docs/stable/distributed.algorithms.join.html.
+A process that runs out of inputs keeps taking part in the others' collectives ("shadows" them)
+until all are done. See https://docs.pytorch.org/docs/stable/distributed.algorithms.join.html.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Join", "JoinHook", "Joinable"]
 
 
 class JoinHook:
-    """What a process without inputs does: `main_hook` for each step of the others, then
+    """What a process without inputs runs: `main_hook` for each step of the others, then
     `post_hook(is_last_joiner)` once."""
 
     def main_hook(self) -> None:
@@ -29,7 +29,7 @@ class JoinHook:
 
 
 class Joinable(ABC):
-    """Something with collectives in each step, which a Join context can shadow."""
+    """An object that runs collectives in each step and can be shadowed in a Join context."""
 
     _join_config: _JoinConfig
 
@@ -40,17 +40,17 @@ class Joinable(ABC):
 
     @abstractmethod
     def join_hook(self, **kwargs: Any) -> JoinHook:
-        """The hook that shadows it."""
+        """Return the hook that shadows this object's collectives."""
 
     @property
     @abstractmethod
     def join_device(self) -> Any:
-        """Where the context's own collectives have their tensors."""
+        """The device of the context's own collectives."""
 
     @property
     @abstractmethod
     def join_process_group(self) -> Any:
-        """The group of the context's own collectives."""
+        """The process group of the context's own collectives."""
 
 
 class _JoinConfig(NamedTuple):
@@ -60,12 +60,12 @@ class _JoinConfig(NamedTuple):
 
     @staticmethod
     def disabled() -> _JoinConfig:
-        """That of an object that is in no context."""
+        """Return the configuration of an object outside any context."""
         return _JoinConfig(False, False, False)
 
 
 class Join:
-    """A context for a loop over uneven inputs; its joinables tell it of each step."""
+    """A context for a loop over uneven inputs. Its joinables notify it of each step."""
 
     def __init__(
         self, joinables: list[Joinable], enable: bool = True,
@@ -91,7 +91,7 @@ class Join:
         self, kind: type[BaseException] | None, value: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Shadows the others' steps until all are done."""
+        """Shadow the other processes' steps until all are done."""
         if not self._enable or kind:
             return
         is_last_joiner, all_done, rounds = True, False, 0
@@ -114,7 +114,7 @@ class Join:
             hook.post_hook(is_last_joiner)
 
     def _count_others(self) -> int:
-        """How many processes still have inputs: each of them has counted itself."""
+        """Return how many processes still have inputs; each of them adds 1."""
         count = ops.zeros(1)
         collectives.all_reduce(count, group=self._process_group)
         return int(count.item())
@@ -126,9 +126,10 @@ class Join:
 
     @staticmethod
     def notify_join_context(joinable: Joinable) -> Any:
-        """Say that this process has an input; called by the joinable before its collectives.
+        """Tell the other processes that this one has an input. A joinable calls it before its own
+        collectives.
 
-        Only the first joinable of a context counts. Returns a Work, or None outside of a context.
+        Only the first joinable of a context counts. Returns a Work, or None outside a context.
         """
         config = getattr(joinable, "_join_config", None)
         if config is None or not config.enable or not config.is_first_joinable:

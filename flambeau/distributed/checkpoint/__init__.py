@@ -1,4 +1,4 @@
-"""torch.distributed.checkpoint: a state dict saved by several processes, loaded by any number."""
+"""torch.distributed.checkpoint: save a state dict from several processes, load it in any number."""
 
 from .filesystem import FileSystemReader, FileSystemWriter
 from .metadata import (

@@ -1,4 +1,4 @@
-"""torch.distributed.checkpoint.api: where PyTorch has the exception of a failed save."""
+"""torch.distributed.checkpoint.api: PyTorch's location of CheckpointException."""
 
 from .state_dict_saver import CheckpointException
 

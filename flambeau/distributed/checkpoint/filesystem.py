@@ -1,4 +1,4 @@
-"""Checkpoints in a folder: a file for each process, and `.metadata`, which is written last."""
+"""Checkpoints in a folder: one file per process, then `.metadata`, written last."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SAFE_BUILTINS = ("set", "frozenset", "tuple", "list", "dict", "getattr")
 
 @dataclass
 class _StorageInfo:
-    """Where an entry's bytes are."""
+    """Location of an entry's bytes."""
 
     relative_path: str
     offset: int
@@ -34,10 +34,10 @@ class _StorageInfo:
 
 
 class _MetadataUnpickler(pickle.Unpickler):
-    """Reads `.metadata`: PyTorch's classes as flambeau's, and no other code."""
+    """Unpickler of `.metadata` that maps PyTorch's classes to flambeau's and refuses other code."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """A class of this package, or a plain one; UnpicklingError for others."""
+        """Return an allowed class. Raises UnpicklingError for others."""
         ours = "flambeau" + module[5:] if f"{module}.".startswith("torch.") else module
         if ours.partition(".")[0] not in _SAFE_MODULES or (
             ours == "builtins" and name not in _SAFE_BUILTINS
@@ -48,13 +48,14 @@ class _MetadataUnpickler(pickle.Unpickler):
 
 
 class FileSystemWriter:
-    """Writes the entries of one process into its file of a folder."""
+    """Writer of one process's entries to its file in the folder."""
 
     def __init__(self, path: str | os.PathLike, *args: Any, **options: Any) -> None:
         self.path = Path(path)
 
     def write(self, entries: Mapping[Any, Any], rank: int) -> dict[Any, _StorageInfo]:
-        """Write {index: value}; returns where each lies. The file appears when it is complete."""
+        """Write {index: value}; return each entry's location. The file appears only when complete.
+        """
         self.path.mkdir(parents=True, exist_ok=True)
         name, places = f"__{rank}_0.distcp", {}
         unfinished = self.path / (name + ".tmp")
@@ -71,7 +72,7 @@ class FileSystemWriter:
         return places
 
     def finish(self, metadata: Metadata) -> None:
-        """Write `.metadata`: from now on the checkpoint is valid."""
+        """Write `.metadata`, which makes the checkpoint valid."""
         metadata.storage_meta = StorageMeta(str(self.path), str(uuid.uuid4()))
         unfinished = self.path / (METADATA_NAME + ".tmp")
         with open(unfinished, "wb") as file:
@@ -82,18 +83,20 @@ class FileSystemWriter:
 
 
 class FileSystemReader:
-    """Reads entries of a checkpoint in a folder."""
+    """Reader of checkpoint entries in a folder."""
 
     def __init__(self, path: str | os.PathLike, *args: Any, **options: Any) -> None:
         self.path = Path(path)
 
     def read_metadata(self) -> Metadata:
-        """What the checkpoint has. FileNotFoundError where it is none, or was not finished."""
+        """Return the checkpoint's metadata. Raises FileNotFoundError if it is missing or
+        unfinished.
+        """
         with open(self.path / METADATA_NAME, "rb") as file:
             return _MetadataUnpickler(file).load()
 
     def read(self, place: _StorageInfo, is_tensor: bool = False) -> Any:
-        """The value that lies at a place; what is no tensor is unpickled, which can run code."""
+        """Return the value at a location. Non-tensors are unpickled, which can run code."""
         with open(self.path / place.relative_path, "rb") as file:
             file.seek(place.offset)
             data = io.BytesIO(file.read(place.length))

@@ -1,4 +1,4 @@
-"""Flat names: nested dicts and lists of a state dict as one dict, "model.weight", and back."""
+"""Flat names: convert a nested state dict to one flat dict ("model.weight") and back."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def _has_tensors(values: Any) -> bool:
 
 
 def flatten(state_dict: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Path]]:
-    """({flat name: value}, {flat name: path}); objects with a state_dict give theirs."""
+    """Return ({flat name: value}, {flat name: path}). Stateful objects contribute their state dict.
+    """
     plain = {
         key: value.state_dict() if isinstance(value, Stateful) else value
         for key, value in state_dict.items()
@@ -48,7 +49,7 @@ def flatten(state_dict: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Pa
 
 
 def put(state_dict: Any, path: Path, value: Any) -> None:
-    """Set what lies at a path."""
+    """Set the value at a path."""
     for key in path[:-1]:
         state_dict = state_dict[key]
     state_dict[path[-1]] = value

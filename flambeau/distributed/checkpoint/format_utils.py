@@ -1,4 +1,4 @@
-"""Turns a distributed checkpoint into one file of torch.save, and back."""
+"""Convert a distributed checkpoint to a torch.save file and back."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["dcp_to_torch_save", "torch_save_to_dcp"]
 
 
 def dcp_to_torch_save(dcp_checkpoint_dir: str | os.PathLike, torch_save_path: Any) -> None:
-    """Write what a checkpoint's folder has to a file."""
+    """Write the contents of a checkpoint folder to one file."""
     serialization.save(load_everything(dcp_checkpoint_dir), torch_save_path)
 
 
 def torch_save_to_dcp(torch_save_path: Any, dcp_checkpoint_dir: str | os.PathLike) -> None:
-    """Write what a file has to a checkpoint's folder."""
+    """Write the contents of a torch.save file to a checkpoint folder."""
     state = serialization.load(torch_save_path, weights_only=False)
     save(state, checkpoint_id=dcp_checkpoint_dir, no_dist=True)

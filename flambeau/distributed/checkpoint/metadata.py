@@ -1,6 +1,6 @@
-"""What a distributed checkpoint's `.metadata` says: each tensor's shape, and where its bytes are.
+"""Contents of a distributed checkpoint's `.metadata`: each tensor's shape and its bytes' location.
 
-The classes have PyTorch's names and fields, so that either library reads the other's checkpoints.
+The classes have PyTorch's names and fields, so each library can read the other's checkpoints.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = [
 
 @dataclass
 class ChunkStorageMetadata:
-    """A part of a tensor: where it begins along each axis, and how long it is."""
+    """A part of a tensor: its start and length along each axis."""
 
     offsets: Size
     sizes: Size
@@ -44,7 +44,7 @@ _FORMATS = {
 
 @dataclass
 class TensorProperties:
-    """What a tensor is besides its shape."""
+    """Attributes of a tensor besides its shape."""
 
     dtype: Any = float32
     layout: Any = strided
@@ -63,7 +63,7 @@ class TensorProperties:
 
 @dataclass
 class TensorStorageMetadata:
-    """A tensor, and the parts in which it was saved."""
+    """A tensor and the parts in which it was saved."""
 
     properties: TensorProperties
     size: Size
@@ -72,12 +72,12 @@ class TensorStorageMetadata:
 
 @dataclass
 class BytesStorageMetadata:
-    """An object that is no tensor."""
+    """An object that is not a tensor."""
 
 
 @dataclass(frozen=True)
 class MetadataIndex:
-    """The key of an object or of a tensor's part."""
+    """Key of an object or of a tensor's part."""
 
     fqn: str
     offset: Size | None = None
@@ -94,7 +94,7 @@ class MetadataIndex:
 
 @dataclass
 class StorageMeta:
-    """Which checkpoint it is."""
+    """Identity of a checkpoint."""
 
     checkpoint_id: str | os.PathLike | None = None
     save_id: str | None = None
@@ -104,7 +104,7 @@ class StorageMeta:
 
 @dataclass
 class Metadata:
-    """Everything in a checkpoint, by flat name."""
+    """Everything in a checkpoint, keyed by flat name."""
 
     state_dict_metadata: dict[str, TensorStorageMetadata | BytesStorageMetadata]
     planner_data: Any = None

@@ -1,4 +1,4 @@
-"""State dicts for checkpoints: names as on one process, whatever wraps the model."""
+"""State dicts for checkpoints: parameter names without wrapper prefixes, as on one process."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ __all__ = [
     "set_model_state_dict", "set_optimizer_state_dict", "set_state_dict",
 ]
 
-_WRAPPER = "module."  # what DistributedDataParallel puts before each name
+_WRAPPER = "module."  # the prefix that DistributedDataParallel adds
 _COMPILED = "_orig_mod."
 
 
 @dataclass
 class StateDictOptions:
-    """`strict`: whether names must agree when a model's state is set. The rest is accepted."""
+    """Options. `strict`: names must match when a model's state is set. The rest are accepted but
+    mostly unused.
+    """
 
     full_state_dict: bool = False
     cpu_offload: bool = False
@@ -29,7 +31,7 @@ class StateDictOptions:
 
 
 def _inner(model: Any) -> Any:
-    """The module inside of wrappers."""
+    """Return the module inside its wrappers."""
     while type(model).__name__ in ("DistributedDataParallel", "DataParallel", "OptimizedModule"):
         model = model.module if hasattr(model, "module") else model._orig_mod
     return model
@@ -37,7 +39,7 @@ def _inner(model: Any) -> Any:
 
 def get_model_state_dict(model: Any, *, submodules: Any = None, options: Any = None
                          ) -> dict[str, Any]:
-    """The model's state, without the prefixes of wrappers."""
+    """Return the model's state without wrapper prefixes."""
     module = _inner(model)
     state = dict(module.state_dict())
     if options is not None and options.ignore_frozen_params:
@@ -57,7 +59,7 @@ def _optimizers(optimizers: Any) -> Sequence[Any]:
 
 def get_optimizer_state_dict(model: Any, optimizers: Any, *, submodules: Any = None,
                              options: Any = None) -> dict[str, Any]:
-    """The optimizers' states, by names of parameters instead of numbers."""
+    """Return the optimizers' states keyed by parameter name instead of number."""
     names = {id(p): name for name, p in _inner(model).named_parameters()}
     whole: dict[str, Any] = {"state": {}, "param_groups": []}
     for optimizer in _optimizers(optimizers):
@@ -71,21 +73,21 @@ def get_optimizer_state_dict(model: Any, optimizers: Any, *, submodules: Any = N
 
 def get_state_dict(model: Any, optimizers: Any, *, submodules: Any = None, options: Any = None
                    ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(the model's state, the optimizers')."""
+    """Return (the model's state, the optimizers' state)."""
     return (get_model_state_dict(model, options=options),
             get_optimizer_state_dict(model, optimizers, options=options))
 
 
 def set_model_state_dict(model: Any, model_state_dict: dict[str, Any], *, options: Any = None
                          ) -> Any:
-    """Load a state of `get_model_state_dict`."""
+    """Load a state from `get_model_state_dict`."""
     strict = options is None or options.strict
     return _inner(model).load_state_dict(model_state_dict, strict=strict)
 
 
 def set_optimizer_state_dict(model: Any, optimizers: Any, optim_state_dict: dict[str, Any], *,
                              options: Any = None) -> None:
-    """Load a state of `get_optimizer_state_dict`."""
+    """Load a state from `get_optimizer_state_dict`."""
     names = {id(p): name for name, p in _inner(model).named_parameters()}
     groups = list(optim_state_dict["param_groups"])
     for optimizer in _optimizers(optimizers):
@@ -100,7 +102,7 @@ def set_optimizer_state_dict(model: Any, optimizers: Any, optim_state_dict: dict
 
 def set_state_dict(model: Any, optimizers: Any, *, model_state_dict: dict[str, Any],
                    optim_state_dict: dict[str, Any], options: Any = None) -> Any:
-    """Load what `get_state_dict` gave."""
+    """Load the states from `get_state_dict`."""
     if optim_state_dict:
         set_optimizer_state_dict(model, optimizers, optim_state_dict, options=options)
     return set_model_state_dict(model, model_state_dict, options=options)

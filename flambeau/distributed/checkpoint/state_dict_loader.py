@@ -1,4 +1,4 @@
-"""Loads a distributed checkpoint into a state dict, with whatever number of processes."""
+"""Load a distributed checkpoint into a state dict, with any number of processes."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def load(
     storage_reader: Any = None, planner: Any = None, process_group: Any = None,
     no_dist: bool = False,
 ) -> None:
-    """Fill the tensors of a state dict in place, and replace its other values.
+    """Fill the tensors of a state dict in place and replace its other values.
 
-    Objects with `load_state_dict` get their states. RuntimeError for an entry that the checkpoint
-    lacks, ValueError for a tensor of another shape.
+    Objects with `load_state_dict` receive their state. Raises RuntimeError for an entry that the
+    checkpoint lacks, ValueError for a tensor of a different shape.
     """
     reader = storage_reader or FileSystemReader(_folder(checkpoint_id))
     metadata = reader.read_metadata()
@@ -47,7 +47,7 @@ def load(
 
 @no_grad()
 def _loaded(reader: Any, metadata: Metadata, name: str, value: Any) -> Any:
-    """The value of an entry: the tensor itself, filled, or the object in the checkpoint."""
+    """Return an entry's value: the given tensor, filled, or the object from the checkpoint."""
     described = metadata.state_dict_metadata.get(name)
     if described is None:
         raise RuntimeError(f"Missing key in checkpoint state_dict: {name}.")
@@ -71,12 +71,12 @@ def load_state_dict(
     state_dict: dict[str, Any], storage_reader: Any, process_group: Any = None,
     coordinator_rank: int = 0, no_dist: bool = False, planner: Any = None,
 ) -> None:
-    """The old form of `load`."""
+    """Deprecated form of `load`."""
     load(state_dict, storage_reader=storage_reader, process_group=process_group, no_dist=no_dist)
 
 
 def load_everything(folder: str | os.PathLike) -> Mapping[str, Any]:
-    """All that a checkpoint has, nested as it was saved."""
+    """Return the whole checkpoint, nested as it was saved."""
     reader = FileSystemReader(folder)
     metadata = reader.read_metadata()
     whole: dict[Any, Any] = {}

@@ -1,4 +1,4 @@
-"""Saves a state dict that several processes have, each tensor once, shared out by size."""
+"""Save a state dict shared by several processes: each tensor once, balanced by size."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["async_save", "save", "save_state_dict"]
 
 
 def _everybody(no_dist: bool, group: Any) -> tuple[int, int]:
-    """(rank, number of processes)."""
+    """Return (rank, number of processes)."""
     if no_dist or not is_initialized():
         return 0, 1
     return member(group).rank(), member(group).size()
@@ -49,9 +49,9 @@ def _described(value: Any) -> TensorStorageMetadata | BytesStorageMetadata:
 
 
 def owners(names_of_ranks: list[dict[str, int]]) -> dict[str, int]:
-    """Which rank saves which entry: {name: bytes} of each rank; the least loaded one that has it.
+    """Assign each entry to the least loaded rank that has it; return {name: rank}.
 
-    All ranks compute the same.
+    `names_of_ranks` holds each rank's {name: bytes}. All ranks compute the same result.
     """
     sizes: dict[str, int] = {}
     for names in names_of_ranks:
@@ -73,10 +73,10 @@ def save(
     storage_writer: Any = None, planner: Any = None, process_group: Any = None,
     no_dist: bool = False, use_collectives: bool = True,
 ) -> Metadata:
-    """Save a state dict into the folder `checkpoint_id`; all processes of the group call it.
+    """Save a state dict to the folder `checkpoint_id`. All processes of the group must call it.
 
-    Tensors and objects that several processes have are saved once. The checkpoint can be loaded by
-    another number of processes, and by PyTorch.
+    Entries that several processes share are saved once. The checkpoint can be loaded by a different
+    number of processes, and by PyTorch.
 
     >>> import tempfile
     >>> folder = tempfile.mkdtemp()
@@ -110,7 +110,7 @@ def save(
         metadata.storage_data.update(their_places)
     if rank == 0:
         writer.finish(metadata)
-    _gathered(None, size, process_group)  # nobody goes on before the checkpoint is valid
+    _gathered(None, size, process_group)  # wait until the checkpoint is valid
     return metadata
 
 
@@ -128,7 +128,7 @@ def _folder(checkpoint_id: Any) -> Any:
 
 
 class CheckpointException(BaseException):
-    """What went wrong on which rank: `failures` is {rank: error}."""
+    """Failure of a save. `failures` is {rank: error}."""
 
     def __init__(self, message: str, failures: dict[int, BaseException]) -> None:
         super().__init__(message, failures)
@@ -144,13 +144,13 @@ def save_state_dict(
     state_dict: Mapping[str, Any], storage_writer: Any, process_group: Any = None,
     coordinator_rank: int = 0, no_dist: bool = False, planner: Any = None,
 ) -> Metadata:
-    """The old form of `save`."""
+    """Deprecated form of `save`."""
     return save(state_dict, storage_writer=storage_writer, process_group=process_group,
                 no_dist=no_dist)
 
 
 def _copied(value: Any) -> Any:
-    """Nested containers with copies of their tensors."""
+    """Copy nested containers and their tensors."""
     if isinstance(value, Tensor):
         return value.detach().clone()
     if isinstance(value, Mapping):
@@ -162,9 +162,9 @@ def async_save(
     state_dict: Mapping[str, Any], *, checkpoint_id: Any = None, storage_writer: Any = None,
     planner: Any = None, process_group: Any = None, **options: Any,
 ) -> Future:
-    """As `save`, of copies, in a thread; returns a Future.
+    """Copy the state and `save` it in a thread; return a Future.
 
-    With several processes the group must be one that nothing else uses in the meantime.
+    With several processes, nothing else may use the group until the save ends.
     """
     copies = _copied(
         {k: v.state_dict() if isinstance(v, Stateful) else v for k, v in state_dict.items()}

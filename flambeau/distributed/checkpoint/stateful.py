@@ -1,4 +1,4 @@
-"""Stateful: objects whose state a checkpoint takes by itself."""
+"""Stateful: the protocol of objects that provide their own state to a checkpoint."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ __all__ = ["Stateful"]
 
 @runtime_checkable
 class Stateful(Protocol):
-    """Has `state_dict()` and `load_state_dict(state)`: a module, an optimizer, an own object."""
+    """An object with `state_dict()` and `load_state_dict(state)`, such as a module or an optimizer.
+    """
 
     def state_dict(self) -> dict[str, Any]:
-        """Its state."""
+        """Return the state."""
         ...
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> Any:
-        """Take over a state."""
+        """Restore a state."""
         ...

@@ -1,4 +1,4 @@
-"""Parts of DistributedDataParallel: buckets, their reduction, copies of the state."""
+"""Parts of DistributedDataParallel: buckets, their reduction, state synchronization."""
 
 from .bucket import GradBucket
 from .reducer import Reducer

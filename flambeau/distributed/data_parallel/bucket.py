@@ -1,4 +1,4 @@
-"""Bucket: gradients that are reduced together, in one piece of memory."""
+"""Bucket: gradients that are reduced together in one block of memory."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ DEFAULT_BUCKET_BYTES = 25 << 20
 
 
 class Bucket:
-    """Parameters whose gradients lie one behind the other in `buffer`.
+    """Parameters whose gradients are contiguous in `buffer`.
 
-    `views` are the gradients' windows on it. `missing` counts the gradients of this backward that
-    are not there yet.
+    `views` are the gradients' views of it. `missing` counts the gradients of the current backward
+    that have not arrived.
     """
 
     def __init__(self, index: int, parameters: Sequence[Tensor]) -> None:
@@ -34,16 +34,16 @@ class Bucket:
         self.missing = len(self.parameters)
         self.work: Work | None = None
         self.future: Any = None  # of a communication hook
-        self.transfer: Any = None  # what the compiler is told of it
+        self.transfer: Any = None  # the compiler's record of the exchange
 
 
 def assign_buckets(
     parameters: Sequence[Tensor], cap_bytes: int, first_bytes: int = FIRST_BUCKET_BYTES
 ) -> list[Bucket]:
-    """Buckets of one dtype each, in the order in which backward is likely to finish them.
+    """Group parameters into single-dtype buckets, in the order backward likely finishes them.
 
-    That is the reverse of the parameters' order. A bucket is closed once it has `cap_bytes`, the
-    first one once it has `first_bytes`.
+    That is the reverse of the parameters' order. A bucket is closed when it reaches `cap_bytes`,
+    the first one when it reaches `first_bytes`.
     """
     groups: list[list[Tensor]] = []
     filling: dict[np.dtype, tuple[list[Tensor], int]] = {}
@@ -68,25 +68,25 @@ class GradBucket:
         self._bucket, self._is_last = bucket, is_last
 
     def index(self) -> int:
-        """Its place in the order of reduction."""
+        """Return the bucket's position in the order of reduction."""
         return self._bucket.index
 
     def buffer(self) -> Tensor:
-        """The gradients, one behind the other."""
+        """Return the flat, concatenated gradients."""
         return self._bucket.buffer
 
     def gradients(self) -> list[Tensor]:
-        """The gradients, as windows on `buffer`."""
+        """Return the gradients as views of `buffer`."""
         return list(self._bucket.views)
 
     def parameters(self) -> list[Tensor]:
-        """The parameters, in the order of `gradients`."""
+        """Return the parameters, in the order of `gradients`."""
         return list(self._bucket.parameters)
 
     def is_last(self) -> bool:
-        """Whether it is the last one of a backward."""
+        """Return whether this is the last bucket of a backward."""
         return self._is_last
 
     def set_buffer(self, buffer: Tensor) -> None:
-        """Replace the gradients."""
+        """Overwrite the gradients."""
         np.copyto(self._bucket.buffer._array, buffer._array.reshape(-1), casting="unsafe")

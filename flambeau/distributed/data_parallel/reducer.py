@@ -1,7 +1,7 @@
-"""Reducer: averages gradients over the processes, bucket by bucket, while backward continues.
+"""Reducer: average gradients over the processes, bucket by bucket, while backward continues.
 
 A hook on each parameter copies its gradient into its bucket. A full bucket goes to the group's
-thread, in the same order on all processes; the hook of the last gradient waits for all of them.
+thread, in the same order on all processes; the hook of the last gradient waits for all buckets.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CommHook = Callable[[Any, GradBucket], Future]
 
 
 class Reducer:
-    """The buckets of a module's parameters, and where a backward stands."""
+    """The buckets of a module's parameters and the progress of the current backward."""
 
     def __init__(
         self, parameters: Sequence[Tensor], names: Sequence[str], group: ProcessGroup,
@@ -37,10 +37,10 @@ class Reducer:
         self.buckets = assign_buckets(self.parameters, cap_bytes)
         self.comm_hook: tuple[Any, CommHook] | None = None
         self.divisor = group.size()
-        self.is_static, self.rounds = True, 0  # of those that looked for unused parameters
-        self._recorder: Any = None  # of the step, where it is being compiled
-        self.armed = self.is_expecting = False  # hooks count; gradients are outstanding
-        self._next = 0  # the first bucket that was not sent yet
+        self.is_static, self.rounds = True, 0  # of backwards that looked for unused parameters
+        self._recorder: Any = None  # of the current step, if it is compiled
+        self.armed = self.is_expecting = False  # hooks are active; gradients are outstanding
+        self._next = 0  # the first bucket not yet sent
         self._places: dict[int, tuple[Bucket, int]] = {
             id(p): (bucket, at)
             for bucket in self.buckets
@@ -57,7 +57,7 @@ class Reducer:
             parameter.register_post_accumulate_grad_hook(self._gradient_arrived)
 
     def set_comm_hook(self, state: Any, hook: CommHook) -> None:
-        """Has a hook reduce the buckets."""
+        """Make a hook reduce the buckets."""
         if self.group.size() == 1:
             self._register_hooks()
         self.comm_hook = state, hook
@@ -65,8 +65,8 @@ class Reducer:
     # ---------------------------------------------------------------- before a backward
 
     def prepare(self, outputs: Any) -> None:
-        """Awaits the gradients of the backward through `outputs`. RuntimeError if one is missing
-        from the last one."""
+        """Arm the hooks for a backward through `outputs`. Raises RuntimeError if the last backward
+        left a gradient missing."""
         if self.group.size() == 1 and self.comm_hook is None:
             return
         if self.is_expecting and self._ready:
@@ -91,7 +91,9 @@ class Reducer:
                 self._mark(parameter, has_gradient=False)
 
     def figures(self) -> dict[str, Any]:
-        """The group, the buckets, and whether every backward so far used the same parameters."""
+        """Return statistics: the group, the buckets, whether all backwards used the same
+        parameters.
+        """
         sizes = [bucket.buffer._array.nbytes for bucket in self.buckets]
         return {
             "world_size": self.group.size(), "rank": self.group.rank(),
@@ -102,7 +104,7 @@ class Reducer:
         }
 
     def _prepare_recording(self) -> None:
-        """In a step that is being recorded, whose collectives become nodes of its graph."""
+        """Prepare a recorded step, whose collectives become nodes of its graph."""
         if self.comm_hook is not None:
             refuse_compilation("a communication hook of DistributedDataParallel")
         elif self.finds_unused:
@@ -111,13 +113,13 @@ class Reducer:
             self._recorder.awaited[id(self)] = "DistributedDataParallel awaits a backward"
 
     def disarm(self) -> None:
-        """Leave the gradients of the next backward alone."""
+        """Ignore the gradients of the next backward."""
         self.armed = False
 
     # ---------------------------------------------------------------- during a backward
 
     def _gradient_arrived(self, parameter: Tensor) -> None:
-        """The hook of each parameter, once its gradient of this backward is complete."""
+        """Handle a parameter's complete gradient (the post-accumulate hook)."""
         if self.armed:
             if id(parameter) in self._ready:
                 at = self._order[id(parameter)]
@@ -125,7 +127,7 @@ class Reducer:
             self._mark(parameter, has_gradient=True)
 
     def _mark(self, parameter: Tensor, has_gradient: bool) -> None:
-        """Put a gradient, or zeros, into its bucket; send the buckets that are full."""
+        """Copy a gradient, or zeros, into its bucket; send the buckets that are full."""
         bucket, at = self._places[id(parameter)]
         window, gradient = bucket.views[at]._array, parameter._grad
         if not has_gradient or gradient is None:
@@ -165,18 +167,18 @@ class Reducer:
 
     @staticmethod
     def _result(bucket: Bucket) -> Sequence[np.ndarray]:
-        """Waits for a bucket that a program started."""
+        """Wait for a bucket that a compiled program started."""
         assert bucket.work is not None
         bucket.work.wait()
         return bucket.work.result()
 
     def _start_arrays(self, bucket: Bucket, gradients: Sequence[np.ndarray]) -> None:
-        """Start the reduction of a bucket whose gradients lie in a program's memory."""
+        """Start the reduction of a bucket whose gradients are in a compiled program's memory."""
         (array,) = gradients
         self._start(bucket, array)
 
     def _start(self, bucket: Bucket, array: np.ndarray) -> None:
-        """Has the group's thread add up a bucket's gradients, in place."""
+        """Sum a bucket's gradients in place on the group's thread."""
         engine = self.group._engine
         bucket.work = self.group._communicator.start(
             partial(reduced, array, ReduceOp.SUM, engine, engine.all_reduce), [array]
@@ -185,7 +187,7 @@ class Reducer:
     # ---------------------------------------------------------------- after a backward
 
     def _finish(self) -> None:
-        """Waits for all buckets, and gives each parameter its average."""
+        """Wait for all buckets and give each parameter its average."""
         self.armed = self.is_expecting = False
         used = self._used_anywhere()
         for bucket in self.buckets:
@@ -204,7 +206,7 @@ class Reducer:
             self._recorder = None
 
     def _used_anywhere(self) -> np.ndarray | None:
-        """For each parameter whether any process used it; None where all are used by all."""
+        """Return for each parameter whether any process used it, or None if this is not tracked."""
         if not self.finds_unused:
             return None
         used, engine = self._used.copy(), self.group._engine
@@ -213,14 +215,14 @@ class Reducer:
 
     @staticmethod
     def _take(bucket: Bucket, result: Any) -> None:
-        """Put what a communication hook gave into the bucket."""
+        """Copy a communication hook's result into the bucket."""
         match = result[0] if isinstance(result, (list, tuple)) else result
         if match is not bucket.buffer:
             np.copyto(bucket.buffer._array, match._array.reshape(-1), casting="unsafe")
 
     def _give(self, parameter: Tensor, window: Tensor) -> None:
         gradient = parameter._grad
-        if self.as_view and self._recorder is None:  # a program's gradients lie elsewhere
+        if self.as_view and self._recorder is None:  # compiled gradients lie elsewhere
             if gradient is not window:
                 parameter.grad = window.detach()
         elif gradient is None:
@@ -231,7 +233,7 @@ class Reducer:
     # ---------------------------------------------------------------- uneven inputs
 
     def shadow(self) -> None:
-        """Take part in a backward of other processes with zeros: this one has no inputs left."""
+        """Take part in the other processes' backward with zeros: this one has no inputs left."""
         engine, communicator = self.group._engine, self.group._communicator
         if self.comm_hook is None:
             for bucket in self.buckets:
@@ -249,7 +251,7 @@ class Reducer:
 
 
 def _unfinished_error(missing: Sequence[int], names: Sequence[str], rank: int) -> RuntimeError:
-    """The error of a backward that left parameters without a gradient."""
+    """Build the error of a backward that left parameters without a gradient."""
     error = RuntimeError(
         "Expected to have finished reduction in the prior iteration before starting a new one. "
         "This error indicates that your module has parameters that were not used in producing "
@@ -268,7 +270,7 @@ def _unfinished_error(missing: Sequence[int], names: Sequence[str], rank: int) -
 
 
 def _marked_twice_error(at: int, name: str) -> RuntimeError:
-    """The error of a parameter whose gradient is complete twice in a backward."""
+    """Build the error of a gradient that became complete twice in one backward."""
     return RuntimeError(
         "Expected to mark a variable ready only once. This error is caused by one of the "
         "following reasons: 1) Use of a module parameter outside the `forward` function. "
@@ -286,7 +288,7 @@ def _marked_twice_error(at: int, name: str) -> RuntimeError:
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:
-    """The tensors in nested containers and objects with fields."""
+    """Yield the tensors in nested containers and dataclasses."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, dict):
@@ -301,7 +303,7 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
 
 
 def leaves_of(outputs: Any) -> set[int]:
-    """The ids of the leaves from which outputs were computed."""
+    """Return the ids of the leaves that outputs were computed from."""
     leaves: set[int] = set()
     met: set[int] = set()
     stack: list[Any] = []

@@ -1,4 +1,4 @@
-"""Copies of a module's state: parameters and buffers become those of rank 0, and are compared."""
+"""Synchronize a module's state: broadcast parameters and buffers from rank 0; compare shapes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAX_SHAPE = 8
 
 
 class _Broadcast:
-    """The root's arrays for all members: those of one dtype travel together."""
+    """A broadcast of the root's arrays to all members, one call per dtype."""
 
     def __init__(self, group: ProcessGroup, root: int) -> None:
         self._group, self._root = group, root
@@ -24,7 +24,7 @@ class _Broadcast:
         self._work: Work | None = None
 
     def start(self, arrays: Sequence[np.ndarray]) -> None:
-        """Has the group's thread broadcast flat arrays, in place."""
+        """Broadcast flat arrays in place on the group's thread."""
         self._packed = list(arrays)
         self._work = self._group._communicator.start(self._run)
 
@@ -33,7 +33,7 @@ class _Broadcast:
             self._group._engine.broadcast(array, self._root)
 
     def finish(self) -> list[np.ndarray]:
-        """Wait; returns the root's arrays."""
+        """Wait for the broadcast; return the root's arrays."""
         assert self._work is not None
         self._work.wait()
         return self._packed
@@ -45,7 +45,7 @@ class _Broadcast:
 
 
 def broadcast_tensors(tensors: Sequence[Tensor], group: ProcessGroup, root: int = 0) -> None:
-    """Give all members the root's values: one broadcast for all tensors of a dtype."""
+    """Copy the root's values to all members, with one broadcast per dtype."""
     by_dtype: dict[np.dtype, list[Tensor]] = {}
     for tensor in tensors:
         if tensor._array.size:
@@ -71,7 +71,7 @@ def broadcast_tensors(tensors: Sequence[Tensor], group: ProcessGroup, root: int 
 
 
 def _unpack(tensors: Sequence[Tensor], packed: np.ndarray) -> None:
-    """Write consecutive parts of a flat array to tensors."""
+    """Copy consecutive slices of a flat array to tensors."""
     at = 0
     for tensor in tensors:
         size = tensor._array.size
@@ -81,7 +81,7 @@ def _unpack(tensors: Sequence[Tensor], packed: np.ndarray) -> None:
 
 
 def check_same_parameters(parameters: Sequence[Tensor], group: ProcessGroup) -> None:
-    """RuntimeError, on all members, where they have other parameters than rank 0."""
+    """Raise RuntimeError on all members if any has other parameters than rank 0."""
     size = group.size()
     if size == 1:
         return

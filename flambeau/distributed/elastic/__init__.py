@@ -1,1 +1,1 @@
-"""torch.distributed.elastic: groups of workers that are started, watched and started again."""
+"""torch.distributed.elastic: start, watch and restart groups of workers."""

@@ -1,4 +1,4 @@
-"""The launcher of one machine: starts its workers, watches them, starts them again."""
+"""The launcher of one machine: start, watch and restart its workers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Agent", "WorkerSpec"]
 
 @dataclass
 class WorkerSpec:
-    """What the workers of a machine are to do."""
+    """The workers to run on a machine."""
 
     role: str
     local_world_size: int
@@ -39,7 +39,7 @@ class WorkerSpec:
 
 
 class Agent:
-    """Runs the workers until all have ended well, or too many attempts have failed."""
+    """Runs the workers until all succeed or the restarts are used up."""
 
     def __init__(self, spec: WorkerSpec, rendezvous: LocalRendezvous | StoreRendezvous) -> None:
         self._spec, self._rendezvous = spec, rendezvous
@@ -47,8 +47,9 @@ class Agent:
         self._place: Place | None = None
 
     def run(self) -> dict[int, Any]:
-        """The values of the workers by global rank. ChildFailedError if workers failed,
-        SignalException if the launcher was told to end: no worker is left in either case."""
+        """Return the workers' values by global rank. Raises ChildFailedError if workers failed,
+        SignalException if the launcher was told to stop. In both cases all workers have been
+        terminated."""
         try:
             for attempt in range(self._spec.max_restarts + 1):
                 result = self._attempt(attempt)
@@ -82,7 +83,7 @@ class Agent:
         return {self._place.first_rank + rank: value for rank, value in values.items()}
 
     def _attempt(self, attempt: int) -> RunProcsResult | None:
-        """What came of the workers; None if another machine's failed."""
+        """Run the workers once; return None if another machine's workers failed."""
         self._place = self._rendezvous.join(attempt, self._spec.local_world_size)
         spec, ranks = self._spec, range(self._spec.local_world_size)
         self._workers = start_processes(
@@ -142,7 +143,7 @@ class Agent:
 
 
 def _show_first(failures: dict[int, ProcessFailure], attempt: int, last: bool) -> None:
-    """The traceback of the worker that failed first, before anything else is said."""
+    """Print the traceback of the first worker to fail, before other reports."""
     rank = min(failures, key=lambda rank: failures[rank].timestamp)
     failure = failures[rank]
     where = f"rank {rank} (local rank {failure.local_rank}, pid {failure.pid})"

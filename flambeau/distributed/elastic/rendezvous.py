@@ -1,7 +1,7 @@
-"""How launchers on several machines find each other: who has which rank, and where to meet.
+"""Rendezvous: launchers on several machines agree on ranks and a meeting address.
 
-One machine needs none of it. Several share a TCPStore at the endpoint: each round every launcher
-takes a number, says how many workers it brings, and waits until the group is complete.
+One machine needs no agreement. Several share a TCPStore at the endpoint: in each round every
+launcher takes a number, reports its worker count, and waits until the group is complete.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 __all__ = ["LocalRendezvous", "Place", "StoreRendezvous", "parse_endpoint"]
 
-_LAST_CALL_S = 30.0  # after the least number of machines has come, for more of them
+_LAST_CALL_S = 30.0  # wait for more machines once the minimum has joined
 _POLL_S = 0.1
 
 
@@ -32,14 +32,14 @@ class Place:
 
 
 def free_port() -> int:
-    """A TCP port that nobody uses."""
+    """Return an unused TCP port."""
     with socket.socket() as listener:
         listener.bind(("", 0))
         return int(listener.getsockname()[1])
 
 
 def parse_endpoint(endpoint: str, default_port: int) -> tuple[str, int]:
-    """Host and port of `host:port` or `host`; ValueError for a port that is none."""
+    """Split `host:port` or `host`. Raises ValueError for an invalid port."""
     host, separator, port = endpoint.strip().rpartition(":")
     if not separator:
         return endpoint.strip() or "localhost", default_port
@@ -52,7 +52,7 @@ def parse_endpoint(endpoint: str, default_port: int) -> tuple[str, int]:
 
 
 class LocalRendezvous:
-    """All workers are on this machine; their rank 0 serves the store."""
+    """Rendezvous on a single machine, where worker rank 0 serves the store."""
 
     use_agent_store = False
 
@@ -60,28 +60,28 @@ class LocalRendezvous:
         self._host, self._port = host, port
 
     def join(self, round_: int, workers: int) -> Place:
-        """The place of a round. Without a port of the user's, each round has another one."""
+        """Return the place of a round. If the user gave no port, each round picks a new one."""
         return Place(0, 1, 0, workers, self._host, self._port or free_port())
 
     def restart_asked(self) -> bool:
-        """Whether another launcher has asked for a new round."""
+        """Return whether another launcher asked for a new round."""
         return False
 
     def ask_restart(self, final: bool) -> None:
-        """Tell the other launchers to begin anew, or with `final` to give up."""
+        """Ask the other launchers to restart, or with `final` to give up."""
 
     def is_abandoned(self) -> bool:
-        """Whether another launcher has given up."""
+        """Return whether another launcher gave up."""
         return False
 
     def leave(self) -> None:
-        """The workers are done: waits for those of the others."""
+        """Wait for the other machines' workers to finish."""
 
 
 class StoreRendezvous:
-    """Launchers on several machines, at one endpoint."""
+    """Rendezvous of launchers on several machines at one endpoint."""
 
-    use_agent_store = True  # workers meet at the launchers' store
+    use_agent_store = True  # workers use the launchers' store
 
     def __init__(
         self, host: str, port: int, run_id: str, nodes: tuple[int, int], node_rank: int | None,
@@ -95,7 +95,7 @@ class StoreRendezvous:
         self._round, self._place = 0, Place(0, 1, 0, 0, host, port)
 
     def _opened(self) -> Any:
-        """The store: this machine serves it if it has rank 0, or the endpoint's address."""
+        """Open the store. This machine serves it if it has rank 0 or the endpoint's address."""
         from .. import DistNetworkError, TCPStore
 
         timeout = timedelta(seconds=self._timeout_s)
@@ -115,9 +115,9 @@ class StoreRendezvous:
         return f"torch.rendezvous.{self._run_id}/{self._round}/{name}"
 
     def join(self, round_: int, workers: int) -> Place:
-        """Take a place in a round and wait until the group is complete.
+        """Join a round and wait until the group is complete.
 
-        DistStoreError if that takes longer than the timeout.
+        Raises DistStoreError on timeout.
         """
         self._round = round_
         store = self._store
@@ -136,7 +136,7 @@ class StoreRendezvous:
         return self._place
 
     def _close_round(self) -> None:
-        """Rank 0 decides when the group is complete."""
+        """Close the round once the group is complete (rank 0 only)."""
         last_call = None
         end = time.monotonic() + self._timeout_s
         while (count := int(self._store.add(self._key("joined"), 0))) < self._most:
@@ -152,19 +152,19 @@ class StoreRendezvous:
             self._store.set(self._key("closed"), str(min(count, self._most)))
 
     def restart_asked(self) -> bool:
-        """Whether another launcher has asked for a new round."""
+        """Return whether another launcher asked for a new round."""
         return bool(self._store.check([self._key("restart")]))
 
     def ask_restart(self, final: bool) -> None:
-        """Tell the other launchers to begin anew, or with `final` to give up."""
+        """Ask the other launchers to restart, or with `final` to give up."""
         self._store.set(self._key("final" if final else "restart"), "1")
 
     def is_abandoned(self) -> bool:
-        """Whether another launcher has given up."""
+        """Return whether another launcher gave up."""
         return bool(self._store.check([self._key("final")]))
 
     def leave(self) -> None:
-        """The workers are done: who serves the store waits for those of the others."""
+        """Report completion. The machine that serves the store waits for the others."""
         place = self._place
         done = self._store.add(self._key("done"), 1)
         end = time.monotonic() + self._timeout_s
@@ -176,7 +176,7 @@ class StoreRendezvous:
 
 
 def _is_here(host: str) -> bool:
-    """Whether a host name or address is this machine's."""
+    """Return whether a host name or address belongs to this machine."""
     if host in ("localhost", "127.0.0.1", "::1", socket.gethostname(), socket.getfqdn()):
         return True
     try:

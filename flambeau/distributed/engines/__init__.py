@@ -1,1 +1,1 @@
-"""Engines: what moves and reduces the arrays of a group, Gloo or MPI, each behind one interface."""
+"""Engines: move and reduce the arrays of a group with Gloo or MPI, behind one interface."""

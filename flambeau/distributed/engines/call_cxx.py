@@ -1,7 +1,7 @@
-"""Calls a C++ function without Python's lock, and hands its exception back as a text.
+"""Call a C++ function without the GIL and return its exception as text.
 
-The function is reached by its address, so nothing of Python runs while it blocks; ctypes alone
-could not catch what it throws. The catching part is a few lines of LLVM IR.
+Calling by address runs no Python while the function blocks. ctypes alone cannot catch C++
+exceptions, so a few lines of LLVM IR do.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from collections.abc import Callable
 MAX_ARGUMENTS = 9
 _MESSAGE_BYTES = 4096
 
-# Calls %function with nine integers (more than it takes are ignored under the C calling conventions
-# of x86-64 and AArch64). It throws a std::exception, whose what() is the third virtual method.
+# Calls %function with nine integers; under the C calling conventions of x86-64 and AArch64 a
+# function ignores extra ones. It may throw a std::exception, whose what() is the third virtual
+# method.
 _IR = """
 declare i32 @__gxx_personality_v0(...)
 declare ptr @__cxa_begin_catch(ptr)
@@ -43,7 +44,7 @@ thrown:
 
 
 class CxxError(Exception):
-    """What a C++ function threw: the text of its what()."""
+    """The what() text of a C++ exception."""
 
 
 def _program() -> str:
@@ -56,7 +57,8 @@ def _program() -> str:
 
 
 def catching_caller() -> Callable[..., None]:
-    """A function `call(address, *integers)` that raises CxxError. OSError without libstdc++."""
+    """Return `call(address, *integers)`, which raises CxxError. Raises OSError without libstdc++.
+    """
     from llvmlite import binding
 
     standard_library = ctypes.CDLL("libstdc++.so.6")
@@ -65,7 +67,7 @@ def catching_caller() -> Callable[..., None]:
     for name in ("__gxx_personality_v0", "__cxa_begin_catch", "__cxa_end_catch"):
         address = ctypes.cast(getattr(standard_library, name), ctypes.c_void_p).value
         binding.add_symbol(name, address)
-    # This JIT registers unwind tables, without which an exception would end the process.
+    # MCJIT registers unwind tables; without them an exception would terminate the process.
     machine = binding.Target.from_default_triple().create_target_machine()
     jit = binding.create_mcjit_compiler(binding.parse_assembly(_program()), machine)
     jit.finalize_object()
@@ -75,7 +77,7 @@ def catching_caller() -> Callable[..., None]:
     catching = kind(jit.get_function_address("call_catching"))
     integers = ctypes.c_int64 * MAX_ARGUMENTS
 
-    messages = threading.local()  # a call blocks, so each thread has a buffer
+    messages = threading.local()  # calls block, so each thread needs a buffer
 
     def call(address: int, *arguments: int, _jit: object = jit) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Engine: the collectives of a group, on contiguous NumPy arrays. Derived classes use a library."""
+"""Engine: the collectives of a group on contiguous NumPy arrays. Subclasses wrap a library."""
 
 from __future__ import annotations
 
@@ -11,51 +11,51 @@ import numpy as np
 from ..reduce_op import ReduceOp
 
 Array = np.ndarray
-_SUM, _AVG = ReduceOp.SUM, ReduceOp.AVG  # an Enum's members are slow to look up before 3.12
+_SUM, _AVG = ReduceOp.SUM, ReduceOp.AVG  # Enum members are slow to look up before Python 3.12
 
 
 class Engine:
-    """The members of one group, seen from one of them.
+    """One process's view of its group.
 
-    Arrays are contiguous. Movements copy bytes; reductions get dtypes of `reduced_dtypes`. Calls
-    block without the interpreter's lock where `releases_lock` says so, for at most `timeout_s`,
-    and raise DistBackendError.
+    Arrays are contiguous. Data movement copies bytes; reductions accept only `reduced_dtypes`.
+    Calls block for at most `timeout_s` and raise DistBackendError. `calls_are_fast` engines release
+    the GIL or poll meanwhile.
     """
 
     name = ""
-    reduced_dtypes: frozenset[str] = frozenset()  # np.dtype.char of what it can reduce
-    any_source = False  # whether a receiver may leave the sender open
-    calls_are_fast = False  # whether a call may block the caller's thread: Ctrl-C ends it
+    reduced_dtypes: frozenset[str] = frozenset()  # np.dtype.char of the dtypes it can reduce
+    any_source = False  # whether receive() accepts any sender
+    calls_are_fast = False  # calls may run on the caller's thread: Ctrl-C works
 
     def __init__(self, rank: int, size: int, timeout_s: float) -> None:
         self.rank, self.size, self.timeout_s = rank, size, timeout_s
 
     def all_reduce(self, array: Array, op: ReduceOp) -> None:
-        """Reduce in place, on all members."""
+        """Reduce in place on all members."""
         raise NotImplementedError
 
     def reduce(self, array: Array, op: ReduceOp, root: int) -> None:
-        """Reduce in place on the root; the others' arrays stay."""
+        """Reduce in place on the root; other members' arrays stay unchanged."""
         raise NotImplementedError
 
     def broadcast(self, array: Array, root: int) -> None:
-        """Copy the root's array to all."""
+        """Copy the root's array to all members."""
         raise NotImplementedError
 
     def all_gather(self, output: Array, array: Array) -> None:
-        """Fill `output`, a row for each member, with the members' arrays."""
+        """Fill `output`, one row per member, with the members' arrays."""
         raise NotImplementedError
 
     def gather(self, output: Array | None, array: Array, root: int) -> None:
-        """As `all_gather`, on the root alone."""
+        """Gather as `all_gather` does, on the root only."""
         raise NotImplementedError
 
     def scatter(self, array: Array, parts: Sequence[Array] | None, root: int) -> None:
-        """Fill each member's array with its part of the root's."""
+        """Fill each member's array with its part of the root's `parts`."""
         raise NotImplementedError
 
     def all_to_all(self, outputs: Sequence[Array], inputs: Sequence[Array]) -> None:
-        """Member i's inputs[j] becomes member j's outputs[i]."""
+        """Copy member i's inputs[j] to member j's outputs[i]."""
         raise NotImplementedError
 
     def barrier(self) -> None:
@@ -67,15 +67,15 @@ class Engine:
         raise NotImplementedError
 
     def receive(self, array: Array, peer: int | None, tag: int) -> int:
-        """Receive an array from a member (None: any); returns who sent it."""
+        """Receive an array from a member (None: any); return the sender's rank."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """End the connections."""
+        """Close the connections."""
 
 
 class LoneEngine(Engine):
-    """A group of one process: everything is there already."""
+    """The engine of a group of one process, which needs no communication."""
 
     name = "gloo"
     reduced_dtypes = frozenset("?bBhHiIlLqQefdgFD")
@@ -109,20 +109,20 @@ class LoneEngine(Engine):
 
 
 def address_of(array: Array) -> int:
-    """Where an array's elements are; five times faster than `array.ctypes` if it is writable."""
+    """Return the address of an array's elements: 5x faster than `array.ctypes` if writable."""
     try:
         return ctypes.addressof(ctypes.c_char.from_buffer(array))  # type: ignore[arg-type]
-    except (TypeError, ValueError):  # read-only, empty, or of a dtype that is no buffer
+    except (TypeError, ValueError):  # read-only, empty, or without buffer support
         return array.ctypes.data
 
 
 def bytes_of(array: Array) -> Array:
-    """A contiguous array as bytes, which every engine can move."""
+    """View a contiguous array as bytes, which every engine can move."""
     return array.reshape(-1).view(np.uint8)
 
 
 def _wider(dtype: np.dtype) -> np.dtype:
-    """A dtype that engines can reduce and that holds every value of `dtype`."""
+    """Return a dtype that engines can reduce and that holds every value of `dtype`."""
     if dtype.kind == "b":
         return np.dtype(np.uint8)
     if dtype.kind in "iu":
@@ -133,7 +133,7 @@ def _wider(dtype: np.dtype) -> np.dtype:
 def reduced(
     array: Array, op: ReduceOp, engine: Engine, call: Callable[[Array, ReduceOp], Any]
 ) -> None:
-    """Reduce an array in place by `call`, in a dtype that the engine has.
+    """Reduce an array in place with `call`, in a dtype that the engine supports.
 
     bfloat16 and float8 are summed in float32, bool as uint8, complex numbers as pairs.
     """

@@ -1,4 +1,4 @@
-"""GlooEngine: collectives over TCP between processes that meet at a store, by Gloo."""
+"""GlooEngine: collectives with Gloo over TCP between processes that meet at a store."""
 
 from __future__ import annotations
 
@@ -27,21 +27,22 @@ _DTYPES = {
 _BITWISE = {
     ReduceOp.BAND: np.bitwise_and, ReduceOp.BOR: np.bitwise_or, ReduceOp.BXOR: np.bitwise_xor,
 }
-# Below, fewer rounds (BCUBE) are faster; above, the ring sends each byte only once each way. With
-# no more elements than members the ring has few messages, each of which is on its way at once.
+# Smaller arrays are faster with BCUBE's fewer rounds; for larger ones the ring sends each byte only
+# once each way. With no more elements than members, the ring needs few messages, all in flight at
+# once.
 _RING_MIN_BYTES = 1 << 20
-# Up to here an all-gather is an all-to-all of copies: its messages do not wait for one another.
+# Up to this size all_gather is an all-to-all of copies, whose messages do not wait for each other.
 _COPIED_MAX_BYTES = 1 << 14
 _BASE = 2
 _POLL_S = 0.002
-_INTERNAL_TAG = 0x7FFF_0000  # of sends within collectives, apart from the user's
+_INTERNAL_TAG = 0x7FFF_0000  # of sends within collectives; users' tags are smaller
 
 
 class _Meeting:
-    """What Gloo asks of a store while it connects the members.
+    """The store interface that Gloo uses to connect the members.
 
-    Gloo connects with Python's lock held, and a store that this process serves cannot answer then.
-    So members read everything first, and the member that serves waits until all have.
+    Gloo connects with the GIL held, which blocks a store served by this process. So members read
+    all addresses first, and the serving member waits until all have.
     """
 
     def __init__(self, store: Store, size: int) -> None:
@@ -49,11 +50,11 @@ class _Meeting:
         self._values: dict[str, bytes] = {}
 
     def set_tcp(self, key: str, data: Sequence[int]) -> None:
-        """Publish the addresses at which this process listens; its key is its rank."""
+        """Publish this process's listening addresses under its rank."""
         self._store.set(key, bytes(value & 0xFF for value in data))
 
     def get_tcp(self, key: str) -> bytes:
-        """The addresses of a process. The first call reads those of all."""
+        """Return the addresses of a process. The first call reads all of them."""
         if not self._values:
             keys = [str(rank) for rank in range(self._size)]
             try:
@@ -68,15 +69,15 @@ class _Meeting:
         return self._values[key]
 
     def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
-        """Return at once: `get_tcp` waits."""
+        """Do nothing: `get_tcp` waits."""
 
     def del_keys(self, keys: Sequence[str]) -> None:
-        """Keep them: the store ends with the group."""
+        """Do nothing: the store ends with the group."""
 
 
 def local_address(store: Store) -> str:
-    """The address under which other processes reach this one."""
-    reached = getattr(store, "local_address", None)  # a TCPStore's: the way to rank 0
+    """Return the address at which other processes can reach this one."""
+    reached = getattr(store, "local_address", None)  # of a TCPStore: the route to rank 0
     if reached:
         return str(reached)
     try:
@@ -86,7 +87,7 @@ def local_address(store: Store) -> str:
 
 
 def _device(module: Any, store: Store) -> Any:
-    """A listening device at GLOO_SOCKET_IFNAME, or at this host's address."""
+    """Create a listening device on GLOO_SOCKET_IFNAME or this host's address."""
     attributes = module.transport.tcp.attr(local_address(store))
     if interface := os.environ.get("GLOO_SOCKET_IFNAME"):
         attributes = module.transport.tcp.attr()
@@ -98,7 +99,7 @@ def _device(module: Any, store: Store) -> Any:
 
 
 class GlooEngine(Engine):
-    """A full mesh of TCP connections. One collective at a time; sends and receives beside it."""
+    """A full mesh of TCP connections. Sends and receives may run alongside one collective."""
 
     name = "gloo"
     reduced_dtypes = frozenset(_DTYPES)
@@ -155,7 +156,7 @@ class GlooEngine(Engine):
             raise self._failure(error) from None
 
     def all_reduce(self, array: Array, op: ReduceOp) -> None:
-        if op in _BITWISE:  # which this build of Gloo lacks
+        if op in _BITWISE:  # missing in this build of Gloo
             rows = np.empty((self.size, *array.shape), array.dtype)
             self.all_gather(rows, array)
             np.copyto(array, _BITWISE[op].reduce(rows))
@@ -204,7 +205,9 @@ class GlooEngine(Engine):
                 self.send(parts[peer], peer, _INTERNAL_TAG)
 
     def all_to_all(self, outputs: Sequence[Array], inputs: Sequence[Array]) -> None:
-        """In rounds of pairs: in round r the members whose ranks add up to r exchange."""
+        """Exchange in pairs: in round r, members whose ranks add up to r modulo the size swap
+        parts.
+        """
         np.copyto(bytes_of(outputs[self.rank]), bytes_of(inputs[self.rank]))
         for turn in range(self.size):
             peer = (turn - self.rank) % self.size

@@ -1,7 +1,7 @@
-"""GlooLibrary: the compiled module of Gloo in the xoscar package, and its functions.
+"""GlooLibrary: xoscar's compiled Gloo module and its functions.
 
-xoscar itself is not imported: that would load pandas and uvloop. Its binding keeps Python's lock
-while a collective blocks, so the functions behind it are called by their exported C++ names.
+Importing xoscar itself would load pandas and uvloop. Its binding holds the GIL while a collective
+blocks, so the underlying functions are called by their exported C++ names.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from .call_cxx import CxxError, catching_caller
 
 _CONTEXT = "ERKSt10shared_ptrIN4gloo7ContextEE"
-_SYMBOLS = {  # of functions in xoscar 0.12, by the binding's names for them
+_SYMBOLS = {  # mangled names of functions in xoscar 0.12
     "allreduce": f"_ZN6xoscar17allreduce_wrapper{_CONTEXT}llmNS_14glooDataType_tENS_8ReduceOpE"
     "NS1_6detail20AllreduceOptionsImpl9AlgorithmEj",
     "reduce": f"_ZN6xoscar14reduce_wrapper{_CONTEXT}llmNS_14glooDataType_tENS_8ReduceOpEij",
@@ -30,11 +30,11 @@ _SYMBOLS = {  # of functions in xoscar 0.12, by the binding's names for them
     "recv": f"_ZN6xoscar12recv_wrapper{_CONTEXT}lmNS_14glooDataType_tEij",
 }
 _OBJECT_HEADER_BYTES = 16
-_BASE_OFFSET_BYTES = 8  # of gloo::Context in gloo::rendezvous::Context, behind its virtual table
+_BASE_OFFSET_BYTES = 8  # of the gloo::Context base in gloo::rendezvous::Context, after the vtable
 
 
 def find_module() -> Path | None:
-    """The compiled module's file; None where xoscar is not installed."""
+    """Return the compiled module's file, or None if xoscar is not installed."""
     spec = importlib.util.find_spec("xoscar")
     for folder in (spec and spec.submodule_search_locations) or ():
         for suffix in importlib.machinery.EXTENSION_SUFFIXES:
@@ -61,18 +61,18 @@ class GlooLibrary:
                 assert address is not None
                 self._addresses[name] = address
             self._call = catching_caller()
-        except (AttributeError, OSError):  # another version of xoscar, or of the C++ library
+        except (AttributeError, OSError):  # a different version of xoscar or libstdc++
             self._addresses.clear()
 
     @property
     def releases_lock(self) -> bool:
-        """Whether other threads of Python run while a function blocks."""
+        """Whether other Python threads run while a function blocks."""
         return bool(self._addresses)
 
     def bind(self, context: Any, name: str) -> Callable[..., None]:
-        """A Gloo function for a context; it raises RuntimeError with Gloo's text.
+        """Return a Gloo function bound to a context. It raises RuntimeError with Gloo's message.
 
-        It releases Python's lock while it blocks, unless the binding looks other than expected.
+        It releases the GIL while it blocks, unless the binding has an unexpected layout.
         """
         pointer = self._shared_pointer(context)
         if not self._addresses or pointer is None:
@@ -89,9 +89,9 @@ class GlooLibrary:
 
     @staticmethod
     def _shared_pointer(context: Any) -> Any:
-        """std::shared_ptr<gloo::Context> of a context; None where it is not where it should be.
+        """Return a context's std::shared_ptr<gloo::Context>, or None for an unexpected layout.
 
-        The binding's object holds its value's address, then a shared pointer: address, owner.
+        The binding's object holds the value's address, then a shared pointer: address, owner.
         """
         words = (ctypes.c_int64 * 3).from_address(id(context) + _OBJECT_HEADER_BYTES)
         if words[0] != words[1] or not words[0]:
@@ -105,7 +105,7 @@ class GlooLibrary:
 
 @functools.cache
 def load_gloo() -> GlooLibrary:
-    """The library; ModuleNotFoundError, which names the extra, where it is not installed."""
+    """Load the library. Raises ModuleNotFoundError naming the pip extra if it is missing."""
     path = find_module()
     if path is None:
         raise ModuleNotFoundError(

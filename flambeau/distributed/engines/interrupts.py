@@ -1,6 +1,6 @@
-"""Ctrl-C while the main thread blocks in a collective: another thread makes the collective fail.
+"""Ctrl-C while the main thread blocks in a collective: a second thread aborts the collective.
 
-Python runs signal handlers between bytecodes, so a blocked call would not hear of it.
+Python runs signal handlers between bytecodes, so a blocked call cannot react by itself.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _MAIN = threading.main_thread().ident
 
 
 class _Watch:
-    """Waits for the byte that Python writes when a signal arrives; one for a process."""
+    """Waits for the byte that Python writes when a signal arrives. One per process."""
 
     def __init__(self) -> None:
         self._heard, self._written = socket.socketpair()
         self._written.setblocking(False)
-        self.abort: Callable[[], None] | None = None  # ends the call that blocks now
+        self.abort: Callable[[], None] | None = None  # ends the currently blocked call
         before = signal.set_wakeup_fd(self._written.fileno(), warn_on_full_buffer=False)
         if before != -1:
             signal.set_wakeup_fd(before)
@@ -35,7 +35,7 @@ class _Watch:
                 abort()
 
 
-_watches: list[_Watch] = []  # empty before the first call that blocks
+_watches: list[_Watch] = []  # empty before the first blocking call
 
 
 def _leave_in_child() -> None:
@@ -48,9 +48,9 @@ os.register_at_fork(after_in_child=_leave_in_child)
 
 
 class interruptible:
-    """Inside, Ctrl-C calls `abort` from another thread; KeyboardInterrupt follows.
+    """Context in which Ctrl-C calls `abort` from another thread; KeyboardInterrupt follows.
 
-    A program that handles SIGINT itself, or has a wakeup descriptor of its own, is left alone.
+    Does nothing if the program handles SIGINT itself or has set a wakeup descriptor.
     """
 
     __slots__ = ("_abort", "_is_main")

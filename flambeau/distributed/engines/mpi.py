@@ -1,4 +1,4 @@
-"""MPIEngine: collectives between the processes that mpiexec started, by mpi4py."""
+"""MPIEngine: collectives with mpi4py between processes started by mpiexec."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from ..errors import DistBackendError
 from ..reduce_op import ReduceOp
 from .engine import Array, Engine, bytes_of
 
-# A request is polled this often before the thread begins to sleep between polls. MPI progresses
-# only in calls, so short exchanges are polled to their end, and long waits must not take a core.
+# Polls of a request before the thread sleeps between polls. MPI progresses only inside calls, so
+# short exchanges are polled to completion, while long waits must not occupy a core.
 _SPINS = 300
 _MIN_SLEEP_S, _MAX_SLEEP_S = 2e-5, 1e-4
-# From here on all members are awaited first, with sleeps; then one call moves the data.
+# From this size on, wait for all members in a barrier (with sleeps), then move data in one call.
 _GATHERED_MIN_BYTES = 1 << 15
 
 
 def is_mpi_installed() -> bool:
-    """Whether mpi4py is there; does not load it."""
+    """Return whether mpi4py is installed, without loading it."""
     return importlib.util.find_spec("mpi4py") is not None
 
 
 @functools.cache
 def load_mpi() -> Any:
-    """mpi4py.MPI; ModuleNotFoundError, which names the extra, where it is not installed."""
+    """Load mpi4py.MPI. Raises ModuleNotFoundError naming the pip extra if it is missing."""
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
@@ -46,7 +46,7 @@ def load_mpi() -> Any:
 
 
 def _abort_on_errors(mpi: Any) -> None:
-    """An uncaught exception ends all processes, which would wait for this one forever."""
+    """Make an uncaught exception abort all processes: they would wait for this one forever."""
     before = sys.excepthook
 
     def report_and_abort(
@@ -61,7 +61,7 @@ def _abort_on_errors(mpi: Any) -> None:
 
 
 class MPIEngine(Engine):
-    """A communicator of MPI. A call polls, so that timeouts and Ctrl-C end it."""
+    """An MPI communicator. Calls poll, so timeouts and Ctrl-C can end them."""
 
     name = "mpi"
     reduced_dtypes = frozenset("bBhHiIlLqQfdFD")
@@ -78,7 +78,7 @@ class MPIEngine(Engine):
         }
 
     def subgroup(self, ranks: Sequence[int], number: int) -> MPIEngine:
-        """An engine of some members; all of those call this."""
+        """Create an engine of some members. All of them must call it."""
         mine, members = self._comm.Get_group(), None
         try:
             members = mine.Incl(list(ranks))
@@ -89,7 +89,7 @@ class MPIEngine(Engine):
                 members.Free()
 
     def _finish(self, request: Any, status: Any = None) -> None:
-        """Poll a request to its end; DistBackendError after the timeout."""
+        """Poll a request until it completes. Raises DistBackendError on timeout."""
         test = request.Test
         for _ in range(_SPINS):
             if test(status):
@@ -140,7 +140,7 @@ class MPIEngine(Engine):
 
     def all_gather(self, output: Array, array: Array) -> None:
         comm = self._comm
-        if array.dtype.char not in self.reduced_dtypes:  # MPI may not know it
+        if array.dtype.char not in self.reduced_dtypes:  # MPI may not support the dtype
             output, array = bytes_of(output), bytes_of(array)
         if output.nbytes < _GATHERED_MIN_BYTES:
             self._finish(comm.Iallgather(array, output))

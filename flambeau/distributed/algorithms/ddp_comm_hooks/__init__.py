@@ -1,4 +1,4 @@
-"""Communication hooks: other ways than a plain sum to average the gradients of a bucket."""
+"""Communication hooks: alternatives to a plain all-reduce of each gradient bucket."""
 
 from enum import Enum
 from functools import partial
@@ -10,7 +10,7 @@ __all__ = ["DDPCommHookType", "default_hooks", "powerSGD_hook", "register_ddp_co
 
 
 class DDPCommHookType(Enum):
-    """The hooks that `register_ddp_comm_hook` takes."""
+    """The hooks that `register_ddp_comm_hook` accepts."""
 
     ALLREDUCE = partial(default_hooks.allreduce_hook)
     FP16_COMPRESS = partial(default_hooks.fp16_compress_hook)
@@ -20,5 +20,5 @@ class DDPCommHookType(Enum):
 
 
 def register_ddp_comm_hook(comm_hook_type: DDPCommHookType, model: Any, state: Any = None) -> None:
-    """Has a DistributedDataParallel use a hook of this enumeration."""
+    """Make a DistributedDataParallel model use one of these hooks."""
     model.register_comm_hook(state, comm_hook_type.value.func)

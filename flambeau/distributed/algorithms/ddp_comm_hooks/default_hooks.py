@@ -1,4 +1,4 @@
-"""Hooks that send a bucket as it is, or in half precision."""
+"""Hooks that all-reduce a bucket in full or half precision."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = [
 
 
 def _averaged(group: Any, tensor: Tensor) -> Future:
-    """A future of the tensor's average over the processes; the tensor is overwritten."""
+    """Return a future of the tensor's mean over the processes. Overwrites the tensor."""
     tensor.div_(member(group).size())
     work = collectives.all_reduce(tensor, group=group, async_op=True)
     assert work is not None
@@ -27,7 +27,7 @@ def _averaged(group: Any, tensor: Tensor) -> Future:
 
 
 def allreduce_hook(process_group: Any, bucket: GradBucket) -> Future:
-    """The average, as without a hook."""
+    """Average the gradients in full precision, as DDP does without a hook."""
     return _averaged(process_group, bucket.buffer())
 
 
@@ -42,17 +42,17 @@ def _compressed(process_group: Any, bucket: GradBucket, dtype: Any) -> Future:
 
 
 def fp16_compress_hook(process_group: Any, bucket: GradBucket) -> Future:
-    """The average of the gradients in float16: half the bytes, 11 bits of precision."""
+    """Average the gradients in float16: half the bytes, 11 bits of precision."""
     return _compressed(process_group, bucket, float16)
 
 
 def bf16_compress_hook(process_group: Any, bucket: GradBucket) -> Future:
-    """The average of the gradients in bfloat16: half the bytes, 8 bits of precision."""
+    """Average the gradients in bfloat16: half the bytes, 8 bits of precision."""
     return _compressed(process_group, bucket, bfloat16)
 
 
 def noop_hook(_: Any, bucket: GradBucket) -> Future:
-    """No communication: to measure what it costs."""
+    """Skip communication, to measure what it costs."""
     future = Future()
     future.set_result(bucket.buffer())
     return future
@@ -67,10 +67,10 @@ def _wrapper(hook: Callable[[Any, GradBucket], Future], dtype: Any) -> Callable[
 
 
 def fp16_compress_wrapper(hook: Callable[[Any, GradBucket], Future]) -> Callable[..., Future]:
-    """`hook` on gradients that were rounded to float16."""
+    """Wrap `hook` to receive gradients rounded to float16."""
     return _wrapper(hook, float16)
 
 
 def bf16_compress_wrapper(hook: Callable[[Any, GradBucket], Future]) -> Callable[..., Future]:
-    """`hook` on gradients that were rounded to bfloat16."""
+    """Wrap `hook` to receive gradients rounded to bfloat16."""
     return _wrapper(hook, bfloat16)

@@ -1,4 +1,4 @@
-"""PowerSGD: sends a matrix gradient as two thin ones, found by a power iteration.
+"""PowerSGD: compress each gradient matrix to two low-rank factors by power iteration.
 
 Vogels, Karimireddy, Jaggi: PowerSGD, NeurIPS 2019 (https://arxiv.org/abs/1905.13727).
 """
@@ -20,11 +20,11 @@ __all__ = ["PowerSGDState", "powerSGD_hook"]
 
 
 class PowerSGDState:
-    """What the hook remembers: errors of the last step, to be added to the next gradients, and the
-    last factors, from which the next iteration starts.
+    """State of the hook: the last step's compression errors, which are added to the next gradients,
+    and the last factors, which start the next iteration.
 
-    The first `start_powerSGD_iter` steps send everything. A matrix is compressed to
-    `matrix_approximation_rank` where that sends `min_compression_rate` times less.
+    The first `start_powerSGD_iter` steps send full gradients. After that a matrix is compressed to
+    rank `matrix_approximation_rank` if this sends at least `min_compression_rate` times less.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class PowerSGDState:
         self.iter = 0
 
     def maybe_increase_iter(self, bucket: GradBucket) -> None:
-        """Count a step at its last bucket."""
+        """Count a step when its last bucket arrives."""
         if bucket.is_last():
             self.iter += 1
 
@@ -73,7 +73,7 @@ def _compressible(gradient: Tensor, state: PowerSGDState) -> bool:
 
 
 def _approximated(state: PowerSGDState, key: tuple[int, int], matrix: Tensor) -> Tensor:
-    """The mean over the processes of `matrix`, as a product of thin matrices."""
+    """Return the mean of `matrix` over the processes as a product of low-rank factors."""
     rows, columns = matrix.shape
     rank = min(rows, columns, state.matrix_approximation_rank)
     q = state.q_memory_dict.get(key) if state.warm_start else None
@@ -89,7 +89,7 @@ def _approximated(state: PowerSGDState, key: tuple[int, int], matrix: Tensor) ->
 
 
 def powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future:
-    """The average of the gradients, approximated from the step `start_powerSGD_iter` on."""
+    """Average the gradients, in low rank from step `start_powerSGD_iter` on."""
     if state.iter < state.start_powerSGD_iter:
         state.maybe_increase_iter(bucket)
         return default_hooks.allreduce_hook(state.process_group, bucket)

@@ -1,4 +1,4 @@
-"""The workers of one attempt on this machine: commands, or a function in processes of its own."""
+"""Workers of one attempt on this machine: commands, or a function in separate processes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 class SignalException(Exception):
-    """The launcher got a signal, which its workers are to get too."""
+    """The launcher received a signal that it must pass on to its workers."""
 
     def __init__(self, msg: str, sigval: signal.Signals) -> None:
         super().__init__(msg)
@@ -42,7 +42,7 @@ class SignalException(Exception):
 
 
 def raise_on_signals() -> None:
-    """From now on the signals that launchers pass on raise SignalException."""
+    """Make the signals that launchers pass on raise SignalException."""
     names = os.environ.get("TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT")
     for name in filter(None, map(str.strip, names.split(","))):
         signal.signal(getattr(signal, name), _raise)
@@ -55,7 +55,7 @@ def _raise(number: int, frame: FrameType | None) -> None:
 
 @dataclass
 class RunProcsResult:
-    """What came of the workers: values of functions, or failures, by local rank."""
+    """Results of the workers by local rank: return values or failures."""
 
     return_values: dict[int, Any] = field(default_factory=dict)
     failures: dict[int, ProcessFailure] = field(default_factory=dict)
@@ -63,12 +63,12 @@ class RunProcsResult:
     stderrs: dict[int, str] = field(default_factory=dict)
 
     def is_failed(self) -> bool:
-        """Whether any worker failed."""
+        """Return whether any worker failed."""
         return bool(self.failures)
 
 
 class PContext(ABC):
-    """Workers that run. The first that fails ends the others."""
+    """Running workers. The first failure terminates the rest."""
 
     def __init__(
         self, name: str, entrypoint: Any, args: dict[int, tuple[Any, ...]],
@@ -101,7 +101,7 @@ class PContext(ABC):
 
     @abstractmethod
     def pids(self) -> dict[int, int]:
-        """Process ids by local rank."""
+        """Return process ids by local rank."""
 
     @abstractmethod
     def _exit_code(self, rank: int) -> int | None: ...
@@ -110,7 +110,7 @@ class PContext(ABC):
         return None
 
     def poll(self) -> RunProcsResult | None:
-        """The result once all have ended or one has failed, else None. Never waits."""
+        """Return the result if all workers ended or one failed, else None. Never blocks."""
         for rank in self.envs.keys() - self._codes.keys():
             code = self._exit_code(rank)
             if code is None:
@@ -131,7 +131,7 @@ class PContext(ABC):
         self._failed[rank] = ProcessFailure(rank, self.pids()[rank], code, path)
 
     def wait(self, timeout: float = -1, period: float = 1) -> RunProcsResult | None:
-        """The result, or None after `timeout` seconds; a negative one is none."""
+        """Return the result, or None after `timeout` seconds. A negative timeout waits forever."""
         end = time.monotonic() + timeout if timeout >= 0 else float("inf")
         while (result := self.poll()) is None:
             if time.monotonic() >= end:
@@ -140,7 +140,7 @@ class PContext(ABC):
         return result
 
     def close(self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = 30) -> None:
-        """End all workers: by the signal, and after `timeout` seconds by SIGKILL."""
+        """Terminate all workers with `death_sig`, and after `timeout` seconds with SIGKILL."""
         alive = [pid for rank, pid in self.pids().items() if self._exit_code(rank) is None]
         for pid in alive:
             os.kill(pid, death_sig)
@@ -156,7 +156,7 @@ class PContext(ABC):
             tail.stop()
 
     def _also_failed(self) -> None:
-        """Workers that failed by themselves while others were being ended: they wrote why."""
+        """Record workers that failed on their own during shutdown: they wrote an error file."""
         for rank, path in self.logs.error_files.items():
             if rank not in self._codes and rank in self.pids() and os.path.exists(path):
                 code = self._codes[rank] = self._exit_code(rank) or 1
@@ -183,7 +183,7 @@ class SubprocessContext(PContext):
             )
 
     def pids(self) -> dict[int, int]:
-        """Process ids by local rank."""
+        """Return process ids by local rank."""
         return {rank: process.pid for rank, process in self._processes.items()}
 
     def _exit_code(self, rank: int) -> int | None:
@@ -191,7 +191,7 @@ class SubprocessContext(PContext):
 
 
 class MultiprocessContext(PContext):
-    """Workers that are calls of a function, whose values come back."""
+    """Workers that call a function and send back its value."""
 
     def __init__(self, *args: Any, start_method: str = "spawn", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -212,7 +212,7 @@ class MultiprocessContext(PContext):
         self._processes[rank] = process
 
     def pids(self) -> dict[int, int]:
-        """Process ids by local rank."""
+        """Return process ids by local rank."""
         return {rank: process.pid for rank, process in self._processes.items()}
 
     def _exit_code(self, rank: int) -> int | None:
@@ -232,7 +232,7 @@ def _call(
     function: Callable[..., Any], args: tuple[Any, ...], env: dict[str, str],
     streams: tuple[str, str], pipe: Any,
 ) -> None:
-    """The main function of a worker process."""
+    """Run the function in a worker process and send its value."""
     os.environ.update(env)
     _die_with_launcher()
     for descriptor, path in enumerate(streams, 1):
@@ -246,20 +246,20 @@ def _call(
 
 
 def _die_with_launcher() -> None:
-    """In a new process, on Linux: it gets SIGTERM when the launcher ends, however that ends."""
+    """On Linux, make this new process receive SIGTERM when the launcher exits for any reason."""
     if _libc is not None:
         set_parent_death_signal = 1
         _libc.prctl(set_parent_death_signal, int(signal.SIGTERM))
 
 
 class macros:
-    """What command lines may contain in place of a value of the worker."""
+    """Macros that command lines may contain for a worker's values."""
 
     local_rank = "${local_rank}"
 
     @staticmethod
     def substitute(args: list[Any], local_rank: str) -> list[Any]:
-        """The arguments of the worker with this local rank."""
+        """Return the arguments for the worker with this local rank."""
         return [string.Template(arg).safe_substitute(local_rank=local_rank)
                 if isinstance(arg, str) else arg for arg in args]
 
@@ -269,9 +269,10 @@ def start_processes(
     envs: dict[int, dict[str, str]], logs_specs: LogsSpecs | None = None,
     log_line_prefixes: dict[int, str] | None = None, start_method: str = "spawn",
 ) -> PContext:
-    """Start a worker for each local rank of `args`, which `envs` must have too.
+    """Start a worker for each local rank. `args` and `envs` must have the same ranks.
 
-    A text is a command, anything else a function; RuntimeError if the ranks do not agree.
+    A str `entrypoint` is a command, anything else a function. Raises RuntimeError if the ranks
+    differ.
     """
     if args.keys() != envs.keys() or sorted(args) != list(range(len(args))):
         raise RuntimeError(f"local rank mapping mismatch: args {sorted(args)}, envs {sorted(envs)}")

@@ -1,4 +1,4 @@
-"""What a failed worker leaves behind: an error file, and the report that is made of all of them."""
+"""Failure reports: the error file of each worker and the combined report."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _WIDEST = 60
 
 
 class ErrorHandler:
-    """Writes an exception to the file that TORCHELASTIC_ERROR_FILE names, as JSON."""
+    """Writes an exception as JSON to the file named by TORCHELASTIC_ERROR_FILE."""
 
     def _get_error_file_path(self) -> str | None:
         return os.environ.get("TORCHELASTIC_ERROR_FILE")
 
     def initialize(self) -> None:
-        """Has fatal signals print Python's stack."""
+        """Make fatal signals print Python's stack."""
         try:
             faulthandler.enable(all_threads=True)
-        except Exception as error:  # standard error may be closed, or no file
+        except Exception as error:  # standard error may be closed or not a file
             warn(f"Unable to enable fault handler. {type(error).__name__}: {error}")
 
     def record_exception(self, e: BaseException) -> None:
@@ -53,7 +53,7 @@ class ErrorHandler:
             json.dump({"message": message}, file)
 
     def dump_error_file(self, rootcause_error_file: str, error_code: int = 0) -> None:
-        """Copy a worker's error file, with its exit code, to this process's own."""
+        """Copy a worker's error file, with its exit code, to this process's error file."""
         path = self._get_error_file_path()
         if path is None:
             return
@@ -66,13 +66,13 @@ class ErrorHandler:
 
 
 def get_error_handler() -> ErrorHandler:
-    """The handler that `record` uses."""
+    """Return the handler that `record` uses."""
     return ErrorHandler()
 
 
 @dataclass
 class ProcessFailure:
-    """A worker that failed. Its message and time come from its error file where it wrote one."""
+    """A failed worker. Message and time come from its error file, if it wrote one."""
 
     local_rank: int
     pid: int
@@ -102,18 +102,18 @@ class ProcessFailure:
                                 f"{self.pid}")
 
     def signal_name(self) -> str:
-        """The signal that ended it, `<N/A>` if none did."""
+        """Return the name of the signal that killed the worker, or `<N/A>`."""
         try:
             return signal.Signals(-self.exitcode).name
         except ValueError:
             return _NOT_AVAILABLE
 
     def timestamp_isoformat(self) -> str:
-        """The time of the failure, YYYY-MM-DD_HH:MM:SS."""
+        """Return the time of the failure as YYYY-MM-DD_HH:MM:SS."""
         return datetime.fromtimestamp(self.timestamp).isoformat(sep="_")
 
     def traceback(self) -> str:
-        """The worker's traceback, else what is known instead."""
+        """Return the worker's traceback, or the best available message."""
         if not isinstance(self.message, dict):
             return str(self.message)
         message = self.message.get("message", _NOT_AVAILABLE)
@@ -121,7 +121,7 @@ class ProcessFailure:
 
 
 class ChildFailedError(Exception):
-    """Workers failed: `failures` by global rank. The text has the traceback of the first one."""
+    """Workers failed. `failures` is by global rank; the message has the first one's traceback."""
 
     def __init__(self, name: str, failures: dict[int, ProcessFailure]) -> None:
         if not failures:
@@ -133,12 +133,12 @@ class ChildFailedError(Exception):
         return type(self), (self.name, self.failures)
 
     def get_first_failure(self) -> tuple[int, ProcessFailure]:
-        """Rank and failure of the worker that failed first."""
+        """Return the rank and failure of the worker that failed first."""
         rank = min(self.failures, key=lambda rank: self.failures[rank].timestamp)
         return rank, self.failures[rank]
 
     def format_msg(self, boarder_delim: str = "=", section_delim: str = "-") -> str:
-        """The report."""
+        """Return the report."""
         first, _ = self.get_first_failure()
         texts = {rank: _described(index, rank, failure)
                  for index, (rank, failure) in enumerate(self.failures.items())}
@@ -170,7 +170,7 @@ def _described(index: int, rank: int, failure: ProcessFailure) -> str:
 
 
 def record(fn: Callable[..., Any], error_handler: ErrorHandler | None = None) -> Callable[..., Any]:
-    """Decorates a program's main function: what it raises is written to the worker's error file.
+    """Decorate a program's main function: write its exceptions to the worker's error file.
 
     >>> @torch.distributed.elastic.multiprocessing.errors.record
     ... def main():
@@ -202,7 +202,7 @@ def record(fn: Callable[..., Any], error_handler: ErrorHandler | None = None) ->
 
 
 def record_uncaught() -> None:
-    """In a worker: an exception that ends the program is recorded, `record` or not."""
+    """Record an uncaught exception in a worker's error file, even without `record`."""
     before = sys.excepthook
     if getattr(before, "records_for_launcher", False):
         return

@@ -1,4 +1,4 @@
-"""Where the output of workers goes: the console, files, or both."""
+"""Destinations of worker output: the console, files, or both."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, TextIO
 
 __all__ = ["DefaultLogsSpecs", "LogsDest", "LogsSpecs", "Std", "TailLog", "to_map"]
 
-CONSOLE = ""  # as a path: the launcher's own stream
+CONSOLE = ""  # as a path: the launcher's stream
 _VALUE = r"^[0123]$"
 _MAPPING = r"^(\d:[0123],)*(\d:[0123])$"
 
@@ -44,7 +44,7 @@ class Std(IntFlag):
 
 
 def to_map(val_or_map: Std | dict[int, Std], local_world_size: int) -> dict[int, Std]:
-    """Streams by local rank."""
+    """Return streams by local rank."""
     if isinstance(val_or_map, Std):
         return dict.fromkeys(range(local_world_size), val_or_map)
     return {rank: val_or_map.get(rank, Std.NONE) for rank in range(local_world_size)}
@@ -52,7 +52,7 @@ def to_map(val_or_map: Std | dict[int, Std], local_world_size: int) -> dict[int,
 
 @dataclass
 class LogsDest:
-    """Files by local rank. `stdouts` and `stderrs` have "" where a stream is the launcher's."""
+    """Files by local rank. In `stdouts` and `stderrs`, "" is the launcher's stream."""
 
     stdouts: dict[int, str] = field(default_factory=dict)
     stderrs: dict[int, str] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class LogsDest:
 
 
 class LogsSpecs(ABC):
-    """Says where the workers' output goes."""
+    """Chooses the destination of the workers' output."""
 
     def __init__(
         self, log_dir: str | None = None, redirects: Std | dict[int, Std] = Std.NONE,
@@ -75,7 +75,7 @@ class LogsSpecs(ABC):
 
     @abstractmethod
     def reify(self, envs: dict[int, dict[str, str]]) -> LogsDest:
-        """The files of one attempt; adds the error files to the workers' environments."""
+        """Return the files of one attempt; add the error files to the workers' environments."""
 
     @property
     @abstractmethod
@@ -116,7 +116,7 @@ class DefaultLogsSpecs(LogsSpecs):
         return os.path.join(self._run_log_dir, f"attempt_{attempt}")
 
     def reify(self, envs: dict[int, dict[str, str]]) -> LogsDest:
-        """The files of one attempt; adds the error files to the workers' environments."""
+        """Return the files of one attempt; add the error files to the workers' environments."""
         files, count = LogsDest(), len(envs)
         redirects, tee = to_map(self._redirects, count), to_map(self._tee, count)
         for rank, env in envs.items():
@@ -141,13 +141,13 @@ class DefaultLogsSpecs(LogsSpecs):
 
 
 def _keep(folder: Any) -> None:
-    """Somebody wants to read the files in a temporary folder: it stays."""
+    """Keep a temporary folder at exit: the user asked for its files."""
     if folder is not None:
         folder._finalizer.detach()
 
 
 class TailLog:
-    """Prints lines of growing files, each with a prefix such as `[default0]:`."""
+    """Prints the lines of growing files, each with a prefix such as `[default0]:`."""
 
     def __init__(
         self, name: str, log_files: dict[int, str], dst: TextIO | None,
@@ -162,20 +162,20 @@ class TailLog:
         self._thread: threading.Thread | None = None
 
     def start(self) -> TailLog:
-        """Begin, on a thread of its own."""
+        """Start tailing on a thread."""
         if self._files and self._destination is not None:
             self._thread = threading.Thread(target=self._run, name="tail", daemon=True)
             self._thread.start()
         return self
 
     def stop(self) -> None:
-        """Print what is left and end."""
+        """Print the rest and stop."""
         self._end.set()
         if self._thread is not None:
             self._thread.join()
 
     def stopped(self) -> bool:
-        """Whether it was told to stop."""
+        """Return whether `stop` was called."""
         return self._end.is_set()
 
     def _run(self) -> None:
@@ -195,7 +195,7 @@ class TailLog:
             file.close()
 
     def _print(self, path: str, text: str, last: bool) -> str:
-        """Print whole lines; returns the beginning of a line that is not."""
+        """Print complete lines; return the incomplete last line."""
         assert self._destination is not None
         lines = text.splitlines(keepends=True)
         rest = "" if last or not lines or lines[-1].endswith("\n") else lines.pop()

@@ -1,4 +1,4 @@
-"""torch.distributed.elastic.multiprocessing.tail_log: output files shown as they grow."""
+"""torch.distributed.elastic.multiprocessing.tail_log: print output files as they grow."""
 
 from .logs import TailLog
 
