@@ -1,4 +1,4 @@
-"""Groups of processes: they are made, asked for their members, and ended."""
+"""Process groups: creation, queries, destruction."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _BACKENDS = ("gloo", "mpi")
 class _Members(type):
     @property
     def WORLD(cls) -> ProcessGroup | None:
-        """The group of all processes; None before `init_process_group`."""
+        """The group of all processes, or None before `init_process_group`."""
         return world.group
 
     @WORLD.setter
@@ -47,13 +47,13 @@ class group(metaclass=_Members):
 
 
 class GroupMember(metaclass=_Members):
-    """`GroupMember.WORLD`: the group of all processes; `NON_GROUP_MEMBER` stands for others."""
+    """`GroupMember.WORLD`: the group of all processes. `NON_GROUP_MEMBER` marks nonmembers."""
 
     NON_GROUP_MEMBER = NON_MEMBER
 
 
 def is_available() -> bool:
-    """True.
+    """Return True.
 
     >>> torch.distributed.is_available(), torch.distributed.is_initialized()
     (True, False)
@@ -62,18 +62,18 @@ def is_available() -> bool:
 
 
 def is_initialized() -> bool:
-    """Whether `init_process_group` was called."""
+    """Return whether `init_process_group` was called."""
     return world.group is not None
 
 
 def is_gloo_available() -> bool:
-    """True; groups of several processes need the extra flambeau[gloo]."""
+    """Return True. Groups of several processes need the extra flambeau[gloo]."""
     return True
 
 
 def is_mpi_available() -> bool:
-    """Whether MPI can connect the processes: mpi4py (the extra flambeau[mpi]) is there, and they
-    were started by mpiexec, or are not many."""
+    """Return whether MPI can be used: mpi4py (extra flambeau[mpi]) is installed, and mpiexec
+    started the processes or there is only one."""
     if not _is_under_mpiexec() and int(os.environ.get("WORLD_SIZE", "1")) > 1:
         return False
     return importlib.util.find_spec("mpi4py") is not None
@@ -84,7 +84,7 @@ def _is_under_mpiexec() -> bool:
 
 
 def is_nccl_available() -> bool:
-    """False: there is no GPU."""
+    """Return False: flambeau has no GPU support."""
     return False
 
 
@@ -92,18 +92,18 @@ is_ucc_available = is_xccl_available = is_nccl_available
 
 
 def is_backend_available(backend: str) -> bool:
-    """Whether a backend can be used: gloo, and mpi where it is installed."""
+    """Return whether a backend can be used: gloo always, mpi if available."""
     name = backend.lower()
     return name == "gloo" or (name == "mpi" and is_mpi_available())
 
 
 def is_torchelastic_launched() -> bool:
-    """Whether torchrun started this process."""
+    """Return whether torchrun started this process."""
     return os.environ.get("TORCHELASTIC_RUN_ID") is not None
 
 
 def get_default_backend_for_device(device: Any) -> str:
-    """The backend for tensors of a device: gloo for those of the CPU."""
+    """Return the default backend for a device: gloo for the CPU."""
     name = str(device).partition(":")[0]
     if name != "cpu":
         raise ValueError(f"Default backend not registered for device : {name}")
@@ -111,7 +111,7 @@ def get_default_backend_for_device(device: Any) -> str:
 
 
 def _backend_name(backend: str | None) -> str:
-    """The backend for the CPU. Without one, MPI where mpiexec started the process, else Gloo."""
+    """Return the backend for the CPU. By default MPI if mpiexec started the process, else Gloo."""
     if backend is None or Backend(backend) == Backend.UNDEFINED:
         by_mpiexec = _is_under_mpiexec() and "RANK" not in os.environ
         return "mpi" if by_mpiexec and is_mpi_available() else "gloo"
@@ -134,13 +134,13 @@ def init_process_group(
     store: Store | None = None, group_name: str = "", pg_options: Any = None,
     device_id: Any = None,
 ) -> None:
-    """Make the group of all processes; every process calls it.
+    """Create the group of all processes. Every process must call it.
 
-    Rank and size are arguments, part of `init_method` ("tcp://host:port", "file:///path"), or
-    RANK and WORLD_SIZE in the environment, beside MASTER_ADDR and MASTER_PORT (torchrun sets them);
-    with "mpi" they are those that mpiexec gave. A `timeout` (30 min) bounds this and each
-    collective. ValueError when it is called twice, DistNetworkError or DistStoreError where the
-    others do not come, RuntimeError for a backend that needs a GPU.
+    Rank and size come from the arguments, from `init_method` ("tcp://host:port", "file:///path"),
+    or from RANK and WORLD_SIZE in the environment along with MASTER_ADDR and MASTER_PORT (torchrun
+    sets them); with "mpi" mpiexec sets them. `timeout` (30 min) bounds this call and each
+    collective. Raises ValueError if called twice, DistNetworkError or DistStoreError if the other
+    processes do not join, RuntimeError for a backend that needs a GPU.
 
     >>> torch.distributed.init_process_group("gloo", rank=0, world_size=1)
     >>> torch.distributed.get_rank(), torch.distributed.get_world_size()
@@ -179,7 +179,7 @@ def _mpi_world(limit: timedelta) -> Engine:
 def _gloo_world(
     init_method: str | None, store: Store | None, rank: int, world_size: int, limit: timedelta
 ) -> tuple[Engine, Store]:
-    """The engine of all processes, and the store where they met."""
+    """Return the engine of all processes and the store where they met."""
     if store is None:
         store, rank, world_size = meet(init_method or "env://", rank, world_size, limit)
     else:
@@ -202,7 +202,7 @@ def _gloo_engine(store: Store, rank: int, size: int, limit: timedelta) -> Engine
 
 
 def destroy_process_group(group: Any = None) -> None:
-    """End a group; without one, or with that of all, all of them."""
+    """Destroy a group, or all groups if given none or the default group."""
     if group == NON_MEMBER:
         return
     pg = member(group)
@@ -216,7 +216,7 @@ def destroy_process_group(group: Any = None) -> None:
 
 
 def get_rank(group: Any = None) -> int:
-    """This process's number in the group; -1 where it is not in it."""
+    """Return this process's rank in the group, or -1 if it is not a member."""
     if group == NON_MEMBER:
         member()
         return -1
@@ -224,7 +224,7 @@ def get_rank(group: Any = None) -> int:
 
 
 def get_world_size(group: Any = None) -> int:
-    """How many processes are in the group; -1 where this one is not in it."""
+    """Return the number of processes in the group, or -1 if this process is not a member."""
     if group == NON_MEMBER:
         member()
         return -1
@@ -232,22 +232,23 @@ def get_world_size(group: Any = None) -> int:
 
 
 def get_backend(group: Any = None) -> Backend:
-    """The group's backend, "gloo" or "mpi". ValueError before `init_process_group`."""
+    """Return the group's backend, "gloo" or "mpi". Raises ValueError before `init_process_group`.
+    """
     return Backend(member(group).name())
 
 
 def get_backend_config(group: Any = None) -> str:
-    """The group's backends by device: "cpu:gloo"."""
+    """Return the group's backends by device: "cpu:gloo"."""
     return f"cpu:{get_backend(group)}"
 
 
 def get_pg_count() -> int:
-    """How many groups this process is in."""
+    """Return the number of groups that this process is in."""
     return len(world.groups)
 
 
 def get_node_local_rank(fallback_rank: int | None = None) -> int:
-    """LOCAL_RANK of the environment, this process's number on its machine."""
+    """Return LOCAL_RANK from the environment: this process's rank on its machine."""
     if "LOCAL_RANK" in os.environ:
         return int(os.environ["LOCAL_RANK"])
     if fallback_rank is not None:
@@ -260,12 +261,12 @@ def get_node_local_rank(fallback_rank: int | None = None) -> int:
 
 
 def get_process_group_ranks(group: ProcessGroup | None) -> list[int]:
-    """The numbers among all of the group's processes."""
+    """Return the global ranks of the group's processes."""
     return list(member(group)._ranks)
 
 
 def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
-    """The number among all processes of a member of the group."""
+    """Return the global rank of a group member."""
     pg = member(group)
     if not 0 <= group_rank < pg.size():
         raise ValueError(f"Group rank {group_rank} is not part of group {group}")
@@ -273,7 +274,7 @@ def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
 
 
 def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
-    """The number within the group of one of all processes."""
+    """Return the rank within the group of a global rank."""
     return rank_in(member(group), global_rank)
 
 
@@ -295,10 +296,10 @@ def new_group(
     backend: str | None = None, pg_options: Any = None, use_local_synchronization: bool = False,
     group_desc: str | None = None, device_id: Any = None,
 ) -> Any:
-    """A group of some processes (None: all); every process calls it, in the same order.
+    """Create a group of some processes (None: all). Every process must call it, in the same order.
 
-    With `use_local_synchronization` only the members call it. Processes that are not in the group
-    get `GroupMember.NON_GROUP_MEMBER`.
+    With `use_local_synchronization` only the members call it. Nonmembers get
+    `GroupMember.NON_GROUP_MEMBER`.
     """
     everybody = member()
     chosen = _checked_ranks(ranks, everybody.size())
@@ -319,7 +320,7 @@ def new_group(
 def _engine_of(
     everybody: ProcessGroup, ranks: list[int], name: str, backend: str | None, limit: timedelta
 ) -> tuple[Engine, Store | None]:
-    """The engine of a new group, made by its members, and a part of the store for it."""
+    """Return the engine of a new group, created by its members, and its part of the store."""
     kind = everybody.name() if backend is None else _backend_name(backend)
     if len(ranks) == 1:
         return LoneEngine(kind), everybody._store
@@ -345,7 +346,7 @@ def new_subgroups_by_enumeration(
     ranks_per_subgroup_list: Sequence[Sequence[int]], timeout: timedelta | None = None,
     backend: str | None = None, pg_options: Any = None, group_desc: str | None = None,
 ) -> tuple[Any, list[Any]]:
-    """Group with the given ranks, which share none: this process's, and all of them."""
+    """Create disjoint groups of the given ranks; return this process's group and all groups."""
     if not ranks_per_subgroup_list:
         raise ValueError("The arg 'ranks_per_subgroup_list' cannot be empty")
     ranks = [rank for part in ranks_per_subgroup_list for rank in part]
@@ -364,9 +365,9 @@ def new_subgroups(
     timeout: timedelta | None = None, backend: str | None = None, pg_options: Any = None,
     group_desc: str | None = None,
 ) -> tuple[Any, list[Any]]:
-    """Groups of `group_size` processes in a row: this process's, and all of them.
+    """Create groups of `group_size` consecutive processes; return this process's and all of them.
 
-    ValueError where the size does not divide the number of processes.
+    Raises ValueError if `group_size` does not divide the number of processes.
     """
     everybody = member(group)
     world_size = everybody.size()

@@ -11,7 +11,7 @@ __all__ = ["launch", "main", "parse_args"]
 
 
 def parse_args(args: list[str] | None) -> Namespace:
-    """The command line, from sys.argv for None."""
+    """Parse the command line, by default from sys.argv."""
     parser = get_args_parser()
     parser.add_argument("--use-env", "--use_env", default=False, action="store_true",
                         help="pass the local rank in LOCAL_RANK alone")

@@ -1,6 +1,6 @@
-"""Collectives of Python objects, which travel as pickles.
+"""Collectives of Python objects, sent as pickles.
 
-Reading a pickle runs what its sender put there: for processes that trust each other.
+Unpickling can run arbitrary code: use them only between processes that trust each other.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ def _unpacked(data: Array) -> Any:
 
 
 def _sizes(pg: ProcessGroup, size: int) -> list[int]:
-    """The sizes that the members have."""
+    """Return the members' sizes."""
     sizes = np.empty((pg.size(), 1), np.int64)
     pg._engine.all_gather(sizes, np.array([size], np.int64))
     return [int(value) for value in sizes[:, 0]]
 
 
 def _all_pickles(pg: ProcessGroup, obj: Any, root: int | None) -> list[Any]:
-    """Each member's object; with a root, [] on the others."""
+    """Return each member's object; with a root, [] on the other members."""
     data = _packed(obj)
     sizes = _sizes(pg, data.size)
     padded = np.zeros(max(sizes), np.uint8)
@@ -55,7 +55,7 @@ def _all_pickles(pg: ProcessGroup, obj: Any, root: int | None) -> list[Any]:
 
 
 def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:
-    """Put each process's object into `object_list`."""
+    """Copy each process's object into `object_list`."""
     if group == NON_MEMBER:
         return
     pg = member(group)
@@ -68,7 +68,7 @@ def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> No
 
 def gather_object(obj: Any, object_gather_list: list[Any] | None = None, dst: int | None = None,
                   group: Any = None, group_dst: int | None = None) -> None:
-    """As `all_gather_object`, for process `dst` alone (0 where it is not named)."""
+    """Copy each process's object into `object_gather_list` of process `dst` (default 0)."""
     if group == NON_MEMBER:
         return
     pg = member(group)
@@ -84,7 +84,7 @@ def gather_object(obj: Any, object_gather_list: list[Any] | None = None, dst: in
 
 
 def _broadcast_pickle(pg: ProcessGroup, value: Any, root: int) -> Any:
-    """The root's object."""
+    """Return the root's object."""
     data = _packed(value) if pg.rank() == root else np.empty(0, np.uint8)
     size = np.array([data.size], np.int64)
     pg._engine.broadcast(size, root)
@@ -96,7 +96,7 @@ def _broadcast_pickle(pg: ProcessGroup, value: Any, root: int) -> Any:
 
 def broadcast_object_list(object_list: list[Any], src: int | None = None, group: Any = None,
                           device: Any = None, group_src: int | None = None) -> None:
-    """Give every process the objects of process `src` (0 where it is not named)."""
+    """Copy the objects of process `src` (default 0) to every process."""
     if group == NON_MEMBER:
         return
     pg = member(group)
@@ -114,7 +114,7 @@ def scatter_object_list(
     scatter_object_output_list: list[Any], scatter_object_input_list: list[Any] | None = None,
     src: int | None = None, group: Any = None, group_src: int | None = None,
 ) -> None:
-    """Put each process's element of the list that process `src` has into the output's place 0."""
+    """Store this process's element of the list on process `src` as the output's element 0."""
     if group == NON_MEMBER:
         return
     if not isinstance(scatter_object_output_list, list) or not scatter_object_output_list:
@@ -151,7 +151,7 @@ def send_object_list(object_list: list[Any], dst: int | None = None, group: Any 
 def recv_object_list(object_list: list[Any], src: int | None = None, group: Any = None,
                      device: Any = None, group_src: int | None = None,
                      use_batch: bool = False) -> int:
-    """Receive the objects that process `src` sends; returns its number."""
+    """Receive the objects sent by process `src`; return the sender's rank."""
     pg = member(group)
     peer = None if src is None and group_src is None else rank_in(pg, src, group_src)
     result: list[Any] = []

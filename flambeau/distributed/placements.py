@@ -1,7 +1,7 @@
-"""How a tensor lies on a mesh of processes: what `torch.distributed.tensor` calls placements.
+"""Placements: descriptions of how a tensor is distributed over a device mesh.
 
-They only say; tensors that lie on several processes (DTensor) are not in flambeau. Programs name
-placements at the top of a file, in plans for runs that this one is not.
+They carry no behavior: flambeau has no DTensor. Programs name placements at the top of a file, even
+for runs that do not use them.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ from dataclasses import dataclass
 
 
 class Placement:
-    """The base of all placements."""
+    """Base class of placements."""
 
     def is_shard(self, dim: int | None = None) -> bool:
-        """Whether each process has a part of the tensor, cut along `dim` if one is given."""
+        """Return whether each process has a slice of the tensor, cut along `dim` if given."""
         return isinstance(self, Shard) and dim in (None, self.dim)
 
     def is_replicate(self) -> bool:
-        """Whether each process has the whole tensor."""
+        """Return whether each process has the whole tensor."""
         return isinstance(self, Replicate)
 
     def is_partial(self, reduce_op: str | None = None) -> bool:
-        """Whether each process has a term of the tensor, to be reduced by `reduce_op`."""
+        """Return whether each process has a summand of the tensor, to be reduced by `reduce_op`."""
         return isinstance(self, Partial) and reduce_op in (None, self.reduce_op)
 
 
 @dataclass(frozen=True)
 class Shard(Placement):
-    """Cut along `dim`, a part for each process.
+    """One slice along `dim` per process.
 
     >>> torch.distributed.tensor.Shard(1)
     Shard(dim=1)
@@ -41,7 +41,7 @@ class Shard(Placement):
 
 @dataclass(frozen=True)
 class _StridedShard(Placement):
-    """Cut along `dim` after it was cut in `split_factor` for another axis of the mesh."""
+    """Slices along `dim` after a split in `split_factor` for another mesh axis."""
 
     dim: int
     split_factor: int
@@ -55,7 +55,7 @@ class _StridedShard(Placement):
 
 @dataclass(frozen=True)
 class Replicate(Placement):
-    """The whole tensor in each process.
+    """The whole tensor on each process.
 
     >>> torch.distributed.tensor.Replicate().is_replicate()
     True
@@ -67,7 +67,7 @@ class Replicate(Placement):
 
 @dataclass(frozen=True)
 class Partial(Placement):
-    """A term of the tensor in each process, to be reduced by `reduce_op`.
+    """A summand of the tensor on each process, to be reduced by `reduce_op`.
 
     >>> torch.distributed.tensor.Partial("avg")
     Partial(avg)

@@ -1,4 +1,4 @@
-"""Point to point: tensors from one process to another."""
+"""Point-to-point communication: tensors from one process to another."""
 
 from __future__ import annotations
 
@@ -64,20 +64,20 @@ def send(tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0
 
 def isend(tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0,
           group_dst: int | None = None) -> Work | None:
-    """As `send`, without waiting: the tensor must stay as it is until the Work is done."""
+    """Start a `send`. The tensor must not change until the Work is done."""
     return _start_send(tensor, dst, group, tag, group_dst, is_async=True)
 
 
 def recv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0,
          group_src: int | None = None) -> int:
-    """Receive a tensor from process `src` (None: from any, with MPI); returns who sent it."""
+    """Receive a tensor from process `src` (None: any, MPI only); return the sender's rank."""
     _, sender = _start_receive(tensor, src, group, tag, group_src, is_async=False)
     return sender[0] if sender[0] < 0 else member(group)._ranks[sender[0]]
 
 
 def irecv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0,
           group_src: int | None = None) -> Work | None:
-    """As `recv`, without waiting."""
+    """Start a `recv`."""
     work, _ = _start_receive(tensor, src, group, tag, group_src, is_async=True)
     if work is not None and src is not None:
         work._source = src
@@ -85,7 +85,7 @@ def irecv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 
 
 
 class P2POp:
-    """A send or receive for `batch_isend_irecv`: `op` is isend or irecv."""
+    """A send or receive for `batch_isend_irecv`. `op` is isend or irecv."""
 
     def __init__(
         self, op: Callable[..., Any], tensor: Tensor, peer: int | None = None, group: Any = None,
@@ -107,7 +107,7 @@ class P2POp:
 
 
 def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
-    """Start several sends and receives; returns a Work for each."""
+    """Start several sends and receives; return a Work for each."""
     if not isinstance(p2p_op_list, list) or not all(isinstance(x, P2POp) for x in p2p_op_list):
         raise ValueError("Invalid ``p2p_op_list``. Each op is expected to to be of type "
                          "``torch.distributed.P2POp``.")

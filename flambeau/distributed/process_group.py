@@ -1,4 +1,4 @@
-"""ProcessGroup: processes that communicate with each other; and which groups there are."""
+"""ProcessGroup: processes that communicate with each other, and the registry of groups."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ default_pg_timeout = timedelta(minutes=30)
 
 
 class Backend(str):
-    """The name of a way to communicate, in lower case."""
+    """The lowercase name of a communication backend."""
 
     UNDEFINED, GLOO, NCCL, MPI, UCC, XCCL = "undefined", "gloo", "nccl", "mpi", "ucc", "xccl"
     FAKE = "fake"
@@ -28,14 +28,14 @@ class Backend(str):
     }
 
     def __new__(cls, name: str) -> Backend:
-        """ValueError for what is no string."""
+        """Create the name. Raises ValueError if it is not a string."""
         if not isinstance(name, str):
             raise ValueError(f"Backend constructor parameter must be string-ish: {name}")
         return super().__new__(cls, name.lower())
 
 
 class ProcessGroup:
-    """Some of the processes: `ranks` are their numbers among all, in the group's order."""
+    """A subset of the processes. `ranks` are their global ranks, in the group's order."""
 
     def __init__(
         self, engine: Engine, ranks: Sequence[int], group_name: str, group_desc: str = "undefined",
@@ -47,19 +47,19 @@ class ProcessGroup:
         self._communicator = Communicator(engine, f"{engine.name} group {group_name}")
         self._sequence = itertools.count(1)  # numbers the collectives, for reports
         self.bound_device_id = None
-        # Whether what the ranks call is compared. Read once, as PyTorch does.
+        # Whether to compare what the ranks call. Read once, as in PyTorch.
         self.is_detailed = os.environ.get("TORCH_DISTRIBUTED_DEBUG", "OFF").upper() == "DETAIL"
 
     def rank(self) -> int:
-        """This process's number in the group."""
+        """Return this process's rank in the group."""
         return self._engine.rank
 
     def size(self) -> int:
-        """How many processes the group has."""
+        """Return the number of processes in the group."""
         return self._engine.size
 
     def name(self) -> str:
-        """The backend's name."""
+        """Return the backend's name."""
         return self._engine.name
 
     def __reduce__(self) -> Any:
@@ -73,10 +73,10 @@ class World:
         self.group: ProcessGroup | None = None
         self.store: Store | None = None
         self.groups: list[ProcessGroup] = []
-        self.groups_created = 0  # names groups alike on all ranks
+        self.groups_created = 0  # gives a group the same name on all ranks
 
     def next_name(self) -> str:
-        """The name of the next group, the same on all ranks."""
+        """Return the name of the next group, the same on all ranks."""
         self.groups_created += 1
         return str(self.groups_created - 1)
 
@@ -86,7 +86,7 @@ NON_MEMBER = -100
 
 
 def member(group: Any = None) -> ProcessGroup:
-    """The group, or that of all; ValueError where there is none or this process is not in it."""
+    """Return the group, or the default group for None. Raises ValueError for a nonmember."""
     if world.group is None:
         raise ValueError(
             "Default process group has not been initialized, please make sure to call "
@@ -103,7 +103,7 @@ def member(group: Any = None) -> ProcessGroup:
 
 
 def rank_in(group: ProcessGroup, rank: int | None, group_rank: int | None = None) -> int:
-    """The number in a group of a process named by its number among all, or in the group."""
+    """Return the rank within a group, given a global rank or a rank in the group."""
     if group_rank is not None:
         if rank is not None:
             raise ValueError("Can't specify both group_rank and global_rank")

@@ -1,4 +1,4 @@
-"""ReduceOp: how values of several processes become one."""
+"""ReduceOp: operations that reduce the values of several processes to one."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ __all__ = ["ReduceOp", "reduce_op"]
 
 
 class ReduceOp(enum.Enum):
-    """How values of several processes become one.
+    """An operation that reduces the values of several processes to one.
 
     BAND, BOR and BXOR are for integers. AVG is the sum divided by the number of processes.
     """
 
     SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR, PREMUL_SUM = range(9)
 
-    __hash__ = object.__hash__  # Enum's is Python code, and each collective looks its op up
+    __hash__ = object.__hash__  # Enum's is Python code, and each collective hashes its op
 
     def __str__(self) -> str:
         return f"RedOpType.{self.name}"
@@ -28,7 +28,7 @@ ReduceOp.RedOpType = ReduceOp  # type: ignore[attr-defined]  # no name of it, as
 
 
 class _OldNames:
-    """torch.distributed.reduce_op: the names that ReduceOp had before."""
+    """torch.distributed.reduce_op: the former names of the members of ReduceOp."""
 
     SUM, PRODUCT, MIN, MAX = ReduceOp.SUM, ReduceOp.PRODUCT, ReduceOp.MIN, ReduceOp.MAX
 

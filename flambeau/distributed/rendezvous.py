@@ -1,4 +1,4 @@
-"""How processes meet: an address (env://, tcp://, file://) gives store, rank and world size."""
+"""Rendezvous: an address (env://, tcp://, file://) determines store, rank and world size."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .stores import FileStore, HashStore, PrefixStore, Store, TCPStore
 __all__ = ["register_rendezvous_handler", "rendezvous"]
 
 
-_CAME = "came"  # the store's keys that say which ranks there are
+_CAME = "came"  # prefix of the store keys of ranks that have arrived
 
 
 class Meeting(NamedTuple):
-    """What a process knows of the others before it can communicate."""
+    """What a process needs to know of the others before it can communicate."""
 
     store: Store
     rank: int
@@ -32,7 +32,7 @@ _handlers: dict[str, Callable[..., Iterator[tuple[Store, int, int]]]] = {}
 def register_rendezvous_handler(
     scheme: str, handler: Callable[..., Iterator[tuple[Store, int, int]]]
 ) -> None:
-    """Add an own scheme of addresses; RuntimeError for one that is there already."""
+    """Register a custom address scheme. Raises RuntimeError if it exists already."""
     if scheme in _handlers or scheme in ("env", "tcp", "file"):
         raise RuntimeError(f"Rendezvous handler for {scheme}:// already registered")
     _handlers[scheme] = handler
@@ -53,7 +53,7 @@ def rendezvous(
 
 
 def meet(url: str, rank: int, world_size: int, timeout: timedelta) -> Meeting:
-    """The store, rank and world size that an address and the arguments give."""
+    """Return store, rank and world size from an address and the arguments."""
     parts = urlsplit(url)
     if parts.scheme in _handlers:
         return Meeting(*next(iter(rendezvous(url, rank, world_size))))
@@ -85,7 +85,7 @@ def _file(parts: SplitResult, world_size: int) -> Store:
 
 
 def environment_value(name: str) -> str:
-    """A variable that torchrun sets; ValueError, as in PyTorch, where it is not set."""
+    """Return a variable that torchrun sets. Raises ValueError, as PyTorch, if it is not set."""
     if name not in os.environ:
         raise ValueError(
             "Error initializing torch.distributed using env:// rendezvous: environment variable "
@@ -98,13 +98,13 @@ def _from_environment(rank: int, world_size: int, timeout: timedelta) -> Meeting
     rank = rank if rank >= 0 else int(environment_value("RANK"))
     world_size = world_size if world_size >= 0 else int(environment_value("WORLD_SIZE"))
     if world_size == 1 and "MASTER_ADDR" not in os.environ:
-        return Meeting(HashStore(), rank, world_size)  # there is nobody to meet
+        return Meeting(HashStore(), rank, world_size)  # a single process needs no store server
     host, port = environment_value("MASTER_ADDR"), int(environment_value("MASTER_PORT"))
     return Meeting(_tcp(host, port, rank, world_size, timeout), rank, world_size)
 
 
 def _tcp(host: str, port: int, rank: int, world_size: int, timeout: timedelta) -> Store:
-    """The store of rank 0, or the one that torchrun serves, where each restart has its own keys."""
+    """Return rank 0's store, or the one that torchrun serves, with separate keys per restart."""
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         store = TCPStore(host, port, world_size, False, timeout)
@@ -121,7 +121,7 @@ def _tcp(host: str, port: int, rank: int, world_size: int, timeout: timedelta) -
 
 
 def note_missing(error: DistStoreError, store: Store, keys: Sequence[str]) -> None:
-    """Add to an error which ranks have not come: those whose keys, in order, are not there."""
+    """Note in an error which ranks are missing: those whose keys, in order, are not set."""
     with suppress(RuntimeError):
         missing = [str(rank) for rank, key in enumerate(keys) if not store.check([key])]
         error.add_note(f"Missing: rank {', '.join(missing)} of {len(keys)}. Look at what it "

@@ -1,4 +1,4 @@
-"""torchrun: starts the workers of a distributed program on this machine.
+"""torchrun: start the workers of a distributed program on this machine.
 
     torchrun --nproc-per-node=2 train.py --epochs 3
     flambeau -m torch.distributed.run --standalone --nproc-per-node=2 train.py
@@ -27,7 +27,7 @@ from .launcher.api import LaunchConfig, elastic_launch
 __all__ = ["config_from_args", "get_args_parser", "main", "parse_args", "run"]
 
 _DEFAULT_PORT = 29500
-# Option, type, default, help. Each is --with-dashes, --with_underscores and PET_<NAME>.
+# Option, type, default, help. Each is available as --with-dashes, --with_underscores, PET_<NAME>.
 _OPTIONS: tuple[tuple[str, Any, Any, str], ...] = (
     ("nnodes", str, "1:1", "number of machines, or <least>:<most>"),
     ("nproc-per-node", str, "1", "workers on each machine: a number, `auto` or `cpu`"),
@@ -69,7 +69,7 @@ def _words(text: str) -> list[str]:
 
 
 def get_args_parser() -> ArgumentParser:
-    """The parser of the command line."""
+    """Return the command-line parser."""
     parser = ArgumentParser(description="Torch Distributed Elastic Training Launcher")
     for name, kind, default, text in _OPTIONS:
         parser.add_argument(*_names(name), action=env, type=kind, default=default, help=text)
@@ -88,12 +88,12 @@ def get_args_parser() -> ArgumentParser:
 
 
 def parse_args(args: list[str] | None) -> Namespace:
-    """The command line, from sys.argv for None."""
+    """Parse the command line, by default from sys.argv."""
     return get_args_parser().parse_args(args)
 
 
 def parse_min_max_nnodes(nnodes: str) -> tuple[int, int]:
-    """Least and greatest number of machines; RuntimeError for what is no such text."""
+    """Parse "MIN:MAX" or "N" machines. Raises RuntimeError for another format."""
     parts = nnodes.split(":")
     if len(parts) > 2:
         raise RuntimeError(f'nnodes={nnodes} is not in "MIN:MAX" format')
@@ -101,7 +101,7 @@ def parse_min_max_nnodes(nnodes: str) -> tuple[int, int]:
 
 
 def determine_local_world_size(nproc_per_node: str) -> int:
-    """How many workers a machine has; ValueError for devices that it has not."""
+    """Return the number of workers per machine. Raises ValueError for missing devices."""
     if nproc_per_node in ("auto", "cpu"):
         has_affinity = hasattr(os, "sched_getaffinity")
         return len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
@@ -116,7 +116,7 @@ def determine_local_world_size(nproc_per_node: str) -> int:
 
 
 def _default_threads(workers: int) -> None:
-    """Workers share the processors: one thread each, unless the user says how many."""
+    """Give each of several workers one thread, unless the user set OMP_NUM_THREADS."""
     if workers > 1 and "OMP_NUM_THREADS" not in os.environ:
         os.environ["OMP_NUM_THREADS"] = "1"
         stars = "*" * 41
@@ -129,7 +129,7 @@ def _default_threads(workers: int) -> None:
 
 
 def config_from_args(args: Namespace) -> tuple[LaunchConfig, Callable[..., Any] | str, list[str]]:
-    """The configuration, what workers run, and its arguments."""
+    """Return the configuration, the workers' entry point, and its arguments."""
     least, most = parse_min_max_nnodes(args.nnodes)
     if not 0 < least <= most:
         raise AssertionError(
@@ -155,7 +155,7 @@ def config_from_args(args: Namespace) -> tuple[LaunchConfig, Callable[..., Any] 
 
 
 def get_rdzv_endpoint(args: Namespace) -> str:
-    """Where machines meet."""
+    """Return the address where machines meet."""
     if args.rdzv_backend == "static" and not args.rdzv_endpoint:
         return f"{args.master_addr}:{args.master_port}"
     return str(args.rdzv_endpoint)
@@ -189,7 +189,7 @@ def _logs(args: Namespace) -> DefaultLogsSpecs:
 
 
 def _command(args: Namespace) -> tuple[Callable[..., Any] | str, list[str]]:
-    """What workers run. Where `torch` means flambeau here, it does so there."""
+    """Return the workers' command. If `torch` is flambeau here, it is in the workers too."""
     words: list[str] = []
     program: Callable[..., Any] | str = args.training_script
     if args.run_path:
@@ -213,7 +213,7 @@ def run_script_path(training_script: str, *training_script_args: str) -> None:
 
 
 def run(args: Namespace) -> None:
-    """Start what the command line says and wait for it; ChildFailedError if it fails."""
+    """Run the workers and wait for them. Raises ChildFailedError if they fail."""
     local = parse_min_max_nnodes(args.nnodes)[1] == 1
     unsaid = args.rdzv_backend == "static" and not args.rdzv_endpoint and args.master_port is None
     if args.standalone or (local and unsaid):
@@ -229,7 +229,7 @@ def run(args: Namespace) -> None:
 
 @record
 def main(args: list[str] | None = None) -> None:
-    """Run the command line; leaves with exit code 1, and the report, if workers fail."""
+    """Run the command line. If workers fail, print the report and exit with code 1."""
     try:
         run(parse_args(args))
     except ChildFailedError as error:

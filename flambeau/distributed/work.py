@@ -1,4 +1,4 @@
-"""Work: a collective that was started; Communicator: the threads that run those of a group."""
+"""Work: a started collective. Communicator: the threads that run a group's collectives."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _lock = _thread.allocate_lock
 
 
 class Work:
-    """A collective that was started with `async_op=True`.
+    """A collective started with `async_op=True`.
 
-    `wait()` returns True once the tensors are there, and raises what went wrong.
+    `wait()` returns True once the tensors are filled, or raises the collective's error.
     """
 
     def __init__(self, outputs: Any = None) -> None:
@@ -40,7 +40,7 @@ class Work:
         return result
 
     def finish(self, error: BaseException | None) -> None:
-        """Say that the collective has ended; for the thread that ran it."""
+        """Mark the collective as ended. Called by the thread that ran it."""
         self._error = error
         self._running.release()
         if self._future is not None:
@@ -53,22 +53,24 @@ class Work:
             else:
                 future.set_exception(self._error)
         except RuntimeError:
-            pass  # it was settled by the thread that asked for it, at the same moment
+            pass  # settled concurrently by the thread that requested it
 
     def is_completed(self) -> bool:
-        """Whether it has ended, well or not."""
+        """Return whether it has ended, successfully or not."""
         return not self._running.locked()
 
     def is_success(self) -> bool:
-        """Whether it has ended well."""
+        """Return whether it has ended successfully."""
         return self.is_completed() and self._error is None
 
     def exception(self) -> BaseException | None:
-        """What went wrong; None where nothing did."""
+        """Return the error, or None."""
         return self._error
 
     def wait(self, timeout: timedelta | None = None) -> bool:
-        """Waits for the end: True, or the error. DistBackendError after `timeout`."""
+        """Wait for the end; return True or raise the error. Raises DistBackendError after
+        `timeout`.
+        """
         limit_s = -1.0 if timeout is None else timeout.total_seconds()
         if not self._running.acquire(True, limit_s if limit_s != 0 else -1.0):
             raise DistBackendError(f"Operation timed out! It runs longer than {limit_s:g} s.")
@@ -80,14 +82,14 @@ class Work:
     synchronize = wait
 
     def result(self) -> Any:
-        """The tensors that it fills, once it has ended."""
+        """Return the tensors it filled. Raises RuntimeError before the end."""
         if not self.is_completed():
             raise RuntimeError("Work needs to be completed before calling result(). "
                                "Should call wait() before result().")
         return [] if self._outputs is None else self._outputs
 
     def get_future(self) -> Future:
-        """A torch.futures.Future of the tensors."""
+        """Return a torch.futures.Future of the tensors."""
         if self._future is None:
             future = self._future = Future()
             if self.is_completed():
@@ -95,14 +97,14 @@ class Work:
         return self._future
 
     def source_rank(self) -> int:
-        """Who sent what a receive got."""
+        """Return the sender's rank of a receive."""
         return self._source
 
     _source_rank = source_rank
 
 
 class _Lane:
-    """A thread that runs calls in order, from the first one on."""
+    """A thread that runs calls in order."""
 
     def __init__(self, name: str) -> None:
         self._calls: queue.SimpleQueue[tuple[Callable[[], Any], Work] | None] = queue.SimpleQueue()
@@ -111,12 +113,12 @@ class _Lane:
         self._thread.start()
 
     def submit(self, call: Callable[[], Any], work: Work) -> None:
-        """Has the thread run `call`, then finish `work`."""
+        """Run `call` on the thread, then finish `work`."""
         self.pending += 1
         self._calls.put((call, work))
 
     def close(self) -> None:
-        """End the thread once the calls before are done."""
+        """Stop the thread after the calls already submitted."""
         self._calls.put(None)
 
     def _run(self) -> None:
@@ -133,11 +135,10 @@ class _Lane:
 
 
 class Communicator:
-    """Runs the collectives of a group: those that must not block in a thread, others in the
-    caller's, as long as nothing is pending that was started before.
+    """Runs a group's collectives. Async ones run on a thread, others on the caller's thread unless
+    earlier calls are pending.
 
-    Sends and receives have a thread for each peer, direction and tag: they may overtake
-    collectives.
+    Sends and receives have a thread per peer, direction and tag, so they may overtake collectives.
     """
 
     def __init__(self, engine: Engine, name: str) -> None:
@@ -147,7 +148,7 @@ class Communicator:
     def run(
         self, call: Callable[[], Any], async_op: bool = False, outputs: Any = None, lane: Any = None
     ) -> Work | None:
-        """Run a call in its lane: a Work with `async_op`, else None once it is done."""
+        """Run a call in its lane. Return a Work if `async_op`, else None when it is done."""
         if self.engine.calls_are_fast:
             thread = self._lanes.get(lane)
             if self.engine.size == 1 or not (async_op or (thread and thread.pending)):
@@ -160,7 +161,7 @@ class Communicator:
         return None
 
     def start(self, call: Callable[[], Any], outputs: Any = None, lane: Any = None) -> Work:
-        """Has the lane's thread run a call."""
+        """Run a call on the lane's thread."""
         thread = self._lanes.get(lane)
         if thread is None:
             thread = self._lanes[lane] = _Lane(f"{self._name} {lane or 'collectives'}")
@@ -169,7 +170,7 @@ class Communicator:
         return work
 
     def close(self) -> None:
-        """End the threads and the engine."""
+        """Stop the threads and the engine."""
         for thread in self._lanes.values():
             thread.close()
         self._lanes.clear()

@@ -21,7 +21,7 @@ _POLL_S = 0.1
 
 @dataclass(frozen=True)
 class Place:
-    """What this launcher is in the group of one round."""
+    """The launcher's position in the group of one round."""
 
     group_rank: int
     group_world_size: int

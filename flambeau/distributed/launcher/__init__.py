@@ -1,4 +1,4 @@
-"""torch.distributed.launcher: groups of workers, started from a program."""
+"""torch.distributed.launcher: start groups of workers from a program."""
 
 from .api import LaunchConfig, elastic_launch, launch_agent
 

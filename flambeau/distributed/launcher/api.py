@@ -1,4 +1,4 @@
-"""LaunchConfig says how many workers there are and where they meet; elastic_launch runs them."""
+"""LaunchConfig configures the workers and their rendezvous; elastic_launch runs them."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ from ..elastic.rendezvous import LocalRendezvous, StoreRendezvous, parse_endpoin
 
 __all__ = ["LaunchConfig", "elastic_launch", "launch_agent"]
 
-_DEFAULT_PORT = 29400  # of a rendezvous whose endpoint has none
+_DEFAULT_PORT = 29400  # if the rendezvous endpoint has no port
 _TIMEOUT_S = 900
 
 
 @dataclass
 class LaunchConfig:
-    """How to start workers.
+    """Settings for starting workers.
 
-    `min_nodes` to `max_nodes` machines with `nproc_per_node` workers each meet at
-    `rdzv_endpoint`; for one machine it may be empty. After a failure all workers start again, up
-    to `max_restarts` times. `rdzv_configs` may have "rank" (of this machine) and "timeout" (in
-    seconds).
+    `min_nodes` to `max_nodes` machines with `nproc_per_node` workers each meet at `rdzv_endpoint`,
+    which may be empty for one machine. After a failure all workers restart, up to `max_restarts`
+    times. `rdzv_configs` may contain "rank" (of this machine) and "timeout" (in seconds).
     """
 
     min_nodes: int
@@ -69,7 +68,7 @@ class LaunchConfig:
 class elastic_launch:
     """`elastic_launch(config, entrypoint)(*args)` runs a function or a command in all workers.
 
-    Returns what the functions return, by global rank; ChildFailedError if workers failed.
+    Returns the functions' values by global rank. Raises ChildFailedError if workers failed.
     """
 
     def __init__(self, config: LaunchConfig, entrypoint: Callable[..., Any] | str | None) -> None:
@@ -98,7 +97,7 @@ def launch_agent(
 
 
 def name_of(entrypoint: Callable[..., Any] | str, args: list[Any]) -> str:
-    """What reports call the workers: the function, the script or the command."""
+    """Return the workers' name in reports: the function, script or command."""
     if not isinstance(entrypoint, str):
         return entrypoint.__name__
     if entrypoint != sys.executable:

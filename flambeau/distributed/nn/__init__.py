@@ -1,4 +1,4 @@
-"""torch.distributed.nn: collectives that gradients go through."""
+"""torch.distributed.nn: differentiable collectives."""
 
 from . import functional
 from .functional import (

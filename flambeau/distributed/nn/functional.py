@@ -1,7 +1,7 @@
 """Differentiable collectives: each returns new tensors, and its backward is a collective too.
 
-The loss is thought of as the sum of all processes' losses: what one process computes from another's
-tensor sends its gradient there. All processes must go backward through the same collectives.
+The loss is the sum of all processes' losses: if one process uses another's tensor, the gradient
+flows back there. All processes must run backward through the same collectives.
 """
 
 from __future__ import annotations
@@ -156,50 +156,51 @@ class _AllToAllSingle(Function):
 
 
 def broadcast(tensor: Tensor, src: int, group: Any = None) -> Tensor:
-    """The tensor of process `src`; its gradient is the sum of all processes' gradients."""
+    """Return the tensor of process `src`. Its gradient is the sum of all processes' gradients."""
     return _Broadcast.apply(src, group, tensor)
 
 
 def gather(tensor: Tensor, dst: int = 0, group: Any = None) -> tuple[Tensor, ...]:
-    """The processes' tensors, on process `dst`; zeros elsewhere."""
+    """Return the processes' tensors on process `dst`, zeros elsewhere."""
     return _Gather.apply(dst, group, tensor)
 
 
 def scatter(tensors: Sequence[Tensor], src: int = 0, group: Any = None) -> Tensor:
-    """This process's element of the list that process `src` has."""
+    """Return this process's element of the list on process `src`."""
     return _Scatter.apply(src, group, *tensors)
 
 
 def reduce(tensor: Tensor, dst: int, op: ReduceOp = ReduceOp.SUM, group: Any = None) -> Tensor:
-    """The sum (or another reduction) over the processes, on process `dst`."""
+    """Return the sum (or another reduction) over the processes, on process `dst`."""
     return _Reduce.apply(dst, op, group, tensor)
 
 
 def reduce_scatter(output: Tensor, input_list: Sequence[Tensor], op: ReduceOp = ReduceOp.SUM,
                    group: Any = None) -> Tensor:
-    """This process's element of the processes' lists, reduced; `output` says its shape."""
+    """Reduce the processes' lists elementwise; return this process's element, shaped as `output`.
+    """
     return _ReduceScatter.apply(op, group, output, *input_list)
 
 
 def all_gather(tensor: Tensor, group: Any = None) -> tuple[Tensor, ...]:
-    """The processes' tensors."""
+    """Return the tensors of all processes."""
     return _AllGather.apply(group, tensor)
 
 
 def all_to_all(output_tensor_list: Sequence[Tensor], input_tensor_list: Sequence[Tensor],
                group: Any = None) -> tuple[Tensor, ...]:
-    """What the processes have for this one; the first argument says the shapes."""
+    """Return the processes' elements for this one. The first argument gives the shapes."""
     return _AllToAll.apply(group, output_tensor_list, *input_tensor_list)
 
 
 def all_to_all_single(output: Tensor, input: Tensor, output_split_sizes: Any = None,
                       input_split_sizes: Any = None, group: Any = None) -> Tensor:
-    """As `all_to_all`, with the parts of one tensor; `output` says the result's shape."""
+    """Exchange parts of one tensor, as `all_to_all`. `output` gives the result's shape."""
     return _AllToAllSingle.apply(group, output, output_split_sizes, input_split_sizes, input)
 
 
 def all_reduce(tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: Any = None) -> Tensor:
-    """The sum (or another reduction) over the processes.
+    """Return the sum (or another reduction) over the processes.
 
     >>> torch.distributed.init_process_group("gloo", rank=0, world_size=1)
     >>> x = torch.ones(2, requires_grad=True)

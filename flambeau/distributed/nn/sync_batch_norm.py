@@ -1,4 +1,4 @@
-"""Batch normalisation with the statistics of all processes' batches, as SyncBatchNorm trains."""
+"""Batch normalization with statistics over all processes' batches, for training SyncBatchNorm."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ def sync_batch_norm(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None,
     running_var: Tensor | None, eps: float, momentum: float, group: Any,
 ) -> Tensor:
-    """Normalise (n, c, *) per channel over all processes; updates the running statistics.
+    """Normalize (n, c, *) per channel over all processes; update the running statistics.
 
-    Two sums go over the processes: of the values, and of their squared distances to the mean.
+    Two all-reduces: of the sums, then of the squared distances to the mean.
     """
     channels = input.shape[1]
     axes = [axis for axis in range(input.dim()) if axis != 1]

@@ -1,4 +1,4 @@
-"""torch.distributed.optim: optimizers whose state is shared out over the processes."""
+"""torch.distributed.optim: optimizers that shard their state over the processes."""
 
 from .zero_redundancy_optimizer import ZeroRedundancyOptimizer
 

@@ -1,4 +1,5 @@
-"""ZeroRedundancyOptimizer: each process updates a part of the parameters and has their state alone.
+"""ZeroRedundancyOptimizer: each process updates a share of the parameters and stores only its
+state.
 
 Rajbhandari, Rasley, Ruwase, He: ZeRO, SC 2020 (https://arxiv.org/abs/1910.02054), stage 1.
 """
@@ -24,15 +25,14 @@ class _ZeroJoinHook(JoinHook):
         self._optimizer = optimizer
 
     def main_hook(self) -> None:
-        """Step with the others: the gradients were averaged by DistributedDataParallel."""
+        """Step with the others. DistributedDataParallel has averaged the gradients."""
         self._optimizer.step()
 
 
 class ZeroRedundancyOptimizer(Optimizer, Joinable):
-    """`optimizer_class(params, **defaults)`, shared out: a process updates its parameters, and all
-    get the new values from it.
-
-    `state_dict()` has everything, on the process that `consolidate_state_dict(to)` named.
+    """`optimizer_class(params, **defaults)`, sharded: each process updates its parameters and
+    broadcasts the new values. `state_dict()` works after `consolidate_state_dict(to)`, on process
+    `to`.
 
     >>> torch.distributed.init_process_group("gloo", rank=0, world_size=1)
     >>> from flambeau.distributed.optim import ZeroRedundancyOptimizer
@@ -68,7 +68,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         self.initialized = True
 
     def _assign(self, parameters: list[Tensor]) -> None:
-        """Give each parameter, largest first, to the process with the fewest elements."""
+        """Assign each parameter, largest first, to the process with the fewest elements."""
         for parameter in sorted(parameters, key=lambda p: p.numel(), reverse=True):
             rank = self._loads.index(min(self._loads))
             self._loads[rank] += parameter.numel()
@@ -78,7 +78,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         return [p for p in group["params"] if self._owners[id(p)] == self.rank]
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add parameters, shared out too."""
+        """Add parameters and shard them too."""
         super().add_param_group(param_group)
         if self.initialized:
             group = self.param_groups[-1]
@@ -86,7 +86,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
             self.optim.add_param_group({**group, "params": self._mine(group)})
 
     def step(self, closure: Callable[[], float] | None = None, **kwargs: Any) -> Any:
-        """Update this process's parameters, and get the others'."""
+        """Update this process's parameters and receive the others' updates."""
         joining = Join.notify_join_context(self)
         if joining is not None:
             joining.wait()
@@ -100,14 +100,14 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         return loss
 
     def consolidate_state_dict(self, to: int = 0) -> None:
-        """Collect the processes' states on process `to`; all call it."""
+        """Collect the processes' states on process `to`. All must call it."""
         target = self.process_group._ranks.index(to)
         result: list[Any] | None = [None] * self.world_size if self.rank == target else None
         objects.gather_object(self.optim.state_dict(), result, to, self.process_group)
         self._all_state_dicts = list(result or ())
 
     def state_dict(self) -> dict[str, Any]:
-        """The state as of one optimizer; RuntimeError before `consolidate_state_dict`."""
+        """Return the unsharded state. Raises RuntimeError before `consolidate_state_dict`."""
         if not self._all_state_dicts:
             raise RuntimeError(
                 "Optimizer state has not been consolidated on this rank. Please call "
@@ -129,7 +129,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         return {id(p): at for at, p in enumerate(every)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over this process's part of a whole state."""
+        """Restore this process's part of an unsharded state."""
         numbers = self._numbers()
         owned = [p for group in self.param_groups for p in self._mine(group)]
         state = {at: copy.copy(state_dict["state"][numbers[id(p)]]) for at, p in enumerate(owned)
@@ -143,7 +143,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         self.optim.load_state_dict({"state": state, "param_groups": groups})
 
     def join_hook(self, **kwargs: Any) -> JoinHook:
-        """Step with the processes that have inputs left."""
+        """Return a hook that steps with the processes that have inputs left."""
         return _ZeroJoinHook(self)
 
     join_device = property(lambda self: self.param_groups[0]["params"][0].device,

@@ -1,4 +1,4 @@
-"""FileStore: a store that is a file, which the processes of a machine append to."""
+"""FileStore: a store in a file to which the processes of one machine append."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _USERS = "\0users"
 
 
 class FileStore(Store):
-    """A store in `file_name`: a log of what was set, written under a lock of the file.
+    """A store in `file_name`: a log of all changes, written under a file lock.
 
-    With a `world_size` the file is removed when that many stores were closed.
+    With a `world_size` the file is removed once that many stores are closed.
 
     >>> import os, tempfile
     >>> store = torch.distributed.FileStore(os.path.join(tempfile.mkdtemp(), "store"), 1)
@@ -39,11 +39,11 @@ class FileStore(Store):
 
     @property
     def path(self) -> str:
-        """The file."""
+        """The path of the file."""
         return self._path
 
     def _locked(self) -> int:
-        """The opened file, locked and read to its end. Whoever closes it unlocks it."""
+        """Open, lock and read the file to its end. Closing the descriptor unlocks it."""
         file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         fcntl.flock(file, fcntl.LOCK_EX)
         try:
@@ -167,4 +167,4 @@ class FileStore(Store):
             if self.add(_USERS + " done", 1) == self._world_size:
                 os.remove(self._path)
         except (OSError, ValueError):
-            pass  # the folder is gone, or the file is no longer a store: nothing to remove
+            pass  # the folder is gone or the file is not a store: nothing to remove

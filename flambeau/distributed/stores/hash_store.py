@@ -25,7 +25,7 @@ class HashStore(Store):
         self._table, self._changed = KeyTable(), threading.Condition()
 
     def _wait(self, keys: Sequence[str], timeout: timedelta) -> None:
-        """Wait with the lock held."""
+        """Wait for the keys. The caller holds the lock."""
         end_s = deadline_s(timeout)
         while not self._table.has(list(keys)):
             if not self._changed.wait(max(0.0, end_s - time.monotonic())) \

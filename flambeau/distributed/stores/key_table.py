@@ -8,26 +8,28 @@ from ..errors import QueueEmptyError
 
 
 class KeyTable:
-    """What every store computes, without locks: its owner sees to those."""
+    """The logic common to all stores. It has no locks: the owner must serialize access."""
 
     def __init__(self) -> None:
         self.values: dict[str, bytes] = {}
         self.queues: dict[str, deque[bytes]] = {}
 
     def has(self, keys: list[str]) -> bool:
-        """Whether each key has a value, or a queue that is not empty."""
+        """Return whether each key has a value or a nonempty queue."""
         return all(key in self.values or self.queues.get(key) for key in keys)
 
     def add(self, key: str, amount: int) -> int:
-        """Add to a counter, which starts at 0; ValueError for a value that is no number."""
+        """Add to a counter, initially 0; return the sum. Raises ValueError for a non-numeric value.
+        """
         total = int(self.values.get(key, b"0")) + amount
         self.values[key] = b"%d" % total
         return total
 
     def compare_set(self, key: str, expected: bytes, desired: bytes) -> bytes:
-        """Set `desired` where `expected` is the value, or is empty and there is none.
+        """Set `desired` if the value equals `expected`, or if `expected` is empty and the key is
+        not set.
 
-        Returns the value afterwards; `expected` where there is none.
+        Returns the value afterwards, or `expected` if there is none.
         """
         if key not in self.values:
             if expected:
@@ -38,19 +40,19 @@ class KeyTable:
         return self.values[key]
 
     def append(self, key: str, value: bytes) -> None:
-        """Put `value` behind what the key has."""
+        """Append `value` to the key's value."""
         self.values[key] = self.values.get(key, b"") + value
 
     def delete(self, key: str) -> bool:
-        """Forget a key; whether there was one."""
+        """Delete a key; return whether it was set."""
         return self.values.pop(key, None) is not None
 
     def push(self, key: str, value: bytes) -> None:
-        """Put a value at the end of a queue."""
+        """Append a value to a queue."""
         self.queues.setdefault(key, deque()).append(value)
 
     def pop(self, key: str) -> bytes:
-        """The first value of a queue, which loses it; QueueEmptyError where there is none."""
+        """Remove and return the first value of a queue. Raises QueueEmptyError if it is empty."""
         queue = self.queues.get(key)
         if not queue:
             raise QueueEmptyError("queue is empty")

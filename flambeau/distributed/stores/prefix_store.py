@@ -1,4 +1,4 @@
-"""PrefixStore: a part of another store, whose keys begin with a prefix."""
+"""PrefixStore: a view of another store under a key prefix."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .store import Store
 
 
 class PrefixStore(Store):
-    """Puts `prefix/` before each key, so that users of one store do not disturb each other.
+    """Prepends `prefix/` to each key, so that users of one store do not collide.
 
     >>> store = torch.distributed.HashStore()
     >>> torch.distributed.PrefixStore("layer1", store).set("scale", "2")
@@ -25,7 +25,7 @@ class PrefixStore(Store):
 
     @property
     def underlying_store(self) -> Store:
-        """The store that has the keys."""
+        """The wrapped store."""
         return self._store
 
     @property
@@ -35,12 +35,12 @@ class PrefixStore(Store):
 
     @property
     def timeout(self) -> timedelta:
-        """That of the underlying store."""
+        """The underlying store's timeout."""
         return self._store.timeout
 
     @property
     def is_served_here(self) -> bool:  # type: ignore[override]
-        """Whether a thread of this process answers for the underlying store."""
+        """Whether a thread of this process serves the underlying store."""
         return self._store.is_served_here
 
     def set_timeout(self, timeout: timedelta) -> None:
@@ -107,6 +107,6 @@ class PrefixStore(Store):
         return PrefixStore(self._prefix, self._store.clone())
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("host", "port", "path", "local_address"):  # what tells where the store is
+        if name in ("host", "port", "path", "local_address"):  # the location of the store
             return getattr(self._store, name)
         raise AttributeError(f"'PrefixStore' object has no attribute '{name}'")

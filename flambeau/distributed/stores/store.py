@@ -1,4 +1,4 @@
-"""Store: what all key-value stores offer. Values are bytes; a str is stored as UTF-8."""
+"""Store: the interface of all key-value stores. Values are bytes; a str is stored as UTF-8."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ DEFAULT_TIMEOUT = timedelta(seconds=300)
 
 
 class Store:
-    """A key-value store that several processes share. Derived classes define the operations.
+    """A key-value store shared by several processes. Subclasses implement the operations.
 
-    `get` and `wait` block until the keys are set, for at most `timeout` (300 s), and raise
-    DistStoreError then.
+    `get` and `wait` block until the keys are set and raise DistStoreError after `timeout` (300 s).
     See https://docs.pytorch.org/docs/stable/distributed.html#distributed-key-value-store.
     """
 
     _timeout: timedelta = DEFAULT_TIMEOUT
 
-    is_served_here = False  # whether a thread of this process answers for the store
+    is_served_here = False  # whether a thread of this process serves the store
 
     @property
     def timeout(self) -> timedelta:
@@ -38,41 +37,41 @@ class Store:
         raise NotImplementedError("Not implemented.")
 
     def get(self, key: str) -> bytes:
-        """The value of `key`, once there is one."""
+        """Wait until `key` is set and return its value."""
         raise NotImplementedError("Not implemented.")
 
     def add(self, key: str, amount: int) -> int:
-        """Add to the counter `key`, which starts at 0, and return the sum."""
+        """Add to the counter `key`, initially 0, and return the sum."""
         raise NotImplementedError("Not implemented.")
 
     def compare_set(
         self, key: str, expected_value: str | bytes, desired_value: str | bytes
     ) -> bytes:
-        """Set a key whose value is as expected (empty: not set); returns its value after that."""
+        """Set a key whose value is as expected (empty: not set); return its value afterwards."""
         raise NotImplementedError("Not implemented.")
 
     def delete_key(self, key: str) -> bool:
-        """Forget `key`; whether it was set."""
+        """Delete `key`; return whether it was set."""
         raise NotImplementedError("Not implemented.")
 
     def num_keys(self) -> int:
-        """How many keys are set."""
+        """Return the number of keys."""
         raise NotImplementedError("Not implemented.")
 
     def check(self, keys: Sequence[str]) -> bool:
-        """Whether all keys are set; does not wait."""
+        """Return whether all keys are set, without waiting."""
         raise NotImplementedError("Not implemented.")
 
     def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
-        """Wait until all keys are set; DistStoreError after the timeout."""
+        """Wait until all keys are set. Raises DistStoreError after the timeout."""
         raise NotImplementedError("Not implemented.")
 
     def append(self, key: str, value: str | bytes) -> None:
-        """Put a value behind the one that `key` has."""
+        """Append to the value of `key`."""
         raise NotImplementedError("append support is not implemented.")
 
     def multi_get(self, keys: Sequence[str]) -> list[bytes]:
-        """The values of several keys."""
+        """Return the values of several keys."""
         return [self.get(key) for key in keys]
 
     def multi_set(self, keys: Sequence[str], values: Sequence[str | bytes]) -> None:
@@ -81,38 +80,38 @@ class Store:
             self.set(key, value)
 
     def has_extended_api(self) -> bool:
-        """Whether `append`, `multi_get` and `multi_set` are one operation each."""
+        """Return whether `append`, `multi_get` and `multi_set` are one operation each."""
         return False
 
     def list_keys(self) -> list[str]:
-        """The keys that are set."""
+        """Return the keys that are set."""
         raise NotImplementedError("list_keys support is not implemented.")
 
     def queue_push(self, key: str, value: str | bytes) -> None:
-        """Put a value at the end of the queue `key`."""
+        """Append a value to the queue `key`."""
         raise NotImplementedError("queue support is not implemented.")
 
     def queue_pop(self, key: str, block: bool = True) -> bytes:
-        """Take the first value out of a queue; waits for one, or raises QueueEmptyError."""
+        """Remove and return a queue's first value; wait for one, or raise QueueEmptyError."""
         raise NotImplementedError("queue support is not implemented.")
 
     def queue_len(self, key: str) -> int:
-        """How many values a queue has."""
+        """Return the length of a queue."""
         raise NotImplementedError("queue support is not implemented.")
 
     def barrier(self, key: str, world_size: int, timeout: timedelta | None = None) -> None:
-        """Wait until `world_size` callers have come here with the same key."""
+        """Wait until `world_size` callers have called this with the same key."""
         if self.add(f"{key}/count", 1) == world_size:
             self.set(f"{key}/done", b"1")
         self.wait([f"{key}/done"], timeout or self._timeout)
 
     def clone(self) -> Store:
-        """A store with the same keys, for use by another thread."""
+        """Return a store with the same keys, for use by another thread."""
         return self
 
 
 def encoded(value: Any, function: str) -> bytes:
-    """A value as bytes; TypeError for what is neither str nor bytes."""
+    """Return a value as bytes. Raises TypeError if it is neither str nor bytes."""
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, (bytes, bytearray, memoryview)):
@@ -121,5 +120,5 @@ def encoded(value: Any, function: str) -> bytes:
 
 
 def deadline_s(timeout: timedelta) -> float:
-    """The moment, on time.monotonic's clock, at which a timeout is over."""
+    """Return the deadline of a timeout on time.monotonic's clock."""
     return time.monotonic() + timeout.total_seconds()

@@ -1,4 +1,4 @@
-"""Frames: how a TCPStore and its server write requests and replies on a connection.
+"""Frames: the wire format of requests and replies between a TCPStore and its server.
 
 A frame is its length, a number that the reply repeats, a code, and fields of bytes.
 """
@@ -16,14 +16,14 @@ MAX_FRAME_BYTES = 1 << 31
 
 
 class Request(enum.IntEnum):
-    """What a client asks for. Fields are keys and values; `WAIT` is answered when all are set."""
+    """Request codes. Fields are keys and values. `WAIT` is answered once all keys are set."""
 
     SET, GET, ADD, COMPARE_SET, DELETE, NUM_KEYS, CHECK, WAIT = range(8)
     APPEND, LIST_KEYS, PUSH, POP, QUEUE_LEN = range(8, 13)
 
 
 class Status(enum.IntEnum):
-    """How a request went."""
+    """Result codes of replies."""
 
     DONE, NOT_A_NUMBER, QUEUE_EMPTY = range(3)
 
@@ -36,13 +36,13 @@ class Frame(NamedTuple):
     fields: list[bytes]
 
     def packed(self) -> bytes:
-        """Its bytes on the connection."""
+        """Return the frame's bytes on the wire."""
         body = b"".join(_FIELD.pack(len(field)) + field for field in self.fields)
         return _HEAD.pack(len(body), self.number, self.code, len(self.fields)) + body
 
 
 def take_frame(received: bytearray) -> Frame | None:
-    """Remove the first frame from what was received; None while it is not complete."""
+    """Remove and return the first frame of `received`, or None if it is incomplete."""
     if len(received) < _HEAD.size:
         return None
     length, number, code, count = _HEAD.unpack_from(received)
@@ -62,7 +62,7 @@ def take_frame(received: bytearray) -> Frame | None:
 
 
 def receive_frame(connection: socket.socket, received: bytearray) -> Frame | None:
-    """The next frame of a connection; None when its other end was closed."""
+    """Return the next frame of a connection, or None if the peer closed it."""
     while (frame := take_frame(received)) is None:
         part = connection.recv(1 << 16)
         if not part:

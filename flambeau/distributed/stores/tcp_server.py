@@ -13,7 +13,7 @@ from .tcp_frames import Frame, Request, Status, take_frame
 
 
 def listen(port: int) -> socket.socket:
-    """A socket that listens on all addresses; DistNetworkError where the port is in use."""
+    """Return a socket listening on all addresses. Raises DistNetworkError if the port is in use."""
     try:
         return socket.create_server(
             ("", port), family=socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET,
@@ -34,7 +34,7 @@ def listen(port: int) -> socket.socket:
 
 
 class _Client:
-    """A connection: what was received of its next request, and requests that wait for keys."""
+    """A connection, its partially received request, and its requests waiting for keys."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection, self.received = connection, bytearray()
@@ -42,7 +42,7 @@ class _Client:
 
 
 class TCPServer:
-    """Answers requests in one thread. A request that waits is answered when its keys are there."""
+    """Answers requests in one thread. A waiting request is answered once its keys are set."""
 
     def __init__(self, listener: socket.socket) -> None:
         self._listener, self._table = listener, KeyTable()
@@ -57,7 +57,7 @@ class TCPServer:
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread and its connections."""
+        """Stop the thread and close its connections."""
         try:
             self._wake.send(b"x")
         except OSError:
@@ -103,7 +103,7 @@ class TCPServer:
             client.received += part
             while part and (frame := take_frame(client.received)) is not None:
                 self._handle(client, frame)
-        except (OSError, ValueError):  # what is no client of a store is not answered
+        except (OSError, ValueError):  # drop peers that are not store clients
             part = b""
         if not part:
             self._drop(client)

@@ -1,4 +1,4 @@
-"""TCPStore: a store that one process serves and others reach by TCP."""
+"""TCPStore: a store that one process serves and others reach over TCP."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _milliseconds(timeout: timedelta) -> int:
 
 
 def _connected(host: str, port: int, timeout: timedelta) -> socket.socket:
-    """A connection to the server, which may start later than this process."""
+    """Connect to the server, which may start later than this process."""
     end_s = deadline_s(timeout)
     while True:
         left_s = end_s - time.monotonic()
@@ -61,9 +61,9 @@ def _server(port: int, multi_tenant: bool, listener_fd: int | None) -> TCPServer
 class TCPStore(Store):
     """A store that the process with `is_master=True` serves at `port` (0: a free port).
 
-    With a `world_size` and `wait_for_workers` the master waits until that many stores are
-    connected; DistStoreError after `timeout`. DistNetworkError where the server cannot be reached,
-    or its port is in use. `master_listen_fd` is a listening socket to serve at;
+    With `world_size` and `wait_for_workers` the master waits until that many stores are connected,
+    and raises DistStoreError after `timeout`. Raises DistNetworkError if the server cannot be
+    reached or its port is in use. `master_listen_fd` is a listening socket to serve on.
     `multi_tenant` lets several masters of one process share a server.
 
     >>> store = torch.distributed.TCPStore("localhost", 0, is_master=True)
@@ -91,7 +91,7 @@ class TCPStore(Store):
             self.join(world_size)
 
     def join(self, world_size: int) -> None:
-        """Count this process; the one that serves waits for all."""
+        """Count this process. The serving process waits for all others."""
         joined = self.add(_INIT_KEY, 1)
         end_s = deadline_s(self._timeout)
         while self.is_served_here and joined < world_size:
@@ -109,14 +109,14 @@ class TCPStore(Store):
 
     @property
     def local_address(self) -> str:
-        """The address by which this process reaches the server, and others can reach it."""
+        """The address from which this process reaches the server, and others can reach it."""
         return str(self._connection.getsockname()[0])
 
     def _ask(
         self, request: Request, *fields: bytes, timeout: timedelta | None = None,
         waits_for: Sequence[str] = (),
     ) -> list[bytes]:
-        """The fields of the server's reply. A reply to a request that timed out is skipped."""
+        """Return the fields of the server's reply. Skips late replies to timed-out requests."""
         with self._lock:
             number = next(self._numbers)
             limit_s = self._timeout.total_seconds() if timeout is None else timeout.total_seconds()

@@ -217,7 +217,7 @@ class MultiprocessContext(PContext):
 
     def _exit_code(self, rank: int) -> int | None:
         if rank not in self._values and self._pipes[rank].poll():
-            try:  # read while it runs: a large value would fill the pipe
+            try:  # read while the worker runs: a large value would fill the pipe
                 self._values[rank] = self._pipes[rank].recv()
             except EOFError:
                 self._values[rank] = None

@@ -29,7 +29,7 @@ class Std(IntFlag):
 
     @classmethod
     def from_str(cls, vm: str) -> Std | dict[int, Std]:
-        """The streams that a command line names, for all workers or by local rank.
+        """Parse a command-line value into streams, for all workers or by local rank.
 
         >>> from flambeau.distributed.elastic.multiprocessing import Std
         >>> Std.from_str("0:3,1:1")
