@@ -34,7 +34,7 @@ class Work:
 
     @classmethod
     def completed(cls, outputs: Any = None) -> Work:
-        """A work that is done already."""
+        """Return a Work that is already complete."""
         result = cls(outputs)
         result.finish(None)
         return result

@@ -1,4 +1,4 @@
-"""torch.utils: loading of data, checkpointing of activations."""
+"""torch.utils: data loading and activation checkpointing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""torch.utils._mode_utils: a region in which `__torch_dispatch__` is not asked."""
+"""torch.utils._mode_utils: a context that bypasses `__torch_dispatch__`."""
 
 from __future__ import annotations
 

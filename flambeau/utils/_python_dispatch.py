@@ -1,4 +1,4 @@
-"""torch.utils._python_dispatch: modes that operators hand their calls to, below autograd."""
+"""torch.utils._python_dispatch: modes that intercept operators below autograd."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["BaseTorchDispatchMode", "TorchDispatchMode", "is_traceable_wrapper_s
 
 
 class TorchDispatchMode:
-    """A context in which operators go to `__torch_dispatch__` of the mode, as torch.ops.aten's.
+    """A context that passes operators to the mode's `__torch_dispatch__` as torch.ops.aten's.
 
-    The mode that was entered last gets them; while it handles one, it is off. Operators that are
-    made of others show those, and so does backward.
+    The innermost mode handles a call and is disabled meanwhile. Composite operators appear as the
+    operators they are made of; backward is intercepted too.
 
     >>> from flambeau.utils._python_dispatch import TorchDispatchMode
     >>> class Log(TorchDispatchMode):
@@ -36,7 +36,7 @@ class TorchDispatchMode:
     def __torch_dispatch__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        """What a call of `func` gives."""
+        """Return the result of calling `func`."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:
@@ -48,27 +48,27 @@ class TorchDispatchMode:
 
     @classmethod
     def push(cls, *args: Any, **kwargs: Any) -> Any:
-        """An object of the class; its old name."""
+        """Construct an instance (deprecated name)."""
         return cls(*args, **kwargs)
 
     @classmethod
     def is_infra_mode(cls) -> bool:
-        """False."""
+        """Return False."""
         return False
 
 
 class BaseTorchDispatchMode(TorchDispatchMode):
-    """A mode that calls each operator as it is."""
+    """A mode that calls each operator unchanged."""
 
     def __torch_dispatch__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        """The call itself."""
+        """Call the operator."""
         return func(*args, **(kwargs or {}))
 
 
 def is_in_torch_dispatch_mode(include_infra_modes: bool = True) -> bool:
-    """Whether a mode is on."""
+    """Return whether a mode is active."""
     return bool(STATE.modes)
 
 
@@ -108,6 +108,6 @@ def _disable_current_modes() -> Iterator[list[Any]]:
 
 
 def is_traceable_wrapper_subclass(t: Any) -> bool:
-    """Whether an object tells of its parts by `__tensor_flatten__` and `__tensor_unflatten__`."""
+    """Return whether a tensor defines `__tensor_flatten__` and `__tensor_unflatten__`."""
     return isinstance(t, Tensor) and type(t) is not Tensor and \
         hasattr(t, "__tensor_flatten__") and hasattr(t, "__tensor_unflatten__")

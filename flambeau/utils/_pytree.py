@@ -1,7 +1,7 @@
-"""torch.utils._pytree: nested containers as a list of leaves and a specification of the rest.
+"""torch.utils._pytree: flatten nested containers to a list of leaves and a spec of the structure.
 
-Containers are tuples, named tuples, lists, dicts (ordered and default ones too), deques, and
-classes that are registered.
+Containers are tuples, named tuples, lists, dicts (OrderedDict and defaultdict too), deques, and
+registered classes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ DEFAULT_TREESPEC_SERIALIZATION_PROTOCOL = 1
 
 
 class NodeDef(NamedTuple):
-    """How a kind of container is taken apart and put together."""
+    """Functions that flatten and unflatten a container type."""
 
     type: Any
     flatten_fn: FlattenFn
@@ -60,7 +60,7 @@ BUILTIN_TYPES = frozenset((tuple, list, deque, namedtuple, *STANDARD_DICT_TYPES)
 
 
 class TreeSpec:
-    """What a container is without its leaves: its class, its context, its children's specs."""
+    """A container's structure without its leaves: type, context, children's specs."""
 
     __slots__ = ("_children", "context", "num_children", "num_leaves", "num_nodes", "type")
 
@@ -73,23 +73,23 @@ class TreeSpec:
 
     @property
     def children_specs(self) -> list[TreeSpec]:
-        """The specifications of the children."""
+        """The children's specs."""
         return self._children
 
     def children(self) -> list[TreeSpec]:
-        """A copy of the list of the children's specifications."""
+        """Return a copy of the list of the children's specs."""
         return list(self._children)
 
     def child(self, index: int) -> TreeSpec:
-        """The specification of one child."""
+        """Return the spec of one child."""
         return self._children[index]
 
     def is_leaf(self) -> bool:
-        """Whether it stands for a leaf."""
+        """Return whether this is a leaf."""
         return self.type is None
 
     def unflatten(self, leaves: Iterable[Any]) -> Any:
-        """The container with these leaves; ValueError unless there are as many as it holds."""
+        """Build the container from its leaves. Raises ValueError for the wrong number."""
         leaves = list(leaves)
         if len(leaves) != self.num_leaves:
             raise ValueError(
@@ -105,9 +105,9 @@ class TreeSpec:
         return SUPPORTED_NODES[self.type].unflatten_fn(children, self.context)
 
     def flatten_up_to(self, tree: Any) -> list[Any]:
-        """The subtrees of `tree` that stand where this specification has leaves.
+        """Return the subtrees of `tree` at the positions of this spec's leaves.
 
-        ValueError where `tree` is built differently above them.
+        Raises ValueError if `tree` has a different structure above them.
         """
         subtrees: list[Any] = []
         self._collect(tree, subtrees)
@@ -168,7 +168,7 @@ class TreeSpec:
 
 
 class LeafSpec(TreeSpec):
-    """The specification of a leaf."""
+    """The spec of a leaf."""
 
     __slots__ = ()
 
@@ -181,17 +181,17 @@ _LEAF = LeafSpec()
 
 
 def treespec_leaf() -> TreeSpec:
-    """The specification of a leaf."""
+    """Return the spec of a leaf."""
     return _LEAF
 
 
 def treespec_tuple(iterable: Iterable[TreeSpec] = (), /) -> TreeSpec:
-    """The specification of a tuple of trees."""
+    """Return the spec of a tuple of trees."""
     return TreeSpec(tuple, None, list(iterable))
 
 
 def treespec_dict(mapping: Any = (), /, **kwargs: TreeSpec) -> TreeSpec:
-    """The specification of a dict of trees."""
+    """Return the spec of a dict of trees."""
     children = dict(mapping, **kwargs)
     return TreeSpec(dict, list(children), list(children.values()))
 
@@ -206,9 +206,9 @@ def register_pytree_node(
     from_dumpable_context: FromDumpableContextFn | None = None,
     flatten_with_keys_fn: FlattenWithKeysFn | None = None,
 ) -> None:
-    """Make a class a container: (children, context) of an instance, and back again.
+    """Register a class as a container. `flatten_fn(x)` returns (children, context).
 
-    ValueError where the class is registered already.
+    Raises ValueError if the class is already registered.
     """
     if cls in SUPPORTED_NODES:
         raise ValueError(f"{cls} is already registered as pytree node.")
@@ -238,7 +238,7 @@ def _register_pytree_node(
 
 
 def _register_namedtuple(cls: type, *, serialized_type_name: str) -> None:
-    """Give a class of named tuples, which are containers anyway, its name in written specs."""
+    """Name a class of named tuples, which are containers anyway, for serialized specs."""
     node = SUPPORTED_NODES[namedtuple]
     SUPPORTED_NODES[cls] = NodeDef(
         cls, node.flatten_fn, node.unflatten_fn, node.flatten_with_keys_fn, serialized_type_name,
@@ -257,7 +257,7 @@ def register_dataclass(
     cls: type, *, field_names: list[str] | None = None, drop_field_names: list[str] | None = None,
     serialized_type_name: str | None = None,
 ) -> None:
-    """Make a dataclass a container of its fields."""
+    """Register a dataclass as a container of its fields."""
     names = [f.name for f in dataclass_fields(cls) if f.init] if field_names is None \
         else list(field_names)
     names = [name for name in names if name not in (drop_field_names or ())]
@@ -276,13 +276,13 @@ def register_dataclass(
 
 
 def register_constant(cls: type) -> None:
-    """Make instances of a class part of the specification, with no leaves."""
+    """Register a class whose instances are part of the spec and have no leaves."""
     register_pytree_node(cls, lambda x: ([], x), lambda _, context: context,
                          flatten_with_keys_fn=lambda x: ([], x))
 
 
 def is_namedtuple_class(cls: type) -> bool:
-    """Whether a class is one of named tuples."""
+    """Return whether a class is a named tuple class."""
     names = getattr(cls, "_fields", None)
     return (
         isinstance(cls, type) and issubclass(cls, tuple) and isinstance(names, tuple)
@@ -291,17 +291,17 @@ def is_namedtuple_class(cls: type) -> bool:
 
 
 def is_namedtuple_instance(obj: object) -> bool:
-    """Whether an object is a named tuple."""
+    """Return whether an object is a named tuple."""
     return is_namedtuple_class(type(obj))
 
 
 def is_namedtuple(obj: object) -> bool:
-    """Whether an object is a named tuple, or a class of them."""
+    """Return whether an object is a named tuple or a named tuple class."""
     return is_namedtuple_class(obj if isinstance(obj, type) else type(obj))
 
 
 def is_structseq_class(cls: type) -> bool:
-    """Whether a class is one of CPython's struct sequences, as `time.struct_time` is."""
+    """Return whether a class is a CPython struct sequence, such as `time.struct_time`."""
     return (
         isinstance(cls, type) and cls.__bases__ == (tuple,)
         and isinstance(getattr(cls, "n_fields", None), int)
@@ -310,12 +310,12 @@ def is_structseq_class(cls: type) -> bool:
 
 
 def is_structseq_instance(obj: object) -> bool:
-    """Whether an object is a struct sequence."""
+    """Return whether an object is a struct sequence."""
     return is_structseq_class(type(obj))
 
 
 def is_structseq(obj: object) -> bool:
-    """Whether an object is a struct sequence, or a class of them."""
+    """Return whether an object is a struct sequence or a struct sequence class."""
     return is_structseq_class(obj if isinstance(obj, type) else type(obj))
 
 
@@ -324,7 +324,7 @@ _is_namedtuple_instance = is_namedtuple_instance
 
 def _get_node_type(tree: Any) -> Any:
     kind = type(tree)
-    return namedtuple if is_namedtuple_class(kind) else kind  # where it is registered as well
+    return namedtuple if is_namedtuple_class(kind) else kind  # even if registered itself
 
 
 def _dict_flatten(d: dict[Any, Any]) -> tuple[list[Any], list[Any]]:
@@ -360,7 +360,7 @@ def _register_builtins() -> None:
         list: (lambda x: (x, None), lambda values, _: list(values),
                _sequence_flatten_with_keys(lambda _: None), "builtins.list"),
         dict: (_dict_flatten, _dict_unflatten, _dict_flatten_with_keys, "builtins.dict"),
-        # All classes of named tuples, under the function that makes them.
+        # All named tuple classes, keyed by the function that creates them.
         namedtuple: (lambda x: (list(x), type(x)), lambda values, kind: kind(*values),
                      _namedtuple_flatten_with_keys, "collections.namedtuple"),
         OrderedDict: (_dict_flatten,
@@ -385,7 +385,7 @@ _register_builtins()
 
 
 def tree_is_leaf(tree: Any, is_leaf: IsLeaf = None) -> bool:
-    """Whether `tree` is a leaf, by its class or by the predicate."""
+    """Return whether `tree` is a leaf, by its type or by the predicate."""
     return (is_leaf is not None and is_leaf(tree)) or _get_node_type(tree) not in SUPPORTED_NODES
 
 
@@ -393,7 +393,7 @@ _is_leaf = tree_is_leaf
 
 
 def tree_flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], TreeSpec]:
-    """The leaves in order, and what puts them together again.
+    """Return the leaves in order and the spec to rebuild the tree.
 
     >>> leaves, spec = torch.utils._pytree.tree_flatten({"a": 1, "b": (2, [3])})
     >>> leaves
@@ -415,7 +415,7 @@ def _flatten_into(tree: Any, leaves: list[Any], is_leaf: IsLeaf) -> TreeSpec:
 
 
 def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> Any:
-    """The container of a specification with other leaves; ValueError for another number."""
+    """Rebuild a tree from leaves. Raises ValueError for the wrong number of leaves."""
     if not isinstance(treespec, TreeSpec):
         raise TypeError(
             "tree_unflatten(leaves, treespec): Expected `treespec` to be instance of TreeSpec but "
@@ -425,7 +425,7 @@ def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> Any:
 
 
 def tree_iter(tree: Any, is_leaf: IsLeaf = None) -> Iterable[Any]:
-    """The leaves in order, one at a time."""
+    """Yield the leaves in order."""
     if tree_is_leaf(tree, is_leaf):
         yield tree
         return
@@ -434,22 +434,22 @@ def tree_iter(tree: Any, is_leaf: IsLeaf = None) -> Iterable[Any]:
 
 
 def tree_leaves(tree: Any, is_leaf: IsLeaf = None) -> list[Any]:
-    """The leaves in order."""
+    """Return the leaves in order."""
     return list(tree_iter(tree, is_leaf))
 
 
 def tree_structure(tree: Any, is_leaf: IsLeaf = None) -> TreeSpec:
-    """What a container is without its leaves."""
+    """Return the structure of a tree without its leaves."""
     return tree_flatten(tree, is_leaf)[1]
 
 
 def arg_tree_leaves(*args: Any, **kwargs: Any) -> list[Any]:
-    """The leaves of all arguments, in order."""
+    """Return the leaves of all arguments in order."""
     return [*tree_leaves(args), *tree_leaves(list(kwargs.values()))]
 
 
 def tree_map(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: IsLeaf = None) -> Any:
-    """The container with func(leaf, subtree of each of `rests` in its place...) as leaves.
+    """Return a tree of func(leaf, matching subtree of each of `rests`...).
 
     >>> torch.utils._pytree.tree_map(lambda x: 2 * x, {"a": 1, "b": (2, [3])})
     {'a': 2, 'b': (4, [6])}
@@ -461,14 +461,14 @@ def tree_map(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: IsLeaf =
 
 
 def tree_map_(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: IsLeaf = None) -> Any:
-    """Call func on the leaves as `tree_map` does; returns the container itself."""
+    """Call func on the leaves as `tree_map` does; return the tree unchanged."""
     leaves, spec = tree_flatten(tree, is_leaf)
     deque(map(func, leaves, *[spec.flatten_up_to(rest) for rest in rests]), maxlen=0)
     return tree
 
 
 def map_only(kind: Any, /) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
-    """Make a function change leaves of a class, or that a predicate picks, and no others."""
+    """Restrict a function to leaves of a type, or to those selected by a predicate."""
     picks = _picks(kind)
     return lambda func: lambda x: func(x) if picks(x) else x
 
@@ -482,46 +482,46 @@ def _picks(kind: Any) -> Callable[[Any], bool]:
 def tree_map_only(
     kind: Any, /, func: Callable[[Any], Any], tree: Any, is_leaf: IsLeaf = None
 ) -> Any:
-    """`tree_map` for leaves of a class (or that a predicate picks); others stay."""
+    """Apply `tree_map` to leaves of a type (or selected by a predicate) and keep the others."""
     return tree_map(map_only(kind)(func), tree, is_leaf=is_leaf)
 
 
 def tree_map_only_(
     kind: Any, /, func: Callable[[Any], Any], tree: Any, is_leaf: IsLeaf = None
 ) -> Any:
-    """`tree_map_` for leaves of a class (or that a predicate picks)."""
+    """Apply `tree_map_` to leaves of a type (or selected by a predicate)."""
     return tree_map_(map_only(kind)(func), tree, is_leaf=is_leaf)
 
 
 def tree_all(pred: Callable[[Any], bool], tree: Any, is_leaf: IsLeaf = None) -> bool:
-    """Whether a predicate holds for every leaf."""
+    """Return whether a predicate holds for every leaf."""
     return all(map(pred, tree_iter(tree, is_leaf)))
 
 
 def tree_any(pred: Callable[[Any], bool], tree: Any, is_leaf: IsLeaf = None) -> bool:
-    """Whether a predicate holds for some leaf."""
+    """Return whether a predicate holds for any leaf."""
     return any(map(pred, tree_iter(tree, is_leaf)))
 
 
 def tree_all_only(
     kind: Any, /, pred: Callable[[Any], bool], tree: Any, is_leaf: IsLeaf = None
 ) -> bool:
-    """Whether a predicate holds for every leaf of a class."""
+    """Return whether a predicate holds for every leaf of a type."""
     return all(pred(x) for x in tree_iter(tree, is_leaf) if isinstance(x, kind))
 
 
 def tree_any_only(
     kind: Any, /, pred: Callable[[Any], bool], tree: Any, is_leaf: IsLeaf = None
 ) -> bool:
-    """Whether a predicate holds for some leaf of a class."""
+    """Return whether a predicate holds for any leaf of a type."""
     return any(pred(x) for x in tree_iter(tree, is_leaf) if isinstance(x, kind))
 
 
 def _broadcast_to_and_flatten(
     tree: Any, treespec: TreeSpec, is_leaf: IsLeaf = None
 ) -> list[Any] | None:
-    """The leaves of a tree that is a prefix of a specification, each as often as it stands for
-    leaves there; None where it is no prefix."""
+    """Flatten a tree that is a prefix of a spec, repeating each leaf for the spec's leaves below
+    it. Return None if the tree is not a prefix."""
     if tree_is_leaf(tree, is_leaf):
         return [tree] * treespec.num_leaves
     if treespec.is_leaf():
@@ -543,7 +543,7 @@ def _broadcast_to_and_flatten(
 
 
 def tree_leaves_with_path(tree: Any, is_leaf: IsLeaf = None) -> list[tuple[KeyPath, Any]]:
-    """(path, leaf) for each leaf, in order; see `keystr`."""
+    """Return (path, leaf) for each leaf in order; see `keystr`."""
     return list(_iter_with_path((), tree, is_leaf))
 
 
@@ -564,14 +564,14 @@ def _iter_with_path(path: KeyPath, tree: Any, is_leaf: IsLeaf) -> Iterable[tuple
 def tree_flatten_with_path(
     tree: Any, is_leaf: IsLeaf = None
 ) -> tuple[list[tuple[KeyPath, Any]], TreeSpec]:
-    """(path, leaf) for each leaf, and what puts the leaves together again."""
+    """Return (path, leaf) for each leaf, and the spec to rebuild the tree."""
     return tree_leaves_with_path(tree, is_leaf), tree_structure(tree, is_leaf)
 
 
 def tree_map_with_path(
     func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: IsLeaf = None
 ) -> Any:
-    """`tree_map` for a function that takes the path of the leaf first."""
+    """Apply `tree_map` with a function that takes the leaf's path first."""
     pairs, spec = tree_flatten_with_path(tree, is_leaf)
     paths, leaves = [path for path, _ in pairs], [leaf for _, leaf in pairs]
     others = [spec.flatten_up_to(rest) for rest in rests]
@@ -582,12 +582,13 @@ def tree_map_with_path(
 
 
 def treespec_pprint(treespec: TreeSpec) -> str:
-    """A specification as the container that it stands for, with * for leaves."""
+    """Format a spec as its container with * for leaves."""
     return repr(treespec.unflatten([_LEAF] * treespec.num_leaves))
 
 
 def treespec_dumps(treespec: TreeSpec, protocol: int | None = None) -> str:
-    """A specification as JSON; NotImplementedError for a class without a name there."""
+    """Serialize a spec as JSON. Raises NotImplementedError for a class without a serialized name.
+    """
     if not isinstance(treespec, TreeSpec):
         raise TypeError(
             "treespec_dumps(treespec, protocol): Expected `treespec` to be instance of TreeSpec "
@@ -657,7 +658,7 @@ for _kind, _dump, _load in ((namedtuple, _dump_namedtuple, _load_namedtuple),
 
 
 def treespec_loads(serialized: str) -> TreeSpec:
-    """The specification that `treespec_dumps` wrote."""
+    """Load a spec written by `treespec_dumps`."""
     version, schema = json.loads(serialized)
     if version != DEFAULT_TREESPEC_SERIALIZATION_PROTOCOL:
         raise ValueError(f"Unknown protocol {version}. Available protocols: [1]")

@@ -1,4 +1,4 @@
-"""torch.utils._triton: whether Triton's kernels can run. flambeau makes its own kernels."""
+"""torch.utils._triton: availability of Triton. flambeau compiles its kernels without it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ __all__ = ["has_triton", "has_triton_package", "has_triton_tma", "has_triton_tma
 
 
 def has_triton() -> bool:
-    """False."""
+    """Return False."""
     return False
 
 

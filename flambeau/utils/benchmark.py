@@ -1,4 +1,4 @@
-"""torch.utils.benchmark: how long a statement takes, as PyTorch's Timer measures it."""
+"""torch.utils.benchmark: time a statement as PyTorch's Timer does."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ class Measurement:
 
     @property
     def times(self) -> list[float]:
-        """Seconds of a run, block by block."""
+        """Seconds per run, block by block."""
         return [seconds / self.number_per_run for seconds in self.raw_times]
 
     @property
     def median(self) -> float:
-        """Their median."""
+        """Median of `times`."""
         return statistics.median(self.times)
 
     @property
     def mean(self) -> float:
-        """Their mean."""
+        """Mean of `times`."""
         return statistics.fmean(self.times)
 
     @property
     def iqr(self) -> float:
-        """The distance between their quartiles."""
+        """Interquartile range of `times`."""
         if len(self.times) < 2:
             return 0.0
         low, _, high = statistics.quantiles(self.times, n=4, method="inclusive")
@@ -65,7 +65,7 @@ class Measurement:
 
 
 class Timer:
-    """Times a statement, after `setup`, on `num_threads` threads.
+    """Times a statement after `setup`, on `num_threads` threads.
 
     >>> timer = torch.utils.benchmark.Timer("x + 1", globals={"x": torch.ones(3)})
     >>> 0 < timer.timeit(100).median < 1
@@ -87,13 +87,13 @@ class Timer:
         self._threads = num_threads
 
     def timeit(self, number: int = 1000000) -> Measurement:
-        """One block of so many runs, after a few that warm up."""
+        """Time one block of `number` runs, after a warm-up."""
         return self._blocks(number, lambda: [self._run(number)])
 
     def blocked_autorange(
         self, callback: Any = None, min_run_time: float = 0.2
     ) -> Measurement:
-        """Blocks long enough for the clock, until `min_run_time` seconds are over."""
+        """Time blocks of at least 1 ms until `min_run_time` seconds have passed."""
         number = 1
         while self._run(number) < 1e-3 and number < 1 << 30:
             number *= 2
@@ -110,7 +110,8 @@ class Timer:
         self, threshold: float = 0.1, *, min_run_time: float = 0.01, max_run_time: float = 10.0,
         callback: Any = None,
     ) -> Measurement:
-        """Blocks until their quartiles lie within `threshold` of the median, or time is up."""
+        """Add blocks until the IQR is below `threshold` times the median, or until `max_run_time`.
+        """
         result = self.blocked_autorange(min_run_time=min_run_time)
         while len(result.raw_times) < 4 or result.iqr > threshold * result.median:
             result.raw_times.append(self._run(result.number_per_run))

@@ -1,9 +1,10 @@
-"""Activation checkpointing: what a function saves for backward is not kept but computed again.
+"""Activation checkpointing: recompute a function's saved tensors in backward instead of keeping
+them.
 
-Non-reentrant (`use_reentrant=False`): the function is recorded as usual, but in place of every
-tensor it saves stands a ticket; the first ticket that backward shows makes the function run again
-until every ticket has its tensor. Reentrant: one node that runs the function, and its backward,
-inside backward.
+Non-reentrant (`use_reentrant=False`): the function is recorded as usual, but each saved tensor is
+replaced by a ticket. When backward unpacks the first ticket, the function runs again until every
+ticket has its tensor. Reentrant: a single autograd node whose backward runs the function and its
+backward.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ Contexts = tuple[AbstractContextManager[Any], AbstractContextManager[Any]]
 
 
 class CheckpointError(RuntimeError):
-    """The function did not save the same tensors when it ran again.
+    """The recomputation did not save the same tensors as the forward.
 
     >>> issubclass(torch.utils.checkpoint.CheckpointError, RuntimeError)
     True
@@ -48,7 +49,7 @@ class CheckpointError(RuntimeError):
 
 
 class _Enough(Exception):
-    """Every ticket has its tensor: the rest of the function need not run."""
+    """Every ticket has its tensor: stop the recomputation early."""
 
 
 class _Settings:
@@ -57,7 +58,7 @@ class _Settings:
 
 
 def noop_context_fn() -> Contexts:
-    """Nothing around the function, nor around its second run.
+    """Return two contexts that do nothing, for the forward and the recomputation.
 
     >>> around_first, around_second = torch.utils.checkpoint.noop_context_fn()
     """
@@ -66,7 +67,7 @@ def noop_context_fn() -> Contexts:
 
 @contextmanager
 def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
-    """Inside, the second run stops when nothing more is needed, or (False) goes to the end.
+    """Context that stops recomputation as soon as possible, or with False runs it to the end.
 
     >>> with torch.utils.checkpoint.set_checkpoint_early_stop(False):
     ...     pass
@@ -80,8 +81,7 @@ def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
 
 @contextmanager
 def set_checkpoint_debug_enabled(enabled: bool | None) -> Iterator[None]:
-    """Inside, a second run that differs is reported with the operators of both, as with
-    `debug=True`, or (False) without them.
+    """Context that overrides `debug`: report mismatches with the operators of both runs, or not.
 
     >>> with torch.utils.checkpoint.set_checkpoint_debug_enabled(True):
     ...     pass
@@ -95,7 +95,7 @@ def set_checkpoint_debug_enabled(enabled: bool | None) -> Iterator[None]:
 
 @contextmanager
 def _random_state(state: Any) -> Iterator[None]:
-    """Inside, random numbers go on from `state` (None: as they are); afterwards as before."""
+    """Context that draws random numbers from `state` (None: no change) and restores the state."""
     if state is None:
         yield
         return
@@ -111,7 +111,7 @@ def _random_state(state: Any) -> Iterator[None]:
 
 
 class _Ticket:
-    """Stands for a saved tensor."""
+    """Placeholder for a saved tensor."""
 
     __slots__ = ("__weakref__",)
 
@@ -121,7 +121,7 @@ def _description(x: Tensor) -> dict[str, Any]:
 
 
 class _Region:
-    """One call of a checkpointed function: how to run it again, and the tickets it gave out."""
+    """One call of a checkpointed function: how to rerun it, and the tickets it issued."""
 
     def __init__(self, run: Callable[[], Any], check: bool, early_stop: bool) -> None:
         self.run, self.check, self.early_stop = run, check, early_stop
@@ -129,12 +129,12 @@ class _Region:
         self.descriptions: list[dict[str, Any]] = []
         self.tensors: weakref.WeakKeyDictionary[_Ticket, Tensor] = weakref.WeakKeyDictionary()
         self.count = 0
-        # The backward pass, by number, to which a ticket gave its tensor last.
+        # The number of the backward pass that last unpacked each ticket.
         self.unpacked: weakref.WeakKeyDictionary[_Ticket, int] = weakref.WeakKeyDictionary()
-        self.complete = False  # whether the first run is over: a function may go backward inside
+        self.complete = False  # whether the first run has ended: a function may run backward inside
 
     def pack(self, x: Tensor) -> _Ticket:
-        """First run: a ticket in the tensor's place."""
+        """Forward: replace a saved tensor by a ticket."""
         ticket = _Ticket()
         self.tickets.append(weakref.ref(ticket))
         if self.check:
@@ -142,7 +142,7 @@ class _Region:
         return ticket
 
     def unpack(self, ticket: _Ticket) -> Tensor:
-        """Backward: the tensor again. It is given out once, so that it can be freed."""
+        """Backward: return the tensor of a ticket, once, so that it can be freed."""
         number = current_task_number()
         if ticket not in self.tensors:
             if number is not None and number == self.unpacked.get(ticket):
@@ -158,7 +158,7 @@ class _Region:
         return self.tensors.pop(ticket)
 
     def recompute(self) -> None:
-        """Run the function again and keep what its first run gave tickets for."""
+        """Run the function again and keep the tensors of its tickets."""
         self.count = 0
         try:
             with saved_tensors_hooks(self.keep, lambda x: x), enable_grad():
@@ -174,11 +174,11 @@ class _Region:
             )
 
     def keep(self, x: Tensor) -> Tensor:
-        """Second run: the tensor for the ticket of the same number."""
+        """Recomputation: store the tensor under the ticket of the same number."""
         number, self.count = self.count, self.count + 1
         if number >= len(self.tickets):
             if not self.complete:
-                return x  # saved after the backward inside of the function that shows a ticket
+                return x  # saved after the function's inner backward unpacked a ticket
             raise CheckpointError(
                 "torch.utils.checkpoint: trying to save more tensors during recomputation than "
                 f"during the original forward pass, which saved {len(self.tickets)}."
@@ -235,7 +235,7 @@ def _call(
 
 
 def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The inputs as leaves: tensors cut off from their history, still requiring grad or not.
+    """Detach tensors from their history, keeping requires_grad; return other inputs unchanged.
 
     >>> x = torch.ones(2, requires_grad=True) * 2
     >>> (y,) = torch.utils.checkpoint.detach_variable((x,))
@@ -259,7 +259,7 @@ def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def check_backward_validity(inputs: Iterable[Any]) -> None:
-    """Warn when no input requires grad: no gradient will reach the parameters either.
+    """Warn if no input requires grad: parameters would get no gradient either.
 
     >>> torch.utils.checkpoint.check_backward_validity([torch.ones(1, requires_grad=True)])
     """
@@ -270,11 +270,12 @@ def check_backward_validity(inputs: Iterable[Any]) -> None:
 
 
 class CheckpointFunction(Function):
-    """The reentrant form: forward without recording; backward records, and goes backward inside."""
+    """Reentrant checkpointing: unrecorded forward; backward recomputes and runs an inner backward.
+    """
 
     @staticmethod
     def forward(ctx: Any, run_function: Any, preserve_rng_state: bool, *args: Any) -> Any:
-        """Run the function, keeping its tensors as inputs only."""
+        """Run the function without recording; save only its inputs."""
         check_backward_validity(args)
         ctx.run_function = run_function
         ctx.state = default_generator.get_state() if preserve_rng_state else None
@@ -286,7 +287,7 @@ class CheckpointFunction(Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        """Run it again, recorded, and send the gradients through."""
+        """Run the function again, recorded, and backpropagate through it."""
         if not is_checkpoint_valid():
             raise RuntimeError(
                 "When use_reentrant=True, torch.utils.checkpoint is incompatible with .grad() or "
@@ -338,13 +339,12 @@ def checkpoint(
     early_stop: bool = True,
     **kwargs: Any,
 ) -> Any:
-    """`function(*args, **kwargs)`, whose intermediate tensors are computed again in backward.
+    """Compute `function(*args, **kwargs)`; recompute its intermediate tensors in backward.
 
-    `preserve_rng_state=True` (a keyword) gives the second run the random numbers of the first.
-    `determinism_check="none"` does not compare shapes and dtypes of the two runs. With
-    `use_reentrant=True` the function takes no keywords and some argument must require grad.
-
-    Raises CheckpointError in backward when the second run saves other tensors than the first.
+    `preserve_rng_state=True` (a keyword) repeats the random numbers of the first run.
+    `determinism_check="none"` skips comparing shapes and dtypes of the two runs. With
+    `use_reentrant=True` the function takes no keywords and some argument must require grad. Raises
+    CheckpointError in backward if the recomputation saves different tensors.
 
     Chen et al., 2016.
 
@@ -386,8 +386,8 @@ def checkpoint(
 def checkpoint_sequential(
     functions: Any, segments: int, input: Any, use_reentrant: bool | None = None, **kwargs: Any
 ) -> Any:
-    """Run a Sequential, or a list of functions, in `segments` parts, all but the last of them
-    checkpointed.
+    """Run a Sequential, or a list of functions, in `segments` parts and checkpoint all but the
+    last.
 
     >>> net = torch.nn.Sequential(*[torch.nn.Linear(4, 4) for _ in range(4)])
     >>> x = torch.ones(1, 4, requires_grad=True)
@@ -420,23 +420,23 @@ def checkpoint_sequential(
 
 
 class DefaultDeviceType:
-    """The kind of device whose random state is kept beside the CPU's."""
+    """The device type whose random state is saved besides the CPU's."""
 
     _default_device_type = "cuda"
 
     @staticmethod
     def set_device_type(device: str = "cuda") -> None:
-        """Set it."""
+        """Set the device type."""
         DefaultDeviceType._default_device_type = device
 
     @staticmethod
     def get_device_type() -> str:
-        """The kind set."""
+        """Return the device type."""
         return DefaultDeviceType._default_device_type
 
 
 def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
-    """The random states of the devices of the arguments, the CPU apart: none.
+    """Return the random states of the arguments' non-CPU devices: always empty.
 
     >>> torch.utils.checkpoint.get_device_states(torch.ones(2))
     ([], [])
@@ -445,7 +445,7 @@ def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
 
 
 def set_device_states(devices: list[int], states: list[Tensor], *, device_type: Any = None) -> None:
-    """Put back what `get_device_states` gave.
+    """Restore the states from `get_device_states`.
 
     >>> torch.utils.checkpoint.set_device_states([], [])
     """

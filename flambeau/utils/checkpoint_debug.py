@@ -1,5 +1,5 @@
-"""What `checkpoint(debug=True)` tells of two runs that differ: the operators of both, and the lines
-that called them."""
+"""Report of `checkpoint(debug=True)` on a mismatch: the operators of both runs with stack traces.
+"""
 
 from __future__ import annotations
 
@@ -73,14 +73,14 @@ Operations executed during recomputation:
 
 
 class _Log(TorchDispatchMode):
-    """Notes each operator of a run, and the lines that led to it, the innermost first."""
+    """Records each operator of a run and its stack, innermost frame first."""
 
     def __init__(self) -> None:
         super().__init__()
         self.lines: list[str] = []
         self.stacks: list[list[str]] = []
         self.numbers: dict[int, int] = {}
-        self.tensors: list[Tensor] = []  # held, so that their ids stay theirs
+        self.tensors: list[Tensor] = []  # kept alive so that ids stay unique
 
     def _name(self, value: Any) -> str:
         if not isinstance(value, Tensor):
@@ -102,7 +102,7 @@ class _Log(TorchDispatchMode):
         return result
 
     def traces(self, label: str) -> str:
-        """Every operator with its stack."""
+        """Format every operator with its stack."""
         parts = [
             f"{line}   ({i} of {len(self.lines)} in {label})\n\n" + "\n".join(stack) + "\n\n\n"
             for i, (line, stack) in enumerate(zip(self.lines, self.stacks, strict=True), 1)
@@ -111,13 +111,13 @@ class _Log(TorchDispatchMode):
 
 
 class CheckpointDebugLogs:
-    """The logs of a region's two runs."""
+    """The operator logs of a region's two runs."""
 
     def __init__(self) -> None:
         self._forward, self._again = _Log(), _Log()
 
     def contexts(self) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
-        """What goes around the first and the second run."""
+        """Return the contexts of the first and the second run."""
         return self._forward, self._again
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""torch.utils.collect_env: the versions to put into a report of a fault.
+"""torch.utils.collect_env: print version information for bug reports.
 
     python -m flambeau.utils.collect_env
 """
@@ -19,7 +19,7 @@ _LIBRARIES = ("numpy", "scipy", "llvmlite", "ml_dtypes", "torchvision", "torchme
 
 
 class SystemEnv(NamedTuple):
-    """What is known of the system; names as in PyTorch."""
+    """System information, with PyTorch's field names."""
 
     torch_version: str
     is_debug_build: str
@@ -57,7 +57,7 @@ _LINES = {
 
 
 def get_env_info() -> SystemEnv:
-    """The system as a tuple; "N/A" and "Could not collect" where there is nothing to say.
+    """Return system information. Unknown fields are "N/A" or "Could not collect".
 
     >>> torch.utils.collect_env.get_env_info().is_cuda_available
     'False'
@@ -89,7 +89,7 @@ def _version(distribution: str) -> str:
 
 
 def get_pretty_env_info() -> str:
-    """The system in lines for a report."""
+    """Format the system information for a report."""
     result = get_env_info()
     lines = [f"{title}: {getattr(result, field)}" for title, field in _LINES.items()]
     packages = [f"[pip3] {package}" for package in result.pip_packages.splitlines()]

@@ -1,5 +1,5 @@
-"""ZeroRedundancyOptimizer: each process updates a share of the parameters and stores only its
-state.
+"""ZeroRedundancyOptimizer: each process updates and stores the state of a share of the
+parameters.
 
 Rajbhandari, Rasley, Ruwase, He: ZeRO, SC 2020 (https://arxiv.org/abs/1910.02054), stage 1.
 """
@@ -31,8 +31,9 @@ class _ZeroJoinHook(JoinHook):
 
 class ZeroRedundancyOptimizer(Optimizer, Joinable):
     """`optimizer_class(params, **defaults)`, sharded: each process updates its parameters and
-    broadcasts the new values. `state_dict()` works after `consolidate_state_dict(to)`, on process
-    `to`.
+    broadcasts the new values.
+
+    `state_dict()` works on process `to` after `consolidate_state_dict(to)`.
 
     >>> torch.distributed.init_process_group("gloo", rank=0, world_size=1)
     >>> from flambeau.distributed.optim import ZeroRedundancyOptimizer

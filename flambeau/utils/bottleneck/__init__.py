@@ -1,1 +1,1 @@
-"""torch.utils.bottleneck: where a script spends its time, by Python function and by operator."""
+"""torch.utils.bottleneck: profile a script by Python function and by operator."""

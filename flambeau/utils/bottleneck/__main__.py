@@ -1,6 +1,6 @@
-"""`python -m flambeau.utils.bottleneck script.py [arguments]`: the script runs twice.
+"""`python -m flambeau.utils.bottleneck script.py [arguments]`: profile a script.
 
-Once under cProfile, once under a profile of operators; the slowest of each are printed.
+Runs it twice, under cProfile and under the operator profiler, and prints the slowest entries.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _run(script: str) -> None:
 
 
 def main() -> None:
-    """Run the script that the command line names."""
+    """Run the script named on the command line."""
     parser = argparse.ArgumentParser(prog="python -m flambeau.utils.bottleneck")
     parser.add_argument("scriptfile", help="the script to look at; it must end by itself")
     parser.add_argument("args", nargs=argparse.REMAINDER, help="its arguments")

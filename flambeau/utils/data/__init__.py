@@ -1,4 +1,4 @@
-"""Data loading: datasets, the order to go through them, and batches of them (`DataLoader`)."""
+"""Data loading: datasets, samplers, and batching (`DataLoader`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of data loading, under the names that PyTorch gives them."""
+"""Data loading internals under PyTorch's names."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ __all__ = ["ExceptionWrapper", "collate", "fetch", "worker"]
 
 HAS_NUMPY = True
 IS_WINDOWS = sys.platform == "win32"
-MP_STATUS_CHECK_INTERVAL = 5.0  # seconds that workers have to end in before they are terminated
+MP_STATUS_CHECK_INTERVAL = 5.0  # time for workers to exit before they are terminated
 python_exit_status = False

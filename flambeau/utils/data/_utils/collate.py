@@ -1,4 +1,4 @@
-"""Collation: a list of samples in, one batch of the same structure out."""
+"""Collation: join a list of samples into one batch of the same structure."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _TEXT_OR_OBJECT = frozenset("SaUO")
 
 
 def _holds_text(array: np.ndarray) -> bool:
-    """Arrays of strings and of Python objects, which no tensor can hold."""
+    """Return whether an array holds strings or Python objects, which tensors cannot."""
     return not _TEXT_OR_OBJECT.isdisjoint(array.dtype.str)
 
 
 def _like_mapping(example: Mapping[Any, Any], items: dict[Any, Any]) -> Any:
-    """`items` in a mapping of the example's type, with its other attributes; else in a dict."""
+    """Return `items` in a copy of the example mapping, or in a dict if that fails."""
     try:
         if isinstance(example, MutableMapping):
             result = copy.copy(example)
@@ -37,12 +37,12 @@ def _like_mapping(example: Mapping[Any, Any], items: dict[Any, Any]) -> Any:
             return result
         kind: Any = type(example)
         return kind(items)
-    except TypeError:  # no copy, no update, or a constructor of another signature
+    except TypeError:  # no copy, no update, or a different constructor
         return items
 
 
 def _like_sequence(example: Sequence[Any], items: list[Any]) -> Any:
-    """`items` in a sequence of the example's type; else in a list, which plain tuples become."""
+    """Return `items` in a sequence of the example's type. Tuples and failures become lists."""
     try:
         if isinstance(example, MutableSequence):
             result = copy.copy(example)
@@ -56,7 +56,7 @@ def _like_sequence(example: Sequence[Any], items: list[Any]) -> Any:
 
 
 def default_convert(data: Any) -> Any:
-    """NumPy arrays and scalars inside `data` become tensors; everything else stays as it is.
+    """Convert NumPy arrays and scalars inside `data` to tensors; leave the rest unchanged.
 
     >>> default_convert([np.array([1, 2]), "text"])
     [tensor([1, 2]), 'text']
@@ -89,10 +89,10 @@ def _refuse(result: object) -> TypeError:
 
 
 def collate(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
-    """Join samples by the type of the first one, which `collate_fn_map` may say how to join.
+    """Join samples by the first one's type, using `collate_fn_map` where it has the type.
 
-    Mappings, named tuples and sequences are joined part by part. Raises RuntimeError when
-    sequences differ in length and TypeError for what it cannot join.
+    Mappings, named tuples and sequences are joined elementwise. Raises RuntimeError if sequences
+    differ in length, TypeError for types it cannot join.
     """
     example = batch[0]
     cls = type(example)
@@ -125,7 +125,7 @@ def collate_tensor_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -
     """Stack tensors along a new first dimension."""
     if {*map(type, batch)} == {Tensor} and not _require_grad(batch):
         joined = _stacked([*map(_ARRAY, batch)])
-        if joined is not None:  # the same as below, without autograd's questions to each of them
+        if joined is not None:  # same result, without autograd's overhead per tensor
             return wrap(joined)
     return ops.stack(batch, 0)
 
@@ -140,7 +140,7 @@ def _require_grad(tensors: Any) -> bool:
 
 
 def collate_numpy_array_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
-    """Join arrays as tensors; TypeError for arrays of text or objects."""
+    """Join arrays as tensors. Raises TypeError for arrays of text or objects."""
     first = batch[0]
     if _holds_text(first):
         raise _refuse(first.dtype)
@@ -153,7 +153,7 @@ def collate_numpy_array_fn(batch: Any, *, collate_fn_map: CollateMap | None = No
 
 
 def _stacked(arrays: Any) -> np.ndarray | None:
-    """Arrays along a new first axis, in a worker in shared memory; None if they are not alike."""
+    """Stack arrays, in shared memory in a worker. Return None if dtypes or shapes differ."""
     first = arrays[0]
     if {*map(type, arrays)} != {np.ndarray}:
         return None
@@ -162,7 +162,7 @@ def _stacked(arrays: Any) -> np.ndarray | None:
     shape = len(arrays), *first.shape
     if first.nbytes <= _SMALL_BYTES:
         try:
-            joined = np.array(arrays)  # a look at each, which is most of what it costs
+            joined = np.array(arrays)  # checks each array, which is most of the cost
         except ValueError:
             return None
         return joined if joined.shape == shape else None
@@ -176,26 +176,26 @@ def _stacked(arrays: Any) -> np.ndarray | None:
 
 
 def collate_numpy_scalar_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Tensor:
-    """A tensor of NumPy scalars, of their dtype."""
+    """Return a tensor of NumPy scalars, in their dtype."""
     return ops.as_tensor(batch)
 
 
 def collate_float_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Tensor:
-    """A float64 tensor of Python floats."""
+    """Return a float64 tensor of Python floats."""
     if set(map(type, batch)) == {float}:
-        return ops.from_numpy(np.array(batch, np.float64))  # the same, sooner
+        return ops.from_numpy(np.array(batch, np.float64))  # same result, faster
     return ops.tensor(batch, dtype=float64)
 
 
 def collate_int_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Tensor:
-    """A tensor of Python ints (or bools)."""
+    """Return a tensor of Python ints (or bools)."""
     if set(map(type, batch)) == {int} and -_WIDEST <= min(batch) <= max(batch) < _WIDEST:
-        return ops.from_numpy(np.array(batch, np.int64))  # the same, sooner
+        return ops.from_numpy(np.array(batch, np.int64))  # same result, faster
     return ops.tensor(batch)
 
 
 def collate_str_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
-    """Text stays a list."""
+    """Return text as it is: it stays a list."""
     return batch
 
 
@@ -213,9 +213,9 @@ default_collate_fn_map: CollateMap = {
 def default_collate(batch: Any) -> Any:
     """Join a list of samples into one batch with a new first dimension.
 
-    Tensors are stacked, arrays and numbers become tensors (floats float64), text stays a list,
-    and dicts, lists and (named) tuples are joined part by part; plain tuples become lists.
-    `default_collate_fn_map` may be extended with further types.
+    Tensors are stacked, arrays and numbers become tensors (floats float64), text stays a list, and
+    dicts, lists and (named) tuples are joined elementwise; plain tuples become lists. Add types to
+    `default_collate_fn_map` to extend it.
 
     >>> default_collate([(0, "a"), (1, "b")])
     [tensor([0, 1]), ('a', 'b')]

@@ -1,4 +1,4 @@
-"""Fetchers: from indices to a collated batch, for datasets by index and datasets in a stream."""
+"""Fetchers: turn indices into a collated batch, for map-style and iterable datasets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from . import collate
 
 
 class _Fetcher:
-    """What a batch is taken from, and what is done with its samples."""
+    """Base class: a dataset and how to collate its samples."""
 
     def __init__(
         self, dataset: Any, auto_collation: bool, collate_fn: Callable[[Any], Any], drop_last: bool
@@ -28,12 +28,12 @@ class _Fetcher:
         self.drop_last = drop_last
 
     def fetch(self, possibly_batched_index: Any) -> Any:
-        """The batch, or sample, of an index or several."""
+        """Return the batch, or sample, for one or more indices."""
         raise NotImplementedError
 
 
 class _IterableDatasetFetcher(_Fetcher):
-    """Takes the next samples of a stream; the indices only say how many."""
+    """Takes the next samples of an iterable dataset. The indices only give their number."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -41,7 +41,7 @@ class _IterableDatasetFetcher(_Fetcher):
         self.ended = False
 
     def fetch(self, possibly_batched_index: Any) -> Any:
-        """The next batch, or sample; StopIteration at the end of the stream."""
+        """Return the next batch or sample. Raises StopIteration at the end of the stream."""
         if self.ended:
             raise StopIteration
         if not self.auto_collation:
@@ -62,7 +62,7 @@ class _MapDatasetFetcher(_Fetcher):
     """Takes samples by index."""
 
     def fetch(self, possibly_batched_index: Any) -> Any:
-        """The collated batch at a list of indices, or the converted sample at one."""
+        """Return the collated batch for a list of indices, or the converted sample for one."""
         dataset, indices = self.dataset, possibly_batched_index
         if not self.auto_collation:
             return self.collate_fn(dataset[indices])
@@ -81,7 +81,7 @@ class _MapDatasetFetcher(_Fetcher):
 
 
 def _uneven(samples: list[Any], indices: Any) -> str | None:
-    """Which samples do not go into one batch."""
+    """Describe two samples that cannot be batched together, or return None."""
     first = describe(_kind, samples[0])
     for index, sample in zip(indices, samples, strict=True):
         kind = describe(_kind, sample)
@@ -93,7 +93,7 @@ def _uneven(samples: list[Any], indices: Any) -> str | None:
 
 
 def _kind(sample: Any) -> str:
-    """The type of a part of a sample; a tensor's shape."""
+    """Describe the type of a sample's element, with the shape of a tensor."""
     if isinstance(sample, Tensor):
         return f"a tensor {tuple(sample.shape)}"
     if isinstance(sample, np.ndarray):
@@ -102,7 +102,7 @@ def _kind(sample: Any) -> str:
 
 
 def _rows(dataset: Any, indices: Any) -> list[Tensor] | None:
-    """The batch of a plain TensorDataset in one gather per tensor; None where that is not the same.
+    """Return a plain TensorDataset's batch with one gather per tensor, or None if not applicable.
 
     Taking rows one by one and stacking them gives equal tensors, several times slower.
     """
@@ -122,7 +122,7 @@ def _rows(dataset: Any, indices: Any) -> list[Tensor] | None:
 
 
 class _DatasetKind:
-    """How samples are taken from a dataset: by index, or from a stream."""
+    """Kind of dataset: map-style or iterable."""
 
     Map = 0
     Iterable = 1
@@ -132,7 +132,7 @@ class _DatasetKind:
         kind: int, dataset: Any, auto_collation: bool, collate_fn: Callable[[Any], Any],
         drop_last: bool,
     ) -> _Fetcher:
-        """The fetcher for a kind of dataset."""
+        """Return the fetcher for a kind of dataset."""
         fetcher = _IterableDatasetFetcher if is_iterable(kind) else _MapDatasetFetcher
         return fetcher(dataset, auto_collation, collate_fn, drop_last)
 
@@ -141,5 +141,5 @@ create_fetcher = _DatasetKind.create_fetcher
 
 
 def is_iterable(kind: int) -> bool:
-    """Whether a kind of dataset is a stream."""
+    """Return whether a kind of dataset is iterable."""
     return kind == _DatasetKind.Iterable

@@ -1,4 +1,4 @@
-"""What runs in a worker process of a DataLoader: it is seeded, takes tasks, sends batches."""
+"""Worker process of a DataLoader: seed, take tasks, send batches."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from ..workers.batch_message import BatchPickler
 from ..workers.channel import WorkerChannel
 from .fetch import create_fetcher, is_iterable
 
-_RESUME = -1  # as a task's number: a new epoch begins
-_OUT_OF_MEMORY = -2  # likewise, to the parent: why the arena was refused memory
+_RESUME = -1  # task number: a new epoch begins
+_OUT_OF_MEMORY = -2  # task number to the parent: why the arena got no memory
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerInfo:
-    """Which worker is loading: its number, how many there are, its seed, its dataset."""
+    """A loading worker: its number, the number of workers, its seed, its dataset."""
 
     id: int
     num_workers: int
@@ -42,7 +42,7 @@ _worker_info: WorkerInfo | None = None
 
 
 def get_worker_info() -> WorkerInfo | None:
-    """The worker that this process is; None outside the workers of a DataLoader.
+    """Return this worker process's info, or None outside DataLoader workers.
 
     >>> torch.utils.data.get_worker_info() is None
     True
@@ -59,7 +59,7 @@ class _IterableDatasetStopIteration:
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """What all workers of an iterator have in common."""
+    """Settings shared by all workers of an iterator."""
 
     dataset_kind: int
     dataset: Any
@@ -71,13 +71,13 @@ class WorkerSettings:
     num_workers: int
 
     def fetcher(self) -> Any:
-        """What takes samples from the dataset; for streams, from their beginning."""
+        """Return a fetcher for the dataset; streams start from the beginning."""
         return create_fetcher(self.dataset_kind, self.dataset, self.auto_collation,
                               self.collate_fn, self.drop_last)
 
 
 def _generate_state(base_seed: int, worker_id: int) -> list[int]:
-    """The four words with which PyTorch seeds NumPy in a worker."""
+    """Return the four words with which PyTorch seeds NumPy in a worker."""
     words = [worker_id, base_seed & 0xFFFFFFFF, base_seed >> 32, 0]
     return np.random.SeedSequence(words).generate_state(4).tolist()
 
@@ -89,7 +89,7 @@ def _seed(base_seed: int, worker_id: int) -> None:
 
 
 def _name_process() -> None:
-    """The name that `top` shows, PyTorch's, where the system has such."""
+    """Set the process name shown by `top` to PyTorch's, if the system supports it."""
     try:
         with open("/proc/self/comm", "w") as file:
             file.write("pt_data_worker")
@@ -98,7 +98,7 @@ def _name_process() -> None:
 
 
 class _Worker:
-    """A worker: `run` answers each task with a batch, until the parent is gone."""
+    """A worker. `run` answers each task with a batch until the parent is gone."""
 
     def __init__(
         self, settings: WorkerSettings, worker_id: int, channel: WorkerChannel, arena: Arena
@@ -107,9 +107,9 @@ class _Worker:
         self._channel, self._arena = channel, arena
         self._pickler = BatchPickler(arena)
         self._epoch = 0
-        self._ended = False  # the stream has, for this epoch
+        self._ended = False  # whether the stream has ended in this epoch
         self._fetcher: Any = None
-        self._failure: ExceptionWrapper | None = None  # of the start, which the first task tells
+        self._failure: ExceptionWrapper | None = None  # of `start`; reported with the first task
         self._told: str | None = None
 
     def start(self) -> None:
@@ -128,7 +128,7 @@ class _Worker:
         return wrapper
 
     def run(self) -> None:
-        """Take tasks until there are no more to come."""
+        """Process tasks until the parent closes the channel."""
         while (message := self._channel.receive()) is not None:
             task, indices, released = pickle.loads(message)
             self._arena.release(released)
@@ -149,16 +149,16 @@ class _Worker:
         data = self._load(indices)
         try:
             parts = self._pickler.message(self._epoch, task, data)
-        except Exception:  # what cannot be pickled
+        except Exception:  # the data cannot be pickled
             parts = self._pickler.message(self._epoch, task, self._wrapped(indices))
-        del data  # its region may be used again as soon as the parent has released it
+        del data  # the parent may release its region for reuse any time
         self._channel.send(parts)
         if self._arena.failure != self._told:
             self._told = self._arena.failure
             self._channel.send(self._pickler.message(self._epoch, _OUT_OF_MEMORY, self._told))
 
     def _load(self, indices: Any) -> Any:
-        """The batch, or what stands for the end of the stream or for an error."""
+        """Return the batch, or a marker for the end of the stream or an error."""
         if self._failure is not None:
             failure, self._failure = self._failure, None
             return failure
@@ -175,10 +175,10 @@ def _worker_loop(
     settings: WorkerSettings, worker_id: int, end: socket.socket, memory: Any,
     forked: bool,
 ) -> None:
-    """The main function of a worker process."""
+    """Run a worker process."""
     global _worker_info
     if forked:
-        gc.freeze()  # what the parent had: collecting it would copy its pages
+        gc.freeze()  # the parent's objects: collecting them would copy their pages
     try:
         _name_process()
         set_num_threads(1)
