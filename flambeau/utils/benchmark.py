@@ -24,7 +24,7 @@ timer: Callable[[], float] = perf_counter
 
 @dataclass
 class Measurement:
-    """Seconds of several blocks of runs: `times` are those of a single run in each."""
+    """Timings in seconds of several blocks of `number_per_run` runs each."""
 
     number_per_run: int
     raw_times: list[float]

@@ -1,4 +1,4 @@
-"""torch.utils.deterministic: what deterministic algorithms do beyond their results."""
+"""torch.utils.deterministic: settings of deterministic mode besides algorithm choice."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..tensor.uninitialized import Filling
 
 
 class _Settings(ModuleType):
-    """The module, whose setting is checked."""
+    """Module class that validates its setting."""
 
     @property
     def fill_uninitialized_memory(self) -> bool:

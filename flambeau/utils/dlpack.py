@@ -1,4 +1,4 @@
-"""torch.utils.dlpack: tensors to and from other libraries without copying."""
+"""torch.utils.dlpack: exchange tensors with other libraries without copying."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["from_dlpack", "to_dlpack"]
 
 
 def to_dlpack(tensor: Tensor) -> Any:
-    """A capsule that another library's from_dlpack takes, once.
+    """Return a capsule for another library's from_dlpack. It can be consumed once.
 
     >>> capsule = torch.utils.dlpack.to_dlpack(torch.tensor([1, 2]))
     >>> torch.utils.dlpack.from_dlpack(capsule)
@@ -21,6 +21,6 @@ def to_dlpack(tensor: Tensor) -> Any:
 
 
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
-    """The tensor on another library's memory: of an object with `__dlpack__`, or a capsule."""
+    """Return a tensor on the memory of an object with `__dlpack__`, or of a capsule."""
     result: Tensor = ops.from_dlpack(ext_tensor)
     return result.clone() if copy else result

@@ -1,8 +1,8 @@
-"""torch.utils.flop_counter: how many multiplications and additions a piece of program makes.
+"""torch.utils.flop_counter: count the floating-point operations of a piece of code.
 
-While a FlopCounterMode is on, the operators that products and convolutions come down to wear other
-code (as in a capture of the compiler), which counts. As in PyTorch on a CPU, attention as one
-operator and recurrent layers count as nothing.
+While a FlopCounterMode is active, the operators that implement matrix products and convolutions are
+replaced by counting versions (as in the compiler's capture). As in PyTorch on a CPU, fused
+attention and recurrent layers count as zero.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["FlopCounterMode"]
 
 __getattr__ = lacking(__name__, ("register_flop_formula", "flop_registry"))
 
-# (name in aten, number) of a call, from its tensors and its result; None where nothing counts.
+# (aten name, FLOPs) of a call, from the shapes of its inputs and result; None if not counted.
 Count = tuple[str, int] | None
 
 
@@ -76,9 +76,9 @@ _COUNTS: dict[str, Callable[[list[tuple[int, ...]], tuple[int, ...]], Count]] = 
 
 
 class FlopCounterMode:
-    """A context that counts; afterwards the numbers can be asked for, and are printed.
+    """A context that counts FLOPs; it prints a table at the end.
 
-    Modules have entries by their names below the outermost one called, to `depth` levels in the
+    Modules are listed by their names below the outermost called module, to `depth` levels in the
     table. `mods` is not needed, as in PyTorch.
 
     >>> from flambeau.utils.flop_counter import FlopCounterMode
@@ -115,7 +115,7 @@ class FlopCounterMode:
         ]
         chosen = [OPERATORS[name] for name in _COUNTS]
         self._swaps = swaps_of(chosen, self._recorder)
-        product: Any = Tensor.__matmul__  # which has a short way of its own
+        product: Any = Tensor.__matmul__  # has a separate fast path
         self._swaps.append(Swap(product, self._recorder(OPERATORS["matmul"])))
         self._swaps[-1].start()
         return self
@@ -130,15 +130,15 @@ class FlopCounterMode:
             print(self.get_table(self.depth))
 
     def get_total_flops(self) -> int:
-        """All that was counted."""
+        """Return the total FLOPs."""
         return sum(self.flop_counts.get("Global", {}).values())
 
     def get_flop_counts(self) -> dict[str, dict[Any, int]]:
-        """By module's name ("Global": all), then by operator (`torch.ops.aten.mm`)."""
+        """Return FLOPs by module name ("Global": all) and operator (`torch.ops.aten.mm`)."""
         return {name: dict(counts) for name, counts in self.flop_counts.items()}
 
     def get_table(self, depth: int | None = None) -> str:
-        """The counts as text: modules to `depth` levels, and their operators."""
+        """Format the counts as a table: modules to `depth` levels, and their operators."""
         depth = 999999 if depth is None else depth
         total = self.get_total_flops()
         names = [n for n in sorted(self.flop_counts) if n != "Global" and n.count(".") < depth]
@@ -155,7 +155,7 @@ class FlopCounterMode:
                      for op, n in counts.items()]
         return _table([("Module", "FLOP", "% Total"), *(rows or [("Global", "0", "0%")])])
 
-    # ------------------------------------------------------------------- while it is on
+    # ------------------------------------------------------------------- while active
 
     def _entered(self, module: Module, args: Any) -> None:
         name = type(module).__name__
@@ -205,7 +205,7 @@ class FlopCounterMode:
 
 
 def _running() -> Any:
-    """The node of the tape that backward is at, if this is called from backward."""
+    """Return the autograd node that backward is running, if called from backward."""
     frame: Any = sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_filename.endswith(("autograd/engine.py", "autograd\\engine.py")):
@@ -222,7 +222,7 @@ _SUFFIXES = ("", "K", "M", "B", "T")
 
 
 def _short(number: int, total: int) -> str:
-    """A number with the suffix that suits the total."""
+    """Format a number with the suffix that fits the total."""
     index = max(0, min(len(_SUFFIXES) - 1, (len(str(total)) - 2) // 3))
     return f"{number / 1000**index:.3f}{_SUFFIXES[index]}"
 

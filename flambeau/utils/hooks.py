@@ -1,4 +1,4 @@
-"""Handles of hooks, and the hooks that modules put on gradients: names of torch.utils.hooks."""
+"""torch.utils.hooks: hook handles and the backward hooks of modules."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["BackwardHook", "RemovableHandle", "unserializable_hook", "warn_if_ha
 
 
 def unserializable_hook(f: Callable) -> Callable:
-    """Decorates a hook on a tensor that is not missed when the tensor is saved."""
+    """Mark a tensor hook as safe to drop when the tensor is saved."""
     marked: Any = f
     marked.__torch_unserializable__ = True
     return f

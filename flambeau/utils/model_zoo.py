@@ -1,4 +1,4 @@
-"""torch.utils.model_zoo: the old address of torch.hub's downloads, and of its progress bar."""
+"""torch.utils.model_zoo: the former location of torch.hub's downloads and progress bar."""
 
 import importlib
 from typing import Any
@@ -7,8 +7,8 @@ __all__ = ["load_url"]
 
 
 def load_url(*args: Any, **kwargs: Any) -> dict[str, Any]:
-    """torch.hub.load_state_dict_from_url."""
-    # By name, not by an import statement: hub lies above utils.
+    """Call torch.hub.load_state_dict_from_url."""
+    # Imported by name: hub is layered above utils.
     return importlib.import_module("flambeau.hub").load_state_dict_from_url(*args, **kwargs)
 
 

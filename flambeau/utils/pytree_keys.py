@@ -1,4 +1,4 @@
-"""Keys of pytrees: where a child lies in its container, and paths of keys to leaves."""
+"""Pytree keys: the position of a child in its container, and key paths to leaves."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 
 class KeyEntry(Protocol):
-    """A step from a container to one of its children; its text is Python's for that step."""
+    """A step from a container to one of its children; str() gives the Python expression."""
 
     def __hash__(self) -> int: ...
 
@@ -16,7 +16,7 @@ class KeyEntry(Protocol):
     def __str__(self) -> str: ...
 
     def get(self, parent: Any) -> Any:
-        """The child of `parent` that the key names."""
+        """Return the child of `parent` at this key."""
 
 
 KeyPath = tuple[KeyEntry, ...]
@@ -24,7 +24,7 @@ KeyPath = tuple[KeyEntry, ...]
 
 @dataclass(frozen=True)
 class SequenceKey:
-    """Where a child lies in a list, a tuple or a deque."""
+    """Position in a list, tuple or deque."""
 
     idx: int
 
@@ -32,13 +32,13 @@ class SequenceKey:
         return f"[{self.idx!r}]"
 
     def get(self, sequence: Any) -> Any:
-        """The element."""
+        """Return the element."""
         return sequence[self.idx]
 
 
 @dataclass(frozen=True)
 class MappingKey:
-    """Where a child lies in a dict."""
+    """Key in a dict."""
 
     key: Any
 
@@ -46,13 +46,13 @@ class MappingKey:
         return f"[{self.key!r}]"
 
     def get(self, mapping: Any) -> Any:
-        """The value."""
+        """Return the value."""
         return mapping[self.key]
 
 
 @dataclass(frozen=True)
 class GetAttrKey:
-    """Where a child lies in a named tuple or a dataclass."""
+    """Field of a named tuple or a dataclass."""
 
     name: str
 
@@ -60,12 +60,12 @@ class GetAttrKey:
         return f".{self.name}"
 
     def get(self, obj: Any) -> Any:
-        """The attribute."""
+        """Return the attribute."""
         return getattr(obj, self.name)
 
 
 def keystr(kp: KeyPath) -> str:
-    """A path as Python writes it.
+    """Format a path as a Python expression.
 
     >>> from flambeau.utils._pytree import GetAttrKey, MappingKey, keystr
     >>> keystr((MappingKey("a"), GetAttrKey("x")))
@@ -75,7 +75,7 @@ def keystr(kp: KeyPath) -> str:
 
 
 def key_get(obj: Any, kp: KeyPath) -> Any:
-    """What lies at a path in a container."""
+    """Return the object at a path in a container."""
     for key in kp:
         obj = key.get(obj)
     return obj

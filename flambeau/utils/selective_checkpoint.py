@@ -1,7 +1,7 @@
-"""Selective checkpointing: which operators' results are saved, and which operators run again.
+"""Selective checkpointing: save the results of some operators and recompute the others.
 
-In the first run a dispatch mode keeps what the chosen operators give; in the second run another one
-hands it out in the same order, so that only the others are computed again.
+In the first run a dispatch mode stores the results of the selected operators. In the second run
+another mode returns them in the same order, so that only the others are recomputed.
 https://pytorch.org/docs/stable/checkpoint.html
 """
 
@@ -19,7 +19,7 @@ from ._pytree import tree_map
 
 
 class CheckpointPolicy(enum.Enum):
-    """What a policy says of an operator's result; MUST and PREFER are alike outside of a compiler.
+    """A policy's decision for an operator's result. MUST and PREFER differ only in a compiler.
 
     >>> torch.utils.checkpoint.CheckpointPolicy.MUST_SAVE.name
     'MUST_SAVE'
@@ -33,7 +33,7 @@ class CheckpointPolicy(enum.Enum):
 
 
 class SelectiveCheckpointContext:
-    """What a policy is told beside the operator: whether this is the second run.
+    """Context of a policy call: whether this is the recomputation.
 
     >>> torch.utils.checkpoint.SelectiveCheckpointContext(is_recompute=True).is_recompute
     True
@@ -50,7 +50,7 @@ SavedResults = dict[Any, list[Any]]
 
 
 class _Saved:
-    """A result, cut off from the graph; `value` checks that nobody wrote to it since."""
+    """A detached result. `value` checks that it was not modified since."""
 
     def __init__(self, result: Any) -> None:
         self.versions: list[tuple[Tensor, int]] = []
@@ -64,7 +64,7 @@ class _Saved:
         return result
 
     def value(self, allow_mutation: bool) -> Any:
-        """The result again, as tensors of their own."""
+        """Return the result as new detached tensors."""
         if not allow_mutation and any(x._version != version for x, version in self.versions):
             raise RuntimeError(
                 "Tensor cached during selective activation checkpoint has been mutated")
@@ -79,7 +79,7 @@ def _is_saved(policy: Any) -> bool:
 
 
 class _CachingTorchDispatchMode(TorchDispatchMode):
-    """Keeps the results of the operators that the policy saves."""
+    """Stores the results of the operators that the policy saves."""
 
     def __init__(self, policy: Policy, storage: SavedResults) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class _CachingTorchDispatchMode(TorchDispatchMode):
 
 
 class _CachedTorchDispatchMode(TorchDispatchMode):
-    """Returns the saved results of an operator, in the order of its calls."""
+    """Returns an operator's saved results in the order of its calls."""
 
     def __init__(self, policy: Policy, storage: SavedResults, allow_mutation: bool) -> None:
         super().__init__()
@@ -120,11 +120,11 @@ class _CachedTorchDispatchMode(TorchDispatchMode):
 def create_selective_checkpoint_contexts(
     policy_fn_or_list: Policy | list[Any], allow_cache_entry_mutation: bool = False
 ) -> tuple[TorchDispatchMode, TorchDispatchMode]:
-    """The contexts of a checkpointed region's two runs, for the `context_fn` of `checkpoint`.
+    """Return the contexts of a checkpointed region's two runs, for `checkpoint`'s `context_fn`.
 
-    `policy_fn_or_list`: the operators (torch.ops.aten's) whose results are kept, or a function
-    `policy(context, operator, *args, **kwargs)` that gives a CheckpointPolicy. TypeError for an
-    operator that names no overload; RuntimeError in backward if a kept tensor was written to,
+    `policy_fn_or_list`: the operators (of torch.ops.aten) whose results are saved, or a function
+    `policy(context, operator, *args, **kwargs)` that returns a CheckpointPolicy. Raises ValueError
+    for an operator without overload; RuntimeError in backward if a saved tensor was modified,
     unless `allow_cache_entry_mutation`.
 
     >>> import functools

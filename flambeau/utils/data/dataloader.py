@@ -1,4 +1,4 @@
-"""DataLoader: a dataset, an order and a way to make batches; iterating over it is one epoch."""
+"""DataLoader: batches of a dataset. Iterating over it is one epoch."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _FIXED = frozenset(
 
 
 class _InfiniteConstantSampler(Sampler[None]):
-    """None for ever: the index sampler of a stream."""
+    """The index sampler of an iterable dataset: yields None forever."""
 
     def __iter__(self) -> Iterator[None]:
         while True:
@@ -40,18 +40,17 @@ class _InfiniteConstantSampler(Sampler[None]):
 
 
 class DataLoader(Generic[_T_co]):
-    """Batches of a dataset, by index or in a stream.
+    """Batches of a dataset, map-style or iterable.
 
-    From the same seed it gives PyTorch's order and leaves the generator in PyTorch's state.
-    `num_workers > 0` starts that many processes, which load batches ahead and hand them over in
-    shared memory; `multiprocessing_context` says how they start ("fork", "spawn", "forkserver").
-    They end with the epoch, or with the loader where `persistent_workers`. `timeout` is in
-    seconds. `pin_memory` has no effect without an accelerator.
+    The same seed gives PyTorch's order and leaves the generator in PyTorch's state. `num_workers >
+    0` starts worker processes, which prefetch batches and pass them through shared memory;
+    `multiprocessing_context` is their start method ("fork", "spawn", "forkserver"). They end with
+    the epoch, or with the loader if `persistent_workers`. `timeout` is in seconds. `pin_memory` has
+    no effect without an accelerator.
 
-    What a worker raises is raised again, with the worker's traceback in its text; RuntimeError
-    when a worker is killed or `timeout` passes.
-    Raises ValueError for arguments that exclude each other, and for setting later what decides
-    the order (`batch_size`, `sampler`, ...).
+    A worker's exception is raised again with its traceback in the message; RuntimeError if a worker
+    is killed or `timeout` passes. Raises ValueError for conflicting arguments, and for changing an
+    attribute that determines the order (`batch_size`, `sampler`, ...).
 
     >>> [batch.tolist() for batch in DataLoader(range(5), batch_size=2)]
     [[0, 1], [2, 3], [4]]
@@ -111,7 +110,7 @@ class DataLoader(Generic[_T_co]):
         self, batch_size: int | None, shuffle: bool | None, sampler: Any, batch_sampler: Any,
         drop_last: bool,
     ) -> None:
-        """Which samples come when, and how many at a time."""
+        """Set up the samplers: order and batch size."""
         iterable = isinstance(self.dataset, IterableDataset)
         (_check_stream if iterable else _check_order)(shuffle, sampler, batch_sampler)
         _check_batches(batch_size, shuffle, sampler, batch_sampler, drop_last)
@@ -128,14 +127,14 @@ class DataLoader(Generic[_T_co]):
     def _flambeau_default_sampler(self, shuffle: bool) -> Sampler[Any]:
         if self._dataset_kind == _DatasetKind.Iterable:
             return _InfiniteConstantSampler()
-        data: Any = self.dataset  # TypeError where it has no length
+        data: Any = self.dataset  # TypeError if it has no length
         if shuffle:
             return RandomSampler(data, generator=self.generator)
         return SequentialSampler(data)
 
     @property
     def multiprocessing_context(self) -> Any:
-        """How workers are started; None for Python's default way."""
+        """The start method of workers. None is Python's default."""
         return self._flambeau_multiprocessing_context
 
     @multiprocessing_context.setter
@@ -188,7 +187,7 @@ class DataLoader(Generic[_T_co]):
         return (math.floor if self.drop_last else math.ceil)(length / self.batch_size)
 
     def check_worker_number_rationality(self) -> None:
-        """Warn when there are more workers than processors that this process may use."""
+        """Warn if there are more workers than processors available to this process."""
         affinity = hasattr(os, "sched_getaffinity")
         processors = len(os.sched_getaffinity(0)) if affinity else os.cpu_count()
         if self.num_workers == 0 or (processors is not None and self.num_workers <= processors):

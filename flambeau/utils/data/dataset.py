@@ -1,5 +1,5 @@
-"""Datasets: things to take samples from by index (`Dataset`) or in a stream (`IterableDataset`),
-and the ones made of others: tensors side by side, stacked, concatenated, chained, subsets."""
+"""Datasets: map-style (`Dataset`) and iterable (`IterableDataset`), and their combinations:
+tensors, stacks, concatenations, chains, subsets."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _T = TypeVar("_T")
 
 
 class Dataset(Generic[_T_co]):
-    """Samples by index: subclasses define `__getitem__`, and `__len__` for the default samplers.
+    """Map-style dataset: subclasses define `__getitem__`, and `__len__` for the default samplers.
 
     A subclass may define `__getitems__(indices)`, which returns the list of samples of a batch.
-    There is no default `__len__`, so that `len()` of a dataset without one raises TypeError.
+    There is no default `__len__`, so `len()` of a dataset without one raises TypeError.
 
     >>> class Squares(torch.utils.data.Dataset):
     ...     def __len__(self):
@@ -47,15 +47,15 @@ class Dataset(Generic[_T_co]):
 
 
 def length_of(dataset: Iterable[Any] | Dataset[Any]) -> int:
-    """Its length. A dataset need not have one: then TypeError."""
-    return len(dataset)  # type: ignore[arg-type]  # as said
+    """Return the dataset's length. Raises TypeError if it has none."""
+    return len(dataset)  # type: ignore[arg-type]  # may raise
 
 
 class IterableDataset(Dataset[_T_co], Iterable[_T_co]):
-    """Samples in a stream: subclasses define `__iter__`.
+    """Iterable dataset: subclasses define `__iter__`.
 
-    With several workers each has its own copy of the dataset; `get_worker_info()` says which
-    one is asking, so that the stream can be divided between them.
+    Each worker has a copy of the dataset; use `get_worker_info()` to divide the stream between
+    them.
 
     >>> class Count(torch.utils.data.IterableDataset):
     ...     def __iter__(self):
@@ -71,9 +71,9 @@ class IterableDataset(Dataset[_T_co], Iterable[_T_co]):
 
 
 class TensorDataset(Dataset[tuple[Tensor, ...]]):
-    """Tensors side by side: sample `i` is the tuple of their `i`-th rows.
+    """Dataset of tensors with equal first dimension: sample `i` is the tuple of their `i`-th rows.
 
-    Raises AssertionError when their first dimensions differ.
+    Raises AssertionError if their first dimensions differ.
 
     >>> x, y = torch.arange(6).reshape(3, 2), torch.tensor([0, 1, 0])
     >>> data = torch.utils.data.TensorDataset(x, y)
@@ -99,7 +99,7 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
 
 
 def _batch_of(dataset: Any, indices: list[Any]) -> list[Any]:
-    """The samples at `indices`, in one call where the dataset knows how."""
+    """Return the samples at `indices`, in one call if the dataset supports it."""
     if callable(getattr(dataset, "__getitems__", None)):
         samples = dataset.__getitems__(indices)
         if len(samples) != len(indices):
@@ -114,7 +114,7 @@ def _batch_of(dataset: Any, indices: list[Any]) -> list[Any]:
 class StackDataset(Dataset[Any]):
     """Datasets of one length side by side: positional ones give tuples, named ones dicts.
 
-    Raises ValueError when both kinds, none, or different lengths are given.
+    Raises ValueError for both kinds, no datasets, or different lengths.
 
     >>> torch.utils.data.StackDataset(image=[1, 2], label=[3, 4])[1]
     {'image': 2, 'label': 4}
@@ -142,7 +142,7 @@ class StackDataset(Dataset[Any]):
         return tuple(dataset[index] for dataset in self.datasets)
 
     def __getitems__(self, indices: list[Any]) -> list[Any]:
-        """The samples at `indices`; parts that have `__getitems__` are asked once."""
+        """Return the samples at `indices`, with one call to each part that has `__getitems__`."""
         if isinstance(self.datasets, dict):
             columns = [_batch_of(dataset, indices) for dataset in self.datasets.values()]
             rows = zip(*columns, strict=True)
@@ -154,10 +154,10 @@ class StackDataset(Dataset[Any]):
 
 
 class ConcatDataset(Dataset[_T_co]):
-    """Datasets one after the other.
+    """Concatenation of datasets.
 
-    Raises AssertionError for an empty list and for an `IterableDataset` in it; an index below
-    `-len` raises ValueError.
+    Raises AssertionError for an empty list or an `IterableDataset` in it. An index below `-len`
+    raises ValueError.
 
     >>> data = torch.utils.data.ConcatDataset([[10, 11], [20]])
     >>> len(data), data[2], data[-3]
@@ -169,7 +169,7 @@ class ConcatDataset(Dataset[_T_co]):
 
     @staticmethod
     def cumsum(sequence: Iterable[Any]) -> list[int]:
-        """The running total of the lengths."""
+        """Return the cumulative lengths."""
         return list(itertools.accumulate(len(part) for part in sequence))
 
     def __init__(self, datasets: Iterable[Dataset[_T_co]]) -> None:
@@ -198,7 +198,7 @@ class ConcatDataset(Dataset[_T_co]):
 
     @property
     def cummulative_sizes(self) -> list[int]:
-        """The old spelling of `cumulative_sizes`."""
+        """Deprecated spelling of `cumulative_sizes`."""
         warn(
             "`cummulative_sizes` attribute is renamed to `cumulative_sizes`",
             FutureWarning,
@@ -207,7 +207,7 @@ class ConcatDataset(Dataset[_T_co]):
 
 
 class ChainDataset(IterableDataset[Any]):
-    """Streams one after the other; AssertionError on meeting a dataset that is not iterable.
+    """Chain of iterable datasets. Raises AssertionError for a dataset that is not iterable.
 
     >>> class Count(torch.utils.data.IterableDataset):
     ...     def __iter__(self):
@@ -268,7 +268,7 @@ class Subset(Dataset[_T_co]):
         return self.dataset[self.indices[idx]]
 
     def __getitems__(self, indices: list[int]) -> list[_T_co]:
-        """The samples at `indices`, in one call where the dataset has `__getitems__`."""
+        """Return the samples at `indices`, in one call if the dataset has `__getitems__`."""
         chosen = [self.indices[i] for i in indices]
         several = getattr(self.dataset, "__getitems__", None)
         if callable(several):
@@ -301,8 +301,8 @@ def random_split(
 ) -> list[Subset[_T]]:
     """Split a dataset at random into parts of the given lengths, or fractions that sum to 1.
 
-    What rounding leaves over goes one by one to the first parts. Raises ValueError when the
-    lengths do not sum to the length of the dataset.
+    Rounding remainders go one by one to the first parts. Raises ValueError if the lengths do not
+    sum to the dataset's length.
 
     >>> [len(part) for part in random_split(range(10), [0.5, 0.25, 0.25])]
     [6, 2, 2]

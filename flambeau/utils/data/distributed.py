@@ -1,4 +1,4 @@
-"""DistributedSampler: the part of a dataset that one of several processes goes through."""
+"""DistributedSampler: one process's share of a dataset."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ __all__ = ["DistributedSampler"]
 
 
 def _process_group() -> Any:
-    # By name, not by an import statement: distributed lies above utils, and a single process
-    # needs none of it.
+    # Imported by name: distributed is layered above utils, and a single process does not need it.
     try:
         return importlib.import_module("flambeau.distributed")
     except ImportError as error:
@@ -27,11 +26,11 @@ def _process_group() -> Any:
 
 
 class DistributedSampler(Sampler[int]):
-    """Every `num_replicas`-th index from `rank` on, shuffled alike in all processes.
+    """Every `num_replicas`-th index from `rank` on, with the same shuffle in all processes.
 
-    Call `set_epoch` before each epoch, else every epoch has the same order. Without `drop_last`
-    the first indices are repeated until the parts are equal. Raises ValueError for a rank
-    outside `[0, num_replicas)`.
+    Call `set_epoch` before each epoch, or every epoch has the same order. Without `drop_last` the
+    first indices are repeated until the parts are equal. Raises ValueError for a rank outside `[0,
+    num_replicas)`.
 
     >>> list(DistributedSampler(range(5), num_replicas=2, rank=1, shuffle=False))
     [1, 3, 0]
@@ -87,5 +86,5 @@ class DistributedSampler(Sampler[int]):
         return self.num_samples
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch, which is part of the seed of the shuffle."""
+        """Set the epoch, which is part of the shuffle's seed."""
         self.epoch = epoch

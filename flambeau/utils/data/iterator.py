@@ -1,7 +1,7 @@
 """Iterators over a DataLoader: one epoch each, in this process or with worker processes.
 
-The draws from the generator are PyTorch's: first the sampler is asked for its iterator, then one
-number is drawn as the base seed of the workers, whether there are any or not.
+Draws from the generator match PyTorch: first the sampler creates its iterator, then one number is
+drawn as the workers' base seed, even without workers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class _BaseDataLoaderIter:
-    """What both kinds of iterator share."""
+    """Common base of both iterators."""
 
     def __init__(self, loader: DataLoader) -> None:
         self._dataset = loader.dataset
@@ -84,7 +84,7 @@ class _BaseDataLoaderIter:
 
 
 class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
-    """num_workers=0: the dataset itself is read, when a batch is asked for."""
+    """Iterator for num_workers=0: loads each batch on request in this process."""
 
     def __init__(self, loader: DataLoader) -> None:
         super().__init__(loader)
@@ -100,11 +100,11 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
 
 
 class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
-    """num_workers>0: worker processes load batches ahead of the loop that uses them.
+    """Iterator for num_workers>0: worker processes prefetch batches.
 
-    As in PyTorch, up to `prefetch_factor * num_workers` tasks, each the indices of a batch, are
-    with the workers, who get them in turn. Batches come in the order of their tasks, or with
-    in_order=False as they arrive.
+    As in PyTorch, up to `prefetch_factor * num_workers` tasks (each the indices of a batch) are
+    distributed round-robin. Batches are returned in task order, or as they arrive with
+    in_order=False.
     """
 
     def __init__(self, loader: DataLoader) -> None:
@@ -139,14 +139,14 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         self._workers_status = [True] * self._num_workers
         self._workers_num_tasks = [0] * self._num_workers
         self._worker_queue_idx_cycle = itertools.cycle(range(self._num_workers))
-        self._send_idx = self._rcvd_idx = 0  # of the next task to give out, and to return
-        self._flambeau_worker_of: dict[int, int] = {}  # by task: who has it, until it is returned
-        self._flambeau_early: dict[int, Any] = {}  # batches that came before their turn
+        self._send_idx = self._rcvd_idx = 0  # next task to send; next to return
+        self._flambeau_worker_of: dict[int, int] = {}  # worker of each task until it is returned
+        self._flambeau_early: dict[int, Any] = {}  # batches that arrived before their turn
         for _ in range(self._prefetch_factor * self._num_workers):
             self._try_put_index()
 
     def _try_put_index(self) -> None:
-        """Give the next batch's indices to the next worker that takes tasks."""
+        """Send the next batch's indices to the next available worker."""
         try:
             index = next(self._sampler_iter)
         except StopIteration:
@@ -187,7 +187,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         raise StopIteration
 
     def _await_task(self) -> bool:
-        """Move on to the next task that brings a batch; False if there is none."""
+        """Advance to the next task that yields a batch. Return False if there is none."""
         while self._rcvd_idx < self._send_idx:
             worker = self._flambeau_worker_of.get(self._rcvd_idx)
             if worker is not None:
@@ -198,7 +198,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         return False
 
     def _get_data(self) -> tuple[int, Any]:
-        """The next answer of this epoch, whatever its task."""
+        """Return the next answer of this epoch, for any task."""
         while True:
             answer = self._flambeau_pool.receive(self._timeout or None)
             if answer is None:
@@ -227,7 +227,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         return data
 
     def _shutdown_workers(self) -> None:
-        """End the workers. They end with the iterator in any case."""
+        """Stop the workers. They also stop when the iterator is deleted."""
         self._flambeau_end()
 
 

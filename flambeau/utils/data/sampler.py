@@ -1,5 +1,5 @@
-"""Samplers: in which order a dataset is gone through. From the same seed they give the orders
-that PyTorch gives, and leave the generator as PyTorch leaves it."""
+"""Samplers: the order of samples in an epoch. The same seed gives PyTorch's order and leaves the
+generator in PyTorch's state."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _T_co = TypeVar("_T_co", covariant=True)
 
 
 def draw_seed(generator: Generator | None = None) -> int:
-    """One draw of a 63-bit number: how PyTorch seeds one generator by another."""
+    """Draw a 63-bit number, as PyTorch does to seed one generator from another."""
     return ops.empty((), dtype=int64).random_(generator=generator).item()
 
 
 class Sampler(Generic[_T_co]):
-    """Base class: `__iter__` gives indices, or lists of them; `__len__` is optional.
+    """Base class: `__iter__` yields indices, or lists of them; `__len__` is optional.
 
     >>> class Backwards(torch.utils.data.Sampler):
     ...     def __init__(self, data):
@@ -63,9 +63,9 @@ class SequentialSampler(Sampler[int]):
 class RandomSampler(Sampler[int]):
     """Shuffled indices; with `replacement`, independent draws.
 
-    `num_samples` may be more than the data has: the shuffle starts again. Without a generator,
-    each epoch draws a seed for one of its own from the default generator. Raises TypeError for
-    a `replacement` that is not a bool and ValueError for no samples.
+    `num_samples` may exceed the data's length: the data is reshuffled. Without a generator, each
+    epoch seeds a new one from the default generator. Raises TypeError for a `replacement` that is
+    not a bool, ValueError for no samples.
 
     >>> _ = torch.manual_seed(0)
     >>> sorted(torch.utils.data.RandomSampler("abcd"))
@@ -98,7 +98,7 @@ class RandomSampler(Sampler[int]):
 
     @property
     def num_samples(self) -> int:
-        """How many indices an epoch has; the length of the data now, unless given."""
+        """The number of indices per epoch; by default the current length of the data."""
         return len(self.data_source) if self._num_samples is None else self._num_samples
 
     def __iter__(self) -> Iterator[int]:
@@ -109,7 +109,7 @@ class RandomSampler(Sampler[int]):
             generator = Generator()
             generator.manual_seed(seed)
         if self.replacement:
-            # PyTorch draws 32 at a time; the sizes decide what the generator gives.
+            # PyTorch draws 32 at a time; the chunk size affects the random stream.
             for start in range(0, self.num_samples, 32):
                 size = (min(32, self.num_samples - start),)
                 drawn = ops.randint(high=n, size=size, dtype=int64, generator=generator)
@@ -146,9 +146,9 @@ class SubsetRandomSampler(Sampler[int]):
 
 
 class WeightedRandomSampler(Sampler[int]):
-    """Indices drawn with probabilities in proportion to `weights`, which need not sum to 1.
+    """Indices drawn with probability proportional to `weights`, which need not sum to 1.
 
-    Raises ValueError for weights that are not one-dimensional and for other wrong arguments.
+    Raises ValueError for weights that are not one-dimensional and for other invalid arguments.
 
     >>> list(torch.utils.data.WeightedRandomSampler([0., 1., 0.], num_samples=3))
     [1, 1, 1]
@@ -191,7 +191,8 @@ class WeightedRandomSampler(Sampler[int]):
 class BatchSampler(Sampler[list[int]]):
     """Groups another sampler's indices into lists of `batch_size`.
 
-    Raises ValueError for a batch size that is not a positive int and a `drop_last` not a bool.
+    Raises ValueError for a batch size that is not a positive int or a `drop_last` that is not a
+    bool.
 
     >>> list(BatchSampler(range(5), batch_size=2, drop_last=False))
     [[0, 1], [2, 3], [4]]
@@ -215,7 +216,7 @@ class BatchSampler(Sampler[list[int]]):
 
     def __len__(self) -> int:
         extra = 0 if self.drop_last else self.batch_size - 1
-        sampler: Any = self.sampler  # TypeError where it has no length
+        sampler: Any = self.sampler  # TypeError if it has no length
         return (len(sampler) + extra) // self.batch_size
 
 

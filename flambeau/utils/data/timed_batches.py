@@ -1,4 +1,4 @@
-"""For a profile: waiting for a loader's next batch is an event, as PyTorch names it."""
+"""Profile the wait for a loader's next batch as an event with PyTorch's name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...autograd.traces.recorder import Recorder
 from ...ops.interception import operator_timing
 from .iterator import _BaseDataLoaderIter
 
-_LABEL = 7  # the scope of labels
+_LABEL = 7  # the scope of user labels
 
 
 def _timed_batches(recorder: Recorder) -> Iterator[tuple[Any, Callable]]:

@@ -1,4 +1,4 @@
-"""Points for TensorBoard's projector: TSV files, a sheet of thumbnails, and the list of them."""
+"""Points for TensorBoard's projector: TSV files, a sprite image, and the projector config."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def write(
     tag: str,
     header: Sequence[str] | None,
 ) -> None:
-    """Write points (n, dimensions) into a directory, and add them to projector_config.pbtxt.
+    """Write points (n, dimensions) to a directory and add them to projector_config.pbtxt.
 
-    `pictures` are (n, c, h, w). Raises ValueError where lengths do not fit.
+    `pictures` are (n, c, h, w). Raises ValueError if lengths do not match.
     """
     if points.ndim != 2:
         raise ValueError(f"mat should be 2D, where mat.size(0) is the number of data points, "
@@ -42,7 +42,7 @@ def write(
 
 
 def _one_line(row: Any) -> Any:
-    """A label without tabs and line breaks, which would start another column or row."""
+    """Return a label without tabs and line breaks, which would start another column or row."""
     if isinstance(row, (list, tuple)):
         return [_one_line(cell) for cell in row]
     return " ".join(str(row).split())

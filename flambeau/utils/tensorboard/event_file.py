@@ -1,4 +1,4 @@
-"""An event file: what TensorBoard reads, one record for each event."""
+"""Event file: TensorBoard's input, one record per event."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _numbers = itertools.count()
 
 
 class FileWriter:
-    """Writes events into a new file in `log_dir`, which is created if need be.
+    """Writes events to a new file in `log_dir`, which is created if needed.
 
     Events reach the file after `max_queue` of them or `flush_secs` seconds, at `flush` and at
-    `close`; a program that ends without closing loses nothing. It needs no thread: an event is
-    on its way to the file when `add_event` returns.
+    `close`; a program that exits without closing loses nothing. It needs no thread: `add_event`
+    writes the event to the file's buffer before it returns.
     """
 
     def __init__(
@@ -47,13 +47,13 @@ class FileWriter:
         self._finalizer = weakref.finalize(self, self._file.close)
 
     def get_logdir(self) -> str:
-        """The directory of its file."""
+        """Return the directory of the file."""
         return self._log_dir
 
     def add_event(
         self, event: Any, step: int | None = None, walltime: float | None = None
     ) -> None:
-        """Add an `Event`, a protocol buffer of tensorboardX."""
+        """Add an `Event`, a tensorboardX protocol buffer."""
         event.wall_time = time.time() if walltime is None else walltime
         if step is not None:
             event.step = int(step)
@@ -71,20 +71,20 @@ class FileWriter:
     def add_summary(
         self, summary: Any, global_step: int | None = None, walltime: float | None = None
     ) -> None:
-        """Add a `Summary`, a protocol buffer of tensorboardX."""
+        """Add a `Summary`, a tensorboardX protocol buffer."""
         self.add_event(Event(summary=summary), global_step, walltime)
 
     def flush(self) -> None:
-        """Hand everything so far to the operating system, for a reader to see."""
+        """Flush all events to the operating system, where a reader sees them."""
         if not self._file.closed:
             self._file.flush()
         self._waiting, self._flushed = 0, time.monotonic()
 
     def close(self) -> None:
-        """Write what is left, and close the file."""
+        """Flush and close the file."""
         self._finalizer()
 
     def reopen(self) -> None:
-        """Go on after `close`, in the same file."""
+        """Reopen the same file after `close`."""
         if self._file.closed:
             self._open()

@@ -1,4 +1,4 @@
-"""TensorBoard's summaries: tensorboardX's, and what PyTorch writes beyond them."""
+"""TensorBoard summaries: tensorboardX's, and those that only PyTorch writes."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ _SCALAR_CLASS, _TENSOR_CLASS = 1, 2  # tensorboard's DataClass, field 4 of Summa
 
 
 def named(tag: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """A summary of tensorboardX under `tag` as it is: spaces and brackets stay, as in PyTorch."""
+    """Create a tensorboardX summary with the exact `tag`: it keeps spaces and brackets, as PyTorch.
+    """
     summary = function(tag, *arguments, **options)
     summary.value[0].tag = tag
     return summary
 
 
 def _metadata(plugin: str, data_class: int) -> Any:
-    """Which plugin shows a value. tensorboardX's message lacks data_class: it goes in as bytes."""
+    """Return the metadata that selects a plugin. tensorboardX lacks data_class: appended as bytes.
+    """
     metadata = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name=plugin))
     metadata.MergeFromString(bytes([4 << 3, data_class]))
     return metadata
@@ -39,7 +41,7 @@ def _tensor(array: np.ndarray, dtype: str, **content: Any) -> Any:
 def scalar(
     tag: str, value: float, new_style: bool = False, double_precision: bool = False
 ) -> Any:
-    """A number, as the older plain field (float32) or (new_style) as a tensor."""
+    """Return a scalar summary: the old float32 field, or (new_style) a tensor."""
     with np.errstate(over="ignore"):
         single = float(np.float32(value))  # infinite beyond float32
     if not new_style:
@@ -55,7 +57,7 @@ def scalar(
 
 
 def tensor(tag: str, array: np.ndarray) -> Any:
-    """An array of floats."""
+    """Return a summary of a float array."""
     double = array.dtype == np.float64
     content = array.astype("<f8" if double else "<f4").tobytes()
     body = _tensor(array, "DT_DOUBLE" if double else "DT_FLOAT", tensor_content=content)
@@ -74,7 +76,7 @@ TENSORFLOW_EDGES = _default_edges()
 def histogram(
     tag: str, values: np.ndarray, bins: Any = "tensorflow", max_bins: int | None = None
 ) -> Any:
-    """How numbers are distributed. NaN and infinite ones are left out."""
+    """Return a histogram. Ignores NaN and infinite values."""
     values = values.astype(np.float64).ravel()
     values = values[np.isfinite(values)]
     if not values.size:
@@ -84,7 +86,7 @@ def histogram(
 
 
 def image(tag: str, pixels: np.ndarray, formats: str) -> Any:
-    """A picture, or several in a grid; `formats` names the axes."""
+    """Return an image, or several in a grid. `formats` names the axes."""
     if len(formats) != pixels.ndim or len(set(formats)) != len(formats):
         raise ValueError(
             f"dataformats={formats!r} names {len(formats)} axes, but the image has shape "
@@ -94,7 +96,7 @@ def image(tag: str, pixels: np.ndarray, formats: str) -> Any:
 
 
 def as_bytes(pixels: np.ndarray) -> np.ndarray:
-    """uint8 as it is; anything else from 0 to 1, clipped."""
+    """Return uint8 unchanged; scale other values from [0, 1], clipped."""
     if pixels.dtype == np.uint8:
         return pixels
     scaled = np.nan_to_num(pixels.astype(np.float32)) * 255
@@ -102,7 +104,7 @@ def as_bytes(pixels: np.ndarray) -> np.ndarray:
 
 
 def animation(tag: str, frames: np.ndarray, fps: float) -> Any:
-    """A GIF of frames (time, height, width, channels), which Pillow writes."""
+    """Encode frames (time, height, width, channels) as a GIF, with Pillow."""
     from PIL import Image
 
     pictures = [Image.fromarray(frame.squeeze(-1) if frame.shape[-1] == 1 else frame)
@@ -119,7 +121,7 @@ def animation(tag: str, frames: np.ndarray, fps: float) -> Any:
 
 
 def audio(tag: str, sound: np.ndarray, sample_rate: int) -> Any:
-    """Sound from -1 to 1, (1, length) or (length,), as 16-bit WAV."""
+    """Encode sound in [-1, 1], (1, length) or (length,), as 16-bit WAV."""
     samples = sound.squeeze()
     if samples.ndim != 1:
         raise ValueError(f"input tensor should be 1 dimensional, but has shape {sound.shape}")
@@ -142,7 +144,7 @@ def hyperparameters(
     metrics: Mapping[str, Any],
     discrete: Mapping[str, Sequence] | None = None,
 ) -> tuple[Any, Any, Any]:
-    """What a run was given and what it is judged by: experiment, session start, session end."""
+    """Return the summaries of a run's hyperparameters: experiment, session start, session end."""
     plain = {name: _plain(name, value) for name, value in chosen.items() if value is not None}
     experiment, start, end = base.hparams(plain, metrics)
     if discrete:
@@ -156,7 +158,7 @@ def hyperparameters(
 
 
 def _plain(name: str, value: Any) -> bool | float | int | str:
-    """A hyperparameter as a number or text of Python's."""
+    """Return a hyperparameter as a plain Python number or str."""
     if isinstance(value, (bool, int, float, str)):
         return value
     if getattr(value, "size", 0) == 1 or callable(getattr(value, "item", None)):

@@ -1,4 +1,4 @@
-"""SummaryWriter: PyTorch's interface; tensorboardX encodes what it writes."""
+"""SummaryWriter: PyTorch's interface, encoded by tensorboardX."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from .event_file import FileWriter
 
 
 def array_of(value: Any) -> np.ndarray:
-    """A tensor, an array, a number or a list as a NumPy array."""
+    """Return a tensor, array, number or list as a NumPy array."""
     return value._array if isinstance(value, Tensor) else np.asarray(value)
 
 
 def number(value: Any) -> float:
-    """A number, or a tensor of one element, as a float."""
+    """Return a number or one-element tensor as a float."""
     if value.__class__ is float:
         return value
     if isinstance(value, str):
@@ -40,10 +40,10 @@ def number(value: Any) -> float:
 
 
 class SummaryWriter:
-    """Writes what TensorBoard shows into event files in `log_dir`.
+    """Writes event files for TensorBoard to `log_dir`.
 
-    Without `log_dir` it is `runs/<date>_<host><comment>`. Tensors, NumPy arrays and numbers are
-    taken everywhere. `purge_step` hides what an earlier run wrote from that step on.
+    The default `log_dir` is `runs/<date>_<host><comment>`. All methods accept tensors, NumPy arrays
+    and numbers. `purge_step` hides what an earlier run wrote from that step on.
 
     >>> with SummaryWriter("runs/first") as writer:
     ...     for step in range(3):
@@ -95,7 +95,7 @@ class SummaryWriter:
         self._get_file_writer().add_summary(values, step, walltime)
 
     def get_logdir(self) -> str:
-        """The directory of the event files."""
+        """Return the directory of the event files."""
         return self.log_dir
 
     def add_scalar(
@@ -107,7 +107,7 @@ class SummaryWriter:
         new_style: bool = False,
         double_precision: bool = False,
     ) -> None:
-        """Add a number to the curve `tag`."""
+        """Add a point to the curve `tag`."""
         value = summary.scalar(tag, number(scalar_value), new_style, double_precision)
         self._add(value, global_step, walltime)
 
@@ -118,7 +118,7 @@ class SummaryWriter:
         global_step: int | None = None,
         walltime: float | None = None,
     ) -> None:
-        """Add several curves to one picture; each is a run of its own, in a subdirectory."""
+        """Add several curves to one plot. Each is a separate run in a subdirectory."""
         walltime = time.time() if walltime is None else walltime
         for tag, value in tag_scalar_dict.items():
             directory = f"{self.log_dir}/{main_tag.replace('/', '_')}_{tag}"
@@ -140,7 +140,7 @@ class SummaryWriter:
         walltime: float | None = None,
         max_bins: int | None = None,
     ) -> None:
-        """Add how `values` are distributed; `bins` as numpy.histogram takes them."""
+        """Add a histogram of `values`. `bins` are as in numpy.histogram."""
         value = summary.histogram(tag, array_of(values), bins, max_bins)
         self._add(value, global_step, walltime)
 
@@ -149,7 +149,7 @@ class SummaryWriter:
         bucket_limits: Any, bucket_counts: Any, global_step: int | None = None,
         walltime: float | None = None,
     ) -> None:
-        """Add a histogram that is counted already; the limits are the upper ends of buckets."""
+        """Add a precomputed histogram. The limits are the upper ends of the buckets."""
         limits, counts = array_of(bucket_limits), array_of(bucket_counts)
         if len(limits) != len(counts):
             raise ValueError(
@@ -169,7 +169,7 @@ class SummaryWriter:
         walltime: float | None = None,
         dataformats: str = "CHW",
     ) -> None:
-        """Add a picture: uint8, or floats from 0 to 1."""
+        """Add an image: uint8, or floats from 0 to 1."""
         self._add(summary.image(tag, array_of(img_tensor), dataformats), global_step, walltime)
 
     def add_images(
@@ -180,7 +180,7 @@ class SummaryWriter:
         walltime: float | None = None,
         dataformats: str = "NCHW",
     ) -> None:
-        """Add a batch of pictures as one grid."""
+        """Add a batch of images as one grid."""
         self._add(summary.image(tag, array_of(img_tensor), dataformats), global_step, walltime)
 
     def add_figure(
@@ -191,7 +191,7 @@ class SummaryWriter:
         close: bool = True,
         walltime: float | None = None,
     ) -> None:
-        """Add a matplotlib figure, or a list of them, as a picture."""
+        """Add a matplotlib figure, or a list of them, as an image."""
         pictures = figure_to_image(figure, close)
         formats = "NCHW" if isinstance(figure, list) else "CHW"
         self.add_image(tag, pictures, global_step, walltime, formats)
@@ -200,7 +200,7 @@ class SummaryWriter:
         self, tag: str, vid_tensor: Any, global_step: int | None = None, fps: float = 4,
         walltime: float | None = None,
     ) -> None:
-        """Add moving pictures (n, time, c, h, w), side by side, as a GIF: uint8 or 0 to 1."""
+        """Add videos (n, time, c, h, w), side by side, as a GIF: uint8, or floats from 0 to 1."""
         frames = summary.as_bytes(array_of(vid_tensor))
         if frames.ndim != 5:
             raise ValueError(f"vid_tensor is (n, time, c, h, w), but has shape {frames.shape}")
@@ -213,7 +213,7 @@ class SummaryWriter:
         walltime: float | None = None, rescale: float = 1, dataformats: str = "CHW",
         labels: Sequence[str] | None = None,
     ) -> None:
-        """Add a picture with boxes (n, 4) of x and y of two corners, and labels beside them."""
+        """Add an image with labeled boxes (n, 4): x and y of two corners."""
         image = summary.as_bytes(array_of(img_tensor))
         boxes = array_of(box_tensor)
         if isinstance(labels, str):
@@ -228,8 +228,7 @@ class SummaryWriter:
         config_dict: Mapping[str, Any] | None = None, global_step: int | None = None,
         walltime: float | None = None,
     ) -> None:
-        """Add points or a mesh in space: vertices (n, points, 3), colors of 0 to 255 and faces
-        alike."""
+        """Add a point cloud or mesh: vertices (n, points, 3), colors from 0 to 255, and faces."""
         parts = [None if part is None else array_of(part) for part in (vertices, colors, faces)]
         self._add(base.mesh(tag, *parts, config_dict), global_step, walltime)
 
@@ -241,7 +240,7 @@ class SummaryWriter:
         sample_rate: int = 44100,
         walltime: float | None = None,
     ) -> None:
-        """Add sound, (1, length) with values from -1 to 1."""
+        """Add audio, (1, length) with values from -1 to 1."""
         self._add(summary.audio(tag, array_of(snd_tensor), sample_rate), global_step, walltime)
 
     def add_text(
@@ -278,7 +277,7 @@ class SummaryWriter:
         global_step: int | None = None, num_thresholds: int = 127, weights: Any = None,
         walltime: float | None = None,
     ) -> None:
-        """Add a precision-recall curve that is counted already."""
+        """Add a precomputed precision-recall curve."""
         rows = [array_of(row)[:num_thresholds] for row in (
             true_positive_counts, false_positive_counts, true_negative_counts,
             false_negative_counts, precision, recall,
@@ -287,19 +286,19 @@ class SummaryWriter:
         self._add(value, global_step, walltime)
 
     def add_custom_scalars(self, layout: Mapping[str, Mapping[str, Sequence]]) -> None:
-        """Lay out charts: {category: {chart: ["Multiline" or "Margin", tags]}}. Call it once."""
+        """Set the layout: {category: {chart: ["Multiline" or "Margin", tags]}}. Call it once."""
         self._add(base.custom_scalars(layout), None, None)
 
     def add_custom_scalars_multilinechart(
         self, tags: Sequence[str], category: str = "default", title: str = "untitled"
     ) -> None:
-        """Lay out one chart with several curves."""
+        """Set the layout to one chart with several curves."""
         self.add_custom_scalars({category: {title: ["Multiline", tags]}})
 
     def add_custom_scalars_marginchart(
         self, tags: Sequence[str], category: str = "default", title: str = "untitled"
     ) -> None:
-        """Lay out one chart with a curve and its margin: tags of value, lower, upper."""
+        """Set the layout to one chart with a curve and its margin: tags of value, lower, upper."""
         assert len(tags) == 3
         self.add_custom_scalars({category: {title: ["Margin", tags]}})
 
@@ -311,7 +310,7 @@ class SummaryWriter:
         run_name: str | None = None,
         global_step: int | None = None,
     ) -> None:
-        """Add a row to the table of runs: what was chosen, and how it did."""
+        """Add a run to the hyperparameter table: its settings and metrics."""
         if not isinstance(hparam_dict, Mapping) or not isinstance(metric_dict, Mapping):
             raise TypeError("hparam_dict and metric_dict should be dictionary.")
         parts = summary.hyperparameters(hparam_dict, metric_dict, hparam_domain_discrete)
@@ -331,26 +330,26 @@ class SummaryWriter:
         tag: str = "default",
         metadata_header: Sequence[str] | None = None,
     ) -> None:
-        """Add points (n, dimensions) for the projector, with labels and pictures of each."""
+        """Add points (n, dimensions) for the projector, with a label and an image of each."""
         pictures = None if label_img is None else array_of(label_img)
         step = 0 if global_step is None else global_step
         embedding.write(self.log_dir, array_of(mat), metadata, pictures, step, tag, metadata_header)
 
     def add_graph(self, model: Any, input_to_model: Any = None, **options: Any) -> NoReturn:
-        """Not there: flambeau has no TorchScript graph."""
+        """Raise NotImplementedError: there is no TorchScript graph to draw."""
         raise NotImplementedError("SummaryWriter.add_graph: flambeau has no TorchScript graphs")
 
     def add_onnx_graph(self, prototxt: Any) -> NoReturn:
-        """Not there."""
+        """Raise NotImplementedError."""
         raise NotImplementedError("SummaryWriter.add_onnx_graph")
 
     def flush(self) -> None:
-        """Make sure that a reader sees everything so far."""
+        """Flush all event files, so that a reader sees everything so far."""
         for writer in self.all_writers.values():
             writer.flush()
 
     def close(self) -> None:
-        """Write what is left, and close the files; adding more opens them again."""
+        """Flush and close the files. Adding more reopens them."""
         for writer in self.all_writers.values():
             writer.close()
 

@@ -195,7 +195,7 @@ def collate_int_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> T
 
 
 def collate_str_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
-    """Return text as it is: it stays a list."""
+    """Return the list of texts."""
     return batch
 
 

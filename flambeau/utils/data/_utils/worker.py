@@ -196,6 +196,6 @@ def _worker_loop(
     except KeyboardInterrupt:
         pass  # the parent was interrupted too
     except (BrokenPipeError, ConnectionResetError):
-        pass  # the parent has no use for the batch any more
+        pass  # the parent no longer needs the batch
     finally:
         end.close()

@@ -1,1 +1,1 @@
-"""Worker processes of a DataLoader: their memory, their messages, their start and end."""
+"""Worker processes of a DataLoader: shared memory, messages, start and shutdown."""

@@ -1,9 +1,9 @@
-"""The memory through which a worker hands batches to the process that trains.
+"""Shared memory through which a worker passes batches to the training process.
 
-Each worker has one unnamed file. It allocates regions of it (`Arena`), collates batches into them
-and sends their offsets; the parent maps a region when it first hears of it (`ArenaView`) and tells
-the worker when the last tensor on it is gone. So in steady state batches go through a few regions
-that both processes have mapped: no copy, no system call, no page fault.
+Each worker has one unnamed file. It allocates regions in it (`Arena`), collates batches into them
+and sends their offsets. The parent maps a region on first use (`ArenaView`) and tells the worker
+when the last tensor on it is gone. In steady state batches reuse a few regions mapped by both
+processes: no copy, no system call, no page fault.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ import numpy as np
 
 from flambeau.tensor.shared_memory import Mapping, SharedRegion, punch_hole, shared_memory
 
-INLINE_BYTES = 2048  # smaller buffers travel in the message, where copying them is cheapest
-_MOST_FREE = 8  # regions that fit no request; the oldest goes back to the system beyond that
+INLINE_BYTES = 2048  # smaller buffers are copied into the message, which is cheaper
+_MOST_FREE = 8  # free regions to keep; beyond that one is returned to the system
 
 
 def _capacity(nbytes: int) -> int:
-    """`nbytes`, rounded up to whole pages and to eighths of a power of two (at most 12.5% more).
+    """Round `nbytes` up to whole pages and to eighths of a power of two (at most 12.5% more).
 
-    Batches of slightly different sizes, as padded text gives, so share regions.
+    Batches of slightly different sizes, such as padded text, can then share regions.
     """
     step = max(mmap.PAGESIZE, 1 << max(nbytes.bit_length() - 4, 0))
     return -(-nbytes // step) * step
 
 
 class _Region:
-    """A part of the file. `users`: this process's arrays, if any, and sendings not yet released."""
+    """A part of the file. `users` counts local arrays (0 or 1) and sends not yet released."""
 
     __slots__ = ("capacity", "mapping", "offset", "users")
 
@@ -41,9 +41,9 @@ class _Region:
 
 
 class Arena:
-    """The worker's side: allocates, and takes back what both processes have let go of.
+    """The worker's side: allocates regions and reuses those that both processes have released.
 
-    `failure` says why the system once refused memory; then batches travel through the pipe.
+    `failure` is why the system refused memory; batches then travel through the pipe.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -56,7 +56,7 @@ class Arena:
         self._end = 0
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray | None:
-        """An array in the arena; None if the system has no memory left for it."""
+        """Return an array in the arena, or None if the system has no memory for it."""
         nbytes = math.prod(shape) * dtype.itemsize
         region = self._allocate(_capacity(nbytes))
         if region is None:
@@ -82,22 +82,22 @@ class Arena:
         return region
 
     def offset_of(self, array: np.ndarray) -> int | None:
-        """The offset of the region that an array lies in; None for memory from elsewhere."""
+        """Return the offset of the region that an array occupies, or None for other memory."""
         memory = shared_memory(array)
         if isinstance(memory, SharedRegion) and memory.offset in self._regions:
             return memory.offset
         return None
 
     def capacity(self, offset: int) -> int:
-        """The size in bytes of the region at `offset`."""
+        """Return the size in bytes of the region at `offset`."""
         return self._regions[offset].capacity
 
     def sent(self, offset: int) -> None:
-        """The parent will release the region at `offset` once more."""
+        """Count a send of the region at `offset`, which the parent will release."""
         self._regions[offset].users += 1
 
     def release(self, offsets: list[int]) -> None:
-        """What the parent has let go of."""
+        """Release regions on behalf of the parent."""
         for offset in offsets:
             self._let_go(self._regions[offset])
 
@@ -115,7 +115,7 @@ class Arena:
                 self._give_back(region.capacity)
 
     def _give_back(self, in_use: int) -> None:
-        """Return a free region of another size than the one in use to the system."""
+        """Return to the system a free region whose size differs from the one in use."""
         for capacity, free in self._free.items():
             if free and capacity != in_use:
                 region = free.pop()
@@ -126,25 +126,25 @@ class Arena:
                 return
 
 
-_of_this_process: list[Arena] = []  # a worker's, else empty
+_of_this_process: list[Arena] = []  # one arena in a worker, else empty
 
 
 def collate_into(arena: Arena) -> None:
-    """Has this process, a worker, collate its batches into the arena."""
+    """Make this worker process collate its batches into the arena."""
     _of_this_process[:] = [arena]
 
 
 def shared_batch(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray | None:
-    """Memory for a batch that the parent will see too; None outside workers, and for small ones."""
+    """Return shared memory for a batch, or None outside workers and for small batches."""
     if not _of_this_process or math.prod(shape) * dtype.itemsize <= INLINE_BYTES:
         return None
     return _of_this_process[0].empty(shape, dtype)
 
 
 class ArenaView:
-    """The parent's side: maps regions, and remembers which ones its tensors no longer use."""
+    """The parent's side: maps regions and collects those that its tensors no longer use."""
 
-    forks = 0  # of this process; a child may still read what lay in shared memory at a fork
+    forks = 0  # of this process; a child may still read regions shared at a fork
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
@@ -152,7 +152,7 @@ class ArenaView:
         self._mappings: dict[int, Mapping] = {}
 
     def region(self, offset: int, capacity: int, nbytes: int) -> np.ndarray:
-        """The first bytes of a region, which is released with the last array on them."""
+        """Return the first bytes of a region. It is released with the last array on them."""
         mapping = self._mappings.get(offset)
         if mapping is None:
             mapping = self._mappings[offset] = Mapping(self.descriptor, offset, capacity)
@@ -165,12 +165,12 @@ class ArenaView:
         return np.asarray(SharedRegion(mapping, nbytes, self.descriptor, offset, release))
 
     def take_released(self) -> list[int]:
-        """The offsets released since the last call."""
+        """Return the offsets released since the last call."""
         released = self.released
         return [released.popleft() for _ in range(len(released))]
 
     def drop(self, offset: int) -> None:
-        """Unmaps a region that the worker gave back."""
+        """Unmap a region that the worker returned to the system."""
         self._mappings.pop(offset, None)
 
     def __del__(self) -> None:

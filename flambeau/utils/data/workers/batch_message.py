@@ -1,7 +1,7 @@
-"""A worker's messages: a batch pickled so that its arrays stay where they are in shared memory.
+"""Worker messages: batches pickled without copying arrays that are in shared memory.
 
-Pickle's protocol 5 hands large buffers to its caller. They become regions of the worker's arena,
-listed in front of the pickle, and arrays on the parent's mapping when the message is read.
+Pickle protocol 5 passes large buffers out of band. They become regions of the worker's arena,
+listed before the pickle, and arrays on the parent's mapping when the message is read.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _LARGEST_PICKLE = 32768  # longer ones go to the arena, so that messages never f
 _DTYPES = tuple(FROM_NUMPY)
 _NUMBER_OF_DTYPE = {dtype: number for number, dtype in enumerate(_DTYPES)}
 
-# Epoch, task, number of regions, number of dropped regions, whether the pickle is the last region.
+# Epoch, task, region count, dropped region count, whether the pickle is in the last region.
 _HEADER = struct.Struct("<qqII?")
 _REGION = struct.Struct("<QQQ")  # offset, capacity, bytes in use
 _OFFSET = struct.Struct("<Q")
 
 
 class BatchPickler(ForkingPickler):
-    """The worker's side. One is used for all messages."""
+    """The worker's side. One instance serves all messages."""
 
     def __init__(self, arena: Arena) -> None:
         self._file = io.BytesIO()
@@ -45,11 +45,11 @@ class BatchPickler(ForkingPickler):
         }
         self._arena = arena
         self._regions: list[tuple[int, int, int]] = []
-        self._arrays: list[np.ndarray] = []  # on those regions, which live until they are sent
-        self._owners: dict[int, tuple[Any, Any]] = {}  # what stands for a memory, by its id
+        self._arrays: list[np.ndarray] = []  # arrays on those regions, kept alive until sent
+        self._owners: dict[int, tuple[Any, Any]] = {}  # buffer of each memory, by its id
 
     def message(self, epoch: int, task: int, data: Any) -> list[bytes | memoryview]:
-        """The parts of a message, whose regions belong to the parent from now on."""
+        """Return the parts of a message. From now on the parent owns its regions."""
         try:
             self._file.seek(0)
             self._file.truncate()
@@ -73,7 +73,7 @@ class BatchPickler(ForkingPickler):
         return [head, bytes(pickled)]
 
     def _copied(self, data: Any) -> np.ndarray | None:
-        """A copy of the bytes in a region of its own; None where there is no room for it."""
+        """Copy the bytes to a new region. Return None if there is no room."""
         source = np.frombuffer(data, np.uint8)
         target = self._arena.empty(source.shape, source.dtype)
         if target is not None:
@@ -82,15 +82,15 @@ class BatchPickler(ForkingPickler):
         return target
 
     def _listed(self, array: np.ndarray) -> None:
-        """Put the region that the array lies in on the message's list."""
+        """Add the array's region to the message's list."""
         offset = self._arena.offset_of(array)
         assert offset is not None
         self._arrays.append(array)
         self._regions.append((offset, self._arena.capacity(offset), owner_of(array).nbytes))
 
     def _place(self, buffer: pickle.PickleBuffer) -> bool:
-        """Pickle's question: whether the buffer stays in the pickle."""
-        if buffer is _IN_ARENA:  # a tensor's: its region is listed
+        """Return whether a buffer stays in the pickle (pickle's buffer callback)."""
+        if buffer is _IN_ARENA:  # a tensor's buffer: its region is listed
             return False
         raw = buffer.raw()
         return raw.nbytes <= INLINE_BYTES or self._copied(raw) is None
@@ -107,7 +107,7 @@ class BatchPickler(ForkingPickler):
             return rebuild_tensor, (type(tensor), bytearray(bytes_of(array)), number, array.shape,
                                     array.strides, 0, tensor.requires_grad)
         owner = owner_of(array)
-        if owner.nbytes > 2 * array.nbytes:  # a small part of a large memory travels alone
+        if owner.nbytes > 2 * array.nbytes:  # copy a small part of a large memory
             owner = array = array.copy(order="K")
         buffer = self._buffer_of(owner)
         place = array.ctypes.data - owner.ctypes.data
@@ -115,7 +115,7 @@ class BatchPickler(ForkingPickler):
                                 tensor.requires_grad)
 
     def _buffer_of(self, owner: np.ndarray) -> Any:
-        """What stands in the pickle for a memory, on which several tensors may lie."""
+        """Return the pickle's buffer for a memory, which several tensors may share."""
         if id(owner) not in self._owners:
             self._owners[id(owner)] = self._in_arena(owner), owner
         stand_in = self._owners[id(owner)][0]
@@ -125,7 +125,7 @@ class BatchPickler(ForkingPickler):
         return _IN_ARENA
 
     def _in_arena(self, owner: np.ndarray) -> Any:
-        """The memory itself if it is the arena's, else a copy there, else the bytes."""
+        """Return the memory if it is in the arena, else a copy there, else its bytes."""
         if self._arena.offset_of(owner) is not None:
             return owner
         source = bytes_of(owner)
@@ -136,14 +136,14 @@ class BatchPickler(ForkingPickler):
         return target
 
 
-_IN_ARENA = pickle.PickleBuffer(bytearray())  # writable, as what comes in its place is
+_IN_ARENA = pickle.PickleBuffer(bytearray())  # writable, like the buffer that replaces it
 
 
 def rebuild_tensor(
     kind: type[Tensor], memory: Any, number: int, shape: tuple[int, ...],
     strides: tuple[int, ...], offset: int, requires_grad: bool,
 ) -> Tensor:
-    """A tensor on bytes that came with a message."""
+    """Rebuild a tensor on bytes received with a message."""
     if 0 in shape:
         return rewrapped(kind, np.empty(shape, _DTYPES[number]), requires_grad)
     array = np.ndarray(shape, _DTYPES[number], memory, offset, strides)
@@ -151,14 +151,14 @@ def rebuild_tensor(
 
 
 class Unreadable:
-    """Stands for a batch that could not be unpickled."""
+    """Placeholder for a batch that could not be unpickled."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
 
 
 def read_message(message: bytes, view: ArenaView | None) -> tuple[int, int, Any]:
-    """Epoch, task and data of a worker's message."""
+    """Return epoch, task and data of a worker's message."""
     epoch, task, region_count, dropped_count, in_arena = _HEADER.unpack_from(message)
     place = _HEADER.size
     regions: list[Any] = []

@@ -1,6 +1,6 @@
-"""Framed messages over a pair of sockets: blocking in the worker, never blocking in the parent.
+"""Framed messages over a socket pair: blocking in the worker, nonblocking in the parent.
 
-A worker also waits for its parent's end, whoever else may hold the other socket.
+A worker also detects its parent's exit, even if other processes hold the parent's socket.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Sequence
 
 _LENGTH = struct.Struct("<Q")
 _CHUNK = 65536
-_CHECK_S = 5.0  # how often a worker looks for its parent where the system cannot wait for it
+_CHECK_S = 5.0  # polling interval for the parent's exit without pidfd
 
 
 def open_process(pid: int) -> int | None:
-    """A descriptor that is readable once the process has ended; None where there is no such."""
+    """Return a descriptor that is readable once the process has ended, or None if unsupported."""
     try:
         return os.pidfd_open(pid)
     except (AttributeError, OSError):
@@ -25,13 +25,13 @@ def open_process(pid: int) -> int | None:
 
 
 class Frames:
-    """Bytes received so far, cut into messages."""
+    """Splits received bytes into messages."""
 
     def __init__(self) -> None:
         self._pending = bytearray()
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The messages that are complete with `data`."""
+        """Return the messages completed by `data`."""
         if not self._pending and len(data) >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(data)
             if len(data) == _LENGTH.size + length:
@@ -49,33 +49,33 @@ class Frames:
 
 
 def framed(parts: Sequence[bytes | memoryview]) -> bytes:
-    """A message with its length in front."""
+    """Return a message prefixed with its length."""
     return b"".join([_LENGTH.pack(sum(map(len, parts))), *parts])
 
 
 class ParentChannel:
-    """The parent's end. What the socket does not take at once waits in an outbox."""
+    """The parent's end. Bytes that the socket cannot take wait in an outbox."""
 
     def __init__(self, end: socket.socket) -> None:
         end.setblocking(False)
         self.socket = end
         self.outbox = bytearray()
-        self.ended = False  # the other end is closed
+        self.ended = False  # whether the other end is closed
         self._frames = Frames()
 
     def fileno(self) -> int:
-        """The socket's descriptor."""
+        """Return the socket's descriptor."""
         return self.socket.fileno()
 
     def send(self, message: bytes) -> None:
-        """Send a message, or as much of it as goes now."""
+        """Send a message, or as much of it as the socket accepts."""
         data = framed([message])
         if not self.outbox:
             try:
                 sent = self.socket.send(data)
             except BlockingIOError:
                 sent = 0
-            except OSError:  # the worker has ended, which its sentinel will say
+            except OSError:  # the worker has ended; its sentinel reports it
                 return
             if sent == len(data):
                 return
@@ -94,14 +94,14 @@ class ParentChannel:
         del self.outbox[:sent]
 
     def receive(self) -> list[bytes]:
-        """The messages that have come."""
+        """Return the messages received so far."""
         messages: list[bytes] = []
         while True:
             try:
                 data = self.socket.recv(_CHUNK)
             except BlockingIOError:
                 return messages
-            except ConnectionResetError:  # a worker that died in the middle
+            except ConnectionResetError:  # a worker that died during a send
                 data = b""
             self.ended = not data
             messages += self._frames.feed(data)
@@ -121,7 +121,7 @@ class WorkerChannel:
         self._socket = end
         self._frames = Frames()
         self._messages: list[bytes] = []
-        self._parent_pid = os.getppid()  # with forkserver, not the one that trains
+        self._parent_pid = os.getppid()  # with forkserver, this is not the training process
         self._parent = open_process(parent_pid)
         self._poll = select.poll()
         for descriptor in (end.fileno(), self._parent):
@@ -129,7 +129,7 @@ class WorkerChannel:
                 self._poll.register(descriptor, select.POLLIN)
 
     def receive(self) -> bytes | None:
-        """The next message; None once the parent has closed its end or has ended."""
+        """Return the next message, or None once the parent has closed its end or exited."""
         while not self._messages:
             ready = self._poll.poll(None if self._parent is not None else _CHECK_S * 1000)
             if not ready and os.getppid() != self._parent_pid:
@@ -144,5 +144,5 @@ class WorkerChannel:
         return self._messages.pop(0)
 
     def send(self, parts: Sequence[bytes | memoryview]) -> None:
-        """Send a message; BrokenPipeError or ConnectionResetError if nobody reads it any more."""
+        """Send a message. Raises BrokenPipeError or ConnectionResetError if the parent is gone."""
         self._socket.sendall(framed(parts))

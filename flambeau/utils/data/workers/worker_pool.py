@@ -1,5 +1,4 @@
-"""The parent's side of a DataLoader's workers: starts them, hears from them, notices their death,
-and leaves nothing of them behind."""
+"""The parent's side of a DataLoader's workers: start, communicate, detect death, and clean up."""
 
 from __future__ import annotations
 
@@ -27,8 +26,8 @@ from .channel import ParentChannel, open_process
 
 __all__ = ["WorkerPool"]
 
-_GRACE_S = 5.0  # what workers have for their last batch when an epoch is left early
-_OPEN: weakref.WeakSet[WorkerPool] = weakref.WeakSet()  # those of this process
+_GRACE_S = 5.0  # time for the last batch when an epoch is abandoned
+_OPEN: weakref.WeakSet[WorkerPool] = weakref.WeakSet()  # the pools of this process
 
 init_reductions()
 
@@ -36,8 +35,7 @@ init_reductions()
 class WorkerPool:
     """`num_workers` processes that each run `main(settings, worker_id, ...)`.
 
-    The pool knows nothing of order: messages go to a worker, and come back as
-    (worker, epoch, task, data) in the order of their arrival.
+    The pool does not order messages: it returns (worker, epoch, task, data) as they arrive.
     """
 
     def __init__(self, main: Any, settings: Any, context: Any) -> None:
@@ -45,9 +43,9 @@ class WorkerPool:
         self._pid = os.getpid()
         self._channels: list[ParentChannel] = []
         self._views: list[ArenaView] = []
-        self._sentinels: dict[int, int] = {}  # descriptors that say that a worker has ended
+        self._sentinels: dict[int, int] = {}  # descriptors that signal a worker's exit
         self._pidfds: list[int | None] = []
-        self._worker_of: dict[int, int] = {}  # by the descriptor of its channel
+        self._worker_of: dict[int, int] = {}  # by its channel's descriptor
         self._poll = select.poll()
         self._arrived: deque[tuple[int, int, int, Any]] = deque()
         self._closed = False
@@ -96,7 +94,7 @@ class WorkerPool:
     # Messages.
 
     def send(self, worker: int, task: int, indices: Any) -> None:
-        """Give a worker a task, and the memory that is free again."""
+        """Send a task to a worker, with the regions it can reuse."""
         channel = self._channels[worker]
         message = (task, indices, self._views[worker].take_released())
         channel.send(pickle.dumps(message, pickle.HIGHEST_PROTOCOL))
@@ -104,9 +102,9 @@ class WorkerPool:
             self._poll.modify(channel.fileno(), select.POLLIN | select.POLLOUT)
 
     def receive(self, timeout_s: float | None) -> tuple[int, int, int, Any] | None:
-        """The next message; None if there is none within the time.
+        """Return the next message, or None after the timeout.
 
-        RuntimeError as soon as a worker that is watched has ended, even if there are messages.
+        Raises RuntimeError as soon as a watched worker has ended, even if messages are pending.
         """
         self._look(0.0)
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
@@ -118,7 +116,7 @@ class WorkerPool:
         return self._arrived.popleft()
 
     def _look(self, timeout_s: float | None) -> None:
-        """Read what has come; waits for something only if nothing has."""
+        """Read pending messages; wait only if there are none."""
         dead = []
         for descriptor, event in self._poll.poll(None if timeout_s is None else timeout_s * 1000):
             worker = self._worker_of.get(descriptor)
@@ -136,7 +134,7 @@ class WorkerPool:
         channel = self._channels[worker]
         for message in channel.receive():
             self._arrived.append((worker, *read_message(message, self._views[worker])))
-        if channel.ended:  # so has the worker, which its sentinel is about to say
+        if channel.ended:  # the worker is gone too; its sentinel will report it
             self._poll.unregister(channel.fileno())
 
     def _flush(self, worker: int) -> None:
@@ -148,11 +146,11 @@ class WorkerPool:
     # Ends.
 
     def watch(self, worker: int) -> None:
-        """From now on it is an error if the worker ends."""
+        """Treat this worker's exit as an error from now on."""
         self._poll.register(self._sentinel_of(worker), select.POLLIN)
 
     def dismiss(self, worker: int, end: bool) -> None:
-        """The worker may end; with `end` it shall."""
+        """Allow the worker to exit; with `end`, make it."""
         self._poll.unregister(self._sentinel_of(worker))
         if end:
             channel = self._channels[worker]
@@ -167,9 +165,9 @@ class WorkerPool:
         return sentinel
 
     def _raise(self, workers: list[int]) -> None:
-        """RuntimeError for workers that ended unasked, with the cause of the first one's end."""
+        """Raise RuntimeError for workers that exited unexpectedly, with the first one's cause."""
         for worker in workers:
-            self._poll.unregister(self._sentinel_of(worker))  # said once
+            self._poll.unregister(self._sentinel_of(worker))  # report once
             self.processes[worker].join(_GRACE_S)
         pids = ", ".join(str(self.processes[worker].pid) for worker in workers)
         raise RuntimeError(f"DataLoader worker (pid(s) {pids}) exited unexpectedly") from _cause(
@@ -177,9 +175,9 @@ class WorkerPool:
         )
 
     def close(self) -> None:
-        """End all workers: at once those that wait, the others after their current batch.
+        """Stop all workers: idle ones at once, the others after their current batch.
 
-        Those that take longer than five seconds are terminated.
+        Workers that take longer than five seconds are terminated.
         """
         if self._closed or os.getpid() != self._pid:
             return
@@ -199,14 +197,14 @@ class WorkerPool:
             self._arrived.clear()
 
     def forked(self) -> None:
-        """In a child, which must not keep the workers of its parent alive: lets go of them."""
+        """Drop the workers in a forked child, which must not keep them alive."""
         for channel in self._channels:
             channel.close()
         self._closed = True
 
 
 class _Descriptor:
-    """A file descriptor that is sent to a process as it starts."""
+    """A file descriptor that can be pickled for a starting process."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -220,7 +218,7 @@ def _same(descriptor: Any) -> Any:
 
 
 def _cause(process: Any) -> RuntimeError:
-    """What the system says of a worker's end."""
+    """Describe how a worker ended."""
     code, start = process.exitcode, f"DataLoader worker (pid {process.pid}) "
     if code is None or code >= 0:
         return RuntimeError(
