@@ -1,4 +1,4 @@
-"""Saving and loading: .pt files both ways with PyTorch, safely by default, and safetensors."""
+"""Saving and loading: .pt files compatible with PyTorch, safe by default, and safetensors."""
 
 from __future__ import annotations
 

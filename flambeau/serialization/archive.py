@@ -1,7 +1,7 @@
-"""The zip container of a .pt file: records by name, uncompressed, each aligned to 64 bytes.
+"""The zip container of a .pt file: uncompressed records by name, each aligned to 64 bytes.
 
-`ArchiveWriter` streams records to anything with `write`; `ArchiveReader` finds them in anything
-that can seek. Nothing is ever unpacked to disk, and no record is believed about its size.
+`ArchiveWriter` streams records to anything with `write`; `ArchiveReader` finds them in any seekable
+file. Nothing is unpacked to disk, and record sizes are checked against the file's.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ ALIGNMENT = 64
 _LIMIT = 0xFFFFFFFF
 _LOCAL = struct.Struct("<4s5H3I2H")
 _CENTRAL = struct.Struct("<4s6H3I5H2I")
-# Compressed records (no torch.save writes them) may unpack to this many times the file's size.
+# Compressed records (torch.save writes none) may unpack to this many times the file's size.
 _RATIO, _ALWAYS_ALLOWED = 64, 256 << 20
-# Small enough that a piece is still in the cache when its checksum is taken.
+# Small enough for a piece to stay in the cache until its checksum is computed.
 _CHUNK = 256 << 10
 
 
 class ArchiveWriter:
-    """Writes records in order; `close` writes the directory. The file object need not seek."""
+    """Writes records in order; `close` writes the directory. The file need not be seekable."""
 
     def __init__(self, file: IO[bytes], name: str = "archive", crc32: bool = True,
                  version: bytes = b"3\n") -> None:
@@ -39,7 +39,7 @@ class ArchiveWriter:
         self._at += len(data)
 
     def record(self, name: str, data: bytes | memoryview) -> None:
-        """Write one record: bytes, or a view of bytes in memory, which are not copied."""
+        """Write one record: bytes, or a view of memory, which is not copied."""
         window = memoryview(data).cast("B") if len(data) else memoryview(b"")
         path = f"{self._name}/{name}".encode()
         size, start = len(window), self._at
@@ -70,7 +70,7 @@ class ArchiveWriter:
         self._directory.append(_directory_entry(path, flags, crc, size, start))
 
     def close(self) -> None:
-        """Write what says that the archive is whole, and the directory."""
+        """Write the version and serialization id, then the directory."""
         self.record("version", self._version)
         self.record(".data/serialization_id", f"{self._checksum:040d}".encode())
         start, count = self._at, len(self._directory)
@@ -105,7 +105,7 @@ def _directory_entry(path: bytes, flags: int, crc: int, size: int, start: int) -
 
 
 def is_archive(file: IO[bytes]) -> bool:
-    """Whether a zip archive starts where the file stands; leaves the file there."""
+    """Return whether a zip archive starts at the file's position, which is restored."""
     start = file.tell()
     result = file.read(4) == b"PK\3\4"
     file.seek(start)
@@ -117,9 +117,9 @@ def _failed(why: object) -> RuntimeError:
 
 
 class ArchiveReader:
-    """Records of an archive that begins where the file stands and goes to its end.
+    """Records of an archive that extends from the file's position to its end.
 
-    RuntimeError for anything that is not a whole archive.
+    Raises RuntimeError for anything but a complete archive.
     """
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -130,7 +130,7 @@ class ArchiveReader:
         try:
             self._zip = zipfile.ZipFile(self._file)
             entries = self._zip.infolist()
-        except Exception as error:  # zipfile meets damage with many exception types
+        except Exception as error:  # zipfile reports damage with many exception types
             raise _failed(f"failed finding central directory ({error})") from None
         if not entries:
             raise _failed("the archive is empty")
@@ -145,12 +145,12 @@ class ArchiveReader:
             )
 
     def names(self) -> list[str]:
-        """The records, without the archive's own name."""
+        """Return the record names, without the archive's name."""
         prefix = self.name + "/"
         return [n[len(prefix) :] for n in self._entries if n.startswith(prefix)]
 
     def has(self, name: str) -> bool:
-        """Whether there is such a record."""
+        """Return whether a record exists."""
         return f"{self.name}/{name}" in self._entries
 
     def _entry(self, name: str) -> zipfile.ZipInfo:
@@ -162,18 +162,18 @@ class ArchiveReader:
             ) from None
 
     def size(self, name: str) -> int:
-        """Bytes in a record."""
+        """Return a record's size in bytes."""
         return self._entry(name).file_size
 
     def read(self, name: str) -> bytes:
-        """A record as bytes."""
+        """Return a record as bytes."""
         size = self.size(name)
         memory = np.empty(size, np.uint8)
         self.read_into(name, memory)
         return memory.tobytes()
 
     def offset(self, name: str) -> int:
-        """Where in the file an uncompressed record's data begins."""
+        """Return the file offset of an uncompressed record's data."""
         entry = self._entry(name)
         if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1:
             raise _failed(f"record {name} is compressed or encrypted, so it has no place in memory")
@@ -197,7 +197,7 @@ class ArchiveReader:
         if entry.compress_type == zipfile.ZIP_STORED:
             self._file.seek(self.offset(name))
             result = self._fill(name, self._file, window)
-            # PyTorch can be told to write no checksums; it then writes zero.
+            # PyTorch can omit checksums; it then writes zero.
             if crc32 and entry.CRC != 0 and memory.size == entry.file_size and result != entry.CRC:
                 raise _failed(f"record {name} does not match its checksum")
             return
@@ -209,7 +209,7 @@ class ArchiveReader:
 
     @staticmethod
     def _fill(name: str, source: Any, window: memoryview) -> int:
-        """Fill the window from where the source stands; returns the checksum of what it read."""
+        """Fill the window from the source's position; return the checksum of the data."""
         read_into, at, crc = getattr(source, "readinto", None), 0, 0
         while at < len(window):
             piece = window[at : at + _CHUNK]
@@ -227,7 +227,7 @@ class ArchiveReader:
 
 
 class _Tail(io.RawIOBase):
-    """A file from `start` on, as a file of its own."""
+    """View of a file from `start` on."""
 
     def __init__(self, file: IO[bytes], start: int) -> None:
         self._file, self._start = file, start

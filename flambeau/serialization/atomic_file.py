@@ -1,4 +1,4 @@
-"""Files that appear under their name only when they are complete."""
+"""Write files atomically: they appear under their name only when complete."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from typing import IO
 
 @contextmanager
 def open_replacement(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write beside `path`, which takes its place at the end if nothing was raised.
+    """Context of a temporary file beside `path` that replaces it at the end unless an error is
+    raised.
 
-    Links are followed and permissions kept. What is no regular file (a pipe, /dev/null), or lies
-    where no file can be added, is written directly. RuntimeError for a missing directory.
+    Follows links and keeps permissions. Anything but a regular file (a pipe, /dev/null), and a file
+    in a directory without write permission, is written directly. Raises RuntimeError for a missing
+    directory.
     """
     target = Path(os.path.realpath(path))
     if not target.parent.is_dir():
@@ -48,13 +50,13 @@ def open_replacement(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _sync_directory(directory: Path) -> None:
-    # So that the new name survives a loss of power too; Windows cannot open directories.
+    # Makes the new name survive a power loss. Windows cannot open directories.
     if os.name != "posix":
         return
     handle = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(handle)
     except OSError:
-        pass  # some network file systems refuse, and the file itself is already safe
+        pass  # some network file systems refuse; the file itself is already safe
     finally:
         os.close(handle)

@@ -1,4 +1,4 @@
-"""Files from machines of the other byte order."""
+"""Byte order conversion of files from machines of the other endianness."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from flambeau.tensor.dtypes import dtype
 
 
 def swap_bytes(memory: np.ndarray, kind: dtype) -> None:
-    """Reverse the bytes of each element, in place; of each part of a complex one."""
+    """Reverse the bytes of each element in place; of each part of complex elements."""
     width = kind.itemsize // 2 if kind.is_complex else kind.itemsize
     memory.view(f"u{width}").byteswap(inplace=True)

@@ -1,6 +1,6 @@
-"""The format before zip: a row of pickles, then the bytes of the storages. Written only on demand.
+"""The format before zip: several pickles, then the storages' bytes. Written only on request.
 
-The still older tar format is not read.
+The older tar format is not supported.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Unpickle = Callable[[IO[bytes], Callable[[Any], Any], Any, dict[str, Any]], Any]
 
 
 class _Storages:
-    """The storages that a pickle refers to; their bytes come after it."""
+    """The storages that a pickle refers to. Their bytes follow the pickles."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -63,7 +63,7 @@ class _Storages:
 
 
 def _as_text(key: Any) -> Any:
-    """A storage's key, which Python 2 wrote as bytes and encoding="bytes" leaves as such."""
+    """Return a storage's key as str. Python 2 wrote bytes, which encoding="bytes" keeps."""
     return key.decode("ascii", "replace") if type(key) is bytes else key
 
 
@@ -71,7 +71,7 @@ def load(
     file: IO[bytes], map_location: MapLocation, unpickle: Unpickle, module: Any,
     options: dict[str, Any],
 ) -> Any:
-    """What such a file holds; RuntimeError when it is none."""
+    """Load a file of this format. Raises RuntimeError for another format."""
     start = file.tell()
     end = file.seek(0, 2)
     _refuse_tar(file, start)
@@ -106,7 +106,7 @@ def _refuse_tar(file: IO[bytes], start: int) -> None:
 def _fill(
     file: IO[bytes], storage: TypedStorage, location: str, map_location: MapLocation, order: str
 ) -> None:
-    """Read a storage's bytes into the memory that its tensors already lie on."""
+    """Read a storage's bytes into the memory that its tensors already use."""
     memory = storage._untyped_storage._bytes
     (count,) = struct.unpack("<q", _exactly(file, 8))
     if count * storage.dtype.itemsize != memory.size:
@@ -116,7 +116,7 @@ def _fill(
     _read_into(file, memory)
     if order != sys.byteorder and storage.dtype.itemsize > 1:
         swap_bytes(memory, storage.dtype)
-    # The tensors are made already: only a place that keeps the memory can be meant.
+    # The tensors exist already, so their storage cannot move.
     if restorer(map_location)(storage._untyped_storage, location) is not storage._untyped_storage:
         raise NotImplementedError(
             "load: a file of the format before zip can only be loaded to the CPU; load it with "
@@ -132,7 +132,7 @@ def _exactly(file: IO[bytes], size: int) -> bytes:
 
 
 def _read_into(file: IO[bytes], memory: np.ndarray) -> None:
-    """Fill memory, without a copy in between where the file can."""
+    """Fill memory, without an intermediate copy if the file has `readinto`."""
     readinto = getattr(file, "readinto", None)
     if readinto is None:
         memory[...] = np.frombuffer(_exactly(file, memory.size), np.uint8)

@@ -1,4 +1,4 @@
-"""`load`: from a file to what was saved in it; and what a file asks for before it is loaded."""
+"""`load`: read the object saved in a file. Also lists the globals that a file needs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ UNSAFE_MESSAGE = (
 
 
 class StorageSource:
-    """The storages of one archive: read when first referred to, each of them once."""
+    """The storages of one archive. Each is read once, when first referenced."""
 
     def __init__(
         self, archive: ArchiveReader, map_location: MapLocation, mapped: np.ndarray | None,
@@ -49,7 +49,7 @@ class StorageSource:
         self._loaded: dict[str, TypedStorage] = {}
 
     def __call__(self, reference: tuple[Any, ...]) -> TypedStorage:
-        """The storage that ('storage', class, key, location, count) refers to."""
+        """Return the storage of a reference ('storage', class, key, location, count)."""
         kind, key, location, nbytes = _read_reference(reference[1:])
         if key not in self._loaded:
             self._loaded[key] = TypedStorage(
@@ -70,7 +70,7 @@ class StorageSource:
                 raise RuntimeError(f"record {record} has fewer than {nbytes} bytes")
             memory = anchored(self._mapped[start : start + nbytes])
         else:
-            if nbytes > self._archive.size(record):  # before the memory is asked for
+            if nbytes > self._archive.size(record):  # before allocating the memory
                 raise RuntimeError(f"record {record} has fewer than {nbytes} bytes")
             memory = np.empty(nbytes, np.uint8)
             self._archive.read_into(record, memory)
@@ -108,7 +108,8 @@ def _byte_order(archive: ArchiveReader) -> str:
 
 
 class TrustingUnpickler(pickle.Unpickler):
-    """pickle's own, with PyTorch's names meaning flambeau's. It runs what the file says."""
+    """pickle's unpickler with PyTorch's names mapped to flambeau's. It runs any code in the file.
+    """
 
     def __init__(
         self, file: IO[bytes], persistent_load: Callable[[Any], Any], **options: Any
@@ -117,13 +118,13 @@ class TrustingUnpickler(pickle.Unpickler):
         self._refer = persistent_load
 
     def persistent_load(self, reference: Any) -> Any:
-        """What a reference in the pickle stands for."""
+        """Return the object of a persistent reference."""
         if not isinstance(reference, tuple) or not reference:
             raise pickle.UnpicklingError(f"saved_id must be a tuple, got {type(reference)}")
         return self._refer(reference)
 
     def find_class(self, module: str, name: str) -> Any:
-        """The object by name; a storage class becomes its dtype."""
+        """Return an object by name; PyTorch's names resolve to flambeau's."""
         if module == "torch" or module.startswith("torch."):
             return names.resolve(module, name)
         return super().find_class(module, name)
@@ -132,7 +133,7 @@ class TrustingUnpickler(pickle.Unpickler):
 def unpickle(
     file: IO[bytes], refer: Callable[[Any], Any], pickle_module: Any, options: dict[str, Any]
 ) -> Any:
-    """One object from a pickle: by the restricted unpickler when `pickle_module` is None."""
+    """Load one object from a pickle, with the restricted unpickler if `pickle_module` is None."""
     if pickle_module is None:
         encoding = options.get("encoding", "utf-8")
         return unpickler.WeightsUnpickler(file, refer, encoding).load()
@@ -169,7 +170,7 @@ def _explain(message: str) -> str:
 
 
 def _decide_weights_only(weights_only: bool | None, pickle_module: Any) -> bool:
-    """The argument, the environment, and the default, which is True without a pickle module."""
+    """Decide from the argument, the environment, and the default: True without a pickle module."""
     true = ("1", "y", "yes", "true")
     force = os.getenv("TORCH_FORCE_WEIGHTS_ONLY_LOAD", "0").lower() in true
     force_no = os.getenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "0").lower() in true
@@ -210,15 +211,15 @@ def load(
     mmap: bool | None = None,
     **pickle_load_args: Any,
 ) -> Any:
-    """Load what `save` of flambeau or PyTorch wrote: a path, or a file object that can seek.
+    """Load a file saved by flambeau or PyTorch: a path, or a seekable file object.
 
-    `weights_only=True` (the default) builds nothing but tensors, plain data and what was added
-    with `add_safe_globals`, and runs nothing else; `weights_only=False` runs what the file says:
-    only for files that you trust. `map_location` says where storages go, `mmap=True` leaves them
-    in the file until they are used.
+    `weights_only=True` (the default) builds only tensors, plain data and types added with
+    `add_safe_globals`, and runs no other code. `weights_only=False` runs any code in the file: use
+    it only for files that you trust. `map_location` chooses the devices of storages. `mmap=True`
+    maps the file and reads storages on use.
 
-    Raises pickle.UnpicklingError for what weights_only does not allow, RuntimeError for a
-    damaged file, FileNotFoundError when there is none.
+    Raises pickle.UnpicklingError for what weights_only does not allow, RuntimeError for a damaged
+    file, FileNotFoundError for a missing one.
 
     >>> torch.save({"weight": torch.ones(2)}, "weights.pt")
     >>> torch.load("weights.pt")
@@ -245,7 +246,7 @@ def load(
 
 
 def _opened(f: FileLike) -> AbstractContextManager[IO[bytes]]:
-    """The file at a path, which is closed in the end; or the caller's own, which stays open."""
+    """Open a path in a context that closes it, or wrap the caller's file, which stays open."""
     return open(f, "rb") if isinstance(f, (str, os.PathLike)) else nullcontext(f)
 
 
@@ -312,7 +313,7 @@ def _load_safetensors(path: str, map_location: MapLocation) -> Any:
 
 
 def get_unsafe_globals_in_checkpoint(f: FileLike) -> list[str]:
-    """The names in a file that `load(weights_only=True)` does not allow yet. Loads nothing.
+    """Return the names in a file that `load(weights_only=True)` does not allow yet. Loads nothing.
 
     >>> torch.save({"weight": torch.ones(2)}, "weights.pt")
     >>> torch.serialization.get_unsafe_globals_in_checkpoint("weights.pt")

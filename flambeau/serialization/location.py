@@ -1,7 +1,7 @@
-"""Locations: the tag that says where a storage lay when saved, and where it goes when loaded.
+"""Locations: tags of the device where a storage was saved, and where it is loaded.
 
-`map_location` (a tag, a device, a dict from tag to tag, or a function) decides; without one a
-storage goes where its tag says. Other packages may register tags of their own.
+`map_location` (a tag, a device, a dict from tag to tag, or a function) decides; without it a
+storage goes where its tag says. Other packages may register tags.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MapLocation = Callable[[Any, str], Any] | device | str | dict[str, str] | None
 
 
 class MetaStorage:
-    """A storage on the meta device: its size without its bytes."""
+    """A storage on the meta device: a size without memory."""
 
     device = META
 
@@ -26,13 +26,13 @@ class MetaStorage:
         self._size = size
 
     def nbytes(self) -> int:
-        """The size that it stands for."""
+        """Return the size in bytes."""
         return self._size
 
     size = __len__ = nbytes
 
     def data_ptr(self) -> int:
-        """0: there is no memory."""
+        """Return 0: there is no memory."""
         return 0
 
 
@@ -64,7 +64,7 @@ _registry: list[tuple[int, Tagger, Restorer]] = [
 
 
 def register_package(priority: int, tagger: Tagger, deserializer: Restorer) -> None:
-    """Add a way to tag storages and to restore tagged ones; lower priorities are asked first.
+    """Register functions that tag storages and restore tagged ones. Lower priorities go first.
 
     >>> def tag(storage):
     ...     return None  # not ours
@@ -75,7 +75,7 @@ def register_package(priority: int, tagger: Tagger, deserializer: Restorer) -> N
 
 
 def location_tag(storage: Any) -> str:
-    """The tag of where a storage lies; RuntimeError when nobody knows.
+    """Return the tag of a storage's location. Raises RuntimeError if it is unknown.
 
     >>> torch.serialization.location_tag(torch.ones(2).untyped_storage())
     'cpu'
@@ -88,7 +88,7 @@ def location_tag(storage: Any) -> str:
 
 
 def default_restore_location(storage: Any, location: str) -> Any:
-    """The storage, moved to where the tag says; RuntimeError when nobody can.
+    """Move a storage to the location of a tag. Raises RuntimeError for an unknown location.
 
     >>> storage = torch.ones(2).untyped_storage()
     >>> torch.serialization.default_restore_location(storage, "cpu") is storage
@@ -105,7 +105,7 @@ def default_restore_location(storage: Any, location: str) -> Any:
 
 
 def validate_cuda_device(location: str) -> int:
-    """Raise RuntimeError: no storage can be put on a GPU here.
+    """Raise RuntimeError: flambeau cannot put a storage on a GPU.
 
     >>> torch.serialization.validate_cuda_device("cuda:0")
     Traceback (most recent call last):
@@ -120,7 +120,7 @@ def validate_cuda_device(location: str) -> int:
 
 
 def restorer(map_location: MapLocation) -> Restorer:
-    """The function from a loaded storage and its tag to the storage in its place."""
+    """Return a function (loaded storage, tag) -> storage at its target location."""
     if map_location is None:
         return default_restore_location
     if isinstance(map_location, dict):
@@ -140,12 +140,12 @@ def restorer(map_location: MapLocation) -> Restorer:
 
 
 def goes_to_meta(map_location: MapLocation) -> bool:
-    """Whether everything goes to the meta device, so that no bytes need to be read."""
+    """Return whether everything goes to the meta device, so that no bytes need to be read."""
     return isinstance(map_location, (str, device)) and str(map_location) == "meta"
 
 
 def place_of(map_location: MapLocation, where: Any) -> Any:
-    """`map_location` applied to the device that a tensor names itself, apart from its storage."""
+    """Apply `map_location` to a device that a tensor names itself, apart from its storage."""
     if isinstance(map_location, dict):
         return map_location.get(str(where), where)
     return map_location if isinstance(map_location, (str, device)) else where

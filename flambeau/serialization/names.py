@@ -1,5 +1,5 @@
-"""Names: files speak of `torch.*`, and here that is flambeau's. From an object to the name that
-PyTorch knows it by, and back. Nothing here decides whether a name may be used."""
+"""Names: map between `torch.*` names in files and flambeau's objects, in both directions. Does not
+decide whether a name may be used."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from . import rebuild
 
 
 class FunctionTable:
-    """Stands for the class under which PyTorch pickles its functions: `getattr(table, 'relu')`."""
+    """Stand-in for the class in which PyTorch pickles its functions: `getattr(table, 'relu')`."""
 
     def __getattr__(self, name: str) -> Any:
         result = getattr(importlib.import_module("flambeau"), name, None)
@@ -35,8 +35,8 @@ FUNCTIONS = FunctionTable()
 
 
 def _get_layout(name: str) -> layout:
-    """The layout called 'torch.strided', ...; KeyError when there is none."""
-    if type(name) is not str:  # a file may put anything here, even what cannot be hashed
+    """Return the layout named 'torch.strided', ... Raises KeyError for an unknown one."""
+    if type(name) is not str:  # a file may contain anything here, even unhashable objects
         raise TypeError(f"a layout's name is a str, not {type(name).__name__}")
     return _LAYOUTS[name]
 
@@ -76,7 +76,7 @@ _NAME_OF = {
     id(result): (module, last)
     for name, result in SPECIAL.items() for module, _, last in [name.rpartition(".")]
 }
-# Where an older file put what a name means, beside its present name.
+# Names that older files use for the same objects.
 _OTHER_NAMES = {
     "torch.UntypedStorage": UntypedStorage,
     "torch.tensor._rebuild_from_type_v2": rebuild._rebuild_from_type_v2,
@@ -85,7 +85,7 @@ _OTHER_NAMES = {
 
 
 def special(full_name: str) -> Any:
-    """The object that a file means by a name which no module of flambeau has; None otherwise."""
+    """Return the object of a name that exists in no flambeau module, or None."""
     module, _, name = full_name.rpartition(".")
     if name.endswith("Storage") and module in ("torch", "torch.storage", "torch.cuda"):
         known = rebuild.STORAGE_TYPES.get(name)
@@ -95,7 +95,7 @@ def special(full_name: str) -> Any:
 
 
 def torch_name(value: Any) -> tuple[str, str] | None:
-    """PyTorch's module and name for an object of flambeau's; None for everything else."""
+    """Return PyTorch's module and name of a flambeau object, or None."""
     result = _NAME_OF.get(id(value)) or function_name(value)
     if result is not None:
         return result
@@ -109,7 +109,7 @@ def torch_name(value: Any) -> tuple[str, str] | None:
 
 
 def _public_module(module: str) -> str:
-    """The module where PyTorch has what flambeau keeps in `tensor` or `ops`."""
+    """Return PyTorch's module for names that flambeau keeps in `tensor` or `ops`."""
     if module.startswith("torch.ops.quantized."):
         return "torch.ops.quantized"
     for inner in ("torch.ops", "torch.tensor"):
@@ -118,7 +118,7 @@ def _public_module(module: str) -> str:
     return module
 
 
-# Namespaces of functions, and where PyTorch's files look for those of them that are in C++.
+# Namespaces of functions, and where PyTorch's files expect those implemented in C++.
 _NAMESPACES = {
     "flambeau": "torch", "flambeau.nn.functional": "torch._C._nn",
     "flambeau.linalg": "torch._C._linalg", "flambeau.special": "torch._C._special",
@@ -128,7 +128,7 @@ _NAMESPACES = {
 
 @lru_cache(maxsize=1)
 def _functions() -> dict[int, tuple[str, str]]:
-    """Module and name of each public operator; of several names the one it calls itself."""
+    """Return the module and name of each public operator, preferring its own __name__."""
     table: dict[int, tuple[str, str]] = {}
     for own in _NAMESPACES:
         namespace = vars(importlib.import_module(own))
@@ -144,14 +144,14 @@ def _functions() -> dict[int, tuple[str, str]]:
 
 
 def function_name(value: Any) -> tuple[str, str] | None:
-    """PyTorch's module and name for a public operator; None for everything else."""
+    """Return PyTorch's module and name of a public operator, or None."""
     return _functions().get(id(value)) if isinstance(value, FunctionType) else None
 
 
 def resolve(module: str, name: str) -> Any:
-    """The object that `module` and `name` mean. It imports: for files that are trusted.
+    """Return the object of `module` and `name`. Imports modules: for trusted files only.
 
-    AttributeError when flambeau has no such thing.
+    Raises AttributeError if flambeau has no such object.
     """
     if module != "torch" and not module.startswith("torch."):
         result = sys.modules.get(module) or importlib.import_module(module)
@@ -167,7 +167,7 @@ def resolve(module: str, name: str) -> Any:
 
 
 def _of_operators(module: str, name: str) -> tuple[str, str]:
-    """Where an operator of PyTorch's inner modules is: torch._C._fft.fft_rfft is torch.fft's."""
+    """Map an operator of PyTorch's inner modules: torch._C._fft.fft_rfft to torch.fft's rfft."""
     for own, inner in _NAMESPACES.items():
         if module == inner != "torch":
             module = "torch" + own[len("flambeau") :]
@@ -176,7 +176,7 @@ def _of_operators(module: str, name: str) -> tuple[str, str]:
 
 
 def _closest_module(module: str, name: str) -> Any:
-    """flambeau's module for a module of PyTorch's, or the nearest above it that has `name`."""
+    """Return flambeau's module for a PyTorch module, or the nearest parent that has `name`."""
     first = name.partition(".")[0]
     parts = ["flambeau", *module.split(".")[1:]]
     for end in range(len(parts), 0, -1):

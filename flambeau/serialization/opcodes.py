@@ -1,6 +1,6 @@
-"""Opcodes of pickle that make plain data: constants, containers, and the memo.
+"""Pickle opcodes that build plain data: constants, containers, and the memo.
 
-Each is a function from the interpreter (see unpickler.py), whose stack it changes.
+Each is a function of the interpreter (see unpickler.py) that updates its stack.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from .safe_globals import _check_keys, _frozenset, check_key
 if TYPE_CHECKING:
     from .unpickler import WeightsUnpickler
 
-_LONGEST_NUMBER = 4096  # digits or bytes: reading a decimal number takes quadratic time
+_LONGEST_NUMBER = 4096  # digits or bytes: parsing a decimal number takes quadratic time
 
 Operation = Callable[["WeightsUnpickler"], Any]
 OPERATIONS: dict[int, Operation] = {}
 
 
 def opcode(*codes: bytes) -> Callable[[Operation], Operation]:
-    """Declare what the interpreter does at these opcodes."""
+    """Register the interpreter's operation for these opcodes."""
 
     def declare(operation: Operation) -> Operation:
         for code in codes:

@@ -1,11 +1,11 @@
-"""Settings of saving and loading: byte order of unmarked files, checksums, how files are mapped."""
+"""Settings of saving and loading: default byte order, checksums, memory mapping."""
 
 from __future__ import annotations
 
 import mmap
 from enum import Enum
 
-# Windows has neither name; there a file is always mapped privately.
+# Windows has neither constant; files are always mapped privately there.
 MAP_SHARED = getattr(mmap, "MAP_SHARED", 1)
 MAP_PRIVATE = getattr(mmap, "MAP_PRIVATE", 2)
 
@@ -31,7 +31,7 @@ class Settings:
 
 
 def get_default_load_endianness() -> LoadEndianness | None:
-    """The byte order assumed of files that do not state theirs; None means little-endian.
+    """Return the byte order assumed for files that do not state it. None means little-endian.
 
     >>> torch.serialization.get_default_load_endianness() is None
     True
@@ -40,7 +40,7 @@ def get_default_load_endianness() -> LoadEndianness | None:
 
 
 def set_default_load_endianness(endianness: LoadEndianness | None) -> None:
-    """Set it; TypeError for anything that is neither LoadEndianness nor None.
+    """Set the byte order for files that do not state it. Raises TypeError for an invalid type.
 
     >>> torch.serialization.set_default_load_endianness(None)
     """
@@ -50,7 +50,7 @@ def set_default_load_endianness(endianness: LoadEndianness | None) -> None:
 
 
 def get_crc32_options() -> bool:
-    """Whether `save` computes a checksum of each record.
+    """Return whether `save` computes a checksum of each record.
 
     >>> torch.serialization.get_crc32_options()
     True
@@ -59,7 +59,7 @@ def get_crc32_options() -> bool:
 
 
 def set_crc32_options(compute_crc32: bool) -> None:
-    """Set whether `save` computes checksums; without, damage is not noticed.
+    """Set whether `save` computes checksums. Without them damage goes undetected.
 
     >>> torch.serialization.set_crc32_options(True)
     """
@@ -67,7 +67,7 @@ def set_crc32_options(compute_crc32: bool) -> None:
 
 
 def get_default_mmap_options() -> int:
-    """How `load(mmap=True)` maps: MAP_PRIVATE (writes stay in memory) or MAP_SHARED.
+    """Return how `load(mmap=True)` maps: MAP_PRIVATE (writes stay in memory) or MAP_SHARED.
 
     >>> import mmap
     >>> torch.serialization.get_default_mmap_options() == mmap.MAP_PRIVATE
@@ -77,7 +77,7 @@ def get_default_mmap_options() -> int:
 
 
 class set_default_mmap_options:
-    """Sets how `load(mmap=True)` maps, for good or as a context manager.
+    """Set how `load(mmap=True)` maps, permanently or as a context manager.
 
     >>> import mmap
     >>> with torch.serialization.set_default_mmap_options(mmap.MAP_SHARED):

@@ -1,5 +1,5 @@
-"""The pickler behind `save`: tensors become references to numbered storages, and everything of
-flambeau's is called by its name in PyTorch, so that PyTorch can load the file."""
+"""The pickler behind `save`: writes tensors as references to numbered storages and flambeau's
+objects under their PyTorch names, so that PyTorch can load the file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .rebuild import STORAGE_NAMES, STORAGE_TYPES, StorageType, parameter_class,
 
 
 class StorageTable:
-    """The storages met so far, numbered; each is kept alive until the file is written."""
+    """The storages seen so far, numbered and kept alive until the file is written."""
 
     def __init__(self) -> None:
         self.storages: dict[str, UntypedStorage] = {}
@@ -28,9 +28,9 @@ class StorageTable:
         self._dtypes: dict[int, str] = {}
 
     def reference(self, stored: TypedStorage | UntypedStorage) -> tuple[Any, ...]:
-        """('storage', its class, its number, where it lies, how many elements).
+        """Return ('storage', class, number, location, element count).
 
-        RuntimeError when the same memory is saved under two dtypes.
+        Raises RuntimeError if the same memory is saved under two dtypes.
         """
         if isinstance(stored, TypedStorage):
             storage, kind = stored._untyped_storage, stored.dtype.name
@@ -54,7 +54,7 @@ class StorageTable:
 
 
 class _Hooks:
-    """What both picklers do with tensors, storages and dtypes."""
+    """Handling of tensors, storages and dtypes, shared by both picklers."""
 
     table: StorageTable
 
@@ -73,14 +73,14 @@ class _Hooks:
         function = names.function_name(obj)
         if function is not None and function[0] == "torch":
             return getattr, (names.FUNCTIONS, function[1])
-        following = getattr(super(), "reducer_override", None)  # cloudpickle has its own
+        following = getattr(super(), "reducer_override", None)  # cloudpickle defines it
         return NotImplemented if following is None else following(obj)
 
     @staticmethod
     def _reduce_tensor(tensor: Tensor) -> Any:
         own = type(tensor).__reduce_ex__
         if own not in (Tensor.__reduce_ex__, parameter_class().__reduce_ex__):
-            return NotImplemented  # its class says itself how to pickle it
+            return NotImplemented  # the class has its own pickling
         return reduce_tensor(tensor)
 
 
@@ -92,14 +92,14 @@ _PythonPickler: Any = pickle._Pickler
 
 
 class NamingPickler(_Hooks, _PythonPickler):  # type: ignore[misc]  # typeshed has half of it
-    """Writes PyTorch's names. Only the pickler that is written in Python can be told names."""
+    """Pickler that writes PyTorch's names. Only the pure-Python pickler can rename globals."""
 
     def __init__(self, file: Any, protocol: int, table: StorageTable) -> None:
         super().__init__(file, protocol=protocol)
         self.table = table
 
     def save(self, obj: Any, save_persistent_id: bool = True) -> None:
-        """Write one object; plain data without asking whether it is a storage or a tensor."""
+        """Write one object; skip the storage and tensor checks for plain data."""
         if type(obj) not in _PLAIN:
             super().save(obj, save_persistent_id)
             return
@@ -111,22 +111,22 @@ class NamingPickler(_Hooks, _PythonPickler):  # type: ignore[misc]  # typeshed h
             self.dispatch[type(obj)](self, obj)
 
     def save_list(self, obj: list[Any]) -> None:
-        """A list; one of many numbers is written by the pickler in C, which is quicker."""
+        """Write a list. A long list of numbers is written by the faster C pickler."""
         if len(obj) < 100 or self.proto >= 4 or not _NUMBERS.issuperset(map(type, obj)):
             _PythonPickler.save_list(self, obj)
             return
         self.write(pickle.EMPTY_LIST)
         self.memoize(obj)
-        # Numbers leave no trace in the memo: between the list and STOP are the same bytes.
+        # Numbers are not memoized: the bytes between the list and STOP are the same.
         self.write(pickle.dumps(obj, self.proto)[5:-1])
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, (dtype, StorageType, qscheme)) or obj is names.FUNCTIONS:
-            return "named"  # save_global finds the name
+            return "named"  # save_global looks up the name
         return super().reducer_override(obj)
 
     def save_global(self, obj: Any, name: str | None = None) -> None:
-        """A class, function or named constant, by reference."""
+        """Write a class, function or named constant by reference."""
         result = names.torch_name(obj)
         if result is None:
             _PythonPickler.save_global(self, obj, name)
@@ -161,7 +161,7 @@ def _check_resolves(obj: Any, module: str, qualname: str) -> None:
 
 
 def pickler_for(pickle_module: Any, file: Any, protocol: int, table: StorageTable) -> Any:
-    """A pickler that writes PyTorch's names, or one of a module such as dill, with flambeau's."""
+    """Return a pickler with PyTorch's names, or a foreign one (dill, ...) with flambeau's."""
     if pickle_module is pickle:
         return NamingPickler(file, protocol, table)
     result = type("ForeignPickler", (_Hooks, pickle_module.Pickler), {})(file, protocol=protocol)

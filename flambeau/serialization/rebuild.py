@@ -1,7 +1,7 @@
-"""Rebuilding: from what a file says of a tensor to the tensor, and the way back for pickling.
+"""Rebuild tensors from their description in a file, and reduce them for pickling.
 
-The functions carry the names under which files know them (`torch._utils._rebuild_tensor_v2`, ...)
-and trust nothing that they are given: a window must lie inside its storage.
+The functions have the names used in files (`torch._utils._rebuild_tensor_v2`, ...). They validate
+their arguments: a view must lie inside its storage.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from flambeau.tensor.tensor import tensor_on
 
 from .location import MapLocation, place_of
 
-# The storage class that stands for each dtype in a file; other dtypes use UntypedStorage.
+# The storage class of each dtype in a file; other dtypes use UntypedStorage.
 STORAGE_NAMES = {
     "float64": "DoubleStorage", "float32": "FloatStorage", "float16": "HalfStorage",
     "bfloat16": "BFloat16Storage", "int64": "LongStorage", "int32": "IntStorage",
@@ -39,7 +39,7 @@ STORAGE_NAMES = {
 
 
 class StorageType:
-    """A storage class of a file, such as `torch.FloatStorage`: a dtype under a name."""
+    """A storage class named in a file, such as `torch.FloatStorage`: a named dtype."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -54,7 +54,7 @@ STORAGE_TYPES = {name: StorageType(name) for name in _DTYPE_OF_STORAGE}
 
 
 class _LoadState(threading.local):
-    """What `load` was told in this thread, for tensors whose device is not their storage's."""
+    """State of `load` in this thread, for tensors whose device is not their storage's."""
 
     map_location: MapLocation = None
     unchecked: list[tuple[Any, Any]] | None = None  # sparse tensors of the file being loaded
@@ -102,7 +102,7 @@ def _window(storage: Any, kind: dtype, offset: Any, size: Any, stride: Any) -> T
 
 
 def _with_metadata(tensor: Tensor, metadata: dict[str, bool] | None) -> Tensor:
-    """The view that conjugates or negates, as the file says."""
+    """Apply the conjugate and negative bits given by the file."""
     for name in metadata or ():
         if name not in ("conj", "neg"):
             raise RuntimeError(f"a saved tensor has the unknown property {name!r}")
@@ -171,7 +171,7 @@ def _rebuild_device_tensor_from_cpu_tensor(
     data, place = _as_tensor(data), place_of(LoadState.map_location, device)
     stored = data.untyped_storage().nbytes() if data.device.type == "cpu" else 0
     if data.dtype != dtype and data.numel() * data.element_size() > stored:
-        # A broadcast of a few bytes could ask for any amount of memory here.
+        # Otherwise a broadcast of a few bytes could request any amount of memory.
         raise RuntimeError(f"a saved tensor of shape {tuple(data.shape)} exceeds its storage")
     return _requiring_grad(data.to(dtype=dtype, device=place), requires_grad)
 
@@ -192,15 +192,15 @@ def _lacking(name: str, what: str) -> Callable[..., Any]:
 
 
 def _rebuild_sparse_tensor(layout: Any, data: Any) -> Tensor:
-    """A sparse tensor from its parts, whose indices are checked: a file may hold anything. While
-    a file is loaded that waits for its end, since old files have the numbers there."""
+    """Rebuild a sparse tensor from its parts and validate its indices. During `load`, validation
+    waits until the end of the file: old files store the index values there."""
     if LoadState.unchecked is not None:
         LoadState.unchecked.append((layout, data))
     return _sparse_tensor(layout, data, LoadState.unchecked is None)
 
 
 def check_sparse_tensors() -> None:
-    """RuntimeError for the first sparse tensor that was loaded with indices that cannot be."""
+    """Raise RuntimeError for the first loaded sparse tensor with invalid indices."""
     for layout, data in LoadState.unchecked or ():
         _sparse_tensor(layout, data, True)
 
@@ -227,7 +227,7 @@ def _rebuild_qtensor(
     storage: Any, storage_offset: int, size: Sequence[int], stride: Sequence[int],
     quantizer_params: Any, requires_grad: bool, backward_hooks: Any,
 ) -> Tensor:
-    """A quantized tensor from its integers and what they stand for."""
+    """Rebuild a quantized tensor from its integers and quantization parameters."""
     kind = getattr(storage, "dtype", None)
     if not isinstance(kind, QuantizedDtype) or not isinstance(quantizer_params, tuple):
         raise RuntimeError("a saved quantized tensor lies on a storage of another dtype")
@@ -247,7 +247,7 @@ def _rebuild_qtensor(
 
 
 def _parameters(values: Any) -> Tensor:
-    """Scale or zero points: a tensor, in older files a list."""
+    """Return scales or zero points as a tensor. Older files have a list."""
     return ops.tensor(values) if isinstance(values, list) else _as_tensor(values)
 
 
@@ -257,7 +257,8 @@ _rebuild_wrapper_subclass = _lacking("_rebuild_wrapper_subclass", "wrapper subcl
 
 
 def set_state(target: Any, state: Any) -> Any:
-    """Put saved attributes back on a tensor; RuntimeError for names that are not a user's."""
+    """Restore saved attributes of a tensor. Raises RuntimeError for names a user cannot have set.
+    """
     parts = state if isinstance(state, tuple) else (state, None)
     if len(parts) != 2:
         raise RuntimeError(f"Invalid serialized state: {len(parts)} parts instead of 2")
@@ -297,7 +298,7 @@ REBUILDERS = (
 
 
 def parameter_class() -> Any:
-    """`nn.Parameter`, found late: a tensor can be loaded before any module exists."""
+    """Return `nn.Parameter`, imported lazily: tensors can be loaded before any module exists."""
     from flambeau.nn.parameter import Parameter
 
     return Parameter
@@ -306,7 +307,7 @@ def parameter_class() -> Any:
 # ------------------------------------------------------------------------------- saving
 
 
-# What autograd keeps among a tensor's attributes: it belongs to the running program.
+# Attributes that autograd keeps on a tensor: they belong to the running program.
 _OF_THE_TAPE = frozenset((
     "_accumulator", "_backward_hooks", "_one_of_many", "_post_accumulate_grad_hooks", "_retained",
     "_view_of_function",
@@ -314,7 +315,7 @@ _OF_THE_TAPE = frozenset((
 
 
 def _state_of(tensor: Tensor) -> Any:
-    """A user's attributes on a tensor, or None."""
+    """Return the user's attributes of a tensor, or None."""
     own = getattr(type(tensor), "__getstate__", None)
     if own is not None and own is not getattr(Tensor, "__getstate__", None):
         return tensor.__getstate__()
@@ -338,7 +339,7 @@ def _reduce_values(tensor: Tensor) -> tuple[Callable[..., Tensor], tuple[Any, ..
 
 
 def _reduce_sparse(tensor: Tensor) -> tuple[Callable[..., Tensor], tuple[Any, ...]]:
-    """The layout and the parts."""
+    """Reduce a sparse tensor to its layout and parts."""
     form = tensor.layout
     if tensor.__dict__.get("_is_param"):
         return _rebuild_parameter, (tensor.data, tensor.requires_grad, OrderedDict())
@@ -355,7 +356,7 @@ def _reduce_sparse(tensor: Tensor) -> tuple[Callable[..., Tensor], tuple[Any, ..
 
 
 def _reduce_quantized(tensor: Tensor) -> tuple[Callable[..., Tensor], tuple[Any, ...]]:
-    """The integers' storage and what they stand for."""
+    """Reduce a quantized tensor to its storage and quantization parameters."""
     scheme: Any = tensor.qscheme()
     if scheme is per_tensor_affine:
         parts: tuple[Any, ...] = (scheme, tensor.q_scale(), tensor.q_zero_point())
@@ -368,7 +369,7 @@ def _reduce_quantized(tensor: Tensor) -> tuple[Callable[..., Tensor], tuple[Any,
 
 
 def reduce_tensor(tensor: Tensor) -> tuple[Callable[..., Tensor], tuple[Any, ...]]:
-    """How to pickle a tensor: a function to rebuild it and its arguments, storage first."""
+    """Return how to pickle a tensor: a rebuild function and its arguments, storage first."""
     state = _state_of(tensor)
     if type(tensor).__name__ == "Parameter" and type(tensor) is parameter_class():
         parts: tuple[Any, ...] = (tensor.data, tensor.requires_grad, OrderedDict())

@@ -1,4 +1,4 @@
-"""What `load(weights_only=True)` may build: a fixed list of names, and what the user adds to it."""
+"""What `load(weights_only=True)` may build: a fixed list of names, plus the user's additions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from . import names, rebuild
 
 Global = Callable[..., Any] | tuple[Callable[..., Any], str]
 
-# Nothing of these can be allowed, not even by the user.
+# Nothing in these modules can be allowed, not even by the user.
 BLOCKED_MODULES = frozenset(("sys", "os", "posix", "nt"))
 _KEY_BUDGET = 1000
 
@@ -25,9 +25,9 @@ class _Added:
 
 
 def add_safe_globals(safe_globals: list[Global]) -> None:
-    """Let `load(weights_only=True)` use these classes and functions too.
+    """Allow `load(weights_only=True)` to use these classes and functions.
 
-    An entry is the object, or a tuple of it and the name by which files call it.
+    An entry is the object, or a tuple of it and its name in files.
 
     >>> import fractions
     >>> torch.serialization.add_safe_globals([fractions.Fraction])
@@ -39,7 +39,7 @@ def add_safe_globals(safe_globals: list[Global]) -> None:
 
 
 def get_safe_globals() -> list[Global]:
-    """What the user has added.
+    """Return the user's additions.
 
     >>> with torch.serialization.safe_globals([complex]):
     ...     torch.serialization.get_safe_globals()
@@ -49,7 +49,7 @@ def get_safe_globals() -> list[Global]:
 
 
 def clear_safe_globals() -> None:
-    """Take away what the user has added.
+    """Remove the user's additions.
 
     >>> torch.serialization.clear_safe_globals()
     >>> torch.serialization.get_safe_globals()
@@ -59,7 +59,7 @@ def clear_safe_globals() -> None:
 
 
 class safe_globals:
-    """Allows classes and functions inside a `with` block.
+    """Context manager that allows classes and functions.
 
     >>> import fractions
     >>> torch.save({"rate": fractions.Fraction(1, 3)}, "rate.pt")
@@ -79,7 +79,7 @@ class safe_globals:
 
 
 def user_globals() -> dict[str, Any]:
-    """What the user has added, by full name; ValueError or TypeError for a malformed entry."""
+    """Return the user's additions by full name. Raises ValueError or TypeError if malformed."""
     result: dict[str, Any] = {}
     for entry in _Added.globals:
         if not isinstance(entry, tuple):
@@ -103,7 +103,7 @@ def user_globals() -> dict[str, Any]:
 
 
 def check_key(key: Any) -> Any:
-    """Let through what can be a key cheaply. Hashing a deep tuple would overflow the C stack."""
+    """Return the key if it is cheap to hash: hashing a deep tuple would overflow the C stack."""
     pending, budget = [key], _KEY_BUDGET
     while pending:
         single = pending.pop()
@@ -120,7 +120,7 @@ def _check_keys(items: Iterable[Any]) -> list[Any]:
 
 
 def _encode(text: str, encoding: str = "latin1") -> bytes:
-    # How pickles of protocol 2 write bytes. Other codecs could run anything.
+    # How pickles of protocol 2 write bytes. Other codecs could run arbitrary code.
     if not isinstance(text, str) or encoding not in ("latin1", "latin-1", "utf-8", "ascii"):
         raise TypeError("only text can be encoded, in latin1, utf-8 or ascii")
     return text.encode(encoding)
@@ -160,7 +160,7 @@ def _parameter(data: Any = None, requires_grad: bool = True) -> Any:
     return rebuild.parameter_class()(data, requires_grad)
 
 
-# A class as the file names it, and the function that stands in when the file calls it.
+# Classes named by files, and the functions that replace their constructors.
 CONSTRUCTORS: dict[Any, Callable[..., Any]] = {
     OrderedDict: _ordered_dict,
     Counter: _counter,
@@ -175,7 +175,7 @@ CONSTRUCTORS: dict[Any, Callable[..., Any]] = {
 
 @cache
 def default_globals() -> dict[str, Any]:
-    """What is always allowed, by full name."""
+    """Return what is always allowed, by full name."""
     allowed = {
         name: result
         for name, result in names.SPECIAL.items()
@@ -195,7 +195,7 @@ def default_globals() -> dict[str, Any]:
 
 
 def find(module: str, name: str, user: dict[str, Any]) -> Any:
-    """The object of that name if it is allowed; LookupError that says how to allow it if not."""
+    """Return the named object. Raises LookupError, which says how to allow it, if not allowed."""
     full = f"{module}.{name}"
     if module.partition(".")[0] in BLOCKED_MODULES:
         raise LookupError(
@@ -219,7 +219,7 @@ def find(module: str, name: str, user: dict[str, Any]) -> Any:
 
 @cache
 def _callables() -> dict[int, Callable[..., Any]]:
-    # By identity: not everything that a pickle puts in a function's place can be hashed.
+    # By identity: a pickle may put unhashable objects in place of a function.
     functions = (
         *rebuild.REBUILDERS, rebuild._rebuild_from_type_v2, names._get_layout, _encode,
     )
@@ -230,15 +230,15 @@ def _callables() -> dict[int, Callable[..., Any]]:
 
 
 def is_built_in(function: Any) -> bool:
-    """Whether it is on the fixed list of what a file may call."""
+    """Return whether it is on the fixed list of callables."""
     return id(function) in _callables()
 
 
 def call(function: Any, args: tuple[Any, ...], user: dict[str, Any]) -> Any:
-    """Call an allowed function, or make an object of an allowed class; TypeError for others.
+    """Call an allowed function or class. Raises TypeError for others.
 
-    Names such as `torch.Tensor` may stand in a file without being called: a file could ask
-    them for any amount of memory.
+    Names such as `torch.Tensor` may appear in a file but not be called: a call could request any
+    amount of memory.
     """
     stand_in = _callables().get(id(function))
     if stand_in is not None:

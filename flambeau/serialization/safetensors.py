@@ -1,4 +1,4 @@
-"""safetensors files: the `safetensors` package parses and writes them; tensors go in and come out.
+"""safetensors files: convert between tensors and the `safetensors` package's data.
 
 https://github.com/huggingface/safetensors
 """
@@ -37,7 +37,7 @@ _FORMAT_DTYPES = {
 
 
 def __getattr__(name: str) -> Any:
-    """The package's SafetensorError, imported with the package on first use."""
+    """Import the package's SafetensorError on first use."""
     if name == "SafetensorError":
         from safetensors import SafetensorError
 
@@ -80,7 +80,7 @@ def _check_disjoint(tensors: dict[str, Tensor]) -> None:
 
 
 def _specs(tensors: dict[str, Tensor]) -> dict[str, TensorSpec]:
-    """Dtype, shape and address of each tensor, without a copy."""
+    """Return dtype, shape and address of each tensor, without copying."""
     from safetensors import TensorSpec
 
     for name, tensor in tensors.items():
@@ -99,9 +99,9 @@ def save_file(
     tensors: dict[str, Tensor], filename: str | os.PathLike[str],
     metadata: dict[str, str] | None = None,
 ) -> None:
-    """Write tensors by name; the file is replaced once the new one is complete.
+    """Write named tensors. An existing file is replaced once the new one is complete.
 
-    ValueError for tensors that are not contiguous, RuntimeError for ones that share memory.
+    Raises ValueError for tensors that are not contiguous, RuntimeError for ones that share memory.
     """
     from safetensors import serialize_file
 
@@ -111,7 +111,7 @@ def save_file(
 
 
 def save(tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> bytes:
-    """The bytes that `save_file` writes."""
+    """Return the bytes that `save_file` would write."""
     from safetensors import serialize
 
     return bytes(serialize(_specs(tensors), metadata=metadata))
@@ -128,7 +128,7 @@ def _dtype_of(format_dtype: str) -> dtype:
 
 
 def _tensor_over(memory: Any, format_dtype: str, shape: list[int]) -> Tensor:
-    """A tensor over a writable buffer, without a copy."""
+    """Return a tensor over a writable buffer, without copying."""
     strides, step = [], 1
     for n in reversed(shape):
         strides.append(step)
@@ -140,7 +140,7 @@ def _tensor_over(memory: Any, format_dtype: str, shape: list[int]) -> Tensor:
 class safe_open:
     """Opens a file and reads tensors from it one by one, by name.
 
-    SafetensorError when the file is not in the format: in particular, tensors must fill it
+    Raises SafetensorError if the format is invalid; in particular, tensors must fill the file
     without gaps or overlaps.
     """
 
@@ -151,8 +151,8 @@ class safe_open:
 
         self._device = device
         self._header = open_checked(os.fspath(filename), framework="np")
-        # The package turns bytes into arrays of NumPy's own dtypes only, so they are read here.
-        # It has checked that they lie one after the other, behind the header, in this order.
+        # The package supports only NumPy's own dtypes, so the bytes are read here. It has checked
+        # that they lie contiguously after the header, in this order.
         self._file = open(filename, "rb")  # noqa: SIM115 (it is its own context manager)
         self._starts: dict[str, int] = {}
         at = 8 + int.from_bytes(self._file.read(8), "little")
@@ -171,19 +171,19 @@ class safe_open:
         self._file.close()
 
     def keys(self) -> list[str]:
-        """The names, in alphabetical order."""
+        """Return the names in alphabetical order."""
         return sorted(self._starts)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.keys())
 
     def metadata(self) -> dict[str, str] | None:
-        """The text entries that the file carries."""
+        """Return the file's text metadata."""
         return self._header.metadata() or None
 
     def get_tensor(self, name: str) -> Tensor:
-        """One tensor, in memory of its own."""
-        entry = self._header.get_slice(name)  # raises for a name that is not in the file
+        """Return one tensor in newly allocated memory."""
+        entry = self._header.get_slice(name)  # raises for an unknown name
         memory = np.empty(self._size_bytes(name), np.uint8)
         self._file.seek(self._starts[name])
         if memory.size and self._file.readinto(memory.data) != memory.size:
@@ -193,13 +193,13 @@ class safe_open:
 
 
 def load_file(filename: str | os.PathLike[str], device: str = "cpu") -> dict[str, Tensor]:
-    """All tensors of a file, by name."""
+    """Load all tensors of a file, by name."""
     with safe_open(filename, device=device) as file:
         return {name: file.get_tensor(name) for name in file}
 
 
 def load(data: bytes) -> dict[str, Tensor]:
-    """All tensors in the bytes of a file."""
+    """Load all tensors from the bytes of a file, by name."""
     from safetensors import deserialize
 
     return {

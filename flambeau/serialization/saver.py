@@ -1,4 +1,4 @@
-"""`save`: an object and its tensors to a .pt file. A file at a path is replaced when whole."""
+"""`save`: write an object and its tensors to a .pt file, atomically for a path."""
 
 from __future__ import annotations
 
@@ -27,12 +27,11 @@ def save(
     _use_new_zipfile_serialization: bool = True,
     _disable_byteorder_record: bool = False,
 ) -> None:
-    """Save an object to a path or to a file object with `write`, in PyTorch's format.
+    """Save an object to a path or a file object with `write`, in PyTorch's format.
 
-    Tensors that share memory share it when loaded. A path gets the new file only when it is
-    complete, so that a failed save leaves the old one. Raises RuntimeError when the directory
-    does not exist, AttributeError when `f` is no file, and pickle's errors for what it cannot
-    pickle.
+    Tensors that share memory share it again when loaded. A path is replaced only once the new file
+    is complete, so a failed save keeps the old one. Raises RuntimeError if the directory does not
+    exist, AttributeError if `f` is not a file, and pickle's errors for unpicklable objects.
 
     >>> buffer = io.BytesIO()
     >>> save({"epoch": 3}, buffer)

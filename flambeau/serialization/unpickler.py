@@ -1,8 +1,8 @@
-"""The restricted unpickler behind `load(weights_only=True)`: an interpreter of pickle's opcodes.
+"""The restricted unpickler behind `load(weights_only=True)`: an interpreter of pickle opcodes.
 
-It knows plain data, storages and an allow-list of names; everything else is an UnpicklingError.
-Nothing is imported, nothing outside the list is called, and no size in the file is believed
-before that many bytes are there.
+It supports plain data, storages and an allow-list of names; everything else raises UnpicklingError.
+Nothing is imported, nothing outside the list is called, and sizes are checked before memory is
+allocated.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ class _Stop(Exception):
 
 
 class _StorageFailed(Exception):
-    """What went wrong with a storage: not the pickle's fault, so it is raised as it is."""
+    """An error of a storage, raised unchanged because the pickle is not at fault."""
 
 
 def refuse_persistent(reference: Any) -> Any:
-    """A pickle outside a checkpoint has no storages to refer to."""
+    """Raise UnpicklingError: a pickle outside a checkpoint has no storages."""
     raise UnpicklingError("unsupported persistent id encountered")
 
 
 class WeightsUnpickler:
-    """Reads one pickle from where the file stands; `encoding` is that of Python 2's strings."""
+    """Reads one pickle from the file's position. `encoding` is that of Python 2 strings."""
 
     def __init__(
         self, file: IO[bytes], persistent_load: Callable[[Any], Any] = refuse_persistent,
@@ -52,7 +52,7 @@ class WeightsUnpickler:
         file.seek(start)
 
     def load(self) -> Any:
-        """The object. UnpicklingError for anything that is not allowed or not a pickle."""
+        """Return the object. Raises UnpicklingError for disallowed or malformed data."""
         self.memo: dict[int, Any] = {}
         self.marks: list[list[Any]] = []
         self.stack: list[Any] = []
@@ -66,7 +66,7 @@ class WeightsUnpickler:
             raise failure.args[0] from None
         except (UnpicklingError, EOFError, NotImplementedError, MemoryError):
             raise
-        except Exception as error:  # damage shows itself as almost any exception
+        except Exception as error:  # damage can cause almost any exception
             what = f"{type(error).__name__}: {str(error)[:300]}"
             raise UnpicklingError(f"the pickle is damaged or not one of weights: {what}") from error
 
@@ -83,14 +83,14 @@ class WeightsUnpickler:
             operation(self)
 
     def read(self, size: int) -> bytes:
-        """Exactly `size` bytes."""
+        """Return exactly `size` bytes."""
         if size > self._left:
             raise UnpicklingError(f"pickle data was truncated: {size} bytes wanted")
         self._left -= size
         return self._file.read(size)
 
     def line(self) -> bytes:
-        """The bytes up to the next end of line."""
+        """Return the bytes up to the next newline."""
         line = self._file.readline(_LONGEST_LINE)
         self._left -= len(line)
         if not line.endswith(b"\n"):
@@ -98,11 +98,11 @@ class WeightsUnpickler:
         return line[:-1]
 
     def number(self, form: str) -> int:
-        """A number in `struct`'s form."""
+        """Return a number in a `struct` format."""
         return struct.unpack(form, self.read(struct.calcsize(form)))[0]
 
     def since_mark(self) -> list[Any]:
-        """What was pushed since the last mark."""
+        """Return and remove the items pushed since the last mark."""
         items, self.stack = self.stack, self.marks.pop()
         return items
 
@@ -116,7 +116,7 @@ class WeightsUnpickler:
         self.stack.append(result)
 
     def must_be_allowed(self, function: Any) -> None:
-        """Only what the pickle got by an allowed name may be called."""
+        """Raise UnpicklingError unless the pickle got the function by an allowed name."""
         if id(function) not in self.allowed:
             raise UnpicklingError(
                 f"Trying to call reduce for unrecognized function of type {type(function)}"
@@ -133,7 +133,7 @@ def _global(u: WeightsUnpickler) -> None:
 
 
 def modern_name(module: str, name: str) -> tuple[str, str]:
-    """What Python 3 calls what a pickle of protocol 2 calls by Python 2's name."""
+    """Return Python 3's names for Python 2's, which protocol 2 uses."""
     if (module, name) in NAME_MAPPING:
         return NAME_MAPPING[module, name]
     return IMPORT_MAPPING.get(module, module), name
@@ -200,7 +200,7 @@ def _build(u: WeightsUnpickler) -> None:
 
 
 def _restore(result: Any, state: Any) -> None:
-    """What pickle does with the state of an object of a class that the user allowed."""
+    """Restore the state of an instance of a user-allowed class, as pickle does."""
     own = getattr(result, "__setstate__", None)
     if own is not None:
         own(state)
@@ -237,7 +237,7 @@ def _proto(u: WeightsUnpickler) -> None:
 
 @opcode(pickle.FRAME)
 def _frame(u: WeightsUnpickler) -> None:
-    u.number("<Q")  # a hint for buffering
+    u.number("<Q")  # a buffering hint
 
 
 @opcode(pickle.STOP)

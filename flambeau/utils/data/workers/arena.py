@@ -148,7 +148,7 @@ class ArenaView:
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
-        self.released: deque[int] = deque()  # appended to by whatever thread drops a tensor
+        self.released: deque[int] = deque()  # appended to by any thread that drops a tensor
         self._mappings: dict[int, Mapping] = {}
 
     def region(self, offset: int, capacity: int, nbytes: int) -> np.ndarray:

@@ -80,7 +80,7 @@ class WorkerPool:
             except (TypeError, AttributeError, pickle.PicklingError):
                 _warn_of_pickling()
                 raise
-            ArenaView.forks = forks  # a worker's dataset is alive here too, and what it refers to
+            ArenaView.forks = forks  # a worker's dataset lives in the parent too
         finally:
             theirs.close()
         self.processes.append(process)
