@@ -1,4 +1,4 @@
-"""torch.optim: optimisers, learning-rate schedulers, averaging of weights."""
+"""torch.optim: optimizers, learning-rate schedulers, weight averaging."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adadelta: steps scaled by the root mean square of past steps over that of the gradients."""
+"""Adadelta: steps scaled by the RMS of past steps over the RMS of gradients."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from .refresh import counters_to_tensors, set_missing
 
 
 class Flags(NamedTuple):
-    """Which branches of the formula are taken."""
+    """The branches that the formula takes."""
 
     maximize: bool
     decay: bool
 
 
 class Scalars(NamedTuple):
-    """The formula's numbers."""
+    """The formula's scalars."""
 
     weight_decay: Any
     rho: Any

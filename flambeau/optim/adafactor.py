@@ -1,4 +1,4 @@
-"""Adafactor: mean squares of matrices kept as one number a row and one a column."""
+"""Adafactor: stores a matrix's mean squares as one number per row and one per column."""
 
 from __future__ import annotations
 
@@ -50,8 +50,9 @@ class Adafactor(Optimizer):
     """Adaptive learning rates with sublinear memory cost (Shazeer and Stern, 2018,
     arXiv:1804.04235).
 
-    `eps` are the least mean square (None: that of the dtype) and the least scale of a parameter,
-    `d` the threshold above which an update is clipped. Raises ValueError for options out of range.
+    `eps` are the smallest mean square (None: the dtype's epsilon) and the smallest scale of a
+    parameter, `d` is the RMS above which an update is clipped. Raises ValueError for options out of
+    range.
 
     >>> weight = torch.nn.Parameter(torch.zeros(300, 200))
     >>> optimizer = torch.optim.Adafactor([weight])
@@ -99,7 +100,8 @@ class Adafactor(Optimizer):
 
     @no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """Update every parameter that has a gradient; RuntimeError for complex parameters."""
+        """Update every parameter that has a gradient. Raises RuntimeError for complex parameters.
+        """
         loss = self._flambeau_loss_of(closure)
         for group, param, grad in self._flambeau_real_dense():
             state = self.state[param]
@@ -110,7 +112,7 @@ class Adafactor(Optimizer):
 
 
 def _start(state: dict[str, Any], grad: Tensor) -> None:
-    """Fill the state at once, as `Elementwise._begin` does."""
+    """Fill the state in one call, as `Elementwise._flambeau_begin` does."""
     if grad.dim() > 1:
         shape = list(grad.shape)
         state.update(step=new_counter(), row_var=grad.new_zeros([*shape[:-1], 1]),

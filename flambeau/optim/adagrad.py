@@ -1,4 +1,4 @@
-"""Adagrad: gradients divided by the root of the sum of all their squares so far."""
+"""Adagrad: divide gradients by the root of the sum of their squares so far."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .refresh import counters_to_tensors, set_missing
 
 
 class Flags(NamedTuple):
-    """Which branches of the formula are taken."""
+    """The branches that the formula takes."""
 
     maximize: bool
     decay: bool
 
 
 class Scalars(NamedTuple):
-    """The formula's numbers."""
+    """The formula's scalars."""
 
     weight_decay: Any
     eps: Any
@@ -41,7 +41,7 @@ def update(flags: Flags, s: Scalars, param: Any, grad: Any, total: Any) -> None:
 class Adagrad(Elementwise):
     """Adaptive subgradient methods (Duchi, Hazan and Singer, JMLR 12, 2011).
 
-    The sum starts at `initial_accumulator_value`; the rate falls as 1 / (1 + steps * lr_decay).
+    The sum starts at `initial_accumulator_value`; the rate decays as 1 / (1 + steps * lr_decay).
     Raises ValueError for negative options.
 
     >>> weight = torch.nn.Parameter(torch.tensor([1.0]))
@@ -106,7 +106,7 @@ class Adagrad(Elementwise):
         counters_to_tensors(self)
 
     def share_memory(self) -> None:
-        """Move the sums to memory that other processes see."""
+        """Move the sums to memory shared with other processes."""
         for group in self.param_groups:
             for param in group["params"]:
                 self.state[param]["sum"].share_memory_()
@@ -119,7 +119,7 @@ class Adagrad(Elementwise):
     def _flambeau_run_sparse(
         self, flags: Flags, s: Scalars, param: Tensor, grad: Tensor, states: list[Tensor]
     ) -> None:
-        """Add up and update only where the gradient has values."""
+        """Accumulate and update only the gradient's nonzero positions."""
         if flags.decay:
             raise RuntimeError("weight_decay option is not compatible with sparse gradients")
         (total,) = states

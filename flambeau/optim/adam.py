@@ -1,4 +1,4 @@
-"""Adam, and with `decoupled_weight_decay` AdamW: means of the gradient and of its square."""
+"""Adam, and AdamW with `decoupled_weight_decay`: moving averages of the gradient and its square."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _tuple = tuple.__new__
 
 
 class Flags(NamedTuple):
-    """Which branches of the formula are taken."""
+    """The branches that the formula takes."""
 
     maximize: bool
     decay: str  # "", "coupled" (added to the gradient) or "decoupled"
@@ -33,7 +33,7 @@ class Flags(NamedTuple):
 
 
 class Scalars(NamedTuple):
-    """The formula's numbers."""
+    """The formula's scalars."""
 
     shrink: Any  # 1 - lr * weight_decay
     weight_decay: Any
@@ -63,7 +63,7 @@ def update(
         before = square.clone() if flags.differentiable else square
         square.copy_(before.maximum(exp_avg_sq))
     denominator = square.sqrt().div(s.bias2_sqrt).add_(s.eps)
-    # What the tape saves must not be written by the next step.
+    # The next step must not overwrite what autograd saves.
     mean = exp_avg.clone() if flags.differentiable else exp_avg
     add_quotient_(param, mean, denominator, s.step)
 
@@ -154,7 +154,7 @@ class Adam(Elementwise):
         kind = ""
         if isinstance(decay, Tensor) or decay != 0:
             kind = "decoupled" if group["decoupled_weight_decay"] else "coupled"
-        # _tuple: half the time of calling the classes, and compiled steps wait for this.
+        # _tuple takes half the time of calling the classes, which delays compiled steps.
         return _tuple(Flags, (group["maximize"], kind, group["amsgrad"], differentiable)), _tuple(
             Scalars, (1 - lr * decay, decay, 1 - beta1, beta2, 1 - beta2,
                       (1 - beta2**step) ** 0.5, group["eps"], -(lr / (1 - beta1**step))),
@@ -162,7 +162,7 @@ class Adam(Elementwise):
 
 
 def check_ranges(lr: Any, betas: Any, eps: float, weight_decay: Any) -> None:
-    """ValueError when an option of the Adam family is out of range."""
+    """Raise ValueError if an option of the Adam family is out of range."""
     if not lr >= 0.0:
         raise ValueError(f"Invalid learning rate: {lr}")
     if not eps >= 0.0:
@@ -189,7 +189,7 @@ def _check_betas(betas: Any, capturable: bool, foreach: bool | None) -> None:
 
 
 def check_fused(fused: bool | None, differentiable: bool, foreach: bool | None) -> None:
-    """RuntimeError when `fused` meets an option that excludes it."""
+    """Raise RuntimeError if `fused` conflicts with another option."""
     if fused and differentiable:
         raise RuntimeError("`fused` does not support `differentiable`")
     if fused and foreach:

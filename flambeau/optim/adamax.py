@@ -1,4 +1,4 @@
-"""Adamax: Adam with the largest decayed gradient in place of the mean square."""
+"""Adamax: Adam with the largest decayed gradient instead of the mean square."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .refresh import counters_to_tensors, set_missing
 
 
 class Flags(NamedTuple):
-    """Which branches of the formula are taken."""
+    """The branches that the formula takes."""
 
     maximize: bool
     decay: bool
 
 
 class Scalars(NamedTuple):
-    """The formula's numbers."""
+    """The formula's scalars."""
 
     weight_decay: Any
     weight1: Any  # 1 - beta1

@@ -1,4 +1,4 @@
-"""AdamW: Adam with the weight decay taken out of the gradient."""
+"""AdamW: Adam with weight decay decoupled from the gradient."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .optimizer import ParamsT
 class AdamW(Adam):
     """Decoupled weight decay regularization (Loshchilov and Hutter, 2017, arXiv:1711.05101).
 
-    Adam whose parameters shrink by `lr * weight_decay` at each step.
+    Adam that also shrinks parameters by `lr * weight_decay` at each step.
 
     >>> w = nn.Parameter(torch.ones(2))
     >>> optimizer = torch.optim.AdamW([w], lr=0.1, weight_decay=0.01)
@@ -47,5 +47,5 @@ class AdamW(Adam):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        for group in self.param_groups:  # checkpoints from before Adam had the option
+        for group in self.param_groups:  # checkpoints older than the option
             group["decoupled_weight_decay"] = True

@@ -1,4 +1,4 @@
-"""ASGD: gradient descent at a falling rate, with the average of the parameters kept beside."""
+"""ASGD: gradient descent at a decaying rate, with a running average of the parameters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .refresh import counters_to_tensors, set_missing
 
 
 class Flags(NamedTuple):
-    """Which branches of the formula are taken."""
+    """The branches that the formula takes."""
 
     maximize: bool
     decay: bool
@@ -21,7 +21,7 @@ class Flags(NamedTuple):
 
 
 class Scalars(NamedTuple):
-    """The formula's numbers."""
+    """The formula's scalars."""
 
     weight_decay: Any
     shrink: Any  # 1 - lambd * eta
@@ -89,7 +89,7 @@ class ASGD(Elementwise):
     def _flambeau_begin(
         self, group: dict[str, Any], param: Tensor, state: dict[str, Any]
     ) -> tuple[float, float]:
-        """The rate and the weight of the average at this step; leaves those of the next."""
+        """Return this step's rate and averaging weight; store those of the next step."""
         lr = number(group["lr"])
         if not state:
             state.update(step=new_counter(), eta=new_counter(value=lr), mu=new_counter(value=1.0),

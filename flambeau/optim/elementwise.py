@@ -1,7 +1,7 @@
-"""Elementwise: base of optimisers whose update treats each element alone, by one formula.
+"""Elementwise: base of optimizers whose update applies one formula to each element.
 
-The formula is written with Tensor methods, and that is what it means. On contiguous float32 and
-float64 parameters it runs compiled (see kernel.py), with the same roundings, after a few steps.
+The formula is written with Tensor methods, which define its meaning. After a few steps it runs
+compiled on contiguous float32 and float64 parameters (see kernel.py), with the same roundings.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from flambeau.tensor import Tensor
 from .kernel import Table, kernel_for
 from .optimizer import Optimizer, counter_dtype, number
 
-WARM = 6  # how often a kernel is asked for before it is compiled, which takes some 50 ms;
-_ELEMENTS_PER_STEP = 10_000  # so many updated elements count as one more step
-_compiled: set[Any] = set()  # what other optimisers had compiled serves from the first step
+WARM = 6  # requests for a kernel before it is compiled, which takes about 50 ms;
+_ELEMENTS_PER_STEP = 10_000  # this many updated elements count as one more request
+_compiled: set[Any] = set()  # kernels compiled for any optimizer are used from the first step
 
 Row = tuple[Tensor, Tensor, dict[str, Any]]  # a parameter, its gradient and its state
 
 
 def new_counter(fused: bool | None = None, value: float = 0.0) -> Tensor:
-    """The step counter of a parameter: a 0-dimensional tensor."""
+    """Return a new step counter of a parameter: a 0-dimensional tensor."""
     return ops.tensor(value, dtype=counter_dtype(fused))
 
 
 def tick(counter: Tensor) -> float:
-    """Add one to a step counter; the new count."""
+    """Increment a step counter; return the new count."""
     array = counter._array
     count = array.item() + 1.0
     array[()] = count
@@ -40,7 +40,7 @@ def tick(counter: Tensor) -> float:
 
 
 def scalar(value: Any, differentiable: bool) -> Any:
-    """A hyperparameter as a number; as a 0-dimensional tensor when it is to be differentiated."""
+    """Return a hyperparameter as a number, or as a 0-dimensional tensor if differentiated."""
     if not isinstance(value, Tensor):
         return value
     if differentiable and value.requires_grad:
@@ -77,11 +77,12 @@ def add_quotient_(target: Any, a: Any, b: Any, scale: Any) -> Any:
 
 
 class Elementwise(Optimizer):
-    """What its subclasses declare: `scalars`, `formula`, `_begin`, `_states` and `_plan`.
+    """Base class. Subclasses define `_flambeau_scalars`, `_flambeau_formula`, `_flambeau_begin`,
+    `_flambeau_states` and `_flambeau_plan`.
 
-    `scalars` is a NamedTuple of the numbers that may change from step to step. `formula(flags,
-    scalars, param, grad, *states)` updates `param` and `states` in place; `flags`, hashable, picks
-    its branches.
+    The scalars are a NamedTuple of numbers that may change from step to step. `formula(flags,
+    scalars, param, grad, *states)` updates `param` and `states` in place; the hashable `flags`
+    select its branches.
     """
 
     _flambeau_scalars: type[Any]
@@ -90,30 +91,30 @@ class Elementwise(Optimizer):
     def _flambeau_begin(
         self, group: dict[str, Any], param: Tensor, state: dict[str, Any]
     ) -> Hashable:
-        """Make the parameter's state if it has none and count the step; the count, or whatever
-        decides the flags and scalars of this parameter beside its group.
+        """Create the parameter's state if it has none and count the step. Return the count, or
+        whatever else determines this parameter's flags and scalars besides its group.
 
-        A state is filled at once: half of one, left by Ctrl-C, would be an error at the next step.
+        A state is filled in one call: one left half-filled by Ctrl-C would break the next step.
         """
         raise NotImplementedError
 
     def _flambeau_states(self, group: dict[str, Any]) -> tuple[str, ...]:
-        """The names of the states that the formula takes, in its order."""
+        """Return the names of the states that the formula takes, in order."""
         raise NotImplementedError
 
     def _flambeau_plan(self, group: dict[str, Any], key: Any) -> tuple[Any, Any]:
-        """The flags and scalars for the parameters of a group with this key."""
+        """Return the flags and scalars for a group's parameters with this key."""
         raise NotImplementedError
 
     def _flambeau_prepare(self) -> None:
         super()._flambeau_prepare()
         self._flambeau_kernels: dict[
             Any, Any
-        ] = {}  # or how often one was asked for, by flags and dtype
+        ] = {}  # or the number of requests, by flags and dtype
         self._flambeau_tables: dict[Any, Table] = {}  # by first parameter, length and kernel
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """Update every parameter that has a gradient; returns what `closure` gave."""
+        """Update every parameter that has a gradient; return the closure's result."""
         loss = None
         if closure is not None:
             with enable_grad():
@@ -136,7 +137,7 @@ class Elementwise(Optimizer):
             grad = param.grad
             if grad is None:
                 continue
-            state = state_of[param] if names else {}  # no entry for what keeps no state
+            state = state_of[param] if names else {}  # stateless optimizers get no entry
             key = begin(group, param, state)
             if key in alike:
                 alike[key].append((param, grad, state))
@@ -152,7 +153,7 @@ class Elementwise(Optimizer):
     def _flambeau_run_formula(
         self, flags: Any, scalars: Any, param: Tensor, grad: Tensor, states: list[Tensor]
     ) -> None:
-        """The formula on tensors; on the real and imaginary parts of complex ones."""
+        """Run the formula on tensors; on real views of complex ones."""
         if grad.is_sparse:
             self._flambeau_run_sparse(flags, scalars, param, grad, states)
             return
@@ -164,7 +165,7 @@ class Elementwise(Optimizer):
     def _flambeau_run_sparse(
         self, flags: Any, scalars: Any, param: Tensor, grad: Tensor, states: list[Tensor]
     ) -> None:
-        """The step of a parameter with a sparse gradient, where the optimiser has one."""
+        """Update a parameter with a sparse gradient, if the optimizer supports it."""
         raise RuntimeError(f"{type(self).__name__} does not support sparse gradients")
 
     # ---------------------------------------------------------------- the compiled path
@@ -172,7 +173,7 @@ class Elementwise(Optimizer):
     def _flambeau_run_compiled(
         self, flags: Any, scalars: Any, rows: list[Row], names: tuple[str, ...]
     ) -> list[Row]:
-        """Run the kernel over the rows that are fit for it; returns the others."""
+        """Run the kernel on the rows that it supports; return the others."""
         dtype = rows[0][0]._array.dtype
         kernel = self._flambeau_kernel(flags, dtype, rows, len(names))
         if kernel is None:
@@ -207,7 +208,7 @@ class Elementwise(Optimizer):
         return []
 
     def _flambeau_kernel(self, flags: Any, dtype: np.dtype, rows: list[Row], states: int) -> Any:
-        """The kernel for these flags; None at first, and where there cannot be one."""
+        """Return the kernel for these flags; None at first, or if there is none."""
         known = self._flambeau_kernels.get((flags, dtype), 0)
         if known.__class__ is not int:
             return known

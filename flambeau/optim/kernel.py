@@ -1,7 +1,7 @@
-"""Kernel: an update formula as a native kernel, and the table of all that it runs over in one call.
+"""Kernel: an update formula as machine code, and the table of parameters that one call updates.
 
-The formula is traced once on Symbols. A table is a program with a record for each parameter, whose
-threads share out its elements; a step writes the gradients' addresses into it.
+The formula is traced once on Symbols. A table is a program with a record per parameter, whose
+elements are divided among threads; each step only writes the gradients' addresses into it.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ ELEMENTS = {np.dtype(np.float32): Type.F32, np.dtype(np.float64): Type.F64}
 class Kernel:
     """Machine code for one formula.
 
-    `scalars` is how many numbers it takes, `writes` how often the formula writes in place to the
-    parameter and to each state.
+    `scalars` is the number of scalars it takes, `writes` the number of in-place writes of the
+    formula to the parameter and to each state.
     """
 
     address: int
@@ -41,13 +41,13 @@ class Kernel:
 
 
 class Table:
-    """Parameters with their states, as the program that runs a kernel over all of them."""
+    """Parameters and states compiled to a program that runs a kernel on all of them."""
 
     def __init__(
         self, kernel: Kernel, addresses: list[int], tensors: list[Any], columns: int
     ) -> None:
         self.addresses = addresses
-        self.arrays = [t._array for t in tensors]  # kept alive: their addresses stand for them
+        self.arrays = [t._array for t in tensors]  # kept alive: the program holds their addresses
         firsts = range(0, len(tensors), columns)
         self.dtype = self.arrays[0].dtype
         self.fit = [self._fits(self.arrays[k : k + columns]) for k in firsts]
@@ -68,7 +68,7 @@ class Table:
         self._threads = 0 if sum(self.sizes) > MAX_SINGLE_THREAD_ELEMENTS else 1
 
     def _fits(self, arrays: list[Any]) -> bool:
-        """Whether a kernel may run over these: of one type and shape, in order, writable."""
+        """Return whether a kernel can run on these: same dtype and shape, contiguous, writable."""
         shape = arrays[0].shape
         return all(
             a.__class__ is np.ndarray and a.dtype == self.dtype and a.shape == shape
@@ -77,10 +77,10 @@ class Table:
         )
 
     def fit_gradients(self, grads: list[Any]) -> list[np.ndarray] | None:
-        """The gradients in order, copied where they are not; None when one is of another kind."""
+        """Return the gradients, made contiguous by copying, or None if one does not fit."""
         dtype = self.dtype
         for k, (grad, size) in enumerate(zip(grads, self.sizes, strict=True)):
-            # An unpickled array has a dtype object of its own.
+            # An unpickled array has a separate dtype object.
             if grad.dtype is not dtype and grad.dtype != dtype:
                 return None
             if grad.size != size or grad.__class__ is not np.ndarray:
@@ -116,7 +116,7 @@ def kernel_for(
 def count_writes(
     formula: Callable, flags: Any, scalars: Any, states: int
 ) -> tuple[int, ...]:
-    """How often a formula writes in place to the parameter and to each state."""
+    """Count a formula's in-place writes to the parameter and to each state."""
     here = Affine(0)
     param, grad, *rest = (
         Symbol(Load(Buffer(Type.F32, f"x{k}"), here)) for k in range(2 + states)
@@ -130,7 +130,7 @@ def count_writes(
 def traced(
     formula: Callable, flags: Any, scalars: type[Any], states: int, type: Type
 ) -> ir.Kernel:
-    """Buffers: the parameter, the gradient, the states, the numbers (F64). Size: elements."""
+    """Trace a formula. Buffers: parameter, gradient, states, scalars (F64). Size: elements."""
     index, size = Index("i"), Size("n")
     here = Affine(0, ((index, 1),))
     names = ["param", "grad", *(f"state{k}" for k in range(states))]

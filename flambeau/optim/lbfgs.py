@@ -1,4 +1,4 @@
-"""LBFGS: quasi-Newton steps from the last gradients, whole batches at a time."""
+"""LBFGS: full-batch quasi-Newton steps from a history of gradients."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from .optimizer import Optimizer, ParamsT, check_learning_rate, number
 class LBFGS(Optimizer):
     """Limited-memory BFGS (Nocedal and Wright, Numerical Optimization, section 7.2).
 
-    A step evaluates `closure` up to `max_eval` times (1.25 `max_iter` unless given) in `max_iter`
-    iterations; `line_search_fn` is None (the step is `lr`) or "strong_wolfe". One group only:
-    ValueError otherwise.
+    A step evaluates `closure` up to `max_eval` times (default 1.25 `max_iter`) in `max_iter`
+    iterations; `line_search_fn` is None (the step is `lr`) or "strong_wolfe". Raises ValueError for
+    more than one parameter group.
 
     >>> x = torch.nn.Parameter(torch.tensor([5.0, -3.0]))
     >>> optimizer = torch.optim.LBFGS([x], line_search_fn="strong_wolfe")
@@ -62,7 +62,7 @@ class LBFGS(Optimizer):
     # ---------------------------------------------------------------- parameters as one vector
 
     def _flambeau_flat_grad(self) -> Tensor:
-        """All gradients in one vector; zeros where there is none."""
+        """Return all gradients as one vector, zeros for missing ones."""
         parts = []
         for p in self._flambeau_params:
             grad = ops.zeros_like(p) if p.grad is None else p.grad
@@ -83,8 +83,8 @@ class LBFGS(Optimizer):
 
     @no_grad()
     def step(self, closure: Callable[[], Any]) -> Any:  # type: ignore[override]  # as PyTorch's
-        """Minimises from here on; returns what `closure`, which computes the loss and its
-        gradients, gave first. RuntimeError for another line search."""
+        """Minimize from the current parameters. `closure` computes the loss and its gradients;
+        return its first result. Raises RuntimeError for an unknown line search."""
         group = self.param_groups[0]
         search = group["line_search_fn"]
         if search not in (None, "strong_wolfe"):
@@ -140,10 +140,10 @@ class LBFGS(Optimizer):
         self, closure: Callable, group: dict[str, Any], start: Point, t: Any, direction: Tensor,
         left: int, last: bool,
     ) -> tuple[Point, int]:
-        """Move along the direction; where that led, and how many evaluations it took."""
+        """Move along the direction; return the end point and the number of evaluations."""
         if group["line_search_fn"] is None:
             self._flambeau_move(t, direction)
-            if last:  # nobody will look at the loss here
+            if last:  # the loss here is not needed
                 return Point(t, start.loss, start.grad, None), 0
             return Point(t, float(closure()), self._flambeau_flat_grad(), None), 1
         home = [p.clone() for p in self._flambeau_params]
@@ -164,7 +164,7 @@ class LBFGS(Optimizer):
 
     @staticmethod
     def _flambeau_direction(state: dict[str, Any], history_size: int, grad: Tensor) -> Tensor:
-        """The quasi-Newton direction, by the two-loop recursion; remembers the last step."""
+        """Return the quasi-Newton direction (two-loop recursion) and record the last step."""
         if state["n_iter"] == 1:
             state.update(old_dirs=[], old_stps=[], ro=[], H_diag=1)
             return grad.neg()

@@ -1,4 +1,4 @@
-"""Line search for LBFGS: a step that meets the strong Wolfe conditions.
+"""Line search for LBFGS: find a step that satisfies the strong Wolfe conditions.
 
 After Nocedal and Wright, Numerical Optimization, algorithms 3.5 (bracket) and 3.6 (zoom), with
 cubic interpolation (equation 3.59).
@@ -23,14 +23,14 @@ class Point(NamedTuple):
 
 Evaluate = Callable[[Any], Point]
 
-DECREASE = 1e-4  # c1: how much of the slope's promise the loss must keep
-CURVATURE = 0.9  # c2: how much of the slope may be left
+DECREASE = 1e-4  # c1: fraction of the predicted decrease that is required
+CURVATURE = 0.9  # c2: fraction of the initial slope that may remain
 
 
 def cubic_minimum(a: Point, b: Point, bounds: tuple[Any, Any] | None = None) -> Any:
-    """Where the cubic through two points with their slopes is least, within the bounds.
+    """Return the minimizer, within the bounds, of the cubic through two points and slopes.
 
-    The bounds are the points unless given; where there is no minimum, their middle.
+    The default bounds are the points. Without a minimum, return the middle of the bounds.
     """
     if b.t < a.t:
         a, b = b, a
@@ -47,11 +47,11 @@ def cubic_minimum(a: Point, b: Point, bounds: tuple[Any, Any] | None = None) -> 
 def strong_wolfe(
     evaluate: Evaluate, start: Point, t: Any, longest: Any, tolerance: float, most: int
 ) -> tuple[Point, int]:
-    """A point that lowers the loss enough and flattens the slope, tried first at `t`.
+    """Find a point with sufficient decrease and a flat enough slope, first trying `t`.
 
     `start` is the point at step 0, `longest` the largest entry of the direction, `tolerance` the
-    change of a parameter below which the search ends, `most` how many more tries there may be.
-    Returns the point and the number of evaluations.
+    change of a parameter below which the search ends, `most` the number of further evaluations
+    allowed. Returns the point and the number of evaluations.
     """
     ends, tries, done = _bracket(evaluate, start, evaluate(t), most)
     evaluations = tries + 1
@@ -72,7 +72,8 @@ def _flat_enough(start: Point, point: Point) -> bool:
 def _bracket(
     evaluate: Evaluate, start: Point, point: Point, most: int
 ) -> tuple[list[Point], int, bool]:
-    """Two points around a good step, or one good point; the tries, and whether it is good."""
+    """Return two points that bracket a good step, or one good one; the tries; whether it is good.
+    """
     before = start
     for tries in range(most):
         if _too_high(start, point) or (tries > 1 and point.loss >= before.loss):
@@ -90,9 +91,9 @@ def _bracket(
 def _zoom(
     evaluate: Evaluate, start: Point, ends: list[Point], longest: Any, tolerance: float, most: int
 ) -> tuple[list[Point], int]:
-    """Narrow the two ends around a good step; the ends and the number of tries."""
+    """Narrow the bracket around a good step; return it and the number of tries."""
     low, high = (0, 1) if ends[0].loss <= ends[1].loss else (1, 0)
-    stalled = False  # the last try was close to an end
+    stalled = False  # whether the last try was close to an end
     for tries in range(most):
         if abs(ends[1].t - ends[0].t) * longest < tolerance:
             return ends, tries
@@ -112,7 +113,7 @@ def _zoom(
 
 
 def _between(ends: list[Point], stalled: bool) -> tuple[Any, bool]:
-    """A step between the ends, kept a tenth of the gap away from them the second time."""
+    """Choose a step between the ends, at least a tenth of the gap from them the second time."""
     t = cubic_minimum(ends[0], ends[1])
     least, most = min(ends[0].t, ends[1].t), max(ends[0].t, ends[1].t)
     margin = 0.1 * (most - least)

@@ -1,4 +1,4 @@
-"""Muon: momentum steps of matrices, made nearly orthogonal by Newton-Schulz iterations."""
+"""Muon: momentum steps of matrices, orthogonalized by Newton-Schulz iterations."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from .optimizer import Optimizer, ParamsT, check_single, number
 def orthogonalized(
     matrix: Tensor, coefficients: tuple[float, float, float], steps: int, eps: float
 ) -> Tensor:
-    """Near the orthogonal factor of `matrix`, in bfloat16: `steps` iterations of
-    `X = a X + (b A + c A A) X` with `A = X X^T`, from `matrix` over its norm.
+    """Approximate the orthogonal factor of `matrix` in bfloat16: `steps` iterations of `X = a X +
+    (b A + c A A) X` with `A = X X^T`, from the normalized matrix.
 
-    Raises ValueError for 100 steps or more, for what is no matrix, and unless there are three
+    Raises ValueError for 100 steps or more, for a non-matrix, or unless there are three
     coefficients.
     """
     if steps >= 100:
@@ -35,7 +35,7 @@ def orthogonalized(
     a, b, c = coefficients
     tall = matrix.size(0) > matrix.size(1)
     x = matrix.bfloat16()
-    x = x.T if tall else x  # the smaller Gram matrix
+    x = x.T if tall else x  # use the smaller Gram matrix
     x = x / x.norm().clamp(min=eps)
     for _ in range(steps):
         gram = x @ x.T
@@ -45,7 +45,7 @@ def orthogonalized(
 
 
 def adjusted(lr: float, method: str | None, shape: Any) -> float:
-    """The learning rate for a matrix of this shape."""
+    """Return the learning rate for a matrix of this shape."""
     rows, columns = shape[:2]
     if method == "match_rms_adamw":
         return lr * 0.2 * math.sqrt(max(rows, columns))
@@ -65,9 +65,9 @@ def update(group: dict[str, Any], param: Tensor, grad: Tensor, buffer: Tensor) -
 class Muon(Optimizer):
     """Muon, an optimizer for the matrices of hidden layers (Jordan et al., 2024).
 
-    Biases, embeddings and the like go to another optimiser. `adjust_lr_fn` is "original" (None)
-    or "match_rms_adamw" (Liu et al., 2025, arXiv:2502.16982). Raises ValueError for parameters
-    that are no matrices and for options out of range.
+    Use another optimizer for biases, embeddings etc. `adjust_lr_fn` is "original" (None) or
+    "match_rms_adamw" (Liu et al., 2025, arXiv:2502.16982). Raises ValueError for parameters that
+    are not matrices and for options out of range.
 
     >>> net = torch.nn.Linear(4, 4, bias=False)
     >>> optimizer = torch.optim.Muon(net.parameters(), lr=0.1, weight_decay=0.0)
@@ -115,7 +115,8 @@ class Muon(Optimizer):
 
     @no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """Update every parameter that has a gradient; RuntimeError for complex parameters."""
+        """Update every parameter that has a gradient. Raises RuntimeError for complex parameters.
+        """
         loss = self._flambeau_loss_of(closure)
         for group, param, grad in self._flambeau_real_dense():
             state = self.state[param]

@@ -1,4 +1,4 @@
-"""NAdam: Adam that looks ahead along its momentum, as Nesterov does."""
+"""NAdam: Adam with Nesterov momentum."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .refresh import counters_to_tensors, set_missing
 
 
 class Flags(NamedTuple):
-    """Which branches of the formula are taken."""
+    """The branches that the formula takes."""
 
     maximize: bool
     decay: str  # "", "coupled" (added to the gradient) or "decoupled"
@@ -22,7 +22,7 @@ class Flags(NamedTuple):
 
 
 class Scalars(NamedTuple):
-    """The formula's numbers; mu_t is the momentum of step t, products run over all steps."""
+    """The formula's scalars. mu_t is the momentum of step t; products run over all steps."""
 
     shrink: Any  # 1 - lr * weight_decay
     weight_decay: Any
@@ -105,9 +105,9 @@ class NAdam(Elementwise):
     def _flambeau_begin(
         self, group: dict[str, Any], param: Tensor, state: dict[str, Any]
     ) -> tuple[float, Any]:
-        """The step, and the product of the momenta of the steps so far.
+        """Return the step and the product of the momenta so far.
 
-        The product is a tensor where the step is differentiated by it.
+        The product is a tensor if the step is differentiated with respect to it.
         """
         if not state:
             state.update(step=new_counter(), mu_product=new_counter(value=1.0),

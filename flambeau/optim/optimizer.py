@@ -1,6 +1,6 @@
-"""Optimizer: parameters in groups, the state kept for each, and the hooks around a step.
+"""Optimizer: parameter groups, per-parameter state, and step hooks.
 
-Subclasses give `step`. Hooks common to all optimisers are registered on this module.
+Subclasses define `step`. Hooks for all optimizers are registered on this module.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _global_optimizer_post_hooks: OrderedDict[int, Callable] = OrderedDict()
 
 
 class _Required:
-    """Stands for the default of an option that every parameter group must give."""
+    """Placeholder default of an option that every parameter group must set."""
 
     def __repr__(self) -> str:
         return "<required parameter>"
@@ -45,37 +45,37 @@ def _register(hooks: OrderedDict, hook: Callable, prepend: bool = False) -> Remo
 
 
 def register_optimizer_step_pre_hook(hook: Callable) -> RemovableHandle:
-    """Call `hook(optimizer, args, kwargs)` before every step of every optimiser.
+    """Call `hook(optimizer, args, kwargs)` before every step of every optimizer.
 
-    It may return the new `(args, kwargs)`. Returns a handle that removes it.
+    It may return new `(args, kwargs)`. Returns a handle that removes it.
     """
     return _register(_global_optimizer_pre_hooks, hook)
 
 
 def register_optimizer_step_post_hook(hook: Callable) -> RemovableHandle:
-    """Call `hook(optimizer, args, kwargs)` after every step of every optimiser."""
+    """Call `hook(optimizer, args, kwargs)` after every step of every optimizer."""
     return _register(_global_optimizer_post_hooks, hook)
 
 
 def counter_dtype(fused: bool | None = None) -> Any:
-    """The dtype of step counters: float64 when that is the default dtype, else float32."""
+    """Return the dtype of step counters: float64 if that is the default dtype, else float32."""
     return float64 if get_default_dtype() is float64 and not fused else float32
 
 
 def number(value: Any) -> Any:
-    """A hyperparameter as a Python number, when it is a tensor of one element."""
+    """Return a hyperparameter as a Python number; a tensor must have one element."""
     return value.item() if isinstance(value, Tensor) else value
 
 
 def check_learning_rate(lr: float | Tensor) -> None:
-    """ValueError unless the rate is at least 0 and, as a tensor, has one element."""
+    """Raise ValueError unless the rate is at least 0 and, if a tensor, has one element."""
     check_single(lr)
     if not lr >= 0.0:
         raise ValueError(f"Invalid learning rate: {lr}")
 
 
 def check_single(lr: float | Tensor) -> None:
-    """ValueError when the rate is a tensor of more than one element, or of none."""
+    """Raise ValueError unless a tensor rate has exactly one element."""
     if isinstance(lr, Tensor) and lr.numel() != 1:
         raise ValueError(f"Tensor lr must be 1-element, but its shape is {tuple(lr.shape)}")
 
@@ -87,7 +87,7 @@ def _type_name(value: Any) -> str:
 
 
 def _listed(params: Any) -> list[Any]:
-    """What is to be optimized, as a list; a note says which call is missing."""
+    """Return the parameters as a list. On error, note the missing call."""
     try:
         return list(params)
     except TypeError as error:
@@ -103,13 +103,13 @@ def _listed(params: Any) -> list[Any]:
 
 
 class Optimizer:
-    """Base of all optimisers.
+    """Base of all optimizers.
 
-    `params` holds tensors, `(name, tensor)` pairs, or dicts with a key "params" and options of
-    their own; `defaults` are the options of the groups that do not give them.
+    `params` holds tensors, `(name, tensor)` pairs, or dicts with a key "params" and options that
+    override `defaults`.
 
-    Raises TypeError when `params` is a tensor or holds something else, ValueError when it is empty
-    or holds a tensor that is no leaf.
+    Raises TypeError if `params` is a tensor or holds something else, ValueError if it is empty or
+    holds a non-leaf tensor.
 
     >>> class SignSGD(torch.optim.Optimizer):
     ...     def __init__(self, params, lr):
@@ -170,7 +170,7 @@ class Optimizer:
             self.add_param_group(group)
 
     def _flambeau_prepare(self) -> None:
-        """What a new or unpickled optimiser needs: places for hooks, and `step` calling them."""
+        """Set up a new or unpickled optimizer: hook dicts, and a `step` that calls hooks."""
         for name in self._flambeau_hook_names:
             if name not in self.__dict__:
                 setattr(self, name, OrderedDict())
@@ -202,7 +202,7 @@ class Optimizer:
 
     @staticmethod
     def profile_hook_step(func: Callable) -> Callable:
-        """`func`, a `step`, with the hooks of its optimiser and the global ones around it."""
+        """Wrap `func`, a `step`, to run the optimizer's hooks and the global ones."""
 
         @functools.wraps(func)
         def step(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
@@ -262,15 +262,15 @@ class Optimizer:
     def register_load_state_dict_post_hook(
         self, hook: Callable[[Optimizer], None], prepend: bool = False
     ) -> RemovableHandle:
-        """Call `hook(optimizer)` when `load_state_dict` is done."""
+        """Call `hook(optimizer)` after `load_state_dict`."""
         return _register(self._optimizer_load_state_dict_post_hooks, hook, prepend)
 
     # ---------------------------------------------------------------- state
 
     def state_dict(self) -> dict[str, Any]:
-        """The state by parameter number, and the groups with numbers in place of parameters.
+        """Return the state by parameter number, and the groups with numbers instead of parameters.
 
-        The tensors in it are the optimiser's own, not copies.
+        Its tensors are the optimizer's, not copies.
         """
         for hook in self._optimizer_state_dict_pre_hooks.values():
             hook(self)
@@ -294,9 +294,9 @@ class Optimizer:
         return result
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over what `state_dict` gave, cast to the dtypes and devices of the parameters.
+        """Restore a `state_dict`, cast to the dtypes and devices of the parameters.
 
-        Raises ValueError when the groups differ in number or size.
+        Raises ValueError if the groups differ in number or size.
         """
         state_dict = state_dict.copy()
         for hook in self._optimizer_load_state_dict_pre_hooks.values():
@@ -353,15 +353,15 @@ class Optimizer:
                     p.grad.zero_()
 
     def _flambeau_loss_of(self, closure: Callable[[], float] | None) -> float | None:
-        """What the closure of a step gives, recorded; None where there is none."""
+        """Return the closure's result, computed with gradients enabled, or None."""
         if closure is None:
             return None
         with enable_grad():
             return closure()
 
     def _flambeau_real_dense(self) -> Iterator[tuple[dict[str, Any], Tensor, Tensor]]:
-        """Group, parameter and gradient, of all that have one; RuntimeError where either is
-        complex or sparse, for optimisers that cannot update these."""
+        """Yield group, parameter and gradient for each gradient. For optimizers without support for
+        complex parameters and sparse gradients: raises RuntimeError for these."""
         name = type(self).__name__
         for group in self.param_groups:
             for param in group["params"]:
@@ -375,17 +375,17 @@ class Optimizer:
                 yield group, param, grad
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """Update the parameters once; returns what `closure`, which computes the loss, gave."""
+        """Update the parameters once; return the result of `closure`, which computes the loss."""
         raise NotImplementedError(f"{type(self).__name__}.step")
 
     # ---------------------------------------------------------------- groups
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add parameters with options of their own, as when layers are unfrozen in training.
+        """Add parameters with separate options, for example when unfreezing layers.
 
         Raises TypeError unless it is a dict whose "params" are tensors in an ordered collection;
-        ValueError for a tensor that is no leaf, a parameter of another group, a required option
-        left out, or names given to some parameters only.
+        ValueError for a non-leaf tensor, a parameter of another group, a missing required option,
+        or names for only some parameters.
         """
         if not isinstance(param_group, dict):
             raise TypeError(f"param_group must be a dict, but got {class_of(param_group)}")
@@ -455,7 +455,7 @@ def _unpack_params(group: dict[str, Any]) -> None:
 
 
 def _cast(param: Tensor, value: Any, group: dict[str, Any], key: Hashable = None) -> Any:
-    """A loaded state value as the state of `param`; step counters keep their dtype."""
+    """Cast a loaded state value to match `param`; step counters keep their dtype."""
     if isinstance(value, Tensor):
         if key == "step":
             moved = group.get("capturable", False) or group.get("fused", False)

@@ -1,4 +1,4 @@
-"""RAdam: Adam that divides by the mean square only once enough steps make it reliable."""
+"""RAdam: Adam that uses the mean square only once it is reliable."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .refresh import counters_to_tensors, set_missing
 
 
 class Flags(NamedTuple):
-    """Which branches of the formula are taken."""
+    """The branches that the formula takes."""
 
     maximize: bool
     decay: str  # "", "coupled" (added to the gradient) or "decoupled"
@@ -22,7 +22,7 @@ class Flags(NamedTuple):
 
 
 class Scalars(NamedTuple):
-    """The formula's numbers."""
+    """The formula's scalars."""
 
     shrink: Any  # 1 - lr * weight_decay
     weight_decay: Any
@@ -111,7 +111,7 @@ class RAdam(Elementwise):
         decay, (beta1, beta2) = group["weight_decay"], group["betas"]
         lr = scalar(group["lr"], group["differentiable"])
         bias2 = 1 - beta2**step
-        longest = 2 / (1 - beta2) - 1  # of the averages that the mean square can amount to
+        longest = 2 / (1 - beta2) - 1  # of the averages that approximate the mean square
         length = longest - 2 * step * beta2**step / bias2
         rectified = length > 5.0
         rectifier = 1.0

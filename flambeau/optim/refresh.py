@@ -1,4 +1,4 @@
-"""What older checkpoints and pickles lack: options added since, and counters that are tensors."""
+"""Upgrade older checkpoints and pickles: newer options, tensor step counters."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from .optimizer import Optimizer, counter_dtype
 
 
 def set_missing(optimizer: Optimizer, **options: Any) -> None:
-    """Give the groups of an optimiser the options that they lack."""
+    """Add missing options to an optimizer's groups."""
     for group in optimizer.param_groups:
         for name, value in options.items():
             group.setdefault(name, value)
 
 
 def counters_to_tensors(optimizer: Optimizer, *names: str) -> None:
-    """Make the step counters, and the other numbers named, 0-dimensional tensors."""
+    """Convert step counters, and other named numbers, to 0-dimensional tensors."""
     for group in optimizer.param_groups:
         dtype = counter_dtype(group.get("fused"))
         for param in group["params"]:

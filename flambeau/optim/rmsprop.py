@@ -1,4 +1,4 @@
-"""RMSprop: gradients divided by the root of their mean square."""
+"""RMSprop: divide gradients by the root of their mean square."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .refresh import counters_to_tensors, set_missing
 
 
 class Flags(NamedTuple):
-    """Which branches of the formula are taken."""
+    """The branches that the formula takes."""
 
     maximize: bool
     decay: bool
@@ -23,7 +23,7 @@ class Flags(NamedTuple):
 
 
 class Scalars(NamedTuple):
-    """The formula's numbers."""
+    """The formula's scalars."""
 
     weight_decay: Any
     alpha: Any
@@ -56,7 +56,7 @@ def update(flags: Flags, s: Scalars, param: Any, grad: Any, square_avg: Any, *ot
 
 
 class RMSprop(Elementwise):
-    """RMSprop (Hinton's lecture notes, 2012); `centered` divides by the deviation instead
+    """RMSprop (Hinton's lecture notes, 2012). `centered` divides by the standard deviation instead
     (Graves, 2013, arXiv:1308.0850). Raises ValueError for negative options.
 
     >>> w = nn.Parameter(torch.ones(2))

@@ -1,4 +1,4 @@
-"""Rprop: a step size an element, which grows while the gradient keeps its sign."""
+"""Rprop: one step size per element, which grows while the gradient keeps its sign."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from .refresh import counters_to_tensors, set_missing
 
 
 class Flags(NamedTuple):
-    """Which branches of the formula are taken."""
+    """The branches that the formula takes."""
 
     maximize: bool
     differentiable: bool
 
 
 class Scalars(NamedTuple):
-    """The formula's numbers."""
+    """The formula's scalars."""
 
     eta_minus: Any
     eta_plus: Any
@@ -37,7 +37,7 @@ def update(flags: Flags, s: Scalars, param: Any, grad: Any, prev: Any, step_size
     turned = sign.lt(0)
     factor = sign.masked_fill(sign.gt(0), s.eta_plus).masked_fill(turned, s.eta_minus)
     step_size.mul_(factor.masked_fill(sign.eq(0), 1)).clamp_(s.smallest, s.largest)
-    grad = grad.masked_fill(turned, 0)  # a step too far is not followed by another
+    grad = grad.masked_fill(turned, 0)  # do not follow the gradient after overshooting
     size = step_size.clone() if flags.differentiable else step_size
     param.addcmul_(grad.sign(), size, value=-1)
     prev.copy_(grad)
@@ -46,8 +46,8 @@ def update(flags: Flags, s: Scalars, param: Any, grad: Any, prev: Any, step_size
 class Rprop(Elementwise):
     """A direct adaptive method for faster backpropagation learning (Riedmiller and Braun, 1993).
 
-    `etas` are the factors of a step size whose gradient changed sign and kept it, `step_sizes`
-    its limits. Raises ValueError for a negative rate, and unless etas[0] < 1 < etas[1].
+    `etas` multiply a step size when its gradient changes or keeps sign; `step_sizes` are its
+    limits. Raises ValueError for a negative rate, and unless 0 < etas[0] < 1 < etas[1].
 
     >>> weight = torch.nn.Parameter(torch.tensor([1.0]))
     >>> optimizer = torch.optim.Rprop([weight], lr=0.1)

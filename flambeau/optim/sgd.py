@@ -1,4 +1,4 @@
-"""SGD: stochastic gradient descent, with momentum, Nesterov's too."""
+"""SGD: stochastic gradient descent with momentum and Nesterov momentum."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .refresh import set_missing
 
 
 class Flags(NamedTuple):
-    """Which branches of the formula are taken."""
+    """The branches that the formula takes."""
 
     maximize: bool
     decay: bool
@@ -23,7 +23,7 @@ class Flags(NamedTuple):
 
 
 class Scalars(NamedTuple):
-    """The formula's numbers."""
+    """The formula's scalars."""
 
     weight_decay: Any
     momentum: Any
@@ -48,8 +48,8 @@ def update(flags: Flags, s: Scalars, param: Any, grad: Any, *buffer: Any) -> Non
 
 
 class SGD(Elementwise):
-    """Gradient descent: `velocity = momentum * velocity + (1 - dampening) * grad` and
-    `param -= lr * velocity`, where the first velocity is the first gradient.
+    """Gradient descent: `velocity = momentum * velocity + (1 - dampening) * grad` and `param -= lr
+    * velocity`. The first velocity is the first gradient.
 
     `nesterov` looks ahead along the velocity (Sutskever et al., 2013). Raises ValueError for
     negative options, and for `nesterov` without momentum or with dampening.
@@ -102,7 +102,7 @@ class SGD(Elementwise):
         )
 
     def _flambeau_begin(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> bool:
-        """Whether this is the parameter's first step with momentum."""
+        """Return whether this is the parameter's first step with momentum."""
         if group["momentum"] == 0 or state.get("momentum_buffer") is not None:
             return False
         grad = param.grad
@@ -113,7 +113,7 @@ class SGD(Elementwise):
     def _flambeau_run_sparse(
         self, flags: Any, scalars: Any, param: Tensor, grad: Tensor, states: list[Tensor]
     ) -> None:
-        """The same formula: a velocity of sparse gradients is sparse."""
+        """Apply the same formula: the velocity of sparse gradients is sparse."""
         update(flags, scalars, param, grad, *states)
 
     def _flambeau_states(self, group: dict[str, Any]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""SparseAdam: Adam for the rows that a sparse gradient touches."""
+"""SparseAdam: Adam that updates only the rows in a sparse gradient."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .optimizer import Optimizer, ParamsT, check_single
 
 
 class SparseAdam(Optimizer):
-    """Adam for sparse gradients: moments and parameters change only where there are values.
+    """Adam for sparse gradients: moments and parameters change only where the gradient has values.
 
     Raises ValueError for options out of range, and for complex or sparse parameters.
     https://pytorch.org/docs/stable/generated/torch.optim.SparseAdam.html
@@ -62,7 +62,7 @@ class SparseAdam(Optimizer):
 
     @no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """Update the rows that have gradients; RuntimeError for a dense gradient."""
+        """Update the rows that have gradients. Raises RuntimeError for a dense gradient."""
         loss = self._flambeau_loss_of(closure)
         for group in self.param_groups:
             for p in group["params"]:
@@ -83,7 +83,7 @@ class SparseAdam(Optimizer):
 
 
 def _update_rows(group: dict[str, Any], state: dict[str, Any], param: Tensor, grad: Tensor) -> None:
-    """Adam's step at the stored places of a gradient; moments elsewhere stay as they are."""
+    """Apply Adam to the gradient's stored positions; leave other moments unchanged."""
     beta1, beta2 = group["betas"]
     grad = grad.coalesce()
     values = grad._values()

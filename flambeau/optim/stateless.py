@@ -1,4 +1,4 @@
-"""swap_in_optimizer_params_and_state: an optimiser run for a while on other parameters."""
+"""swap_in_optimizer_params_and_state: run an optimizer temporarily on other parameters."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def swap_in_optimizer_params_and_state(
     swapin_parameters: dict[str, Tensor],
     swapin_optim_state: dict[str, Any],
 ) -> Iterator[None]:
-    """Inside, `optimizer` works on these parameters, in the order of its groups, and on the state
-    and options of a `state_dict`; afterwards on its own again.
+    """Context in which `optimizer` uses these parameters, in the order of its groups, and the state
+    and options of a `state_dict`. Restores its own at the end.
 
-    Raises RuntimeError when the optimiser has no state yet or the parts do not fit together.
+    Raises RuntimeError if the optimizer has no state yet or the parts do not match.
 
     >>> weight, other = torch.nn.Parameter(torch.ones(1)), torch.nn.Parameter(torch.ones(1))
     >>> swap = torch.optim.swap_in_optimizer_params_and_state
@@ -57,7 +57,7 @@ def swap_in_optimizer_params_and_state(
 def _checked(
     optimizer: Optimizer, parameters: dict[str, Tensor], packed: Any
 ) -> tuple[dict, list[tuple[dict[str, Any], list[Tensor]]]]:
-    """The state by number, and each packed group with the parameters for it."""
+    """Return the state by number, and each packed group with its parameters."""
     if not optimizer.state:
         raise RuntimeError(f"{_NAME} requires initialized optimizer state.")
     if not isinstance(packed, dict):

@@ -1,4 +1,4 @@
-"""Averages of weights over training: AveragedModel, its averaging rules, SWALR and update_bn."""
+"""Weight averaging: AveragedModel, averaging rules, SWALR and update_bn."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def _check_decay(decay: float) -> None:
 
 
 def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable:
-    """The rule `mean = decay * mean + (1 - decay) * new` on lists; ValueError outside [0, 1].
+    """Return the rule `mean = decay * mean + (1 - decay) * new` on lists. Raises ValueError for a
+    decay outside [0, 1].
 
     >>> means = [torch.tensor([1.0]), torch.tensor([3.0])]
     >>> rule = torch.optim.swa_utils.get_ema_multi_avg_fn(decay=0.9)
@@ -57,7 +58,7 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable:
 
 
 def get_swa_multi_avg_fn() -> Callable:
-    """The rule `mean += (new - mean) / (count + 1)` on lists: equal weights.
+    """Return the rule `mean += (new - mean) / (count + 1)` on lists: equal weights.
 
     >>> means = [torch.tensor([1.0])]
     >>> torch.optim.swa_utils.get_swa_multi_avg_fn()(means, [torch.tensor([4.0])], 2)
@@ -78,7 +79,8 @@ def get_swa_multi_avg_fn() -> Callable:
 
 
 def get_ema_avg_fn(decay: float = 0.999) -> Callable:
-    """The rule `decay * mean + (1 - decay) * new`; ValueError outside [0, 1].
+    """Return the rule `decay * mean + (1 - decay) * new`. Raises ValueError for a decay outside [0,
+    1].
 
     >>> rule = torch.optim.swa_utils.get_ema_avg_fn(decay=0.9)
     >>> rule(torch.tensor(1.0), torch.tensor(2.0), 5)
@@ -94,7 +96,7 @@ def get_ema_avg_fn(decay: float = 0.999) -> Callable:
 
 
 def get_swa_avg_fn() -> Callable:
-    """The rule `mean + (new - mean) / (count + 1)`: equal weights.
+    """Return the rule `mean + (new - mean) / (count + 1)`: equal weights.
 
     >>> torch.optim.swa_utils.get_swa_avg_fn()(torch.tensor(1.0), torch.tensor(4.0), 2)
     tensor(2.)
@@ -111,9 +113,9 @@ class AveragedModel(Module):
     """A copy of a model whose parameters are averages over training (Izmailov et al., 2018,
     arXiv:1803.05407).
 
-    `update_parameters` takes in the model as it is; the rule is `avg_fn(mean, new, count)`,
-    `multi_avg_fn` on lists of them, or equal weights. With `use_buffers` buffers are averaged
-    too, else copied. AssertionError when both rules are given.
+    `update_parameters` adds the model's current parameters to the average. The rule is
+    `avg_fn(mean, new, count)`, `multi_avg_fn` on lists, or equal weights. With `use_buffers`
+    buffers are averaged too, else copied. Raises AssertionError if both rules are given.
 
     >>> net = torch.nn.Linear(1, 1, bias=False)
     >>> average = torch.optim.swa_utils.AveragedModel(net)
@@ -146,7 +148,7 @@ class AveragedModel(Module):
         self.use_buffers = use_buffers
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the averaged model gives."""
+        """Run the averaged model."""
         return self.module(*args, **kwargs)
 
     def _averaged(self, model: Module) -> list[Tensor]:
@@ -155,7 +157,7 @@ class AveragedModel(Module):
         return [t.detach() for t in model.parameters()]
 
     def update_parameters(self, model: Module) -> None:
-        """Take the parameters of `model` into the averages; the first ones as they are."""
+        """Add the parameters of `model` to the averages. The first call copies them."""
         means = self._averaged(self.module)
         news = [
             new.to(mean.device) for mean, new in zip(means, self._averaged(model), strict=False)
@@ -174,7 +176,7 @@ class AveragedModel(Module):
         self.n_averaged += 1
 
     def _update_lists(self, means: list[Tensor], news: list[Tensor]) -> None:
-        """The rule on lists, called once for each dtype and device."""
+        """Apply the list rule once per dtype and device."""
         alike: dict[Any, tuple[list[Tensor], list[Tensor]]] = {}
         for mean, new in zip(means, news, strict=True):
             pair = alike.setdefault((mean.device, mean.dtype), ([], []))
@@ -187,9 +189,9 @@ class AveragedModel(Module):
 
 @no_grad()
 def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
-    """Recompute the running statistics of batch normalisation from one pass over `loader`.
+    """Recompute the running statistics of batch normalization in one pass over `loader`.
 
-    A batch that is a list or tuple gives its first item to the model.
+    If a batch is a list or tuple, its first item is the model's input.
 
     >>> net = torch.nn.BatchNorm1d(1)
     >>> loader = [torch.tensor([[0.], [2.]]), torch.tensor([[4.], [6.]])]
@@ -217,10 +219,10 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
 
 
 class SWALR(LRScheduler):
-    """From the rate as it is to `swa_lr` in `anneal_epochs` epochs, then constant.
+    """Anneals from the current rate to `swa_lr` in `anneal_epochs` epochs, then stays constant.
 
-    `anneal_strategy` is "cos" or "linear". ValueError for another, and for epochs that are no
-    integer of at least 0.
+    `anneal_strategy` is "cos" or "linear". Raises ValueError for another, or unless `anneal_epochs`
+    is a nonnegative integer.
 
     >>> optimizer = torch.optim.SGD([torch.zeros(1)], lr=1.0)
     >>> scheduler = torch.optim.swa_utils.SWALR(optimizer, 0.5, 2, anneal_strategy="linear")
@@ -256,12 +258,12 @@ class SWALR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def _share(self, step: int) -> float:
-        """How much of the way is done at a step, from 0 to 1."""
+        """Return the fraction of the annealing done at a step."""
         t = max(0, min(1, step / max(1, self.anneal_epochs)))
         return (1 - math.cos(math.pi * t)) / 2 if self._anneal_strategy == "cos" else t
 
     def get_lr(self) -> list[float | Tensor]:
-        """The rates of this epoch."""
+        """Return the rates of this epoch."""
         warn_outside_step(self)
         step = self._step_count - 1
         if self.anneal_epochs == 0:
@@ -270,7 +272,7 @@ class SWALR(LRScheduler):
         rates = []
         for group in self.optimizer.param_groups:
             end = group["swa_lr"]
-            # Where it started, from where it is: other schedulers may have moved it meanwhile.
+            # Recover the start from the current rate: other schedulers may have changed it.
             start = end if before == 1 else (group["lr"] - before * end) / (1 - before)
             rates.append(end * now + start * (1 - now))
         return rates

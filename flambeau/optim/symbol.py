@@ -1,7 +1,7 @@
 """Symbol: one element of a tensor while an update formula is traced into the loop IR.
 
-It has the Tensor methods that update formulas use, under the same names. Each gives the expression
-of the same value with the same roundings; in-place methods rebind the symbol.
+It implements the Tensor methods that update formulas use. Each returns the expression of the same
+value with the same roundings; in-place methods rebind the symbol.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from flambeau.native.loop_ir.tensor_facade import TensorFacade
 
 
 class Symbol(TensorFacade):
-    """A value of the loop's body; see the module."""
+    """A value in the loop's body; see the module."""
 
     __slots__ = ("value", "writes")
 
     def __init__(self, value: Expression) -> None:
         self.value = value
-        self.writes = 0  # in-place methods called on it
+        self.writes = 0  # number of in-place calls
 
     @property
     def type(self) -> Type:
-        """The type of its elements."""
+        """The element type."""
         return self.value.type
 
     def _operand(self, value: Any) -> Expression:
-        """A symbol's value, or a number as a constant rounded to the element type."""
+        """Return a symbol's value, or a number as a constant rounded to the element type."""
         if isinstance(value, Symbol):
             return value.value
         if self.type is Type.F32:
@@ -52,7 +52,7 @@ class Symbol(TensorFacade):
         return self
 
     def lerp_(self, end: Any, weight: Number) -> Symbol:
-        """From the nearer end, as PyTorch interpolates: exact at weights 0 and 1."""
+        """Interpolate from the nearer end, as PyTorch does: exact at weights 0 and 1."""
         gap = self._do(Scalar.SUB, end, self)
         near = Apply(Scalar.LT, (weight.wide, Constant(Type.F64, 0.5)), Type.BOOL)
         rest = Apply(Scalar.SUB, (Constant(Type.F64, 1.0), weight.wide), Type.F64)
@@ -61,7 +61,7 @@ class Symbol(TensorFacade):
         return self._set(self._choose(near, from_start, from_end))
 
     def maximum(self, other: Any) -> Symbol:
-        """The greater, this one where they are equal but for a sign; NaN when either is."""
+        """Return the greater; self for 0 and -0; NaN if either is NaN."""
         greater = self._choose(self._test(Scalar.LE, self, other), other, self)
         return self._choose(self._test(Scalar.NE, other, other), other, greater)
 
@@ -75,7 +75,7 @@ class Symbol(TensorFacade):
 
 
 class Number(Symbol):
-    """A number that may change from step to step: its value, and `wide`, before rounding."""
+    """A number that may change from step to step. `wide` is its value before rounding."""
 
     __slots__ = ("wide",)
 
@@ -85,5 +85,5 @@ class Number(Symbol):
 
 
 def narrowed(wide: Expression, type: Type) -> Expression:
-    """A double rounded to the element type."""
+    """Round a double to the element type."""
     return wide if type is Type.F64 else Apply(Scalar.CAST, (wide,), type)

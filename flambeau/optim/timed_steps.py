@@ -1,4 +1,4 @@
-"""For a profile: the steps of optimisers are events, as PyTorch names them."""
+"""Profile optimizer steps as events with PyTorch's names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..autograd.traces.recorder import Recorder
 from ..ops.interception import operator_timing
 from .optimizer import Optimizer
 
-_LABEL = 7  # the scope of labels
+_LABEL = 7  # the scope of user labels
 
 
 def _classes(cls: type[Optimizer]) -> Iterator[type[Optimizer]]:
@@ -27,7 +27,7 @@ def _timed_steps(recorder: Recorder) -> Iterator[tuple[Any, Callable]]:
 
 
 def _implementation(optimizer: Optimizer, *args: Any) -> tuple[str, ...]:
-    """`single_tensor` where PyTorch would update one tensor after another on a CPU."""
+    """Return the remark `single_tensor` if PyTorch would loop over tensors on a CPU."""
     groups = optimizer.param_groups
     several = any(group.get("foreach") or group.get("fused") for group in groups)
     return ("single_tensor",) if "foreach" in optimizer.defaults and not several else ()
@@ -43,7 +43,7 @@ def _named(
     running: set[int] = set()
 
     def outermost(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """A step that calls its base class's is one event."""
+        """Record a step that calls its base class's step as one event."""
         if id(args[0]) in running:
             return original(*args, **kwargs)
         running.add(id(args[0]))

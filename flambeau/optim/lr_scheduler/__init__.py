@@ -1,4 +1,4 @@
-"""torch.optim.lr_scheduler: learning rates that change as training goes on."""
+"""torch.optim.lr_scheduler: learning-rate schedules."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .plateau import ReduceLROnPlateau
 from .ramp import ConstantLR, LinearLR, PolynomialLR
 from .scheduler import EPOCH_DEPRECATION_WARNING, LRScheduler
 
-_LRScheduler = LRScheduler  # its name until PyTorch 2.0
+_LRScheduler = LRScheduler  # its name before PyTorch 2.0
 
 __all__ = [
     "ChainedScheduler", "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts",

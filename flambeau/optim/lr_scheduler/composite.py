@@ -1,4 +1,4 @@
-"""SequentialLR and ChainedScheduler: schedulers made of schedulers."""
+"""SequentialLR and ChainedScheduler: combinations of schedulers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .scheduler import LRScheduler, set_value
 
 
 class _Composite(LRScheduler):
-    """Several schedulers of one optimiser."""
+    """Several schedulers of one optimizer."""
 
     _schedulers: Sequence[LRScheduler]
 
@@ -39,23 +39,23 @@ class _Composite(LRScheduler):
                 )
 
     def state_dict(self) -> dict[str, Any]:
-        """All attributes but the optimiser; of the schedulers, their states."""
+        """Return all attributes except the optimizer, with the schedulers' states."""
         state = super().state_dict()
         state["_schedulers"] = [scheduler.state_dict() for scheduler in self._schedulers]
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over what `state_dict` gave, each scheduler its own."""
+        """Restore a `state_dict`, including the schedulers' states."""
         super().load_state_dict({k: v for k, v in state_dict.items() if k != "_schedulers"})
         for scheduler, state in zip(self._schedulers, state_dict["_schedulers"], strict=False):
             scheduler.load_state_dict(state)
 
 
 class SequentialLR(_Composite):
-    """One scheduler after the other: the next from each milestone on, at its first epoch.
+    """Runs schedulers one after the other; each milestone starts the next one at epoch 0.
 
-    ValueError for no schedulers, a plateau, another optimiser's, or milestones that do not number
-    one less than the schedulers.
+    Raises ValueError for no schedulers, a ReduceLROnPlateau, a scheduler of another optimizer, or a
+    number of milestones other than one less than the schedulers.
 
     >>> optimizer = torch.optim.SGD([torch.zeros(1)], lr=1.0)
     >>> warmup = torch.optim.lr_scheduler.ConstantLR(optimizer, factor=0.1, total_iters=2)
@@ -94,7 +94,7 @@ class SequentialLR(_Composite):
         self._milestones = milestones
         self.last_epoch = last_epoch + 1
         self.optimizer = optimizer
-        # All of them took their first step already; only the one whose turn it is should have.
+        # All schedulers have taken their first step; only the current one should have.
         for group in optimizer.param_groups:
             set_value(group, "lr", group["initial_lr"])
         self.recursive_undo()
@@ -103,7 +103,7 @@ class SequentialLR(_Composite):
         self._last_lr = current.get_last_lr()
 
     def recursive_undo(self, sched: LRScheduler | None = None) -> None:
-        """Take back one step of every scheduler inside."""
+        """Undo one step of every nested scheduler."""
         scheduler = self if sched is None else sched
         if hasattr(scheduler, "_schedulers"):
             for inner in scheduler._schedulers:
@@ -112,7 +112,7 @@ class SequentialLR(_Composite):
             scheduler.last_epoch -= 1
 
     def step(self) -> None:  # type: ignore[override]  # PyTorch's: no epoch to jump to
-        """Go on by one epoch."""
+        """Advance by one epoch."""
         self.last_epoch += 1
         index = bisect_right(self._milestones, self.last_epoch)
         scheduler = self._schedulers[index]
@@ -124,9 +124,9 @@ class SequentialLR(_Composite):
 
 
 class ChainedScheduler(_Composite):
-    """All schedulers at each step, each going on from the rates that the one before set.
+    """Applies all schedulers at each step, each to the rates set by the previous one.
 
-    ValueError for no schedulers, a plateau, or another optimiser's.
+    Raises ValueError for no schedulers, a ReduceLROnPlateau, or a scheduler of another optimizer.
 
     >>> optimizer = torch.optim.SGD([torch.zeros(1)], lr=1.0)
     >>> constant = torch.optim.lr_scheduler.ConstantLR(optimizer, factor=0.1, total_iters=2)
@@ -156,7 +156,7 @@ class ChainedScheduler(_Composite):
         self._last_lr = self._flambeau_kept()
 
     def step(self) -> None:  # type: ignore[override]  # PyTorch's: no epoch to jump to
-        """Go on by one epoch."""
+        """Advance by one epoch."""
         for scheduler in self._schedulers:
             scheduler.step()
         self._last_lr = self._flambeau_kept()

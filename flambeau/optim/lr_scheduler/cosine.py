@@ -12,9 +12,9 @@ from .scheduler import LRScheduler, warn_outside_step, within_step
 
 
 class CosineAnnealingLR(LRScheduler):
-    """From the initial rate to `eta_min` and back along a cosine, `T_max` epochs each way.
+    """Anneals from the initial rate to `eta_min` and back on a cosine, `T_max` epochs each way.
 
-    It goes on from the rate as it finds it, so that it can be chained with others.
+    Updates the current rate recursively, so it can be chained with other schedulers.
 
     >>> optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=1.0)
     >>> scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=4)
@@ -35,7 +35,7 @@ class CosineAnnealingLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float | Tensor]:
-        """The rates of this epoch."""
+        """Return the rates of this epoch."""
         warn_outside_step(self)
         if self._is_initial:
             return self._flambeau_kept()
@@ -43,7 +43,7 @@ class CosineAnnealingLR(LRScheduler):
         if self._step_count == 1 and epoch > 0:
             return self._get_closed_form_lr()
         groups = self.optimizer.param_groups
-        if (epoch - 1 - half) % (2 * half) == 0:  # the cosine below would be divided by zero
+        if (epoch - 1 - half) % (2 * half) == 0:  # the formula below would divide by zero
             rise = 1 - math.cos(math.pi / half)
             return [
                 group["lr"] + (base_lr - low) * rise / 2
@@ -61,10 +61,10 @@ class CosineAnnealingLR(LRScheduler):
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """From the initial rate to `eta_min` along a cosine, again and again.
+    """Repeatedly anneals from the initial rate to `eta_min` on a cosine, then restarts.
 
-    The first fall takes `T_0` epochs, each later one `T_mult` times as many. `step` takes fractions
-    of epochs too. ValueError for numbers that are no positive integers.
+    The first cycle takes `T_0` epochs, each later one `T_mult` times as many. `step` accepts
+    fractional epochs. Raises ValueError unless `T_0` and `T_mult` are positive integers.
 
     Loshchilov and Hutter, 2016.
 
@@ -97,21 +97,21 @@ class CosineAnnealingWarmRestarts(LRScheduler):
                 f"Expected float or int eta_min, but got {eta_min} of type {class_of(eta_min)}"
             )
         self.T_0 = T_0
-        self.T_i = T_0  # the length of this fall
+        self.T_i = T_0  # the length of this cycle
         self.T_mult = T_mult
         self.eta_min = eta_min
-        self.T_cur: float = last_epoch  # the epochs since the last restart
+        self.T_cur: float = last_epoch  # epochs since the last restart
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float | Tensor]:
-        """The rates of this epoch."""
+        """Return the rates of this epoch."""
         warn_outside_step(self)
         wave = 1 + math.cos(math.pi * self.T_cur / self.T_i)
         low = self.eta_min
         return [low + (base_lr - low) * wave / 2 for base_lr in self.base_lrs]
 
     def step(self, epoch: float | None = None) -> None:
-        """Go on by one epoch, or to `epoch`, which may be a fraction; ValueError below 0."""
+        """Advance by one epoch, or to a possibly fractional `epoch`. Raises ValueError below 0."""
         if epoch is None and self.last_epoch < 0:
             epoch = 0
         if epoch is None:

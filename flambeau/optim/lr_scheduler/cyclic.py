@@ -1,4 +1,4 @@
-"""CyclicLR: rates that rise and fall again and again (Smith, arXiv:1506.01186)."""
+"""CyclicLR: cyclical learning rates (Smith, arXiv:1506.01186)."""
 
 from __future__ import annotations
 
@@ -28,12 +28,13 @@ def _exp_range(gamma: float, iteration: float) -> float:
 
 
 class CyclicLR(MomentumCycle):
-    """From `base_lr` to `max_lr` in `step_size_up` batches and back in `step_size_down`.
+    """Cycles from `base_lr` to `max_lr` in `step_size_up` batches and back in `step_size_down`.
 
-    The height of a cycle is scaled by `mode`: "triangular" (not), "triangular2" (halved each
-    cycle), "exp_range" (`gamma` to the power of the batches), or by `scale_fn` of the cycle or
-    the batch, as `scale_mode` says. Momentum moves the other way. ValueError for another mode,
-    lists of a wrong length, and momentum of an optimiser that has none.
+    `mode` scales the amplitude: "triangular" (constant), "triangular2" (halved each cycle),
+    "exp_range" (`gamma` to the power of the batch). `scale_fn` replaces it, as a function of the
+    cycle or the batch (`scale_mode`). Momentum moves in the opposite direction. Raises ValueError
+    for an unknown mode, lists of the wrong length, and `cycle_momentum` with an optimizer without
+    momentum.
 
     Smith, 2015.
 
@@ -105,11 +106,11 @@ class CyclicLR(MomentumCycle):
         self._scale_fn_ref = shapes[self.mode]
 
     def scale_fn(self, x: float) -> float:
-        """The height of cycle, or of batch, `x`."""
+        """Return the amplitude scale of cycle, or batch, `x`."""
         return (self._scale_fn_custom or self._scale_fn_ref)(x)
 
     def get_lr(self) -> list[float | Tensor]:
-        """The rates of this batch; sets the momenta too."""
+        """Return the rates of this batch; set the momenta too."""
         warn_outside_step(self)
         cycle = math.floor(1 + self.last_epoch / self.total_size)
         x = 1.0 + self.last_epoch / self.total_size - cycle
@@ -129,7 +130,8 @@ class CyclicLR(MomentumCycle):
         ]
 
     def state_dict(self) -> dict[str, Any]:
-        """All attributes but the optimiser; of `scale_fn`, the attributes of an object only."""
+        """Return all attributes except the optimizer. Of `scale_fn`, only an object's attributes.
+        """
         state = super().state_dict()
         state.pop("_scale_fn_ref", None)
         function = state["_scale_fn_custom"]
@@ -138,7 +140,7 @@ class CyclicLR(MomentumCycle):
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over what `state_dict` gave; a `scale_fn` stays, with its attributes updated."""
+        """Restore a `state_dict`. A `scale_fn` object is kept and its attributes are updated."""
         attributes = state_dict["_scale_fn_custom"]
         rest = {k: v for k, v in state_dict.items() if k != "_scale_fn_custom"}
         super().load_state_dict(rest)

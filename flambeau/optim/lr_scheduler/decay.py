@@ -1,4 +1,4 @@
-"""StepLR, MultiStepLR and ExponentialLR: rates that fall by a factor."""
+"""StepLR, MultiStepLR and ExponentialLR: rates that decay by a factor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .scheduler import LRScheduler, warn_outside_step
 
 
 class StepLR(LRScheduler):
-    """Times `gamma` every `step_size` epochs.
+    """Multiplies rates by `gamma` every `step_size` epochs.
 
     >>> optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=1.0)
     >>> scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.1)
@@ -34,7 +34,7 @@ class StepLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float | Tensor]:
-        """The rates of this epoch."""
+        """Return the rates of this epoch."""
         warn_outside_step(self)
         if self.last_epoch == 0 or self.last_epoch % self.step_size != 0:
             return self._flambeau_kept()
@@ -46,7 +46,7 @@ class StepLR(LRScheduler):
 
 
 class MultiStepLR(LRScheduler):
-    """Times `gamma` at each milestone, as often as it is listed.
+    """Multiplies rates by `gamma` at each milestone, once per occurrence in the list.
 
     >>> optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=1.0)
     >>> scheduler = torch.optim.lr_scheduler.MultiStepLR(optimizer, milestones=[1, 3], gamma=0.1)
@@ -71,7 +71,7 @@ class MultiStepLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float | Tensor]:
-        """The rates of this epoch."""
+        """Return the rates of this epoch."""
         warn_outside_step(self)
         if self.last_epoch not in self.milestones:
             return self._flambeau_kept()
@@ -83,7 +83,7 @@ class MultiStepLR(LRScheduler):
 
 
 class ExponentialLR(LRScheduler):
-    """Times `gamma` every epoch.
+    """Multiplies rates by `gamma` every epoch.
 
     >>> optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=1.0)
     >>> scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
@@ -101,7 +101,7 @@ class ExponentialLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float | Tensor]:
-        """The rates of this epoch."""
+        """Return the rates of this epoch."""
         warn_outside_step(self)
         return self._flambeau_kept() if self._is_initial else self._flambeau_times(self.gamma)
 

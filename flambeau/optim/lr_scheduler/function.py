@@ -1,4 +1,4 @@
-"""LambdaLR and MultiplicativeLR: rates from functions of the epoch."""
+"""LambdaLR and MultiplicativeLR: rates computed by functions of the epoch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .scheduler import LRScheduler, warn_outside_step
 
 
 class _FunctionLR(LRScheduler):
-    """A function a group. Callable objects are saved by their attributes, functions not at all."""
+    """One function per group. States include the attributes of callable objects, not functions."""
 
     __init_subclass__ = own_constructor
 
@@ -34,7 +34,7 @@ class _FunctionLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """All attributes but the optimiser; of the functions, the attributes of objects only."""
+        """Return all attributes except the optimizer. Of callables, only objects' attributes."""
         state = super().state_dict()
         state["lr_lambdas"] = [
             None if isinstance(f, types.FunctionType) else f.__dict__.copy()
@@ -43,7 +43,7 @@ class _FunctionLR(LRScheduler):
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over what `state_dict` gave; functions stay as they are."""
+        """Restore a `state_dict`. Plain functions are kept."""
         super().load_state_dict({k: v for k, v in state_dict.items() if k != "lr_lambdas"})
         for function, attributes in zip(self.lr_lambdas, state_dict["lr_lambdas"], strict=False):
             if attributes is not None:
@@ -51,7 +51,7 @@ class _FunctionLR(LRScheduler):
 
 
 class LambdaLR(_FunctionLR):
-    """The initial rate times `lr_lambda(epoch)`; a list has one function a group.
+    """Sets the initial rate times `lr_lambda(epoch)`. A list gives one function per group.
 
     >>> optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=1.0)
     >>> scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda epoch: 1 / (epoch + 1))
@@ -65,14 +65,14 @@ class LambdaLR(_FunctionLR):
     """
 
     def get_lr(self) -> list[float | Tensor]:
-        """The rates of this epoch."""
+        """Return the rates of this epoch."""
         warn_outside_step(self)
         pairs = zip(self.lr_lambdas, self.base_lrs, strict=True)
         return [base_lr * function(self.last_epoch) for function, base_lr in pairs]
 
 
 class MultiplicativeLR(_FunctionLR):
-    """The last rate times `lr_lambda(epoch)`; TypeError for what cannot be called.
+    """Multiplies the last rate by `lr_lambda(epoch)`. Raises TypeError if it is not callable.
 
     >>> optimizer = torch.optim.SGD([torch.zeros(1)], lr=1.0)
     >>> scheduler = torch.optim.lr_scheduler.MultiplicativeLR(optimizer, lambda epoch: 0.5)
@@ -99,7 +99,7 @@ class MultiplicativeLR(_FunctionLR):
         super().__init__(optimizer, lr_lambda, last_epoch)
 
     def get_lr(self) -> list[float | Tensor]:
-        """The rates of this epoch."""
+        """Return the rates of this epoch."""
         warn_outside_step(self)
         if self._is_initial:
             return self._flambeau_kept()

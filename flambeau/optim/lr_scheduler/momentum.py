@@ -1,4 +1,4 @@
-"""Momentum that moves against the rate: an option of CyclicLR and OneCycleLR."""
+"""Momentum that moves opposite to the rate: an option of CyclicLR and OneCycleLR."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from .scheduler import LRScheduler, for_each_group
 
 
 class MomentumCycle(LRScheduler):
-    """A scheduler that may write `momentum`, or the first of `betas`, into the groups."""
+    """A scheduler that may set `momentum`, or the first of `betas`, in the groups."""
 
     def _flambeau_start_momentum(
         self, optimizer: Optimizer, lowest: Any, highest: Any, last_epoch: int
     ) -> tuple[list[Any], list[Any]]:
-        """Set all groups to the highest momentum; the lowest and highest of each group.
+        """Set all groups to the highest momentum; return each group's lowest and highest.
 
-        ValueError for an optimiser without momentum.
+        Raises ValueError for an optimizer without momentum.
         """
         defaults = optimizer.defaults
         if "momentum" not in defaults and "betas" not in defaults:

@@ -1,4 +1,4 @@
-"""OneCycleLR: one rise and one long fall over the whole run (Smith and Topin, arXiv:1708.07120)."""
+"""OneCycleLR: one rise and one long decay over the run (Smith and Topin, arXiv:1708.07120)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _phase(end: float, rates: tuple[str, str], momenta: tuple[str, str]) -> dict
 
 
 def _phases(steps: int, rising: float, three: bool) -> list[dict[str, Any]]:
-    """What goes from where to where until which step; the names are options of the groups."""
+    """Return the phases: last step, and the group options at both ends of rate and momentum."""
     up, down = ("initial_lr", "max_lr"), ("max_lr", "min_lr")
     fall, rise = ("max_momentum", "base_momentum"), ("base_momentum", "max_momentum")
     first = _phase(float(rising * steps) - 1, up, fall)
@@ -44,11 +44,11 @@ def _phases(steps: int, rising: float, three: bool) -> list[dict[str, Any]]:
 
 
 class OneCycleLR(MomentumCycle):
-    """From `max_lr / div_factor` up to `max_lr`, then down to that start over `final_div_factor`.
+    """Rises from `max_lr / div_factor` to `max_lr`, then decays to the start / `final_div_factor`.
 
-    The rise takes `pct_start` of `total_steps` (or `epochs * steps_per_epoch`) batches; with
-    `three_phase` a fall as long as the rise comes before the last one. Momentum moves the other
-    way. ValueError for numbers out of range, and when stepped beyond the end.
+    The rise takes a fraction `pct_start` of `total_steps` (or `epochs * steps_per_epoch`) batches;
+    with `three_phase` a decay as long as the rise precedes the last one. Momentum moves in the
+    opposite direction. Raises ValueError for options out of range, and when stepped beyond the end.
 
     >>> optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=1.0)
     >>> scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.0, total_steps=4)
@@ -101,7 +101,7 @@ class OneCycleLR(MomentumCycle):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float | Tensor]:
-        """The rates of this batch; sets the momenta too."""
+        """Return the rates of this batch; set the momenta too."""
         warn_outside_step(self)
         step, phases = self.last_epoch, self._schedule_phases
         if step > self.total_steps:
@@ -125,7 +125,7 @@ class OneCycleLR(MomentumCycle):
 
 
 def _total(total_steps: int | None, epochs: int | None, steps_per_epoch: int | None) -> int:
-    """How many batches there are; ValueError when that is not said, or no positive integer."""
+    """Return the number of batches. Raises ValueError if unspecified or not a positive int."""
     if total_steps is not None:
         return _positive("total_steps", total_steps)
     if epochs is None or steps_per_epoch is None:

@@ -1,4 +1,4 @@
-"""ReduceLROnPlateau: rates that fall when a metric has stopped getting better."""
+"""ReduceLROnPlateau: reduce rates when a metric stops improving."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from .scheduler import (
 
 
 class ReduceLROnPlateau(LRScheduler):
-    """Times `factor` after more than `patience` epochs without a better metric.
+    """Multiplies rates by `factor` after more than `patience` epochs without improvement.
 
-    Better is below (`mode` "min") or above ("max") the best one by `threshold`, of it ("rel") or
-    as it is ("abs"). After a fall come `cooldown` epochs that do not count; rates do not go below
-    `min_lr`, nor change by less than `eps`. ValueError for a factor of 1 or more, another mode or
-    a list of a wrong length.
+    An improvement is below (`mode` "min") or above ("max") the best metric by `threshold`, relative
+    to it ("rel") or absolute ("abs"). After a reduction, `cooldown` epochs do not count. Rates do
+    not fall below `min_lr`, and changes of at most `eps` are skipped. Raises ValueError for a
+    factor of 1 or more, an unknown mode, or a list of the wrong length.
 
     >>> optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=1.0)
     >>> scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.1, patience=1)
@@ -76,7 +76,7 @@ class ReduceLROnPlateau(LRScheduler):
     def step(  # type: ignore[override]  # PyTorch's: it has to be told the metric
         self, metrics: SupportsFloat, epoch: int | None = None
     ) -> None:
-        """Take the metric of one more epoch."""
+        """Record the metric of one more epoch and reduce the rates if needed."""
         current = float(metrics)
         if epoch is None:
             epoch = self.last_epoch + 1
@@ -116,7 +116,7 @@ class ReduceLROnPlateau(LRScheduler):
 
     @property
     def in_cooldown(self) -> bool:
-        """Whether a fall was so recent that bad epochs do not count."""
+        """Whether bad epochs do not count because of a recent reduction."""
         return self.cooldown_counter > 0
 
     def _is_better(self, a: float, best: float) -> bool:
@@ -138,6 +138,6 @@ class ReduceLROnPlateau(LRScheduler):
         self.threshold_mode = threshold_mode
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over what `state_dict` gave."""
+        """Restore a `state_dict`."""
         super().load_state_dict(state_dict)
         self._init_is_better(self.mode, self.threshold, self.threshold_mode)

@@ -9,9 +9,9 @@ from .scheduler import LRScheduler, warn_outside_step
 
 
 class ConstantLR(LRScheduler):
-    """The initial rate times `factor` for `total_iters` epochs, then the initial rate.
+    """Multiplies the initial rate by `factor` for `total_iters` epochs.
 
-    ValueError for a factor outside [0, 1].
+    Raises ValueError for a factor outside [0, 1].
 
     >>> optimizer = torch.optim.SGD([torch.zeros(1)], lr=1.0)
     >>> scheduler = torch.optim.lr_scheduler.ConstantLR(optimizer, factor=0.5, total_iters=2)
@@ -41,7 +41,7 @@ class ConstantLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float | Tensor]:
-        """The rates of this epoch."""
+        """Return the rates of this epoch."""
         warn_outside_step(self)
         if self.last_epoch == 0:
             return self._flambeau_times(self.factor)
@@ -56,8 +56,8 @@ class ConstantLR(LRScheduler):
 
 
 class LinearLR(LRScheduler):
-    """The initial rate times a factor that goes from `start_factor` to `end_factor` in
-    `total_iters` epochs. ValueError for factors outside (0, 1] and [0, 1].
+    """Multiplies the initial rate by a factor that goes linearly from `start_factor` to
+    `end_factor` in `total_iters` epochs. Raises ValueError for factors outside (0, 1] and [0, 1].
 
     >>> optimizer = torch.optim.SGD([torch.zeros(1)], lr=1.0)
     >>> scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, start_factor=0.5, total_iters=2)
@@ -94,7 +94,7 @@ class LinearLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float | Tensor]:
-        """The rates of this epoch."""
+        """Return the rates of this epoch."""
         warn_outside_step(self)
         if self.last_epoch == 0:
             return self._flambeau_times(self.start_factor)
@@ -112,7 +112,7 @@ class LinearLR(LRScheduler):
 
 
 class PolynomialLR(LRScheduler):
-    """The initial rate times `(1 - epoch / total_iters) ** power`, 0 after `total_iters` epochs.
+    """Multiplies the initial rate by `(1 - epoch / total_iters) ** power`; 0 after `total_iters`.
 
     >>> optimizer = torch.optim.SGD([torch.zeros(1)], lr=1.0)
     >>> scheduler = torch.optim.lr_scheduler.PolynomialLR(optimizer, total_iters=2, power=2.0)
@@ -138,7 +138,7 @@ class PolynomialLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float | Tensor]:
-        """The rates of this epoch."""
+        """Return the rates of this epoch."""
         warn_outside_step(self)
         if self._is_initial or self.last_epoch > self.total_iters:
             return self._flambeau_kept()

@@ -1,4 +1,4 @@
-"""LRScheduler: base of the schedulers. It counts epochs and writes the rates into the groups."""
+"""LRScheduler: base class of schedulers. Counts epochs and sets the rates of the groups."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _ORDER = (
 
 
 def copied(value: Any) -> Any:
-    """The value; of a tensor, a clone."""
+    """Return the value, or a clone of a tensor."""
     return value.clone() if isinstance(value, Tensor) else value
 
 
 def values_of(optimizer: Optimizer, key: str) -> list[Any]:
-    """An option of all groups, tensors as clones."""
+    """Return an option of all groups, with tensors cloned."""
     return [copied(group[key]) for group in optimizer.param_groups]
 
 
 def set_value(group: dict[str, Any], key: str, value: Any) -> None:
-    """Set an option of a group; where it is a tensor, its value in place."""
+    """Set an option of a group, in place if it is a tensor."""
     if isinstance(group[key], Tensor):
         group[key].fill_(value.squeeze() if isinstance(value, Tensor) else value)
     else:
@@ -42,7 +42,8 @@ def set_value(group: dict[str, Any], key: str, value: Any) -> None:
 
 
 def for_each_group(name: str, optimizer: Optimizer, value: Any) -> list[Any]:
-    """One value a group, from one for all or a list; ValueError for a list of another length."""
+    """Return one value per group, given one for all or a list. Raises ValueError for wrong length.
+    """
     count = len(optimizer.param_groups)
     if isinstance(value, (list, tuple)):
         if len(value) != count:
@@ -56,13 +57,13 @@ def for_each_group(name: str, optimizer: Optimizer, value: Any) -> list[Any]:
 
 
 def check_optimizer(optimizer: Any) -> None:
-    """TypeError unless it is an optimiser."""
+    """Raise TypeError unless it is an optimizer."""
     if not isinstance(optimizer, Optimizer):
         raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
 
 
 def warn_outside_step(scheduler: LRScheduler) -> None:
-    """Warn when `get_lr`, which computes the next rates, is called by somebody else than step."""
+    """Warn if `get_lr`, which computes the next rates, is called outside `step`."""
     if not scheduler._get_lr_called_within_step:
         warn(
             "To get the last learning rate computed by the scheduler, please use `get_last_lr()`.",
@@ -71,10 +72,10 @@ def warn_outside_step(scheduler: LRScheduler) -> None:
 
 
 class LRScheduler:
-    """Base of the schedulers: `step()` after each epoch sets the rates that `get_lr` computes.
+    """Base of schedulers: `step()` after each epoch sets the rates that `get_lr` computes.
 
-    A scheduler that starts at `last_epoch` -1 takes the groups' rates as their initial ones;
-    one that resumes finds them in the groups (KeyError where not). TypeError for no optimiser.
+    A scheduler that starts at `last_epoch` -1 stores the groups' rates as the initial ones. One
+    that resumes expects them in the groups (else KeyError). Raises TypeError for a non-optimizer.
 
     >>> class Halved(torch.optim.lr_scheduler.LRScheduler):
     ...     def get_lr(self):
@@ -118,23 +119,23 @@ class LRScheduler:
             self._is_initial = False
 
     def state_dict(self) -> dict[str, Any]:
-        """All attributes but the optimiser."""
+        """Return all attributes except the optimizer."""
         return {key: value for key, value in self.__dict__.items() if key != "optimizer"}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over what `state_dict` gave."""
+        """Restore a `state_dict`."""
         self.__dict__.update(state_dict)
 
     def get_last_lr(self) -> list[float | Tensor]:
-        """The rates that the last step set, one a group."""
+        """Return the rates set by the last step, one per group."""
         return self._last_lr
 
     def get_lr(self) -> list[float | Tensor]:
-        """The rates of this epoch, from those of the last one; for `step` to call."""
+        """Compute this epoch's rates from the current ones. Called by `step`."""
         raise NotImplementedError(f"{type(self).__name__}.get_lr")
 
     def step(self, epoch: int | None = None) -> None:
-        """Go on by one epoch, or to `epoch` (deprecated), and set the rates."""
+        """Advance by one epoch, or to `epoch` (deprecated), and set the rates."""
         if self._step_count == 1:
             self._flambeau_check_order()
         self._step_count += 1
@@ -176,17 +177,17 @@ class LRScheduler:
         self._last_lr: list[float | Tensor] = values_of(self.optimizer, "lr")
 
     def _flambeau_kept(self) -> list[Any]:
-        """The rates as they are."""
+        """Return the current rates."""
         return values_of(self.optimizer, "lr")
 
     def _flambeau_times(self, factor: float) -> list[Any]:
-        """The rates as they are, times a factor."""
+        """Return the current rates times a factor."""
         return [group["lr"] * factor for group in self.optimizer.param_groups]
 
 
 @contextlib.contextmanager
 def within_step(scheduler: LRScheduler) -> Iterator[None]:
-    """While `get_lr` is called by `step`, which is as it should be."""
+    """Mark that `step` is calling `get_lr`."""
     scheduler._get_lr_called_within_step = True
     try:
         yield
@@ -195,12 +196,12 @@ def within_step(scheduler: LRScheduler) -> Iterator[None]:
 
 
 def _note_steps(optimizer: Optimizer) -> None:
-    """Make `optimizer.step` note that it was called, so that a wrong order can be reported."""
+    """Make `optimizer.step` record its calls, so that a wrong call order can be reported."""
     if hasattr(optimizer.step, "_wrapped_by_lr_sched"):
         return
     bound: Any = optimizer.step
     function = bound.__func__
-    reference = weakref.ref(optimizer)  # the optimiser holds this wrapper
+    reference = weakref.ref(optimizer)  # weak: the optimizer holds this wrapper
 
     @functools.wraps(function)
     def step(*args: Any, **kwargs: Any) -> Any:
