@@ -1,6 +1,6 @@
-"""torch.jit: `load` runs TorchScript archives, `trace` and `script` make what is saved as such.
+"""torch.jit: `load` runs TorchScript archives; `trace` and `script` make modules to save as such.
 
-traced.py records, scripted.py wraps Python; torchscript/ reads archives and writes them.
+traced.py records graphs, scripted.py wraps Python; torchscript/ reads and writes archives.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _isinstance = isinstance
 
 
 def save(m: Any, f: Any, _extra_files: Any = None) -> None:
-    """Write a traced module; NotImplementedError for one that was not traced."""
+    """Write a scripted, traced or loaded module. Raises NotImplementedError for others."""
     _traced().save(m, f, _extra_files)
 
 
 def load(f: Any, map_location: Any = None, _extra_files: Any = None,
          _restore_shapes: bool = False) -> Any:
-    """Read what `save` wrote; nothing in the file is run."""
+    """Load a module that `save` wrote. Runs no Python from the file."""
     return _traced().load(f, map_location, _extra_files, _restore_shapes)
 
 
@@ -39,7 +39,7 @@ def _traced() -> Any:
 
 
 class TracerWarning(Warning):
-    """What PyTorch warns of while it traces; flambeau never does."""
+    """A warning that PyTorch's tracer issues. flambeau never does."""
 
 
 def script(obj: Any, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None,
@@ -62,33 +62,34 @@ def script(obj: Any, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None
 
 
 def script_method(fn: Any) -> Any:
-    """The method as it is."""
+    """Return the method unchanged."""
     return fn
 
 
 def trace(func: Any, example_inputs: Any = None, *args: Any, **kwargs: Any) -> Any:
-    """A module or function as a graph of what it calls on example inputs.
+    """Record the operators that a module or function calls on example inputs, as a graph.
 
-    Where that is not possible, RuntimeError with the line and the fix.
+    Raises RuntimeError with the line and the fix if that is not possible.
     """
     return _traced().trace(func, example_inputs, *args, **kwargs)
 
 
 def trace_module(mod: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-    """The module as it is."""
+    """Return the module unchanged."""
     return mod
 
 
 def freeze(mod: Any, preserved_attrs: Any = None, optimize_numerics: bool = True) -> Any:
-    """A copy of a scripted module in eval mode, whose tensors take no gradients.
+    """Return a copy of a scripted module in eval mode, whose tensors do not require gradients.
 
-    RuntimeError for a module that is not scripted, or in training mode.
+    Raises RuntimeError for a module that is not scripted or in training mode.
     """
     return import_module(f"{__name__}.scripted").freeze(mod, preserved_attrs)
 
 
 def optimize_for_inference(mod: Any, other_methods: Any = None) -> Any:
-    """The module in eval mode, frozen: it computes the same. ValueError for a plain module."""
+    """Freeze the module in eval mode; results are the same. Raises ValueError for a plain module.
+    """
     if not _isinstance(mod, __getattr__("ScriptModule")):
         raise ValueError("optimize_for_inference expects ScriptModule as input. Please use "
                          "torch.jit.script to script your 'nn.Module'.")
@@ -96,7 +97,7 @@ def optimize_for_inference(mod: Any, other_methods: Any = None) -> Any:
 
 
 def fork(func: Callable, *args: Any, **kwargs: Any) -> Any:
-    """Call the function at once, as PyTorch does outside scripts: a Future of its result.
+    """Call the function synchronously, as PyTorch does outside scripts; return a Future.
 
     >>> torch.jit.wait(torch.jit.fork(max, 1, 2))
     2
@@ -109,7 +110,7 @@ def fork(func: Callable, *args: Any, **kwargs: Any) -> Any:
 
 
 def wait(future: Any) -> Any:
-    """The value of a Future, when it is there.
+    """Wait for a Future and return its value.
 
     >>> torch.jit.wait(torch.jit.fork(torch.add, torch.ones(2), 1))
     tensor([2., 2.])
@@ -120,7 +121,7 @@ def wait(future: Any) -> Any:
 
 
 def interface(obj: Any) -> Any:
-    """The class as it is."""
+    """Return the class unchanged."""
     return obj
 
 
@@ -128,31 +129,31 @@ _fork, _wait = fork, wait
 
 
 def set_fusion_strategy(strategy: Any) -> list[tuple[str, int]]:
-    """Accepted: there is no fuser that would have one."""
+    """Accept any strategy without effect: there is no fuser."""
     return [("STATIC", 2), ("DYNAMIC", 10)]
 
 
 def enable_onednn_fusion(enabled: bool) -> None:
-    """Accepted, without effect."""
+    """Do nothing."""
 
 
 def onednn_fusion_enabled() -> bool:
-    """False."""
+    """Return False."""
     return False
 
 
 def optimized_execution(should_optimize: bool) -> AbstractContextManager[None]:
-    """Accepted, without effect."""
+    """Return a context without effect."""
     return nullcontext()
 
 
 def fuser(name: str) -> AbstractContextManager[None]:
-    """Accepted, without effect."""
+    """Return a context without effect."""
     return nullcontext()
 
 
 class strict_fusion(nullcontext[None]):
-    """Accepted, without effect."""
+    """A context without effect."""
 
 
 def _overload(func: Any) -> Any:
@@ -164,39 +165,39 @@ def _overload_method(func: Any) -> Any:
 
 
 def is_scripting() -> bool:
-    """False."""
+    """Return False."""
     return False
 
 
 def is_tracing() -> bool:
-    """False."""
+    """Return False."""
     return False
 
 
 def ignore(drop: Any = False, **kwargs: Any) -> Any:
-    """The function, which stays Python and cannot be saved; with arguments, a decorator."""
+    """Mark a function as Python-only: it cannot be saved. With arguments, return a decorator."""
     return _mark(drop, "ignore") if callable(drop) else lambda fn: _mark(fn, "ignore")
 
 
 def _mark(fn: Any, modifier: str) -> Any:
-    """Note on a function how it is saved; what takes no attributes stays without."""
+    """Record how a function is saved. Skips objects that take no attributes."""
     with suppress(AttributeError, TypeError):
         fn._torchscript_modifier = modifier
     return fn
 
 
 def unused(fn: Any) -> Any:
-    """The function, which stays Python and cannot be saved."""
+    """Mark a function as Python-only: it cannot be saved."""
     return _mark(fn, "unused")
 
 
 def export(fn: Any) -> Any:
-    """The method, which is saved beside `forward`."""
+    """Mark a method to be saved besides `forward`."""
     return _mark(fn, "export")
 
 
 def script_if_tracing(fn: Any) -> Any:
-    """The function as it is: nothing is traced."""
+    """Return the function unchanged: nothing is traced."""
     return fn
 
 
@@ -204,12 +205,12 @@ _script_if_tracing = script_if_tracing  # the name that libraries wrap for older
 
 
 def annotate(the_type: Any, the_value: Any) -> Any:
-    """The value as it is."""
+    """Return the value unchanged."""
     return the_value
 
 
 def isinstance(obj: Any, target_type: Any) -> bool:
-    """Python's `isinstance`, where List[int] and its like stand for their containers."""
+    """Python's `isinstance`, where List[int] etc. stand for their containers."""
     targets = target_type if _isinstance(target_type, tuple) else (target_type,)
     return any(_isinstance(obj, getattr(t, "__origin__", t)) for t in targets)
 

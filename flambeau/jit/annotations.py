@@ -1,6 +1,6 @@
-"""torch.jit.annotations: the names that TorchScript reads in annotations.
+"""torch.jit.annotations: names that TorchScript recognizes in annotations.
 
-`BroadcastingList2[int]` says that one number may stand for a list of two; it is only an annotation.
+`BroadcastingList2[int]` accepts one number or a list of two; it has no effect in Python.
 """
 
 from typing import Any, Dict, List, Optional, Tuple, Union  # noqa: UP035  # its public names
@@ -19,7 +19,7 @@ __getattr__ = lacking(__name__, (
 
 class _BroadcastingList:
     def __getitem__(self, kind: Any) -> None:
-        """None: an annotation that says nothing to Python."""
+        """Return None: the annotation has no meaning in Python."""
 
 
 BroadcastingList1 = BroadcastingList2 = BroadcastingList3 = _BroadcastingList()

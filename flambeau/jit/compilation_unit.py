@@ -1,4 +1,4 @@
-"""CompilationUnit: functions out of a text, each as `torch.jit.script` makes it."""
+"""CompilationUnit: functions defined by source text, each scripted as by `torch.jit.script`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _numbers = itertools.count(1)
 
 
 class CompilationUnit:
-    """The functions that a text defines, as attributes.
+    """The functions defined by a source text, as attributes.
 
     >>> unit = torch.jit.CompilationUnit('''
     ... def double(x):
@@ -37,7 +37,7 @@ class CompilationUnit:
             self.define(lang, _frames_up=_frames_up + 1)
 
     def define(self, lang: str, rcb: Any = None, _frames_up: int = 0) -> None:
-        """Add the functions that a text defines. RuntimeError for what is no function."""
+        """Add the functions defined by a text. Raises RuntimeError for other statements."""
         text = textwrap.dedent(lang)
         try:
             tree = ast.parse(text)
@@ -56,11 +56,11 @@ class CompilationUnit:
                 self._functions[statement.name] = ScriptFunction(space[statement.name])
 
     def find_function(self, name: str) -> ScriptFunction | None:
-        """The function of a name, or None."""
+        """Return the function of this name, or None."""
         return self._functions.get(name)
 
     def get_functions(self) -> list[ScriptFunction]:
-        """All functions."""
+        """Return all functions."""
         return list(self._functions.values())
 
     def __getattr__(self, name: str) -> ScriptFunction:

@@ -1,7 +1,7 @@
-"""What `torch.jit.script` gives: a module or function in Python, compiled when it is saved.
+"""Results of `torch.jit.script`: Python modules and functions, compiled when saved.
 
-Calls run the Python that was written, so everything works that works without `script`. `code` and
-`save` write TorchScript out of its source; a line that is beyond that raises NotImplementedError.
+Calls run the original Python, so everything works as without `script`. `code` and `save` generate
+TorchScript from its source; an unsupported line raises NotImplementedError.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CLASSES: WeakKeyDictionary[Any, type[ScriptedModule]] = WeakKeyDictionary()
 
 
 class ScriptFunction:
-    """A function with its code of TorchScript.
+    """A function that can be converted to TorchScript.
 
     >>> def double(x):
     ...     return x * 2
@@ -41,7 +41,8 @@ class ScriptFunction:
         return self._flambeau_function(*args, **kwargs)
 
     def _script(self) -> Script:
-        """The function as a module with a forward, which is how files hold functions."""
+        """Wrap the function as the forward of a module, the form in which archives store functions.
+        """
         function = self._flambeau_function
         holder = type("PlaceholderModule", (Module,), {})()
         holder.__dict__["_flambeau_forward"] = function
@@ -59,17 +60,17 @@ class ScriptFunction:
 
     @property
     def graph(self) -> Any:
-        """NotImplementedError: there is no TorchScript IR, `code` shows the function."""
+        """Raise NotImplementedError: there is no TorchScript IR; `code` shows the function."""
         error = NotImplementedError("torch.jit.ScriptFunction.graph: there is no TorchScript IR")
         error.add_note("print(function.code) shows the program")
         raise error
 
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
-        """Write an archive, whose module computes the function."""
+        """Write an archive of a module whose forward is the function."""
         self._script().save(f, _extra_files)
 
     def save_to_buffer(self, _extra_files: dict[str, Any] | None = None) -> bytes:
-        """The archive as bytes."""
+        """Return the archive as bytes."""
         file = io.BytesIO()
         self.save(file, _extra_files)
         return file.getvalue()
@@ -85,7 +86,7 @@ class ScriptFunction:
 
 
 class ScriptedModule(RecursiveScriptModule):
-    """A module in Python, of a class that is this one and the module's own."""
+    """A Python module whose class derives from this one and the module's original class."""
 
     def _script(self) -> Script:
         exported = [name for name, value in inspect.getmembers(type(self), inspect.isfunction)
@@ -94,7 +95,7 @@ class ScriptedModule(RecursiveScriptModule):
 
     @property
     def _c(self) -> SimpleNamespace:
-        """Of PyTorch's object in C++ the name of the class in archives."""
+        """Stand-in for PyTorch's C++ object: only the class name used in archives."""
         return SimpleNamespace(qualified_name=f"__torch__.{type(self).__name__}")
 
     @property
@@ -103,14 +104,14 @@ class ScriptedModule(RecursiveScriptModule):
         return self._script().code
 
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
-        """Write an archive, which PyTorch reads too. NotImplementedError, before anything is
-        written, for a line of the source that is not TorchScript or not known here.
+        """Write an archive that PyTorch can read too. Raises NotImplementedError, before writing
+        anything, for a source line that TorchScript or this writer does not support.
         """
         self._script().save(f, _extra_files)
 
 
 def _scripted_class(kind: type[Module]) -> type[ScriptedModule]:
-    """The class of a module's scripted copies, one for each class."""
+    """Return the scripted subclass of a module class, one per class."""
     known = _CLASSES.get(kind)
     if known is not None:
         return known
@@ -121,7 +122,9 @@ def _scripted_class(kind: type[Module]) -> type[ScriptedModule]:
 
 
 def script(obj: Any) -> Any:
-    """The module as a RecursiveScriptModule, the function as a ScriptFunction, else the object."""
+    """Return a RecursiveScriptModule for a module, a ScriptFunction for a function, else the
+    object.
+    """
     if isinstance(obj, (ScriptModule, ScriptFunction)):
         return obj
     if isinstance(obj, Module):
@@ -130,7 +133,7 @@ def script(obj: Any) -> Any:
 
 
 def _script_module(module: Module, seen: dict[int, Module]) -> Module:
-    """A module on the same tensors, of the scripted class; submodules likewise."""
+    """Create a module of the scripted class with the same tensors; likewise for submodules."""
     if isinstance(module, ScriptModule):
         return module
     if id(module) not in seen:
@@ -147,12 +150,12 @@ def _script_module(module: Module, seen: dict[int, Module]) -> Module:
 
 
 def save_module(module: ScriptModule, f: Any, extra_files: dict[str, Any] | None) -> None:
-    """Write a module of a class that the user derived from ScriptModule."""
+    """Write a module of a user-defined subclass of ScriptModule."""
     Script(module).save(f, extra_files)
 
 
 def freeze(module: Any, preserved_attrs: Any = None) -> Any:
-    """A copy whose tensors take no gradients. RuntimeError for what is not scripted or trains."""
+    """Return a copy without gradients. Raises RuntimeError if not scripted or in training mode."""
     if not isinstance(module, ScriptModule):
         raise RuntimeError("Freezing expects a ScriptModule as input. Please use torch.jit.script "
                            "or torch.jit.trace to script your 'nn.Module'.")

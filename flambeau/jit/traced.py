@@ -1,4 +1,4 @@
-"""Traced modules: graphs of aten's operators, in archives that run no code when they are read."""
+"""Traced modules: graphs of aten operators, in archives that run no code when read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["TracedModule", "load", "save", "trace"]
 
 
 class _Function(Module):
-    """A function as a module."""
+    """A function wrapped as a module."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class _Function(Module):
 
 
 class TracedModule(RecursiveScriptModule):
-    """A module that computes a recorded graph. `graph` shows it, `save` writes it."""
+    """A module that runs a recorded graph. `graph` shows it, `save` writes it."""
 
     def __init__(self, program: ExportedProgram, name: str) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class TracedModule(RecursiveScriptModule):
         self.original_name = name
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the graph computes."""
+        """Run the graph."""
         return self.__dict__["_flambeau_own"].forward(*args, **kwargs)
 
     def _get_name(self) -> str:
@@ -59,8 +59,8 @@ class TracedModule(RecursiveScriptModule):
         return self.__dict__["_flambeau_own"].code
 
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
-        """Write a TorchScript archive, which PyTorch reads too; where TorchScript has no word for
-        a call of the graph, an archive of torch.export's.
+        """Write a TorchScript archive, which PyTorch can read too; for a graph that TorchScript
+        cannot express, write a torch.export archive.
         """
         program = self.__dict__["_flambeau_program"]
         try:
@@ -71,11 +71,11 @@ class TracedModule(RecursiveScriptModule):
 
 def trace(func: Any, example_inputs: Any = None, *args: Any, example_kwarg_inputs: Any = None,
           **options: Any) -> Any:
-    """A module or function as a TracedModule: what one run on example inputs calls.
+    """Record a TracedModule from one run of a module or function on example inputs.
 
-    The sizes of other inputs may differ from the example's where the program computes with them,
-    not where it decides by them. Options of PyTorch's are accepted. RuntimeError, with the line
-    and the fix, for a program that asks for a tensor's value.
+    Other input sizes are supported if the program computes with sizes, but not if it branches on
+    them. PyTorch's options are accepted. Raises RuntimeError, with the line and the fix, for a
+    program that reads a tensor's value.
 
     >>> traced = torch.jit.trace(nn.Linear(3, 2), torch.ones(1, 3))
     >>> traced(torch.ones(5, 3)).shape
@@ -105,7 +105,7 @@ def trace(func: Any, example_inputs: Any = None, *args: Any, example_kwarg_input
 
 
 def _attempts(module: Module, inputs: tuple) -> list[Any]:
-    """Which sizes may vary: all, the first of each input, none."""
+    """Return the dynamic sizes to try: all, the first of each input, none."""
     names = [n for n, _ in zip(inspect.signature(module.forward).parameters, inputs, strict=False)]
     if len(names) != len(inputs) or not all(isinstance(x, Tensor) for x in inputs):
         return [None]
@@ -116,7 +116,7 @@ def _attempts(module: Module, inputs: tuple) -> list[Any]:
 
 
 def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
-    """Write a scripted, traced or loaded module. NotImplementedError for any other.
+    """Write a scripted, traced or loaded module. Raises NotImplementedError for others.
 
     >>> import io
     >>> file = io.BytesIO()
@@ -138,9 +138,9 @@ def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
 
 def load(f: Any, map_location: Any = None, _extra_files: dict[str, Any] | None = None,
          _restore_shapes: bool = False) -> Any:
-    """Read a TorchScript archive, or what `save` wrote; nothing in the file is run.
+    """Read a TorchScript archive or one from `save`. Runs no Python from the file.
 
-    RuntimeError for a damaged file, ValueError for a path that leads to no file.
+    Raises RuntimeError for a damaged file, ValueError for a path that is not a file.
     """
     if isinstance(f, (str, os.PathLike)):
         if not os.path.exists(f):

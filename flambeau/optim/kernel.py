@@ -99,7 +99,7 @@ class Table:
 def kernel_for(
     formula: Callable, flags: Any, scalars: Any, states: int, dtype: np.dtype
 ) -> Kernel | None:
-    """The kernel of `formula(flags, scalars, param, grad, *states)`; None without llvmlite."""
+    """Compile `formula(flags, scalars, param, grad, *states)`. Return None without llvmlite."""
     if dtype not in ELEMENTS:
         return None
     result = traced(formula, flags, scalars, states, ELEMENTS[dtype])

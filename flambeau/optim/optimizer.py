@@ -302,7 +302,7 @@ class Optimizer:
         for hook in self._optimizer_load_state_dict_pre_hooks.values():
             changed = hook(self, state_dict)
             state_dict = state_dict if changed is None else changed
-        groups = copy.deepcopy(state_dict["param_groups"])  # they become this optimiser's own
+        groups = copy.deepcopy(state_dict["param_groups"])  # the optimizer keeps the copy
         self._flambeau_check_loaded_groups(groups)
         by_number = {
             number: (param, group)

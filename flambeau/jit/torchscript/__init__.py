@@ -1,5 +1,5 @@
-"""TorchScript archives: their code is parsed, checked and run with operators alone in scope.
+"""TorchScript archives: their code is parsed, checked and run with only operators in scope.
 
-archive.py reads a file, program.py looks its classes and functions up, translator.py turns one
-function into Python that reaches nothing but runtime.py and the operators.
+archive.py reads a file, program.py looks up its classes and functions, translator.py turns a
+function into Python that can reach only runtime.py and the operators.
 """

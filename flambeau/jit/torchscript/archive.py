@@ -1,4 +1,4 @@
-"""`load`: a TorchScript archive as a module. Nothing runs but code of the archive, translated."""
+"""`load`: read a TorchScript archive as a module. Only translated code of the archive runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _open(file: Any) -> Any:
 
 
 def is_torchscript(file: Any) -> bool:
-    """Whether a file is an archive of TorchScript's. A file object stays where it is."""
+    """Return whether a file is a TorchScript archive. Keeps a file object's position."""
     with _open(file) as opened:
         start = opened.tell()
         try:
@@ -36,8 +36,8 @@ def is_torchscript(file: Any) -> bool:
 
 def load(file: Any, map_location: MapLocation = None,
          extra_files: dict[str, Any] | None = None) -> LoadedModule:
-    """The module in an archive. RuntimeError for one that is damaged or asks for what no operator
-    is; `extra_files` is filled with the entries of its names, as bytes.
+    """Load the module in an archive. Fill `extra_files` with the named entries, as bytes. Raises
+    RuntimeError for a damaged archive or an unknown operator.
     """
     with _open(file) as opened:
         archive = ArchiveReader(opened)

@@ -1,7 +1,7 @@
-"""Operators of TorchScript on numbers, strings, lists and dicts; on tensors some of them too.
+"""TorchScript operators on numbers, strings, lists and dicts; some also apply to tensors.
 
-PyTorch gives them names among aten's: `torch.append(list, value)`, `torch.len(dict)`,
-`torch.add(2, 3)`. What a name does is told by the values.
+PyTorch names them like aten operators: `torch.append(list, value)`, `torch.len(dict)`,
+`torch.add(2, 3)`. The argument types decide what a name does.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _COMPOUND = (list, tuple, dict, str)
 
 
 def _format(text: str, *values: Any) -> str:
-    """Values for `{}`, one after the other: no attribute of a value can be named."""
+    """Fill each `{}` with a value. Fields cannot name attributes of a value."""
     parts = text.split("{}")
     shown = [str(v) for v in values[: len(parts) - 1]]
     shown += ["{}"] * (len(parts) - 1 - len(shown))
@@ -40,7 +40,7 @@ def _join(separator: str, values: list[str]) -> str:
 
 
 def _of_text(name: str) -> Callable[..., Any]:
-    """A method of str."""
+    """Return a method of str as a function."""
     method = getattr(str, name)
 
     def call(text: str, *args: Any) -> Any:
@@ -141,7 +141,7 @@ def _true_divide(a: Any, b: Any, **_: Any) -> Any:
     return a / b
 
 
-# Names that tensors have as well: what they do where no argument is one.
+# Names shared with tensor operators: their meaning if no argument is a tensor.
 MIXED: dict[str, Callable[..., Any]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": _true_divide,
     "floordiv": operator.floordiv, "remainder": operator.mod, "pow": operator.pow,

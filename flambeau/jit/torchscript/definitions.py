@@ -1,4 +1,4 @@
-"""What the code of an archive defines: functions, and classes of modules, objects and tuples."""
+"""Definitions in an archive's code: functions, and classes of modules, objects and tuples."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["ClassType", "Function", "define_class"]
 
 
 class Function:
-    """A function of an archive, which is translated when it is first called."""
+    """A function of an archive, translated on its first call."""
 
     def __init__(self, program: Program, qualified_name: str, definition: ast.FunctionDef,
                  filename: str) -> None:
@@ -48,7 +48,7 @@ class Function:
         return space[self.name]
 
     def _explain(self, error: TypeError, args: tuple, kwargs: dict[str, Any]) -> None:
-        """PyTorch's error where the call does not fit the parameters."""
+        """Raise PyTorch's error if the call does not match the parameters."""
         if error.__traceback__ is not None and error.__traceback__.tb_next is not None and \
                 error.__traceback__.tb_next.tb_next is not None:
             return
@@ -70,7 +70,7 @@ class Function:
         raise RuntimeError(f"{what} Declaration: {self.declaration}") from None
 
     def check(self, args: tuple, kwargs: dict[str, Any]) -> None:
-        """RuntimeError, as PyTorch has it, where a tensor was expected and none came."""
+        """Raise PyTorch's RuntimeError if a Tensor argument is not a tensor."""
         nodes = self.definition.args.args
         for position, (node, value) in enumerate(zip(nodes, args, strict=False)):
             if isinstance(node.annotation, ast.Name) and node.annotation.id == "Tensor" and \
@@ -83,7 +83,7 @@ class Function:
 
     @property
     def declaration(self) -> str:
-        """The name with its parameters and their types."""
+        """The function's name with parameters and types."""
         shown = [f"{ast.unparse(a.annotation)} {a.arg}" if a.annotation is not None else a.arg
                  for a in self.definition.args.args]
         returns = self.definition.returns
@@ -112,7 +112,7 @@ class Function:
 
 
 class ClassType:
-    """A class: what it declares. `python` is what makes its values."""
+    """A class and its declarations. `python` is its Python class, if it has one."""
 
     def __init__(self, program: Program, qualified_name: str, kind: str) -> None:
         self.program, self.qualified_name, self.kind = program, qualified_name, kind
@@ -125,7 +125,7 @@ class ClassType:
         self.python: Any = None
 
     def new(self) -> Any:
-        """An object without attributes."""
+        """Create an object without attributes."""
         if self.kind == "module":
             return LoadedModule(self)
         if self.kind != "object":
@@ -140,7 +140,7 @@ class ClassType:
         return result
 
     def is_type_of(self, value: Any) -> bool:
-        """Whether a value is of this class."""
+        """Return whether a value is of this class."""
         if self.python is not None:
             return isinstance(value, self.python)
         if self.kind == "interface":
@@ -158,7 +158,7 @@ _KINDS = {"Module": "module", "NamedTuple": "named tuple", "Enum": "enum",
 
 def define_class(program: Program, qualified_name: str, node: ast.ClassDef,
                  filename: str) -> ClassType:
-    """The class that a statement defines; its methods are translated when they are called."""
+    """Create the class that a statement defines. Methods are translated when called."""
     bases = [ast.unparse(b) for b in node.bases] or ["object"]
     kind = _KINDS.get(bases[0])
     if len(bases) != 1 or kind is None or node.decorator_list or node.keywords:
@@ -192,7 +192,7 @@ def _declare(program: Program, owner: ClassType, node: ast.stmt, filename: str) 
 
 
 def _declare_names(program: Program, owner: ClassType, node: ast.Assign, filename: str) -> None:
-    """`__parameters__ = [...]` and its like, an attribute in quotes, or a member of an Enum."""
+    """Declare `__parameters__ = [...]` etc., a quoted attribute, or an Enum member."""
     (target,) = node.targets
     if isinstance(target, ast.Subscript):  # __annotations__["0"] = a type
         owner.attributes[_text(target.slice)] = node.value
@@ -215,7 +215,8 @@ def _text(node: ast.expr) -> str:
 
 
 def _named_tuple(owner: ClassType) -> Any:
-    """The class of a NamedTuple, from names that are checked: namedtuple makes code of them."""
+    """Create a NamedTuple class. Checks names first, because namedtuple generates code from them.
+    """
     for name in (owner.name, *owner.attributes):
         if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
             raise ScriptSyntaxError(f"{name!r} is no name of a field")

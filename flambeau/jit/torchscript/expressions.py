@@ -1,7 +1,7 @@
-"""Expressions of TorchScript as expressions of Python that reach nothing but operators.
+"""Translate TorchScript expressions to Python expressions that can reach only operators.
 
-Local names get a prefix, all others lead to an operator, a class or a constant of the archive, or
-are refused. Attributes and methods go through runtime.py, which knows what a value declares.
+Local names get a prefix. Other names must resolve to an operator, class or constant of the archive,
+or are refused. Attributes and methods go through runtime.py, which knows what a value declares.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ _BUILTINS = frozenset("""
 
 
 class ScriptSyntaxError(RuntimeError):
-    """Code that is not TorchScript, or asks for what no operator is."""
+    """Code that is not TorchScript, or uses an unknown operator."""
 
 
 class Expressions:
-    """Expressions and targets, one method each."""
+    """Translates expressions and assignment targets, one method each."""
 
     def __init__(self, filename: str, bind: Callable[[str, str], str]) -> None:
         self.filename, self.bind = filename, bind
         self.locals: set[str] = set()
 
     def refuse(self, node: ast.AST, what: str) -> NoReturn:
-        """Raise the error that names the line."""
+        """Raise an error that names the line."""
         line = getattr(node, "lineno", 0)
         raise ScriptSyntaxError(f"{self.filename}, line {line}: {what}")
 
     def expression(self, node: ast.expr) -> ast.expr:
-        """One expression."""
+        """Translate one expression."""
         method = getattr(self, f"_{type(node).__name__.lower()}", None)
         if method is None or isinstance(node, ast.stmt):
             self.refuse(node, f"{type(node).__name__} is no expression of TorchScript")
@@ -82,7 +82,7 @@ class Expressions:
         return runtime_call("g_get", self.expression(node.value), ast.Constant(node.attr))
 
     def reference(self, node: ast.expr, path: str) -> ast.expr:
-        """A class or function of the archive; of an Enum also a member."""
+        """Refer to a class or function of the archive, or an Enum member."""
         return ast.Name(self.bind("reference", path), ast.Load())
 
     def _call(self, node: ast.Call) -> ast.expr:
@@ -109,7 +109,7 @@ class Expressions:
         return self.applied(runtime_call("g_invocable", self.expression(function)), node)
 
     def applied(self, function: ast.expr, node: ast.Call) -> ast.expr:
-        """A call with the arguments of a node."""
+        """Build a call with a node's arguments."""
         if any(k.arg is None for k in node.keywords):
             self.refuse(node, "keywords are named one by one")
         keywords = [ast.keyword(k.arg, self.expression(k.value)) for k in node.keywords]
@@ -117,26 +117,26 @@ class Expressions:
         return ast.Call(function, args, keywords)
 
     def special_annotate(self, node: ast.Call) -> ast.expr:
-        """`annotate(type, value)` is the value."""
+        """Translate `annotate(type, value)` to the value."""
         return self.expression(self._arguments(node, 2)[1])
 
     special_unchecked_cast = special_annotate
 
     def special_uninitialized(self, node: ast.Call) -> ast.expr:
-        """A value that is never read."""
+        """Translate to None: the value is never read."""
         return ast.Constant(None)
 
     def special_isinstance(self, node: ast.Call) -> ast.expr:
-        """A test of a type, which stays text until it runs."""
+        """Translate a type test. The type remains text until run time."""
         value, kind = self._arguments(node, 2)
         return runtime_call("g_isinstance", self.expression(value), ast.Constant(ast.unparse(kind)))
 
     def special_getattr(self, node: ast.Call) -> ast.expr:
-        """An attribute whose name is no identifier."""
+        """Read an attribute whose name is not an identifier."""
         return self._by_name("g_get", node)
 
     def special_hasattr(self, node: ast.Call) -> ast.expr:
-        """Whether a value declares an attribute."""
+        """Test whether a value declares an attribute."""
         return self._by_name("g_has", node)
 
     def _by_name(self, function: str, node: ast.Call) -> ast.expr:
@@ -146,7 +146,7 @@ class Expressions:
         return runtime_call(function, self.expression(value), ast.Constant(name.value))
 
     def special___new__(self, node: ast.Call) -> ast.expr:
-        """An object without values, by its class."""
+        """Create an object without attributes from its class."""
         return runtime_call("g_new", self.expression(self._arguments(node, 1)[0]))
 
     def _arguments(self, node: ast.Call, count: int) -> list[ast.expr]:
@@ -220,7 +220,7 @@ class Expressions:
         return runtime_call("g_slice", *parts)
 
     def target(self, node: ast.expr) -> ast.expr:
-        """Name, or tuples of them, that are assigned."""
+        """Translate an assignment target: a name, or tuples of them."""
         if isinstance(node, ast.Name):
             return ast.Name(local_name(node.id), ast.Store())
         if isinstance(node, (ast.Tuple, ast.List)):
@@ -235,7 +235,7 @@ def local_name(name: str) -> str:
 
 
 def _operator_name(path: str) -> str:
-    """`torch.relu` as relu, `ops.prim.dtype` as prim.dtype."""
+    """Convert `torch.relu` to relu, `ops.prim.dtype` to prim.dtype."""
     return path.removeprefix("torch.").removeprefix("ops.")
 
 

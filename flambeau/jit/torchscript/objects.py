@@ -1,4 +1,4 @@
-"""Objects of classes that an archive defines: what they declare is all that code reaches."""
+"""Objects of classes that an archive defines. Code reaches only what the class declares."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["ScriptObject"]
 
 
 class ScriptObject:
-    """An object of a class of an archive: declared attributes and methods, nothing else."""
+    """An object of an archive's class with only its declared attributes and methods."""
 
     __slots__ = ("_flambeau_attributes", "_flambeau_type")
 
@@ -18,7 +18,7 @@ class ScriptObject:
         object.__setattr__(self, "_flambeau_attributes", {})
 
     def _flambeau_get(self, name: str) -> Any:
-        """A declared attribute or constant; AttributeError for any other name."""
+        """Return a declared attribute or constant. Raises AttributeError for any other name."""
         if name in self._flambeau_attributes:
             return self._flambeau_attributes[name]
         if name in self._flambeau_type.constants:

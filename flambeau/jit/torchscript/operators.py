@@ -1,6 +1,6 @@
-"""Operators by the names that an archive calls them by: `relu`, `append`, `prim.dtype`.
+"""Operators by the names in an archive's code: `relu`, `append`, `prim.dtype`.
 
-Nothing else is in scope of its code: a name that is not here is an error.
+Its code has access to nothing else: an unknown name is an error.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _index(value: Any) -> Any:
     return value.index
 
 
-# Under prim:: in TorchScript, and what is neither aten's nor on containers.
+# prim:: operators in TorchScript, and others that are neither aten's nor on containers.
 TABLE: dict[str, Callable[..., Any]] = {
     "device": device, "prim.dtype": lambda x: number_of_dtype(x.dtype),
     "prim.device": lambda x: x.device, "prim.layout": _layout,
@@ -77,9 +77,9 @@ TABLE: dict[str, Callable[..., Any]] = {
 
 @functools.cache
 def find(name: str) -> Callable[..., Any]:
-    """The function of this name; ScriptSyntaxError where there is none.
+    """Return the function of this name. Raises ScriptSyntaxError if unknown.
 
-    `name` is an operator of aten's, or has its namespace before it ("prim.dtype").
+    `name` is an aten operator, or has a namespace prefix ("prim.dtype").
     """
     own = TABLE.get(name) or PLAIN.get(name)
     if own is not None:
@@ -102,7 +102,7 @@ def find(name: str) -> Callable[..., Any]:
 
 
 def _by_values(mixed: Callable[..., Any], aten: Callable[..., Any]) -> Callable[..., Any]:
-    """The function for tensors where an argument is one, else the one for plain values."""
+    """Dispatch to the tensor operator if an argument is a tensor, else to the plain one."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if any(isinstance(a, Tensor) for a in args):
@@ -115,12 +115,12 @@ def _by_values(mixed: Callable[..., Any], aten: Callable[..., Any]) -> Callable[
     return call
 
 
-# Namespaces whose operators reach files.
+# Namespaces whose operators can access files.
 _REFUSED_SPACES = ("image", "video_reader")
 
 
 def _of_library(space: str, name: str) -> Callable[..., Any]:
-    """An operator that a library has registered, such as torchvision's."""
+    """Return an operator registered by a library such as torchvision."""
     known = NAMESPACES.get(space)
     if space not in _REFUSED_SPACES and known is not None and name in dir(known):
         return getattr(known, name)

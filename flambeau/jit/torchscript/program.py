@@ -1,4 +1,4 @@
-"""The code of an archive: its files, and what is defined in them, which is looked up by name."""
+"""The code files of an archive and the definitions in them, looked up by name."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["Program"]
 
 
 class Program:
-    """Functions and classes by their qualified names, `__torch__.package.Class`.
+    """Functions and classes by qualified name, `__torch__.package.Class`.
 
-    `environment` holds the globals of translated functions: what runtime.py offers, the operators
-    and definitions that they use, and no builtins.
+    `environment` holds the globals of translated functions: the functions of runtime.py, the
+    operators and definitions in use, and no builtins.
     """
 
     def __init__(self, read: Callable[[str], str | None]) -> None:
@@ -32,7 +32,7 @@ class Program:
         }
 
     def read_all(self, names: list[str]) -> None:
-        """Read the files that nothing has asked for yet, as long as the archive is open."""
+        """Read the remaining files while the archive is open."""
         for name in names:
             if name.startswith("code/") and name.endswith(".py") and name not in self._files:
                 text = self._read(name)
@@ -40,20 +40,20 @@ class Program:
                     self.define(name, text)
 
     def texts(self) -> dict[str, str]:
-        """The files of code by the namespace that they define."""
+        """Return the code by namespace."""
         return {name.removeprefix("code/").removesuffix(".py").replace("/", "."): "".join(lines)
                 for name, (_, lines) in self._files.items()}
 
     def classes(self) -> list[ClassType]:
-        """The classes that something has asked for."""
+        """Return the classes looked up so far."""
         return [v for v in self._defined.values() if isinstance(v, ClassType)]
 
     def lines(self, filename: str) -> list[str]:
-        """The lines of a file of code."""
+        """Return the lines of a code file."""
         return self._files[filename][1]
 
     def define(self, filename: str, text: str) -> ast.Module:
-        """Parse a file of code; ScriptSyntaxError for what is no Python."""
+        """Parse a code file. Raises ScriptSyntaxError if it is not valid Python."""
         try:
             tree = ast.parse(text)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -62,7 +62,7 @@ class Program:
         return tree
 
     def find(self, qualified_name: str) -> Any:
-        """The function or class of this name."""
+        """Return the function or class of this name."""
         known = self._defined.get(qualified_name)
         if known is None:
             known = self._defined[qualified_name] = self._define(qualified_name)
@@ -84,7 +84,7 @@ class Program:
         return self._member(qualified_name)
 
     def _member(self, qualified_name: str) -> Any:
-        """A member of an Enum, or a method by its class."""
+        """Return an Enum member or a method, given its qualified name."""
         owner_name, _, name = qualified_name.rpartition(".")
         if owner_name.count(".") < 1:
             raise ScriptSyntaxError(f"the archive defines no {qualified_name}")
@@ -97,7 +97,7 @@ class Program:
         raise ScriptSyntaxError(f"the archive defines no {qualified_name}")
 
     def bind(self, kind: str, name: str) -> str:
-        """The global name of an operator, a definition or a constant, for translated code."""
+        """Bind an operator, definition or constant for translated code; return its global name."""
         key = f"{kind[0]}_{name.replace('.', '__dot__')}"
         if key not in self.environment:
             if kind == "operator":
@@ -115,7 +115,7 @@ class Program:
         return self.constants[int(number)]
 
     def evaluate(self, node: ast.expr, filename: str) -> Any:
-        """The value of an expression in the body of a class."""
+        """Evaluate an expression in a class body."""
         tree = ast.Expression(Expressions(filename, self.bind).expression(node))
         return eval(compile(ast.fix_missing_locations(tree), filename, "eval"), self.environment)
 
@@ -124,7 +124,7 @@ class Program:
 
 
 def _operator(name: str) -> Callable[..., Any]:
-    """An operator; one that there is not fails when it is called, not where a branch names it."""
+    """Return an operator. An unknown one fails when called, since the branch may never run."""
     try:
         return operators.find(name)
     except ScriptSyntaxError as error:

@@ -1,6 +1,6 @@
-"""What translated code calls: attributes, elements, methods and objects, each checked.
+"""Functions called by translated code: checked access to attributes, elements, methods, objects.
 
-No attribute of a Python object is reached by a name of the archive, but for those listed here.
+The archive's code cannot reach attributes of Python objects except those listed here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .script_module import LoadedModule
 
 __all__ = ["FUNCTIONS", "ScriptError"]
 
-_READABLE = (("type", "index"), ("name", "value"))  # of a device, of a member of an Enum
+_READABLE = (("type", "index"), ("name", "value"))  # of a device, of an Enum member
 _OBJECTS = (ScriptObject, LoadedModule)
 _TENSOR_ATTRIBUTES: dict[str, Callable[[Tensor], Any]] = {
     **{name: operators.find(f"prim.{name}") for name in (
@@ -32,7 +32,7 @@ _TENSOR_ATTRIBUTES: dict[str, Callable[[Tensor], Any]] = {
 
 
 class ScriptError(RuntimeError):
-    """torch.jit.Error: what an archive's code raises."""
+    """torch.jit.Error: raised by an archive's code."""
 
 
 def _get(value: Any, name: str) -> Any:
@@ -68,7 +68,7 @@ def _set(value: Any, name: str, new: Any) -> None:
 
 
 def _method(value: Any, name: str) -> Any:
-    """A method that the archive defines, or an operator with the value as its first argument."""
+    """Return a method defined by the archive, or an operator bound to the value."""
     if isinstance(value, _OBJECTS):
         methods = value._flambeau_type.methods
         if name in methods:
@@ -80,7 +80,7 @@ def _method(value: Any, name: str) -> Any:
 
 
 def _invocable(value: Any) -> Any:
-    """A function or class of the archive; TypeError for any other value."""
+    """Return a callable of the archive. Raises TypeError for any other value."""
     if isinstance(value, (Function, ClassType, LoadedModule)):
         return value
     if isinstance(value, ScriptObject) and "__call__" in value._flambeau_type.methods:
@@ -122,7 +122,7 @@ def _iterate(value: Any) -> Any:
 
 
 class _Entered:
-    """A `with` block of an object whose class defines __enter__ and __exit__."""
+    """Context manager of an object whose class defines __enter__ and __exit__."""
 
     def __init__(self, value: Any) -> None:
         self.value = value

@@ -14,25 +14,25 @@ __all__ = ["LoadedModule", "RecursiveScriptModule", "ScriptModule"]
 
 
 class ScriptModule(Module):
-    """What `torch.jit` makes of modules."""
+    """Base class of scripted, traced and loaded modules."""
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise RuntimeError("Pickling of ScriptModules is not supported: use torch.jit.save")
 
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
-        """Write an archive out of the module's source, which PyTorch reads too."""
+        """Write an archive from the module's source. PyTorch can read it too."""
         writing = import_module(f"{__package__}.writing.scripted_module")
         writing.Script(self).save(f, _extra_files)
 
     def save_to_buffer(self, _extra_files: dict[str, Any] | None = None) -> bytes:
-        """The archive as bytes."""
+        """Return the archive as bytes."""
         file = io.BytesIO()
         self.save(file, _extra_files)
         return file.getvalue()
 
 
 class RecursiveScriptModule(ScriptModule):
-    """A module with code of TorchScript."""
+    """A module with TorchScript code."""
 
     original_name: str
 
@@ -56,7 +56,7 @@ class RecursiveScriptModule(ScriptModule):
 
     @property
     def graph(self) -> Any:
-        """NotImplementedError: there is no TorchScript IR, `code` shows what is run."""
+        """Raise NotImplementedError: there is no TorchScript IR; `code` shows the program."""
         error = NotImplementedError("torch.jit.ScriptModule.graph: flambeau has no TorchScript IR")
         error.add_note("print(module.code) shows the program; torch.fx.symbolic_trace and "
                        "torch.export.export give graphs")
@@ -65,19 +65,19 @@ class RecursiveScriptModule(ScriptModule):
     inlined_graph = graph
 
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
-        """Write an archive, which PyTorch reads too."""
+        """Write an archive that PyTorch can read too."""
         raise NotImplementedError
 
     def get_debug_state(self, *args: Any, **kwargs: Any) -> Any:
-        """NotImplementedError: there is no executor."""
+        """Raise NotImplementedError: there is no executor."""
         raise NotImplementedError("torch.jit.ScriptModule.get_debug_state")
 
 
 class LoadedModule(RecursiveScriptModule):
-    """A module that an archive holds; `code` shows its forward.
+    """A module loaded from an archive; `code` shows its forward.
 
-    Parameters, buffers and submodules are those of any nn.Module; other attributes are the ones
-    that the class declares.
+    Parameters, buffers and submodules are as in any nn.Module; other attributes are those declared
+    by the class.
     """
 
     def __init__(self, kind: Any) -> None:
@@ -87,7 +87,7 @@ class LoadedModule(RecursiveScriptModule):
         own["original_name"] = kind.name
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the archive's `forward` computes."""
+        """Run the archive's `forward`."""
         method = self._flambeau_method("forward")
         method.check((self, *args), kwargs)
         return method(self, *args, **kwargs)
@@ -100,7 +100,7 @@ class LoadedModule(RecursiveScriptModule):
                 f"'{type(self).__name__}' object has no attribute '{name}'") from None
 
     def _flambeau_get(self, name: str) -> Any:
-        """A declared attribute; AttributeError for any other name."""
+        """Return a declared attribute. Raises AttributeError for any other name."""
         own = self.__dict__
         for table in ("_parameters", "_buffers", "_modules", "_flambeau_attributes"):
             if name in own[table]:
@@ -112,11 +112,12 @@ class LoadedModule(RecursiveScriptModule):
         raise AttributeError(f"{self._flambeau_type.name} has no attribute {name!r}")
 
     def _flambeau_set(self, name: str, value: Any) -> None:
-        """Set a declared attribute: parameters, buffers and submodules are told by their kind."""
+        """Set a declared attribute in the table of its kind: parameter, buffer, submodule, other.
+        """
         kind, own = self._flambeau_type, self.__dict__
         if name == "training":
             own["training"] = bool(value)
-        elif name in kind.parameters:  # plain tensors, as PyTorch's: a list may hold them as well
+        elif name in kind.parameters:  # plain tensors, as in PyTorch: a list may hold them too
             own["_parameters"][name] = value
         elif name in kind.buffers:
             own["_buffers"][name] = value
@@ -152,5 +153,5 @@ class LoadedModule(RecursiveScriptModule):
         return text
 
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
-        """Write an archive, which PyTorch reads too."""
+        """Write an archive that PyTorch can read too."""
         import_module(f"{__package__}.writing.loaded_module").save(self, f, _extra_files)

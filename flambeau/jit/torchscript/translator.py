@@ -1,7 +1,7 @@
-"""One function of TorchScript as a function of Python that can reach nothing but operators.
+"""Translate a TorchScript function to a Python function that can reach only operators.
 
-Every node of the result is made here and in expressions.py; nothing of the archive's own tree is
-handed on.
+Every node of the result is created here or in expressions.py; no node of the archive's tree is
+reused.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ __all__ = ["translate"]
 def translate(
     definition: ast.FunctionDef, filename: str, bind: Callable[[str, str], str],
 ) -> ast.FunctionDef:
-    """The definition in Python. `bind(kind, name)` gives the global name that stands for an
-    operator ("operator"), a definition of the archive ("reference") or a constant ("constant").
+    """Translate a definition to Python. `bind(kind, name)` returns the global name of an operator
+    ("operator"), a definition of the archive ("reference") or a constant ("constant").
     """
     return _Statements(filename, bind).function(definition)
 
 
 class _Statements(Expressions):
-    """Statements, one method each."""
+    """Translates statements, one method each."""
 
     def function(self, definition: ast.FunctionDef) -> ast.FunctionDef:
-        """The whole definition."""
+        """Translate the whole definition."""
         declared = definition.args
         if definition.decorator_list or declared.vararg or declared.kwarg or declared.posonlyargs:
             self.refuse(definition, "decorators and variable arguments are no TorchScript")
@@ -46,11 +46,11 @@ class _Statements(Expressions):
     # ------------------------------------------------------------------------ statements
 
     def block(self, statements: list[ast.stmt]) -> list[ast.stmt]:
-        """A list of statements, which Python wants not to be empty."""
+        """Translate a list of statements; add `pass` if it is empty."""
         return [ast.copy_location(self.statement(s), s) for s in statements] or [ast.Pass()]
 
     def statement(self, node: ast.stmt) -> ast.stmt:
-        """One statement."""
+        """Translate one statement."""
         method = getattr(self, f"_{type(node).__name__.lower()}", None)
         if method is None:
             self.refuse(node, f"{type(node).__name__} is no statement of TorchScript")
@@ -133,7 +133,7 @@ class _Statements(Expressions):
         return self.assignment(node.target, value)
 
     def assignment(self, target: ast.expr, value: ast.expr) -> ast.stmt:
-        """`target = value`, where attributes and elements are set by the runtime."""
+        """Translate `target = value`. The runtime sets attributes and elements."""
         if isinstance(target, ast.Attribute):
             owner = self.expression(target.value)
             return ast.Expr(runtime_call("g_set", owner, ast.Constant(target.attr), value))
@@ -144,11 +144,11 @@ class _Statements(Expressions):
 
 
 def _assigned(definition: ast.FunctionDef) -> set[str]:
-    """The names that a function assigns."""
+    """Return the names that a function assigns."""
     return {n.id for n in ast.walk(definition)
             if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
 
 
 def _loaded(target: ast.expr) -> ast.expr:
-    """A target as the expression that reads it."""
+    """Convert an assignment target to the expression that reads it."""
     return ast.parse(ast.unparse(target), mode="eval").body

@@ -1,6 +1,6 @@
-"""Types as TorchScript writes them (`Optional[Tensor]`, `List[int]`, `__torch__.Pair`).
+"""TorchScript's type expressions (`Optional[Tensor]`, `List[int]`, `__torch__.Pair`).
 
-They are read from syntax trees and asked for one thing only: whether a value is of the type.
+They are syntax trees, used only to test whether a value is of the type.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PLAIN: dict[str, Callable[[Any], bool]] = {
 
 
 def dotted_path(node: ast.expr) -> str | None:
-    """`a.b.c` as text, None for any other expression."""
+    """Return `a.b.c` as text, or None for any other expression."""
     names: list[str] = []
     while isinstance(node, ast.Attribute):
         names.append(node.attr)
@@ -43,9 +43,9 @@ def dotted_path(node: ast.expr) -> str | None:
 
 
 def is_instance(value: Any, kind: ast.expr, class_of: Callable[[str], Any]) -> bool:
-    """Whether a value is of a type; `class_of` finds the classes of the archive.
+    """Return whether a value is of a type. `class_of` looks up the archive's classes.
 
-    Of an empty container any element type is true.
+    An empty container matches any element type.
     """
     if isinstance(kind, (ast.Tuple, ast.List)):
         return any(is_instance(value, k, class_of) for k in kind.elts)

@@ -1,4 +1,4 @@
-"""The pickles of an archive: weights' opcodes, and objects of classes that the archive defines."""
+"""Unpickle an archive: the opcodes of weights, plus objects of classes that the archive defines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FIRST = ("build_intlist", "build_tensorlist", "build_doublelist", "build_boolli
 
 
 class _FirstArgument:
-    """A function of `torch.jit._pickle`: it says of a value which type it has."""
+    """A function of `torch.jit._pickle` that tags its first argument with a type."""
 
 
 class ScriptUnpickler(WeightsUnpickler):
@@ -33,7 +33,7 @@ class ScriptUnpickler(WeightsUnpickler):
         self.operations = _OPERATIONS
 
     def find(self, module: str, name: str) -> None:
-        """Push what a name stands for: a class of the archive, or what weights may name."""
+        """Push a class of the archive, or another allowed global."""
         if module == "__torch__" or module.startswith("__torch__."):
             self.stack.append(self.program.find(f"{module}.{name}"))
         elif module == "torch.jit._pickle" and name in _FIRST:

@@ -1,5 +1,5 @@
-"""Writing TorchScript archives that PyTorch reads: classes, code, and the pickle of their state.
+"""Write TorchScript archives that PyTorch can read: classes, code, and pickled state.
 
-archive.py writes the file; graph_code.py and source_code.py give the code of a forward, out of a
-recorded graph or out of its source.
+archive.py writes the file; graph_code.py and source_code.py generate the code of a forward from a
+recorded graph or from its source.
 """

@@ -1,4 +1,4 @@
-"""Annotations of Python as types of TorchScript."""
+"""Convert Python annotations to TorchScript types."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _PLAIN = {int: "int", float: "float", bool: "bool", str: "str", complex: "comple
 
 
 def is_named_tuple(kind: Any) -> bool:
-    """Whether it is a class of named tuples."""
+    """Return whether it is a named tuple class."""
     return isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields")
 
 
 def type_text(annotation: Any, declare: Callable[[Any], str] | None = None) -> str:
-    """The type as text; NotImplementedError for one that TorchScript does not have.
+    """Return the type as text. Raises NotImplementedError if TorchScript lacks it.
 
-    `declare` writes a class of named tuples into the archive, and gives its name.
+    `declare` writes a named tuple class into the archive and returns its name.
     """
     if isinstance(annotation, type) and issubclass(annotation, Tensor):
         return "Tensor"
@@ -46,7 +46,7 @@ def type_text(annotation: Any, declare: Callable[[Any], str] | None = None) -> s
 
 
 def type_of_value(value: Any) -> str:
-    """The type of an attribute by its value."""
+    """Infer the type of an attribute from its value."""
     if isinstance(value, Tensor):
         return "Tensor"
     if type(value) in _PLAIN:

@@ -1,4 +1,4 @@
-"""The file: classes as text, the tree of modules as a pickle of protocol 2, tensors beside it."""
+"""Write the archive: classes as text, the module tree as a protocol 2 pickle, tensors beside it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _VERSION = b"10\n"
 
 @dataclass
 class Instance:
-    """An object of an archive's class: its qualified name and its attributes."""
+    """An object of an archive's class: qualified name and attributes."""
 
     qualified_name: str
     attributes: dict[str, Any] = field(default_factory=dict)
@@ -28,7 +28,7 @@ class Instance:
 
 @dataclass
 class Call:
-    """A named tuple or a member of an Enum: its class, called with a value."""
+    """A named tuple or an Enum member: its class, called with a value."""
 
     qualified_name: str
     argument: Any
@@ -36,7 +36,7 @@ class Call:
 
 @dataclass
 class Tagged:
-    """A container with the type of what it holds, which an empty one does not show."""
+    """A container with its type, which an empty one does not reveal."""
 
     value: Any
     kind: str
@@ -44,7 +44,7 @@ class Tagged:
 
 def write(file: Any, root: Instance, code: dict[str, str], constants: list[Any],
           extra_files: dict[str, Any] | None = None) -> None:
-    """Write an archive. `code`: text by the namespace it stands in, such as `__torch__`."""
+    """Write an archive. `code`: text by namespace, such as `__torch__`."""
     named = isinstance(file, (str, os.PathLike))
     name = os.path.basename(os.fspath(file)).partition(".")[0] if named else ""
     parent = os.path.dirname(os.fspath(file)) if named else ""
@@ -68,7 +68,7 @@ def write(file: Any, root: Instance, code: dict[str, str], constants: list[Any],
 
 
 class _Pickler:
-    """Opcodes that PyTorch's own unpickler knows. What is shared stays shared."""
+    """Pickler restricted to the opcodes of PyTorch's unpickler. Preserves sharing."""
 
     def __init__(self) -> None:
         self.parts: list[bytes] = [b"\x80\x02"]
@@ -78,13 +78,13 @@ class _Pickler:
         self._alive: list[Any] = []
 
     def dump(self, value: Any) -> bytes:
-        """The pickle of a value."""
+        """Return the pickle of a value."""
         self.value(value)
         self.parts.append(b".")
         return b"".join(self.parts)
 
     def value(self, value: Any) -> None:
-        """Write one value, or a reference to where it stands."""
+        """Write one value, or a reference to a previous one."""
         if isinstance(value, (Instance, Tensor)):
             known = self._memo.get(id(value))
             if known is not None:
@@ -163,7 +163,7 @@ class _Pickler:
         self.parts.append(b"b")
 
     def _quantizer(self, value: Tensor) -> None:
-        """What the integers of a quantized tensor stand for."""
+        """Write the quantization parameters of a tensor."""
         scheme = value.qscheme()
         self.parts.append(b"(")
         self._global("torch", scheme.name)
@@ -175,7 +175,7 @@ class _Pickler:
         self.parts.append(b"t")
 
     def _tensor(self, value: Tensor) -> None:
-        """A view of a storage; storages are written whole, and once."""
+        """Write a view of a storage. Each storage is written whole, once."""
         kind = STORAGE_NAMES.get(value.dtype.name)
         if kind is None or value.layout.name != "strided":
             raise NotImplementedError(

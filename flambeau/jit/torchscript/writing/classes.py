@@ -1,4 +1,4 @@
-"""Classes of an archive, one for each module of a tree: what they declare, and their methods."""
+"""Classes of an archive, one per module of a tree: their declarations and methods."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _is_identifier(name: str) -> bool:
 
 
 def attribute_read(owner: str, path: str) -> str:
-    """The expression that reads `a.0.b` of an object."""
+    """Return the expression that reads `a.0.b` of an object."""
     result = owner
     for name in path.split("."):
         result = f"({result}).{name}" if _is_identifier(name) else f'getattr({result}, "{name}")'
@@ -26,7 +26,7 @@ def attribute_read(owner: str, path: str) -> str:
 
 
 def literal(value: Any) -> str:
-    """A constant as TorchScript writes it."""
+    """Return a constant as a TorchScript literal."""
     if isinstance(value, float):
         return {"inf": "inf", "-inf": "-inf", "nan": "nan"}.get(str(value), repr(value))
     if isinstance(value, str):
@@ -42,14 +42,14 @@ def literal(value: Any) -> str:
 
 
 class ClassWriter:
-    """Collects the text of classes by namespace, and the objects of them."""
+    """Collects the text of classes by namespace, and their objects."""
 
     def __init__(self) -> None:
         self.code: dict[str, str] = {}
         self._numbers: dict[str, int] = {}
 
     def name(self, name: str) -> str:
-        """A qualified name that no other class of the archive has."""
+        """Return a qualified name that is unique in the archive."""
         clean = name if _is_identifier(name) else "Module"
         number = self._numbers.get(clean, 0)
         self._numbers[clean] = number + 1
@@ -57,17 +57,17 @@ class ClassWriter:
         return f"{space}.{clean}"
 
     def add(self, space: str, text: str) -> None:
-        """Text to a namespace."""
+        """Append text to a namespace."""
         self.code[space] = self.code.get(space, "") + text
 
     def module(self, module: Module, qualified: str, methods: str, children: dict[str, Instance],
                attributes: dict[str, tuple[str, Any]] | None = None,
                constants: dict[str, tuple[str, str]] | None = None,
                omitted: frozenset[str] = frozenset()) -> Instance:
-        """The class of one module, and its object.
+        """Write the class of one module; return its object.
 
-        `attributes`: type and value by name; `constants`: type and text. A module's parameters and
-        buffers are declared as they are, but for those `omitted`.
+        `attributes`: type and value by name. `constants`: type and text. The module's parameters
+        and buffers are declared, except for those in `omitted`.
         """
         rows: dict[str, tuple[str, Any]] = {}
         buffers = {k: v for k, v in module._buffers.items() if k not in omitted}
@@ -95,7 +95,7 @@ class ClassWriter:
 
     def tree(self, module: Module, qualified: str, methods: str,
              omitted: frozenset[str] = frozenset()) -> Instance:
-        """A module and all below it, of which only the first has methods."""
+        """Write a module and its descendants. Only the root has methods."""
         seen: dict[int, Instance] = {}
 
         def below(owner: Module) -> dict[str, Instance]:
@@ -113,5 +113,5 @@ class ClassWriter:
 
 
 def _names(table: Mapping[str, Tensor | None]) -> str:
-    """The names of the tensors in a table, as a list."""
+    """Return the names of the tensors in a table, as a list literal."""
     return "[" + "".join(f'"{k}", ' for k, v in table.items() if v is not None) + "]"

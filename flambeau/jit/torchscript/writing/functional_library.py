@@ -1,6 +1,6 @@
-"""nn.functional in TorchScript: functions whose signature is not that of an operator of aten's.
+"""nn.functional in TorchScript: functions whose signatures differ from the aten operators'.
 
-An archive gets those that its code calls. `reduction` is turned into its number once, here.
+An archive contains those that its code calls. `_reduction` converts a reduction to its number.
 """
 
 from __future__ import annotations
@@ -248,12 +248,12 @@ def _parsed() -> dict[str, tuple[ast.FunctionDef, str]]:
 
 
 def signatures() -> dict[str, ast.arguments]:
-    """The parameters of each function."""
+    """Return the parameters of each function."""
     return {name: node.args for name, (node, _) in _parsed().items()}
 
 
 def definitions(names: set[str]) -> str:
-    """The text of these functions, and of those that they call."""
+    """Return the text of these functions, and of those that they call."""
     wanted = set(names)
     if any("._reduction(" in _parsed()[name][1] for name in names):
         wanted.add("_reduction")

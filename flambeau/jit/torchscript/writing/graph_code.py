@@ -1,4 +1,4 @@
-"""The graph of a traced module as straight-line code of TorchScript."""
+"""Write the graph of a traced module as straight-line TorchScript code."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _PYTHON = {operator.add: "add", operator.sub: "sub", operator.mul: "mul",
            operator.floordiv: "floordiv", operator.mod: "remainder", operator.neg: "neg",
            operator.eq: "eq", operator.ne: "ne", operator.lt: "lt", operator.le: "le",
            operator.gt: "gt", operator.ge: "ge", operator.truediv: "div", operator.pow: "pow"}
-# Methods that convert, by the number of their dtype.
+# Conversion methods, by the number of their dtype.
 _CONVERSIONS = {"float": 6, "double": 7, "half": 5, "bfloat16": 15, "long": 4, "int": 3,
                 "short": 2, "char": 1, "byte": 0, "bool": 11}
-# Operators that take a size, which Python may write as several numbers.
+# Operators with a size that Python may pass as several numbers.
 _SIZED = frozenset(("zeros", "ones", "empty", "rand", "randn", "view", "reshape", "expand",
                     "repeat", "permute", "tile"))
-# Functions of any number of tensors, and where these begin.
+# Functions of a variable number of tensors, and the position of the first.
 _VARYING = {"einsum": 1, "meshgrid": 0, "broadcast_tensors": 0, "block_diag": 0,
             "cartesian_prod": 0}
 _RENAMED = {"sym_size": "size", "concat": "cat", "concatenate": "cat", "swapaxes": "transpose",
@@ -41,7 +41,7 @@ _MEMORY = ("torch.contiguous_format", "torch.preserve_format", "torch.channels_l
 
 
 class GraphCode:
-    """The text of `forward`, the constants that it names, and the functions that it calls."""
+    """The text of `forward`, the constants it refers to, and the functions it calls."""
 
     def __init__(self, program: ExportedProgram, class_name: str) -> None:
         self.program, self.constants = program, list[Any]()
@@ -53,7 +53,7 @@ class GraphCode:
                         + "".join(f"    {line}\n" for line in body))
 
     def function_code(self) -> str:
-        """Text of the functions of nn.functional that the graph calls."""
+        """Return the text of the nn.functional functions that the graph calls."""
         return definitions(self.functions)
 
     def _body(self) -> list[str]:
@@ -81,7 +81,7 @@ class GraphCode:
             self.constants.append(self.program.constants[str(spec.target)])
 
     def _output(self, node: Node) -> str:
-        """The values in the form that the module returns them in, and their type."""
+        """Write the outputs in the structure that the module returns; record their type."""
         results: Any = node.args[0]
         values = [self._value(v) for v in results]
         if any(not isinstance(v, Node) for v in results):
@@ -123,7 +123,7 @@ class GraphCode:
 
     @staticmethod
     def _axes(name: str, input: Any) -> int:
-        """How many numbers one stands for: as many as there are axes of space."""
+        """Return the number of spatial axes, to which one number is broadcast."""
         if name[-2:] in ("1d", "2d", "3d"):
             return int(name[-2])
         return int(input.meta["val"].dim()) - 2
@@ -168,7 +168,7 @@ class GraphCode:
 
 
 def _shape(tree: Any) -> tuple[str, str]:
-    """Text and type of what is returned: tuples, lists and dicts of tensors."""
+    """Return text and type of the output: tuples, lists and dicts of tensors."""
     if isinstance(tree, str):
         return tree, "Tensor"
     if type(tree) is tuple:

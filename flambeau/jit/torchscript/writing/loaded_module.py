@@ -1,4 +1,4 @@
-"""A module that an archive held as an archive again: its code as it was, its state as it is now."""
+"""Write a loaded module to an archive again: its original code and its current state."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def save(module: LoadedModule, file: Any,
 
 
 class _Values:
-    """Turns values of the interpreter into what the pickler knows; what is shared stays shared."""
+    """Converts interpreter values to what the pickler supports. Preserves sharing."""
 
     def __init__(self, classes: list[ClassType]) -> None:
         self._names = {c.python: c.qualified_name for c in classes if c.python is not None}
         self._seen: dict[int, Instance] = {}
 
     def value(self, value: Any, kind: ast.expr | None) -> Any:
-        """One value, of a declared type."""
+        """Convert one value of a declared type."""
         if isinstance(value, (LoadedModule, ScriptObject)):
             return self._object(value)
         if isinstance(value, Enum):
@@ -61,14 +61,14 @@ class _Values:
 
 
 def _unwrapped(kind: ast.expr) -> ast.expr:
-    """The type in Optional."""
+    """Strip Optional from a type."""
     if isinstance(kind, ast.Subscript) and ast.unparse(kind.value) == "Optional":
         return kind.slice
     return kind
 
 
 def _inner(kind: ast.expr | None) -> list[Any]:
-    """The types of a container's elements."""
+    """Return the element types of a container type."""
     if kind is None:
         return []
     kind = _unwrapped(kind)

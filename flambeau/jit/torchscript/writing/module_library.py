@@ -1,4 +1,4 @@
-"""The `forward` of torch.nn's own modules in TorchScript, with their settings written in."""
+"""The `forward` of torch.nn's modules in TorchScript, with their settings as literals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _FUNCTIONAL = "__torch__.torch.nn.functional"
 
 
 def _of(expression: str, parameters: str = "input: Tensor", *settings: str) -> Text:
-    """One expression; `settings` are attributes whose values are written in, in their order."""
+    """Return a writer of one expression. `settings` are attributes inserted as literals, in order.
+    """
 
     def text(module: Any) -> str:
         values = [literal(getattr(module, name)) for name in settings]
@@ -26,7 +27,7 @@ def _of(expression: str, parameters: str = "input: Tensor", *settings: str) -> T
 
 
 def _activation(name: str, *settings: str) -> Text:
-    """An activation with `inplace`, which aten has as an operator of another name."""
+    """Return a writer of an activation whose `inplace` form is another aten operator."""
 
     def text(module: Any) -> str:
         ending = "_" if getattr(module, "inplace", False) else ""
@@ -135,7 +136,7 @@ def _recurrent(m: Any) -> str:
 
 
 def _loss(name: str, *settings: str) -> Text:
-    """A loss, through nn.functional's function."""
+    """Return a writer of a loss that calls its nn.functional function."""
 
     def text(m: Any) -> str:
         extra = "".join(f", {s}=self.{s}" if s in ("weight", "pos_weight")
@@ -168,7 +169,7 @@ def _upsample(m: Any) -> str:
 
 
 def _attention(m: Any) -> str:
-    """Attention with one projection for all three inputs."""
+    """Write attention with one projection for all three inputs."""
     if not m._qkv_same_embed_dim or m.bias_k is not None or m.add_zero_attn:
         raise NotImplementedError("MultiheadAttention with kdim, vdim, bias_k or add_zero_attn")
     swap = [] if m.batch_first else [f"{n} = torch.transpose({n}, 0, 1)" for n in "qkv"]
@@ -195,7 +196,7 @@ def _attention(m: Any) -> str:
 
 
 def _encoder_layer(m: Any) -> str:
-    """A layer of an encoder, without masks."""
+    """Write an encoder layer without masks."""
     name = getattr(m.activation, "__name__", type(m.activation).__name__).lower()
     if not name.startswith(("relu", "gelu")):
         raise NotImplementedError(f"the activation {name} of a TransformerEncoderLayer")
@@ -220,7 +221,7 @@ def _encoder_layer(m: Any) -> str:
 
 
 def _chain(children: Callable[[Any], list[str]]) -> Text:
-    """Modules one after the other."""
+    """Return a writer that calls child modules in sequence."""
 
     def text(m: Any) -> str:
         lines = [f"input = ({attribute_read('self', name)}).forward(input)" for name in children(m)]
@@ -281,10 +282,10 @@ _LIBRARY: dict[type, Text] = {
 
 
 def forward_of(module: Module, class_name: str) -> str | None:
-    """The text of a module's `forward`; None for a class that is not torch.nn's own. A subclass
-    that keeps the forward of one counts as it.
+    """Return the text of a module's `forward`, or None if the class is not one of torch.nn's. A
+    subclass that keeps the forward counts as its base.
 
-    NotImplementedError for a setting that is not written.
+    Raises NotImplementedError for an unsupported setting.
     """
     text = next((_LIBRARY[kind] for kind in type(module).__mro__ if kind in _LIBRARY
                  and kind.forward is type(module).forward), None)  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""A module or function as TorchScript, out of its source: what `torch.jit.script` saves."""
+"""Generate TorchScript from the source of a module or function, for `torch.jit.script`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .source_code import FunctionCode
 
 __all__ = ["Script"]
 
-# PyTorch's own, as its archives hold it.
+# PyTorch's class, as it appears in archives.
 _NO_GRAD = """class no_grad:
   prev : bool
   def __enter__(self: __torch__.torch.autograd.grad_mode.no_grad) -> NoneType:
@@ -38,8 +38,8 @@ _FUNCTIONAL = re.compile(r"__torch__\.torch\.nn\.functional\.(\w+)\(")
 
 
 class Script:
-    """The code of a module, with all that it calls. NotImplementedError that names the line, and
-    what to do, where a line is beyond what is written here.
+    """The code of a module and of everything it calls. Raises NotImplementedError, naming the line
+    and a fix, for an unsupported line.
     """
 
     def __init__(self, module: Module, exported: tuple[str, ...] = (),
@@ -71,14 +71,14 @@ class Script:
         return "".join(line.removeprefix("  ") for line in lines).replace(f"self: {name}", "self")
 
     def save(self, file: Any, extra_files: dict[str, Any] | None = None) -> None:
-        """Write an archive, which PyTorch reads too."""
+        """Write an archive that PyTorch can read too."""
         names = {n for text in self.classes.code.values() for n in _FUNCTIONAL.findall(text)}
         code = dict(self.classes.code)
         if names:
             code["__torch__.torch.nn.functional"] = definitions(names)
         write(file, self.root, code, self.constants, extra_files)
 
-    # ------------------------------------------------------------- what functions tell of calls
+    # ------------------------------------------------------------- callbacks of function writers
 
     def call_module(self, module: Module) -> None:
         """Write a module's forward, and those of the modules that it calls."""
@@ -88,17 +88,17 @@ class Script:
         name = self._names[id(module)]
         text = forward_of(module, name)
         if text is None:
-            if type(module).forward is not Module.forward:  # else it only holds others
+            if type(module).forward is not Module.forward:  # else it is only a container
                 self.call_method(module, "forward")
             return
         methods["forward"] = text
-        for child in module._modules.values():  # torch.nn's own modules call what they hold
+        for child in module._modules.values():  # torch.nn's modules call their children
             for inner in [] if child is None else child.modules():
                 if type(inner).forward is not Module.forward:
                     self.call_module(inner)
 
     def call_method(self, module: Module, name: str) -> None:
-        """Write a method out of its source."""
+        """Write a method from its source."""
         methods = self._methods.setdefault(id(module), {})
         if name in methods:
             return
@@ -108,7 +108,7 @@ class Script:
         methods[name] = code.text(name, self._names[id(module)])
 
     def call_function(self, function: Any) -> str:
-        """Write a function; gives the name that it is called by."""
+        """Write a function; return its qualified name."""
         known = self._functions.get(function)
         if known is None:
             known = self._functions[function] = self.classes.name(function.__name__)
@@ -117,7 +117,7 @@ class Script:
         return known
 
     def constant(self, value: Tensor) -> str:
-        """The name of a tensor from outside the functions."""
+        """Return the name of a tensor defined outside the functions."""
         for number, known in enumerate(self.constants):
             if known is value:
                 return f"CONSTANTS.c{number}"
@@ -125,7 +125,7 @@ class Script:
         return f"CONSTANTS.c{len(self.constants) - 1}"
 
     def named_tuple(self, kind: type) -> str:
-        """Declare a class of named tuples; fields without a type are tensors."""
+        """Declare a named tuple class. Fields without a type are tensors."""
         known = self._tuples.get(kind)
         if known is None:
             known = self._tuples[kind] = self.classes.name(kind.__name__)
@@ -138,14 +138,14 @@ class Script:
         return known
 
     def no_grad(self) -> str:
-        """The name of the class that turns gradients off."""
+        """Return the name of the class that disables gradients."""
         space = "__torch__.torch.autograd.grad_mode"
         if space not in self.classes.code:
             self.classes.add(space, _NO_GRAD)
         return f"{space}.no_grad"
 
     def _instance(self, module: Module, seen: dict[int, Instance]) -> Instance:
-        """The class and the object of a module and of those below it."""
+        """Write the class and the object of a module and its descendants."""
         if id(module) in seen:
             return seen[id(module)]
         children = {name: self._instance(child, seen) for name, child in module._modules.items()

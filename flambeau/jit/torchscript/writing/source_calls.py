@@ -1,4 +1,4 @@
-"""Calls in a Python function as TorchScript: by what is called."""
+"""Convert calls in a Python function to TorchScript, depending on the callee."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _BUILTINS = frozenset("""
 
 
 class SourceCalls(SourceExpressions):
-    """The calls of one function: of modules, methods, operators, functions and types."""
+    """Converts the calls of one function: of modules, methods, operators, functions and types."""
 
     def visit_Call(self, node: ast.Call) -> Any:
-        """Calls by what is called: modules, methods, operators, functions."""
+        """Convert a call by its callee: module, method, operator or function."""
         function = self.scope.find(node.func)
         if getattr(function and function.value, "_torchscript_modifier", "") in _PYTHON_ONLY:
             self.refuse(node, "a call of a function that stays Python (jit.ignore, jit.unused)")
@@ -83,7 +83,7 @@ class SourceCalls(SourceExpressions):
         self.refuse(node, f"a call of {name or value}")
 
     def _named_tuple(self, node: ast.Call, kind: Any) -> Any:
-        """A named tuple of all its fields, in order."""
+        """Write a named tuple with all its fields, in order."""
         call = self._apply(self.unit.named_tuple(kind), node)
         values = dict(zip(kind._fields, call.args, strict=False))
         values |= {str(keyword.arg): keyword.value for keyword in call.keywords}
@@ -105,7 +105,7 @@ class SourceCalls(SourceExpressions):
         return self._apply(f"torch.{prefix}{name}", node)
 
     def _functional(self, node: ast.Call, name: str) -> Any:
-        """A function of nn.functional, where one number may stand for a list."""
+        """Write a call of an nn.functional function; one number may stand for a list."""
         call = self._apply(f"__torch__.torch.nn.functional.{name}", node)
         arguments = signatures()[name].args
         kinds = {a.arg: ast.unparse(a.annotation) for a in arguments if a.annotation is not None}
@@ -127,7 +127,7 @@ class SourceCalls(SourceExpressions):
         return call
 
     def _method(self, node: ast.Call) -> Any:
-        """A method of a value, whose name is an operator's."""
+        """Write a method call on a value: the method is an operator."""
         if not isinstance(node.func, ast.Attribute):
             self.refuse(node, "a call of a value")
         return self._apply_to(ast.Attribute(self.visit(node.func.value), node.func.attr), node)

@@ -1,4 +1,5 @@
-"""A Python function as TorchScript: its own source, with names resolved and settings written in."""
+"""Convert a Python function to TorchScript: its source, with names resolved and settings inlined.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +22,10 @@ __all__ = ["FunctionCode"]
 class FunctionCode(SourceCalls):
     """The code of one function or method."""
 
-    _blocks = 0  # of `with` so far
+    _blocks = 0  # number of `with` blocks so far
 
     def text(self, name: str, class_name: str | None) -> str:
-        """The whole definition."""
+        """Return the whole definition."""
         margin = "  " if class_name is not None else ""
         parameters = self._parameters(class_name)
         body: list[ast.stmt] = []
@@ -37,7 +38,7 @@ class FunctionCode(SourceCalls):
                 + textwrap.indent(lines, margin + "  ") + "\n")
 
     def as_method(self, class_name: str, name: str) -> str:
-        """A forward that calls the function by its name."""
+        """Return a forward that calls the function by name."""
         parameters = self._parameters(None)
         names = ", ".join(p.partition(":")[0] for p in parameters)
         return (f"  def forward(self: {class_name}, {', '.join(parameters)}):\n"
@@ -64,7 +65,7 @@ class FunctionCode(SourceCalls):
         return result
 
     def _all_hints(self, is_method: bool) -> dict[str, Any]:
-        """The types of parameters and of the result, by annotations or comments."""
+        """Return the types of parameters and result, from annotations or type comments."""
         try:
             hints = typing.get_type_hints(self.function)
         except (NameError, TypeError) as error:
@@ -86,7 +87,7 @@ class FunctionCode(SourceCalls):
         return hints
 
     def _evaluated(self, node: ast.AST, annotation: ast.expr) -> Any:
-        """The type that an annotation in the source names."""
+        """Evaluate an annotation in the source."""
         try:
             return eval(ast.unparse(annotation), {"Tensor": Tensor, **vars(typing),
                                                   **self.scope.outer})
@@ -106,13 +107,13 @@ class FunctionCode(SourceCalls):
         return result
 
     def visit_Expr(self, node: ast.Expr) -> Any:
-        """Docstrings go."""
+        """Drop docstrings."""
         if isinstance(node.value, ast.Constant):
             return None
         return ast.Expr(self.visit(node.value))
 
     def visit_Assign(self, node: ast.Assign) -> Any:
-        """A name for a module stands for it; others are assigned."""
+        """Bind a name to a module statically; write other assignments."""
         if len(node.targets) != 1:
             self.refuse(node, "an assignment to several targets")
         (target,) = node.targets
@@ -129,7 +130,7 @@ class FunctionCode(SourceCalls):
         return ast.Assign([self.visit(target)], value, lineno=0)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
-        """`x: T = value` as an annotated value."""
+        """Write `x: T = value` as an annotated value."""
         if node.value is None:
             return None
         value = self._annotated(node, node.annotation, node.value)
@@ -140,13 +141,13 @@ class FunctionCode(SourceCalls):
         return ast.Call(ast.Name("annotate"), [text, self.visit(value)], [])
 
     def visit_If(self, node: ast.If) -> Any:
-        """Of a branch that is known only the one that runs stays."""
+        """Keep only the branch that runs if the condition is known."""
         known = self.scope.find(node.test)
         if known is not None:
             return self._block(node.body if known.value else node.orelse)
         test = self.visit(node.test)
         body, orelse = self._block(node.body), self._block(node.orelse)
-        # What follows an error needs no branch: its names would not be known in the other one.
+        # Flatten the rest after an error: names assigned in a branch would be undefined outside it.
         if node.body and isinstance(node.body[-1], ast.Raise):
             return [ast.If(test, body, []), *orelse]
         if node.orelse and isinstance(node.orelse[-1], ast.Raise):
@@ -154,7 +155,7 @@ class FunctionCode(SourceCalls):
         return ast.If(test, body or [ast.Pass()], orelse)
 
     def visit_Raise(self, node: ast.Raise) -> Any:
-        """PyTorch's operator that raises."""
+        """Write PyTorch's operator that raises."""
         value, kind = node.exc, "RuntimeError"
         message: ast.expr = ast.Constant("")
         if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
@@ -166,7 +167,7 @@ class FunctionCode(SourceCalls):
                          ).body[0]
 
     def visit_With(self, node: ast.With) -> Any:
-        """`with torch.no_grad()`, whose object comes first."""
+        """Write `with torch.no_grad()`, whose object is created first."""
         before: list[ast.stmt] = []
         entered: list[ast.withitem] = []
         for item in node.items:
@@ -182,7 +183,7 @@ class FunctionCode(SourceCalls):
         return [*before, ast.With(entered, self._block(node.body) or [ast.Pass()], lineno=0)]
 
     def visit_For(self, node: ast.For) -> Any:
-        """Loop over modules are written out, others stay."""
+        """Unroll loops over modules; keep others."""
         modules = self._modules_of(node.iter)
         if modules is None:
             return ast.For(self.visit(node.target), self.visit(node.iter), self._block(node.body),
@@ -197,5 +198,5 @@ class FunctionCode(SourceCalls):
             if any(isinstance(n, (ast.Break, ast.Continue)) for s in node.body
                    for n in ast.walk(s)):
                 self.refuse(node, "break or continue in a loop over modules")
-            result += self._block(copy.deepcopy(node.body))  # visits change their tree
+            result += self._block(copy.deepcopy(node.body))  # visiting changes the tree
         return result

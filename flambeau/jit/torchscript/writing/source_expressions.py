@@ -1,4 +1,4 @@
-"""Expressions of a Python function as TorchScript: names resolved, what is known written in."""
+"""Convert Python expressions to TorchScript: resolve names and inline known values."""
 
 from __future__ import annotations
 
@@ -31,29 +31,29 @@ _BUILTINS = frozenset("""
 
 
 class Unit(Protocol):
-    """What collects the code of an archive."""
+    """Collector of an archive's code."""
 
     def call_module(self, module: Module) -> None:
-        """A module's forward is called."""
+        """Register a call of a module's forward."""
 
     def call_method(self, module: Module, name: str) -> None:
-        """A method of a module is called."""
+        """Register a call of a module's method."""
 
     def call_function(self, function: Any) -> str:
-        """A function is called; by which name."""
+        """Register a call of a function; return its name."""
 
     def constant(self, value: Tensor) -> str:
-        """A tensor from outside is read; by which name."""
+        """Register a tensor from outside; return its name."""
 
     def named_tuple(self, kind: type) -> str:
-        """A class of named tuples is used; by which name."""
+        """Register a named tuple class; return its name."""
 
     def no_grad(self) -> str:
-        """A block without gradients is entered; by which class."""
+        """Register a block without gradients; return its class's name."""
 
 
 class SourceExpressions(ast.NodeTransformer):
-    """The expressions of one function. The unit that it belongs to is told what it reads."""
+    """Converts the expressions of one function and reports what it uses to its unit."""
 
     def __init__(self, function: Any, owner: Module | None, unit: Unit) -> None:
         self.function, self.owner, self.unit = function, owner, unit
@@ -72,7 +72,7 @@ class SourceExpressions(ast.NodeTransformer):
         self.scope = Scope(function, owner, _names_bound(tree), self.written)
 
     def refuse(self, node: ast.AST, what: str) -> NoReturn:
-        """NotImplementedError that names the line."""
+        """Raise NotImplementedError naming the line."""
         number = getattr(node, "lineno", 1)
         error = NotImplementedError(f"torch.jit.script: {what}")
         line = self._lines[number - 1].strip() if number <= len(self._lines) else ""
@@ -88,7 +88,7 @@ class SourceExpressions(ast.NodeTransformer):
             self.refuse(self.tree, str(error))
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
-        """Forms that are not named below are not TorchScript's."""
+        """Refuse forms that TorchScript lacks."""
         if isinstance(node, (ast.Try, ast.Lambda, ast.Yield, ast.YieldFrom, ast.Await, ast.Import,
                              ast.ImportFrom, ast.Global, ast.Nonlocal, ast.FunctionDef,
                              ast.ClassDef, ast.AsyncFunctionDef, ast.GeneratorExp, ast.Starred,
@@ -97,7 +97,7 @@ class SourceExpressions(ast.NodeTransformer):
         return super().generic_visit(node)
 
     def _known(self, node: ast.AST, static: Static) -> ast.expr:
-        """A known value as an expression."""
+        """Convert a known value to an expression."""
         value = static.value
         if isinstance(value, dtype):
             return ast.Constant(number_of_dtype(value))
@@ -113,7 +113,7 @@ class SourceExpressions(ast.NodeTransformer):
             self.refuse(node, f"a value of type {type(value).__name__} from outside the function")
 
     def visit_Name(self, node: ast.Name) -> Any:
-        """Locals stay, the rest is written in."""
+        """Keep local names; inline others."""
         if isinstance(node.ctx, ast.Store):
             self.scope.known.pop(node.id, None)
             return ast.Name(node.id)
@@ -130,7 +130,7 @@ class SourceExpressions(ast.NodeTransformer):
         return self._known(node, static)
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
-        """Settings are written in; what a module holds is read."""
+        """Inline settings; keep reads of module attributes."""
         if isinstance(node.ctx, ast.Store):
             return ast.Attribute(self.visit(node.value), node.attr)
         static = self.scope.find(node)
@@ -145,7 +145,7 @@ class SourceExpressions(ast.NodeTransformer):
         return self._known(node, static)
 
     def visit_Subscript(self, node: ast.Subscript) -> Any:
-        """A module out of a container is known."""
+        """Resolve an element of a module container."""
         static = self.scope.find(node)
         if static is not None and isinstance(static.value, Module) and static.text is not None:
             return ast.parse(static.text, mode="eval").body
@@ -154,14 +154,14 @@ class SourceExpressions(ast.NodeTransformer):
         return ast.Subscript(self.visit(node.value), self.visit(node.slice))
 
     def visit_IfExp(self, node: ast.IfExp) -> Any:
-        """Of a choice that is known one side stays."""
+        """Keep one side of a choice with a known condition."""
         known = self.scope.find(node.test)
         if known is not None:
             return self.visit(node.body if known.value else node.orelse)
         return ast.IfExp(self.visit(node.test), self.visit(node.body), self.visit(node.orelse))
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Any:
-        """Parts that are known and do not decide go."""
+        """Drop known operands that do not decide the result."""
         known = self.scope.find(node)
         if known is not None:
             return self._known(node, Static(bool(known.value)))
@@ -169,14 +169,14 @@ class SourceExpressions(ast.NodeTransformer):
         return values[0] if len(values) == 1 else ast.BoolOp(node.op, values)
 
     def visit_Compare(self, node: ast.Compare) -> Any:
-        """A chain of comparisons as their conjunction."""
+        """Convert a chain of comparisons to a conjunction."""
         operands = [self.visit(n) for n in (node.left, *node.comparators)]
         parts: list[ast.expr] = [ast.Compare(operands[i], [op], [operands[i + 1]])
                                  for i, op in enumerate(node.ops)]
         return parts[0] if len(parts) == 1 else ast.BoolOp(ast.And(), parts)
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> Any:
-        """An f-string as a call of format."""
+        """Convert an f-string to a call of format."""
         text, values = "", []
         for part in node.values:
             if isinstance(part, ast.Constant):
@@ -189,7 +189,7 @@ class SourceExpressions(ast.NodeTransformer):
         return ast.Call(ast.Attribute(ast.Constant(text), "format"), values, [])
 
     def visit_ListComp(self, node: ast.ListComp) -> Any:
-        """A comprehension over modules is written out."""
+        """Unroll a comprehension over modules."""
         modules = self._modules_of(node.generators[0].iter)
         if modules is None or len(node.generators) != 1 or node.generators[0].ifs:
             return self.generic_visit(node)
@@ -203,7 +203,7 @@ class SourceExpressions(ast.NodeTransformer):
         return ast.List(result)
 
     def _modules_of(self, node: ast.expr) -> list[list[Static]] | None:
-        """What a loop over a container of modules goes through."""
+        """Return what a loop over a module container iterates over, or None."""
         container = self.scope.find(node)
         if container is not None and isinstance(container.value, Module):
             names = list(container.value._modules)
@@ -238,10 +238,10 @@ class SourceExpressions(ast.NodeTransformer):
 
 
 def _parse(text: str) -> ast.stmt:
-    """The definition in a text, with comments such as `# type: (int) -> int`."""
+    """Parse a definition, with type comments such as `# type: (int) -> int`."""
     try:
         return ast.parse(text, type_comments=True).body[0]
-    except SyntaxError:  # a comment that only looks like one
+    except SyntaxError:  # a comment that only looks like a type
         return ast.parse(text).body[0]
 
 
@@ -252,7 +252,7 @@ def _names_bound(tree: ast.FunctionDef) -> set[str]:
 
 
 def _attributes_written(tree: ast.FunctionDef) -> set[str]:
-    """The attributes of the first parameter that a function assigns."""
+    """Return the attributes of the first parameter that a function assigns."""
     first = tree.args.args[0].arg if tree.args.args else ""
     return {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute)
             and isinstance(n.ctx, ast.Store) and isinstance(n.value, ast.Name)

@@ -1,6 +1,6 @@
-"""What of a function's source is known before it runs: modules, settings, globals.
+"""Static evaluation of a function's source: modules, settings, globals.
 
-A module's submodules and plain attributes are known, its tensors and `training` are not.
+A module's submodules and plain attributes are known; its tensors and `training` are not.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _COMPARE = {ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, as
             ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Is: operator.is_,
             ast.IsNot: operator.is_not, ast.In: lambda a, b: a in b,
             ast.NotIn: lambda a, b: a not in b}
-# Functions that may be called while a file is written: they only look.
+# Pure functions that may be evaluated while writing.
 _LOOKS = (len, isinstance, hasattr, getattr, range, issubclass, tuple, list, min, max, abs, bool)
 
 
 @dataclass
 class Static:
-    """A known value; `text` is how TorchScript reads it, for modules."""
+    """A known value. For modules, `text` is the TorchScript expression that reads it."""
 
     value: Any
     text: str | None = None
@@ -49,7 +49,7 @@ class Scope:
             self.known[code.co_varnames[0]] = Static(owner, "self")
 
     def find(self, node: ast.AST) -> Static | None:
-        """The value of an expression, None where it is only known when it runs."""
+        """Return the value of an expression, or None if it is known only at run time."""
         method = getattr(self, f"_{type(node).__name__.lower()}", None)
         return None if method is None else method(node)
 
@@ -108,7 +108,7 @@ class Scope:
         return None
 
     def _boolop(self, node: ast.BoolOp) -> Static | None:
-        """Known as soon as one part decides, or all are known."""
+        """Known once one operand decides, or if all are known."""
         values = [self.find(v) for v in node.values]
         decides = isinstance(node.op, ast.Or)
         for value in values:

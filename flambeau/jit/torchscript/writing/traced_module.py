@@ -1,4 +1,4 @@
-"""A traced module as a TorchScript archive."""
+"""Write a traced module as a TorchScript archive."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ __all__ = ["save"]
 
 def save(module: Module, program: ExportedProgram, name: str, file: Any,
          extra_files: dict[str, Any] | None = None) -> None:
-    """Write it. NotImplementedError, before anything is written, for a graph that TorchScript
-    cannot say.
+    """Write the archive. Raises NotImplementedError, before writing anything, for a graph that
+    TorchScript cannot express.
     """
     classes = ClassWriter()
     qualified = classes.name(name)
