@@ -44,10 +44,10 @@ class TracerWarning(Warning):
 
 def script(obj: Any, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None,
            example_inputs: Any = None) -> Any:
-    """A module or function that runs its Python, and that `save` writes as TorchScript.
+    """Wrap a module or function: calls run its Python, `save` writes it as TorchScript.
 
-    A module becomes a RecursiveScriptModule on the same tensors, a function a ScriptFunction; other
-    objects stay what they are. Nothing is compiled before `code` or `save` asks for it.
+    A module becomes a RecursiveScriptModule that shares its tensors, a function a ScriptFunction;
+    other objects are returned unchanged. Compilation happens only for `code` or `save`.
 
     >>> @torch.jit.script
     ... def shift(x, by: float = 1.0):

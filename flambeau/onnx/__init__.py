@@ -1,6 +1,6 @@
-"""torch.onnx: modules as ONNX models, by way of torch.export and the package onnx.
+"""torch.onnx: export modules as ONNX models, with torch.export and the package onnx.
 
-Libraries register how their operators would be exported when they are imported; that is recorded.
+Libraries register export functions for their operators at import time; these are only recorded.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ from .symbolic_registry import (
     OnnxExporterError, register_custom_op_symbolic, unregister_custom_op_symbolic,
 )
 
-# What files say of who wrote them: the PyTorch that is followed.
+# The producer recorded in files: the PyTorch version that flambeau follows.
 producer_name, producer_version = "pytorch", __version__
 
 __all__ = [
@@ -32,7 +32,7 @@ def __getattr__(name: str) -> Any:
 
 
 def is_in_onnx_export() -> bool:
-    """Whether a model is being exported: never.
+    """Return whether a model is being exported: always False.
 
     >>> torch.onnx.is_in_onnx_export()
     False

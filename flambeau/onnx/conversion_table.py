@@ -1,4 +1,4 @@
-"""Which function converts which operator; the files of families add theirs."""
+"""Table of conversion functions by operator; the modules of operator families fill it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ CONVERSIONS: dict[str, Callable[..., Any]] = {}
 
 
 def converts(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A decorator: the function converts these operators.
+    """Return a decorator that registers the conversion of these operators.
 
-    It is called with the GraphBuilder, the node, and the node's arguments; it gives the name of
-    the result, or names in a tuple.
+    It is called with the GraphBuilder, the node, and the node's arguments, and returns the name of
+    the result, or a tuple of names.
     """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:

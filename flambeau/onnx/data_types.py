@@ -1,4 +1,4 @@
-"""The numbers by which an ONNX file names the type of a tensor's elements."""
+"""Element type codes of tensors in ONNX files."""
 
 import enum
 

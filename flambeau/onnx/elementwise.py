@@ -1,4 +1,4 @@
-"""Elementwise operators in ONNX."""
+"""ONNX conversions of elementwise operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""export: a module as an ONNX model, by way of torch.export."""
+"""export: convert a module to an ONNX model with torch.export."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _FAMILIES = ("elementwise", "shapes", "layers", "recurrent")
 
 
 class UnsupportedOperatorError(OnnxExporterError):
-    """A model calls operators that no conversion is known for."""
+    """A model calls operators that have no conversion."""
 
 
 class ONNXProgram:
-    """What `torch.onnx.export` gives: the model, and the program that it was made of."""
+    """The result of `torch.onnx.export`: the model and the exported program it was built from."""
 
     def __init__(self, model_proto: Any, exported_program: ExportedProgram) -> None:
         self.model_proto, self.exported_program = model_proto, exported_program
@@ -45,7 +45,7 @@ class ONNXProgram:
     def save(self, destination: Any, *, include_initializers: bool = True,
              keep_initializers_as_inputs: bool = False, external_data: Any = None,
              ) -> None:
-        """Write the model to a path; tensors go to a file beside it from 2 GB on."""
+        """Write the model to a path. From 2 GB on, tensors go to a separate file beside it."""
         import onnx
 
         large = external_data or (external_data is None
@@ -53,7 +53,7 @@ class ONNXProgram:
         onnx.save(self.model_proto, destination, save_as_external_data=bool(large))
 
     def __call__(self, *args: Any, **kwargs: Any) -> list[Tensor]:
-        """The results that onnxruntime computes."""
+        """Run the model with onnxruntime and return its results."""
         import onnxruntime
 
         session = onnxruntime.InferenceSession(
@@ -74,11 +74,11 @@ def export(
     dynamic_axes: Any = None, export_params: bool = True, do_constant_folding: bool = True,
     **options: Any,
 ) -> ONNXProgram:
-    """A module as an ONNX model, written to `f` if that is given. Needs the package `onnx`.
+    """Convert a module to an ONNX model; write it to `f` if given. Requires the package `onnx`.
 
     `dynamic_shapes`: as for torch.export.export. `dynamic_axes`: {input: [dimensions]}, the older
-    form of the same. Further options are accepted. RuntimeError for an operator without a
-    conversion, before anything is written.
+    form of the same. Further options are accepted. Raises RuntimeError for an operator without a
+    conversion, before writing anything.
 
     >>> torch.onnx.export(nn.Linear(3, 2), (torch.ones(1, 3),)).model.graph.node[0].op_type
     'Gemm'
@@ -116,14 +116,14 @@ def _require_onnx() -> None:
 
 
 def _takes_dict(model: Any, args: tuple) -> bool:
-    """Whether the last argument is passed by position: it fits the parameters."""
+    """Return whether the last argument, a dict, is positional: its keys are not parameters."""
     parameters = inspect.signature(model.forward).parameters
     return not set(args[-1]) <= set(parameters)
 
 
 def _shapes_of_axes(model: Any, args: tuple, kwargs: dict[str, Any], axes: dict[str, Any],
                     names: list[str]) -> dict[str, Any]:
-    """The dynamic shapes that `dynamic_axes` says; axes of one name have one length."""
+    """Convert `dynamic_axes` to dynamic shapes. Axes with the same name have the same length."""
     parameters = list(inspect.signature(model.forward).parameters)
     own = parameters[: len(args)] + list(kwargs)
     known: dict[str, Dim] = {}
@@ -162,7 +162,7 @@ def _unsupported(lines: list[str]) -> UnsupportedOperatorError:
 
 
 def _check_operators(program: ExportedProgram, fixed: set[Node]) -> None:
-    """UnsupportedOperatorError that names each operator without a conversion, and its module."""
+    """Raise UnsupportedOperatorError naming each operator without a conversion, and its module."""
     missing = dict.fromkeys(
         f"{node.target if hasattr(node.target, 'overloadpacket') else operator_name(node)} "
         f"{_place(node)}"
@@ -175,9 +175,9 @@ def _check_operators(program: ExportedProgram, fixed: set[Node]) -> None:
 
 
 def _check_writes(program: ExportedProgram, fixed: set[Node], memory: SharedMemory) -> None:
-    """UnsupportedOperatorError for writes into shared memory that have no conversion.
+    """Raise UnsupportedOperatorError for writes to shared memory that cannot be converted.
 
-    Other writes in place are what the operator without the underscore computes.
+    Other in-place writes are converted as the operator without the underscore.
     """
     wrong = []
     for node in program.graph.nodes:
@@ -208,7 +208,7 @@ def _model(
         graph, opset_imports=[helper.make_opsetid("", max(opset or _OPSET, _OPSET))],
         producer_name="flambeau", producer_version=version._flambeau_version,
     )
-    model.ir_version = 10  # what onnxruntime reads
+    model.ir_version = 10  # supported by onnxruntime
     if model.ByteSize() < _CHECKED_BYTES:
         import onnx
 
@@ -232,7 +232,7 @@ def _convert(builder: GraphBuilder, node: Node, memory: SharedMemory) -> None:
 
 
 def _add_inputs(builder: GraphBuilder, program: ExportedProgram, names: list[str]) -> list[Any]:
-    """The inputs that the caller passes; state becomes initializers."""
+    """Add the inputs that the caller passes; state becomes initializers."""
     inputs = []
     dims = iter(program._bounds.items())
     specs = {s.arg.name: s for s in program.graph_signature.input_specs}

@@ -1,4 +1,4 @@
-"""GraphBuilder: nodes and constants of an ONNX graph, from those of an exported program."""
+"""GraphBuilder: builds the nodes and constants of an ONNX graph from an exported program."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from ..tensor.tensor import Tensor
 
 __all__ = ["DTYPES", "GraphBuilder"]
 
-# ONNX's number of each dtype.
+# ONNX's code of each dtype.
 DTYPES = {"float32": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "int64": 7,
           "bool": 9, "float16": 10, "float64": 11, "uint32": 12, "uint64": 13, "complex64": 14,
           "complex128": 15, "bfloat16": 16}
 
 
 def short(kind: Any) -> str:
-    """A dtype's name without `torch.`."""
+    """Return a dtype's name without `torch.`."""
     return str(kind).removeprefix("torch.")
 
 
 class GraphBuilder:
-    """Collects what an ONNX graph consists of; values are known by their names."""
+    """Collects the parts of an ONNX graph. Values are identified by name."""
 
     def __init__(self) -> None:
         from onnx import helper, numpy_helper
@@ -33,7 +33,7 @@ class GraphBuilder:
         self.nodes: list[Any] = []
         self.initializers: list[Any] = []
         self.names: dict[Node, Any] = {}
-        self.fixed: set[Node] = set()  # those that depend on no input: constants of the model
+        self.fixed: set[Node] = set()  # nodes that depend on no input: constants of the model
         self.used: set[str] = set()
         self.constants: dict[Any, str] = {}
         self.current = ""
@@ -41,7 +41,7 @@ class GraphBuilder:
     # ---------------------------------------------------------------- values
 
     def unique(self, name: str) -> str:
-        """A name that no value has yet."""
+        """Return an unused name."""
         candidate, i = name, 0
         while candidate in self.used:
             i += 1
@@ -50,7 +50,7 @@ class GraphBuilder:
         return candidate
 
     def constant(self, value: Any, kind: str) -> str:
-        """A constant of a dtype; equal ones are one."""
+        """Return the name of a constant of a dtype; equal ones are shared."""
         array = np.asarray(value, kind)
         key = (kind, array.shape, array.tobytes())
         if key not in self.constants:
@@ -60,20 +60,20 @@ class GraphBuilder:
         return self.constants[key]
 
     def value(self, x: Any, kind: Any = None) -> str:
-        """The name of a value; numbers become constants of the dtype `kind`."""
+        """Return the name of a value; numbers become constants of the dtype `kind`."""
         if isinstance(x, Node):
             return self.name(x)
         return self.constant(x, short(kind) if kind is not None else _kind_of(x))
 
     def name(self, x: Node) -> Any:
-        """The name of a node's value."""
+        """Return the name of a node's value."""
         if x not in self.names and x in self.fixed:
             value = x.meta["val"]
             self.names[x] = self.constant(value.detach().numpy(), short(value.dtype))
         return self.names[x]
 
     def cast(self, x: Any, kind: Any) -> str:
-        """A value in a dtype."""
+        """Cast a value to a dtype."""
         if not isinstance(x, Node):
             return self.value(x, kind)
         own = x.meta["val"]
@@ -82,7 +82,7 @@ class GraphBuilder:
         return self.op("Cast", self.name(x), to=DTYPES[short(kind)])
 
     def op(self, kind: str, *inputs: str, outputs: int = 1, **attributes: Any) -> Any:
-        """Add an operator; gives the name of its result, or of its results in a tuple."""
+        """Add an operator; return the name of its result, or a tuple of names."""
         named = tuple(self.unique(f"{self.current}_{kind.lower()}" if self.current else kind)
                       for _ in range(outputs))
         attributes = {k: v for k, v in attributes.items() if v is not None}
@@ -93,29 +93,29 @@ class GraphBuilder:
     # ---------------------------------------------------------------- shapes
 
     def sizes(self, lengths: Sequence[Any]) -> str:
-        """A list of lengths, some of which may be computed, as a vector."""
+        """Return a list of lengths, some of which may be computed, as a vector."""
         if not any(isinstance(n, Node) for n in lengths):
             return self.constant([int(n) for n in lengths], "int64")
         parts = [self.vector(n) for n in lengths]
         return parts[0] if len(parts) == 1 else self.op("Concat", *parts, axis=0)
 
     def vector(self, n: Any) -> str:
-        """One length as a vector of one element."""
+        """Return one length as a vector of one element."""
         if isinstance(n, Node):
             return self.op("Reshape", self.name(n), self.constant([1], "int64"))
         return self.constant([int(n)], "int64")
 
     @staticmethod
     def tensor(x: Any) -> Tensor:
-        """The example's value of a node."""
+        """Return a node's value for the example inputs."""
         return x.meta["val"] if isinstance(x, Node) else x
 
     def rank(self, x: Node) -> int:
-        """How many dimensions a value has."""
+        """Return a value's number of dimensions."""
         return self.tensor(x).ndim
 
     def axis(self, x: Node, dim: int) -> int:
-        """A dimension counted from the front."""
+        """Return a dimension as a nonnegative index."""
         return dim % max(self.rank(x), 1)
 
 

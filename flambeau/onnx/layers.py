@@ -1,4 +1,4 @@
-"""Layers, reductions and products in ONNX."""
+"""ONNX conversions of layers, reductions and products."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _adaptive_avg_pool(b: GraphBuilder, node: Node, x: Any, output_size: Any) ->
 
 
 def _uneven_pool(b: GraphBuilder, x: Any, own: list[int], sizes: list[int]) -> str:
-    """Windows of unequal size: along each axis a product with the windows' weights."""
+    """Pool with windows of unequal size: multiply by the windows' weights along each axis."""
     import numpy as np
 
     value, rank = b.value(x), b.rank(x)
@@ -144,7 +144,7 @@ def _pixel_shuffle(b: GraphBuilder, node: Node, x: Any, upscale_factor: int) -> 
     return b.op("DepthToSpace", b.value(x), blocksize=upscale_factor, mode="CRD")
 
 
-# ------------------------------------------------------------------------------ normalisation
+# ------------------------------------------------------------------------------ normalization
 
 
 @converts("batch_norm")

@@ -1,4 +1,4 @@
-"""torch.onnx.operators: a tensor's shape as a tensor, and reshaping by one, kept in exports."""
+"""torch.onnx.operators: shapes as tensors, and reshaping by them, preserved in exports."""
 
 from .._namespace.assertions import _shape_as_tensor
 from ..tensor.tensor import Tensor
@@ -7,7 +7,7 @@ __all__ = ["reshape_from_tensor_shape", "shape_as_tensor"]
 
 
 def shape_as_tensor(x: Tensor) -> Tensor:
-    """The shape as an int64 tensor.
+    """Return the shape as an int64 tensor.
 
     >>> from flambeau.onnx.operators import shape_as_tensor
     >>> shape_as_tensor(torch.ones(2, 3))
@@ -17,7 +17,7 @@ def shape_as_tensor(x: Tensor) -> Tensor:
 
 
 def reshape_from_tensor_shape(x: Tensor, shape: Tensor) -> Tensor:
-    """`x` in the shape that a tensor says.
+    """Reshape `x` to the shape in a tensor.
 
     >>> from flambeau.onnx.operators import reshape_from_tensor_shape
     >>> reshape_from_tensor_shape(torch.ones(4), torch.tensor([2, 2])).shape

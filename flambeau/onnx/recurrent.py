@@ -1,4 +1,4 @@
-"""LSTM and GRU in ONNX, which orders their gates otherwise."""
+"""ONNX conversions of LSTM and GRU, whose gates ONNX orders differently."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..fx.node import Node
 from .conversion_table import converts
 from .graph_builder import GraphBuilder
 
-# Where PyTorch has the gates that ONNX wants in turn.
+# PyTorch's index of each gate, in ONNX's order.
 _LSTM_GATES, _GRU_GATES = (0, 3, 1, 2), (1, 0, 2)
 
 
@@ -50,7 +50,7 @@ def _layers(b: GraphBuilder, kind: str, x: Any, states: list[Any], params: Any, 
         )
         for collected, state in zip(finals, last, strict=True):
             collected.append(state)
-        # time, direction, batch, hidden: the directions side by side
+        # time, direction, batch, hidden: concatenate the directions
         joined = b.op("Transpose", out, perm=[0, 2, 1, 3])
         value = b.op("Reshape", joined, b.sizes([0, 0, -1]))
     if batch_first:

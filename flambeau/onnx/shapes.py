@@ -1,4 +1,4 @@
-"""Operators on shapes, parts and whole tensors in ONNX."""
+"""ONNX conversions of operators on shapes, slices and whole tensors."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _flatten(b: GraphBuilder, node: Node, x: Any, start_dim: int = 0, end_dim: i
 
 
 def _size(b: GraphBuilder, x: Node, dim: int) -> str:
-    """One length of a value as a vector."""
+    """Return one length of a value as a vector."""
     return b.op("Shape", b.value(x), start=dim, end=dim + 1)
 
 

@@ -1,5 +1,5 @@
-"""Writes into memory that several values share. ONNX has values only: a write scatters its
-elements into the whole, and the other values of that memory, if they are read later, gather theirs.
+"""Writes to memory that several values share. ONNX has only values: a write scatters its elements
+into the whole, and other values of that memory that are read later are gathered from it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["SharedMemory", "fixed_nodes", "operator_name"]
 
 
 def operator_name(node: Node) -> str:
-    """The operator without its overload; `operator.name` for those of Python's module."""
+    """Return the operator's name without its overload; `operator.name` for Python's module."""
     target: Any = node.target
     if isinstance(target, str):
         return target
@@ -42,16 +42,16 @@ def _value(node: Any) -> Any:
 
 
 def _memory(node: Any) -> int | None:
-    """The address of a value's memory; None for what has none."""
+    """Return the address of a value's memory, or None."""
     value = _value(node)
     return None if value is None else int(value.untyped_storage().data_ptr())
 
 
 def fixed_nodes(program: ExportedProgram) -> set[Node]:
-    """The nodes that depend on no input and no state, whose values the export has computed.
+    """Return the nodes that depend on no input or state, whose values the export has computed.
 
-    Not those in memory that is written with what varies, or written after it was read: the
-    value that the export has there is the last one.
+    Excludes memory that is written with varying data, or written after a varying node reads it: the
+    export has only its final value.
     """
     calls = [node for node in program.graph.nodes if node.op == "call_function"]
     varying: set[int] = set()
@@ -69,14 +69,14 @@ def fixed_nodes(program: ExportedProgram) -> set[Node]:
 
 
 def _is_read_before(write: Node, calls: list[Node], fixed: set[Node]) -> bool:
-    """Whether a node that varies reads the memory before it is written."""
+    """Return whether a varying node reads the memory before a write."""
     memory = _memory(write.args[0])
     return any(node < write and node not in fixed
                and any(_memory(x) == memory for x in node.all_input_nodes) for node in calls)
 
 
 class SharedMemory:
-    """Which values of a program lie in the same memory, and what is done when one is written."""
+    """Tracks which values of a program share memory, and converts writes to them."""
 
     def __init__(self, program: ExportedProgram) -> None:
         self.nodes: dict[int, list[Node]] = {}
@@ -91,19 +91,19 @@ class SharedMemory:
             if self.labels else set()
 
     def needs(self, node: Node) -> bool:
-        """Whether a node writes into memory that other values read later."""
+        """Return whether a node writes to memory that other values read later."""
         if operator_name(node) == "operator.setitem":
             return True
         return _writes(node) and bool(self._later(node))
 
     def _later(self, write: Node) -> list[Node]:
-        """The other values of the memory that are read behind a write."""
+        """Return the other values of the memory that are read after a write."""
         sharing = self.nodes.get(_memory(write.args[0]) or -1, [])
         return [node for node in sharing
                 if node is not write and any(user > write for user in node.users)]
 
     def refusal(self, node: Node) -> str | None:
-        """Why a write cannot be converted; None if it can."""
+        """Return why a write cannot be converted, or None."""
         target = node.args[0]
         if self._varies(target):
             return "it writes into a part of a value whose sizes vary"
@@ -117,7 +117,7 @@ class SharedMemory:
         return None
 
     def _varies(self, target: Any) -> bool:
-        """Whether a value's sizes may depend on those of a dynamic input."""
+        """Return whether a value's sizes may depend on a dynamic input."""
         seen, open_nodes = set(), [target]
         while open_nodes and self.dynamic:
             node = open_nodes.pop()
@@ -130,7 +130,7 @@ class SharedMemory:
         return False
 
     def write(self, b: GraphBuilder, node: Node, value: str | None) -> None:
-        """Give the values of a memory their names after a write of `value`, or of a setitem."""
+        """Update the names of a memory's values after a write of `value`, or a setitem (None)."""
         target: Any = node.args[0]
         sharing = self.nodes[_memory(target) or -1]
         whole = _whole(sharing)
@@ -156,7 +156,7 @@ class SharedMemory:
 
 
 def _whole(sharing: list[Node]) -> Node | None:
-    """A value that has each element of the memory once."""
+    """Return a value that contains each element of the memory once, or None."""
     for node in sharing:
         value = node.meta["val"]
         places = np.sort(_places(value), axis=None)
@@ -167,7 +167,7 @@ def _whole(sharing: list[Node]) -> Node | None:
 
 
 def _places(value: Tensor) -> Any:
-    """Where a tensor's elements lie in its memory, in its shape."""
+    """Return the memory offsets of a tensor's elements, in its shape."""
     places: Any = np.full(tuple(value.shape), int(value.storage_offset()))
     for dim, (length, stride) in enumerate(zip(value.shape, value.stride(), strict=True)):
         along = [1] * value.ndim
@@ -177,7 +177,7 @@ def _places(value: Tensor) -> Any:
 
 
 def _region(node: Node) -> Any:
-    """What a setitem writes to, as NumPy indexes; None if that is computed."""
+    """Return the NumPy index that a setitem writes to, or None if it is computed."""
     index = node.args[1]
     parts = index if isinstance(index, tuple) else (index,)
     for part in parts:
@@ -188,7 +188,7 @@ def _region(node: Node) -> Any:
 
 
 def _spread(b: GraphBuilder, value: Any, shape: Any, dtype: Any) -> str:
-    """A value in a dtype and a larger shape."""
+    """Cast and expand a value."""
     name = b.cast(value, dtype) if isinstance(value, Node) else b.constant(value, short(dtype))
     if isinstance(value, Node) and not isinstance(value.meta.get("val"), Tensor):
         name = b.op("Cast", b.name(value), to=DTYPES[short(dtype)])

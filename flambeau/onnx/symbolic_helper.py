@@ -1,4 +1,4 @@
-"""torch.onnx.symbolic_helper: how exporting functions declare the kinds of their arguments."""
+"""torch.onnx.symbolic_helper: declare the argument kinds of export functions."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def __getattr__(name: str) -> Any:
 
 
 def parse_args(*arg_descriptors: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A decorator that names the kind of each argument after the graph: "v" a value of the graph,
-    "i", "f", "b", "s" a number, a bool, a string; "is", "fs" lists; "t" a tensor.
+    """Return a decorator that declares the kind of each argument after the graph: "v" a graph
+    value, "i", "f", "b", "s" an int, float, bool, str; "is", "fs" lists; "t" a tensor.
 
-    Arguments that are no values of a graph pass as they are, as in PyTorch. AssertionError where
-    there are more arguments than kinds.
+    Arguments that are not graph values pass unchanged, as in PyTorch. Raises AssertionError for
+    more arguments than kinds.
 
     >>> from flambeau.onnx.symbolic_helper import parse_args
     >>> @parse_args("v", "f")

@@ -1,6 +1,6 @@
-"""torch.onnx.symbolic_opset11: operators as nodes of an ONNX graph, which flambeau does not build.
+"""torch.onnx.symbolic_opset11: placeholders of operators as ONNX nodes, which flambeau lacks.
 
-Exporting functions of libraries name these; any name can be looked up, and says so when called.
+Libraries' export functions refer to them; any name can be looked up and raises when called.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which function exports an operator, by the operator's name and the first opset it is for."""
+"""Registry of export functions by operator name and first opset version."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SYMBOLICS: dict[str, dict[int, Callable[..., Any]]] = {}
 
 
 class OnnxExporterError(RuntimeError):
-    """What torch.onnx raises for bad names and failed exports."""
+    """Raised by torch.onnx for invalid names and failed exports."""
 
 
 def _check(symbolic_name: str) -> None:
@@ -29,9 +29,9 @@ def _check(symbolic_name: str) -> None:
 def register_custom_op_symbolic(
     symbolic_name: str, symbolic_fn: Callable[..., Any], opset_version: int
 ) -> None:
-    """Record how `domain::name` is exported from an opset version on.
+    """Register how `domain::name` is exported from an opset version on.
 
-    OnnxExporterError for a name of another form.
+    Raises OnnxExporterError for an invalid name.
 
     >>> torch.onnx.register_custom_op_symbolic("docs::twice", lambda g, x: x, 11)
     """
@@ -40,7 +40,7 @@ def register_custom_op_symbolic(
 
 
 def unregister_custom_op_symbolic(symbolic_name: str, opset_version: int) -> None:
-    """Forget what was registered for the opset version; nothing happens if there is nothing.
+    """Remove the registration for an opset version, if any.
 
     >>> torch.onnx.unregister_custom_op_symbolic("docs::thrice", 11)
     """

@@ -92,7 +92,7 @@ class Function:
 
     @property
     def code(self) -> str:
-        """The text, as the archive has it; the module stands without its class."""
+        """The source in the archive, without the class of `self`."""
         lines, node = self.program.lines(self.filename), self.definition
         signature = lines[node.lineno - 1 : node.body[0].lineno - 1]
         body = lines[node.body[0].lineno - 1 : node.end_lineno]

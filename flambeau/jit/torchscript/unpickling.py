@@ -47,7 +47,7 @@ def _reduce(u: Any) -> None:
     if isinstance(function, _FirstArgument) and type(args) is tuple and args:
         last(u, 2)
         u.stack.append(args[0])
-    elif isinstance(function, ClassType) and function.kind == "enum":  # its value, in no tuple
+    elif isinstance(function, ClassType) and function.kind == "enum":  # not in a tuple
         last(u, 2)
         u.stack.append(function.python(args))
     elif isinstance(function, ClassType) and function.python is not None and type(args) is tuple:

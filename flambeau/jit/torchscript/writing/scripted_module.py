@@ -65,7 +65,7 @@ class Script:
 
     @property
     def code(self) -> str:
-        """The text of forward."""
+        """The code of `forward`."""
         lines = self._methods[id(self.module)]["forward"].splitlines(keepends=True)
         name = self._names[id(self.module)]
         return "".join(line.removeprefix("  ") for line in lines).replace(f"self: {name}", "self")
