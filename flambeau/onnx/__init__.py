@@ -24,7 +24,7 @@ _lacking = lacking(__name__, ("ExportOptions", "dynamo_export"))
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("ONNXProgram", "export"):  # importing this module for a registration stays cheap
+    if name in ("ONNXProgram", "export"):  # lazy: import for a registration is cheap
         from . import exporter
 
         return getattr(exporter, name)

@@ -139,7 +139,7 @@ class SharedMemory:
         if value is None:
             places = places[_region(node)]
             value = _spread(b, node.args[2], places.shape, target.meta["val"].dtype)
-        order = np.argsort(_places(whole.meta["val"]), axis=None)  # by place, where in the whole
+        order = np.argsort(_places(whole.meta["val"]), axis=None)  # memory place -> index in whole
 
         def listed(chosen: Any) -> str:
             return b.constant(order[chosen.ravel()], "int64")

@@ -142,7 +142,7 @@ def traced(
     formula(flags, scalars(*numbers), *symbols)
     if symbols[1].value is not loads[1]:
         raise ValueError(f"{formula.__qualname__} writes to the gradient")
-    begins: list[Statement] = []  # every value before any store: they read what stores change
+    begins: list[Statement] = []  # before any store: they read what stores change
     stores: list[Statement] = []
     for buffer, load, symbol in zip(buffers, loads, symbols, strict=True):
         if symbol.value is not load:

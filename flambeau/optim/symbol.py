@@ -61,7 +61,7 @@ class Symbol(TensorFacade):
         return self._set(self._choose(near, from_start, from_end))
 
     def maximum(self, other: Any) -> Symbol:
-        """Return the greater; self for 0 and -0; NaN if either is NaN."""
+        """Return the greater; `other` if equal (0 and -0); NaN if either is NaN."""
         greater = self._choose(self._test(Scalar.LE, self, other), other, self)
         return self._choose(self._test(Scalar.NE, other, other), other, greater)
 

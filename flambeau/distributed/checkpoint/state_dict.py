@@ -17,8 +17,8 @@ _COMPILED = "_orig_mod."
 
 @dataclass
 class StateDictOptions:
-    """Options. `strict`: names must match when a model's state is set. The rest are accepted but
-    mostly unused.
+    """Options. `strict`: names must match when a model's state is set. `ignore_frozen_params`: omit
+    parameters that do not require grad. The others have no effect.
     """
 
     full_state_dict: bool = False

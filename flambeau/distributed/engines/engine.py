@@ -18,8 +18,8 @@ class Engine:
     """One process's view of its group.
 
     Arrays are contiguous. Data movement copies bytes; reductions accept only `reduced_dtypes`.
-    Calls block for at most `timeout_s` and raise DistBackendError. `calls_are_fast` engines release
-    the GIL or poll meanwhile.
+    Calls block for at most `timeout_s`, then raise DistBackendError. Engines with `calls_are_fast`
+    release the GIL or poll meanwhile.
     """
 
     name = ""

@@ -73,7 +73,7 @@ class ReduceLROnPlateau(LRScheduler):
         self.cooldown_counter = 0
         self.num_bad_epochs = 0
 
-    def step(  # type: ignore[override]  # PyTorch's: it has to be told the metric
+    def step(  # type: ignore[override]  # as PyTorch: takes the metric
         self, metrics: SupportsFloat, epoch: int | None = None
     ) -> None:
         """Record the metric of one more epoch and reduce the rates if needed."""
