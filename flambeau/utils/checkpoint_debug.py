@@ -1,5 +1,4 @@
-"""Report of `checkpoint(debug=True)` on a mismatch: the operators of both runs with stack traces.
-"""
+"""Report of `checkpoint(debug=True)` on a mismatch: operators and stack traces of both runs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Convert a Python function to TorchScript: its source, with names resolved and settings inlined.
-"""
+"""Convert a Python function to TorchScript: resolve names and inline settings in its source."""
 
 from __future__ import annotations
 
