@@ -43,8 +43,7 @@ class DeviceMesh:
         self._groups = [self._line(axis) for axis in range(self._ranks.ndim)]
 
     def _line(self, axis: int) -> Any:
-        """Return this process's group along an axis. Every process creates all groups of the axis.
-        """
+        """Return this process's group along an axis. Every process creates all its groups."""
         lines = np.moveaxis(self._ranks, axis, -1).reshape(-1, self._ranks.shape[axis])
         mine: Any = None
         for ranks in lines.tolist():

@@ -232,8 +232,7 @@ def get_world_size(group: Any = None) -> int:
 
 
 def get_backend(group: Any = None) -> Backend:
-    """Return the group's backend, "gloo" or "mpi". Raises ValueError before `init_process_group`.
-    """
+    """Return the group's backend: "gloo" or "mpi". ValueError before `init_process_group`."""
     return Backend(member(group).name())
 
 

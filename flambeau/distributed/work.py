@@ -68,9 +68,7 @@ class Work:
         return self._error
 
     def wait(self, timeout: timedelta | None = None) -> bool:
-        """Wait for the end; return True or raise the error. Raises DistBackendError after
-        `timeout`.
-        """
+        """Wait; return True or raise the error. Raises DistBackendError after `timeout`."""
         limit_s = -1.0 if timeout is None else timeout.total_seconds()
         if not self._running.acquire(True, limit_s if limit_s != 0 else -1.0):
             raise DistBackendError(f"Operation timed out! It runs longer than {limit_s:g} s.")

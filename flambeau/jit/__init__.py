@@ -88,8 +88,7 @@ def freeze(mod: Any, preserved_attrs: Any = None, optimize_numerics: bool = True
 
 
 def optimize_for_inference(mod: Any, other_methods: Any = None) -> Any:
-    """Freeze the module in eval mode; results are the same. Raises ValueError for a plain module.
-    """
+    """Freeze the module in eval mode; results stay the same. ValueError for a plain module."""
     if not _isinstance(mod, __getattr__("ScriptModule")):
         raise ValueError("optimize_for_inference expects ScriptModule as input. Please use "
                          "torch.jit.script to script your 'nn.Module'.")

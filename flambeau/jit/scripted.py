@@ -41,8 +41,7 @@ class ScriptFunction:
         return self._flambeau_function(*args, **kwargs)
 
     def _script(self) -> Script:
-        """Wrap the function as the forward of a module, the form in which archives store functions.
-        """
+        """Wrap the function as a module's forward: archives store functions this way."""
         function = self._flambeau_function
         holder = type("PlaceholderModule", (Module,), {})()
         holder.__dict__["_flambeau_forward"] = function
@@ -122,9 +121,7 @@ def _scripted_class(kind: type[Module]) -> type[ScriptedModule]:
 
 
 def script(obj: Any) -> Any:
-    """Return a RecursiveScriptModule for a module, a ScriptFunction for a function, else the
-    object.
-    """
+    """Convert a module to a RecursiveScriptModule, a function to a ScriptFunction."""
     if isinstance(obj, (ScriptModule, ScriptFunction)):
         return obj
     if isinstance(obj, Module):

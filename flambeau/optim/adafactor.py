@@ -100,8 +100,7 @@ class Adafactor(Optimizer):
 
     @no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """Update every parameter that has a gradient. Raises RuntimeError for complex parameters.
-        """
+        """Update every parameter with a gradient. Raises RuntimeError for complex parameters."""
         loss = self._flambeau_loss_of(closure)
         for group, param, grad in self._flambeau_real_dense():
             state = self.state[param]

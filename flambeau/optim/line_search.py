@@ -72,8 +72,7 @@ def _flat_enough(start: Point, point: Point) -> bool:
 def _bracket(
     evaluate: Evaluate, start: Point, point: Point, most: int
 ) -> tuple[list[Point], int, bool]:
-    """Return two points that bracket a good step, or one good one; the tries; whether it is good.
-    """
+    """Return two points around a good step, or a good one; the tries; whether it is good."""
     before = start
     for tries in range(most):
         if _too_high(start, point) or (tries > 1 and point.loss >= before.loss):

@@ -35,8 +35,7 @@ def _check_decay(decay: float) -> None:
 
 
 def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable:
-    """Return the rule `mean = decay * mean + (1 - decay) * new` on lists. Raises ValueError for a
-    decay outside [0, 1].
+    """Return the list rule `mean = decay * mean + (1 - decay) * new`. ValueError outside [0, 1].
 
     >>> means = [torch.tensor([1.0]), torch.tensor([3.0])]
     >>> rule = torch.optim.swa_utils.get_ema_multi_avg_fn(decay=0.9)
@@ -79,8 +78,7 @@ def get_swa_multi_avg_fn() -> Callable:
 
 
 def get_ema_avg_fn(decay: float = 0.999) -> Callable:
-    """Return the rule `decay * mean + (1 - decay) * new`. Raises ValueError for a decay outside [0,
-    1].
+    """Return the rule `decay * mean + (1 - decay) * new`. Raises ValueError outside [0, 1].
 
     >>> rule = torch.optim.swa_utils.get_ema_avg_fn(decay=0.9)
     >>> rule(torch.tensor(1.0), torch.tensor(2.0), 5)

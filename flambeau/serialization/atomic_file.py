@@ -13,8 +13,7 @@ from typing import IO
 
 @contextmanager
 def open_replacement(path: Path) -> Iterator[IO[bytes]]:
-    """Context of a temporary file beside `path` that replaces it at the end unless an error is
-    raised.
+    """Context of a new file that replaces `path` at the end, unless an error is raised.
 
     Follows links and keeps permissions. Anything but a regular file (a pipe, /dev/null), and a file
     in a directory without write permission, is written directly. Raises RuntimeError for a missing

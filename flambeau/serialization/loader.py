@@ -108,8 +108,7 @@ def _byte_order(archive: ArchiveReader) -> str:
 
 
 class TrustingUnpickler(pickle.Unpickler):
-    """pickle's unpickler with PyTorch's names mapped to flambeau's. It runs any code in the file.
-    """
+    """pickle's unpickler with PyTorch's names mapped to flambeau's. Runs any code in the file."""
 
     def __init__(
         self, file: IO[bytes], persistent_load: Callable[[Any], Any], **options: Any

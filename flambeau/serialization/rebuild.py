@@ -257,8 +257,7 @@ _rebuild_wrapper_subclass = _lacking("_rebuild_wrapper_subclass", "wrapper subcl
 
 
 def set_state(target: Any, state: Any) -> Any:
-    """Restore saved attributes of a tensor. Raises RuntimeError for names a user cannot have set.
-    """
+    """Restore a tensor's saved attributes. Raises RuntimeError for names no user can set."""
     parts = state if isinstance(state, tuple) else (state, None)
     if len(parts) != 2:
         raise RuntimeError(f"Invalid serialized state: {len(parts)} parts instead of 2")

@@ -587,8 +587,7 @@ def treespec_pprint(treespec: TreeSpec) -> str:
 
 
 def treespec_dumps(treespec: TreeSpec, protocol: int | None = None) -> str:
-    """Serialize a spec as JSON. Raises NotImplementedError for a class without a serialized name.
-    """
+    """Serialize a spec as JSON. Raises NotImplementedError for a class without a name."""
     if not isinstance(treespec, TreeSpec):
         raise TypeError(
             "treespec_dumps(treespec, protocol): Expected `treespec` to be instance of TreeSpec "

@@ -110,8 +110,7 @@ class Timer:
         self, threshold: float = 0.1, *, min_run_time: float = 0.01, max_run_time: float = 10.0,
         callback: Any = None,
     ) -> Measurement:
-        """Add blocks until the IQR is below `threshold` times the median, or until `max_run_time`.
-        """
+        """Add blocks until the IQR is below `threshold` times the median or time is up."""
         result = self.blocked_autorange(min_run_time=min_run_time)
         while len(result.raw_times) < 4 or result.iqr > threshold * result.median:
             result.raw_times.append(self._run(result.number_per_run))

@@ -1,5 +1,4 @@
-"""Activation checkpointing: recompute a function's saved tensors in backward instead of keeping
-them.
+"""Activation checkpointing: recompute tensors in backward instead of saving them.
 
 Non-reentrant (`use_reentrant=False`): the function is recorded as usual, but each saved tensor is
 replaced by a ticket. When backward unpacks the first ticket, the function runs again until every
@@ -270,8 +269,7 @@ def check_backward_validity(inputs: Iterable[Any]) -> None:
 
 
 class CheckpointFunction(Function):
-    """Reentrant checkpointing: unrecorded forward; backward recomputes and runs an inner backward.
-    """
+    """Reentrant checkpointing: unrecorded forward; backward reruns it and backpropagates."""
 
     @staticmethod
     def forward(ctx: Any, run_function: Any, preserve_rng_state: bool, *args: Any) -> Any:

@@ -126,8 +126,7 @@ class Join:
 
     @staticmethod
     def notify_join_context(joinable: Joinable) -> Any:
-        """Tell the other processes that this one has an input. A joinable calls it before its own
-        collectives.
+        """Tell the other processes that this one has an input, before a joinable's collectives.
 
         Only the first joinable of a context counts. Returns a Work, or None outside a context.
         """

@@ -54,8 +54,7 @@ class FileSystemWriter:
         self.path = Path(path)
 
     def write(self, entries: Mapping[Any, Any], rank: int) -> dict[Any, _StorageInfo]:
-        """Write {index: value}; return each entry's location. The file appears only when complete.
-        """
+        """Write {index: value}; return each location. The file appears only when complete."""
         self.path.mkdir(parents=True, exist_ok=True)
         name, places = f"__{rank}_0.distcp", {}
         unfinished = self.path / (name + ".tmp")
@@ -89,9 +88,7 @@ class FileSystemReader:
         self.path = Path(path)
 
     def read_metadata(self) -> Metadata:
-        """Return the checkpoint's metadata. Raises FileNotFoundError if it is missing or
-        unfinished.
-        """
+        """Return the metadata. Raises FileNotFoundError if it is missing or unfinished."""
         with open(self.path / METADATA_NAME, "rb") as file:
             return _MetadataUnpickler(file).load()
 

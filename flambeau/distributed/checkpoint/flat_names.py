@@ -32,8 +32,7 @@ def _has_tensors(values: Any) -> bool:
 
 
 def flatten(state_dict: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Path]]:
-    """Return ({flat name: value}, {flat name: path}). Stateful objects contribute their state dict.
-    """
+    """Return ({flat name: value}, {flat name: path}). Stateful objects give their state dicts."""
     plain = {
         key: value.state_dict() if isinstance(value, Stateful) else value
         for key, value in state_dict.items()

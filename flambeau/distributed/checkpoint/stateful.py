@@ -9,8 +9,7 @@ __all__ = ["Stateful"]
 
 @runtime_checkable
 class Stateful(Protocol):
-    """An object with `state_dict()` and `load_state_dict(state)`, such as a module or an optimizer.
-    """
+    """An object with `state_dict()` and `load_state_dict(state)`, such as a module."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state."""

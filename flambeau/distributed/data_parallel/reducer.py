@@ -91,9 +91,7 @@ class Reducer:
                 self._mark(parameter, has_gradient=False)
 
     def figures(self) -> dict[str, Any]:
-        """Return statistics: the group, the buckets, whether all backwards used the same
-        parameters.
-        """
+        """Return statistics: the group, the buckets, whether the used parameters were static."""
         sizes = [bucket.buffer._array.nbytes for bucket in self.buckets]
         return {
             "world_size": self.group.size(), "rank": self.group.rank(),

@@ -48,8 +48,7 @@ class Agent:
 
     def run(self) -> dict[int, Any]:
         """Return the workers' values by global rank. Raises ChildFailedError if workers failed,
-        SignalException if the launcher was told to stop. In both cases all workers have been
-        terminated."""
+        SignalException if the launcher was told to stop; all workers are terminated then."""
         try:
             for attempt in range(self._spec.max_restarts + 1):
                 result = self._attempt(attempt)

@@ -57,8 +57,7 @@ def _program() -> str:
 
 
 def catching_caller() -> Callable[..., None]:
-    """Return `call(address, *integers)`, which raises CxxError. Raises OSError without libstdc++.
-    """
+    """Return `call(address, *integers)` that raises CxxError. Raises OSError without libstdc++."""
     from llvmlite import binding
 
     standard_library = ctypes.CDLL("libstdc++.so.6")

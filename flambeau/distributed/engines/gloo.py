@@ -205,9 +205,7 @@ class GlooEngine(Engine):
                 self.send(parts[peer], peer, _INTERNAL_TAG)
 
     def all_to_all(self, outputs: Sequence[Array], inputs: Sequence[Array]) -> None:
-        """Exchange in pairs: in round r, members whose ranks add up to r modulo the size swap
-        parts.
-        """
+        """Exchange in pairs: in round r, ranks that add up to r modulo the size swap parts."""
         np.copyto(bytes_of(outputs[self.rank]), bytes_of(inputs[self.rank]))
         for turn in range(self.size):
             peer = (turn - self.rank) % self.size

@@ -177,8 +177,7 @@ def reduce(tensor: Tensor, dst: int, op: ReduceOp = ReduceOp.SUM, group: Any = N
 
 def reduce_scatter(output: Tensor, input_list: Sequence[Tensor], op: ReduceOp = ReduceOp.SUM,
                    group: Any = None) -> Tensor:
-    """Reduce the processes' lists elementwise; return this process's element, shaped as `output`.
-    """
+    """Reduce the lists elementwise; return this process's element, with `output`'s shape."""
     return _ReduceScatter.apply(op, group, output, *input_list)
 
 

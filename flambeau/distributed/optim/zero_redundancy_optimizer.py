@@ -1,5 +1,4 @@
-"""ZeroRedundancyOptimizer: each process updates and stores the state of a share of the
-parameters.
+"""ZeroRedundancyOptimizer: shards the update and the optimizer state over the processes.
 
 Rajbhandari, Rasley, Ruwase, He: ZeRO, SC 2020 (https://arxiv.org/abs/1910.02054), stage 1.
 """

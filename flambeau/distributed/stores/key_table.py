@@ -19,15 +19,13 @@ class KeyTable:
         return all(key in self.values or self.queues.get(key) for key in keys)
 
     def add(self, key: str, amount: int) -> int:
-        """Add to a counter, initially 0; return the sum. Raises ValueError for a non-numeric value.
-        """
+        """Add to a counter, initially 0; return the sum. Raises ValueError for a non-number."""
         total = int(self.values.get(key, b"0")) + amount
         self.values[key] = b"%d" % total
         return total
 
     def compare_set(self, key: str, expected: bytes, desired: bytes) -> bytes:
-        """Set `desired` if the value equals `expected`, or if `expected` is empty and the key is
-        not set.
+        """Set `desired` if the value is `expected`, or if that is empty and the key not set.
 
         Returns the value afterwards, or `expected` if there is none.
         """

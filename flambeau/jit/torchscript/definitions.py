@@ -215,8 +215,7 @@ def _text(node: ast.expr) -> str:
 
 
 def _named_tuple(owner: ClassType) -> Any:
-    """Create a NamedTuple class. Checks names first, because namedtuple generates code from them.
-    """
+    """Create a NamedTuple class from checked names: namedtuple generates code from them."""
     for name in (owner.name, *owner.attributes):
         if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
             raise ScriptSyntaxError(f"{name!r} is no name of a field")

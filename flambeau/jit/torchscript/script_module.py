@@ -112,8 +112,7 @@ class LoadedModule(RecursiveScriptModule):
         raise AttributeError(f"{self._flambeau_type.name} has no attribute {name!r}")
 
     def _flambeau_set(self, name: str, value: Any) -> None:
-        """Set a declared attribute in the table of its kind: parameter, buffer, submodule, other.
-        """
+        """Set a declared attribute: parameter, buffer, submodule or other, by its kind."""
         kind, own = self._flambeau_type, self.__dict__
         if name == "training":
             own["training"] = bool(value)

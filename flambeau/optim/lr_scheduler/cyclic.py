@@ -130,8 +130,7 @@ class CyclicLR(MomentumCycle):
         ]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all attributes except the optimizer. Of `scale_fn`, only an object's attributes.
-        """
+        """Return all attributes but the optimizer. Of `scale_fn`, only an object's attributes."""
         state = super().state_dict()
         state.pop("_scale_fn_ref", None)
         function = state["_scale_fn_custom"]

@@ -42,8 +42,7 @@ def set_value(group: dict[str, Any], key: str, value: Any) -> None:
 
 
 def for_each_group(name: str, optimizer: Optimizer, value: Any) -> list[Any]:
-    """Return one value per group, given one for all or a list. Raises ValueError for wrong length.
-    """
+    """Return one value per group from a value or a list. ValueError for the wrong length."""
     count = len(optimizer.param_groups)
     if isinstance(value, (list, tuple)):
         if len(value) != count:

@@ -18,16 +18,14 @@ _SCALAR_CLASS, _TENSOR_CLASS = 1, 2  # tensorboard's DataClass, field 4 of Summa
 
 
 def named(tag: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """Create a tensorboardX summary with the exact `tag`: it keeps spaces and brackets, as PyTorch.
-    """
+    """Create a tensorboardX summary with the exact `tag`: keeps spaces and brackets."""
     summary = function(tag, *arguments, **options)
     summary.value[0].tag = tag
     return summary
 
 
 def _metadata(plugin: str, data_class: int) -> Any:
-    """Return the metadata that selects a plugin. tensorboardX lacks data_class: appended as bytes.
-    """
+    """Return the metadata that selects a plugin. Adds data_class, which tensorboardX lacks."""
     metadata = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name=plugin))
     metadata.MergeFromString(bytes([4 << 3, data_class]))
     return metadata

@@ -16,8 +16,7 @@ _FUNCTIONAL = "__torch__.torch.nn.functional"
 
 
 def _of(expression: str, parameters: str = "input: Tensor", *settings: str) -> Text:
-    """Return a writer of one expression. `settings` are attributes inserted as literals, in order.
-    """
+    """Return a writer of one expression, with the values of attributes `settings` inserted."""
 
     def text(module: Any) -> str:
         values = [literal(getattr(module, name)) for name in settings]
