@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 from .. import func
+from ..native.foundation.user_frames import warn
 from . import make_functional as modules
 
 __all__ = [
@@ -22,13 +22,13 @@ def _deprecated(function: Callable, successor: str) -> Callable:
 
     @functools.wraps(function)
     def warned(*args: Any, **kwargs: Any) -> Any:
-        warnings.warn(
+        warn(
             "We've integrated functorch into PyTorch. As the final step of the integration, "
             f"`functorch.{name}` is deprecated as of PyTorch 2.0 and will be deleted in a future "
             f"version of PyTorch >= 2.3. Please use `{successor}` instead; see the PyTorch 2.0 "
             "release notes and/or the `torch.func` migration guide for more details "
             "https://pytorch.org/docs/main/func.migrating.html",
-            FutureWarning, stacklevel=2,
+            FutureWarning,
         )
         return function(*args, **kwargs)
 
