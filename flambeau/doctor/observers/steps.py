@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import threading
 from collections.abc import Callable
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from ...autograd.mode import MODE
@@ -351,9 +352,11 @@ def _clip_observer(session: Session) -> Observer:
         limit = args[1] if len(args) > 1 else kwargs.get("max_norm", kwargs.get("clip_value", 0))
         if not session.busy:
             session.emit("on_clip", every, here(), float(limit))
+        # An empty generator gets a warning, which an empty list does not.
+        again = (p for p in every) if isinstance(supplied, GeneratorType) else every
         if args:
-            return original(every, *args[1:], **kwargs)
-        return original(**{**kwargs, "parameters": every})
+            return original(again, *args[1:], **kwargs)
+        return original(**{**kwargs, "parameters": again})
 
     return clip
 

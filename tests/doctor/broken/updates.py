@@ -1,5 +1,7 @@
 """Broken programs: gradients and optimizers. The line to mend ends in `# WRONG`."""
 
+import itertools
+
 import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau import nn, optim
@@ -19,6 +21,19 @@ def gradients_never_cleared():
             loss = criterion(prediction, yb)
             loss.backward()  # WRONG
             optimizer.step()  # WRONG
+
+
+def clipped_by_an_iterator_that_is_used_up():
+    encoder, head = nn.Linear(4, 8), nn.Linear(8, 2)
+    parameters = itertools.chain(encoder.parameters(), head.parameters())
+    optimizer = optim.Adam(parameters)
+    for _ in range(6):
+        logits = head(encoder(torch.randn(8, 4)).relu())
+        loss = F.cross_entropy(logits, torch.randint(0, 2, (8,)))
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(parameters, 1.0)  # WRONG
+        optimizer.step()
 
 
 def cleared_between_backward_and_step():

@@ -1,4 +1,4 @@
-"""Gradients clipped before they are there, or after they were used."""
+"""Gradients clipped before they are there, after they were used, or of no parameters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ class ClipWithoutEffect(Rule):
     level = Level.CERTAIN
     needs = ("on_clip",)
     title = "gradients are clipped before backward() or after step(): the update is not clipped"
-    why = "Clipping changes .grad, so it has to stand between backward() and step()."
+    why = (
+        "Clipping changes .grad, so it has to stand between backward() and step(). An iterator of "
+        "parameters that an optimizer has used up gives it none."
+    )
     fix = "the order is zero_grad(), backward(), clip_grad_norm_(), step()"
     broken = """
 net = nn.Linear(8, 1)
@@ -71,6 +74,9 @@ for _ in range(5):
         self.used = {id(p._grad) for p in update.params[:8] if p._grad is not None}
 
     def on_clip(self, parameters: list[Any], spot: Spot | None, limit: float) -> None:
+        if not parameters:
+            self._count("nothing", spot)
+            return
         grads = [p._grad for p in parameters[:8]]
         if limit == float("inf") or not self.session.clock.passes:
             if not self.fresh and self.session.clock.passes == 0 and limit != float("inf"):
@@ -83,12 +89,19 @@ for _ in range(5):
         kind = "before" if empty else "after"
         if kind == "after" and not all(id(g) in self.used for g in grads if g is not None):
             return
-        self.times[kind] = self.times.get(kind, 0) + 1
-        if self.times[kind] < 3:
+        self._count(kind, spot)
+
+    def _count(self, kind: str, spot: Spot | None) -> None:
+        """Count a call without effect; report the third of a kind."""
+        times = self.times[kind] = self.times.get(kind, 0) + 1
+        if times < 3:
             return
-        if kind == "before":
+        if kind == "nothing":
+            self.report("clip_grad_* gets no parameters: an iterator gives them only once",
+                        spot, times=times, fix="params = list(params), before the optimizer")
+        elif kind == "before":
             self.report("clip_grad_* is called before backward(): there are no gradients yet",
-                        spot, self.backward, times=self.times[kind])
+                        spot, self.backward, times=times)
         else:
             self.report("clip_grad_* is called after step(): its gradients were used unclipped",
-                        spot, self.step, times=self.times[kind])
+                        spot, self.step, times=times)
