@@ -125,5 +125,5 @@ def test_the_name_that_was_meant(name, ours):
     error = raised(ours[name])
     advise(error, error.__traceback__)
     notes = getattr(error, "__notes__", [])
-    far = ("kwadam", "kwdropout", "kwtel", "attr_net2")  # unlike what was meant
+    far = ("kwdropout", "kwtel", "attr_net2")  # unlike what was meant
     assert bool(notes) is (name not in far), notes
