@@ -1,6 +1,7 @@
-"""Whether the kernels that are planned now must serve steps of any length.
+"""any_length: plan kernels that must serve steps of any length.
 
-Such kernels must not be cut by the length at hand: no blocks that depend on it, no rest.
+Such kernels must not depend on the length of the recorded step: no blocks sized by it, and no
+remainder loops.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ _STATE = threading.local()
 
 
 def serves_any_length() -> bool:
-    """Whether kernels of this thread must serve any length."""
+    """Whether kernels planned on this thread must serve any length."""
     return getattr(_STATE, "on", False)
 
 
 @contextmanager
 def any_length() -> Iterator[None]:
-    """Kernels that are planned inside serve any length."""
+    """Plan the kernels inside for any length."""
     before, _STATE.on = serves_any_length(), True
     try:
         yield

@@ -1,4 +1,4 @@
-"""Orders of axes: the permutation that undoes another, and the order in which memory has axes."""
+"""Axis orders: the inverse of a permutation, and the order of axes in memory."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ def inverse_permutation(axes: Sequence[int]) -> tuple[int, ...]:
 
 
 def memory_order(strides: Sequence[int]) -> list[int]:
-    """The axes from the outermost to the innermost in memory; equal strides keep their order."""
+    """The axes from outermost to innermost in memory; axes of equal stride keep their order."""
     return sorted(range(len(strides)), key=lambda axis: -strides[axis])

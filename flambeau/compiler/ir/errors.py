@@ -1,5 +1,5 @@
-"""Unfit: a step that cannot be a program, and what the user is told of it. CheckFailed: a run that
-cannot be one."""
+"""Unfit: a step that cannot become a program, and why. CheckFailed: a run that must stop.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 class Unfit(Exception):
-    """A step that cannot be a program: what is in the way, and the line."""
+    """A step that cannot become a program: the obstacle, and the source line."""
 
     def __init__(self, what: str, line: str = "") -> None:
         super().__init__(what)
@@ -16,23 +16,25 @@ class Unfit(Exception):
 
 
 class CheckFailed(Exception):
-    """A run that stopped before it wrote anything, because a value is not what it must be. Eagerly
-    the call says what is wrong."""
+    """A run that stopped before writing anything, because a value failed a check.
+
+    The eager call that replaces it reports the error.
+    """
 
 
 def describe_failure(error: BaseException, stage: str = "") -> str:
-    """What an error means for the step: the stage that it carries, or else the one given, its type,
-    its words."""
+    """Return the message for an error during compilation: its stage (`stage` if the error carries
+    none), type and text."""
     stage = getattr(error, "stage", None) or stage
     kind, words = type(error).__name__, str(error)
-    if isinstance(error, MemoryError):  # NumPy's has a name of its own; Python's says nothing
+    if isinstance(error, MemoryError):  # NumPy raises a subclass; Python's has no message
         kind, words = "MemoryError", words or "there is none left for a small object"
     return "compiling failed" + (f" in {stage}" if stage else "") + f": {kind}: {words}"
 
 
 @contextmanager
 def within_memory(stage: str) -> Iterator[None]:
-    """Where memory runs out inside, the step is unfit."""
+    """Turn a MemoryError inside into Unfit."""
     try:
         yield
     except MemoryError as error:

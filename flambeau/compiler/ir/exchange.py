@@ -1,7 +1,7 @@
-"""Exchange: a collective of a program, as two calls: one starts it, the other waits for it.
+"""Exchange: a collective in a program, split into two calls: one starts it, one waits for it.
 
-Kernels that do not need its results run in between. While a program is checked or timed, exchanges
-are offline: the other processes would not take part.
+Kernels that do not need the results run in between. Exchanges are offline while a program is
+checked or timed, because the other processes do not take part.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .graph import Graph, Node, Op
 
 Arrays = Sequence[np.ndarray]
 _TOKEN = np.zeros(1, np.int32)
-EXCHANGE_TURN = "turn"  # the attribute of its CALL nodes: EARLY or LATE
+EXCHANGE_TURN = "turn"  # attribute of an exchange's CALL nodes: EARLY or LATE
 _REFUSALS = (RuntimeError, ValueError, IndexError, ArithmeticError)  # what operators raise
 EARLY, LATE = -1, 1  # the call runs as early, or as late, as its operands allow
 
@@ -26,8 +26,8 @@ EARLY, LATE = -1, 1  # the call runs as early, or as late, as its operands allow
 class Exchange:
     """A collective of whole arrays.
 
-    `start` takes contiguous arrays, which are its own until `finish`, and returns at once; `finish`
-    waits for the results, which have the same shapes: the same arrays, where it wrote into them.
+    `start` takes ownership of contiguous arrays until `finish`, and returns at once. `finish` waits
+    for the results, which have the same shapes, and may be the same arrays, written in place.
     `recorded` holds the operands and results of the recorded call.
     """
 
@@ -41,9 +41,9 @@ class Exchange:
         self.seen: Arrays = ()  # the operands of an offline run
 
     def start(self, *arrays: np.ndarray, replaced: Sequence[int] = ()) -> np.ndarray:
-        """Start the collective; returns a token, so that `finish` can depend on it.
+        """Start the collective and return a token, so that `finish` can depend on it.
 
-        Takes ownership of the arrays at the positions `replaced`, and copies the others.
+        Take ownership of the arrays at the positions `replaced`; copy the others.
         """
         if self.is_offline:
             self.seen = [array.copy() for array in arrays]
@@ -53,7 +53,7 @@ class Exchange:
         return _TOKEN
 
     def finish(self, *_: np.ndarray) -> Arrays:
-        """Waits for the results."""
+        """Wait for the results and return them."""
         if not self.is_offline:
             return self._finish()
         return self.seen if self.recorded is None else self.recorded[1]
@@ -73,9 +73,10 @@ class _Part:
 def build_exchange(
     exchange: Exchange, arrays: Sequence[Node], after: Node | None, origin: str
 ) -> tuple[Node, list[Node]]:
-    """Build the nodes of an exchange of flat arrays: the one that starts it, and its results.
+    """Build the nodes of an exchange of flat arrays; return the start node and the results.
 
-    `after` is the start of the exchange before: all processes start theirs in one order.
+    `after` is the start node of the previous exchange: every process must start them in the same
+    order.
     """
     inputs = (*arrays, *(() if after is None else (after,)))
     count = len(arrays)
@@ -92,15 +93,16 @@ def build_exchange(
 
 
 def what_is_replaced(result: Node) -> tuple[Node, int] | None:
-    """For a result of an exchange the node that starts it, and the position of the array there
-    that has the result's place; None for other nodes."""
+    """For a result of an exchange, return its start node and the position of the operand that the
+    result replaces; None for other nodes.
+    """
     if result.op is Op.CALL and result.attributes.get(EXCHANGE_TURN) == LATE:
         return result.inputs[0], result.attributes["output"]
     return None
 
 
 def exchanges_of(graph: Graph) -> list[Exchange]:
-    """The exchanges of a graph, in order."""
+    """The exchanges of a graph, in topological order."""
     parts = [node.function for node in graph.nodes() if node.op is Op.CALL]
     return list({id(part.exchange): part.exchange for part in parts if isinstance(part, _Part)}
                 .values())
@@ -108,9 +110,10 @@ def exchanges_of(graph: Graph) -> list[Exchange]:
 
 @contextmanager
 def ending_run(call: Node) -> Iterator[None]:
-    """Inside, an eager function that refuses values ends the run: nothing is written yet, and the
-    eager call raises in its place. Of an exchange the error is passed on, as other processes took
-    part.
+    """Raise CheckFailed if an eager function inside rejects its values.
+
+    Nothing is written yet, and the eager call that runs instead raises the real error. Errors of an
+    exchange propagate unchanged, because other processes took part.
     """
     try:
         yield
@@ -122,7 +125,7 @@ def ending_run(call: Node) -> Iterator[None]:
 
 @contextmanager
 def offline(graph: Graph) -> Iterator[list[Exchange]]:
-    """Inside, a graph's exchanges return their recorded results, or else their operands."""
+    """Make a graph's exchanges inside return their recorded results, or their operands if none."""
     exchanges = exchanges_of(graph)
     for exchange in exchanges:
         exchange.is_offline = True

@@ -1,8 +1,8 @@
-"""The graph IR: a captured step as nodes in SSA form over a small set of array operations.
+"""The graph IR: a captured step in SSA form over a small set of array operations.
 
 Every node has a fixed shape and type. Values are logical arrays; layout and memory are decided
-later. Effects are at the edges: a graph reads `sources` and, at its end, writes some of them back.
-interpreter.py defines the meaning of each operation, verify.py what a legal node is.
+later. Effects happen only at the edges: a graph reads `sources` and writes some of them back at the
+end. interpreter.py defines the meaning of each operation, verify.py the legal nodes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Shape = tuple[int, ...]
 class Op(Enum):
     """What a node does. Inputs in parentheses; attributes by name."""
 
-    __hash__ = object.__hash__  # Enum's own, of the name, is a Python function
+    __hash__ = object.__hash__  # Enum's hash is a slow Python function
 
     INPUT = auto()  # the memory of a source: slot
     CONSTANT = auto()  # one number, broadcast to the node's shape: value
@@ -42,40 +42,40 @@ class Op(Enum):
     # elements it adds is unspecified
     SCAN = auto()  # (a) fold (SUM, PRODUCT, MAXIMUM, MINIMUM), axis: running folds
     MATMUL = auto()  # (a, b): (batch..., m, k) @ (batch..., k, n); batch extents equal or 1:
-    # precision
+    # precision (an attribute)
     CONV = auto()  # (x, w): x (n, h, w, c) channels-last, already padded; w (kh, kw, c, k):
     # stride, dilation, groups. w has c of x / groups channels; k counts all groups
     CONV_WEIGHT = auto()  # (x, g): the gradient of w: (n, h, w, c), (n, oh, ow, k) to
     # (kh, kw, c / groups, k): stride, dilation, groups. With `parts` (one group) the images are
-    # split into that many parts, whose sums follow each other as blocks of k columns
+    # split into that many parts, whose sums are consecutive blocks of k columns
     TAKE = auto()  # (x, index): rows of x: (v, d...), (i...) to (i..., d...). Bounds are checked
     # before the program runs
     ADD_ROWS = auto()  # (index, values): zeros (node's shape) with values[i] added to rows index[i]
     TAKE_ALONG = auto()  # (x, index): along axis, as numpy.take_along_axis
     ATTENTION = auto()  # (q, k, v, [mask]): softmax(scores) @ v, where scores = q @ k.T * scale,
     # -inf above the diagonal where `causal`, and where a BOOL mask is false; any other mask is
-    # added. Extents as in MATMUL; q, k, v share a batch, the mask's extents are equal or 1. Rows of
-    # -inf only give 0 with a mask, NaN without
+    # added. Extents as in MATMUL; q, k, v share a batch, the mask's extents are equal or 1. Rows
+    # that are -inf everywhere give 0 with a mask, NaN without
     ATTENTION_SUMS = auto()  # (q, k, [mask]): log(sum(exp(scores))), of q's shape without its last
-    # axis; 0 for rows of -inf only where there is a mask
+    # axis; 0 for rows that are -inf everywhere, if there is a mask
     ATTENTION_GRADIENT = auto()  # (q, k, v, g, sums, inner, [mask]): with p = exp(scores - sums)
     # and s = p * (g @ v.T - inner) * scale, by `of`: 0: s @ k, 1: s.T @ q, 2: p.T @ g
     RECURRENCE = auto()  # inputs by `names`: x (steps, rows, gates * width), the input projections;
     # w (gates * width, width); optional h and c (rows, width), the initial states, and bias
-    # (width). All steps of a `cell` (native.kernels.recurrent_cells), last to first where
+    # (width). All steps of a `cell` (native.kernels.recurrent_cells), last to first if
     # `reverse`; `of`: y (steps, rows, width), what the cell saves for backward, or the last c
-    RECURRENCE_GRADIENT = auto()  # inputs by `names`: w, what the cell saved, optional gy (as y),
+    RECURRENCE_GRADIENT = auto()  # inputs by `names`: w, the saved values, optional gy (as y),
     # dh and dc (of the last states), previous and first (what the cell reads of the previous step,
     # and of the initial state). `of`: d and dx, the cotangents of the gates, dh or dc
-    CHECK = auto()  # (a,) a bool that must hold: where it does not, a run stops with CheckFailed,
-    # with no source written
+    CHECK = auto()  # (a,) a bool that must hold; otherwise the run stops with CheckFailed before
+    # any source is written
     CALL = auto()  # (a, ...) an eager function on whole arrays: function, output (which of its
     # results this node is), group (shared by the nodes of a call)
 
 
 @dataclass(eq=False)
 class Node:
-    """A value. `origin` names the operator and source line that it comes from, for reports."""
+    """A value. `origin` names the operator and source line it comes from, for reports."""
 
     op: Op
     inputs: tuple[Node, ...]
@@ -98,12 +98,12 @@ class Node:
 
 @dataclass(eq=False)
 class Source:
-    """Where the memory of an INPUT comes from at each call.
+    """Where the memory of an INPUT comes from on each call.
 
-    `array` returns the ndarray (of a parameter, a state, an argument). `kind` is one of "argument"
+    `array` returns the ndarray (a parameter, a state, an argument). `kind` is one of "argument"
     (differs between calls), "state" (stays in place: its address is read once and guarded by
-    identity), "number" (a Python number read at each call, such as a learning rate) and "drawn"
-    (random numbers, which `array` draws from the eager generator at each call).
+    identity), "number" (a Python number read on each call, such as a learning rate) and "drawn"
+    (random numbers that `array` draws from the eager generator on each call).
     """
 
     kind: str
@@ -116,7 +116,7 @@ class Source:
 
 @dataclass(eq=False)
 class Graph:
-    """A step: the sources that it reads, its outputs, and the sources that it writes."""
+    """A step: the sources it reads, its outputs, and the sources it writes."""
 
     sources: list[Source]
     inputs: list[Node]  # INPUT nodes, in order of their slots
@@ -133,7 +133,8 @@ class Graph:
 
 
 def topological_order(roots: Sequence[Node]) -> list[Node]:
-    """The nodes that `roots` depend on, inputs before users. Iterative: graphs may be deep."""
+    """The nodes that `roots` depend on, inputs before users. Iterative, because graphs may be
+    deep."""
     visited: dict[Node, None] = {}
     stack = list(reversed(roots))
     while stack:
@@ -151,7 +152,7 @@ def topological_order(roots: Sequence[Node]) -> list[Node]:
 
 
 def users(nodes: Sequence[Node]) -> dict[int, list[Node]]:
-    """The nodes that read each node, by its id."""
+    """Map the id of each node to the nodes that read it."""
     readers: dict[int, list[Node]] = {id(node): [] for node in nodes}
     for node in nodes:
         for a in node.inputs:
@@ -172,20 +173,20 @@ def rewrite(graph: Graph, rule: Callable[[Node, tuple[Node, ...]], Node]) -> Gra
 
 
 def rewrite_nodes(graph: Graph, rule: Callable[[Node], Node]) -> Graph:
-    """Replace each node, on its new inputs, by rule(node), inputs first."""
+    """Rebuild each node on its new inputs and replace it by rule(node), inputs first."""
     return rewrite(graph, lambda node, inputs: rule(with_inputs(node, inputs)))
 
 
 def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
-    """The node itself if its inputs did not change, else a copy that reads the new ones."""
+    """Return the node if its inputs did not change, else a copy that reads the new ones."""
     if inputs == node.inputs:  # nodes compare by identity
         return node
     return Node(node.op, inputs, node.shape, node.type, node.attributes, node.origin)
 
 
 def with_origin(replaced: Node, result: Node, *parts: Node) -> Node:
-    """Return `result` after giving it, and the new nodes that it is built from, the origin of the
-    node that they replace. Nodes that have an origin keep it.
+    """Give `result` and the new nodes it is built from (`parts`) the origin of the node they
+    replace; return `result`. Nodes that already have an origin keep it.
     """
     for node in (result, *parts):
         node.origin = node.origin or replaced.origin
@@ -201,7 +202,7 @@ def constant(value: Any, type: Type, shape: Shape = ()) -> Node:
 
 
 def apply(operation: Scalar, *inputs: Node, type: Type | None = None) -> Node:
-    """A scalar operation per element, with broadcasting as in NumPy."""
+    """Apply a scalar operation per element, with broadcasting as in NumPy."""
     rank = max(len(a.shape) for a in inputs)
     inputs = tuple(
         a if len(a.shape) == rank else reshape(a, (1,) * (rank - len(a.shape)) + a.shape)
@@ -215,7 +216,7 @@ def apply(operation: Scalar, *inputs: Node, type: Type | None = None) -> Node:
 
 
 def is_operation(node: Node, *operations: Scalar) -> bool:
-    """Whether a node applies one of some scalar operations."""
+    """Whether a node applies one of the given scalar operations."""
     return node.op is Op.APPLY and node.operation in operations
 
 
@@ -223,7 +224,7 @@ COMPARISONS = frozenset((Scalar.EQ, Scalar.NE, Scalar.LT, Scalar.LE, Scalar.GT, 
 
 
 def cast(a: Node, type: Type) -> Node:
-    """The same values in another type; the node itself if it has that type."""
+    """Convert to another type; return the node itself if it has that type."""
     return a if a.type is type else apply(Scalar.CAST, a, type=type)
 
 
@@ -233,7 +234,7 @@ def reshape(a: Node, shape: Shape) -> Node:
 
 
 def permute(a: Node, axes: Sequence[int]) -> Node:
-    """Axis i of the result is axis axes[i]."""
+    """Permute axes: axis i of the result is axis axes[i]."""
     axes = tuple(axes)
     if axes == tuple(range(len(axes))):
         return a
@@ -241,12 +242,12 @@ def permute(a: Node, axes: Sequence[int]) -> Node:
 
 
 def expand(a: Node, shape: Shape) -> Node:
-    """Extents of 1 broadcast to `shape`, which has the same rank."""
+    """Broadcast extents of 1 to `shape`, which has the same rank."""
     return a if a.shape == tuple(shape) else Node(Op.EXPAND, (a,), tuple(shape), a.type)
 
 
 def strided_slice(a: Node, starts: Sequence[int], steps: Sequence[int], shape: Shape) -> Node:
-    """A SLICE: element i along an axis is starts + i * steps."""
+    """A SLICE: element i along an axis is element starts + i * steps of `a`."""
     starts, steps, shape = tuple(starts), tuple(steps), tuple(shape)
     if shape == a.shape and not any(starts) and all(s == 1 for s in steps):
         return a
@@ -254,7 +255,7 @@ def strided_slice(a: Node, starts: Sequence[int], steps: Sequence[int], shape: S
 
 
 def pad(a: Node, low: Sequence[int], high: Sequence[int]) -> Node:
-    """Zero padding: low[i] before and high[i] after along axis i."""
+    """Pad with zeros: low[i] before and high[i] after along axis i."""
     if not any(low) and not any(high):
         return a
     shape = tuple(x + y + z for x, y, z in zip(a.shape, low, high, strict=True))
@@ -262,7 +263,7 @@ def pad(a: Node, low: Sequence[int], high: Sequence[int]) -> Node:
 
 
 def concat(parts: Sequence[Node], axis: int) -> Node:
-    """The parts in sequence along an axis."""
+    """Concatenate the parts along an axis."""
     first = parts[0]
     if len(parts) == 1:
         return first
@@ -272,7 +273,7 @@ def concat(parts: Sequence[Node], axis: int) -> Node:
 
 
 def reduce(a: Node, fold: ReduceOp, axes: Sequence[int]) -> Node:
-    """A reduction over axes, which keep extent 1."""
+    """Reduce over axes, which keep extent 1."""
     axes = tuple(sorted(axes))
     shape = tuple(1 if i in axes else n for i, n in enumerate(a.shape))
     type = Type.I64 if fold in (ReduceOp.ARGMAX, ReduceOp.ARGMIN) else a.type
@@ -287,9 +288,9 @@ def sum_parts(a: Node, axes: Sequence[int], parts: int) -> Node:
 
 
 def matmul(a: Node, b: Node, precision: int | None = None) -> Node:
-    """(batch..., m, k) @ (batch..., k, n); equal ranks, batch extents equal or 1.
+    """(batch..., m, k) @ (batch..., k, n): equal ranks, batch extents equal or 1.
 
-    `precision`: as a Contract's; None reads torch.set_float32_matmul_precision.
+    `precision`: as a Contract's; None takes torch.set_float32_matmul_precision's setting.
     """
     batch = tuple(max(x, y) for x, y in zip(a.shape[:-2], b.shape[:-2], strict=True))
     attributes = {"precision": MatmulPrecision.parts if precision is None else precision}

@@ -1,6 +1,6 @@
-"""Evaluate: a graph computed node by node with NumPy. Slow; it is what the graph means.
+"""evaluate: run a graph node by node with NumPy. Slow; it defines what the graph means.
 
-Every pass must leave what this computes unchanged (up to the order of sums).
+Every pass must preserve these results, up to the order of sums.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def numpy_type(type: Type) -> np.dtype:
 
 
 def type_of(dtype: np.dtype) -> Type:
-    """The type of a NumPy dtype; TypeError for those that the compiler does not have."""
+    """The type of a NumPy dtype; TypeError if the compiler does not support it."""
     try:
         return Type(dtype.name)
     except ValueError:
@@ -39,9 +39,9 @@ def type_of(dtype: np.dtype) -> Type:
 
 
 def evaluate(graph: Graph, sources: Sequence[Any]) -> tuple[list[Array], list[tuple[int, Array]]]:
-    """(the outputs, (slot, new value) for each write back) from a value for each source.
+    """Return (the outputs, (slot, new value) for each write-back), given a value for each source.
 
-    The values of the sources (arrays, or numbers) are not changed.
+    Sources may be arrays or numbers; they are not modified.
     """
     values: dict[int, Array] = {}
     calls: dict[int, Any] = {}
@@ -131,7 +131,7 @@ def _apply(node: Node, *inputs: Array) -> Array:
 
 
 def slices_of(starts: Sequence[int], steps: Sequence[int], shape: Sequence[int]) -> tuple:
-    """The index of a window: element i along an axis is starts + i * steps."""
+    """The index of a SLICE: element i along an axis is starts + i * steps."""
     result = []
     for start, step, n in zip(starts, steps, shape, strict=True):
         stop = start + step * n
@@ -207,7 +207,7 @@ def _matmul(node: Node, a: Array, b: Array) -> Array:
 
 
 def _taps(node: Node, kernel: Sequence[int], output: Sequence[int]) -> Any:
-    """For each place in a convolution's kernel, the window of the input that it meets."""
+    """For each position in a convolution's kernel, yield the input window it is applied to."""
     (sh, sw), (dh, dw) = node.stride, node.dilation
     for i in range(kernel[0]):
         for j in range(kernel[1]):

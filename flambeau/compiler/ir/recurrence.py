@@ -1,4 +1,4 @@
-"""RECURRENCE and RECURRENCE_GRADIENT: their nodes, and what they mean, step by step in NumPy."""
+"""RECURRENCE and RECURRENCE_GRADIENT: their nodes, and a step-by-step NumPy implementation."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Array = np.ndarray
 
 
 def recurrence(cell: str, inputs: Mapping[str, Node | None], reverse: bool, of: str) -> Node:
-    """A result of a layer's steps; absent inputs are None."""
+    """Build a node for one result (`of`) of a recurrent layer; absent inputs are None."""
     return _node(Op.RECURRENCE, cell, inputs, reverse, of)
 
 
 def recurrence_gradient(
     cell: str, inputs: Mapping[str, Node | None], reverse: bool, of: str
 ) -> Node:
-    """A cotangent of a layer's steps; absent inputs are None."""
+    """Build a node for one cotangent (`of`) of a recurrent layer; absent inputs are None."""
     return _node(Op.RECURRENCE_GRADIENT, cell, inputs, reverse, of)
 
 
@@ -40,7 +40,7 @@ def inputs_by_name(node: Node) -> dict[str, Node]:
 
 
 def extents(node: Node) -> tuple[int, int, int]:
-    """(steps, rows, width)."""
+    """(steps, rows, width) of a RECURRENCE or RECURRENCE_GRADIENT."""
     operands, cell = inputs_by_name(node), CELLS[node.cell]
     sequence = operands["x"] if node.op is Op.RECURRENCE else operands[next(iter(cell.keeps))]
     steps, rows = sequence.shape[:2]
@@ -48,7 +48,7 @@ def extents(node: Node) -> tuple[int, int, int]:
 
 
 def input_shapes(node: Node) -> dict[str, Shape]:
-    """The shapes that a node's inputs must have."""
+    """The shape that each input of a node must have, by name."""
     steps, rows, width = extents(node)
     cell = CELLS[node.cell]
     parts = {"x": cell.gates, "gy": 1, "previous": 1, **cell.keeps}
@@ -58,7 +58,7 @@ def input_shapes(node: Node) -> dict[str, Shape]:
 
 
 def result_shape(node: Node, over: tuple[int, int]) -> Shape:
-    """The shape of what a node gives, for (steps, rows)."""
+    """The shape of a node's result for (steps, rows)."""
     width, cell = extents(node)[2], CELLS[node.cell]
     if node.of in ("h", "c", "dh", "dc"):
         return (over[1], width)
@@ -67,7 +67,7 @@ def result_shape(node: Node, over: tuple[int, int]) -> Shape:
 
 
 def evaluate_recurrence(node: Node, *inputs: Array) -> Array:
-    """Evaluate a RECURRENCE."""
+    """Evaluate a RECURRENCE with NumPy."""
     v, order = dict(zip(node.names, inputs, strict=True)), -1 if node.reverse else 1
     constants = {"bias": v["bias"]} if "bias" in v else {}
     results, last = walk_forward(
@@ -76,7 +76,7 @@ def evaluate_recurrence(node: Node, *inputs: Array) -> Array:
 
 
 def evaluate_recurrence_gradient(node: Node, *inputs: Array) -> Array:
-    """Evaluate a RECURRENCE_GRADIENT."""
+    """Evaluate a RECURRENCE_GRADIENT with NumPy."""
     v, cell = dict(zip(node.names, inputs, strict=True)), CELLS[node.cell]
     order = -1 if node.reverse else 1
     before = None
@@ -92,14 +92,14 @@ def evaluate_recurrence_gradient(node: Node, *inputs: Array) -> Array:
 
 
 def _states(node: Node, v: Mapping[str, Array], names: tuple[str, str]) -> dict[str, Array]:
-    """States, or their cotangents: zeros for absent ones."""
+    """States, or their cotangents; zeros for absent ones."""
     _, rows, width = extents(node)
     carried = names if CELLS[node.cell].carries else names[:1]
     return {name: v.get(name, np.zeros((rows, width), v["w"].dtype)) for name in carried}
 
 
 def has_result(cell: Cell, of: str) -> bool:
-    """Whether a cell's steps give a result of this name."""
+    """Whether a cell has a result or cotangent of this name."""
     forward = {"y", "h", *cell.keeps, *(("c",) if cell.carries else ())}
     backward = {"d", "dh", *(("dc",) if cell.carries else ()), *(("dx",) if cell.apart else ())}
     return of in forward | backward

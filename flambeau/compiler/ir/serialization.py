@@ -1,4 +1,4 @@
-"""A graph as bytes: what a program was planned from, for those who ask a later process for it."""
+"""Graphs as bytes: stored with a program so that a later process can recompile its graph."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .graph import Graph, Node, Source
 
 
 def serialize_graph(graph: Graph) -> bytes:
-    """The graph but for its sources; empty where it is too large, or something in it is no data."""
+    """Serialize a graph without its sources; return b"" if it is too large or cannot be pickled."""
     nodes = graph.nodes()
     nodes += [node for node in graph.inputs if node not in set(nodes)]
     number = {node: i for i, node in enumerate(nodes)}
@@ -28,7 +28,7 @@ def serialize_graph(graph: Graph) -> bytes:
 
 
 def deserialize_graph(data: bytes, sources: list[Source]) -> Graph:
-    """The graph of these bytes, which are this user's own: entries of the cache are code."""
+    """Rebuild a graph. Unpickling runs code: `data` must come from this user's cache."""
     rows, (inputs, outputs, writes) = pickle.loads(zlib.decompress(data))
     nodes: list[Node] = []
     for op, operands, shape, type, attributes, origin in rows:

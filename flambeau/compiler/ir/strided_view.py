@@ -1,7 +1,7 @@
-"""Window: how elements of memory are seen through movement operations, as strides and masks.
+"""StridedView: memory as seen through movement operations, as strides and masks.
 
-A window begins as a buffer in row-major order; each movement (reshape, permute, expand, slice, pad)
-makes another of the same memory, or None where strides cannot say it.
+A view starts as a row-major buffer; each movement (reshape, permute, expand, slice, pad) gives
+another view of the same memory, or None if strides cannot express it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .graph import Graph, Node, Op, Shape
 
 @dataclass(frozen=True)
 class StridedView:
-    """Element i is at offset + sum(strides * i); outside `valid` [low, high) a zero is seen."""
+    """Element i is at offset + sum(strides * i); elements outside `valid` [low, high) read as 0."""
 
     shape: Shape
     strides: tuple[int, ...]
@@ -27,7 +27,7 @@ class StridedView:
         return self.valid is None
 
     def moved(self, node: Node) -> StridedView | None:
-        """The window after a movement node."""
+        """The view after a movement node; None if strides cannot express it."""
         if node.op is Op.RESHAPE:
             return self.reshaped(node.shape)
         if node.op is Op.PERMUTE:
@@ -40,13 +40,13 @@ class StridedView:
         return self.padded(node.low, node.high)
 
     def permuted(self, axes: tuple[int, ...]) -> StridedView:
-        """Axis i of the result is axis axes[i]."""
+        """Permute axes: axis i of the result is axis axes[i]."""
         valid = None if self.valid is None else tuple(self.valid[i] for i in axes)
         shape = tuple(self.shape[i] for i in axes)
         return StridedView(shape, tuple(self.strides[i] for i in axes), self.offset, valid)
 
     def expanded(self, shape: Shape) -> StridedView | None:
-        """Extents of 1 stretched."""
+        """Broadcast extents of 1 to `shape`."""
         strides = tuple(
             0 if n == 1 else s for n, s in zip(self.shape, self.strides, strict=True)
         )
@@ -58,7 +58,7 @@ class StridedView:
         return StridedView(tuple(shape), strides, self.offset, valid)
 
     def sliced(self, starts: Shape, steps: Shape, shape: Shape) -> StridedView:
-        """Element i of the result is starts + i * steps."""
+        """Slice: element i of the result is element starts + i * steps."""
         offset = self.offset + sum(a * s for a, s in zip(starts, self.strides, strict=True))
         strides = tuple(a * s for a, s in zip(steps, self.strides, strict=True))
         valid = self.valid
@@ -70,7 +70,7 @@ class StridedView:
         return StridedView(tuple(shape), strides, offset, valid)
 
     def padded(self, low: Shape, high: Shape) -> StridedView:
-        """Zero around."""
+        """Pad with zeros: low[i] before and high[i] after along axis i."""
         shape = tuple(a + n + b for a, n, b in zip(low, self.shape, high, strict=True))
         offset = self.offset - sum(a * s for a, s in zip(low, self.strides, strict=True))
         inner = self.valid or tuple((0, n) for n in self.shape)
@@ -78,7 +78,7 @@ class StridedView:
         return StridedView(shape, self.strides, offset, valid)
 
     def reshaped(self, shape: Shape) -> StridedView | None:
-        """The same elements in row-major order, where strides can say it."""
+        """The same elements in row-major order; None if strides cannot express them."""
         shape = tuple(shape)
         if shape == self.shape:
             return self
@@ -103,7 +103,7 @@ class StridedView:
         return StridedView(shape, tuple(strides), self.offset, result)
 
     def _merged(self, axes: list[int]) -> tuple[int, tuple[int, int] | None] | None:
-        """The stride of axes taken as one, and its mask; None where they are not one."""
+        """The stride and mask of several axes merged into one; None if they cannot be merged."""
         wide = [i for i in axes if self.shape[i] != 1]
         if not wide:
             return (0, None) if self.valid is None or all(
@@ -122,7 +122,7 @@ class StridedView:
 
 
 def row_major_strides(shape: Shape) -> tuple[int, ...]:
-    """The strides of contiguous memory."""
+    """The strides of contiguous memory, in elements."""
     strides, step = [], 1
     for n in reversed(shape):
         strides.append(step)
@@ -131,25 +131,26 @@ def row_major_strides(shape: Shape) -> tuple[int, ...]:
 
 
 def contiguous_view(shape: Shape) -> StridedView:
-    """A buffer in row-major order."""
+    """The view of a row-major buffer."""
     return StridedView(tuple(shape), row_major_strides(shape))
 
 
 def source_view(graph: Graph, slot: int) -> StridedView:
-    """How a source's elements lie from its address on."""
+    """The view of a source's elements, relative to its address."""
     source = graph.sources[slot]
     return StridedView(source.shape, source.strides or row_major_strides(source.shape))
 
 
 def strided_values(graph: Graph) -> dict[int, StridedView]:
-    """How values lie, by id, that are sources with gaps or are written to such."""
+    """The views, by node id, of values that are read from or written to sources with explicit
+    strides."""
     slots = [(node.slot, node) for node in graph.inputs] + graph.writes
     return {id(node): source_view(graph, slot) for slot, node in slots
             if graph.sources[slot].strides is not None}
 
 
 def _clip_range(valid: tuple[int, int], start: int, step: int, n: int) -> tuple[int, int]:
-    """Which of n elements start + i * step lie in [low, high)."""
+    """The range of i in [0, n) for which start + i * step lies in `valid` [low, high)."""
     low, high = valid
     if step > 0:
         first, after = -(-(low - start) // step), -(-(high - start) // step)
@@ -160,7 +161,7 @@ def _clip_range(valid: tuple[int, int], start: int, step: int, n: int) -> tuple[
 
 
 def match_axis_groups(old: Shape, new: Shape) -> list[tuple[list[int], list[int]]]:
-    """Groups of old and new axes with equal products, in order."""
+    """Match consecutive groups of old and new axes with equal products."""
     groups = []
     i = j = 0
     while i < len(old) or j < len(new):

@@ -1,4 +1,4 @@
-"""verify: what a legal graph is, and a legal plan of memory. On in all tests, after every stage."""
+"""verify: check that a graph, or a memory plan, is legal. All tests run it after every stage."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .recurrence import inputs_by_name, extents, has_result, input_shapes, resul
 
 
 class GraphError(AssertionError):
-    """A graph or a plan that breaks a rule; the message names the node."""
+    """A graph or plan that breaks a rule; the message names the node."""
 
 
 def verify_graph(graph: Graph) -> None:
-    """Raise GraphError where a node's shape, type or attributes do not fit its inputs."""
+    """Raise GraphError if a node's shape, type or attributes do not fit its inputs."""
     place: dict[int, int] = {}
     for k, node in enumerate(graph.nodes()):
         require(
