@@ -1,8 +1,9 @@
 """Lowering: what an operator computes, as nodes of the graph.
 
-Most operators need no code here: their own NumPy bodies run on symbols (symbol.py, retarget.py).
-The others, and those whose traced form is poor, have a lowering by hand in the file of their
-family. What cannot be lowered raises NotLowered, and is called by the program as it is.
+Most operators need no code here: their NumPy bodies run on symbols (symbolic_array.py,
+rebind_numpy.py). The others, and those that trace poorly, have a hand-written lowering in the file
+of their family. An operator that cannot be lowered raises NotLowered, and the program calls it
+eagerly.
 """
 
 from __future__ import annotations
@@ -20,20 +21,20 @@ from .registry import EXPLICIT, NotLowered, Untraceable
 
 __all__ = ["NotLowered", "lower", "lowered_by_hand", "writes"]
 
-# The families with lowerings by hand: they register themselves.
+# The families with hand-written lowerings, which register themselves on import.
 FAMILIES = (attention, padding, conv, pointwise, gather, loss, matmul, norm, pool, recurrent,
             softmax, view)
 
 
 def lower(operator: Operator, args: tuple, kwargs: dict) -> Node | tuple[Node | None, ...]:
-    """The nodes of an operator's results, from nodes in place of its tensors.
+    """Return the nodes of an operator's results, given nodes in place of its tensors.
 
-    `args` in the order of the body's parameters, starred parameters as one tuple; nodes may stand
-    in lists and tuples too, and for arrays inside attributes (the positions of an index). One
-    node, or a tuple for an operator of several results, None for those that there are not. An
-    operator that writes to arguments (`writes`) gives a tuple: its results, and then the new value
-    of each of these parameters, None for those that are absent. Indices are taken to be within
-    bounds. Raises NotLowered.
+    `args` are in the order of the body's parameters, starred parameters as one tuple; nodes may
+    also appear in lists and tuples, and for arrays inside attributes (the positions of an index).
+    Return one node, or a tuple if the operator has several results (None for absent ones). An
+    operator that writes to arguments (`writes`) returns a tuple: its results, then the new value of
+    each of these parameters (None if absent). Indices are assumed to be within bounds. Raises
+    NotLowered.
     """
     if operator.kind is Kind.COMPOSITE:
         raise NotLowered(operator, "is made of other operators")
@@ -59,7 +60,7 @@ def writes(operator: Operator) -> tuple[int, ...]:
 
 
 def lowered_by_hand(operator: Operator) -> bool:
-    """Whether an operator has a lowering of its own."""
+    """Whether an operator has a hand-written lowering."""
     return operator in EXPLICIT
 
 
@@ -69,7 +70,7 @@ def _set_origin(roots: tuple, name: str, inputs: list[Node]) -> None:
     stack = [node for node in roots if node is not None]
     while stack:
         node = stack.pop()
-        if id(node) in known or node.origin:  # its inputs have their origins then
+        if id(node) in known or node.origin:  # then its inputs have origins too
             continue
         known.add(id(node))
         node.origin = name

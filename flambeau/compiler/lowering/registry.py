@@ -1,4 +1,4 @@
-"""What lowering refuses, and the registry of operators that are lowered by hand."""
+"""The registry of hand-written lowerings, and the errors for what cannot be lowered."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any
 
 from ...ops.core.operator import OPERATORS, Operator
 
-# A function of the body's parameters, on symbols, that gives symbols. That of an operator that
-# writes to arguments gives the outputs, and then the new value of each of these (None for an absent
-# one).
+# The lowering of an operator: takes the body's parameters as symbols and returns symbols. For an
+# operator that writes to arguments: the outputs, then the new value of each written argument
+# (None if absent).
 EXPLICIT: dict[Operator, Callable[..., Any]] = {}
 
 
 class Untraceable(Exception):
-    """Something in a body that has no counterpart in the graph."""
+    """A body does something that has no counterpart in the graph."""
 
 
 class NotLowered(Exception):
-    """An operator that has to be called as it is, and why."""
+    """An operator that programs must call eagerly, and why."""
 
     def __init__(self, operator: Any, reason: str) -> None:
         super().__init__(f"{operator.name}: {reason}")
@@ -29,7 +29,7 @@ class NotLowered(Exception):
 
 
 def lowering(*names: str) -> Callable[[Callable], Callable]:
-    """Declare the lowering of the operators of these names; TypeError if one is not there."""
+    """Register the lowering of the named operators; TypeError if one does not exist."""
 
     def decorate(function: Callable) -> Callable:
         for name in names:
@@ -46,15 +46,16 @@ def lowering(*names: str) -> Callable[[Callable], Callable]:
 
 @dataclass(eq=False)
 class Required:
-    """What lowerings require: bools that must hold, and integers that lie in [0, size), or in
-    [-size, size) where they wrap, as (node, size, wraps)."""
+    """What lowerings require: bools that must hold, and integers in [0, size), or [-size, size) if
+    they wrap, as (node, size, wraps).
+    """
 
     conditions: list[Any] = field(default_factory=list)
     positions: list[tuple[Any, int, bool]] = field(default_factory=list)
 
 
 class _Lowering(threading.local):
-    """What the lowerings that run on a thread require."""
+    """What the lowerings running on a thread require."""
 
     required: Required | None = None
 
@@ -63,22 +64,24 @@ _LOWERING = _Lowering()
 
 
 def require(condition: Any) -> None:
-    """Require that a bool symbol without axes holds. Where it does not, a run ends before it writes
-    anything, and the call runs eagerly, which raises."""
+    """Require that a bool symbol without axes holds. If it does not, the run stops before writing
+    anything, and the eager call raises the error.
+    """
     if _LOWERING.required is not None:
         _LOWERING.required.conditions.append(condition.node)
 
 
 def require_positions(node: Any, size: int, wraps: bool = False) -> None:
-    """Require that a node's integers are positions along an axis; negative ones where they wrap.
-    Nodes that read at positions say so themselves: this is for lowerings that compare them."""
+    """Require that a node's integers are positions along an axis, negative ones only if they wrap.
+    Nodes that read at positions are checked anyway: this is for lowerings that compare positions.
+    """
     if _LOWERING.required is not None:
         _LOWERING.required.positions.append((node, size, wraps))
 
 
 @contextmanager
 def collecting_required() -> Iterator[Required]:
-    """Inside, collect what lowerings require."""
+    """Collect what the lowerings inside require."""
     before, _LOWERING.required = _LOWERING.required, Required()
     try:
         yield _LOWERING.required
@@ -87,5 +90,5 @@ def collecting_required() -> Iterator[Required]:
 
 
 def refuse(reason: str) -> Any:
-    """Raise Untraceable: what is asked for cannot be part of a graph."""
+    """Raise Untraceable, with the reason."""
     raise Untraceable(reason)

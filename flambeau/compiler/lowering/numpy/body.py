@@ -1,4 +1,5 @@
-"""An operator's own body, run on symbols: its arguments bound, promoted and rounded as eagerly."""
+"""Run an operator's NumPy body on symbols, with arguments bound, promoted and rounded as in eager
+mode."""
 
 from __future__ import annotations
 
@@ -21,12 +22,12 @@ from .symbolic_array import SymbolArray, is_symbol, node_of
 
 
 def to_symbols(value: Any) -> Any:
-    """The value with symbols for the nodes and arrays for the tensors in it."""
+    """Replace nodes with symbols and tensors with arrays, inside lists and tuples too."""
     if isinstance(value, Node):
         return SymbolArray(value)
     if isinstance(value, Tensor):
         return value._array
-    if hasattr(value, "_fields"):  # settings of an operator: arrays in them do not change
+    if hasattr(value, "_fields"):  # settings of an operator: arrays in them are constant
         return value.__class__(*map(_settle, value))
     if isinstance(value, (list, tuple)):
         return value.__class__([to_symbols(v) for v in value])
@@ -42,7 +43,7 @@ def _settle(value: Any) -> Any:
 
 
 def bind_arguments(operator: Operator, args: Sequence[Any], kwargs: dict) -> tuple[list, dict]:
-    """Arguments by the body's parameters, starred ones spread: (positional, by name)."""
+    """Bind arguments to the body's parameters, spreading starred ones: (positional, by name)."""
     positional: list[Any] = []
     named = dict(kwargs)
     arguments = list(args)
@@ -76,7 +77,8 @@ def bind_arguments(operator: Operator, args: Sequence[Any], kwargs: dict) -> tup
 def run_on_symbols(
     operator: Operator, args: Sequence[Any], kwargs: dict
 ) -> tuple[Any, list[SymbolArray]]:
-    """Run an operator's lowering or body on symbols; returns its results and those symbols."""
+    """Run an operator's lowering or body on symbols; return its results and the argument
+    symbols."""
     positional, named = bind_arguments(operator, to_symbols(list(args)), {
         name: to_symbols(v) for name, v in kwargs.items()})
     symbols = [*_collect_symbols(positional), *_collect_symbols(list(named.values()))]
@@ -99,7 +101,8 @@ def _collect_symbols(values: Any) -> list[SymbolArray]:
 
 
 def _run_pointwise(operator: Operator, body: Any, positional: list, named: dict) -> Any:
-    """As ops.promotion: operands cast to the dtype in which they meet, half rounded once."""
+    """Run a body as ops.promotion does: cast operands to their common dtype; compute half precision
+    in float32 and round once."""
     names = operator.names
     keys: list[Any] = [i for i in range(len(positional)) if i in operator.tensor_positions]
     operands = [positional[i] for i in keys] + [
@@ -128,7 +131,7 @@ def _cast(x: Any, inside: np.dtype) -> Any:
 
 
 def unwrap(y: Any) -> Any:
-    """Nodes for symbols, in tuples too; None stays."""
+    """Replace symbols with their nodes, in tuples too; keep None."""
     if y is None:
         return None
     if y.__class__ in (tuple, list):

@@ -1,4 +1,4 @@
-"""Indexing on nodes: windows by integers, slices and None; rows by arrays of positions."""
+"""Indexing on nodes: integers, slices and None select a window; integer arrays select rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .node_builders import (
 
 
 class BasicIndex(NamedTuple):
-    """A basic index on a shape: the window, and the shape that is made of it."""
+    """A basic index on a shape: a strided window, and the shape it is reshaped to (`result`)."""
 
     starts: tuple[int, ...]
     steps: tuple[int, ...]
@@ -29,13 +29,13 @@ class BasicIndex(NamedTuple):
     result: tuple[int, ...]
 
     def read(self, node: Node) -> Node:
-        """The elements that the index reads."""
+        """Read the indexed elements."""
         return reshape_node(
             graph.strided_slice(node, self.starts, self.steps, self.shape), self.result
         )
 
     def written(self, node: Node, value: Node) -> Node:
-        """The node with the window replaced."""
+        """Return the node with the indexed elements replaced by `value`."""
         value = reshape_node(broadcast_to(value, self.result), self.shape)
         if self.shape == node.shape and not any(self.starts) and set(self.steps) <= {1}:
             return value
@@ -49,7 +49,8 @@ class BasicIndex(NamedTuple):
 
 
 def expand_ellipsis(index: Any, rank: int) -> list[Any]:
-    """The index as a list that says something of every axis, its ellipsis resolved."""
+    """Return the index as a list with one item per axis (plus None items), its ellipsis
+    expanded."""
     items = list(index) if isinstance(index, tuple) else [index]
     used = sum(1 for item in items if item is not None and item is not Ellipsis)
     full = [slice(None)] * (rank - used)
@@ -60,7 +61,7 @@ def expand_ellipsis(index: Any, rank: int) -> list[Any]:
 
 
 def match_basic_index(shape: Sequence[int], index: Any) -> BasicIndex:
-    """The window of an index of integers, slices, None and an ellipsis."""
+    """Convert an index of integers, slices, None and an ellipsis; IndexError if out of bounds."""
     starts, steps, lengths, result = [], [], [], []
     axis = 0
     for item in expand_ellipsis(index, len(shape)):
@@ -90,7 +91,7 @@ def match_basic_index(shape: Sequence[int], index: Any) -> BasicIndex:
 
 
 def normalize_positions(index: Node, extent: int, negative: bool = True) -> Node:
-    """An index as I64, counted from the front."""
+    """Cast positions to I64 and, if `negative`, add the extent to negative ones."""
     index = cast(index, Type.I64)
     if index.op is Op.ARRAY:
         positive = np.where(index.value < 0, index.value + extent, index.value)
@@ -105,7 +106,7 @@ def normalize_positions(index: Node, extent: int, negative: bool = True) -> Node
 
 
 def take_along_axis_of(x: Node, index: Node, axis: int = 0, negative: bool = True) -> Node:
-    """x at positions along an axis, which the index's axes replace."""
+    """Select x at positions along an axis; the index's axes replace that axis."""
     index = normalize_positions(index, x.shape[axis], negative)
     rank = len(x.shape)
     line = _evenly_spaced(index)
@@ -127,7 +128,7 @@ def take_along_axis_of(x: Node, index: Node, axis: int = 0, negative: bool = Tru
 
 
 def _evenly_spaced(index: Node) -> tuple[int, int, int] | None:
-    """(start, length, step) of known positions that are evenly spaced; None for others."""
+    """(start, length, step) if the positions are constant and evenly spaced, else None."""
     if index.op is not Op.ARRAY or len(index.shape) != 1:
         return None
     steps = np.diff(index.value)
@@ -137,7 +138,8 @@ def _evenly_spaced(index: Node) -> tuple[int, int, int] | None:
 
 
 def _count_repeats(index: Node, n: int) -> int:
-    """How often known positions name each of n places, one after the other; 0 for others."""
+    """How often constant positions repeat each of 0..n-1 in order; 0 if they do not have this
+    form."""
     if index.op is not Op.ARRAY or len(index.shape) != 1 or not n or index.shape[0] % n:
         return 0
     times = index.shape[0] // n
@@ -147,7 +149,7 @@ def _count_repeats(index: Node, n: int) -> int:
 def flatten_positions(
     indices: Sequence[Node], extents: Sequence[int], negative: bool = True
 ) -> Node:
-    """One position in row-major order from positions along several axes."""
+    """Combine positions along several axes into one row-major position."""
     shape = broadcast_shape(*indices)
     total: Node | None = None
     for index, n in zip(indices, extents, strict=True):
@@ -162,8 +164,9 @@ def flatten_positions(
 
 @dataclass(frozen=True)
 class AdvancedIndex:
-    """An index with arrays: the order of axes that puts those indexed first, and where the
-    result's axes then go."""
+    """An index with arrays: the axis order that puts the indexed axes first, and the place of the
+    index's axes in the result.
+    """
 
     order: tuple[int, ...]
     index: Node
@@ -171,7 +174,7 @@ class AdvancedIndex:
     target: int  # the place of the index's axes in the result
 
     def read(self, x: Node) -> Node:
-        """The elements at the positions."""
+        """Read the elements at the positions."""
         front = graph.permute(x, self.order)
         flat = reshape_node(
             front, (math.prod(front.shape[: self.count]), *front.shape[self.count :])
@@ -182,7 +185,7 @@ class AdvancedIndex:
         return graph.permute(taken, back)
 
     def first(self, values: Node, rest: Sequence[int]) -> Node:
-        """Values for the places of the result as rows, one for each position."""
+        """Broadcast values to the result's shape, with one row per position."""
         k, result = len(self.index.shape), list(rest)
         result[self.target : self.target] = self.index.shape
         order = (*range(self.target, self.target + k), *range(self.target),
@@ -191,7 +194,7 @@ class AdvancedIndex:
         return reshape_node(values, (math.prod(self.index.shape), *rest))
 
     def added(self, shape: Sequence[int], values: Node) -> Node:
-        """Zero of a shape with values added at the positions."""
+        """Add values at the positions of a zero array of a shape."""
         front = [shape[i] for i in self.order]
         rest = front[self.count :]
         flat = (math.prod(front[: self.count]), *rest)
@@ -207,7 +210,7 @@ class AdvancedIndex:
 def match_advanced_index(
     shape: Sequence[int], items: Sequence[Any], negative: bool = True
 ) -> AdvancedIndex:
-    """An index of full slices and nodes of integers, one for each axis."""
+    """Convert an index of full slices and integer nodes, one for each axis."""
     at = [i for i, item in enumerate(items) if isinstance(item, Node)]
     for i, item in enumerate(items):
         if i not in at and item != slice(None):

@@ -1,4 +1,4 @@
-"""Building nodes: numbers as constants, broadcasting, types, and basic indexing on nodes."""
+"""Build nodes: constants, broadcasting, casts, reshapes, slices and concatenation."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _TYPES_BY_NAME = {type.value: type for type in Type}
 _HALF_TYPES = (Type.F16, Type.BF16)
 
 
-@cache  # the name of a dtype takes NumPy 5 us to find
+@cache  # NumPy takes 5 us to find the name of a dtype
 def _find_type(kind: Any) -> Type | None:
     return _TYPES_BY_NAME.get(np.dtype(kind).name)
 
 
 def type_of(kind: Any) -> Type:
-    """The graph's type for a NumPy dtype; Untraceable for complex numbers and their like."""
+    """The graph's type for a NumPy dtype; raise Untraceable if there is none, as for complex."""
     type = _find_type(kind)
     return type if type is not None else refuse(f"no type for {kind}")
 
@@ -40,7 +40,7 @@ def dtype_of(type: Type) -> np.dtype:
 
 
 def compute_type(type: Type) -> Type:
-    """The type in which elements of `type` are computed with: half precision is only stored."""
+    """The type used to compute with elements of `type`: half precision is only a storage type."""
     return Type.F32 if type in _HALF_TYPES else type
 
 
@@ -48,12 +48,12 @@ def compute_type(type: Type) -> Type:
 
 
 def number(value: Any, type: Type, rank: int = 0) -> Node:
-    """A constant of `rank` axes of extent 1."""
+    """A constant with `rank` axes of extent 1."""
     return graph.constant(value, type, (1,) * rank)
 
 
 def literal(array: np.ndarray) -> Node:
-    """An array's values as a node: one number where all are the same bits."""
+    """An array as a node: a CONSTANT if all elements have the same bits."""
     type = type_of(array.dtype)
     flat = np.ascontiguousarray(array).reshape(-1)
     if flat.size and flat.tobytes() == flat[:1].tobytes() * flat.size:
@@ -72,7 +72,7 @@ def iota(shape: Sequence[int], axis: int) -> Node:
 
 
 def prepend_axes(node: Node, rank: int) -> Node:
-    """The node with axes of extent 1 in front, up to `rank`; constants are made anew."""
+    """Prepend axes of extent 1, up to `rank`; rebuild constants instead of reshaping them."""
     short = rank - len(node.shape)
     if short <= 0:
         return node
@@ -83,18 +83,18 @@ def prepend_axes(node: Node, rank: int) -> Node:
 
 
 def broadcast_shape(*nodes: Node) -> Shape:
-    """The shape to which nodes broadcast, as NumPy's arrays do."""
+    """The shape that nodes broadcast to, by NumPy's rules."""
     return np.broadcast_shapes(*(node.shape for node in nodes))
 
 
 def apply_operation(operation: Scalar, *nodes: Node, type: Type | None = None) -> Node:
-    """A scalar operation with NumPy's broadcasting: ranks are made equal, extents of 1 stretch."""
+    """Apply a scalar operation with NumPy's broadcasting of ranks and extents."""
     rank = max(len(node.shape) for node in nodes)
     return graph.apply(operation, *(prepend_axes(node, rank) for node in nodes), type=type)
 
 
 def cast(node: Node, type: Type) -> Node:
-    """The values in another type; numbers are converted at once."""
+    """Convert to another type; constants are converted immediately."""
     if node.type is type:
         return node
     if node.op is Op.CONSTANT:
@@ -107,7 +107,7 @@ def cast(node: Node, type: Type) -> Node:
 
 
 def broadcast_to(node: Node, shape: Sequence[int]) -> Node:
-    """The node at a shape to which it broadcasts."""
+    """Broadcast a node to a shape."""
     shape = tuple(shape)
     node = prepend_axes(node, len(shape))
     if node.op is Op.CONSTANT:
@@ -116,7 +116,7 @@ def broadcast_to(node: Node, shape: Sequence[int]) -> Node:
 
 
 def where(condition: Node, a: Node, b: Node) -> Node:
-    """a where the condition holds, else b."""
+    """Select `a` where the condition holds, else `b`."""
     inside = compute_type(a.type)
     chosen = apply_operation(Scalar.WHERE, condition, cast(a, inside), cast(b, inside), type=inside)
     return cast(chosen, a.type)
@@ -126,7 +126,7 @@ def where(condition: Node, a: Node, b: Node) -> Node:
 
 
 def reshape_node(node: Node, shape: Sequence[int]) -> Node:
-    """The same elements in a shape, which may hold a -1."""
+    """Reshape in row-major order; `shape` may contain a -1."""
     shape = tuple(int(n) for n in shape)
     if -1 in shape:
         known = math.prod(n for n in shape if n != -1)
@@ -142,7 +142,7 @@ def reshape_node(node: Node, shape: Sequence[int]) -> Node:
 
 
 def reduce_axes(node: Node, fold: ReduceOp, axes: Sequence[int], keep: bool = False) -> Node:
-    """A fold over axes; they go away unless `keep`."""
+    """Reduce over axes, and drop them unless `keep`."""
     reduced = node if not axes else graph.reduce(node, fold, axes)
     if keep:
         return reduced
@@ -150,14 +150,14 @@ def reduce_axes(node: Node, fold: ReduceOp, axes: Sequence[int], keep: bool = Fa
 
 
 def move_axis(node: Node, source: int, target: int) -> Node:
-    """One axis moved to another place."""
+    """Move one axis to another place."""
     order = [i for i in range(len(node.shape)) if i != source]
     order.insert(target, source)
     return graph.permute(node, order)
 
 
 def slice_axis(node: Node, axis: int, start: int, length: int, step: int = 1) -> Node:
-    """`length` places of one axis."""
+    """Slice `length` elements of one axis."""
     starts, steps = [0] * len(node.shape), [1] * len(node.shape)
     starts[axis], steps[axis] = start, step
     shape = (*node.shape[:axis], length, *node.shape[axis + 1 :])
@@ -165,17 +165,17 @@ def slice_axis(node: Node, axis: int, start: int, length: int, step: int = 1) ->
 
 
 def concatenate(parts: Sequence[Node], axis: int) -> Node:
-    """Parts one after another; empty ones are left out."""
+    """Concatenate along an axis; skip empty parts."""
     nonempty = [part for part in parts if part.shape[axis]] or list(parts[:1])
     return graph.concat(nonempty, axis)
 
 
 def stack_nodes(parts: Sequence[Node], axis: int) -> Node:
-    """Parts along a new axis."""
+    """Stack along a new axis."""
     expanded = [reshape_node(p, (*p.shape[:axis], 1, *p.shape[axis:])) for p in parts]
     return concatenate(expanded, axis)
 
 
 def bitcast(node: Node, type: Type) -> Node:
-    """The same bits read as another type of the same size."""
+    """Reinterpret the bits as another type of the same size."""
     return node if node.type is type else graph.apply(Scalar.BITCAST, node, type=type)

@@ -1,9 +1,9 @@
-"""Operator bodies made to run on symbols: the same code, with another `np` in its globals.
+"""Run operator bodies on symbols: the same code, with a different `np` in its globals.
 
-Most of NumPy reaches symbols by its own protocols. What makes arrays out of nothing (`np.empty`,
-`np.zeros`) or forces its argument to be one (`np.asarray`) does not: in the globals of a
-retargeted function the name `np` stands for a module that has these for symbols, and functions of
-the operators' files are themselves retargeted.
+NumPy's protocols dispatch most functions to symbols. They do not cover functions that create arrays
+(`np.empty`, `np.zeros`) or convert to arrays (`np.asarray`). In the globals of a rebound function,
+`np` is a module that replaces these with versions for symbols; the functions it calls in the
+operators' files are rebound too.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _array(a: Any, dtype: Any = None, copy: Any = True, **options: Any) -> Any:
 
 
 class _NumPy(types.ModuleType):
-    """NumPy, but for the names below."""
+    """NumPy, except for the names below."""
 
     ndarray = SymbolArray
     zeros, empty, ones = _fill_function(0), _fill_function(0), _fill_function(1)
@@ -90,7 +90,7 @@ NUMPY = _NumPy("numpy")
 
 
 def _erf(x: Any) -> Any:
-    if is_symbol(x):  # without SciPy, which takes long to import
+    if is_symbol(x):  # avoids SciPy, which is slow to import
         return apply_elementwise(Scalar.ERF, x)
     from scipy.special import erf
 
@@ -98,7 +98,7 @@ def _erf(x: Any) -> Any:
 
 
 def promote_symbols(operands: Any) -> Any:
-    """PyTorch's promotion of symbols, arrays and numbers."""
+    """Return PyTorch's promoted dtype of symbols, arrays and numbers."""
     return result_dtype([promotion_proxy(x) for x in operands])
 
 
@@ -111,7 +111,7 @@ def _choose(condition: Any, a: Any, b: Any) -> Any:
     return np.where(condition, SymbolArray(node_of(a, kind)), SymbolArray(node_of(b, kind)))
 
 
-# What stands for functions of the operators' files that only serve NumPy's speed.
+# Replacements for functions of the operators' files that exist only to make NumPy faster.
 _REPLACEMENTS: dict[tuple[str, str], Callable] = {
     ("core.cache_blocking", "blockwise"): _run_unblocked,
     ("core.cache_blocking", "choose"): _choose,
@@ -127,7 +127,7 @@ def _decline(*_: Any, **__: Any) -> None:
 
 
 class _ReboundGlobals(dict):
-    """A module's globals, each retargeted when it is first read."""
+    """A module's globals, each rebound when first read."""
 
     def __init__(self, originals: dict[str, Any]) -> None:
         super().__init__(__builtins__=originals["__builtins__"], __name__=originals["__name__"],
@@ -157,7 +157,7 @@ def _rebind(value: Any) -> Any:
 
 
 def rebind_to_symbols(function: Callable) -> Callable:
-    """The function with symbols' NumPy in its globals."""
+    """Return a copy of a function whose globals hold the NumPy for symbols."""
     code: types.CodeType = function.__code__
     key = (function.__module__.removeprefix(_OPERATORS), function.__name__)
     if key in _REPLACEMENTS:

@@ -1,4 +1,4 @@
-"""NumPy's reductions, running folds and places of extremes, on symbols."""
+"""NumPy's reductions, scans, argmax and argmin on symbols."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .ufuncs import BOOL_REDUCTIONS, REDUCTIONS
 
 
 def axes_of(axis: Any, rank: int) -> tuple[int, ...]:
-    """NumPy's axis as a sorted tuple."""
+    """Normalize NumPy's `axis` to a sorted tuple."""
     if axis is None:
         return tuple(range(rank))
     axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
@@ -26,7 +26,7 @@ def axes_of(axis: Any, rank: int) -> tuple[int, ...]:
 
 def reduce_symbol(fold: ReduceOp, x: Any, axis: Any, keepdims: bool = False, dtype: Any = None,
             out: Any = None) -> Symbol:
-    """A fold over axes, half precision in F32."""
+    """Reduce over axes, computing half precision in F32."""
     node = node_of(x)
     type = node.type if dtype is None else type_of(dtype)
     node = cast(node, type)
@@ -67,7 +67,7 @@ def _reduce(
 
 
 def sum_dtype(kind: np.dtype) -> np.dtype:
-    """The dtype of NumPy's sums: int64 for narrower integers."""
+    """The dtype NumPy sums in: 64 bits for integers."""
     if kind.kind in "bi":
         return np.dtype(np.int64)
     return np.dtype(np.uint64) if kind.kind == "u" else kind
@@ -96,7 +96,7 @@ for _ufunc, _names in ((np.add, (np.sum,)), (np.multiply, (np.prod,)),
 @implements(np.mean)
 def mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
          **_: Any) -> Symbol:
-    """A sum over the count."""
+    """The sum divided by the count."""
     kind = np.dtype(dtype) if dtype is not None else a.dtype if a.dtype.kind in "fV" \
         else np.dtype(np.float64)
     keep = keepdims is not np._NoValue and bool(keepdims)
@@ -109,7 +109,7 @@ def mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims:
 @implements(np.var)
 def var(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0,
         keepdims: Any = False, **_: Any) -> Symbol:
-    """The mean of squared distances from the mean."""
+    """The mean squared distance from the mean."""
     d = a - mean(a, axis, dtype, keepdims=True)
     count = math.prod(a.shape[i] for i in axes_of(axis, a.ndim))
     keep = keepdims is not np._NoValue and bool(keepdims)
@@ -118,7 +118,7 @@ def var(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: floa
 
 @implements(np.count_nonzero)
 def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Symbol:
-    """How many elements are not zero."""
+    """Count the nonzero elements."""
     return reduce_symbol(ReduceOp.SUM, call_ufunc(np.not_equal, (a, 0)), axis, keepdims, np.int64)
 
 
@@ -146,7 +146,7 @@ implements(np.argmin)(_arg_reduction(ReduceOp.ARGMIN))
 
 
 def scan_symbol(fold: ReduceOp, x: Any, axis: Any, dtype: Any = None, out: Any = None) -> Symbol:
-    """Running folds along an axis."""
+    """Scan (running sum, product, ...) along an axis."""
     node = node_of(x)
     node = node if axis is not None else reshape_node(node, (-1,))
     if not node.shape:

@@ -1,4 +1,4 @@
-"""NumPy's choices by conditions and positions, triangles, and products, on symbols."""
+"""NumPy's selection by condition or position, triangles, and products, on symbols."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "
 
 @implements(np.take_along_axis)
 def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Symbol:
-    """Elements at positions along an axis; other axes broadcast."""
+    """Select elements by position along an axis; other axes broadcast."""
     x, index = node_of(arr), node_of(indices)
     at = axis % len(x.shape)
     index = normalize_positions(index, x.shape[at])
@@ -72,14 +72,14 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Symbol:
 
 
 def with_unit_axis(node: Node, axis: int) -> Node:
-    """A stand-in with extent 1 along an axis, for its shape alone."""
+    """A placeholder with extent 1 along an axis, used only for its shape."""
     shape = tuple(1 if i == axis else n for i, n in enumerate(node.shape))
     return graph.constant(0, node.type, shape)
 
 
 @implements(np.diagonal)
 def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Symbol:
-    """Elements where two axes have one index, as the last axis: a window."""
+    """The diagonal of two axes as the last axis: a strided slice of the flattened matrices."""
     first, second = axis1 % a.ndim, axis2 % a.ndim
     order = [i for i in range(a.ndim) if i not in (first, second)]
     turned = a.transpose((*order, first, second))
@@ -114,7 +114,7 @@ def _upper_triangle(input: Symbol, diagonal: int = 0) -> Symbol:
 
 
 def triangle(shape: Sequence[int], k: int) -> Node:
-    """Where matrices have their lower triangle, up to the diagonal k."""
+    """A mask of the lower triangle of matrices, up to diagonal k."""
     rank = len(shape)
     row, column = iota(shape, rank - 2), iota(shape, rank - 1)
     shifted = apply_operation(Scalar.ADD, row, number(k, Type.I64, rank)) if k else row
@@ -140,7 +140,7 @@ def _outer_product(a: Any, b: Any, out: Any = None) -> Symbol:
 
 @implements(np.einsum)
 def einsum(subscripts: Any, *operands: Any, **_: Any) -> Symbol:
-    """Products summed over letters, of one or two operands; no letter twice in one."""
+    """Einsum of one or two operands with an explicit output; no letter twice in one operand."""
     operands_text, _arrow, target = subscripts.replace(" ", "").partition("->")
     terms = operands_text.split(",")
     if not _arrow or len(terms) > 2 or any(len(set(t) - {"."}) != len(t.replace(".", ""))
@@ -163,7 +163,7 @@ def einsum(subscripts: Any, *operands: Any, **_: Any) -> Symbol:
 
 
 def _spell_ellipses(terms: list[str], target: str, ranks: list[int]) -> tuple[list[str], str]:
-    """Ellipses as letters."""
+    """Replace ellipses with letters."""
     many = max(r - len(t) + 3 for t, r in zip(terms, ranks, strict=True) if "..." in t)
     letters = "ABCDEFGHIJ"[:many]
     named = []

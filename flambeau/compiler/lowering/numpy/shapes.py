@@ -1,4 +1,4 @@
-"""NumPy's functions of shapes and of joining arrays, on symbols."""
+"""NumPy's shape functions, creation functions, and joining and splitting, on symbols."""
 
 from __future__ import annotations
 

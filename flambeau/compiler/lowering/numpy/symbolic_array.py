@@ -1,8 +1,8 @@
-"""Symbols: arrays of which only shape and type are known, on which operator bodies run.
+"""SymbolArray: an array with a known shape and type but no values, on which operator bodies run.
 
-A SymbolArray carries a node of the graph. NumPy's protocols bring ufuncs and functions here; what
-has no counterpart in the graph raises Untraceable, so that no answer is ever made up. Windows on a
-symbol write through to it, by making its node anew.
+A SymbolArray carries a node of the graph. NumPy's protocols dispatch ufuncs and functions here;
+anything without a counterpart in the graph raises Untraceable, so results are never made up. Writes
+to a view of a symbol update the symbol by replacing its node.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ def _replace(node: Node, new: Node) -> Node:
 
 
 class _Kind(type):
-    """Makes isinstance(x, np.ndarray) hold in bodies, whose `np.ndarray` is SymbolArray."""
+    """Make isinstance(x, np.ndarray) hold in bodies, whose `np.ndarray` is SymbolArray."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return type.__instancecheck__(cls, instance) or isinstance(instance, np.ndarray)
 
 
 class SymbolArray(metaclass=_Kind):
-    """An array known by a node; a window if it has a base."""
+    """An array represented by a node; a view if it has a base."""
 
     __slots__ = ("_back", "_base", "_forth", "_node", "_seen", "written")
     __array_priority__ = 1000
@@ -62,14 +62,15 @@ class SymbolArray(metaclass=_Kind):
 
     @classmethod
     def window(cls, base: SymbolArray, forth: Callable, back: Callable) -> SymbolArray:
-        """What forth(base's node) reads; back(base's node, new) is the base after a write."""
+        """A view that reads forth(base's node); back(base's node, new) is the base after a
+        write."""
         view = cls(forth(base.node))
         view._base, view._seen, view._forth, view._back = base, base.node, forth, back
         return view
 
     @property
     def node(self) -> Node:
-        """The value now."""
+        """The current value."""
         if self._base is not None:
             below = self._base.node
             if below is not self._seen:
@@ -77,7 +78,7 @@ class SymbolArray(metaclass=_Kind):
         return self._node
 
     def assign(self, node: Node) -> None:
-        """Write a value over all of the array."""
+        """Overwrite the whole array with a value."""
         node = broadcast_to(cast(node, self._node.type), self.shape)
         if self._base is None:
             self._node, self.written = node, True
@@ -108,7 +109,7 @@ class SymbolArray(metaclass=_Kind):
 
     @property
     def itemsize(self) -> int:
-        """Bytes an element."""
+        """Bytes per element."""
         return self._node.type.size
 
     @property
@@ -118,7 +119,7 @@ class SymbolArray(metaclass=_Kind):
 
     @property
     def flags(self) -> Any:
-        """As of an array of its own, in row-major order."""
+        """The flags of a row-major array that owns its memory."""
         return SimpleNamespace(c_contiguous=True, f_contiguous=self.ndim < 2, writeable=True)
 
     @property
@@ -175,7 +176,8 @@ class SymbolArray(metaclass=_Kind):
         return SymbolArray(index_of_arrays.read(plain(self.node)))
 
     def _positions(self, items: Sequence[Any]) -> tuple[Any, Callable[[Node], Node], Any]:
-        """An index with arrays: first what is basic in it, then the positions."""
+        """Split an index with arrays into its basic part (shape, read function) and its
+        positions."""
         if any(_is_array(i) and np.dtype(i.dtype).kind not in "iu" for i in items):
             refuse("an index by a mask")
         if any(item is None for item in items):
@@ -198,7 +200,7 @@ class SymbolArray(metaclass=_Kind):
         self[tuple(items)].assign(source)
 
     def reshape(self, *shape: Any, order: str = "C", copy: Any = None) -> SymbolArray:
-        """The same elements in another shape."""
+        """A view with another shape."""
         wanted = shape[0] if len(shape) == 1 and not hasattr(shape[0], "__index__") else shape
         wanted = reshape_node(self._node, tuple(wanted)).shape
         own = self.shape
@@ -206,7 +208,7 @@ class SymbolArray(metaclass=_Kind):
             self, lambda n: reshape_node(n, wanted), lambda n, v: reshape_node(v, own))
 
     def transpose(self, *axes: Any) -> SymbolArray:
-        """Axes in another order."""
+        """A view with permuted axes."""
         if len(axes) == 1 and (axes[0] is None or not hasattr(axes[0], "__index__")):
             axes = axes[0]
         order = tuple(range(self.ndim))[::-1] if not axes else \
@@ -217,7 +219,7 @@ class SymbolArray(metaclass=_Kind):
         )
 
     def swapaxes(self, a: int, b: int) -> SymbolArray:
-        """Two axes exchanged.
+        """Exchange two axes.
 
         >>> torch.swapaxes(torch.zeros(2, 3, 4), 0, 2).shape
         torch.Size([4, 3, 2])
@@ -227,13 +229,13 @@ class SymbolArray(metaclass=_Kind):
         return self.transpose(order)
 
     def squeeze(self, axis: Any = None) -> SymbolArray:
-        """Axes of extent 1 left out."""
+        """Drop axes of extent 1."""
         axes = range(self.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
         gone = {a % self.ndim for a in axes if axis is not None or self.shape[a] == 1}
         return self.reshape([n for i, n in enumerate(self.shape) if i not in gone])
 
     def view(self, dtype: Any = None) -> SymbolArray:
-        """A window on everything; with a dtype of the same size, the bits read as it."""
+        """A view of the whole array; with a dtype of the same size, its bits reinterpreted."""
         if dtype is None:
             return self.reshape(self.shape)
         type = type_of(dtype)
@@ -245,14 +247,14 @@ class SymbolArray(metaclass=_Kind):
     # ------------------------------------------------------------------------ copies
 
     def astype(self, dtype: Any, copy: bool = True, **_: Any) -> SymbolArray:
-        """The values in another dtype."""
+        """Convert to another dtype."""
         type = type_of(dtype)
         if type is self._node.type and not copy:
             return self
         return SymbolArray(cast(self.node, type))
 
     def copy(self, order: str = "C") -> SymbolArray:
-        """An array of its own."""
+        """A copy, which no longer shares writes."""
         return SymbolArray(self.node)
 
     def flatten(self) -> SymbolArray:
@@ -282,7 +284,7 @@ def symbol(node: Node) -> Symbol:
 
 
 def implements(*functions: Callable) -> Callable[[Callable], Callable]:
-    """Declare what stands for functions of NumPy."""
+    """Register the implementation of NumPy functions on symbols."""
 
     def decorate(implementation: Callable) -> Callable:
         for function in functions:
@@ -302,7 +304,7 @@ def is_symbol(x: Any) -> bool:
 
 
 def node_of(x: Any, dtype: Any = None) -> Node:
-    """The node of a symbol, array or number; numbers take `dtype`."""
+    """The node of a symbol, array or number, cast to `dtype` if given."""
     if x.__class__ is SymbolArray:
         return x.node if dtype is None else cast(x.node, type_of(dtype))
     if isinstance(x, Node):
@@ -322,7 +324,7 @@ def _resolve_types(ufunc: np.ufunc, kinds: tuple) -> tuple[np.dtype, ...]:
 
 
 def kind_of(x: Any) -> Any:
-    """An operand as NumPy's promotion sees it: a dtype, or a Python number's class."""
+    """An operand for NumPy's promotion: a dtype, or a Python number's class."""
     if x.__class__ is SymbolArray:
         return x.node.attributes.get("weak") or x.dtype
     if isinstance(x, (np.ndarray, np.generic)):
@@ -333,10 +335,10 @@ def kind_of(x: Any) -> Any:
 
 
 def promotion_proxy(x: Any) -> Any:
-    """An operand as promotion sees it: a small array, or a number."""
+    """A stand-in for an operand in PyTorch's promotion: a small array, or a number."""
     if x.__class__ is not SymbolArray:
         return x
-    weak = x.node.attributes.get("weak")  # a Python number that is read at each call
+    weak = x.node.attributes.get("weak")  # a Python number read on each call
     return weak(0) if weak is not None else np.zeros((1,) * x.ndim, x.dtype)
 
 
@@ -344,7 +346,7 @@ def call_ufunc(
     ufunc: np.ufunc, inputs: tuple, out: Any = None, dtype: Any = None, where: Any = True,
     casting: Any = None, **options: Any,
 ) -> SymbolArray:
-    """A ufunc on symbols, arrays and numbers."""
+    """Apply a ufunc to symbols, arrays and numbers."""
     if options:
         refuse(f"{ufunc.__name__} with {', '.join(options)}")
     if ufunc is np.matmul:
@@ -364,13 +366,13 @@ def call_ufunc(
 
 
 def apply_elementwise(operation: Scalar, x: Symbol) -> Symbol:
-    """A scalar operation on one symbol, half precision in F32."""
+    """Apply a scalar operation to one symbol, computing half precision in F32."""
     node = x.node
     return symbol(cast(apply_operation(operation, cast(node, compute_type(node.type))), node.type))
 
 
 def _store(node: Node, out: Any, mask: Any) -> SymbolArray:
-    """The result, or `out` with the result written to it where a mask holds."""
+    """Return the result; given `out`, write it there where the mask holds, and return `out`."""
     out = out[0] if isinstance(out, tuple) else out
     if out is None or out is Ellipsis:
         if mask is not True:
@@ -384,12 +386,12 @@ def _store(node: Node, out: Any, mask: Any) -> SymbolArray:
 
 
 def full_precision_of(type: Type) -> int | None:
-    """The precision that says all of numbers of a type; None for what is asked for."""
+    """The matmul precision that represents a type exactly; None to follow the user's setting."""
     return 1 if type is Type.BF16 else None
 
 
 def matmul_symbols(a: Node, b: Node) -> Node:
-    """a @ b as np.matmul: vectors as rows or columns, batches broadcast."""
+    """a @ b as in np.matmul: vectors are rows or columns, batches broadcast."""
     type = type_of(np.result_type(dtype_of(a.type), dtype_of(b.type)))
     inside = compute_type(type)
     a, b = cast(a, inside), cast(b, inside)
@@ -420,7 +422,7 @@ _SIGNS = {"neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": 
 
 
 def _install() -> None:
-    """Python's operators, as the ufuncs that NumPy makes of them."""
+    """Define Python's operators by the ufuncs NumPy uses for them."""
     for name, ufunc in (_OPERATORS | _COMPARISONS).items():
         setattr(SymbolArray, f"__{name}__", lambda a, b, u=ufunc: call_ufunc(u, (a, b)))
     for name, ufunc in _OPERATORS.items():

@@ -1,4 +1,4 @@
-"""NumPy's ufuncs as scalar operations, on nodes that have one type."""
+"""NumPy's ufuncs as scalar operations on nodes of one type."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _INTEGERS_OF = {4: Type.I32, 8: Type.I64}
 
 
 def number_like(value: Any, like: Node) -> Node:
-    """A number of a node's type and rank."""
+    """A constant with a node's type and rank."""
     return number(value, like.type, len(like.shape))
 
 
@@ -136,7 +136,7 @@ def _logical_builder(operation: Scalar) -> Callable[[Node, Node], Node]:
 
 
 def _has_opposite_sign(remainder: Node, b: Node) -> Node:
-    """Where a remainder is not zero and has not the divisor's sign."""
+    """Where a remainder is nonzero and its sign differs from the divisor's."""
     zero = number_like(0, remainder)
     signs = apply_operation(Scalar.XOR, apply_operation(Scalar.LT, remainder, zero),
                     apply_operation(Scalar.LT, b, number_like(0, b)))
@@ -188,7 +188,7 @@ def _power(a: Node, b: Node) -> Node:
 
 
 def _constant_power(a: Node, b: Node) -> Node | None:
-    """Powers that products and roots make exactly, or nearly so."""
+    """Expand a power into products or a root if the result is exact, or nearly so; else None."""
     n = b.value
     if a.type.floating and n == 0.5:
         return apply_operation(Scalar.SQRT, a)
@@ -210,7 +210,7 @@ def _constant_power(a: Node, b: Node) -> Node | None:
 
 
 def _nan_ignoring_extreme(operation: Scalar) -> Callable[[Node, Node], Node]:
-    """An extreme that passes over NaN."""
+    """A maximum or minimum that ignores NaN."""
 
     def extreme(a: Node, b: Node) -> Node:
         y = apply_operation(operation, a, b)
@@ -222,7 +222,8 @@ def _nan_ignoring_extreme(operation: Scalar) -> Callable[[Node, Node], Node]:
 
 
 def _shift_builder(operation: Scalar) -> Callable[[Node, Node], Node]:
-    """Shift by the width or more leave what is shifted in."""
+    """A shift whose result is 0 (or -1 for negative numbers shifted right) if the count is out of
+    range."""
 
     def shift(a: Node, b: Node) -> Node:
         width = a.type.size * 8
@@ -248,7 +249,7 @@ def _hypot(a: Node, b: Node) -> Node:
         apply_operation(Scalar.ADD, apply_operation(Scalar.MUL, ratio, ratio), number_like(1, a)),
     )
     result = apply_operation(Scalar.MUL, large, root)
-    # Zero and infinity have no ratio; an infinity wins over NaN.
+    # If both are zero or infinite, their ratio is NaN; infinity wins over NaN.
     result = where(
         apply_operation(Scalar.EQ, small, large),
         apply_operation(Scalar.MUL, large, number_like(math.sqrt(2), a)),
@@ -322,7 +323,7 @@ BINARY: dict[str, Callable[[Node, Node], Node]] = {
     "xlog1py": _xlogy(Scalar.LOG1P),
 }
 
-# Folds of ufuncs; those on BOOL are others.
+# The reductions of ufuncs; on BOOL, some become ANY or ALL (BOOL_REDUCTIONS).
 REDUCTIONS = {
     "add": ReduceOp.SUM,
     "multiply": ReduceOp.PRODUCT,

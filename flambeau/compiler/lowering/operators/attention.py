@@ -1,5 +1,5 @@
-"""Scaled dot-product attention: nodes of its own, whose kernels keep no scores, or where those
-are few, products around a softmax.
+"""Scaled dot-product attention: ATTENTION nodes, whose kernels store no scores, or, for small
+scores, matrix products around a softmax.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from ..numpy.symbolic_array import Symbol, symbol
 from ..registry import lowering
 
 
-_NARROW, _LONG = 32, 128  # a depth, and columns, from which on products do not decide
+_NARROW, _LONG = 32, 128  # a depth up to which, and columns from which, flash is faster
 
 
 def _scores(
     q: Symbol, k: Symbol, mask: Any, scale: float, is_causal: bool
 ) -> Symbol:
-    """The masked and scaled scores before softmax."""
+    """The scaled and masked scores before softmax."""
     s = np.matmul(q, k.swapaxes(-1, -2)) * scale
     low = s.dtype.type(-math.inf)
     if is_causal:
@@ -43,8 +43,9 @@ def _scores(
 
 
 def _prefers_flash(q: Symbol, k: Symbol, v: Symbol, causal: bool, keep: int) -> bool:
-    """Whether scores are better made block by block, and again for the gradients: always where
-    they are large, else as measured."""
+    """Whether to compute scores block by block, and again for the gradients: always if storing them
+    takes too much memory, otherwise if measured faster.
+    """
     *batch, rows, depth = q.shape
     columns, width, size = k.shape[-2], v.shape[-1], q.dtype.itemsize
     if 0 in (*q.shape, *k.shape, *v.shape) or q.dtype.kind != "f" or serves_any_length():
@@ -56,12 +57,12 @@ def _prefers_flash(q: Symbol, k: Symbol, v: Symbol, causal: bool, keep: int) -> 
         return False
     if keep == _NOTHING:
         return True
-    few = math.prod(batch) < FEW_ATTENTION_MATRICES  # backward is shared out by these
+    few = math.prod(batch) < FEW_ATTENTION_MATRICES  # backward is parallel over these
     return not few and (causal or depth <= _NARROW or columns >= _LONG)
 
 
 def _mask_node(mask: Any, q: Symbol) -> tuple[Node, ...]:
-    """A mask as an input: of the scores' rank."""
+    """The mask as a tuple of input nodes (empty if None), extended to the scores' rank."""
     if mask is None:
         return ()
     node = mask.node if mask.dtype.kind == "b" else mask.astype(q.dtype).node
@@ -71,8 +72,9 @@ def _mask_node(mask: Any, q: Symbol) -> tuple[Node, ...]:
 def _flash_attention(
     q: Symbol, k: Symbol, v: Symbol, mask: Any, scale: float, is_causal: bool, keep: int
 ) -> tuple[Symbol, Any]:
-    """The result and what backward reads. Probabilities are given as a formula of the sums:
-    nothing computes them where only backward would have read them."""
+    """Return the result and what backward reads. Probabilities are a formula of the sums, so they
+    are never computed if only backward would read them.
+    """
     masks = _mask_node(mask, q)
     how = {"scale": float(scale), "causal": bool(is_causal)}
     inputs = (q.node, k.node, v.node, *masks)
@@ -87,7 +89,7 @@ def _flash_attention(
 
 
 def _softmax_sums_of(saved: Symbol) -> Symbol | None:
-    """The sums that _blockwise's probabilities, or sums, are made of; None for other values."""
+    """The sums from which _flash_attention's saved value is built; None for other values."""
     node = saved.node
     if node.op is Op.APPLY and node.operation is Scalar.EXP:
         node = node.inputs[0]
@@ -113,7 +115,7 @@ def _attention(
         saved = s if keep == _PROBABILITIES else np.sum(s, -1)
         return y.astype(query.dtype), None if keep == _NOTHING else saved
     top = np.max(s, -1, keepdims=True)
-    if mask is not None:  # rows may be masked everywhere: they give 0
+    if mask is not None:  # rows may be fully masked: they give 0
         top = np.where(np.equal(top, -math.inf), inside.type(0), top)
     e = np.exp(s - top)
     total = np.sum(e, -1, keepdims=True)

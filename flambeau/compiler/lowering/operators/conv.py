@@ -1,8 +1,8 @@
-"""Convolutions, and the gradients of their input and weight; in one dimension a height of 1.
+"""Convolutions and the gradients of their input and weight; 1-d convolutions have a height of 1.
 
-Operators see (n, c, h, w); CONV is channels last: PERMUTE, PAD, CONV, PERMUTE, which passes take
-apart. The gradient of the input is itself made of convolutions: of one with stride 1, or of one for
-each phase of the stride, put together place by place.
+Operators use (n, c, h, w), CONV channels last, so a lowering is PERMUTE, PAD, CONV, PERMUTE, which
+passes simplify. The gradient of the input is built of convolutions: one if the stride is 1,
+otherwise one for each phase of the stride, whose results are interleaved.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .strided_windows import cropped, interleave, nothing
 
 
 class _Plane:
-    """A window in two dimensions; one dimension is a height of 1."""
+    """A 2-d convolution window; a 1-d window has a height of 1."""
 
     def __init__(self, window: Any) -> None:
         line = len(window.kernel) == 1
@@ -39,17 +39,17 @@ class _Plane:
         return graph.permute(x, (0, 2, 3, 1))
 
     def padded(self, x: Node) -> Node:
-        """The image with its border of zeros."""
+        """The image padded with zeros."""
         (top, bottom), (left, right) = self.padding
         return graph.pad(x, (0, top, left, 0), (0, bottom, right, 0))
 
     def channels_first(self, y: Node) -> Node:
-        """(n, h, w, c) as the operators have it."""
+        """Convert (n, h, w, c) back to the operators' layout."""
         y = graph.permute(y, (0, 3, 1, 2))
         return reshape_node(y, (*y.shape[:2], y.shape[3])) if self.line else y
 
     def weight(self, w: Node) -> Node:
-        """(o, c, kh, kw) or (o, c, kw) with four axes."""
+        """(o, c, kh, kw) or (o, c, kw) as (o, c, kh, kw)."""
         return reshape_node(w, (*w.shape[:2], 1, w.shape[2])) if self.line else w
 
 
@@ -133,8 +133,9 @@ def _transposed_convolution(
 
 
 def _phase_taps(k: int, s: int, d: int, r: int) -> tuple[int, int, int, int, int]:
-    """Of a phase r of the stride: the first tap, their step and number, the dilation with which
-    they meet the cotangents, and where the first of these is."""
+    """For phase r of the stride: the first tap, the step between taps, the number of taps, the
+    dilation at which they read the cotangents, and the first cotangent's position.
+    """
     divisor = math.gcd(s, d)
     step = s // divisor
     first = next((i for i in range(min(step, k)) if (i * d - r) % s == 0), None)
@@ -144,7 +145,7 @@ def _phase_taps(k: int, s: int, d: int, r: int) -> tuple[int, int, int, int, int
 
 
 def _scatter_windows(g: Node, w: Node, plane: _Plane, lengths: Sequence[int], groups: int) -> Node:
-    """Cotangents (n, oh, ow, k) brought back to places (n, h, w, c)."""
+    """Map cotangents (n, oh, ow, k) to the cotangent (n, h, w, c) of the input."""
     strides = plane.stride
     counts = [-(-n // s) for n, s in zip(lengths, strides, strict=True)]
     (top, _), (left, _) = plane.padding
@@ -161,7 +162,7 @@ def _scatter_windows(g: Node, w: Node, plane: _Plane, lengths: Sequence[int], gr
 
 def _phase(g: Node, w: Node, plane: _Plane, places: Sequence[int], counts: Sequence[int],
            groups: int) -> Node:
-    """One phase of a strided convolution: the taps that reach every stride-th place."""
+    """One phase of a strided convolution: the taps that reach every stride-th position."""
     dilations = []
     for axis in (0, 1):
         skipped, phase = divmod(places[axis], plane.stride[axis])
@@ -171,7 +172,7 @@ def _phase(g: Node, w: Node, plane: _Plane, places: Sequence[int], counts: Seque
         start += skipped
         if not taps:
             return nothing(g, (g.shape[0], *counts, w.shape[3]))
-        # Backwards: the last tap meets the first place.
+        # Reversed: the last tap reads the first position.
         w = slice_axis(w, axis, first + (taps - 1) * step, taps, -step)
         low = (taps - 1) * dilation - start
         g = cropped(g, axis + 1, low, counts[axis] + start - g.shape[axis + 1])

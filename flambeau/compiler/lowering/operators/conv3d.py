@@ -1,4 +1,4 @@
-"""Convolutions in three dimensions: sums over the kernel's depth of those of planes."""
+"""3-d convolutions: 2-d convolutions of planes, summed over the kernel's depth."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _as_volumes(x: Symbol, n: int) -> Symbol:
 
 
 def _planes_at_tap(x: Symbol, window: Window, tap: int) -> Symbol:
-    """The planes that one place of the kernel's depth meets."""
+    """The planes that one tap of the kernel's depth reads."""
     (low, high), step = window.padding[0], window.stride[0]
     lows, highs = ((0, 0, v, 0, 0) for v in (low, high))
     count = _depth(window).output(x.shape[2:3])[0]
@@ -57,7 +57,7 @@ def _sum_parts(parts: Sequence[Symbol]) -> Symbol:
 
 
 def convolution(plane: Plane, x: Symbol, w: Symbol, window: Window, groups: int) -> Symbol:
-    """The convolution of x (n, c, d, h, w)."""
+    """Convolve x (n, c, d, h, w)."""
     parts = [
         plane(_as_planes(_planes_at_tap(x, window, t)), w[:, :, t], None, _planes(window), groups)
         for t in range(window.kernel[0])
@@ -68,7 +68,7 @@ def convolution(plane: Plane, x: Symbol, w: Symbol, window: Window, groups: int)
 def transposed(
     plane: Plane, g: Symbol, w: Symbol, spatial: Sequence[int], window: Window, groups: int
 ) -> Symbol:
-    """The cotangent of the input, whose spatial axes had the lengths `spatial`."""
+    """The cotangent of the input, whose spatial extents are `spatial`."""
     parts = [
         _as_volumes(
             plane(_as_planes(g), w[:, :, t], None, spatial[1:], _planes(window), groups), g.shape[0]
@@ -91,5 +91,5 @@ def weight(plane: Plane, x: Symbol, g: Symbol, window: Window, groups: int) -> S
 
 
 def add_bias(y: Symbol, bias: Any) -> Symbol:
-    """With a bias for each channel."""
+    """Add a bias for each channel."""
     return y if bias is None else y + bias.astype(y.dtype).reshape((-1, 1, 1, 1))

@@ -1,6 +1,6 @@
-"""Rows and elements by position: embeddings, gathering and scattering along an axis.
+"""Rows and elements by position: embeddings, gather and scatter along an axis.
 
-Positions are taken to be within bounds, which are checked before the program writes anything.
+Lowerings assume positions within bounds; these are checked before the program writes anything.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..registry import lowering, refuse, require_positions
 
 
 def _add_rows(index: Node, values: Node, shape: Sequence[int]) -> Node:
-    """Zero of a shape with rows added; half precision in F32."""
+    """Add rows to a zero array of a shape, summing half precision in F32."""
     inside = cast(values, compute_type(values.type))
     sums = Node(Op.ADD_ROWS, (cast(index, Type.I64), inside), tuple(shape), inside.type)
     return cast(sums, values.type)
@@ -64,7 +64,7 @@ def _embedding_backward(
 
 
 def _take_along_axis(x: Node, index: Node, axis: int) -> Node:
-    """x's elements at an index of its rank, whose other extents may be smaller."""
+    """Select x's elements at an index of the same rank, whose other extents may be smaller."""
     for i, n in enumerate(index.shape):
         if i != axis and n < x.shape[i]:
             x = symbol(x)[(slice(None),) * i + (slice(0, n),)].node
@@ -85,7 +85,7 @@ def _gather(input: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> S
 
 
 def _flat_index(index: Node, axis: int, shape: Sequence[int]) -> Node:
-    """Positions in row-major order of the places that an index along an axis names."""
+    """The row-major positions of the elements that an index along an axis selects."""
     grid = [index if i == axis else iota(index.shape, i) for i in range(len(index.shape))]
     return reshape_node(flatten_positions(grid, shape, False), (-1,))
 
@@ -99,7 +99,7 @@ def _scatter_sum(g: Node, axis: int, index: Node, shape: Sequence[int]) -> Node:
 
 
 def _add_along(g: Node, axis: int, index: Node, shape: Sequence[int]) -> Node:
-    """Zero of a shape with g added up at the indices: for one place, a choice."""
+    """Add g at the indices of a zero array of a shape; with one index per row, use a select."""
     if not shape:
         return reshape_node(symbol(g).sum().node, ())
     if not index.shape:
@@ -120,14 +120,14 @@ def _scatter_backward(g: Any, dim: int, index: Any, shape: Sequence[int]) -> Sym
 
 
 def _source(src: Node, index: Node) -> Node:
-    """The part of a source that an index uses."""
+    """The part of a source that an index covers."""
     if len(src.shape) != len(index.shape):
         return broadcast_to(src, index.shape)
     return symbol(src)[tuple(slice(0, n) for n in index.shape)].node
 
 
 def _require_along(x: Node, dim: int, index: Node) -> None:
-    """Require positions along an axis."""
+    """Require that an index lies within an axis."""
     require_positions(index, x.shape[dim] if x.shape else 1)
 
 
@@ -175,7 +175,7 @@ def _scatter(input: Any, dim: int, index: Any, src: Any) -> Symbol:
 
 
 def _write_in_order(x: Node, axis: int, index: Node, src: Node, result: Sequence[int]) -> Node:
-    """Written place after place along the axis, so that the last one stays."""
+    """Write position by position along the axis, so that the last write wins."""
     if index.shape[axis] > MAX_SELECT_CHAIN_POSITIONS:
         refuse("a scatter of many places, of which the last one of a kind stays")
     shape = [n for i, n in enumerate(x.shape) if i != axis]
@@ -268,8 +268,8 @@ def _take_at_places(input: Symbol, places: Symbol, n: int) -> Symbol:
 
 
 def _last_writers(index: Node, n: int) -> tuple[Node, Node]:
-    """For each of n places the last position of a vector of indices that names it, and whether
-    there is one."""
+    """For each of n rows, the last position in `index` that names it, and whether there is one.
+    """
     m = index.shape[0]
     if not m or n * m > MAX_POSITION_TABLE_ELEMENTS:
         refuse("writes at many positions, of which the last one of a kind stays")
@@ -284,7 +284,7 @@ def _last_writers(index: Node, n: int) -> tuple[Node, Node]:
 
 
 def write_rows(x: Node, index: Node, source: Node) -> Node:
-    """x with rows at a vector of indices replaced by those of a source, the last one winning."""
+    """Replace rows of x at a vector of indices by rows of a source; the last write wins."""
     last, named = _last_writers(index, x.shape[0])
     rest = (1,) * (len(x.shape) - 1)
     return where(
@@ -329,7 +329,7 @@ def _max_unpool(input: Symbol, indices: Symbol, spatial: Sequence[int]) -> Symbo
 
 
 def _ranks(mask: Symbol) -> Symbol:
-    """For each place where a mask holds, how many came before it."""
+    """For each place where a mask holds, the number of places before it."""
     flat = mask.reshape(-1).astype(np.int64)
     return np.maximum(np.cumsum(flat) - 1, 0)
 
@@ -356,7 +356,7 @@ def _masked_scatter(input: Symbol, mask: Symbol, source: Symbol) -> Symbol:
 
 
 def _items(where: Any, rank: int) -> list[Any]:
-    """An index of slices and arrays: full slices, and nodes of integers."""
+    """Convert an index to full slices and integer nodes; refuse masks and other slices."""
     entries: list[Any] = []
     for w in where if isinstance(where, (tuple, list)) else (where,):
         if is_symbol(w) or isinstance(w, np.ndarray):
@@ -373,13 +373,13 @@ def _items(where: Any, rank: int) -> list[Any]:
 @lowering("index")
 def _index(input: Symbol, where: Any) -> Symbol:
     items = _items(where, input.ndim)
-    if sum(item.__class__ is Node for item in items) > 1:  # of one the read itself says so
+    if sum(item.__class__ is Node for item in items) > 1:  # TAKE checks a single index
         _require_each(input.shape, items)
     return symbol(match_advanced_index(input.shape, items).read(input.node))
 
 
 def _require_each(shape: Sequence[int], items: Sequence[Any]) -> None:
-    """Require that the positions of each axis lie on it: together they may name another place."""
+    """Check positions per axis: a flat position may be in bounds when a single one is not."""
     for size, item in zip(shape, items, strict=True):
         if item.__class__ is Node:
             require_positions(item, size, True)

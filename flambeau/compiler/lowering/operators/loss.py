@@ -1,4 +1,5 @@
-"""Losses: classes by index, as comparisons of positions along the axis of classes."""
+"""Losses with class indices: the target class is found by comparing positions along the class
+axis."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ def _axis(x: Symbol) -> int:
 
 
 def _is_target(target: Symbol, shape: tuple[int, ...], axis: int) -> Symbol:
-    """Where each row's class is its target: nowhere for a target that is no class."""
+    """Mask the target class of each row; all false if the target is not a class."""
     t = np.expand_dims(target.astype(np.int64, copy=False), axis)
     return call_ufunc(np.equal, (symbol(iota(shape, axis)), t))
 
@@ -27,7 +28,7 @@ def _is_target(target: Symbol, shape: tuple[int, ...], axis: int) -> Symbol:
 def _row_weights(
     target: Symbol, weight: Symbol | None, ignore_index: int, kind: np.dtype
 ) -> Symbol:
-    """The weight of each row."""
+    """The weight of each row; 0 for ignored ones."""
     t = target.astype(np.int64, copy=False)
     is_counted = call_ufunc(np.not_equal, (t, ignore_index))
     if weight is None:
@@ -57,7 +58,7 @@ def _coefficients(
     g: Symbol, target: Symbol, weight: Symbol | None, reduction: int,
     ignore_index: int, kind: np.dtype,
 ) -> Symbol:
-    """Each row's cotangent."""
+    """The cotangent of each row's negated log-probability."""
     factors = _row_weights(target, weight, ignore_index, kind)
     g = g.astype(kind, copy=False)
     if reduction == MEAN:

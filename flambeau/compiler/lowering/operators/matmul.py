@@ -1,4 +1,4 @@
-"""Products: those of large batches, and linear layers, as one product over all rows."""
+"""Matrix products; a linear layer is one product over all rows of its batch."""
 
 from __future__ import annotations
 

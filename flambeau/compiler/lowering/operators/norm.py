@@ -1,4 +1,4 @@
-"""Normalisation by layer, batch and group. Statistics left in arguments are further results."""
+"""Layer, batch and group normalization. Statistics written to arguments are extra results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _cast_to(kind: np.dtype, *arrays: Maybe) -> list[Any]:
 
 
 def _moments(x: Symbol, axes: tuple[int, ...], eps: float) -> tuple[Any, Any, Any, Any]:
-    """Mean, sum of squared distances, 1 / deviation, and x less the mean."""
+    """Mean, sum of squared deviations, reciprocal standard deviation, and x minus the mean."""
     count = x.dtype.type(math.prod(x.shape[i] for i in axes))
     mean = np.sum(x, axes, keepdims=True) / count
     centred = x - mean

@@ -1,6 +1,6 @@
-"""Formula: an optimiser's update run on symbols, which turns it into nodes of the graph.
+"""trace_update: run an optimizer's update formula on symbols, which turns it into graph nodes.
 
-Each method computes what the tensor method of its name does, with the same roundings.
+Each method computes what the tensor method of the same name does, with the same roundings.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..numpy.node_builders import apply_operation, cast, compute_type, number, w
 def trace_update(
     formula: Callable, flags: Any, scalars: type, numbers: list[Node], tensors: list[Node]
 ) -> list[Node]:
-    """The new values of (param, grad, *states) after formula(flags, scalars, ...)."""
+    """Return the new values of (param, grad, *states) after formula(flags, scalars, ...)."""
     type = tensors[0].type
     named = scalars(*[StepNumber(number, type) for number in numbers])
     symbols = [UpdateSymbol(tensor) for tensor in tensors]
@@ -29,10 +29,10 @@ def trace_update(
 def copy_update(
     results: list[Node], old: list[Node], new: list[Node], numbers: list[Node]
 ) -> list[Node] | None:
-    """Copy a traced update for operands of the same shapes and types: ten times faster than
+    """Copy a traced update to new operands of the same shapes and types: ten times faster than
     tracing.
 
-    What depends on numbers alone is shared. None where something else is read, too.
+    Share the nodes that depend on numbers alone. Return None if the update reads anything else.
     """
     copies = {id(number): number for number in numbers} | {
         id(a): b for a, b in zip(old, new, strict=True)
@@ -58,7 +58,7 @@ def copy_update(
 
 
 class UpdateSymbol(TensorFacade):
-    """A tensor whose value is a node; methods in place give it another."""
+    """A tensor whose value is a node; in-place methods replace the node."""
 
     __slots__ = ("node",)
 
@@ -66,7 +66,7 @@ class UpdateSymbol(TensorFacade):
         self.node = node
 
     def _operand(self, value: Any) -> Node:
-        """Another operand, in the type that this one computes with."""
+        """The node of another operand, in the type used to compute with this one."""
         type = compute_type(self.node.type)
         if isinstance(value, StepNumber):
             return cast(value.wide, type)
@@ -90,7 +90,7 @@ class UpdateSymbol(TensorFacade):
         return self
 
     def lerp_(self, end: Any, weight: Any) -> UpdateSymbol:
-        """From the nearer end, as PyTorch interpolates: exact at weights 0 and 1."""
+        """Interpolate from the nearer end, as PyTorch does: exact at weights 0 and 1."""
         wide = weight.wide if isinstance(weight, StepNumber) else number(float(weight), Type.F64)
         gap = self._do(Scalar.SUB, end, self)
         rest = StepNumber(apply_operation(Scalar.SUB, number(1.0, Type.F64), wide), self.node.type)
@@ -110,7 +110,7 @@ class UpdateSymbol(TensorFacade):
 
 
 class StepNumber(UpdateSymbol):
-    """A number that may change from step to step, in double precision: `wide`."""
+    """A number that may change between steps; `wide` holds it in double precision."""
 
     __slots__ = ("wide",)
 

@@ -1,4 +1,4 @@
-"""Borders made from inside, columns of windows, and their adjoints."""
+"""Padding with copied elements, resampling, im2col and col2im, and their adjoints."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def _constant_pad(input: Symbol, pad: Sequence[int], value: float = 0) -> Symbol
 
 
 def _place_along(part: Node, axis: int, at: int, n: int) -> Node:
-    """Zero of n places along an axis with a part from `at` on."""
+    """Place a part at `at` in n zeros along an axis."""
     low, high = [0] * len(part.shape), [0] * len(part.shape)
     low[axis], high[axis] = at, n - at - part.shape[axis]
     return graph.pad(part, low, high)
 
 
 def _add_along(g: Node, axis: int, places: np.ndarray, n: int) -> Node:
-    """Zero of n places along an axis with g added up at known ones."""
+    """Add g at constant positions to n zeros along an axis."""
     shape = (*g.shape[:axis], n, *g.shape[axis + 1 :])
     items = [literal(places.astype(np.int64)) if i == axis else slice(None)
              for i in range(len(shape))]
@@ -86,7 +86,7 @@ def _padded_adjoint(
 
 @lowering("_resampled_adjoint")
 def _resampled_adjoint(g: Symbol, shape: Sequence[int], taps: Sequence[Any]) -> Symbol:
-    """A product with a matrix along each axis, or sums of places that were repeated."""
+    """Multiply by a matrix along each axis, or sum repeated elements for nearest upsampling."""
     y = symbol(cast(g.node, compute_type(g.node.type)))
     for t in reversed(taps):
         n, out = shape[t.axis], t.places.shape[1]

@@ -1,4 +1,4 @@
-"""Operators on elements and norms whose bodies look at values, and those that draw them."""
+"""Pointwise operators and norms whose bodies inspect values or draw random numbers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _erfc(input: Symbol) -> Symbol:
 
 @lowering("ndtr")
 def _ndtr(input: Symbol) -> Symbol:
-    """Half of erfc(-x / sqrt 2), which keeps its precision where the area is small."""
+    """erfc(-x / sqrt 2) / 2, which stays precise in the lower tail."""
     return apply_elementwise(Scalar.ERFC, input * -math.sqrt(0.5)) * 0.5
 
 
@@ -67,5 +67,3 @@ def _native_dropout(input: Symbol, p: float, train: bool) -> tuple[Symbol, Symbo
     if train and p and input.size:
         refuse("draws random numbers")
     return input.copy(), np.ones_like(input, dtype=np.bool_)
-
-

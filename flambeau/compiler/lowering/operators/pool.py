@@ -1,7 +1,7 @@
 """Pooling: maxima and averages of windows, and their gradients.
 
-Windows that lie side by side are axes of their own, made by a RESHAPE and folded away. Others are
-met by shifted SLICEs, one axis after the other; cotangents go back by phases of the stride.
+Windows that tile the input become extra axes, by a RESHAPE, and are reduced. Others are read by
+shifted SLICEs, one axis after the other; their cotangents are summed by phases of the stride.
 """
 
 from __future__ import annotations
@@ -37,52 +37,52 @@ class Windows:
 
     @property
     def apart(self) -> bool:
-        """Whether the windows lie side by side, all inside the array."""
+        """Whether the windows tile the input: no overlap, dilation or padding."""
         w = self.window
         return w.kernel == w.stride and set(w.dilation) == {1} and not any(map(any, w.padding))
 
     @property
     def split(self) -> tuple[int, ...]:
-        """The shape in which each window has axes of its own."""
+        """The shape with separate axes for the windows and for positions within them."""
         pairs = zip(self.output, self.window.kernel, strict=True)
         return (*self.lead, *(n for pair in pairs for n in pair))
 
     @property
     def inner(self) -> tuple[int, ...]:
-        """The windows' axes in `split`."""
+        """The axes of positions within windows in `split`."""
         return tuple(self.first + 2 * i + 1 for i in range(self.rank))
 
     def divided(self, x: Node) -> Node:
-        """x with an axis for each window's positions."""
+        """x reshaped to `split`, cropped to whole windows."""
         for i, (m, k) in enumerate(zip(self.output, self.window.kernel, strict=True)):
             x = slice_axis(x, self.first + i, 0, m * k)
         return reshape_node(x, self.split)
 
     def whole(self, x: Node) -> Node:
-        """`divided` undone: zeros where no window reached."""
+        """Undo `divided`, with zeros where no window reached."""
         met = [m * k for m, k in zip(self.output, self.window.kernel, strict=True)]
         x = reshape_node(x, (*self.lead, *met))
         high = [n - m for n, m in zip((*self.lead, *self.spatial), x.shape, strict=True)]
         return graph.pad(x, (0,) * len(high), high)
 
     def over(self, y: Node) -> Node:
-        """A value for each window beside `divided`."""
+        """Reshape a value per window to broadcast against `divided`."""
         return reshape_node(y, (*self.lead, *(n for m in self.output for n in (m, 1))))
 
     def bordered(self, x: Node, value: float) -> Node:
-        """x with its border of a number."""
+        """x with its padding, filled with a number."""
         zeros = (0,) * self.first
         low, high = zip(*self.window.padding, strict=True)
         return add_border(x, (*zeros, *low), (*zeros, *high), value)
 
     def along(self, x: Node, axis: int, place: int) -> Node:
-        """The elements under one position along one axis of the windows."""
+        """For all windows, the elements at one position along one axis."""
         w = self.window
         return slice_axis(x, self.first + axis, place * w.dilation[axis], self.output[axis],
                       w.stride[axis])
 
     def folded(self, x: Node, operation: Scalar) -> Node:
-        """All the positions joined by an operation, one axis after the other."""
+        """Combine all positions of each window with an operation, one axis after the other."""
         for axis, k in enumerate(self.window.kernel):
             joined_axis = self.along(x, axis, 0)
             for place in range(1, k):
@@ -91,19 +91,19 @@ class Windows:
         return x
 
     def met(self, x: Node, at: Sequence[int]) -> Node:
-        """The elements under one position of the windows."""
+        """For all windows, the elements at one position."""
         for axis, place in enumerate(at):
             x = self.along(x, axis, place)
         return x
 
     def positions(self) -> list[tuple[int, ...]]:
-        """The positions in a window, in order."""
+        """The positions in a window, in row-major order."""
         return list(product(*map(range, self.window.kernel)))
 
     # ------------------------------------------------------------------------ back
 
     def returned(self, share: Callable[[tuple[int, ...]], Node], like: Node) -> Node:
-        """Added up at each element: share(position) of every window that meets it there."""
+        """For each element, sum share(position) over all windows that contain it."""
         gradient = self._phases((), share, like)
         for i, n in enumerate(self.spatial):
             gradient = slice_axis(gradient, self.first + i, self.window.padding[i][0], n)
@@ -133,7 +133,7 @@ class Windows:
 
 
 def _shift_axis(node: Node, axis: int, by: int, count: int) -> Node:
-    """`count` places of an axis moved up, zeros elsewhere."""
+    """Shift an axis up by `by`, to `count` elements, filling with zeros."""
     remaining = max(min(node.shape[axis], count - by), 0)
     node = slice_axis(node, axis, 0, remaining)
     low, high = [0] * len(node.shape), [0] * len(node.shape)
@@ -162,16 +162,17 @@ def _max_pool(input: Any, window: Any) -> Symbol:
 
 
 def _order(windows: Windows) -> Node:
-    """The number of each position in a window, beside `divided`."""
+    """The number of each position in a window, to broadcast against `divided`."""
     kernel = windows.window.kernel
     shape = (*(1 for _ in windows.lead), *(n for k in kernel for n in (1, k)))
     return literal(np.arange(windows.places, dtype=np.int32).reshape(shape))
 
 
 def _first_maxima(x: Node, tops: Node, windows: Windows) -> Node:
-    """For each window, the number of the first position that holds its maximum; else the last.
+    """For each window, the number of the first position that holds its maximum; the last if none
+    does.
 
-    In 32 bits, as wide as most values beside it: lanes are then as many.
+    32-bit, as wide as most values beside it, so that vectors have equally many lanes.
     """
     last = windows.places - 1
     if windows.apart:
@@ -285,7 +286,7 @@ def _even_windows(spatial: Sequence[int], output: Sequence[int]) -> bool:
 
 
 class _EvenWindows:
-    """The windows of adaptive pooling where they are of one size."""
+    """The windows of adaptive pooling, if all have the same size."""
 
     def __init__(self, spatial: Sequence[int], output: Sequence[int]) -> None:
         self.kernel = tuple(n // m for n, m in zip(spatial, output, strict=True))
@@ -342,7 +343,7 @@ def _adaptive_average_backward(
 def _adaptive_largest(
     input: Symbol, output: Sequence[int]
 ) -> tuple[Symbol, Symbol]:
-    """Cell by cell, since cells differ in size."""
+    """Pool cell by cell, since cells differ in size."""
     rank = len(output)
     spatial, lead = input.shape[-rank:], input.shape[:-rank]
     places = np.arange(math.prod(spatial)).reshape(spatial)
@@ -356,5 +357,3 @@ def _adaptive_largest(
         tops.append(np.take_along_axis(part, best[..., None], -1)[..., 0])
     shape = (*lead, *output)
     return np.stack(tops, -1).reshape(shape), np.stack(positions, -1).reshape(shape)
-
-

@@ -1,8 +1,8 @@
 """LSTM, GRU and Elman layers over time, forward and backward, from their cells' formulas.
 
-One large product makes all the gates' parts from the inputs. The steps become one kernel where all
-have the same rows, and enough of them for the weights that each thread reads at each step; else
-each is lowered by itself. Sequences are rows: those of one time step after those of another.
+One large product computes the inputs' part of all gates. The steps become one kernel if they all
+have the same rows, and enough of them to pay for the weights that each thread reads in each step;
+otherwise each step is lowered separately. Sequences are rows, ordered by time step.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _FLOATS = ("float32", "float64")
 class _Layer:
     """One direction of a layer: its cell and its steps.
 
-    `kind`: the dtype of inputs and results; `inside`: that of the computation.
+    `kind` is the dtype of inputs and results, `inside` the dtype of the computation.
     """
 
     def __init__(
@@ -53,22 +53,22 @@ class _Layer:
         return self.inside.name in _FLOATS and fits_one_kernel(weight_bytes, self.rows, threads())
 
     def cast(self, values: Values) -> dict[str, Any]:
-        """Values in the dtype of the computation."""
+        """Convert values to the dtype of the computation."""
         return {name: None if x is None else x.astype(self.inside, copy=False)
                 for name, x in values.items()}
 
     def round(self, *values: Any) -> tuple[Any, ...]:
-        """Values in the dtype of the results."""
+        """Convert values to the dtype of the results."""
         return tuple(None if x is None else x.astype(self.kind) for x in values)
 
     # ------------------------------------------------------------------ all steps in a kernel
 
     def stack_steps(self, x: Any) -> Any:
-        """Rows as (steps, rows of a step, columns)."""
+        """Reshape rows to (steps, rows per step, columns)."""
         return None if x is None else x.reshape(self.count, self.rows, x.shape[-1])
 
     def flatten_steps(self, x: Symbol) -> Symbol:
-        """Step as rows."""
+        """Reshape steps to rows."""
         return x.reshape(self.count * self.rows, x.shape[-1])
 
     def select_last(self, x: Symbol) -> Symbol:
@@ -76,22 +76,22 @@ class _Layer:
         return x[0] if self.reverse else x[self.count - 1]
 
     def node(self, make: Callable[..., Node], inputs: Values, of: str) -> Symbol:
-        """A result of a kernel of all steps."""
+        """Build one result of a kernel that runs all steps."""
         present = {name: None if _is_absent_or_zero(x) else x.node for name, x in inputs.items()}
         return symbol(make(self.name, present, self.reverse, of))
 
     # ----------------------------------------------------------------------- step by step
 
     def split_steps(self, x: Any) -> Any:
-        """Rows by steps, as they are walked."""
+        """Split rows into steps, in the order they are computed."""
         return None if x is None else [x[start:end] for start, end in self.steps.windows]
 
     def join_steps(self, parts: Sequence[Symbol]) -> Symbol:
-        """Step as they are walked, in the order of rows."""
+        """Concatenate steps, given in the order they are computed, in row order."""
         return np.concatenate(parts[::-1] if self.reverse else parts, 0)
 
     def states_before(self, rows: Symbol, first: Symbol) -> list[Symbol]:
-        """The state before each step, as walked, from the states after all of them."""
+        """The state before each step, in the order computed, from the states after all steps."""
         state, result = first, []
         for part in self.split_steps(rows):
             result.append(first_rows(state, part.shape[0]))
@@ -103,7 +103,7 @@ class _Layer:
     def forward(
         self, sums: Symbol, states: Values, w: Symbol, bias: Any, w_hr: Any, keeps: Sequence[str]
     ) -> tuple[dict[str, Symbol], list[Symbol]]:
-        """y and what is kept for backward, as rows by name; the last states."""
+        """Return y and the values kept for backward, as rows by name, and the last states."""
         if not self.is_one_kernel:
             constants = {} if bias is None else {"bias": bias}
             steps, last = walk_forward(
@@ -122,7 +122,8 @@ class _Layer:
         self, cotangents: Values, states: Values, saved: Values, w: Symbol, w_hr: Any,
         needs: Collection[str],
     ) -> tuple[dict[str, Any], list[Any]]:
-        """The cotangents of the sums, as rows by name; those of the first states.
+        """Return the cotangents of the gates' sums, as rows by name, and those of the initial
+        states.
 
         `cotangents`: gy, dh, dc. `saved`: what forward kept, and y.
         """
@@ -149,7 +150,7 @@ class _Layer:
                          for n in names]
 
     def weight_gradient(self, d: Symbol, y: Symbol, h: Symbol) -> Symbol:
-        """The cotangent of the recurrent weights, from those of the sums."""
+        """The cotangent of the recurrent weights, given those of the gates' sums."""
         if not self.is_one_kernel:
             return np.matmul(d.T, self.join_steps(self.states_before(y, h)))
         n = self.rows
@@ -159,7 +160,7 @@ class _Layer:
 
 
 def _is_absent_or_zero(x: Any) -> bool:
-    """Whether a value is absent, or zero everywhere."""
+    """Whether a value is absent or a constant zero."""
     if x is None:
         return True
     node = x.node
@@ -169,7 +170,7 @@ def _is_absent_or_zero(x: Any) -> bool:
 
 
 def _sum_inputs(cell: Cell, x: Symbol, w: Symbol, b_ih: Any, b_hh: Any) -> tuple[Symbol, Any]:
-    """The sums from the inputs, and the bias that comes in with each step: the GRU's new gate's."""
+    """The inputs' part of the gates, and the bias added in each step (the GRU's new gate)."""
     sums, of_step, biases = np.matmul(x, w.T), None, (b_ih, b_hh)
     if cell.apart and b_hh is not None:
         new_gate = b_hh.shape[0] // 3 * 2
@@ -183,7 +184,7 @@ def _sum_inputs(cell: Cell, x: Symbol, w: Symbol, b_ih: Any, b_hh: Any) -> tuple
 def _lower_layer(
     layer: _Layer, x: Symbol, states: Values, weights: Values, keep: bool
 ) -> tuple[Symbol, ...]:
-    """y, the last states, and what backward reads, of a layer's operator."""
+    """Return y, the last states, and what backward reads, as a layer's operator does."""
     v, states = layer.cast({"x": x, **weights}), layer.cast(states)
     sums, bias = _sum_inputs(layer.cell, v["x"], v["w_ih"], v["b_ih"], v["b_hh"])
     w_hr = v.get("w_hr")
@@ -196,7 +197,7 @@ def _lower_adjoint(
     layer: _Layer, cotangents: Values, x: Symbol, states: Values, weights: Values, saved: Values,
     needs: Collection[str],
 ) -> dict[str, Any]:
-    """The cotangents of a layer's operands, by name: of those that are needed."""
+    """Return the needed cotangents of a layer's operands, by name."""
     v, states = layer.cast({"x": x, **weights}), layer.cast(states)
     saved = {**saved, **layer.cast({"y": saved["y"]})}
     w_hr = v.get("w_hr")
@@ -240,7 +241,7 @@ def _lstm_adjoint(
 ) -> tuple[Any, ...]:
     layer = _Layer("lstm", x.dtype, c.shape[1], sizes, reverse, w_hr)
     needed = _needed("x h c w_ih w_hh b_ih b_hh w_hr", needs)
-    if needed & {"b_ih", "b_hh"}:  # both have the same
+    if needed & {"b_ih", "b_hh"}:  # both have the same gradient
         needed = needed - {"b_hh"} | {"b_ih"}
     result = _lower_adjoint(
         layer, {"gy": g_y, "dh": g_h, "dc": g_c}, x, {"h": h, "c": c},
@@ -289,7 +290,7 @@ def _rnn_adjoint(
 ) -> tuple[Any, ...]:
     layer = _Layer("relu" if relu else "tanh", x.dtype, h.shape[1], sizes, reverse)
     needed = _needed("x h w_ih w_hh b_ih b_hh", needs)
-    if needed & {"b_ih", "b_hh"}:  # both have the same
+    if needed & {"b_ih", "b_hh"}:  # both have the same gradient
         needed = needed - {"b_hh"} | {"b_ih"}
     result = _lower_adjoint(layer, {"gy": g_y, "dh": g_h}, x, {"h": h},
                             {"w_ih": w_ih, "w_hh": w_hh}, {"y": y}, needed)

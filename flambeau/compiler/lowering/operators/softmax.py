@@ -1,4 +1,4 @@
-"""Softmax, its logarithm, logsumexp, and their derivatives: folds along one axis."""
+"""Softmax, log-softmax, logsumexp and their derivatives: reductions along one axis."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..registry import lowering
 
 
 def inside(x: Symbol, dtype: Any = None) -> Symbol:
-    """The array in the dtype of its computation, rounded to `dtype` first."""
+    """Round to `dtype`, if given, and convert to the dtype of the computation."""
     x = x if dtype is None else x.astype(dtype.numpy, copy=False)
     return x.astype(compute_dtype(x.dtype), copy=False)
 
@@ -23,13 +23,13 @@ def _at_least_one(x: Symbol) -> Symbol:
 
 
 def probabilities(x: Symbol, axis: int) -> Symbol:
-    """exp(x - top) over its sum."""
+    """exp(x - max) over its sum along the axis."""
     e = np.exp(x - np.max(x, axis, keepdims=True))
     return e / np.sum(e, axis, keepdims=True)
 
 
 def log_probabilities(x: Symbol, axis: int) -> Symbol:
-    """x - top - log of the sum of exponentials."""
+    """x - max - log(sum(exp(x - max))) along the axis."""
     y = x - np.max(x, axis, keepdims=True)
     return y - np.log(np.sum(np.exp(y), axis, keepdims=True))
 
@@ -82,7 +82,7 @@ def _logsumexp(input: Symbol, dim: Any, keepdim: bool = False) -> Symbol:
     if not x.size:
         return np.log(np.sum(np.exp(x), axes, keepdims=keepdim)).astype(input.dtype)
     top = np.max(x, axes, keepdims=True)
-    top = np.where(np.isfinite(top), top, 0)  # all of a row -inf, or an inf in it
+    top = np.where(np.isfinite(top), top, 0)  # a row of -inf only, or one with an inf
     total = np.log(np.sum(np.exp(x - top), axes, keepdims=True)) + top
     remaining = [n for i, n in enumerate(x.shape) if i not in axes]
     y = total if keepdim else total.reshape(remaining)

@@ -1,4 +1,4 @@
-"""What convolutions and pooling share: cotangents put back between strides, borders of a number."""
+"""Shared by convolutions and pooling: interleaving the phases of a stride, cropping and borders."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ..numpy.node_builders import (
 
 
 def cropped(node: Node, axis: int, low: int, high: int) -> Node:
-    """Zero around along an axis; negative numbers crop."""
+    """Pad with zeros along an axis; negative numbers crop."""
     start, end = max(-low, 0), max(-high, 0)
     length = node.shape[axis] - start - end
-    if length <= 0:  # nothing of it is left
+    if length <= 0:  # nothing is left
         shape = list(node.shape)
         shape[axis] += low + high
         return graph.constant(0, node.type, tuple(shape))
@@ -29,7 +29,7 @@ def cropped(node: Node, axis: int, low: int, high: int) -> Node:
 
 
 def add_border(node: Node, low: Sequence[int], high: Sequence[int], value: float) -> Node:
-    """The node with a number around it."""
+    """Pad a node with a number."""
     padded = graph.pad(node, low, high)
     if value == 0 or padded is node:
         return padded
@@ -45,7 +45,7 @@ def add_border(node: Node, low: Sequence[int], high: Sequence[int], value: float
 
 
 def interleave(parts: list[Node], axis: int) -> Node:
-    """Places of the parts in turn along an axis."""
+    """Interleave the parts along an axis."""
     if len(parts) == 1:
         return parts[0]
     stacked_parts = stack_nodes(parts, axis + 1)
@@ -58,5 +58,5 @@ def interleave(parts: list[Node], axis: int) -> Node:
 
 
 def nothing(node: Node, shape: Sequence[int]) -> Node:
-    """Zero of a node's type."""
+    """Zeros of a shape, with a node's type."""
     return graph.constant(0, node.type, tuple(shape))

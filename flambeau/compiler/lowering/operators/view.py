@@ -1,4 +1,4 @@
-"""Views whose bodies speak of strides: expand, unfold, as_strided."""
+"""Views whose bodies use strides: expand, unfold, as_strided."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _unfold(input: Symbol, dimension: int, size: int, step: int) -> Symbol:
         return input.reshape(1)[:size]
     at = dimension % input.ndim
     n = (input.shape[at] - size) // step + 1
-    if size <= step:  # windows apart: an axis of the array, cut in two
+    if size <= step:  # disjoint windows: split the axis in two
         node = cropped(input.node, at, 0, n * step - input.shape[at])
         shape = (*node.shape[:at], n, step, *node.shape[at + 1 :])
         return np.moveaxis(
@@ -65,7 +65,7 @@ def _fold_copies(
 
 
 def _places(shape: Sequence[int], strides: Sequence[int], offset: int) -> np.ndarray:
-    """Where the elements of a window lie."""
+    """The memory positions of a strided view's elements."""
     places = np.full((), offset, np.int64)
     for extent, s in zip(shape, strides, strict=True):
         places = places[..., None] + np.arange(extent) * s
@@ -76,7 +76,7 @@ def _places(shape: Sequence[int], strides: Sequence[int], offset: int) -> np.nda
 def _as_strided(
     input: Symbol, size: Sequence[int], stride: Sequence[int], offset: int, geometry: Any
 ) -> Symbol:
-    """Elements of a dense row-major input, by their places in its memory."""
+    """Select elements of a dense row-major input by their memory positions."""
     strides, start = geometry
     dense, n = [], 1
     for extent in reversed(input.shape):
