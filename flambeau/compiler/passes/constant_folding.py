@@ -21,7 +21,7 @@ _EXACT_TYPES = (Type.F32, Type.F64, Type.I64, Type.I32)
 def fold_constants(graph: Graph) -> Graph:
     """Replace operations on constants by their results.
 
-    Only operations that NumPy rounds as kernels do are folded, and only within one type.
+    Fold only operations that NumPy rounds as kernels do, and only within one type.
     """
     return _RULES.rewrite(graph)
 

@@ -1,7 +1,7 @@
-"""Copy a strided source where a reshape of it has no strides.
+"""Copy a strided source if strides cannot express a reshape of it.
 
-A batch that is a slice of a longer one, `tokens[:, :-1]`, has gaps between its rows, and no strides
-describe it as one axis of tokens. The copy is a SLICE of the whole source, which scheduling stores;
+A batch that is a slice of a longer one, `tokens[:, :-1]`, has gaps between its rows, so it cannot
+be read as one axis of tokens. The copy is a SLICE of the whole source, which scheduling stores;
 other readers keep reading the source in place. Cost: one pass over the source.
 """
 
@@ -32,7 +32,7 @@ def copy_strided_inputs(graph: Graph) -> Graph:
 
 
 def _needs_copy(node: Node, known: dict[int, StridedView]) -> bool:
-    """Whether a node reshapes a strided value into a shape that no strides describe."""
+    """Whether a node reshapes a strided value into a shape that strides cannot express."""
     if node.op is not Op.RESHAPE:
         return False
     window = known.get(id(node.inputs[0]))
@@ -40,6 +40,6 @@ def _needs_copy(node: Node, known: dict[int, StridedView]) -> bool:
 
 
 def _copy(node: Node) -> Node:
-    """A slice of the whole node, which `strided_slice` would simplify to the node itself."""
+    """Build a slice of the whole node, which `strided_slice` would simplify to the node itself."""
     everything = {"starts": (0,) * len(node.shape), "steps": (1,) * len(node.shape)}
     return Node(Op.SLICE, (node,), node.shape, node.type, everything)

@@ -1,7 +1,7 @@
 """Rewrite convolutions with few output pixels as a product of the weight and the image windows.
 
-A convolution packs its weight into panels, which pays off when many pixels read them. With few
-pixels, as in the late layers of a network that sees one image, the weight dominates: as the left
+A convolution packs its weight into panels, which pays off if many pixels read them. With few
+pixels, as in the late layers of a network on a single image, the weight dominates: as the left
 operand of a product it is read once, in place. Cost: the image windows are written to memory.
 """
 

@@ -12,7 +12,7 @@ from ..ir.graph import Graph, Node, Op, rewrite, with_inputs
 def eliminate_common_subexpressions(graph: Graph) -> Graph:
     """Merge nodes with the same operation, inputs, shape, type and attributes.
 
-    Inputs, calls and constant arrays are never merged: each has an identity of its own.
+    Inputs, calls and constant arrays are never merged.
     """
     known: dict[Any, Node] = {}
 
@@ -28,7 +28,8 @@ def eliminate_common_subexpressions(graph: Graph) -> Graph:
 
 
 def _key(value: Any) -> Any:
-    """A hashable key that tells 0.0 from -0.0 and 1 from 1.0, and makes NaN equal to itself."""
+    """A hashable key that distinguishes 0.0 from -0.0 and 1 from 1.0, and makes NaN equal
+    itself."""
     if isinstance(value, float | np.floating):
         return (type(value).__name__, float(value).hex())
     if isinstance(value, list | tuple):

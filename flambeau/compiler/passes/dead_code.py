@@ -1,6 +1,6 @@
 """Dead code elimination: drop writes that store a source's own value back into it.
 
-Nodes that no root reaches need no pass: a graph is only what its roots reach.
+Unreachable nodes need no pass: a graph contains only what its roots reach.
 """
 
 from __future__ import annotations

@@ -115,8 +115,9 @@ def _sink_below_concat(node: Node) -> Node | None:
 
 @rule(op.RESHAPE(op.PERMUTE(x)))
 def _sink_below_reshape(node: Node, x: Node) -> Node | None:
-    """Rewrite reshape(permute(x)) as permute(reshape(x)) when only axes that are adjacent before
-    the permutation merge and split."""
+    """Rewrite reshape(permute(x)) as permute(reshape(x)) if only axes that are adjacent before the
+    permutation merge and split.
+    """
     axes = node.inputs[0].axes
     if 0 in node.shape:
         return None

@@ -1,8 +1,8 @@
 """Move matrix products before gathers: take(table, i) @ w becomes take(table @ w, i).
 
-Rows that repeat a few rows of a table are multiplied once per table row. Backward is the mirror
-image: rows are added up per table row first, and the sums are multiplied. An embedding of a few
-letters before a linear or recurrent layer then costs as many rows as there are letters, in both
+Rows that repeat a few rows of a table are multiplied once per table row. Backward is symmetric:
+gradients are summed per table row first, and the sums are multiplied. An embedding of a few letters
+before a linear or recurrent layer then costs only as many rows as there are letters, in both
 directions.
 """
 
@@ -21,7 +21,7 @@ def move_matmul_before_gather(graph: Graph) -> Graph:
     """Rewrite products of gathered rows, and scatters of products, in terms of table rows."""
     one_reader = {key for key, readers in users(graph.nodes()).items() if len(readers) == 1}
     one_reader -= {id(node) for node in graph.roots()}
-    scattered: dict[int, Node] = {}  # ADD_ROWS nodes, by the values that they add
+    scattered: dict[int, Node] = {}  # ADD_ROWS nodes, by the id of the values they add
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node:
         new = with_inputs(node, inputs)
@@ -35,7 +35,8 @@ def move_matmul_before_gather(graph: Graph) -> Graph:
 
 
 def _movements(node: Node) -> tuple[list[Node], Node]:
-    """The movements above a node that keep its last axis, outermost first, and what they move."""
+    """Return movements above a node that keep its last axis, outermost first, and what they
+    move."""
     chain = []
     while node.op in (Op.RESHAPE, Op.PERMUTE):
         inner = node.inputs[0]
@@ -50,7 +51,8 @@ def _movements(node: Node) -> tuple[list[Node], Node]:
 
 
 def _match_gather(node: Node) -> tuple[Node, Node] | None:
-    """(table, index of each row) where a node is rows gathered often enough from a table."""
+    """(table, index of each row) if a node is rows gathered often enough from a table, else
+    None."""
     chain, below = _movements(node)
     if below.op is not Op.TAKE or len(below.inputs[0].shape) != 2:
         return None
@@ -66,7 +68,7 @@ def _match_gather(node: Node) -> tuple[Node, Node] | None:
 
 
 def _rewrite_gathered_lhs(node: Node) -> Node | None:
-    """take(table, i) @ b as take(table @ b, i)."""
+    """Rewrite take(table, i) @ b as take(table @ b, i)."""
     a, b = node.inputs
     gather = _match_gather(a)
     if gather is None or b.shape[0] < MIN_GATHERED_DEPTH:
@@ -77,7 +79,7 @@ def _rewrite_gathered_lhs(node: Node) -> Node | None:
 
 
 def _rewrite_weight_gradient(node: Node, scattered: dict[int, Node]) -> Node | None:
-    """a @ take(table, i), or take(table, i).T @ b: scatter the other operand, then multiply."""
+    """Rewrite a @ take(table, i), or take(table, i).T @ b: scatter the other operand, multiply."""
     a, b = node.inputs
     if node.type not in (Type.F32, Type.F64) or min(node.shape) < MIN_GATHERED_DEPTH:
         return None
@@ -96,7 +98,7 @@ def _rewrite_weight_gradient(node: Node, scattered: dict[int, Node]) -> Node | N
 
 
 def _rewrite_scattered_matmul(node: Node, scattered: dict[int, Node]) -> Node | None:
-    """Scattered rows of a @ b as (scattered rows of a) @ b."""
+    """Rewrite scattered rows of a @ b as (scattered rows of a) @ b."""
     index, values = node.inputs
     chain, below = _movements(values)
     if below.op is not Op.MATMUL or len(below.shape) != 2 or len(node.shape) != 2:
@@ -117,7 +119,7 @@ def _rewrite_scattered_matmul(node: Node, scattered: dict[int, Node]) -> Node | 
 
 
 def _scatter_add(index: Node, values: Node, count: int, scattered: dict[int, Node]) -> Node:
-    """Rows of `values` added up per table row; a second request gives the same node."""
+    """Sum the rows of `values` per table row; a second request returns the same node."""
     known = scattered.get(id(values))
     if known is not None and known.shape[0] == count and _same_index(known.inputs[0], index):
         return known
@@ -129,7 +131,7 @@ def _scatter_add(index: Node, values: Node, count: int, scattered: dict[int, Nod
 
 
 def _same_index(a: Node, b: Node) -> bool:
-    """Whether two indices are the same movements of the same node. May miss equal ones."""
+    """Whether two indices are the same movements of the same node. May miss equal indices."""
     while a is not b:
         if a.op is Op.RESHAPE:
             a = a.inputs[0]
@@ -143,7 +145,7 @@ def _same_index(a: Node, b: Node) -> bool:
 
 
 def _reuse_scattered_sums(graph: Graph, scattered: dict[int, Node]) -> Graph:
-    """Sum over all rows by summing the scattered rows, which are fewer."""
+    """Rewrite sums over all rows as sums of the scattered rows, which are fewer."""
     nodes = {id(node) for node in graph.nodes()}
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node:
@@ -157,8 +159,6 @@ def _reuse_scattered_sums(graph: Graph, scattered: dict[int, Node]) -> Graph:
 
 
 def _has_one_reader(node: Node, one_reader: set[int]) -> bool:
-    """Whether nothing else reads a value or what it is moved from."""
+    """Whether nothing else reads a value or the value it is moved from."""
     chain, below = _movements(node)
     return all(id(moved) in one_reader for moved in (*chain, below))
-
-

@@ -1,9 +1,9 @@
 """Compute mean and variance over rows (batch norm) in one pass instead of two.
 
-The sum of squares is taken of the distance from an estimate of the mean, and corrected afterwards:
-var * n = sum((x - e)^2) - sum(x - e)^2 / n. The estimate is the mean of a few rows, so nothing is
-lost to cancellation where the mean is far from zero. Rows of a convolution are computed twice for
-the estimate, so that the convolution can accumulate both sums as it goes (split_reductions).
+Sum the squared distances from an estimate e of the mean, and correct afterwards: var * n = sum((x -
+e)^2) - sum(x - e)^2 / n. The estimate is the mean of a few rows, which avoids cancellation if the
+mean is far from zero. Rows of a convolution are computed a second time for the estimate, so that
+the convolution can accumulate both sums as it runs (split_reductions).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def compute_moments_in_one_pass(graph: Graph) -> Graph:
 
 
 def _match_variance(node: Node) -> tuple[Node, Node | None]:
-    """sum((x - mean)^2) with the sum that the mean comes from; None for any other node."""
+    """Return sum((x - mean)^2) and the sum behind the mean; None instead for any other node."""
     if not _is_row_sum(node):
         return node, None
     square = node.inputs[0]
@@ -91,7 +91,7 @@ def _shifted_moments(total: Node) -> Moments:
 
 
 def _sample_rows(x: Node) -> Node:
-    """Neighboring rows from the middle; rows of a convolution are computed from its inputs."""
+    """Adjacent rows from the middle; rows of a convolution are computed from its inputs."""
     *outer, wide, columns = x.shape
     count = min(MOMENT_SAMPLE_ROWS, wide)
     starts = [*(n // 2 for n in outer), (wide - count) // 2]

@@ -1,9 +1,9 @@
-"""Rewrite rules: patterns of nodes with named captures, and what replaces the nodes they match.
+"""Rewrite rules: patterns of nodes with named captures, and replacements for the matched nodes.
 
 A pattern is an expression: `op.RESHAPE(op.RESHAPE(x))`, `scalar.MUL(x, literal(1))`. A rule is a
-function of the matched node and the captures, and returns None where it does not apply. Rules are
-tried in the order of their declaration. They are indexed by the node's operation and the operation
-of its first operand, so most nodes try none.
+function of the matched node and the captures that returns None if it does not apply. Rules are
+tried in order of declaration. They are indexed by the node's operation and the operation of its
+first operand, so most nodes try none.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Pattern:
     is_commutative: bool = False  # two operands, in either order
 
     def match(self, node: Node, captures: dict[str, Node]) -> bool:
-        """Whether a node matches; adds the captured nodes. One name stands for one node."""
+        """Whether a node matches; adds the captured nodes. Equal names must match the same node."""
         if self.ops and node.op not in self.ops:
             return False
         if self.operation is not None and node.attributes["operation"] is not self.operation:
@@ -59,20 +59,21 @@ class Pattern:
         return names
 
     def admits_first(self, first: Op | None) -> bool:
-        """Whether a node whose first operand does `first` can match."""
+        """Whether a node can match if its first operand has the operation `first`."""
         if not self.operands:
             return True
         return not self.operands[0].ops or first in self.operands[0].ops
 
 
 def capture(name: str, *ops: Op) -> Pattern:
-    """Any node, or one that does one of `ops`, passed to the rule by this name."""
+    """Match any node, or one with an operation in `ops`, and pass it to the rule by this name."""
     return Pattern(ops, name=name)
 
 
 def literal(value: float, negative_zero: bool = False) -> Pattern:
-    """A number that stands everywhere in a node. Tells 0.0 from -0.0: `negative_zero` asks for
-    -0.0 of floating types, the only zero that leaves every number as it is."""
+    """Match a node that is this number everywhere, distinguishing 0.0 from -0.0. `negative_zero`
+    requires -0.0 for floating types, the only zero that addition leaves without effect.
+    """
 
     def is_value(node: Node) -> bool:
         return is_literal(node, -0.0 if negative_zero and node.type.floating else value)
@@ -91,14 +92,15 @@ def is_literal(node: Node, value: float) -> bool:
 
 
 class _OpPatterns:
-    """`op.RESHAPE(x)`: a node of that operation on operands that match; `op.RESHAPE()`: on any."""
+    """`op.RESHAPE(x)`: a node with that operation and matching operands; `op.RESHAPE()`: any
+    operands."""
 
     def __getattr__(self, name: str) -> Callable[..., Pattern]:
         return lambda *operands: Pattern((Op[name],), operands=operands or None)
 
 
 class _ScalarPatterns:
-    """`scalar.ADD(x, y)`: an APPLY of that scalar operation; `scalar.ANY()`: of any."""
+    """`scalar.ADD(x, y)`: an APPLY of that scalar operation; `scalar.ANY()`: any APPLY."""
 
     def __getattr__(self, name: str) -> Callable[..., Pattern]:
         operation = None if name == "ANY" else Scalar[name]
@@ -111,13 +113,13 @@ op, scalar = _OpPatterns(), _ScalarPatterns()
 
 @dataclass(frozen=True)
 class Rule:
-    """Rewrite what a pattern matches; `replace` returns None where the rule does not apply."""
+    """Rewrite what a pattern matches; `replace` returns None if the rule does not apply."""
 
     pattern: Pattern
     replace: Replacement
 
     def list_patterns(self) -> list[Pattern]:
-        """The pattern, and for a commutative one that with its operands exchanged."""
+        """The pattern, and, if it is commutative, the pattern with its operands exchanged."""
         pattern = self.pattern
         if not pattern.is_commutative or pattern.operands is None:
             return [pattern]
@@ -125,7 +127,7 @@ class Rule:
 
 
 def rule(pattern: Pattern) -> Callable[[Replacement], Rule]:
-    """Declare a function of (node, captures by their names) as the rule of a pattern."""
+    """Declare a function of (node, captures by name) as the rule of a pattern."""
 
     def declare(function: Replacement) -> Rule:
         names = ["node", *pattern.list_names()]
@@ -137,7 +139,7 @@ def rule(pattern: Pattern) -> Callable[[Replacement], Rule]:
 
 
 class RuleSet:
-    """Rules in their order. `repeats`: apply rules to their own results until none applies."""
+    """Rules in order. `repeats`: apply rules to their own results until none applies."""
 
     def __init__(self, *rules: Rule, repeats: bool = False) -> None:
         self.rules, self.repeats = rules, repeats
@@ -155,7 +157,7 @@ class RuleSet:
         return ir.rewrite(graph, replace_node)
 
     def apply(self, node: Node) -> Node:
-        """Rewrite a node by the first rule that applies; the node itself where none does."""
+        """Rewrite a node by the first rule that applies; return the node if none does."""
         while True:
             result = self._apply_once(node)
             if result is None:

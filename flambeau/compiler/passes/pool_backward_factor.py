@@ -1,7 +1,7 @@
 """Factor pool backward: multiply at each window's maximum instead of over the whole image.
 
 The gradient of a max pool is zero except at one position of each window. A factor that multiplies
-it (the slope of an activation) matters at that position only, so the pool's own kernel gathers the
+it (the slope of an activation) matters only at that position, so the pool's kernel gathers the
 factor there: one number per window. Backward then neither rereads the factor's inputs nor computes
 values that are multiplied by zero.
 """
@@ -25,7 +25,7 @@ hit, share = capture("hit"), capture("share")
 
 
 def factor_pool_backward(graph: Graph) -> Graph:
-    """Compute such products once per window."""
+    """Rewrite products of a max pool's gradient and a factor to run once per window."""
     return _RULES.rewrite(graph)
 
 
@@ -49,8 +49,9 @@ class _Windows:
 @rule(scalar.MUL(scalar.WHERE(hit, share, capture("zero", Op.CONSTANT)), capture("factor"),
                  commutes=True))
 def _gather_factor(node: Node, hit: Node, share: Node, zero: Node, factor: Node) -> Node | None:
-    """Rewrite where(hit, share, 0) * factor as where(hit, share * factor at hit, 0) when `hit`
-    selects one position of each window, and `share` is one number per window."""
+    """Rewrite where(hit, share, 0) * factor as where(hit, share * factor at hit, 0) if `hit`
+    selects one position of each window, and `share` is one number per window.
+    """
     if not node.type.floating or zero.value != 0 or not hit.shape == factor.shape == node.shape:
         return None
     windows = _match_windows(hit, share)
@@ -79,7 +80,7 @@ def _match_windows(hit: Node, share: Node) -> _Windows | None:
 
 
 def _selects_one_position(order: Node, firsts: Node, shape: Shape, axes: tuple[int, ...]) -> bool:
-    """Whether `firsts` is, for each window, the number of exactly one of its positions."""
+    """Whether `firsts` holds, for each window, the number of exactly one of its positions."""
     numbers = _literal(order)
     inside = tuple(n if i in axes else 1 for i, n in enumerate(shape))
     if numbers is None or order.shape != inside or len(np.unique(numbers)) != numbers.size:
@@ -104,15 +105,16 @@ def _literal(node: Node) -> np.ndarray | None:
 
 @dataclass
 class _GatheredFactor:
-    """A factor over an image, recomputed at the selected positions only."""
+    """A factor over an image, recomputed only at the selected positions."""
 
     windows: _Windows
     arrays: list[Node] = field(default_factory=list)  # gathered from memory
     known: dict[Node, Node | None] = field(default_factory=dict)
 
     def at_selection(self, node: Node) -> Node | None:
-        """The node's value there, in the image's rank; None where it depends on anything but
-        constants and the nodes that the selection is computed from."""
+        """The node's value at the selected positions, in the image's rank; None if it depends on
+        anything but constants and the nodes that the selection is computed from.
+        """
         if node not in self.known:
             self.known[node] = self._compute(node)
         return self.known[node]

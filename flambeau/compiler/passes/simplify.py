@@ -1,6 +1,6 @@
 """Algebraic simplification: local rewrites that compute the same values with fewer nodes.
 
-Removes movements that do nothing or undo each other, arithmetic with 0 and 1 where that is exact,
+Removes movements that do nothing or undo each other, arithmetic with 0 and 1 if that is exact,
 casts to the same type, reductions over extents of 1, and movements of constants.
 """
 
@@ -25,7 +25,7 @@ def simplify(graph: Graph) -> Graph:
 
 
 def _drop(node: Node, x: Node) -> Node | None:
-    """Rewrite a movement as its operand when the shape stays."""
+    """Rewrite a movement as its operand if the shape stays the same."""
     return x if x.shape == node.shape else None
 
 
@@ -42,7 +42,7 @@ def _merge_reshapes(node: Node, x: Node) -> Node:
 
 @rule(op.PERMUTE(x))
 def _drop_identity(node: Node, x: Node) -> Node | None:
-    """Rewrite permute(x) as x when every axis stays."""
+    """Rewrite permute(x) as x if no axis moves."""
     return x if node.axes == tuple(range(len(node.axes))) else None
 
 
@@ -68,7 +68,7 @@ def _merge_expansions(node: Node, x: Node) -> Node:
 
 @rule(op.SLICE(x))
 def _drop_full_slice(node: Node, x: Node) -> Node | None:
-    """Rewrite slice(x) as x when it takes everything in order."""
+    """Rewrite slice(x) as x if it takes all elements in order."""
     whole = x.shape == node.shape and not any(node.starts) and all(s == 1 for s in node.steps)
     return x if whole else None
 
@@ -116,7 +116,7 @@ def _pad_zero(node: Node, number: Node) -> Node | None:
 
 @rule(op.CONCAT())
 def _drop_empty_parts(node: Node) -> Node | None:
-    """Rewrite concat as one of the parts that are not empty, or as that part."""
+    """Drop empty parts from a concat; rewrite it as its only part if one is left."""
     parts = [p for p in node.inputs if p.shape[node.axis] != 0]
     if len(parts) == 1:
         return parts[0]
@@ -131,7 +131,7 @@ def _drop_empty_parts(node: Node) -> Node | None:
 
 @rule(op.REDUCE(x))
 def _drop_narrow_axes(node: Node, x: Node) -> Node | None:
-    """Rewrite reduce(x) without the axes of extent 1, as x when there is no other."""
+    """Drop reduced axes of extent 1; rewrite reduce(x) as x if no other is left."""
     if node.fold in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
         return None
     wide = tuple(i for i in node.axes if x.shape[i] != 1)
@@ -145,7 +145,7 @@ def _drop_narrow_axes(node: Node, x: Node) -> Node | None:
 
 @rule(op.REDUCE(op.REDUCE(x)))
 def _merge_reductions(node: Node, x: Node) -> Node | None:
-    """Rewrite reduce(reduce(x)) as reduce(x) when both fold alike and in one type."""
+    """Rewrite reduce(reduce(x)) as reduce(x) if both have the same fold and type."""
     (inner,) = node.inputs
     if node.fold in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
         return None
@@ -160,7 +160,7 @@ def _merge_reductions(node: Node, x: Node) -> Node | None:
 
 @rule(scalar.ANY())
 def _broadcast_implicitly(node: Node) -> Node | None:
-    """Rewrite f(expand(a), b) as f(a, b) when the operation broadcasts a by itself."""
+    """Rewrite f(expand(a), b) as f(a, b) if the operation broadcasts a anyway."""
     inputs = node.inputs
     if all(a.op is not Op.EXPAND for a in inputs):
         return None
@@ -188,7 +188,7 @@ def _keep(node: Node, x: Node) -> Node:
 
 @rule(scalar.CAST(x))
 def _drop_cast(node: Node, x: Node) -> Node | None:
-    """Rewrite cast(x) as x when the type stays."""
+    """Rewrite cast(x) as x if the type stays the same."""
     return _keep(node, x) if x.type is node.type else None
 
 
@@ -221,7 +221,7 @@ _RULES = RuleSet(
     _drop_full_slice, Rule(op.SLICE(number), _move_constant), _merge_slices, _slice_part,
     _pad_zero, _drop_empty_pad, _drop_empty_parts, _drop_narrow_axes, _merge_reductions,
     _broadcast_implicitly,
-    # x + 0.0 turns -0.0 into 0.0, so only -0.0 may go.
+    # x + 0.0 turns -0.0 into 0.0, so only the addition of -0.0 can be removed.
     Rule(scalar.ADD(x, literal(0, negative_zero=True), commutes=True), _keep),
     Rule(scalar.SUB(x, literal(0)), _keep),
     Rule(scalar.MUL(x, literal(1), commutes=True), _keep),

@@ -1,9 +1,9 @@
-"""Split reductions into parts that threads compute apart, and a total over the parts.
+"""Split reductions into parts that threads compute separately, and a total over the parts.
 
 A sum with few results gives threads nothing to share, or makes each of them load all operands.
-Rows, images or steps of the depth are split instead: a thread loads its own. Cost: writing the
-parts and adding them, in a fixed order. How many parts pay is asked of the cost model
-(native/target/graph_costs.py).
+Rows, images or steps of the depth are split instead, and each thread loads only its part. Cost:
+writing the parts and adding them, in a fixed order. The cost model (native/target/graph_costs.py)
+chooses the number of parts.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def split_reductions(graph: Graph) -> Graph:
 
 
 def _combine(node: Node, fold: ReduceOp, partial: Node, axes: list[int], *new: Node) -> Node:
-    """The value of `node` from partial results. `new`: further nodes that these are built from."""
+    """Reduce partial results to the value of `node`. `new`: other nodes they are built from."""
     total = reduce(partial, fold, axes)
     return with_origin(node, reshape(total, node.shape), total, partial, *new)
 
@@ -49,9 +49,9 @@ def _combine(node: Node, fold: ReduceOp, partial: Node, axes: list[int], *new: N
 
 @rule(op.REDUCE(capture("a")))
 def _split_column_sum(node: Node, a: Node) -> Node | None:
-    """Rewrite sum(a) as a sum of each thread's sum when the kernel of a can accumulate it.
+    """Rewrite sum(a) as a sum of each thread's sum if the kernel of a can accumulate it.
 
-    Bias gradients and batch statistics: the values are not read from memory again.
+    For bias gradients and batch statistics: the values are not read from memory again.
     """
     if node.fold is not ReduceOp.SUM or node.type is not Type.F32:
         return None
@@ -70,14 +70,14 @@ def _split_column_sum(node: Node, a: Node) -> Node | None:
 
 
 def _is_computed_by_element(a: Node) -> bool:
-    """Whether a kernel computes the values one by one, and so can add them as it goes."""
+    """Whether a kernel computes the values one by one, and so can sum them as it runs."""
     while a.op is Op.RESHAPE and a.shape[-1] == a.inputs[0].shape[-1]:
         a = a.inputs[0]
     return a.op is Op.APPLY or a.op in CONTRACTIONS
 
 
 def _inner_axes(shape: tuple[int, ...], parts: int) -> list[int] | None:
-    """The axes to sum within a part; one axis is left for later where a chain would be too long."""
+    """The axes to sum within a part; leave one axis for later if a chain would be too long."""
     axes = list(range(len(shape) - 1))
     rows = prod(shape[:-1]) // parts
     if rows <= MAX_SUM_CHAIN:
@@ -93,9 +93,9 @@ def _inner_axes(shape: tuple[int, ...], parts: int) -> list[int] | None:
 
 @rule(op.CONV_WEIGHT(capture("x"), capture("g")))
 def _split_conv_weight(node: Node, x: Node, g: Node) -> Node | None:
-    """Rewrite a weight gradient as a sum of parts of the images when it is small beside them.
+    """Rewrite a weight gradient as a sum over parts of the images if it is small beside them.
 
-    Threads that share channels and features would all transform or pack the same images.
+    Threads that split channels and features would all transform or pack the same images.
     """
     count = threads()
     if node.groups != 1 or count < 2:
@@ -114,7 +114,7 @@ def _split_conv_weight(node: Node, x: Node, g: Node) -> Node | None:
 
 
 def _add_parts(split: Node, node: Node, parts: int) -> Node:
-    """The sum of a few parts as one expression, which fuses into its reader."""
+    """Sum a few parts as one expression, which fuses into its reader."""
     features = node.shape[-1]
     total: Node | None = None
     for i in range(parts):
@@ -126,8 +126,8 @@ def _add_parts(split: Node, node: Node, parts: int) -> Node:
 
 @rule(op.MATMUL())
 def _split_depth(node: Node) -> Node | None:
-    """Split-K: rewrite a @ b as a sum over parts of the depth when its tiles keep few threads busy.
-    """
+    """Split-K: rewrite a @ b as a sum over parts of the depth if its tiles keep few threads
+    busy."""
     if node.type is not Type.F32 or prod(node.shape[:-2]) != 1:
         return None
     m, n, k = node.shape[-2], node.shape[-1], node.inputs[0].shape[-1]
@@ -146,9 +146,10 @@ def _split_depth(node: Node) -> Node | None:
 
 @rule(op.REDUCE(capture("a")))
 def _split_reduction(node: Node, a: Node) -> Node | None:
-    """Rewrite reduce(a) as a reduction of partial reductions when it is long and has few results.
+    """Rewrite reduce(a) as a reduction of partial reductions if it is long and has few results.
 
-    One over several axes is reduced within each leading index first: caches hold its input.
+    A reduction over several axes first reduces within each leading index, so that caches hold its
+    input.
     """
     if node.fold not in _SPLITTABLE:
         return None

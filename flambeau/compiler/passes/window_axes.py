@@ -1,7 +1,7 @@
 """Preserve window axes: compute on values expanded over windows before their axes are merged.
 
 The gradient of a pool expands one value over each window and then merges the window's axis with the
-axis of windows. No strides describe the merged array, so it would be written to memory and read
+axis of windows. Strides cannot express the merged array, so it would be written to memory and read
 again. Pointwise work and reductions that follow run over the separate axes instead, and only their
 result is reshaped. Free: the same operations in another shape.
 """
@@ -15,12 +15,12 @@ from .pattern import Rule, RuleSet, op, scalar
 
 
 def preserve_window_axes(graph: Graph) -> Graph:
-    """Move such pointwise operations and reductions before the merge."""
+    """Move pointwise operations and reductions before the reshape that merges window axes."""
     return _RULES.rewrite(graph)
 
 
 def _move_before_merge(node: Node) -> Node | None:
-    """Rewrite f(merge(a)) as merge(f(a)) when a reads a value that is expanded over windows."""
+    """Rewrite f(merge(a)) as merge(f(a)) if `a` reads a value that is expanded over windows."""
     for a in node.inputs:
         if a.op is not Op.RESHAPE or a.shape != _domain(node):
             continue
@@ -39,12 +39,12 @@ _RULES = RuleSet(Rule(scalar.ANY(), _move_before_merge), Rule(op.REDUCE(), _move
 
 
 def _domain(node: Node) -> Shape:
-    """The shape of the node's iteration space."""
+    """The shape of a node's iteration space."""
     return node.inputs[0].shape if node.op is Op.REDUCE else node.shape
 
 
 def _match_axes(fine: Shape, coarse: Shape) -> list[list[int]] | None:
-    """For each coarse axis the fine axes that merge into it; None where they do not line up."""
+    """For each coarse axis, the fine axes that merge into it; None if they do not line up."""
     if len(fine) <= len(coarse) or 0 in fine:
         return None
     parts: list[list[int]] = []
@@ -90,5 +90,5 @@ def _move_apply(node: Node, fine: Node, parts: list[list[int]]) -> Node:
 
 def _move_reduce(node: Node, fine: Node, parts: list[list[int]]) -> Node | None:
     if node.type is not node.inputs[0].type:
-        return None  # an argmax counts positions along one axis
+        return None  # the result of an argmax is a position along one axis
     return reduce(fine, node.fold, [i for axis in node.axes for i in parts[axis]])
