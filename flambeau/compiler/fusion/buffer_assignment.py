@@ -1,4 +1,4 @@
-"""BufferAssignment: where each materialized value lies, and where else it must be written."""
+"""BufferAssignment: the memory of each materialized value, and any copies it needs."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ STRIDED_WRITERS = MULTI_RESULT | {Op.CONCAT}  # special nodes that can write thr
 
 
 class BufferAssignment:
-    """The places of values. A value that only its own kernel reads has none."""
+    """The places of values. Values that only their own kernel reads have none."""
 
     def __init__(self, graph: Graph, fusion: Fusion) -> None:
         self.graph, self.fusion = graph, fusion
         self.sources = [_source_memory(graph, slot) for slot in range(len(graph.sources))]
         self._places: dict[int, Place] = {}
         self._targets: dict[int, list[Place]] = {}
-        self.elsewhere: set[int] = set()  # values that the kernel of another value writes
-        self._replaced: dict[int, list[int]] = {}  # by node that starts an exchange
-        self.first: list[tuple[Place, Place]] = []  # copies done before everything else
-        self.copies: list[tuple[Place, Place]] = []  # and those done after
+        self.elsewhere: set[int] = set()  # values written by another value's kernel
+        self._replaced: dict[int, list[int]] = {}  # by an exchange's start node
+        self.first: list[tuple[Place, Place]] = []  # copies before everything else
+        self.copies: list[tuple[Place, Place]] = []  # copies after everything else
         calls = [node for node in fusion.nodes if node.op is Op.CALL]
         self._calls = any(EXCHANGE_TURN not in node.attributes for node in calls)
-        # What must end before sources are written: a check may end the run.
+        # Groups that must finish before sources are written: a check may stop the run.
         self._waits = [fusion.group_of[id(node)] for node in fusion.nodes
                        if node.attributes.get(EXCHANGE_TURN) == LATE or node.op is Op.CHECK]
         self._place_sources()
@@ -42,7 +42,7 @@ class BufferAssignment:
         return self._places[id(node)]
 
     def seen(self, node: Node) -> Place:
-        """Where a value lies that may be a movement of a materialized value."""
+        """Where a value lies; it may be a movement of a materialized value."""
         chain: list[Node] = []
         while id(node) not in self._materialized:
             chain.insert(0, node)
@@ -53,11 +53,11 @@ class BufferAssignment:
         return Place(place.memory, window)
 
     def targets(self, node: Node) -> list[Place]:
-        """Where a value is written by the kernel that computes it."""
+        """Where the kernel that computes a value writes it."""
         return self._targets.get(id(node), [])
 
     def replaced(self, start: Node) -> list[int]:
-        """The operands of a node that starts an exchange that lie where their results will."""
+        """The positions of an exchange's operands that are stored where their results will be."""
         return self._replaced.get(id(start), [])
 
     def _place_sources(self) -> None:
@@ -79,14 +79,14 @@ class BufferAssignment:
             self._write_back(slot, node, place)
 
     def _add_target(self, node: Node, place: Place) -> None:
-        if node.op in (Op.INPUT, Op.ARRAY):  # before it can be written
+        if node.op in (Op.INPUT, Op.ARRAY):  # copy it before anything can overwrite it
             self.first.append((self._places[id(node)], place))
             return
         self._targets.setdefault(id(node), []).append(place)
         self._places.setdefault(id(node), place)
 
     def _write_back(self, slot: int, node: Node, place: Place) -> None:
-        """Write a source's new value in place once all readers of the old value have run."""
+        """Write a source's new value in place, after all readers of the old value have run."""
         group = self.fusion.group_of.get(id(node))
         if group is None or not self._may_overwrite(slot, node, group):
             self.copies.append((self._keep_old_value(node), place))
@@ -100,7 +100,7 @@ class BufferAssignment:
         self._add_target(node, place)
 
     def _keep_old_value(self, node: Node) -> Place:
-        """Where a value can still be read after all other kernels have run."""
+        """Return a place where a value can still be read after all other kernels have run."""
         if node.op is Op.INPUT and any(node.slot == slot for slot, _ in self.graph.writes):
             own = allocate_in_arena(node)
             self.first.append((self._places[id(node)], own))
@@ -114,10 +114,11 @@ class BufferAssignment:
 
     def _may_overwrite(self, slot: int, node: Node, group: FusionGroup) -> bool:
         """Whether a group may overwrite a source: other readers run before it, and it reads each
-        element only where it writes it."""
+        element only where it writes it.
+        """
         if group.special is not None or node.shape != self.graph.sources[slot].shape:
             return False
-        if self._calls:  # one that raises must leave all states as they were
+        if self._calls:  # a call that raises must leave all states unchanged
             return False
         bit = 1 << group.position
         if any(wait.before & bit for wait in self._waits):
@@ -141,7 +142,7 @@ class BufferAssignment:
 
     @staticmethod
     def _can_store(group: FusionGroup, node: Node, window: StridedView) -> bool:
-        """Whether strides describe where each iteration of a group's loops stores its value."""
+        """Whether strides can describe where each iteration of a group's loops stores its value."""
         if group.axes and not group.is_number(node):
             return True
         shape = group.rows if group.axes else group.shape
@@ -149,7 +150,8 @@ class BufferAssignment:
 
     def _place_values(self) -> None:
         """Place the values that other kernels read, users first, so that the parts of a
-        concatenation can be written directly into it."""
+        concatenation can be written directly into it.
+        """
         for group in reversed(self.fusion.groups):
             for node in reversed(group.nodes):
                 if id(node) not in self._places:
@@ -165,8 +167,9 @@ class BufferAssignment:
                     self._place_sent(node)
 
     def _place_sent(self, result: Node) -> None:
-        """Write what an exchange sends where its result will be, if nothing else reads it: then
-        no copies are made before and after."""
+        """If nothing else reads an exchange's operand, compute it where the result will be, which
+        saves copies before and after.
+        """
         if (replaced := what_is_replaced(result)) is None:
             return
         start, position = replaced
@@ -200,7 +203,7 @@ class BufferAssignment:
     def _place_moved(self, node: Node) -> None:
         """Store a value that is only read permuted in the permuted layout.
 
-        Other readers are allowed where rows stay contiguous.
+        Other readers are allowed if rows stay contiguous.
         """
         (inner,) = node.inputs
         if is_blocked_transpose(node):
@@ -247,7 +250,7 @@ class BufferAssignment:
         for reader in self.fusion.readers.get(id(part), ()):
             for node in reader.nodes:
                 if node.op in (Op.CONV, Op.CONV_WEIGHT, Op.CALL):
-                    return False  # these want whole arrays
+                    return False  # these need whole arrays
                 for leaf, chain in self.fusion.read(node):
                     if leaf is part and view_through(window, chain) is None:
                         return False
@@ -255,7 +258,7 @@ class BufferAssignment:
 
 
 def _has_one_stage(group: FusionGroup, fusion: Fusion) -> bool:
-    """Whether a group reduces rows and then works on the results alone."""
+    """Whether a group reduces rows and then only works on the results."""
     for node in group.nodes:
         if node.op is Op.REDUCE:
             if any(fusion.group_of.get(id(leaf)) is group for leaf, _ in fusion.read(node)):

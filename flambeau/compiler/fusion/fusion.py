@@ -1,9 +1,9 @@
 """Fusion: which values are stored in memory, and which of them share a kernel.
 
-materialization.py chooses the values that are stored. A stored node joins the group of a node that
-it reads when both iterate over the same domain: pointwise work joins pointwise work, reductions
-over the same rows (softmax, layer norm and their gradients), and the epilogue of a contraction.
-Everything else is recomputed inside the kernels that read it.
+materialization.py chooses the stored values. A stored node joins the group of a node it reads if
+both iterate over the same domain: pointwise work joins pointwise work, reductions over the same
+rows (softmax, layer norm and their gradients), and the epilogue of a contraction. Everything else
+is recomputed inside the kernels that read it.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ class Fusion:
                 self._assign_to_group(node)
 
     def _order_nodes(self) -> list[Node]:
-        """The nodes, inputs before users, partial sums last.
+        """The nodes, inputs before users, with partial sums last.
 
-        A partial sum can join any group that iterates over its elements, so it is placed when all
-        such groups exist.
+        A partial sum can join any group that iterates over its elements, so all such groups must
+        exist first.
         """
         late: set[int] = set()
         for node in self.nodes:
@@ -68,7 +68,7 @@ class Fusion:
         return sorted(self.nodes, key=lambda node: id(node) in late)
 
     def _assign_to_group(self, node: Node) -> None:
-        """Add a materialized node to a group that it fits, or to a new group."""
+        """Add a materialized node to a group it fits, or to a new group."""
         read = self.read(node)
         sources = {id(self.group_of[id(leaf)]): self.group_of[id(leaf)]
                    for leaf, _ in read if id(leaf) in self.group_of}
@@ -102,7 +102,8 @@ class Fusion:
         self, node: Node, read: list[tuple[Node, Chain]], sources: list[FusionGroup]
     ) -> FusionGroup | None:
         """The group whose kernel also computes this node: another result of the same attention or
-        recurrent layer."""
+        recurrent layer; None if there is none.
+        """
         near = {id(g): g for leaf, _ in read for g in self.readers.get(id(leaf), [])
                 if g.special is not None}
         for group in near.values():
@@ -126,7 +127,7 @@ class Fusion:
         return group
 
     def run_after(self, group: FusionGroup, before: int) -> None:
-        """Order a group, and everything after it, behind the groups in the bit set `before`."""
+        """Make a group, and every group after it, run after the groups in the bit set `before`."""
         if before & ~group.before == 0:
             return
         group.before |= before
@@ -143,7 +144,7 @@ class Fusion:
         read: list[tuple[Node, Chain]],
         sources: list[FusionGroup],
     ) -> bool:
-        """Whether a node can be computed by a group's kernel."""
+        """Whether a group's kernel can compute a node."""
         if group.special is not None or any(is_blocked_transpose(item) for item in group.nodes):
             return False
         bit = 1 << group.position
@@ -228,7 +229,7 @@ class Fusion:
         return True
 
     def _fits_numbers(self, group: FusionGroup, node: Node) -> bool:
-        """Whether a node works on one number per row, in any shape: a bias update, say."""
+        """Whether a node computes one number per row, in any shape, such as a bias update."""
         for leaf, chain in leaves(node, self.materialized, reshape_chain(node, group.rows)):
             if self.group_of.get(id(leaf)) is group:
                 if prod(leaf.shape) != prod(group.rows):
@@ -241,7 +242,7 @@ class Fusion:
 
 
 def is_blocked_transpose(node: Node) -> bool:
-    """Whether a node is a large transpose that runs in square blocks, as a kernel of its own.
+    """Whether a node is a large transpose that runs in square blocks, in a separate kernel.
 
     No other work should iterate over memory in that order.
     """

@@ -1,4 +1,4 @@
-"""FusionGroup: nodes that share a kernel, and the movement chains to the values that they read."""
+"""FusionGroup: nodes that share a kernel, and the movement chains to the values they read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RECURRENCES = frozenset((Op.RECURRENCE, Op.RECURRENCE_GRADIENT))
 MULTI_RESULT = ATTENTIONS | RECURRENCES  # a kernel computes several such nodes at once
 INLINE = MOVEMENTS | {Op.APPLY, Op.CONSTANT, Op.IOTA, Op.TAKE, Op.TAKE_ALONG}
 FOLDS = frozenset((Op.REDUCE, Op.SUM_PARTS))
-Chain = tuple[Node, ...]  # movements, in the order in which they are applied
+Chain = tuple[Node, ...]  # movements, in the order they are applied
 
 
 @dataclass(eq=False)
@@ -24,7 +24,7 @@ class FusionGroup:
 
     `shape`: the extents of its loops. `axes`: those that its reductions remove, empty for pointwise
     work. `contraction`: the matrix product or convolution whose epilogue the other nodes are.
-    `special`: the only node of a group that is neither (a scan, a concatenation, a call), or the
+    `special`: a node that is neither (a scan, a concatenation, a call), alone in its group, or the
     first result of an attention or recurrent layer.
     """
 
@@ -42,7 +42,7 @@ class FusionGroup:
         return tuple(1 if i in self.axes else n for i, n in enumerate(self.shape))
 
     def is_number(self, node: Node) -> bool:
-        """Whether a node (not a reduction) has one number per row, in any shape."""
+        """Whether a node other than a reduction has one number per row, in any shape."""
         if not self.axes or node.op in FOLDS or self.rows == self.shape:
             return False
         return node.shape == self.rows or prod(node.shape) == prod(self.rows) != prod(self.shape)
@@ -55,7 +55,7 @@ class FusionGroup:
 
 
 def domain(node: Node) -> tuple[Shape, tuple[int, ...]]:
-    """The extents of a node's loops, and the axes that it reduces."""
+    """The extents of a node's loops, and the axes it reduces."""
     if node.op is Op.REDUCE:
         return node.inputs[0].shape, node.axes
     return element(node).shape, ()
@@ -67,8 +67,8 @@ def element(node: Node) -> Node:
 
 
 def cached_view(node: Node, op: Op, shape: Shape) -> Node:
-    """A node expanded or reshaped to a shape: the same object each time, so that expressions built
-    through it are reused."""
+    """Expand or reshape a node to a shape; cached, so that expressions built through it are reused.
+    """
     views = node.__dict__.setdefault("views", {})
     if (op, shape) not in views:
         views[op, shape] = Node(op, (node,), shape, node.type)
@@ -77,7 +77,7 @@ def cached_view(node: Node, op: Op, shape: Shape) -> Node:
 
 
 def broadcast_chain(node: Node, shape: Shape, chain: Chain) -> Chain:
-    """The chain for an operand of an operation of this shape, broadcast where its extent is 1."""
+    """Extend a chain to an operand of an operation of this shape, broadcast if shapes differ."""
     return chain if node.shape == shape else (cached_view(node, Op.EXPAND, shape), *chain)
 
 
@@ -94,14 +94,15 @@ def rebase_chain(leaf: Node, shape: Shape, chain: Chain) -> Chain:
 
 
 def apply_movement(window: StridedView, node: Node) -> StridedView | None:
-    """A view after a movement, or after the index of a TAKE."""
+    """The view after a movement, or after the index of a TAKE; None if strides cannot express
+    it."""
     if node.op in (Op.TAKE, Op.TAKE_ALONG):
         return table_view(node, window)[0] if window.whole else None
     return window.moved(node)
 
 
 def view_through(start: StridedView, chain: Chain) -> StridedView | None:
-    """A view after a chain of movements; None where no strides describe it."""
+    """The view after a chain of movements; None if strides cannot express it."""
     view: StridedView | None = start
     for node in chain:
         assert view is not None
@@ -144,10 +145,10 @@ def table_view(node: Node, table: StridedView) -> tuple[StridedView, int]:
 def leaves(
     node: Node, materialized: dict[int, Node], chain: Chain = ()
 ) -> Iterator[tuple[Node, Chain]]:
-    """The materialized values that a node is computed from, each with its chain of movements.
+    """Yield the materialized values that a node is computed from, each with its chain of movements.
 
-    Looks into the node itself even when it is materialized. The chain of a table contains the TAKE
-    or TAKE_ALONG that reads it: from there on the view is that of the row at index 0.
+    Looks into the node itself even if it is materialized. The chain of a table contains the TAKE or
+    TAKE_ALONG that reads it: from there on, the view is of the row at index 0.
     """
     stack = _operands(node, chain)
     seen: set[tuple[Node, Chain]] = set()
@@ -180,7 +181,8 @@ def _operands(node: Node, chain: Chain) -> list[tuple[Node, Chain]]:
 
 
 def partial_sum_view(node: Node, shape: Shape) -> StridedView | None:
-    """Where in a part SUM_PARTS adds each element of a domain; None where no strides say it."""
+    """Where in a part SUM_PARTS adds each element of a domain; None if strides cannot express
+    it."""
     (a,) = node.inputs
     columns = contiguous_view(node.shape[1:]).expanded(a.shape)
     return None if columns is None else view_through(columns, reshape_chain(a, shape))
@@ -193,7 +195,7 @@ def row_shapes(node: Node) -> tuple[Shape, Shape]:
 
 
 def fused_nodes(node: Node, materialized: dict[int, Node]) -> Iterator[Node]:
-    """A node and everything that its kernel computes for it, positions (IOTA) included."""
+    """Yield a node and everything its kernel computes for it, including positions (IOTA)."""
     stack, seen = [node], {id(node)}
     while stack:
         current = stack.pop()

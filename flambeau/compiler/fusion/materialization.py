@@ -1,9 +1,9 @@
 """Materialization: which values of a graph are stored in memory, and which are recomputed.
 
-A value is stored when some reader cannot recompute it, or would recompute it at too high a cost.
-All such decisions are taken here: `_choose` applies the rules before nodes are grouped, `refine`
-those that depend on the groups. Where only a copy of an input would do, which no node computes,
-passes/contiguous_inputs.py has inserted that node before.
+A value is stored if a reader cannot recompute it, or only at too high a cost. All such decisions
+are made here: `_choose` applies the rules before nodes are grouped, `refine` those that depend on
+the groups. If a reader needs a copy of an input, passes/contiguous_inputs.py has inserted a node
+for it.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Materialization:
         self._choose()
 
     def _choose(self) -> None:
-        """Choose the nodes to store: results of kernels that nothing fuses with, outputs, values
-        that several readers share, operands in an order of their own, and what kernels read
-        whole."""
+        """Choose the nodes to store: results of kernels that nothing fuses with, outputs, shared
+        values, operands in another memory order, and arrays that kernels read whole.
+        """
         for node in self.nodes:
             if node.op not in INLINE:
                 self.values[id(node)] = node
@@ -58,13 +58,14 @@ class Materialization:
         )
         for node in self.nodes:
             for operand in _whole_array_inputs(node):
-                # a convolution packs the borders of its image as it goes
+                # a convolution pads its image while packing it
                 bordered = node.op in (Op.CONV, Op.CONV_WEIGHT) and operand is node.inputs[0]
                 self._materialize_operand(operand, bordered)
         self._make_reachable()
 
     def refine(self, fusion: Fusion) -> bool:
-        """Store values that replace several wider ones, now that groups exist; whether any are."""
+        """Store values that replace several wider ones, now that groups exist; return whether any
+        do."""
         narrower = list(narrower_values(fusion))
         self.values.update((id(node), node) for node in narrower)
         if narrower:
@@ -78,7 +79,7 @@ class Materialization:
                 self._materialize_unreachable(node)
 
     def _materialize_shared(self) -> None:
-        """Operations that several nodes read, unless doing them again costs little."""
+        """Store operations that several nodes read, unless recomputing them is cheap."""
         uses: dict[int, set[int]] = {}
         for node in reversed(self.nodes):
             moved = node.op in MOVEMENTS and id(node) not in self.values
@@ -118,12 +119,12 @@ class Materialization:
         is_expensive = node.op is not Op.APPLY or node.operation in EXPENSIVE_OPERATIONS
         own = EXPENSIVE_OPERATION if is_expensive else 1
         if not folded and any(self._has_one_reader(_skip_movements(item), uses) for item in full):
-            own += MAX_RECOMPUTE_OPERATIONS  # compute it once, in the contraction's epilogue
+            own += MAX_RECOMPUTE_OPERATIONS  # better computed once, in the contraction's epilogue
         return own + below + (len(full) > 1)
 
     @staticmethod
     def _has_one_reader(node: Node, uses: dict[int, set[int]]) -> bool:
-        """Whether a contraction has one reader, so that its own sums need not be stored."""
+        """Whether a node is a contraction with one reader, so that its sums need not be stored."""
         return node.op in CONTRACTIONS and len(uses.get(id(node), ())) == 1
 
     def _materialize_operand(self, node: Node, bordered: bool = False) -> None:

@@ -1,9 +1,9 @@
 """Materialize window operands in their readers' order.
 
-A gradient that is expanded over pool windows is read once per window position. Where its memory
-order differs from its readers' (a linear layer's output beside channels-last images), every read
-strides through memory; one transposing pass costs less. The pointwise work on it runs before the
-transpose, in the kernel that produces it.
+A gradient that is expanded over pool windows is read once per window position. If its memory order
+differs from its readers' (a linear layer's output beside channels-last images), every read strides
+through memory; one transposing pass costs less. The pointwise work on it runs before the transpose,
+in the kernel that produces it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .fusion_group import INLINE, MOVEMENTS, leaves, view_through
 def transposed_window_operands(
     nodes: Sequence[Node], materialized: dict[int, Node]
 ) -> Iterator[Node]:
-    """The operands that are expanded over windows and read against their memory order."""
+    """Yield operands that are expanded over windows and read against their memory order."""
     for node in nodes:
         if node.op is not Op.APPLY or prod(node.shape) < 2 * MIN_TRANSPOSED_COPY_ELEMENTS:
             continue
@@ -45,7 +45,7 @@ def _is_window_operand(operand: Node, node: Node) -> bool:
 
 
 def _transposed_sources(share: Node, materialized: dict[int, Node]) -> Iterator[Node]:
-    """The values that an operand is computed from and reads in another order."""
+    """Yield the values that an operand is computed from and reads in another order."""
     lanes = [i for i, n in enumerate(share.shape) if n != 1][-1]
     seen: set[int] = set()
     for leaf, chain in leaves(share, materialized):

@@ -1,8 +1,8 @@
 """Materialize transposed weights that several products read.
 
-A product packs a transposed right operand as it goes, which is cheap beside the product itself.
-When many products read the same operand, as the steps of a recurrent layer do, a single copy
-replaces all of that packing.
+A product packs a transposed right operand as it runs, which costs little beside the product itself.
+If many products read the same operand, as the steps of a recurrent layer do, a single copy replaces
+all of that packing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..ir.graph import Node, Op
 
 
 def shared_transposed_weights(nodes: Sequence[Node]) -> Iterator[Node]:
-    """The transposed matrices that are the right operand of several products."""
+    """Yield the transposed matrices that are the right operand of several products."""
     readers: dict[int, int] = {}
     for node in nodes:
         if node.op is Op.MATMUL and MIN_TRANSPOSE_ROWS < node.shape[-2] <= MAX_TRANSPOSE_ROWS:

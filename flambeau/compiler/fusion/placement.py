@@ -1,4 +1,4 @@
-"""Placement: the allocations that kernels read and write, and where in them a value lies."""
+"""Placement: the allocations that kernels read and write, and where values lie in them."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from ..ir.strided_view import StridedView, contiguous_view
 class Home(Enum):
     """Who owns an allocation."""
 
-    ARENA = auto()  # the program: reused when the value is dead
+    ARENA = auto()  # the program: reused once the value is dead
     SOURCE = auto()  # a parameter, a state or an argument: index is the slot
-    OUTPUT = auto()  # a returned tensor, new at each call: index is the output's number
+    OUTPUT = auto()  # a returned tensor, new in each call: index is the output's number
     CONSTANT = auto()  # an array known at compile time: value
 
 
 @dataclass(eq=False)
 class Allocation:
-    """A contiguous stretch of memory."""
+    """A contiguous block of memory."""
 
     home: Home
     type: Type
@@ -40,13 +40,13 @@ class Allocation:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a value lies: a view of an allocation, of the value's shape."""
+    """Where a value lies: a view, of the value's shape, into an allocation."""
 
     memory: Allocation
     window: StridedView
 
 
 def allocate_in_arena(node: Node) -> Place:
-    """A new row-major allocation in the arena for a node's value."""
+    """Allocate a row-major place in the arena for a node's value."""
     memory = Allocation(Home.ARENA, node.type, max(1, prod(node.shape)), name=node.origin)
     return Place(memory, contiguous_view(node.shape))

@@ -1,4 +1,4 @@
-"""Store a value instead of the several values that it is recomputed from.
+"""Store a value instead of the several values it is recomputed from.
 
 When a later kernel combines several values that an earlier kernel stores for no other reader (the
 derivative of gelu from its input and its error function), the earlier kernel should store the
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def narrower_values(fusion: Fusion) -> Iterator[Node]:
-    """The nodes to materialize because storing them replaces storing several others."""
+    """Yield the nodes to materialize because storing them replaces storing several others."""
     roots = {id(node) for node in fusion.graph.roots()}
     for group in fusion.groups:
         if group.special is not None:
@@ -35,7 +35,7 @@ def narrower_values(fusion: Fusion) -> Iterator[Node]:
 
 
 def _candidates(node: Node, fusion: Fusion, roots: set[int]) -> Iterator[Node]:
-    """Operands of a node, direct or indirect, that are such values: nearest first."""
+    """Yield direct or indirect operands of a node that are such values, nearest first."""
     stack, seen = list(node.inputs), set()
     while stack:
         node = stack.pop()
