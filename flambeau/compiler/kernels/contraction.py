@@ -1,4 +1,4 @@
-"""Kernels of matrix products and convolutions, with the group's other nodes as their epilogue."""
+"""Kernels of matrix products and convolutions, with the group's other nodes as epilogue."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from .expressions import FIXED, At, ExpressionBuilder, along
 
 
 def planned_threads() -> int:
-    """For how many threads a contraction is cut."""
+    """The number of threads that contractions are split for."""
     return 2 if threads() <= TYPICAL_THREADS else threads()
 
 
 class ContractionKernel:
-    """Writes the kernel of a group around a contraction."""
+    """Build the kernel of a group around a contraction."""
 
     def __init__(self, group: FusionGroup, fusion: Fusion, layout: BufferAssignment) -> None:
         self.group, self.materialized, self.layout = group, fusion.materialized, layout
@@ -42,14 +42,14 @@ class ContractionKernel:
         return self.layout.place(node)
 
     def kernel(self) -> Kernel:
-        """The loops, their buffers in the order of `values.memories`."""
+        """Build the kernel, with its buffers in the order of `values.memories`."""
         rules = {Op.MATMUL: self._matmul, Op.CONV: self._conv, Op.CONV_WEIGHT: self._conv_weight}
         body = rules[self.node.op]()
         buffers = [self.values.buffers[id(m)] for m in self.values.memories]
         return Kernel(self.node.op.name.lower(), buffers, body)
 
     def operand(self, node: Node) -> tuple[Allocation, StridedView]:
-        """The memory of an operand, and the window on it that has the operand's shape."""
+        """The memory of an operand, and the view of it that has the operand's shape."""
         chain: list[Node] = []
         while self._place(node) is None:
             chain.insert(0, node)
@@ -61,14 +61,14 @@ class ContractionKernel:
         return place.memory, window
 
     def load(self, operand: tuple[Allocation, StridedView], at: Sequence[At]) -> Load:
-        """An operand's element."""
+        """Load an operand's element."""
         memory, window = operand
         self.values.enter(at)
-        mask = self.values.mask(window)  # the borders of a convolution's image
+        mask = self.values.mask(window)  # the padding of a convolution's image
         return Load(self.values.buffer(memory), self.values.affine(window, at), mask=mask)
 
     def epilogue(self, total: Accumulator, at: Sequence[At]) -> list[Statement]:
-        """The value to store for one element of the product."""
+        """Build the statements that use one element of the product: the epilogue and its stores."""
         values = self.values
         body: list[Statement] = []
         late: list[Statement] = []
@@ -152,7 +152,8 @@ class ContractionKernel:
         self, a: Load, b: Load, total: Accumulator, body: list[Statement],
         indices: tuple[Index, ...], kernel: tuple[int, int],
     ) -> list[Statement]:
-        """One channel in, one out: vectors of channels, with the kernel's window inside."""
+        """Depthwise convolution: vectors of channels, with the kernel's window as the inner
+        loops."""
         images, rows, columns, features = self.node.shape
         n, h, v, g, i, j = indices
         product = Applied(Operation.MUL, (a, b), self.node.type)
@@ -174,7 +175,7 @@ class ContractionKernel:
         feature: At = (0, ((g, features // groups), (k, 1))) if groups > 1 else along(k)
         channel: At = (0, ((g, channels), (c, 1))) if groups > 1 else along(c)
         image = along(n)
-        if parts > 1:  # a loop over them, as over groups
+        if parts > 1:  # loop over parts, as over groups
             image, images = (0, ((g, images // parts), (n, 1))), images // parts
         result: At = (0, ((g, features // groups), (k, 1))) if groups * parts > 1 else feature
         total = self._new_sum()

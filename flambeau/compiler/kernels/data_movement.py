@@ -1,6 +1,6 @@
-"""Kernels of what is neither loops over a domain nor a contraction.
+"""Kernels that are neither loops over a domain nor contractions.
 
-Concatenations, replaced windows, running folds, rows added to a table, copies.
+Concatenations, slice updates, scans, row scatters and copies.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ KernelWithMemory = tuple[Kernel, list[Allocation]]
 
 
 def special_kernels(node: Node, fusion: Fusion, layout: BufferAssignment) -> list[KernelWithMemory]:
-    """The kernels of a special node, one after another."""
+    """Build the kernels of a special node, in running order."""
     return _RULES[node.op](node, fusion, layout)
 
 
 def copy_kernel(source: Place, target: Place) -> KernelWithMemory:
-    """From one place to another of the same shape."""
+    """Build a kernel that copies one place to another of the same shape."""
     values = ExpressionBuilder(lambda node: None)
 
     def body(at: Sequence[At]) -> list[Statement]:
@@ -42,7 +42,7 @@ def copy_kernel(source: Place, target: Place) -> KernelWithMemory:
 def _loop_over(
     shape: Sequence[int], body: Callable[[Sequence[At]], list[Statement]]
 ) -> list[Statement]:
-    """Loop over a shape, in vectors along its last axis."""
+    """Loop over a shape, vectorized along its last axis."""
     wide = [i for i, n in enumerate(shape) if n != 1]
     at: list[At] = [FIXED] * len(shape)
     indices = {i: Index(f"i{i}") for i in wide}
@@ -73,7 +73,7 @@ def _builder_for(fusion: Fusion, layout: BufferAssignment) -> ExpressionBuilder:
 
 
 def _concat(node: Node, fusion: Fusion, layout: BufferAssignment) -> list[KernelWithMemory]:
-    """Parts that were not computed in place are copied to theirs."""
+    """Copy the parts that were not computed in place."""
     result = []
     for target in layout.targets(node):
         start = 0
@@ -127,7 +127,7 @@ def _scan(node: Node, fusion: Fusion, layout: BufferAssignment) -> list[KernelWi
         return [Begin(total), Loop(step, shape[axis], [Update(total, value), *stores])]
 
     nest = _loop_over(rest, body)
-    if axis == len(shape) - 1:  # rows: one running number each
+    if axis == len(shape) - 1:  # scanning rows: one running value per row
         nest = _make_parallel(nest)
     return [_finish_kernel("scan", values, nest)]
 
@@ -142,7 +142,7 @@ def _make_parallel(nest: list[Statement]) -> list[Statement]:
 
 
 def _add_rows(node: Node, fusion: Fusion, layout: BufferAssignment) -> list[KernelWithMemory]:
-    """Zero, then each row of values added to the one that its index names."""
+    """Clear the result, then add each row of values to the row that its index names."""
     width = prod(node.shape[1:])
     block = next((b for b in (64, 32, 16) if width % b == 0), width)
     values = _builder_for(fusion, layout)

@@ -1,4 +1,4 @@
-"""Values: the expressions of a kernel, built from nodes seen through chains of movements."""
+"""ExpressionBuilder: a kernel's expressions, built from nodes seen through movement chains."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ..ir.graph import Node, Op, Shape
 from ..ir.strided_view import StridedView, contiguous_view
 from .index_maps import coordinates
 
-At = tuple[int, tuple[tuple[Index, int], ...]]  # where a domain's axis is: base + sum(index * step)
+At = tuple[int, tuple[tuple[Index, int], ...]]  # a position along an axis: base + sum(index * step)
 
 
 def along(index: Index, step: int = 1, base: int = 0) -> At:
-    """An axis that one index goes along."""
+    """The position along an axis that one index iterates over."""
     return base, ((index, step),)
 
 
@@ -28,24 +28,24 @@ FIXED: At = (0, ())  # an axis of extent 1
 
 
 class ExpressionBuilder:
-    """Expressions at one point of a kernel's domain; buffers are add_to_part as they are met."""
+    """Expressions at one point of a kernel's domain; buffers are added as they are first used."""
 
     def __init__(self, places: Callable[[Node], Place | None]) -> None:
         self.places = places
         self.buffers: dict[int, Buffer] = {}
         self.memories: list[Allocation] = []
-        self.at_hand: dict[int, Expression] = {}  # values of nodes that need no load
+        self.at_hand: dict[int, Expression] = {}  # values that need no load, by node
         self.own: set[int] = set()  # nodes of this kernel that were stored and may be read back
         self.at: Sequence[At] = ()
         self._known: dict[tuple[int, tuple[int, ...]], Expression] = {}
 
     def enter(self, at: Sequence[At]) -> None:
-        """From here on, values are wanted at this point."""
+        """Build the following values at this point."""
         self.at = at
         self._known = {}
 
     def buffer(self, memory: Allocation) -> Buffer:
-        """The kernel's argument for a memory."""
+        """The kernel's buffer for an allocation, created on first use."""
         known = self.buffers.get(id(memory))
         if known is None:
             known = self.buffers[id(memory)] = Buffer(memory.type, f"b{len(self.memories)}")
@@ -53,7 +53,7 @@ class ExpressionBuilder:
         return known
 
     def affine(self, window: StridedView, at: Sequence[At] | None = None) -> Affine:
-        """The position in memory of the point, through a window of the domain's shape."""
+        """The memory position of a point, through a view of the domain's shape."""
         base = window.offset
         terms: dict[int, list] = {}
         for stride, (start, steps) in zip(
@@ -68,14 +68,14 @@ class ExpressionBuilder:
         return Affine(base, pairs)
 
     def load(self, place: Place, chain: Chain) -> Expression:
-        """A value in memory, through a chain."""
+        """Load a value from memory, through a chain."""
         window = view_through(place.window, chain)
         assert window is not None, (place, chain)
         load = Load(self.buffer(place.memory), self.affine(window), (), self.mask(window))
         return load
 
     def mask(self, window: StridedView) -> Expression | None:
-        """Whether the point lies where a window has memory; None for everywhere."""
+        """Whether the point lies in a view's valid region; None if nothing is masked."""
         result: Expression | None = None
         if window.valid is None:
             return None
@@ -114,7 +114,7 @@ class ExpressionBuilder:
         return self.compute(node, chain)
 
     def compute(self, node: Node, chain: Chain = ()) -> Expression:
-        """A node's element computed from its inputs, even where the node is materialized."""
+        """Compute a node's element from its inputs, even if the node is materialized."""
         if node.op is Op.CONSTANT:
             return Constant(node.type, node.value)
         if node.op is Op.IOTA:
@@ -177,8 +177,9 @@ class ExpressionBuilder:
     def stores(
         self, places: Sequence[Place], value: Expression, chain: Chain, late: list[Statement]
     ) -> list[Statement]:
-        """Write a value wherever it belongs. A source's memory still has its old value for others
-        at this point to read: the new one is fixed now and written in `late`."""
+        """Store a value in each place. The old value of a source may still be read at this point,
+        so the new one is kept in a register and stored in `late`.
+        """
         result: list[Statement] = []
         for place in places:
             if place.memory.home is not Home.SOURCE:
@@ -196,14 +197,15 @@ class ExpressionBuilder:
         return result
 
     def store(self, place: Place, value: Expression, chain: Chain = ()) -> Statement:
-        """Write a value to where it belongs; `chain`: from its shape to the domain's."""
+        """Store a value in a place; `chain` leads from the value's shape to the domain's."""
         window = view_through(place.window, chain)
         assert window is not None, (place, chain)
         return Store(self.buffer(place.memory), self.affine(window), value)
 
     def add_to_part(self, node: Node, memory: Allocation, chain: Chain, shape: Shape) -> Statement:
-        """Add the point's value to this thread's part of a SUM_PARTS; `chain`: from the shape of
-        what is add_to_part to the domain's, which is `shape`."""
+        """Add the point's value to this thread's part of a SUM_PARTS; `chain` leads from the shape
+        of the addend to the domain's, `shape`.
+        """
         window = partial_sum_view(node, shape)
         assert window is not None, node
         rows = node.shape[0]

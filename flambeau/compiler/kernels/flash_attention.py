@@ -1,11 +1,11 @@
 """FlashAttention: attention kernels, forward and backward, that hold one block of scores at a time.
 
-For each block of query rows the kernel loops over blocks of keys. Scores lie in thread-local
-memory, transposed: lanes run over queries. The forward pass rescales a running softmax (maximum and
-sum of each row); the backward pass recomputes probabilities from the saved log-sums.
+For each block of query rows the kernel loops over blocks of keys. Scores are in thread-local
+memory, transposed: vector lanes run over queries. The forward pass rescales a running softmax
+(maximum and sum of each row); the backward pass recomputes probabilities from the saved log-sums.
 
-Where `causal` hides a whole block, it is skipped. In a block on the diagonal of a square, products
-leave out the hidden elements, in steps of ATTENTION_DIAGONAL_STEP rows or columns.
+Blocks that `causal` hides entirely are skipped. In a block on the diagonal of a square, products
+skip hidden elements in steps of ATTENTION_DIAGONAL_STEP rows or columns.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ KernelWithMemory = tuple[Kernel, list[Allocation]]
 
 
 def attention_kernels(group: FusionGroup, layout: BufferAssignment) -> list[KernelWithMemory]:
-    """The kernels of a group of one attention."""
+    """Build the kernels of a group of one attention."""
     assert group.special is not None
     back = group.special.op is Op.ATTENTION_GRADIENT
     return [(_Backward if back else _Forward)(group.nodes, layout).kernel()]
 
 
 def attention_flops(group: FusionGroup) -> int:
-    """Floating-point operations of the products."""
+    """The floating-point operations of the matrix products."""
     node = group.nodes[0]
     q, k = node.inputs[:2]
     widths = q.shape[-1]
@@ -53,8 +53,9 @@ def attention_flops(group: FusionGroup) -> int:
 
 
 def block_extent(rows: int, columns: int, depth: int, width: int, size: int, causal: bool) -> int:
-    """The rows and columns of a block, or 0 where no block fits into thread-local memory: two
-    transposed operands, the scores, and four numbers for each row."""
+    """The rows and columns of a block, or 0 if none fits into thread-local memory: two transposed
+    operands, the scores, and four numbers per row.
+    """
 
     def fits(n: int) -> bool:
         return size * n * (depth + width + n + 4) <= ATTENTION_LOCAL_BYTES
@@ -73,18 +74,18 @@ def block_extent(rows: int, columns: int, depth: int, width: int, size: int, cau
 
 @dataclass(frozen=True)
 class _Range:
-    """`count` consecutive rows or columns from `start` on."""
+    """`count` consecutive rows or columns, beginning at `start`."""
 
     start: At
     count: int
 
     def at(self, index: Index) -> At:
-        """The position of an element, counted from the start."""
+        """The position of element `index`."""
         base, terms = self.start
         return base, (*terms, (index, 1))
 
     def subrange(self, first: int, count: int) -> _Range:
-        """`count` of them, from the `first` on."""
+        """The `count` elements from `first` on."""
         base, terms = self.start
         return _Range((base + first, terms), count)
 
@@ -99,10 +100,10 @@ class _Tile:
 
 @dataclass(frozen=True)
 class _KeyBlocks:
-    """Blocks of columns that a block of rows is multiplied with: a loop of them, or a single one.
+    """Blocks of columns that a block of rows is multiplied with: one, or a loop over several.
 
-    `is_masked`: whether `causal` hides some elements. `is_first`: whether no block came before, for
-    these rows and for these columns.
+    `is_masked`: whether `causal` hides some elements. `is_first`: whether this is the first block
+    for these rows and for these columns.
     """
 
     columns: _Range
@@ -113,7 +114,7 @@ class _KeyBlocks:
 
 
 class _AttentionKernel:
-    """The base of both directions: operands, blocks, and loops over them."""
+    """Shared by both directions: operands, blocks, and loops over them."""
 
     def __init__(self, nodes: Sequence[Node], layout: BufferAssignment) -> None:
         self.nodes, self.layout = nodes, layout
@@ -130,7 +131,7 @@ class _AttentionKernel:
         self.mask: Place | None = None
 
     def choose_block(self, width: int, mask: Node | None) -> None:
-        """Settle what depends on the values' width."""
+        """Choose the block size, given the width of the values, and set up the mask."""
         self.width = width
         self.size = block_extent(
             self.rows, self.columns, self.depth, width, self.type.size, self.node.causal
@@ -149,7 +150,7 @@ class _AttentionKernel:
     # ------------------------------------------------------------------- memory
 
     def load(self, node: Node, *at: At) -> Load:
-        """An operand's element in this batch."""
+        """Load an operand's element in this batch."""
         place = self.layout.seen(node)
         return self._load(place, at)
 
@@ -160,7 +161,7 @@ class _AttentionKernel:
     def build_stores(
         self, node: Node, value: Value, *at: At, add: bool = False
     ) -> list[Statement]:
-        """Store of a result's element, one for each place of the result."""
+        """Store a result's element in each of the result's places."""
         return [
             Store(self.values.buffer(place.memory),
                   self.values.affine(place.window, [*self.outer, *at]), value.expression, add=add)
@@ -173,7 +174,7 @@ class _AttentionKernel:
         return Affine(base, ((column, self.size), (row, 1)))
 
     def row_value(self, buffer: Buffer, row: Affine) -> Value:
-        """A row's number in thread-local memory."""
+        """Load a row's number from thread-local memory."""
         return Value(Load(buffer, row))
 
     def transpose_rows(self, node: Node, rows: _Range, buffer: Buffer) -> list[Statement]:
@@ -188,7 +189,7 @@ class _AttentionKernel:
     def load_transposed(
         self, node: Node, rows: _Range, tile: _Tile, buffer: Buffer, row: Index, depth: Index
     ) -> Load:
-        """An element of rows that `transpose_rows` copied, for a product over its columns."""
+        """Load an element of rows copied by `transpose_rows`, for a product over its columns."""
         if self.transposes_rows:
             return Load(buffer, Affine(tile.rows[0], ((depth, self.size), (row, 1))))
         return self.load(node, rows.subrange(*tile.rows).at(row), along(depth))
@@ -227,8 +228,9 @@ class _AttentionKernel:
         return result
 
     def row_blocks(self) -> list[tuple[_Range, Index | None, int, bool]]:
-        """Blocks of rows: each with its loop's index and rounds, and whether it is a shorter one
-        at the end."""
+        """Blocks of rows, each with its loop's index and trip count, and whether it is a shorter
+        last block.
+        """
         full, tail = divmod(self.rows, self.size)
         result: list[tuple[_Range, Index | None, int, bool]] = []
         if full == 1:
@@ -258,13 +260,13 @@ class _AttentionKernel:
         return result or [_Tile((0, keys.columns.count), (0, rows.count))]
 
     def list_row_tiles(self, keys: _KeyBlocks, rows: _Range) -> list[_Tile]:
-        """Tiles of a few rows, with all columns that these see."""
+        """Tiles of a few rows, with all columns these rows see."""
         result = [_Tile((0, first + n), (first, n))
                   for first, n in self._diagonal_steps(keys, rows, ATTENTION_DIAGONAL_STEP)]
         return result or [_Tile((0, keys.columns.count), (0, rows.count))]
 
     def list_column_tiles(self, keys: _KeyBlocks, rows: _Range) -> list[_Tile]:
-        """Tiles of a few columns, with all rows that see these."""
+        """Tiles of a few columns, with all rows that see these columns."""
         result = [_Tile((first, n), (first, rows.count - first))
                   for first, n in self._diagonal_steps(keys, rows, ATTENTION_DIAGONAL_STEP)]
         return result or [_Tile((0, keys.columns.count), (0, rows.count))]
@@ -286,7 +288,7 @@ class _AttentionKernel:
     def scale_and_mask(
         self, total: Accumulator, rows: _Range, columns: _Range, r: Index, k: Index, is_masked: bool
     ) -> Value:
-        """A score from its product: scaled and masked."""
+        """Scale and mask a score."""
         score = Value(total) * self.node.scale
         if is_masked:
             is_visible = _position(columns, k) <= _position(rows, r)
@@ -315,12 +317,12 @@ def _exp(x: Value) -> Value:
 
 
 def _finite_maximum(row_max: Value) -> Value:
-    """A maximum that can be subtracted: 0 as long as all scores are -inf."""
+    """A maximum that can be subtracted: 0 if all scores are -inf."""
     return where(row_max == -math.inf, 0, row_max)
 
 
 class _Forward(_AttentionKernel):
-    """The output, and the log-sum-exp of each row."""
+    """The forward kernel: the output, and the log-sum-exp of each row."""
 
     def __init__(self, nodes: Sequence[Node], layout: BufferAssignment) -> None:
         super().__init__(nodes, layout)
@@ -336,7 +338,7 @@ class _Forward(_AttentionKernel):
         )
 
     def kernel(self) -> KernelWithMemory:
-        """The kernel: threads share the blocks of rows."""
+        """Build the kernel; it is parallel over blocks of rows."""
         body: list[Statement] = []
         for rows, index, rounds, last in self.row_blocks():
             inner = self._process_rows(rows, index, last)
@@ -420,7 +422,7 @@ class _Forward(_AttentionKernel):
     def _accumulate_values(
         self, keys: _KeyBlocks, rows: _Range, tile: _Tile, is_only: bool
     ) -> Statement:
-        """Add the product of the exponentials with the values to the output."""
+        """Add the product of the exponentials and the values to the output."""
         assert self.y is not None
         v = self.y.inputs[2]
         r, k, c = Index("r"), Index("k"), Index("c")
@@ -447,7 +449,7 @@ class _Forward(_AttentionKernel):
         r = Index("r")
         at = Affine(0, ((r, 1),))
         row_sum, row_max = self.row_value(self.row_sum, at), self.row_value(self.row_max, at)
-        if self.mask is not None:  # rows may be masked everywhere: they give 0
+        if self.mask is not None:  # rows may be fully masked: they give 0
             row_sum = where(row_sum == 0, 1, row_sum)
             row_max = _finite_maximum(row_max)
         body: list[Statement] = []
@@ -469,9 +471,9 @@ class _Forward(_AttentionKernel):
 
 
 class _Backward(_AttentionKernel):
-    """The gradients of queries, keys and values, those that the graph reads.
+    """The backward kernel: the gradients of queries, keys and values that the graph reads.
 
-    `delta`: for each row the sum of output times its gradient.
+    `delta`: for each row, the sum of the output times its gradient.
     """
 
     def __init__(self, nodes: Sequence[Node], layout: BufferAssignment) -> None:
@@ -483,7 +485,8 @@ class _Backward(_AttentionKernel):
         self.g_transposed = Buffer(self.type, "g", local=self.width * self.size)
 
     def kernel(self) -> KernelWithMemory:
-        """The kernel: threads share the batch, so that each adds to gradients of its own."""
+        """Build the kernel; it is parallel over the batch, so that no two threads add to one
+        gradient."""
         body: list[Statement] = []
         blocks = self.row_blocks()
         has_row_blocks = len(blocks) > 1 or blocks[0][1] is not None
@@ -544,7 +547,7 @@ class _Backward(_AttentionKernel):
         )
 
     def _compute_score_gradients(self, keys: _KeyBlocks, rows: _Range, tile: _Tile) -> Statement:
-        """Replace probabilities by the gradient of the scores."""
+        """Replace probabilities by the gradients of the scores."""
         r, k, c = Index("r"), Index("k"), Index("c")
         total, columns = self.new_sum(), keys.columns.subrange(*tile.columns)
         at, queries = self.score_index(tile, k, r), rows.subrange(*tile.rows)

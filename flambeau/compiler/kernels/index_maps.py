@@ -1,4 +1,4 @@
-"""Coordinates: which element of a value a point sees through movements that strides cannot say."""
+"""Coordinates: the element a point reads through movements that strides cannot express."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ At = tuple[int, tuple]
 def coordinates(
     at: Sequence[At], chain: Chain
 ) -> tuple[list[Expression], Expression | None]:
-    """The position along each axis of what a chain starts from, as I64; and where it is that,
-    not a zero that a PAD put around (None for everywhere)."""
+    """Return the I64 position along each axis of the value a chain starts from, and a condition
+    that it lies inside the value, not in a PAD (None if always).
+    """
     result: list[Expression] = [IndexValue(Affine(base, tuple(steps))) for base, steps in at]
     mask: Expression | None = None
     for node in reversed(chain):
@@ -52,7 +53,7 @@ def _times(x: Expression, value: int) -> Expression:
 
 
 def _ravel(result: Sequence[Expression], shape: Sequence[int]) -> Expression:
-    """The row-major number of an element."""
+    """The row-major number of an element, given its coordinates."""
     total: Expression | None = None
     for x, step, n in zip(result, row_major_strides(tuple(shape)), shape, strict=True):
         if n != 1:
@@ -62,7 +63,7 @@ def _ravel(result: Sequence[Expression], shape: Sequence[int]) -> Expression:
 
 
 def _unravel(number: Expression, shape: Sequence[int]) -> list[Expression]:
-    """The coordinates of an element from its row-major number."""
+    """The coordinates of an element, given its row-major number."""
     result, first = [], True
     for step, n in zip(row_major_strides(tuple(shape)), shape, strict=True):
         if n == 1:

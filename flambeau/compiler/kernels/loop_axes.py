@@ -1,4 +1,4 @@
-"""Which axes of a group's domain one loop can run over: those that are neighbours everywhere."""
+"""Merge axes of a group's domain that are adjacent in every array into one loop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ POSITION_REDUCTIONS = (ReduceOp.ARGMAX, ReduceOp.ARGMIN)
 def merge_axes(
     group: FusionGroup, nodes: Sequence[Node], fusion: Fusion, layout: BufferAssignment
 ) -> list[list[int]]:
-    """The domain's axes, those that lie one behind the other everywhere taken as one."""
+    """Group the domain's axes; axes that are contiguous in all arrays form one group."""
     return _mergeable_axes(
         group.shape, group.axes, _accessed_views(group, nodes, fusion, layout),
         _positions_are_values(nodes, fusion),
@@ -33,7 +33,7 @@ def merge_axes(
 def _accessed_views(
     group: FusionGroup, nodes: Sequence[Node], fusion: Fusion, layout: BufferAssignment
 ) -> list[StridedView]:
-    """How the loops' domain lies on all that is read and written."""
+    """The views through which the loops' domain accesses each array."""
     shape, rows = group.shape, group.rows
     own = {id(node) for node in nodes}
     result: list[StridedView | None] = []
@@ -60,7 +60,7 @@ def _accessed_views(
 
 
 def _positions_are_values(nodes: Sequence[Node], fusion: Fusion) -> bool:
-    """Whether positions themselves are values, so that axes must stay as they are."""
+    """Whether positions are used as values, so that axes must not be merged."""
     fixed = (Op.IOTA, Op.TAKE, Op.TAKE_ALONG, Op.PAD)
     inside = (part for node in nodes for part in fused_nodes(node, fusion.materialized))
     return any(part.op in fixed or (part.op is Op.REDUCE and part.fold in POSITION_REDUCTIONS)
@@ -70,7 +70,7 @@ def _positions_are_values(nodes: Sequence[Node], fusion: Fusion) -> bool:
 def _mergeable_axes(
     shape: Sequence[int], folded: Sequence[int], windows: list[StridedView], fixed: bool
 ) -> list[list[int]]:
-    """The domain's axes, those that lie one behind the other everywhere taken as one."""
+    """Group consecutive axes that are contiguous in all views; leave out extents of 1."""
     result: list[list[int]] = []
     for axis, extent in enumerate(shape):
         if extent == 1:
@@ -90,8 +90,9 @@ def _mergeable_axes(
 
 
 def is_narrow(group: FusionGroup, free: list[list[int]], folded: list[list[int]]) -> bool:
-    """Whether rows are so short that vectors of them would be nearly empty: lanes are better
-    taken along many rows."""
+    """Whether rows are so short that vectors of them would be nearly empty, so that lanes should
+    run across rows instead.
+    """
     shape = group.shape
     if (
         not free
@@ -106,5 +107,5 @@ def is_narrow(group: FusionGroup, free: list[list[int]], folded: list[list[int]]
 
 
 def axes_extent(shape: Sequence[int], axes: list[int]) -> int:
-    """The elements along some axes."""
+    """The number of elements along some axes."""
     return prod(shape[i] for i in axes)

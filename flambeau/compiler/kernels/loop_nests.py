@@ -1,8 +1,7 @@
 """Kernels of pointwise work and reductions: loops over a group's domain.
 
-Reductions over rows run in stages: each goes over the row once, folding what it can; numbers that
-it found (a maximum, a sum) are what the next stage works with. Values are vectors along the last
-axis.
+Reductions over rows run in stages. Each stage passes over the row once and reduces what it can; the
+next stage uses the resulting numbers (a maximum, a sum). The last axis is vectorized.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from .stages import assign_stages
 
 
 def chunk_for(extent: int, count: int) -> int:
-    """How many of so many elements a thread takes at a time: fewer where some would be idle."""
+    """The elements a thread takes at a time: fewer if some of `count` threads would be idle."""
     chunk = CHUNK_ELEMENTS
     while count > TYPICAL_THREADS and chunk > CHUNK_ELEMENTS // 8 and extent < 4 * count * chunk:
         chunk //= 2
@@ -41,7 +40,7 @@ def chunk_for(extent: int, count: int) -> int:
 
 
 class LoopKernel:
-    """Writes the kernel of one group."""
+    """Build the kernel of one group."""
 
     def __init__(self, group: FusionGroup, fusion: Fusion, layout: BufferAssignment) -> None:
         self.group, self.materialized, self.read = group, fusion.materialized, fusion.read
@@ -50,10 +49,10 @@ class LoopKernel:
         self.own = {id(node) for node in self.nodes}
         self.values = ExpressionBuilder(self._place)
         self.stages = assign_stages(group, self.nodes, fusion)
-        self.done: set[int] = set()  # full values of earlier stages
+        self.done: set[int] = set()  # stored full-size values of earlier stages
         self.scratch: dict[int, Buffer] = {}
         self.at: list[At] = []
-        self.columns = group.by_columns  # whether lanes go along the axes that no fold removes
+        self.columns = group.by_columns  # whether lanes run along axes that are not reduced
         self.chunk = chunk_for(prod(group.shape), threads())
 
     def _place(self, node: Node) -> Place | None:
@@ -64,7 +63,7 @@ class LoopKernel:
         return self.layout.place(node)
 
     def kernel(self) -> Kernel:
-        """The loops, their buffers in the order of `values.memories`."""
+        """Build the kernel, with its buffers in the order of `values.memories`."""
         group = self.group
         merged_axes = merge_axes(group, self.nodes, self.fusion, self.layout)
         free = [b for b in merged_axes if b[-1] not in group.axes]
@@ -104,7 +103,7 @@ class LoopKernel:
         return self._split_in_chunks(at, last[-1], extent)
 
     def _transpose_in_blocks(self) -> list[Statement]:
-        """Axes in another order, in blocks of features and channels that the caches hold."""
+        """Transpose in blocks of features and channels that fit the caches."""
         shape = self.group.shape
         *_, j, i = self.nodes[0].inputs[0].shape  # the source's last axes: channels and features
         i_axis, j_axis = (self.nodes[0].axes.index(k) for k in (3, 2))
@@ -124,7 +123,7 @@ class LoopKernel:
         return [Loop(block, i // CACHE_LINE_ELEMENTS, body, LoopKind.PARALLEL)]
 
     def _split_in_chunks(self, at: list[At], axis: int, extent: int) -> list[Statement]:
-        """A long axis in pieces that the threads share, and what is left over."""
+        """Split a long axis into chunks that threads share, and a remainder."""
         chunk, lane = Index("chunk"), Index("lane")
         at[axis] = (0, ((chunk, self.chunk), (lane, 1)))
         inner = Loop(lane, self.chunk, self._compute_stages(at, []), LoopKind.VECTORIZED)
@@ -138,7 +137,7 @@ class LoopKernel:
         return body
 
     def _forget_values(self) -> None:
-        """Drop cached values: they are computed again at another place."""
+        """Drop cached values: they are computed again at another position."""
         self.values.at_hand = {}
         self.done = set()
 
@@ -181,7 +180,7 @@ class LoopKernel:
     # -------------------------------------------------------------------------------- body
 
     def _compute_stages(self, at: list[At], folded: list[list[int]]) -> list[Statement]:
-        """The stages of one row, or of one element where nothing is folded."""
+        """Build the stages of one row, or of one element if nothing is reduced."""
         body: list[Statement] = []
         for stage in range(self.stages.count):
             inside = list(at)
@@ -208,7 +207,7 @@ class LoopKernel:
         self, members: list[Node], sums: dict[int, Accumulator], at: list[At],
         folded: list[list[int]], indices: list[Index],
     ) -> list[Statement]:
-        """Emit one stage's work at one element."""
+        """Build one stage's work at one element."""
         values = self.values
         body: list[Statement] = []
         late: list[Statement] = []
@@ -242,7 +241,7 @@ class LoopKernel:
         return body + late
 
     def _load_scratch(self, folded: list[list[int]], indices: list[Index]) -> None:
-        """Values that an earlier stage left in the kernel's own scratch."""
+        """Load values that an earlier stage left in the kernel's scratch buffers."""
         for key, buffer in self.scratch.items():
             self.values.at_hand[key] = Load(buffer, self._scratch_index(folded, indices))
 
@@ -254,7 +253,7 @@ class LoopKernel:
         return Affine(0, tuple(terms))
 
     def _needs_scratch(self, node: Node, folded: list[list[int]]) -> bool:
-        """Whether a later stage reads a costly value that is not stored anyway."""
+        """Whether a later stage reads an expensive value that is not stored anyway."""
         if not folded or self.columns or self.layout.targets(node):
             return False
         if prod(axes_extent(self.group.shape, axes) for axes in folded) > MAX_ROW_SCRATCH_ELEMENTS:
@@ -271,7 +270,7 @@ class LoopKernel:
     def _compute_row_numbers(
         self, at: list[At], sums: dict[int, Accumulator], stage: int, body: list[Statement]
     ) -> None:
-        """The numbers of a row that are known from a stage on."""
+        """Compute and store the row's numbers that become known at a stage."""
         values = self.values
         late: list[Statement] = []
         values.enter(at)

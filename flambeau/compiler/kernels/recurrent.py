@@ -1,4 +1,4 @@
-"""Kernels of recurrent layers: the weights as panels, then all steps."""
+"""Kernels of recurrent layers: one packs the weights into panels, one runs all steps."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from ..fusion.placement import Home, Allocation, Place
 from ..ir.graph import Node, Op
 from ..ir.recurrence import inputs_by_name, extents
 
-KernelWithMemory = tuple[str, Kernel, list[Allocation]]  # with its name
+KernelWithMemory = tuple[str, Kernel, list[Allocation]]  # its name first
 
 
 def recurrent_kernels(group: FusionGroup, layout: BufferAssignment) -> list[KernelWithMemory]:
-    """The kernels of a group of one recurrent layer's nodes."""
+    """Build the kernels of a group of one recurrent layer's nodes."""
     return _Layer(group.nodes, layout).kernels()
 
 
 def recurrent_flops(group: FusionGroup) -> int:
-    """Floating-point operations of the products."""
+    """The floating-point operations of the matrix products."""
     node = group.nodes[0]
     steps, rows, width = extents(node)
     return 2 * steps * rows * CELLS[node.cell].gates * width**2
 
 
 class _Layer:
-    """The places of a layer's operands and results, as grids over buffers."""
+    """The layouts of a layer's operands and results over time."""
 
     def __init__(self, nodes: list[Node], layout: BufferAssignment) -> None:
         self.nodes, self.layout, self.node = nodes, layout, nodes[0]
@@ -43,7 +43,7 @@ class _Layer:
         self.memories: dict[Buffer, Allocation] = {}
 
     def kernels(self) -> list[KernelWithMemory]:
-        """The two kernels."""
+        """Build the two kernels: pack the weights, run the steps."""
         type = self.node.type
         rows = choose_block_rows(self.rows, threads())
         blocks = -(-self.rows // rows)
@@ -70,7 +70,7 @@ class _Layer:
         return [first, (result.kernel.name, result.kernel, memories)]
 
     def all_memories(self, recurrence: Recurrence, blocks: int) -> list[Allocation]:
-        """The memory of every buffer of the second kernel."""
+        """The allocation of each buffer of the second kernel."""
         for buffer, elements in recurrence.work.items():
             self.memories[buffer] = self.memory(elements * blocks, buffer.name)
         return [self.memories[buffer] for buffer in recurrence.kernel.buffers]
@@ -86,7 +86,7 @@ class _Layer:
         return known
 
     def grid(self, place: Place, name: str) -> SequenceLayout:
-        """Where a value lies, by the steps in the order in which they are taken."""
+        """The layout of a value, with steps in the order they are computed."""
         window = place.window
         strides = window.strides
         buffer, base = self.buffer(place.memory), window.offset

@@ -14,8 +14,8 @@ from ..ir.graph import Node, Op
 class Stages:
     """When the values of a group are computed, if rows are passed over several times.
 
-    `of`: the stage in which a full value is computed. `known_from`: the stage from which on a
-    number per row is known. Both by id.
+    `of`: the stage that computes a full-size value. `known_from`: the first stage that can use a
+    number per row. Both by node id.
     """
 
     of: dict[int, int]
@@ -27,7 +27,7 @@ class Stages:
 
 
 def assign_stages(group: FusionGroup, nodes: Sequence[Node], fusion: Fusion) -> Stages:
-    """The stages of a group's nodes: each after the numbers that it needs."""
+    """Assign each node to the first stage after the numbers it needs."""
     own = {id(node) for node in nodes}
     stages = Stages({}, {})
     for node in nodes:
