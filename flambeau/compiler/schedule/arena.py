@@ -13,7 +13,7 @@ class Arena:
     """An allocation of `size` bytes; its address `base` is aligned to a cache line."""
 
     def __init__(self, size: int) -> None:
-        if size > MMAP_THRESHOLD_BYTES:  # memory that eager calls left free cannot serve it
+        if size > MMAP_THRESHOLD_BYTES:  # the heap's free memory cannot serve it
             trim_heap()
         try:
             raw = np.empty(size + ALIGNMENT, np.uint8)

@@ -1,9 +1,9 @@
-"""Horizontal fusion: independent small kernels become one kernel of several loops.
+"""Horizontal fusion: merge independent small kernels into one kernel with several loops.
 
-A small kernel is delayed until another kernel needs its result; those that wait together are fused.
-Consecutive independent pointwise kernels are fused too, such as the optimizer's update of all
-parameters. Large kernels are not delayed: their inputs are still in the cache. Saves a barrier and
-a launch per kernel.
+A small kernel is delayed until another kernel needs its result; kernels that wait together are
+fused. Consecutive independent pointwise kernels are fused too, such as the optimizer's update of
+all parameters. Large kernels are not delayed: their inputs are still in the cache. Saves a barrier
+and a launch per kernel.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def fuse_horizontally(
     small: Callable[[FusionGroup], bool],
     plain: Callable[[FusionGroup], bool],
 ) -> list[list[FusionGroup]]:
-    """Partition groups, in an order in which they can run, into kernels.
+    """Partition groups, given in an order in which they can run, into kernels.
 
     `small`: whether a group may be delayed. `plain`: whether it is pointwise work.
     """
@@ -43,7 +43,7 @@ def fuse_horizontally(
 def _append_to_last(
     result: list[list[FusionGroup]], some: list[FusionGroup], plain: Callable[[FusionGroup], bool]
 ) -> None:
-    """Add groups to the last kernel if that is pointwise work which they do not depend on."""
+    """Add groups to the last kernel if it is pointwise work that they do not depend on."""
     last = result[-1] if result else []
     alone = any(_follows(item, before) for item in some for before in last)
     if last and not alone and len(last) + len(some) <= MAX_FUSED_LOOPS and all(map(plain, last)):

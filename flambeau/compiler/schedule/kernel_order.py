@@ -1,9 +1,9 @@
-"""Kernel order: list scheduling that keeps little memory alive and reads data while it is cached.
+"""Kernel order: list scheduling that keeps little memory live and reads data while it is cached.
 
-Among the groups that are ready, the one that frees most memory relative to what it allocates runs
-next; ties go to the group that reads the most recent write. Where a program talks to other
-processes, what the next collective sends comes before everything else, so that it travels while the
-rest is computed.
+Of the groups that are ready, the one that frees the most memory relative to what it allocates runs
+next; ties go to the group that reads the most recent write. If a program communicates with other
+processes, whatever the next collective sends is computed first, so that communication overlaps with
+computation.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from ..fusion.fusion_group import FusionGroup
 from ..fusion.placement import Allocation, Home
 from ..ir.exchange import EARLY, EXCHANGE_TURN
 
-# The turn (what the next collective needs first, calls that wait for one last), -bytes freed, -time
-# of the last write that it reads, position.
+# (turn: what the next collective needs first, calls that wait for a collective last; -bytes freed;
+# -time of the last write it reads; position)
 QueueEntry = tuple[int, int, int, int]
 
 
@@ -29,22 +29,22 @@ class KernelOrder:
         self.groups = groups
         self.memories = [self._arena_bytes(touched(group)) for group in groups]
         self.turns = _exchange_turns(groups)
-        self.untouched_by: dict[int, set[int]] = {}  # groups, by memory
+        self.untouched_by: dict[int, set[int]] = {}  # groups yet to touch a memory, by its id
         for position, memories in enumerate(self.memories):
             for key in memories:
                 self.untouched_by.setdefault(key, set()).add(position)
-        self.written: dict[int, int] = {}  # by memory: the time at which it was first touched
+        self.written: dict[int, int] = {}  # by memory: the time it was first touched
         self.heap: list[QueueEntry] = []
-        self.entry: dict[int, QueueEntry] = {}  # of the groups that can be next
-        self.waiting: dict[int, list[int]] = {}  # by the last group that they wait for
-        self.missing = (1 << len(groups)) - 1  # bit i: group i is still to come
+        self.entry: dict[int, QueueEntry] = {}  # the entries of the groups that are ready
+        self.waiting: dict[int, list[int]] = {}  # by the last group they wait for
+        self.missing = (1 << len(groups)) - 1  # bit i: group i has not run yet
 
     @staticmethod
     def _arena_bytes(memories: Iterable[Allocation]) -> dict[int, int]:
         return {id(memory): memory.bytes for memory in memories if memory.home is Home.ARENA}
 
     def run(self) -> list[FusionGroup]:
-        """The groups in a legal order."""
+        """Return the groups in a legal order."""
         for position in range(len(self.groups)):
             self._enter_when_ready(position)
         result: list[FusionGroup] = []
@@ -81,7 +81,7 @@ class KernelOrder:
         heapq.heappush(self.heap, entry)
 
     def _mark_run(self, position: int, time: int) -> None:
-        """Account for a group that has run: its allocations are live, or have a reader less."""
+        """Update memories after a group has run: they are now live, or have one user less."""
         for key in self.memories[position]:
             untouched_by = self.untouched_by[key]
             untouched_by.discard(position)
@@ -93,7 +93,7 @@ class KernelOrder:
 
 
 def _exchange_turns(groups: Sequence[FusionGroup]) -> list[int]:
-    """For each group its turn: negative for all that a start of a collective needs, by start."""
+    """The turn of each group: negative for everything that a collective's start needs, by start."""
     turns = [0 if group.special is None else group.special.attributes.get(EXCHANGE_TURN, 0)
              for group in groups]
     starts = [position for position, turn in enumerate(turns) if turn == EARLY]
@@ -118,5 +118,5 @@ def _set_bits(mask: int) -> Iterator[int]:
 def order_kernels(
     groups: Sequence[FusionGroup], touched: Callable[[FusionGroup], Iterable[Allocation]]
 ) -> list[FusionGroup]:
-    """Groups in the order in which they run; see KernelOrder."""
+    """Return the groups in the order in which they run; see KernelOrder."""
     return KernelOrder(groups, touched).run()

@@ -1,7 +1,7 @@
 """Memory planning: the offset of each value in one arena, and where threads need a barrier.
 
-Values whose lifetimes do not overlap share memory. Two consecutive tasks need no barrier between
-them if neither reads or writes what the other writes.
+Values whose lifetimes do not overlap share memory. Two consecutive tasks need no barrier if neither
+reads or writes what the other writes.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ class MemoryPlan:
 
 
 def plan_memory(tasks: Sequence[Task], layout: BufferAssignment | None) -> MemoryPlan:
-    """Assign offsets in order of first use, then place the barriers. `layout` is only asked for
-    what eager functions read and write; None where none is called."""
+    """Assign offsets in order of first use, then place the barriers. `layout` tells what eager
+    functions read and write; None if there are none.
+    """
     uses = [task_memories(task, layout) for task in tasks]
     last: dict[int, int] = {}
     for k, memories in enumerate(uses):
@@ -61,15 +62,16 @@ def _round_up(size: int) -> int:
 
 
 class _FreeList:
-    """Free stretches of the arena, sorted by offset."""
+    """Free blocks of the arena, sorted by offset."""
 
     def __init__(self) -> None:
         self.free: list[tuple[int, int, int]] = []  # (offset, size, when it was freed)
         self.size = self.clock = 0
 
     def allocate(self, size: int) -> int:
-        """The most recently freed stretch that fits without much waste, as it is still cached;
-        else the smallest that fits; else new memory at the end."""
+        """Return the offset of the most recently freed block that fits without much waste, as it is
+        still cached; else the smallest that fits; else new memory at the end.
+        """
         fits = [item for item in self.free if item[1] >= size]
         if fits:
             close = [fit for fit in fits if fit[1] <= size * MAX_ARENA_WASTE_RATIO]
@@ -79,7 +81,7 @@ class _FreeList:
             if n > size:
                 insort(self.free, (at + size, n - size, when))
             return at
-        if self.free and sum(self.free[-1][:2]) == self.size:  # grow the last stretch
+        if self.free and sum(self.free[-1][:2]) == self.size:  # grow the last block
             at, n, _ = self.free.pop()
             self.size = at + size
             return at
@@ -87,7 +89,7 @@ class _FreeList:
         return self.size - size
 
     def free_stretch(self, at: int, size: int) -> None:
-        """Free a stretch and merge it with its free neighbors."""
+        """Free a block and merge it with its free neighbors."""
         self.clock += 1
         place = bisect(self.free, (at,))
         first, last = place, place
@@ -102,7 +104,7 @@ class _FreeList:
 def _place_barriers(
     tasks: Sequence[Task], layout: BufferAssignment | None, offsets: dict[int, int]
 ) -> list[bool]:
-    """The tasks after which threads must wait for each other."""
+    """For each task, whether threads must wait for each other after it."""
     result = [False] * len(tasks)
     reads: list[tuple] = []
     writes: list[tuple] = []

@@ -1,6 +1,6 @@
-"""Polynomials of a length: how extents, strides and offsets of a step follow from one that varies.
+"""Polynomials of a length: how extents, strides and offsets of a step depend on a varying length.
 
-They are read off a few lengths, and must hold at more of these than it takes to determine them.
+They are fitted at a few lengths, and must hold at more lengths than are needed to determine them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 class NoCommonForm(Exception):
-    """What was made at several lengths differs in more than numbers that follow from the length."""
+    """Kernels of several lengths differ in more than numbers that are polynomials of the length."""
 
 
 @dataclass(frozen=True)
@@ -22,18 +22,18 @@ class Polynomial:
     square: int = 0
 
     def __call__(self, n: int) -> int:
-        """Its value at a length."""
+        """The value at a length."""
         return self.base + n * (self.slope + self.square * n)
 
     def source(self) -> str:
-        """It as Python source, of the variable `n`."""
+        """Python source of the polynomial, in the variable `n`."""
         return f"({self.base} + n * ({self.slope} + n * {self.square}))"
 
 
 def fit(lengths: Sequence[int], values: Sequence[int], degree: int = 2) -> int | Polynomial:
-    """The integer, if all values are equal, or the polynomial that passes through all of them.
+    """Return the integer if all values are equal, else the polynomial that passes through them.
 
-    Raises NoCommonForm where there is none of that degree with integer coefficients.
+    Raises NoCommonForm if there is none of that degree with integer coefficients.
     """
     first = values[0]
     if all(value == first for value in values):

@@ -1,7 +1,7 @@
 """ProgramTable: a planned program as plain data, stored on disk under a hash of its graph.
 
-A process that records a step which was compiled before skips optimization and planning: the table
-names the kernels and the memory that they run on. `explain()` plans again from the stored graph.
+A process that records a step compiled before skips optimization and planning: the table names the
+kernels and the memory they run on. `explain()` plans again from the stored graph.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class TableEntry:
     """A task: the name of its machine code, launch flags, and the addresses of its buffers. A check
     has no code, and one buffer.
 
-    A cell is (home, number, bytes): a byte offset from a slot, an output or a constant with that
-    number, or from the start of the arena.
+    A cell is (home, number, bytes): a byte offset into a slot, an output or a constant with that
+    number, or into the arena.
     """
 
     code: str
@@ -50,13 +50,13 @@ class TableEntry:
 
     @property
     def is_check(self) -> bool:
-        """Whether it looks at a bool, and ends the run where that is False."""
+        """Whether the task checks a bool, and stops the run if it is False."""
         return not self.code and self.call is None
 
 
 @dataclass
 class ProgramTable:
-    """All that a program needs besides its graph's sources and outputs.
+    """Everything a program needs besides its graph's sources and outputs.
 
     `size`: of the arena, in bytes. `graph`: the serialized graph, only on disk.
     """
@@ -69,18 +69,18 @@ class ProgramTable:
 
     @property
     def codes(self) -> list[str]:
-        """The names of all kernels' code."""
+        """The names of the kernels' code."""
         return [entry.code for entry in self.entries if entry.code]
 
     def list_addresses(self, known: Mapping[str, int]) -> list[int]:
-        """The address of each entry's code, from those by name; 0 for entries without one."""
+        """The address of each entry's code, given addresses by name; 0 for entries without code."""
         return [known[entry.code] if entry.code else 0 for entry in self.entries]
 
 
 def make_table(
     tasks: Sequence[Task], layout: BufferAssignment, plan: MemoryPlan, codes: Sequence[str]
 ) -> ProgramTable:
-    """The table of planned tasks. `codes`: the name of each task's code, empty for calls."""
+    """Build the table of planned tasks. `codes`: the name of each task's code, empty for calls."""
     constants: dict[int, tuple[int, np.ndarray]] = {}
     entries = []
     for task, barrier, code in zip(tasks, plan.barriers, codes, strict=True):
@@ -114,9 +114,10 @@ class _UnstableGraphError(Exception):
 
 
 def make_key(graph: Graph, stages: Sequence[Callable]) -> str | None:
-    """The disk key of a graph's table; None for graphs whose tables are not stored.
+    """Return the disk key of a graph's table; None if the graph cannot be identified across
+    processes.
 
-    It covers all that planning depends on: the graph, the passes, the compiler's sources, the
+    It covers everything planning depends on: the graph, the passes, the compiler's sources, the
     processor and the number of threads.
     """
     sources = hash_compiler_sources()
@@ -163,13 +164,13 @@ def _stable_text(value: Any) -> str:
 
 
 def load_table(key: str) -> ProgramTable | None:
-    """The table under a key; None where there is none."""
+    """Load the table under a key; None if there is none."""
     data = disk_cache.get(key)
     return None if data is None else _deserialize(data)
 
 
 def store_table(key: str, table: ProgramTable, graph: Graph) -> bool:
-    """Store a table and its graph. False, without storing, where it calls eager functions."""
+    """Store a table and its graph. Return False, without storing, if it calls eager functions."""
     if any(entry.call is not None for entry in table.entries):
         return False
     disk_cache.put(key, _serialize(replace(table, graph=serialize_graph(graph))))

@@ -1,9 +1,9 @@
-"""Sized kernels: one kernel for all lengths, out of those that were made for a few.
+"""Sized kernels: one kernel for all lengths, merged from the kernels of a few lengths.
 
-What the compiler makes at several lengths is compared statement by statement. Where only extents
-and strides differ, and follow from the length, they become arguments of one kernel. It is right at
-the lengths it was made of because it is the same kernel there; these lie so far apart that a number
-which follows from the length otherwise (blocks that are rounded up) does not pass for one.
+The compiler's output at several lengths is compared statement by statement. If only extents and
+strides differ, and are polynomials of the length, they become arguments of one kernel. At the
+lengths it was made from, the kernel is the original. These lie far enough apart that a number with
+another dependence on the length (blocks that are rounded up) does not fit a polynomial.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _EXTENTS = {(Loop, "extent"), (Axis, "extent"), (Affine, "terms"), (Load, "indir
 
 @dataclass(eq=False)
 class SizedTask:
-    """A task whose kernel takes `sizes`; `starts`: where each buffer begins, in elements."""
+    """A task whose kernel takes `sizes` as arguments; `starts`: each buffer's start, in
+    elements."""
 
     task: Task
     kernel: Kernel
@@ -37,9 +38,9 @@ class SizedTask:
 
 
 class CommonTasks:
-    """The tasks of one step at several lengths as tasks for all lengths up to a `capacity`.
+    """Merge the tasks of one step at several lengths into tasks for all lengths up to `capacity`.
 
-    elements: how large each allocation is, by id. is_bounded: whether the capacity is a limit.
+    elements: the size of each allocation, by id. is_bounded: whether the capacity is a hard limit.
     Raises NoCommonForm.
     """
 
@@ -49,13 +50,13 @@ class CommonTasks:
         self.elements: dict[int, int | Polynomial] = {}
         self.is_bounded = False
         self._memories: dict[tuple[int, ...], Allocation] = {}
-        self._plans = plans  # whose ids are keys
+        self._plans = plans  # kept alive, as ids of its parts are keys
         if len({len(tasks) for tasks in plans}) > 1:
             raise NoCommonForm("another number of kernels at some lengths")
         self.tasks = [self._task(tasks) for tasks in zip(*plans, strict=True)]
 
     def work(self, k: int, length: int) -> int:
-        """About how much a task does at a length, in elements."""
+        """The approximate work of a task at a length, in elements."""
         (first, *_, last), (n, *_, m) = [tasks[k].work for tasks in self._plans], self.lengths
         return max(0, first + (last - first) * (length - n) // (m - n))
 
@@ -100,7 +101,7 @@ class CommonTasks:
 
 
 class _CommonKernel:
-    """Merges the kernels of one task. `sizes`: the Size that stands for each polynomial."""
+    """Merge the kernels of one task. `sizes`: the Size that stands for each polynomial."""
 
     def __init__(self, lengths: Sequence[int], capacity: int) -> None:
         self.lengths, self.capacity = lengths, capacity
@@ -109,7 +110,7 @@ class _CommonKernel:
         self._merged: dict[tuple[int, ...], Any] = {}
 
     def merge(self, kernels: Sequence[Any]) -> Kernel:
-        """The common kernel."""
+        """Return the common kernel; raise NoCommonForm if there is none."""
         try:
             result: Kernel = self._any(kernels, False)
         except RecursionError:
@@ -130,7 +131,7 @@ class _CommonKernel:
             return self._extent(items)
         if is_dataclass(first) and not isinstance(first, Enum):
             return self._node(items)
-        if any(item != first for item in items) and kind is not str:  # names do not count
+        if any(item != first for item in items) and kind is not str:  # names may differ
             raise NoCommonForm(f"{first!r} and others, by the length")
         return first
 
@@ -172,7 +173,7 @@ class _CommonKernel:
         return value if first.type is Type.I64 else Apply(Scalar.CAST, (value,), first.type)
 
     def _buffer(self, items: Sequence[Buffer]) -> Buffer:
-        """A buffer; scratch of a thread is as large as the longest step needs."""
+        """Merge buffers; a thread's scratch is as large as the longest step needs."""
         first = items[0]
         if any((b.type, b.aliased, b.parts) != (first.type, first.aliased, first.parts)
                or (b.local is None) != (first.local is None) for b in items):

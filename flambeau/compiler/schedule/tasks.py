@@ -1,4 +1,5 @@
-"""Scheduling: fusion groups become tasks (kernels on memory, or eager calls) in a running order."""
+"""Scheduling: turn fusion groups into tasks (kernels on memory, or eager calls), in running
+order."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ from .kernel_order import order_kernels
 class Task:
     """A kernel with the allocations of its buffers, or a CALL or CHECK node.
 
-    `offsets`: where in each allocation a buffer begins, in elements. `work`: a rough cost in
+    `offsets`: the start of each buffer in its allocation, in elements. `work`: a rough cost in
     elements. `origins`: operators and source lines, for reports.
     """
 
@@ -54,7 +55,7 @@ class Task:
 
     @property
     def serial(self) -> bool:
-        """Whether the task is too small to be shared among threads."""
+        """Whether the task is too small to run on several threads."""
         return self.work < serial_limit(threads())
 
 
@@ -64,9 +65,9 @@ def serial_limit(count: int) -> int:
 
 
 def rebase_buffers(kernel: Kernel) -> list[int]:
-    """Shift each buffer so that its lowest access is at 0; returns the shifts.
+    """Shift each buffer so that its lowest access is at 0; return the shifts.
 
-    Kernels that differ only in where their buffers begin then share machine code.
+    Kernels that differ only in their buffers' starts then share machine code.
     """
     touched: dict[int, list[Load | Store | Prefetch]] = {id(b): [] for b in kernel.buffers}
     for access in memory_accesses(kernel):
@@ -76,7 +77,7 @@ def rebase_buffers(kernel: Kernel) -> list[int]:
     for buffer in kernel.buffers:
         accesses = touched[id(buffer)]
         base = min((a.at.base for a in accesses if not isinstance(a, Prefetch)), default=0)
-        base = 0 if buffer.parts is not None else base  # positions count within a row of sums
+        base = 0 if buffer.parts is not None else base  # positions are relative to a row of sums
         offsets.append(base)
         for access in accesses if base else ():
             access.at = Affine(access.at.base - base, access.at.terms)
@@ -84,7 +85,7 @@ def rebase_buffers(kernel: Kernel) -> list[int]:
 
 
 def memory_accesses(kernel: Kernel) -> list[Load | Store | Prefetch]:
-    """Every load, store and prefetch of a kernel, once."""
+    """Return every load, store and prefetch of a kernel, once."""
     body = list(statements(kernel.body))
     roots = (root for statement in body for root in expressions(statement))
     stores = [s for s in body if isinstance(s, Store | Prefetch)]
@@ -92,7 +93,7 @@ def memory_accesses(kernel: Kernel) -> list[Load | Store | Prefetch]:
 
 
 def schedule(graph: Graph) -> tuple[list[Task], BufferAssignment]:
-    """The tasks of a graph in a running order, and where values lie."""
+    """Return the tasks of a graph in running order, and where values lie."""
     fusion = fuse(graph)
     layout = BufferAssignment(graph, fusion)
     tasks = [_copy_task(source, target) for source, target in layout.first]
@@ -161,7 +162,7 @@ def merge_tasks(tasks: Sequence[Task]) -> Task:
 
 
 def _parallelize(body: Sequence[Statement]) -> None:
-    """Share long vector loops among threads, where they depend on nothing outside."""
+    """Make long vector loops parallel, if a kernel consists only of loops."""
     for loop in body if all(isinstance(item, Loop) for item in body) else ():
         assert isinstance(loop, Loop)
         wide = isinstance(loop.extent, int) and loop.extent >= MIN_PARALLEL_EXTENT

@@ -1,4 +1,4 @@
-"""What a legal plan of memory is: checked in all tests, after scheduling."""
+"""Checks that a memory plan is legal; all tests run them after scheduling."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .tasks import Task, task_memories
 
 
 def verify_plan(tasks: Sequence[Task], layout: BufferAssignment, plan: MemoryPlan) -> None:
-    """Raise GraphError where two values that live at one time share a byte of the arena."""
+    """Raise GraphError if two values that are live at the same time share a byte of the arena."""
     lives: dict[int, list[Any]] = {}
     for k, task in enumerate(tasks):
         for memory in task_memories(task, layout):
