@@ -1,7 +1,7 @@
-"""torch.nn: layers, containers and losses as classes, and what they are made of.
+"""torch.nn: layers, containers and losses as classes, and their building blocks.
 
-`functional` has the same computations as functions, `init` the first values of weights, `utils`
-clipping, packing of sequences and parametrizations.
+`functional` has the same computations as functions, `init` weight initialization, `utils` clipping,
+packing of sequences and parametrizations.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ _FACTORY = frozenset({"device", "dtype", "memory_format"})
 
 
 def factory_kwargs(kwargs: dict[str, Any] | None) -> dict[str, Any]:
-    """The arguments in `kwargs` that `torch.empty` and its like take, as one dictionary.
+    """Collect the arguments in `kwargs` that `torch.empty` and similar functions take in a
+    dictionary.
 
-    They may also stand in a dictionary of their own under the key `factory_kwargs`, for where a
-    name means something else. Raises TypeError for any other key, or one that is given twice.
+    They may also be in a nested dictionary under the key `factory_kwargs`, if a name has another
+    meaning. Raises TypeError for any other key, or one that is given twice.
 
     >>> torch.nn.factory_kwargs({"dtype": torch.float64})
     {'dtype': torch.float64}
@@ -36,7 +37,7 @@ def factory_kwargs(kwargs: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def __getattr__(name: str) -> Any:
-    if name == "quantized":  # few models have parts of it
+    if name == "quantized":  # loaded on demand: few models use it
         from importlib import import_module
 
         return import_module(f"{__name__}.quantized")

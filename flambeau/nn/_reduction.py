@@ -1,4 +1,4 @@
-"""The name of a loss's reduction, from the name itself or from the old pair of flags."""
+"""The name or number of a loss's reduction, from its name or from the deprecated pair of flags."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _NUMBERS = {"none": 0, "mean": 1, "sum": 2}
 
 
 def get_enum(reduction: str) -> int:
-    """0 for none, 1 for mean, 2 for sum; ValueError otherwise."""
+    """Return 0 for none, 1 for mean, 2 for sum; ValueError otherwise."""
     if reduction == "elementwise_mean":
         warn(
             "reduction='elementwise_mean' is deprecated. Please use reduction='mean' instead.",
@@ -23,7 +23,7 @@ def get_enum(reduction: str) -> int:
 def legacy_get_string(
     size_average: bool | None, reduce: bool | None, emit_warning: bool = True
 ) -> str:
-    """The reduction that `size_average` and `reduce` stand for, with a warning."""
+    """Return the reduction that `size_average` and `reduce` stand for; warn if `emit_warning`."""
     if reduce is not None and not reduce:
         name = "none"
     else:
@@ -39,5 +39,5 @@ def legacy_get_string(
 def legacy_get_enum(
     size_average: bool | None, reduce: bool | None, emit_warning: bool = True
 ) -> int:
-    """The number of the reduction that `size_average` and `reduce` stand for."""
+    """Return the number of the reduction that `size_average` and `reduce` stand for."""
     return get_enum(legacy_get_string(size_average, reduce, emit_warning))

@@ -1,7 +1,7 @@
-"""BackwardHook: calls a module's full backward hooks when gradients pass its outputs and inputs.
+"""BackwardHook: call a module's full backward hooks when gradients pass its outputs and inputs.
 
-An identity function is put before the module's inputs and after its outputs; the hooks hang on the
-nodes of these two.
+An identity function is inserted before the module's inputs and after its outputs; the hooks are
+registered on the nodes of these two.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ class BackwardHookFunction(Function):
 
     @staticmethod
     def forward(ctx: Any, *tensors: Tensor) -> tuple[Tensor, ...]:
-        """The tensors themselves."""
+        """Return the tensors themselves."""
         ctx.mark_non_differentiable(*(t for t in tensors if not t.requires_grad))
         return tensors
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, ...]:
-        """The cotangents themselves."""
+        """Return the cotangents themselves."""
         return grads
 
 
@@ -39,9 +39,10 @@ def _spread(indices: Sequence[int], values: Sequence[Any], size: int) -> tuple[A
 
 
 class _Passed:
-    """Where the tensors were among the arguments, and what each is: its gradient, if any, or None.
+    """The positions of tensors among the arguments, and the shape and dtype of those without
+    gradient.
 
-    A node's hooks see a gradient for each tensor that requires grad, and only for those.
+    A node's hooks receive a gradient for each tensor that requires grad, and only for those.
     """
 
     def __init__(self, indices: list[int], tensors: Sequence[Tensor], size: int) -> None:
@@ -49,14 +50,14 @@ class _Passed:
         self.constant = [None if t.requires_grad else (t.shape, t.dtype) for t in tensors]
 
     def spread(self, grads: Sequence[Any]) -> tuple[Any, ...]:
-        """The gradients in the places of the arguments; zeros for tensors that are constants."""
+        """Place gradients at their arguments' positions; zeros for tensors without gradient."""
         if len(grads) != len(self.indices):
             result = iter(grads)
             grads = [next(result) if c is None else _zeros(c) for c in self.constant]
         return _spread(self.indices, grads, self.size)
 
     def gathered(self, grads: Sequence[Any], like: Sequence[Any]) -> tuple[Any, ...]:
-        """The reverse: those gradients that the node gave in `like`, for the node to take back."""
+        """The inverse: select the gradients to return to a node that passed `like`."""
         if len(like) == len(self.indices):
             return tuple(grads[i] for i in self.indices)
         pairs = zip(self.indices, self.constant, strict=True)
@@ -69,9 +70,10 @@ def _zeros(constant: tuple[Any, Any]) -> Tensor:
 
 
 def _on_tensors(result: Callable[[Any], None], args: Any) -> tuple[Any, _Passed | None]:
-    """`args` with its tensors passed through the identity, and hand their node to `result`.
+    """Pass the tensors in `args` through the identity, and call `result` with its node.
 
-    Also gives where the tensors are; None where none of them is being differentiated.
+    Return the new arguments and the positions of the tensors; unchanged and None if none of them
+    requires grad.
     """
     indices = [i for i, arg in enumerate(args) if isinstance(arg, Tensor)]
     if not (is_grad_enabled() and any(args[i].requires_grad for i in indices)):
@@ -83,7 +85,7 @@ def _on_tensors(result: Callable[[Any], None], args: Any) -> tuple[Any, _Passed 
     changed = list(args)
     for index, tensor in zip(indices, passed, strict=True):
         changed[index] = tensor
-    # A named tuple takes its fields one by one.
+    # The constructor of a named tuple takes its fields separately.
     new = tuple(changed) if type(args) is tuple else type(args)(*changed)
     return new, _Passed(indices, tensors, len(changed))
 
@@ -92,7 +94,7 @@ class BackwardHook:
     """The full backward hooks of one call of a module.
 
     `setup_input_hook` takes the module's positional arguments, `setup_output_hook` its result; both
-    give back what to use in their place.
+    return the values to use instead.
     """
 
     def __init__(self, module: Any, user_hooks: list, user_pre_hooks: list) -> None:
@@ -104,13 +106,13 @@ class BackwardHook:
         self.outputs: _Passed | None = None
 
     def setup_input_hook(self, args: tuple) -> tuple:
-        """The arguments, with a node before them on which the user's hooks hang."""
+        """Insert a node before the arguments, with the user's hooks registered on it."""
         self.n_inputs = len(args)
         args, self.inputs = _on_tensors(lambda node: node.register_hook(self._at_inputs), args)
         return args
 
     def setup_output_hook(self, result: Any) -> Any:
-        """The result, with a node after it that catches its gradients."""
+        """Insert a node after the result that captures its gradients."""
         outputs = result if isinstance(result, tuple) else (result,)
         outputs, self.outputs = _on_tensors(
             lambda node: node.register_hook(self._at_outputs), outputs
@@ -118,9 +120,9 @@ class BackwardHook:
         return outputs if isinstance(result, tuple) else outputs[0]
 
     def _at_inputs(self, grad_input: Sequence[Any], _: Any) -> tuple | None:
-        if self.grad_outputs is None:  # backward never passed the outputs
+        if self.grad_outputs is None:  # backward did not pass the outputs
             return None
-        assert self.inputs is not None  # its node called this
+        assert self.inputs is not None  # the hook of its node calls this
         grads = self.inputs.spread(grad_input)
         for hook in self.user_hooks:
             changed = hook(self.module, grads, self.grad_outputs)
@@ -154,7 +156,7 @@ class BackwardHook:
         return self.outputs.gathered(grads, grad_input)
 
     def _without_inputs(self) -> None:
-        """Call the hooks at the outputs, since no input will see a gradient."""
+        """Call the hooks at the outputs, since no input receives a gradient."""
         warn(
             "Full backward hook is firing when gradients are computed with respect to module "
             "outputs since no inputs require gradients. See https://docs.pytorch.org/docs/main/"

@@ -1,4 +1,4 @@
-"""Type aliases of layers' arguments: a number for every dimension, or a tuple with one for each."""
+"""Type aliases of layers' arguments: one number for all dimensions, or a tuple with one each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changing the dtype or device of all that a module owns, in place."""
+"""Change the dtype or device of everything a module owns, in place."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .parameter import Parameter, is_lazy
 
 
 class ConversionPolicy:
-    """What torch.__future__ sets: whether a conversion makes new parameters."""
+    """Settings of torch.__future__: whether conversions create new parameters."""
 
     overwrite = False
     swap = False
@@ -27,7 +27,7 @@ class Conversion(Members):
     """The part of Module that converts parameters, gradients and buffers."""
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
-        """Replace every tensor by fn(tensor); parameters stay the same objects if they can."""
+        """Replace every tensor by fn(tensor); parameters stay the same objects if possible."""
         if recurse:
             for module in self.children():
                 module._apply(fn)
@@ -42,7 +42,7 @@ class Conversion(Members):
     def to(self, *args: Any, **kwargs: Any) -> Any:
         """Move to a device, to a floating dtype, or to both; `to(tensor)` takes the tensor's.
 
-        Tensors of integers keep their dtype. `memory_format` applies to tensors of 4 or 5 axes.
+        Integer tensors keep their dtype. `memory_format` applies to tensors with 4 or 5 axes.
         """
         device, dtype, non_blocking, memory_format = _parse_to(*args, **kwargs)
         if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
@@ -75,10 +75,10 @@ class Conversion(Members):
         return self._apply(convert)
 
     def to_empty(self, *, device: Any, recurse: bool = True) -> Any:
-        """Move to a device without copying values: all are unset afterwards."""
+        """Move to a device without copying values: all are uninitialized afterwards."""
 
         def empty(tensor: Tensor) -> Tensor:
-            if device is None or not tensor.is_meta:  # keeps the order of the axes
+            if device is None or not tensor.is_meta:  # keeps the memory format
                 return ops.empty_like(tensor, device=device)
             return ops.empty(tensor.shape, dtype=tensor.dtype, device=device)
 
@@ -113,24 +113,25 @@ class Conversion(Members):
         return self._apply(lambda t: t.cuda(device))
 
     def ipu(self, device: Any = None) -> Any:
-        """Move to an IPU, a device that flambeau does not drive."""
+        """Move to an IPU, a device that flambeau does not support."""
         return self._apply(lambda t: t.to(device_type("ipu", device or 0)))
 
     def xpu(self, device: Any = None) -> Any:
-        """Move to an XPU, a device that flambeau does not drive."""
+        """Move to an XPU, a device that flambeau does not support."""
         return self._apply(lambda t: t.to(device_type("xpu", device or 0)))
 
     def mtia(self, device: Any = None) -> Any:
-        """Move to an MTIA accelerator, a device that flambeau does not drive."""
+        """Move to an MTIA accelerator, a device that flambeau does not support."""
         return self._apply(lambda t: t.to(device_type("mtia", device or 0)))
 
     def share_memory(self) -> Any:
-        """Move parameters and buffers to memory that other processes can share."""
+        """Move parameters and buffers to shared memory."""
         return self._apply(lambda t: t.share_memory_())
 
 
 def _converted(parameter: Parameter, fn: Callable[[Tensor], Tensor]) -> Parameter:
-    """The parameter after fn, with its gradient; a new object only where the device is another."""
+    """Apply fn to a parameter and its gradient; return a new object if device or policy requires
+    it."""
     with no_grad():
         applied = fn(parameter)
     grad = parameter.grad
@@ -149,7 +150,7 @@ def _converted(parameter: Parameter, fn: Callable[[Tensor], Tensor]) -> Paramete
 
 
 def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
-    """Device, dtype, non_blocking and memory format from the three ways of calling `to`."""
+    """Parse device, dtype, non_blocking and memory format from the three call forms of `to`."""
     memory_format = kwargs.pop("memory_format", None)
     first = args[0] if args else kwargs.pop("tensor", kwargs.pop("other", None))
     first, *rest = map(as_dtype, (first, *args[1:]))

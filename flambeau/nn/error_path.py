@@ -1,7 +1,7 @@
-"""Where in a model an error arose, as a note: `In fc2: Linear(in_features=4, ...)`.
+"""Notes on errors that name the module they arose in: `In fc2: Linear(in_features=4, ...)`.
 
-Runs only while an exception passes out of `Module.__call__`, one level at a time. Errors that a
-user's own code raises stay as they are.
+Runs only while an exception leaves `Module.__call__`, one level at a time. Errors raised by user
+code are left alone.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _ERRORS = (RuntimeError, ValueError, IndexError, TypeError)
 
 
 class _Place:
-    """The module in which an error arose, its path seen from `root`, and the note that says so."""
+    """The module in which an error arose, its path from `root`, and the current note."""
 
     __slots__ = ("module", "note", "path", "root")
 
@@ -22,7 +22,7 @@ class _Place:
 
 
 def locate(error: Exception, module: Any) -> None:
-    """Note the path of the module that failed, as seen from `module`."""
+    """Note the path, relative to `module`, of the module that failed."""
     if error.__class__ not in _ERRORS or len(error.args) != 1:
         return
     place = error.__dict__.get("_flambeau_place")
@@ -46,17 +46,17 @@ def locate(error: Exception, module: Any) -> None:
 
 def _raised_by_flambeau(error: Exception) -> bool:
     traceback = error.__traceback__
-    assert traceback is not None  # it was raised
+    assert traceback is not None  # a raised error has one
     while traceback.tb_next is not None:
         traceback = traceback.tb_next
     return traceback.tb_frame.f_globals.get("__name__", "").startswith("flambeau.")
 
 
 def _described(module: Any) -> str:
-    """The repr of a layer, the class of what has children."""
+    """The repr of a layer, or the class name of a module with children."""
     if module._modules:
         return module._get_name()
     try:
         return repr(module)
-    except Exception:  # a broken repr must not hide the error that is on its way
+    except Exception:  # a broken repr must not hide the original error
         return module._get_name()

@@ -1,6 +1,6 @@
 """torch.nn.functional: the operators of neural networks, by their public names.
 
-They are declared in flambeau.ops, each in its family's file; this module only shows them.
+They are defined in flambeau.ops; this module only re-exports them.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ globals().update(_PUBLIC)
 
 
 def __getattr__(name: str) -> Any:
-    if name == "grad":  # built on this module
+    if name == "grad":  # imports this module
         from . import grad
 
         return grad
-    if name == "_threshold":  # what PyTorch's graphs call it
+    if name == "_threshold":  # its name in PyTorch's graphs
         name = "threshold"
     return _PUBLIC[name] if name in _PUBLIC else _lacking(name)
 

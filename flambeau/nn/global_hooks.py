@@ -1,6 +1,6 @@
 """Hooks common to all modules, and the flag that tells `Module.__call__` to look for hooks.
 
-Global state of the process, for debugging and profiling.
+Process-wide state, for debugging and profiling.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ forward: dict[int, Callable] = OrderedDict()
 forward_always_called: dict[int, bool] = OrderedDict()
 forward_with_kwargs: dict[int, bool] = OrderedDict()
 
-# By the names that PyTorch gives them in torch.nn.modules.module.
+# Keys are PyTorch's names in torch.nn.modules.module.
 HOOKS: dict[str, dict] = {
     "_global_backward_pre_hooks": backward_pre,
     "_global_backward_hooks": backward,
@@ -47,19 +47,19 @@ _lock = threading.Lock()
 
 
 class Flag:
-    """`_is_hooked` of the class holds for every module; an instance sets its own for itself."""
+    """`_is_hooked` of the class applies to every module; an instance sets its own."""
 
     _flambeau_is_hooked = False
 
 
 class State:
-    """Whether the global backward hooks are full ones; None until the first is registered."""
+    """Whether the global backward hooks are full hooks; None until the first is registered."""
 
     full_backward: bool | None = None
 
 
 class _GlobalHandle(RemovableHandle):
-    """Takes a global hook away, and lowers the flag with the last one."""
+    """Removes a global hook, and clears the flag with the last one."""
 
     def remove(self) -> None:
         super().remove()
@@ -72,7 +72,7 @@ def _set_flag() -> None:
 
 
 def replace(name: str, hooks: dict[int, Any]) -> None:
-    """Give the global hooks of a kind, by PyTorch's name of it, other contents.
+    """Replace the global hooks of a kind, given PyTorch's name of it.
 
     The dictionary stays the same object: guards of compiled steps and handles refer to it.
     """
@@ -124,8 +124,8 @@ def register_module_forward_hook(
 ) -> RemovableHandle:
     """Call hook(module, args, output) after every forward; a result replaces the output.
 
-    With `with_kwargs` it is hook(module, args, kwargs, output). With `always_call` it is called
-    after a forward that raised, too, with the output so far.
+    With `with_kwargs` it is hook(module, args, kwargs, output). With `always_call` it is also
+    called after a forward that raised, with the output so far.
     """
     handle = _register(forward, hook, [forward_always_called, forward_with_kwargs])
     if with_kwargs:
@@ -145,7 +145,8 @@ def _set_backward_kind(full: bool) -> None:
 
 
 def register_module_backward_hook(hook: Callable) -> RemovableHandle:
-    """Deprecated for `register_module_full_backward_hook`: sees the gradients of the last node."""
+    """Deprecated in favor of `register_module_full_backward_hook`; sees gradients of the last
+    node."""
     _set_backward_kind(False)
     return _register(backward, hook)
 

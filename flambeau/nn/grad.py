@@ -1,6 +1,6 @@
 """Gradients of convolutions with respect to their input or their weight, as functions.
 
-A convolution is linear in each of the two, so that its derivative at zero is its derivative.
+A convolution is linear in each, so its gradient can be taken at zero.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def _gradient(
     conv: Any, wanted: str, size: Sequence[int], other: Tensor, grad_output: Tensor,
     options: tuple[Any, ...],
 ) -> Tensor:
-    """The cotangent of the input or weight of `size`, the other being `given`."""
+    """The cotangent of the input or weight (`wanted`) of `size`, given the other."""
     zero = other.new_zeros(tuple(size)).requires_grad_()
     with autograd.enable_grad():
         pair = (zero, other.detach()) if wanted == "input" else (other.detach(), zero)

@@ -1,7 +1,7 @@
-"""A module's own hooks: how they are registered, and `Hooks`, which calls them around forward.
+"""A module's hooks: how they are registered, and `Hooks`, which calls them around forward.
 
-A module has no hook dictionaries until somebody asks for one; asking raises its flag `_is_hooked`,
-so that a call of a module without hooks tests that flag and nothing else.
+A module has no hook dictionaries until one is accessed; this sets its flag `_is_hooked`, so that
+calling a module without hooks only tests that flag.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .non_full_hooks import register_non_full_hooks
 
 
 class _WrappedHook:
-    """A hook that is given its module first, and holds it weakly."""
+    """A hook that takes its module first, and holds it by a weak reference."""
 
     def __init__(self, hook: Callable, module: Any = None) -> None:
         self.hook = hook
@@ -87,8 +87,8 @@ class Hooks(Members, global_hooks.Flag):
     ) -> RemovableHandle:
         """Call hook(module, args, output) after forward; a result replaces the output.
 
-        With `with_kwargs` it is hook(module, args, kwargs, output). With `always_call` it is called
-        after a forward that raised, too.
+        With `with_kwargs` it is hook(module, args, kwargs, output). With `always_call` it is also
+        called after a forward that raised.
         """
         marked = [self._forward_hooks_with_kwargs, self._forward_hooks_always_called]
         handle = _add(self._forward_hooks, hook, prepend, marked)
@@ -109,7 +109,8 @@ class Hooks(Members, global_hooks.Flag):
         return _add(self._backward_hooks, hook, prepend)
 
     def register_backward_hook(self, hook: Callable) -> RemovableHandle:
-        """Deprecated for `register_full_backward_hook`: sees the gradients of the last node."""
+        """Deprecated in favor of `register_full_backward_hook`: sees the gradients of the last
+        node."""
         self._flambeau_set_backward_kind(False)
         return _add(self._backward_hooks, hook)
 
@@ -140,7 +141,7 @@ class Hooks(Members, global_hooks.Flag):
         call = _HookedCall(self, args, kwargs)
         try:
             if not global_hooks.Flag._flambeau_is_hooked and not _any_of(self.__dict__):
-                return self.forward(*args, **kwargs)  # all were removed
+                return self.forward(*args, **kwargs)  # all hooks were removed
             return call.run()
         except Exception as error:
             locate(error, self)
@@ -149,7 +150,7 @@ class Hooks(Members, global_hooks.Flag):
 
 
 def _any_of(own: dict[str, Any]) -> Any:
-    """Whether a module with these attributes has a hook around its call."""
+    """Whether a module with these attributes has hooks around its call."""
     return (
         own.get("_forward_hooks")
         or own.get("_forward_pre_hooks")
@@ -169,7 +170,7 @@ class _HookedCall:
         self.called: set[int] = set()
 
     def run(self) -> Any:
-        """Pre-hooks, forward, forward hooks, with the backward hooks put around them."""
+        """Run the pre-hooks, forward, and forward hooks, with the backward hooks around them."""
         module = self.module
         full = non_full = pre = ()
         if module._backward_hooks or global_hooks.backward:
@@ -231,7 +232,7 @@ class _HookedCall:
             self.run_forward_hook(key, hook)
 
     def run_forward_hook(self, key: int, hook: Callable) -> None:
-        """Call one forward hook; what it returns is the result from now on."""
+        """Call one forward hook; its return value, if not None, replaces the result."""
         module = self.module
         if key in module._forward_hooks_with_kwargs or key in global_hooks.forward_with_kwargs:
             changed = hook(module, self.args, self.kwargs, self.result)
@@ -241,7 +242,7 @@ class _HookedCall:
             self.result = changed
 
     def run_always_called(self) -> None:
-        """After an error: the hooks that want to be called all the same, and were not yet."""
+        """After an error, call the hooks registered with `always_call` that have not run yet."""
         for whose, hooks, always in (
             ("global module", global_hooks.forward, global_hooks.forward_always_called),
             ("module", self.module._forward_hooks, self.module._forward_hooks_always_called),

@@ -1,4 +1,4 @@
-"""Initialisers: fill a tensor in place and return it. The same seed gives PyTorch's numbers.
+"""Initializers: fill a tensor in place and return it. The same seed gives PyTorch's numbers.
 
 Shapes matter: a weight is (out, in) or (out, in, *kernel), and fan_in = in * kernel elements.
 """
@@ -33,7 +33,7 @@ _GAINS = {
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """By how much to scale weights before a nonlinearity; `param` is leaky_relu's slope.
+    """The scale of weights before a nonlinearity; `param` is leaky_relu's slope.
 
     >>> nn.init.calculate_gain("leaky_relu", 0.2)
     1.3867504905630728
@@ -82,7 +82,7 @@ def zeros_(tensor: Tensor) -> Tensor:
 
 
 def eye_(tensor: Tensor) -> Tensor:
-    """The identity, for a matrix: ones on the diagonal.
+    """Fill a matrix with the identity: ones on the diagonal, zeros elsewhere.
 
     >>> nn.init.eye_(torch.empty(2, 3))
     tensor([[1., 0., 0.],
@@ -103,7 +103,7 @@ def _check_matrix(tensor: Tensor) -> None:
 
 
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
-    """The identity as a convolution, in each of the groups. Weight (out, in, *kernel).
+    """Fill with the identity as a convolution, in each group. Weight (out, in, *kernel).
 
     >>> weight = nn.init.dirac_(torch.empty(2, 2, 3))
     >>> x = torch.tensor([[[1., 2., 3.], [4., 5., 6.]]])
@@ -161,7 +161,7 @@ def trunc_normal_(
     b: float = 2.0,
     generator: Any = None,
 ) -> Tensor:
-    """Draw from the normal distribution within [a, b].
+    """Draw from the normal distribution truncated to [a, b].
 
     >>> weight = nn.init.trunc_normal_(torch.empty(1000), std=1.0, a=-2.0, b=2.0)
     >>> bool(weight.abs().max() <= 2)
@@ -182,15 +182,15 @@ def trunc_normal_(
 
 
 def _normal_below(x: float) -> float:
-    """The standard normal distribution's mass below x."""
+    """The probability that a standard normal variable is below x."""
     return (1.0 + math.erf(x / math.sqrt(2.0))) / 2.0
 
 
 def _truncate_by_redrawing(
     tensor: Tensor, mean: float, std: float, a: float, b: float, generator: Any
 ) -> Tensor:
-    """Draw normal numbers anew until all lie within; whole tensors, as PyTorch does."""
-    # The bounds as the dtype has them: what rounds onto a bound is inside.
+    """Redraw until all numbers are within the bounds; whole tensors at a time, as PyTorch does."""
+    # The bounds rounded to the dtype: what rounds onto a bound is inside.
     low, high = tensor.new_tensor(a).item(), tensor.new_tensor(b).item()
     drawn = tensor.normal_(mean, std, generator=generator)
     while True:
@@ -204,7 +204,7 @@ def _truncate_by_redrawing(
 def _truncate_by_rejection(
     tensor: Tensor, mean: float, std: float, a: float, b: float, generator: Any
 ) -> Tensor:
-    """Draw uniformly, accepts by the density's height; for an interval far out in a tail."""
+    """Draw uniformly and accept by the density, for intervals far out in a tail."""
     nearest = max(a, min(mean, b))
     log_peak = -0.5 * ((nearest - mean) / std) ** 2
     chance = ops.empty_like(tensor)
@@ -223,7 +223,7 @@ def _truncate_by_rejection(
 
 
 def _calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
-    """How many numbers each output is a sum of, and how many outputs each input goes into."""
+    """The number of inputs each output sums, and the number of outputs each input feeds."""
     if tensor.ndim < 2:
         raise ValueError(
             "Fan in and fan out can not be computed for tensor with fewer than 2 dimensions"
@@ -241,7 +241,7 @@ def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:
 
 
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Uniform within +-gain * sqrt(6 / (fan_in + fan_out)): Glorot and Bengio, 2010.
+    """Draw uniformly from +-gain * sqrt(6 / (fan_in + fan_out)): Glorot and Bengio, 2010.
 
     >>> weight = nn.init.xavier_uniform_(torch.empty(2, 4))
     >>> bool(weight.abs().max() <= (6 / (2 + 4)) ** 0.5)
@@ -253,7 +253,7 @@ def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) ->
 
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Normal with std gain * sqrt(2 / (fan_in + fan_out)): Glorot and Bengio, 2010.
+    """Draw from a normal with std gain * sqrt(2 / (fan_in + fan_out)): Glorot and Bengio, 2010.
 
     >>> weight = nn.init.xavier_normal_(torch.empty(300, 200))
     >>> bool(abs(weight.std() - (2 / 500) ** 0.5) < 0.01)
@@ -277,7 +277,7 @@ def kaiming_uniform_(
     nonlinearity: str = "leaky_relu",
     generator: Any = None,
 ) -> Tensor:
-    """Uniform within +-gain * sqrt(3 / fan), `a` being leaky_relu's slope: He et al., 2015.
+    """Draw uniformly from +-gain * sqrt(3 / fan); `a` is leaky_relu's slope: He et al., 2015.
 
     >>> weight = nn.init.kaiming_uniform_(torch.empty(8, 6), nonlinearity="relu")
     >>> bool(weight.abs().max() <= (6 / 6) ** 0.5)
@@ -297,9 +297,9 @@ def kaiming_normal_(
     nonlinearity: str = "leaky_relu",
     generator: Any = None,
 ) -> Tensor:
-    """Normal with std gain / sqrt(fan), `a` being leaky_relu's slope: He et al., 2015.
+    """Draw from a normal with std gain / sqrt(fan); `a` is leaky_relu's slope: He et al., 2015.
 
-    `mode` "fan_in" keeps the variance of activations, "fan_out" that of gradients.
+    `mode` "fan_in" preserves the variance of activations, "fan_out" that of gradients.
 
     >>> weight = nn.init.kaiming_normal_(torch.empty(1000, 50), nonlinearity="relu")
     >>> bool(abs(weight.std() - (2 / 50) ** 0.5) < 0.01)
@@ -310,7 +310,7 @@ def kaiming_normal_(
 
 
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
-    """A (semi-)orthogonal matrix, axes after the first taken together: Saxe et al., 2013.
+    """Fill with a (semi-)orthogonal matrix, axes after the first flattened: Saxe et al., 2013.
 
     >>> weight = nn.init.orthogonal_(torch.empty(2, 3))
     >>> torch.allclose(weight @ weight.T, torch.eye(2), atol=1e-6)
@@ -333,7 +333,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
 
 
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
-    """Normal, with the fraction `sparsity` of each column set to zero: Martens, 2010.
+    """Draw from a normal, then zero the fraction `sparsity` of each column: Martens, 2010.
 
     >>> (nn.init.sparse_(torch.empty(10, 3), sparsity=0.2) == 0).sum(0)
     tensor([2, 2, 2])
@@ -346,7 +346,7 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
     with no_grad():
         tensor.normal_(0, std, generator=generator)
         for column in range(columns):
-            # From the default generator, whichever drew the values: so does PyTorch.
+            # Uses the default generator even if the values came from another, as PyTorch does.
             tensor[ops.randperm(rows)[:zeros], column] = 0
     return tensor
 

@@ -1,6 +1,6 @@
-"""Members: what a module holds, declared once for the parts that Module is put together from.
+"""Members: what a module holds, declared once for the parts that make up Module.
 
-Each part is a class of its own and reads what another part keeps.
+Each part is a separate class and reads what other parts keep.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from ..tensor import Tensor
 from .parameter import Parameter
 
-Calls = OrderedDict[int, Callable]  # hooks by the number of their handle
-Marks = OrderedDict[int, bool]  # those of the hooks that are to be called in a special way
+Calls = OrderedDict[int, Callable]  # hooks by the id of their handle
+Marks = OrderedDict[int, bool]  # ids of hooks to call with kwargs, or always
 
 
 class Members:
-    """The attributes of a module; the dictionaries of hooks are made when they are asked for."""
+    """The attributes of a module; hook dictionaries are created on first access."""
 
     _parameters: dict[str, Parameter | None]
     _buffers: dict[str, Tensor | None]

@@ -1,7 +1,7 @@
 """Module: the base of all layers and models. A tree of modules that own tensors, and a call.
 
-Its parts are in files of their own: registration.py what it owns, tree.py walking it,
-conversion.py dtypes and devices, state_dict.py saving and loading, hooks.py hooks.
+Its parts are in separate files: registration.py keeps its members, tree.py walks it, conversion.py
+changes dtypes and devices, state_dict.py saves and loads, hooks.py runs hooks.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ __all__ = ["Module"]
 
 
 def _forward_unimplemented(self: Module, *input: Any) -> None:
-    """Compute the module's output; every subclass defines its own. Call the module, not this."""
+    """Compute the module's output; every subclass defines it. Call the module, not this."""
     raise NotImplementedError(
         f'Module [{self._get_name()}] is missing the required "forward" function'
     )
 
 
 class Module(Registration, Tree, Conversion, StateDict, Hooks):
-    """Base class of layers and models. A subclass makes its members in `__init__`, after
+    """Base class of layers and models. A subclass creates its members in `__init__`, after
     `super().__init__()`, and computes in `forward`.
 
     >>> class Classifier(nn.Module):
@@ -52,8 +52,9 @@ class Module(Registration, Tree, Conversion, StateDict, Hooks):
     _compiled_call_impl: Any = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Leave operators that are attributes of a class what they are: PyTorch's are built-in
-        functions, which do not become methods."""
+        """Make operators that are class attributes static: PyTorch's are built-in functions, which
+        do not become methods.
+        """
         super().__init_subclass__(**kwargs)
         for name, value in list(vars(cls).items()):
             if value.__class__ is FunctionType \
@@ -73,7 +74,7 @@ class Module(Registration, Tree, Conversion, StateDict, Hooks):
                     f"{self._get_name()}.__init__() takes 1 positional argument but "
                     f"{len(args) + 1} were given"
                 )
-        # Straight into the dictionary: __setattr__ would look for members that are not there yet.
+        # Write to the dictionary: __setattr__ would look for members that do not exist yet.
         own = self.__dict__
         own["training"] = True
         own["_parameters"] = {}
@@ -84,11 +85,11 @@ class Module(Registration, Tree, Conversion, StateDict, Hooks):
         if self.call_super_init:
             super().__init__(*args, **kwargs)
 
-    # A field, so that type checkers let subclasses choose the arguments.
+    # A field, so that type checkers let subclasses choose their arguments.
     forward: Callable[..., Any] = _forward_unimplemented
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run `forward`, with the hooks if there are any; compiled, after `compile()`."""
+        """Run `forward`, with any hooks; run the compiled call after `compile()`."""
         if self._flambeau_is_hooked:
             if self._compiled_call_impl is not None:
                 return self._compiled_call_impl(*args, **kwargs)
@@ -102,7 +103,7 @@ class Module(Registration, Tree, Conversion, StateDict, Hooks):
     _wrapped_call_impl = __call__
 
     def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
-        """The call as it is without compilation."""
+        """The call without compilation."""
         if self._flambeau_is_hooked:
             return self._flambeau_call_with_hooks(args, kwargs)
         try:
@@ -112,19 +113,18 @@ class Module(Registration, Tree, Conversion, StateDict, Hooks):
             raise
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Compiles the module's call in place; what is given goes to `torch.compile`.
+        """Compile the module's call in place; the arguments go to `torch.compile`.
 
-        The module stays what it is: its state, its type and how it is pickled do not change, and a
-        copy of it is not compiled.
+        The module's state, type and pickled form do not change, and copies of it are not compiled.
 
         >>> model = nn.Linear(3, 2)
         >>> model.compile()
         >>> model(torch.zeros(5, 3)).shape
         torch.Size([5, 2])
         """
-        compiler = import_module("flambeau.compiler")  # stands above, and is not loaded with nn
+        compiler = import_module("flambeau.compiler")  # a layer above nn, imported on demand
         self._compiled_call_impl = compiler.compile(self._call_impl, *args, **kwargs)
-        self.__dict__["_flambeau_is_hooked"] = True  # __call__ has one thing to look at
+        self.__dict__["_flambeau_is_hooked"] = True  # so that __call__ tests one flag
 
     # ---------------------------------------------------------------- pickling
 
@@ -132,7 +132,7 @@ class Module(Registration, Tree, Conversion, StateDict, Hooks):
         state = self.__dict__.copy()
         state.pop("_compiled_call_impl", None)
         state.pop("_flambeau_is_hooked", None)
-        # PyTorch, too, can load what was pickled here: it wants every dictionary to be there.
+        # PyTorch must be able to load this pickle: it expects every dictionary to exist.
         for name in HOOK_TABLES:
             state.setdefault(name, OrderedDict())
         return state
@@ -149,7 +149,7 @@ class Module(Registration, Tree, Conversion, StateDict, Hooks):
                 own["_flambeau_is_hooked"] = True
 
     def _replicate_for_data_parallel(self) -> Any:
-        """A copy with the same buffers and submodules, and no parameters of its own yet."""
+        """Return a copy that shares buffers and submodules, with no parameters yet."""
         replica = self.__new__(type(self))
         replica.__dict__ = self.__dict__.copy()
         replica._parameters = {}
@@ -164,7 +164,7 @@ class Module(Registration, Tree, Conversion, StateDict, Hooks):
         return type(self).__name__
 
     def extra_repr(self) -> str:
-        """What a layer prints between its parentheses: its settings, in one line or several."""
+        """The settings a layer prints between its parentheses, in one line or several."""
         return ""
 
     def __repr__(self) -> str:
@@ -180,17 +180,17 @@ class Module(Registration, Tree, Conversion, StateDict, Hooks):
 
 
 def _addindent(text: str, spaces: int) -> str:
-    """The text with its lines after the first moved in, but for blank ones."""
+    """Indent all lines after the first, except blank ones."""
     first, *rest = text.split("\n")
     return "\n".join([first, *(" " * spaces + line if line.strip() else "" for line in rest)])
 
 
-# PyTorch reads pickled modules under the path that it has the class at.
+# PyTorch unpickles modules by the path at which it has the class.
 Module.__module__ = "flambeau.nn.modules.module"
 
 
 def _timed_calls(recorder: Recorder) -> Iterator[tuple[Any, Callable]]:
-    """For a profile: a module's call is an event with the class's name and the object's number."""
+    """For profiles: time module calls as events named after the class and a count."""
     names: dict[Module, str] = {}
     counts: dict[str, int] = {}
 

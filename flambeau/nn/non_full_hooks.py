@@ -1,7 +1,7 @@
-"""The deprecated backward hooks: they hang on the node of a module's output.
+"""The deprecated backward hooks, registered on the node of a module's output.
 
-They miss gradients where a module is more than one node, or takes or returns more than tensors;
-that is what the warnings here say.
+They miss gradients if a module is more than one node, or takes or returns more than tensors; the
+warnings here say so.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _INSTEAD = "Please use register_full_backward_hook to get the documented behavio
 
 
 def register_non_full_hooks(hooks: Sequence[Any], args: Any, result: Any) -> None:
-    """Hang the hooks on the node of the first tensor in `result`."""
+    """Register the hooks on the node of the first tensor in `result`."""
     first = result
     while not isinstance(first, Tensor):
         if isinstance(first, dict):
@@ -34,13 +34,13 @@ def register_non_full_hooks(hooks: Sequence[Any], args: Any, result: Any) -> Non
 
 
 def _tensors(x: Any) -> tuple[Tensor, ...] | None:
-    """`x` as a tuple of tensors, or None where it holds anything else."""
+    """Return `x` as a tuple of tensors, or None if it holds anything else."""
     x = (x,) if isinstance(x, Tensor) else x
     return x if isinstance(x, tuple) and all(isinstance(t, Tensor) for t in x) else None
 
 
 def _complaint(args: Any, result: Any, node: Any) -> str | None:
-    """Why the hooks will miss a gradient; None where they will see all."""
+    """Explain why the hooks will miss a gradient; None if they will see all."""
     outputs, inputs = _tensors(result), _tensors(args)
     if outputs is None or inputs is None:
         verb, missed = (

@@ -1,7 +1,7 @@
-"""Parameter and Buffer: the tensors that a Module owns; and those that have no shape yet.
+"""Parameter and Buffer: the tensors that a Module owns; and their lazy forms without a shape.
 
-A Parameter is a leaf that requires grad, on the memory of the tensor it is made from. What is
-computed from it is a plain Tensor.
+A Parameter is a leaf that requires grad and shares the memory of its source. Results computed from
+it are plain Tensors.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = [
 
 
 class _ParameterType(_TensorType):
-    """Calls the classes' own `__new__`, and knows the parameters that are of another class."""
+    """Call the classes' `__new__`, and recognize parameters of other classes by their mark."""
 
     __call__ = type.__call__
 
@@ -44,14 +44,14 @@ def _marked(tensor: Tensor, mark: str) -> bool:
 class Parameter(Tensor, metaclass=_ParameterType):
     """A tensor that a Module lists among its parameters once it is assigned to an attribute.
 
-    Shares the memory of `data`. Made with requires_grad=True it keeps it, under `no_grad` as well.
+    Shares the memory of `data`. Keeps requires_grad=True even under `no_grad`.
 
     >>> nn.Parameter(torch.ones(2))
     Parameter containing:
     tensor([1., 1.], requires_grad=True)
     """
 
-    __torch_function__ = _disabled_torch_function_impl  # what is computed from it is a Tensor
+    __torch_function__ = _disabled_torch_function_impl  # results are plain Tensors
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Any:
         if data is None:
@@ -75,7 +75,7 @@ class Parameter(Tensor, metaclass=_ParameterType):
             memo[id(self)] = type(self)(_copied(self), self.requires_grad)
         return memo[id(self)]
 
-    # mypy forgets what the keywords of special methods are called.
+    # mypy loses the names of special methods' keyword arguments.
     def __repr__(self, *, tensor_contents: str | None = None) -> str:  # type: ignore[override]
         shown: Any = super().__repr__
         return "Parameter containing:\n" + shown(tensor_contents=tensor_contents)
@@ -89,7 +89,7 @@ class Parameter(Tensor, metaclass=_ParameterType):
         return _rebuild_parameter, state
 
 
-# What autograd keeps in a tensor's attributes belongs to the running program, not to its value.
+# What autograd keeps in a tensor's attributes belongs to the running process, not to its value.
 _UNPICKLED = frozenset(
     {"_accumulator", "_backward_hooks", "_post_accumulate_grad_hooks", "_retained"}
 )
@@ -100,7 +100,7 @@ def _copied(tensor: Tensor) -> Tensor:
 
 
 def _rebuild_parameter(data: Tensor, requires_grad: bool, backward_hooks: Any) -> Parameter:
-    """A Parameter from what was pickled."""
+    """Rebuild a pickled Parameter."""
     result = Parameter(data, requires_grad)
     if backward_hooks:
         result.__dict__["_backward_hooks"] = backward_hooks
@@ -110,14 +110,14 @@ def _rebuild_parameter(data: Tensor, requires_grad: bool, backward_hooks: Any) -
 def _rebuild_parameter_with_state(
     data: Tensor, requires_grad: bool, backward_hooks: Any, state: Any
 ) -> Parameter:
-    """As `_rebuild_parameter`, with the attributes that the user had set on it."""
+    """Rebuild a pickled Parameter with the attributes the user had set on it."""
     result = _rebuild_parameter(data, requires_grad, backward_hooks)
     result.__dict__.update(state[0] if isinstance(state, tuple) else state)
     return result
 
 
 class _BufferType(_TensorType):
-    """A Buffer is a plain Tensor with a mark; this makes `isinstance` see the mark."""
+    """A Buffer is a plain Tensor with a mark; `isinstance` checks the mark."""
 
     __call__ = type.__call__
 
@@ -138,7 +138,7 @@ class Buffer(Tensor, metaclass=_BufferType):
     OrderedDict([('count', tensor(0.))])
     """
 
-    __torch_function__ = _disabled_torch_function_impl  # what is computed from it is a Tensor
+    __torch_function__ = _disabled_torch_function_impl  # results are plain Tensors
     persistent: bool
 
     def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Any:
@@ -151,7 +151,7 @@ class Buffer(Tensor, metaclass=_BufferType):
 
 
 def is_lazy(param: Any) -> bool:
-    """Whether it is a parameter or buffer without a shape, as lazy modules have.
+    """Whether this is a parameter or buffer without a shape, as in lazy modules.
 
     >>> nn.parameter.is_lazy(nn.LazyLinear(2).weight), nn.parameter.is_lazy(nn.Linear(3, 2).weight)
     (True, False)
@@ -159,13 +159,13 @@ def is_lazy(param: Any) -> bool:
     return isinstance(param, UninitializedTensorMixin)
 
 
-_WINDOW: Any = Tensor.__dict__["_array"]  # the slot, which the mixin's property hides
+_WINDOW: Any = Tensor.__dict__["_array"]  # the slot hidden by the mixin's property
 
 
 class UninitializedTensorMixin:
-    """What a tensor without a shape can do: change dtype and device, and be materialised.
+    """A tensor without a shape: its dtype and device can change, and it can be materialized.
 
-    Every operator reads a tensor's window, so that the window's property refuses them all.
+    Every operator reads `_array`, so the property that replaces it refuses all operators.
 
     >>> issubclass(nn.UninitializedParameter, nn.parameter.UninitializedTensorMixin)
     True
@@ -173,7 +173,7 @@ class UninitializedTensorMixin:
 
     __slots__ = ()
     cls_to_become: type
-    requires_grad: bool  # of the tensor that it is mixed into
+    requires_grad: bool  # provided by the tensor class
 
     @property
     def _array(self) -> Any:
@@ -191,7 +191,7 @@ class UninitializedTensorMixin:
 
     @property
     def data(self) -> Tensor:
-        """An empty tensor of its dtype on its device."""
+        """An empty tensor of the same dtype and device."""
         return self._alias_of_window()
 
     @data.setter
@@ -217,12 +217,12 @@ class UninitializedTensorMixin:
     is_meta = property(lambda self: self.data.is_meta)
 
     def size(self, dim: int | None = None) -> Any:
-        """(0,): nothing is known yet."""
+        """(0,): the shape is not known yet."""
         return self.data.size() if dim is None else self.data.size(dim)
 
     def requires_grad_(self, requires_grad: bool = True) -> Any:
         """Set whether it will require grad once it has a shape."""
-        tensor: Any = self  # which has these slots
+        tensor: Any = self  # a tensor, which has these slots
         tensor._requires_grad = tensor._tracked = bool(requires_grad)
         return self
 
@@ -239,12 +239,12 @@ class UninitializedTensorMixin:
         return self.data.to(*args, **kwargs)
 
     def copy_(self, source: Tensor, non_blocking: bool = False) -> Any:
-        """Take over from another without a shape, of which there is nothing to copy."""
+        """Copy from another tensor without a shape; there are no values to copy."""
         self.data.copy_(source.data, non_blocking)
         return self
 
     def materialize(self, shape: Sequence[int], device: Any = None, dtype: Any = None) -> None:
-        """Becomes an ordinary parameter or buffer of this shape, its values not set."""
+        """Become an ordinary parameter or buffer of this shape, with uninitialized values."""
         stored = self.data
         device = stored.device if device is None else device
         dtype = stored.dtype if dtype is None else dtype
@@ -290,7 +290,7 @@ def _without_shape(cls: type, requires_grad: bool, device: Any, dtype: Any) -> A
 
 
 class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: ignore[misc]
-    """A Parameter whose shape a lazy module finds out from its first input.
+    """A Parameter whose shape a lazy module infers from its first input.
 
     >>> weight = nn.LazyLinear(8).weight
     >>> weight
@@ -309,7 +309,7 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: igno
 class UninitializedBuffer(  # type: ignore[misc]
     UninitializedTensorMixin, Tensor, metaclass=_BufferType
 ):
-    """A buffer whose shape a lazy module finds out from its first input.
+    """A buffer whose shape a lazy module infers from its first input.
 
     >>> buffer = nn.parameter.UninitializedBuffer()
     >>> buffer.materialize((2, 3))

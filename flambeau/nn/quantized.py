@@ -1,4 +1,4 @@
-"""torch.nn.quantized: functions as modules, which a quantised model would replace by its own."""
+"""torch.nn.quantized: functions as modules, which quantization replaces by quantized versions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __path__: list[str] = []  # a package in PyTorch
 
 
 class FloatFunctional(Module):
-    """Additions, products and joins of a model that computes in floating point.
+    """Additions, products and concatenations of a floating-point model.
 
     >>> torch.nn.quantized.FloatFunctional().add_relu(torch.tensor([1.]), torch.tensor([-3.]))
     tensor([0.])
@@ -25,7 +25,7 @@ class FloatFunctional(Module):
         self.activation_post_process = Identity()
 
     def forward(self, x: Tensor) -> NoReturn:
-        """RuntimeError: the methods are what is called."""
+        """Raise RuntimeError: call the other methods instead."""
         raise RuntimeError(
             "FloatFunctional is not intended to use the 'forward'. Please use the underlying "
             "operation"
@@ -36,7 +36,7 @@ class FloatFunctional(Module):
         return self.activation_post_process(x + y)
 
     def add_scalar(self, x: Tensor, y: float) -> Tensor:
-        """x + y, of a number, which has no observer."""
+        """x + y for a number y, without observer."""
         return x + y
 
     def mul(self, x: Tensor, y: Any) -> Tensor:
@@ -44,11 +44,11 @@ class FloatFunctional(Module):
         return self.activation_post_process(x * y)
 
     def mul_scalar(self, x: Tensor, y: float) -> Tensor:
-        """x * y, of a number, which has no observer."""
+        """x * y for a number y, without observer."""
         return x * y
 
     def cat(self, x: list[Tensor], dim: int = 0) -> Tensor:
-        """The tensors joined along `dim`."""
+        """Concatenate tensors along `dim`."""
         return self.activation_post_process(ops.cat(x, dim=dim))
 
     def add_relu(self, x: Tensor, y: Tensor) -> Tensor:

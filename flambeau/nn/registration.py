@@ -1,7 +1,7 @@
 """What a module owns: parameters, buffers and submodules, as attributes and by dotted path.
 
 They live in the dictionaries `_parameters`, `_buffers` and `_modules`, not among the ordinary
-attributes; `__getattr__` finds them there.
+attributes; `__getattr__` looks them up there.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ HOOK_TABLES = CALL_HOOKS | {
 
 
 class _Changes:
-    """How often any module anywhere was changed: compiled steps look at theirs again then."""
+    """Counts changes to any module; compiled steps recheck their modules when it differs."""
 
     __slots__ = ("count",)
 
@@ -41,7 +41,7 @@ CHANGES.count = 0
 
 
 def _not_a_module(thing: Any) -> TypeError:
-    """The error for what is added to a module and is none; functions have modules beside them."""
+    """The error for adding something that is not a module; names the module for a function."""
     public = next((name for name, value in PUBLIC["torch"].items() if value is thing), None)
     if public is None:
         return TypeError(f"{_typename(thing)} is not a Module subclass")
@@ -52,7 +52,7 @@ def _not_a_module(thing: Any) -> TypeError:
 
 
 def _typename(x: Any) -> str:
-    """A type, or the type of an object, as PyTorch's errors name it."""
+    """The name of a type, or of an object's type, as in PyTorch's errors."""
     if isinstance(x, Tensor):
         return x.type()
     return class_name(x if hasattr(x, "__qualname__") else type(x))
@@ -105,7 +105,7 @@ class Registration(Members):
             self._non_persistent_buffers_set.add(name)
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
-        """Add a parameter; None keeps the name for a parameter that is not there."""
+        """Add a parameter; None reserves the name."""
         if "_parameters" not in self.__dict__:
             raise AttributeError("cannot assign parameter before Module.__init__() call")
         CHANGES.count += 1
@@ -131,7 +131,7 @@ class Registration(Members):
         )
 
     def add_module(self, name: str, module: Any) -> None:
-        """Add a submodule; None keeps the name for one that is not there."""
+        """Add a submodule; None reserves the name."""
         if not isinstance(module, Registration) and module is not None:
             raise _not_a_module(module)
         CHANGES.count += 1
@@ -165,7 +165,7 @@ class Registration(Members):
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def _flambeau_hook_dictionary(self, name: str) -> OrderedDict:
-        """Make a hook dictionary when it is first asked for."""
+        """Create a hook dictionary on first access."""
         CHANGES.count += 1
         if name in CALL_HOOKS:
             self.__dict__["_flambeau_is_hooked"] = True
@@ -204,7 +204,7 @@ class Registration(Members):
             super().__setattr__(name, value)
 
     def _flambeau_forget(self, name: str, *others: str) -> None:
-        """Take the name away from the ordinary attributes and from other kinds of members."""
+        """Remove a name from the ordinary attributes and from other kinds of members."""
         own = self.__dict__
         own.pop(name, None)
         for members in others:
@@ -243,7 +243,7 @@ class Registration(Members):
             persistent = value.persistent
         else:
             persistent = name not in self._non_persistent_buffers_set
-        # A subclass may have written its own register_buffer, from before there was `persistent`.
+        # A subclass may override register_buffer with a signature older than `persistent`.
         if "persistent" in inspect.signature(self.register_buffer).parameters:
             self.register_buffer(name, value, persistent)
         elif persistent:
@@ -269,14 +269,14 @@ class Registration(Members):
     def __dir__(self) -> list[str]:
         names = [*dir(type(self)), *self.__dict__, *self._parameters, *self._modules,
                  *self._buffers]
-        # Layers of a Sequential are called 0, 1, ...: no attributes that a program can write.
+        # Layers of a Sequential are named 0, 1, ..., which are not valid attribute names.
         return sorted(name for name in names
                       if not name[0].isdigit() and not name.startswith("_flambeau_"))
 
     # ---------------------------------------------------------------- by dotted path
 
     def get_submodule(self, target: str) -> Any:
-        """The submodule at a path such as "encoder.layers.0"; itself for the empty path."""
+        """Return the submodule at a path such as "encoder.layers.0"; the module itself for ""."""
         result = self
         for name in target.split(".") if target else ():
             result = _member(result, name)
@@ -285,7 +285,7 @@ class Registration(Members):
         return result
 
     def set_submodule(self, target: str, module: Any, strict: bool = False) -> None:
-        """Put a module at a path, in place of the one there; `strict` wants one to be there."""
+        """Set the module at a path, replacing any there; `strict` requires one to exist."""
         if target == "":
             raise ValueError("Cannot set the submodule without a target name!")
         if not isinstance(module, Registration):
@@ -299,7 +299,7 @@ class Registration(Members):
         setattr(parent, name, module)
 
     def get_parameter(self, target: str) -> Parameter:
-        """The parameter at a path such as "encoder.layers.0.weight"."""
+        """Return the parameter at a path such as "encoder.layers.0.weight"."""
         path, _, name = target.rpartition(".")
         result = _member(self.get_submodule(path), name)
         if not isinstance(result, Parameter):
@@ -307,7 +307,7 @@ class Registration(Members):
         return result
 
     def get_buffer(self, target: str) -> Tensor:
-        """The buffer at a path such as "encoder.norm.running_mean"."""
+        """Return the buffer at a path such as "encoder.norm.running_mean"."""
         path, _, name = target.rpartition(".")
         parent = self.get_submodule(path)
         result = _member(parent, name)

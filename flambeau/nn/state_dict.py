@@ -1,7 +1,7 @@
-"""A module's state as a dictionary from dotted paths to tensors: writing it, and loading it.
+"""A module's state as a dictionary from dotted paths to tensors: saving and loading it.
 
-`state_dict()` gives references, not copies. Its `_metadata` holds each module's `_version`, so that
-`_load_from_state_dict` can read what older versions wrote.
+`state_dict()` returns references, not copies. Its `_metadata` holds each module's `_version`, so
+that `_load_from_state_dict` can read what older versions wrote.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _EXTRA_STATE_KEY_SUFFIX = "_extra_state"
 
 
 class _IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
-    """What `load_state_dict` did not find, and what it had no use for."""
+    """The missing and unexpected keys of a `load_state_dict`."""
 
     __slots__ = ()
 
@@ -39,7 +39,7 @@ class _IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpec
 
 
 class StateDict(Members):
-    """The part of Module that writes and loads state_dicts."""
+    """The part of Module that saves and loads state_dicts."""
 
     _version: int = 1
     T_destination = TypeVar("T_destination", bound=dict[str, Any])
@@ -84,7 +84,7 @@ class StateDict(Members):
         return destination
 
     def _save_to_state_dict(self, destination: dict, prefix: str, keep_vars: bool) -> None:
-        """Write what this module itself holds; a subclass may write more."""
+        """Write this module's own state; a subclass may write more."""
         for name, value in self._parameters.items():
             if value is not None:
                 destination[prefix + name] = value if keep_vars else value.detach()
@@ -95,7 +95,7 @@ class StateDict(Members):
             destination[prefix + _EXTRA_STATE_KEY_SUFFIX] = self.get_extra_state()
 
     def _flambeau_persistent(self) -> dict[str, Tensor]:
-        """Its own parameters and persistent buffers that are there."""
+        """This module's own parameters and persistent buffers, without those that are None."""
         stored: dict[str, Tensor] = {}
         for name, parameter in self._parameters.items():
             if parameter is not None:
@@ -106,13 +106,13 @@ class StateDict(Members):
         return stored
 
     def get_extra_state(self) -> Any:
-        """A subclass returns here what else its state consists of; it must pickle."""
+        """Return additional state, in a subclass; it must be picklable."""
         raise RuntimeError(
             "Reached a code path in Module.get_extra_state() that should never be called."
         )
 
     def set_extra_state(self, state: Any) -> None:
-        """A subclass takes back here what its `get_extra_state` returned."""
+        """Restore the state that `get_extra_state` returned, in a subclass."""
         raise RuntimeError(
             "Reached a code path in Module.set_extra_state() that should never be called."
         )
@@ -122,10 +122,10 @@ class StateDict(Members):
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
     ) -> _IncompatibleKeys:
-        """Copy values into the parameters and buffers; returns missing and unexpected keys.
+        """Copy values into the parameters and buffers; return missing and unexpected keys.
 
-        With `strict` these raise RuntimeError, as tensors of another shape always do. With `assign`
-        the tensors given take the place of the module's own, and keep their dtype and device.
+        With `strict` these raise RuntimeError; tensors of another shape always do. With `assign`
+        the given tensors replace the module's own, and keep their dtype and device.
         """
         if not isinstance(state_dict, Mapping):
             raise TypeError(f"Expected state_dict to be dict-like, got {class_of(state_dict)}.")
@@ -157,7 +157,7 @@ class StateDict(Members):
         unexpected_keys: list[str],
         error_msgs: list[str],
     ) -> None:
-        """Load what this module itself holds; a subclass reads its older versions here.
+        """Load this module's own state; a subclass converts older versions here.
 
         `local_metadata["version"]` is the `_version` of the module that wrote the state.
         """
@@ -202,7 +202,7 @@ class StateDict(Members):
     # ---------------------------------------------------------------- hooks
 
     def _flambeau_hooks_of(self, name: str) -> tuple[Callable, ...]:
-        """The hooks in one dictionary, without making it where there is none."""
+        """The hooks in one dictionary, without creating it."""
         hooks = self.__dict__.get(name)
         return tuple(hooks.values()) if hooks else ()
 
@@ -217,7 +217,7 @@ class StateDict(Members):
         return _add(self._state_dict_hooks, hook)
 
     def _register_state_dict_hook(self, hook: Callable) -> RemovableHandle:
-        """As the public one, and what the hook returns replaces the state_dict."""
+        """Like `register_state_dict_post_hook`, but the hook's result replaces the state_dict."""
         if getattr(hook, "_from_public_api", False):
             raise RuntimeError(
                 "Cannot register the same function as the state dict post hook that was previously "
@@ -234,7 +234,7 @@ class StateDict(Members):
     def _register_load_state_dict_pre_hook(
         self, hook: Callable, with_module: bool = False
     ) -> RemovableHandle:
-        """As the public one; without `with_module` the hook is not given the module."""
+        """Like the public method; without `with_module` the hook does not take the module."""
         wrapped = _WrappedHook(hook, self if with_module else None)
         return _add(self._load_state_dict_pre_hooks, wrapped)
 
@@ -244,7 +244,7 @@ class StateDict(Members):
 
 
 class _Loading:
-    """One call of load_state_dict, on its way through the tree."""
+    """One call of load_state_dict, as it walks the tree."""
 
     def __init__(self, metadata: Any, assign: bool) -> None:
         self.metadata, self.assign = metadata, assign
@@ -253,7 +253,7 @@ class _Loading:
         self.errors: list[str] = []
 
     def load(self, module: Any, state: dict, prefix: str) -> None:
-        """Load a module and its descendants from the part of the state that starts with prefix."""
+        """Load a module and its descendants from the keys of the state that start with prefix."""
         metadata = {} if self.metadata is None else self.metadata.get(prefix[:-1], {})
         if self.assign:
             metadata["assign_to_params_buffers"] = True
@@ -276,7 +276,7 @@ class _Loading:
 
 
 def _prefix_advice(missing: list[str], unexpected: list[str]) -> str | None:
-    """What to do where all names differ by one prefix, such as that of DataParallel."""
+    """Advice if all names differ by one prefix, such as that of DataParallel; else None."""
     for extra, lacking, change in ((unexpected, missing, "k.removeprefix({!r}): v"),
                                    (missing, unexpected, "{!r} + k: v")):
         for other in lacking if extra else ():
@@ -294,14 +294,14 @@ def _prefix_advice(missing: list[str], unexpected: list[str]) -> str | None:
 def _load_one(
     module: Any, name: str, target: Tensor, key: str, value: Any, assign: bool
 ) -> str | None:
-    """Load one tensor; gives the error to report, if any."""
+    """Load one tensor; return the error to report, or None."""
     if not isinstance(value, Tensor) and not hasattr(value, "__torch_function__"):
         return (
             f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like '
             f"object from checkpoint but received {class_of(value)}"
         )
     if not is_lazy(target):
-        # Scalars were tensors of one element in PyTorch 0.3.
+        # Scalars had shape (1,) in PyTorch 0.3.
         if target.dim() == 0 and value.shape == (1,):
             value = value[0]
         if value.shape != target.shape:
@@ -334,7 +334,7 @@ def _load_one(
 
 
 def _swap_in(target: Any, value: Any, assign: bool) -> None:
-    """Give the target, which stays the same object, what `module_load` makes of a value."""
+    """Swap the result of `module_load` into the target, which stays the same object."""
     new = target.module_load(value, assign=assign)
     if new is value or new is target:
         raise RuntimeError(

@@ -1,4 +1,4 @@
-"""swap_tensors: two tensor objects change places, whoever holds them."""
+"""swap_tensors: exchange two tensor objects for everything that refers to them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _WINDOW_SLOTS = tuple(name for name in Tensor.__slots__ if not name.startswith("
 def swap_tensors(t1: Tensor, t2: Tensor) -> None:
     """Exchange everything of two tensors: values, class, attributes, history.
 
-    RuntimeError for a tensor with weak references, which would see the other one, and where the
-    classes have different slots.
+    Raises RuntimeError for a tensor with weak references, which would see the other tensor, and for
+    classes with different slots.
 
     >>> a, b = torch.tensor([1.]), torch.tensor([2, 3])
     >>> torch.utils.swap_tensors(a, b)
@@ -43,7 +43,7 @@ def swap_tensors(t1: Tensor, t2: Tensor) -> None:
 
 
 def _slot(tensor: Tensor, name: str) -> Any:
-    """The descriptor of a slot, where a class may hide it behind a property."""
+    """The descriptor of a slot, even if a subclass hides it behind a property."""
     for cls in type(tensor).__mro__:
         if name in cls.__dict__.get("__slots__", ()):
             return cls.__dict__[name]

@@ -1,4 +1,4 @@
-"""A module as a tree: walking it for modules, parameters and buffers, and acting on all of it."""
+"""A module as a tree: iterate over modules, parameters and buffers, and act on all of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Tree(Members):
         recurse: bool = True,
         remove_duplicate: bool = True,
     ) -> Iterator[tuple[str, Any]]:
-        """Name and members that `get_members_fn(module)` gives, each object once."""
+        """Yield the paths and members that `get_members_fn(module)` returns, each object once."""
         seen = set()
         modules: Iterable[tuple[str, Any]]
         if recurse:
@@ -37,38 +37,38 @@ class Tree(Members):
                 yield (f"{path}.{name}" if path else name), member
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
-        """The parameters, those of submodules too unless recurse=False."""
+        """Yield the parameters, including those of submodules unless recurse=False."""
         for _, parameter in self.named_parameters(recurse=recurse):
             yield parameter
 
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Parameter]]:
-        """Paths and parameters; one that is shared is given once, under its first path."""
+        """Yield paths and parameters; a shared parameter once, under its first path."""
         yield from self._named_members(
             lambda module: module._parameters.items(), prefix, recurse, remove_duplicate
         )
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
-        """The buffers, those of submodules too unless recurse=False."""
+        """Yield the buffers, including those of submodules unless recurse=False."""
         for _, buffer in self.named_buffers(recurse=recurse):
             yield buffer
 
     def named_buffers(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Tensor]]:
-        """Paths and buffers; one that is shared is given once."""
+        """Yield paths and buffers; a shared buffer once."""
         yield from self._named_members(
             lambda module: module._buffers.items(), prefix, recurse, remove_duplicate
         )
 
     def children(self) -> Iterator[Any]:
-        """The immediate submodules, each once."""
+        """Yield the immediate submodules, each once."""
         for _, module in self.named_children():
             yield module
 
     def named_children(self) -> Iterator[tuple[str, Any]]:
-        """Name and immediate submodules, each once."""
+        """Yield names and immediate submodules, each once."""
         seen = set()
         for name, module in self._modules.items():
             if module is not None and module not in seen:
@@ -76,14 +76,14 @@ class Tree(Members):
                 yield name, module
 
     def modules(self, remove_duplicate: bool = True) -> Iterator[Any]:
-        """Itself and all its descendants, each once."""
+        """Yield the module and all its descendants, each once."""
         for _, module in self.named_modules(remove_duplicate=remove_duplicate):
             yield module
 
     def named_modules(
         self, memo: set | None = None, prefix: str = "", remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Any]]:
-        """Paths and modules, itself first under `prefix`, each once."""
+        """Yield paths and modules, the module itself first under `prefix`, each once."""
         if memo is None:
             memo = set()
         if self in memo:
@@ -97,14 +97,15 @@ class Tree(Members):
                 yield from module.named_modules(memo, path, remove_duplicate)
 
     def apply(self, fn: Callable[[Any], None]) -> Any:
-        """Call fn on every descendant and at last on itself; the way to initialise weights."""
+        """Call fn on every descendant and then on the module itself, for example to initialize
+        weights."""
         for module in self.children():
             module.apply(fn)
         fn(self)
         return self
 
     def train(self, mode: bool = True) -> Any:
-        """Put it and its descendants into training mode, or with False into evaluation mode."""
+        """Set training mode, or evaluation mode if False, on the module and its descendants."""
         if not isinstance(mode, bool):
             raise ValueError("training mode is expected to be boolean")
         self.training = mode
@@ -113,17 +114,17 @@ class Tree(Members):
         return self
 
     def eval(self) -> Any:
-        """Put it and its descendants into evaluation mode."""
+        """Set evaluation mode on the module and its descendants."""
         return self.train(False)
 
     def requires_grad_(self, requires_grad: bool = True) -> Any:
-        """Set whether gradients are wanted for its parameters: False freezes them."""
+        """Set whether its parameters require gradients: False freezes them."""
         for parameter in self.parameters():
             parameter.requires_grad_(requires_grad)
         return self
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Drop the gradients of its parameters; with set_to_none=False fills them with zeros."""
+        """Drop the gradients of its parameters; with set_to_none=False, fill them with zeros."""
         if getattr(self, "_is_replica", False):
             warn(
                 "Calling .zero_grad() from a module created with nn.DataParallel() has no effect. "

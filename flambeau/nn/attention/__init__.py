@@ -1,4 +1,4 @@
-"""Which implementation computes scaled dot-product attention. flambeau has one, for all choices."""
+"""The choice of attention implementation. flambeau has one, which serves all choices."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SWITCHES = {
 def sdpa_kernel(
     backends: list[SDPBackend] | SDPBackend, set_priority: bool = False
 ) -> Iterator[dict]:
-    """Inside, only these are allowed: a call that none of them takes on PyTorch is refused."""
+    """Allow only these backends inside; refuse calls that none of them supports in PyTorch."""
     if not isinstance(backends, (list, SDPBackend)):
         raise AssertionError(
             "Backend must be an instance of SDPBackend or a list of SDPBackend instances, got "

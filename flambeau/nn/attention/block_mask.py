@@ -1,4 +1,4 @@
-"""BlockMask: in which blocks of queries and keys a mask leaves something, and its function."""
+"""BlockMask: the blocks of queries and keys that a mask leaves visible, and the mask's function."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PARTS = (
 
 
 def places(shape: Sequence[int]) -> list[Tensor]:
-    """For each axis its indices, as a tensor that broadcasts to the shape."""
+    """Return the indices of each axis, as tensors that broadcast to the shape."""
     result = []
     for axis, n in enumerate(shape):
         ones = [1] * len(shape)
@@ -33,12 +33,12 @@ def noop_mask(batch: Any, head: Any, token_q: Any, token_kv: Any) -> Tensor:
 
 
 def and_masks(*mask_mods: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Leave what all masks leave."""
+    """Show what all masks show."""
     return _joined(mask_mods, ops.logical_and, "and_masks")
 
 
 def or_masks(*mask_mods: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Leave what any mask leaves."""
+    """Show what any mask shows."""
     return _joined(mask_mods, ops.logical_or, "or_masks")
 
 
@@ -53,7 +53,7 @@ def _joined(mods: Sequence[Callable[..., Tensor]], join: Any, name: str) -> Call
 
 
 def _ordered(blocks: Tensor) -> tuple[Tensor, Tensor]:
-    """How many blocks of each row there are, and their columns before all others."""
+    """The number of nonzero blocks in each row, and the column order that puts them first."""
     dense = blocks.to(types.int32)
     count = dense.sum(-1).to(types.int32)
     order = ops.argsort(dense, dim=-1, descending=True, stable=True)
@@ -61,14 +61,14 @@ def _ordered(blocks: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _dense(count: Tensor, indices: Tensor) -> Tensor:
-    """The opposite of `_ordered`: 1 for each block that there is."""
+    """The inverse of `_ordered`: 1 for each block that is present."""
     present = (ops.arange(indices.size(-1)) < count.unsqueeze(-1)).to(types.int32)
     result = ops.zeros(indices.shape, dtype=types.int32)
     return result.scatter_(-1, indices.long(), present)
 
 
 class BlockMask:
-    """A mask's function, with the blocks in which it leaves something; `full` ones are left whole.
+    """A mask's function, and the blocks that are partly visible; `full` blocks are fully visible.
 
     >>> from flambeau.nn.attention.flex_attention import create_block_mask
     >>> mask = create_block_mask(lambda b, h, q, kv: q >= kv, None, None, 256, 256)
@@ -100,7 +100,7 @@ class BlockMask:
         mask_mod: Callable[..., Tensor] | None = None,
         seq_lengths: tuple[int, int] | None = None, compute_q_blocks: bool = True, **options: Any,
     ) -> BlockMask:
-        """A mask of the blocks of keys that each block of queries looks at."""
+        """Build a mask from the blocks of keys that each block of queries attends to."""
         if (full_kv_num_blocks is None) != (full_kv_indices is None):
             raise AssertionError("full_kv_num_blocks and full_kv_indices must be both provided or "
                                  "omitted")
@@ -114,7 +114,7 @@ class BlockMask:
         return cls(lengths, **blocks, BLOCK_SIZE=size, mask_mod=mask_mod or noop_mask)
 
     def as_tuple(self, flatten: bool = True) -> tuple[Any, ...]:
-        """Lengths, tensors, size of blocks and function, in the order of the constructor."""
+        """Lengths, tensors, block size and function, in the order of the constructor."""
         size = self.BLOCK_SIZE if flatten else (self.BLOCK_SIZE,)
         lengths = self.seq_lengths if flatten else (self.seq_lengths,)
         return (*lengths, *(getattr(self, name) for name in _PARTS), *size, self.mask_mod)
@@ -125,28 +125,28 @@ class BlockMask:
         return (*self.kv_indices.shape[:-2], *self.seq_lengths)
 
     def numel(self) -> int:
-        """How many places there are."""
+        """The number of (batch, head, query, key) positions."""
         total = 1
         for n in self.shape:
             total *= n
         return total
 
     def sparsity(self) -> float:
-        """The percentage of places that lie in blocks of which nothing is left."""
+        """The percentage of positions in fully hidden blocks."""
         count = int(self.kv_num_blocks.sum())
         if self.full_kv_num_blocks is not None:
             count += int(self.full_kv_num_blocks.sum())
         return 100 - 100 * count * self.BLOCK_SIZE[0] * self.BLOCK_SIZE[1] / self.numel()
 
     def to_dense(self) -> Tensor:
-        """1 for each block of which something is left."""
+        """Return 1 for each block that is at least partly visible."""
         result = _dense(self.kv_num_blocks, self.kv_indices)
         if self.full_kv_num_blocks is not None and self.full_kv_indices is not None:
             result = result | _dense(self.full_kv_num_blocks, self.full_kv_indices)
         return result
 
     def to_string(self, grid_size: Any = (20, 20), limit: int = 4) -> str:
-        """The blocks of the first masks as a picture."""
+        """Draw the blocks of the first `limit` masks."""
         dense = self.to_dense().reshape(-1, *self.kv_indices.shape[-2:])
         shown = []
         for picture in dense[:limit].tolist():
@@ -154,7 +154,7 @@ class BlockMask:
         return "\n".join(shown)
 
     def to(self, device: Any) -> BlockMask:
-        """The mask on a device."""
+        """Move the mask to a device."""
         return self._with(lambda part: part.to(device))
 
     def _with(self, change: Callable[[Tensor], Tensor]) -> BlockMask:
@@ -196,7 +196,7 @@ def create_block_mask(
     device: Any = None, BLOCK_SIZE: int | tuple[int, int] = _DEFAULT_SPARSE_BLOCK_SIZE,
     _compile: bool = False, separate_full_blocks: bool = True, **options: Any,
 ) -> BlockMask:
-    """The block mask of `mask_mod(b, h, q_idx, kv_idx)`, True where a key is seen.
+    """Build the block mask of `mask_mod(b, h, q_idx, kv_idx)`, which is True if a key is visible.
 
     >>> from flambeau.nn.attention.flex_attention import create_block_mask
     >>> create_block_mask(lambda b, h, q, kv: q - kv < 8, None, None, 256, 256).shape

@@ -1,7 +1,7 @@
-"""flex_attention: attention whose scores and mask are functions of their places.
+"""flex_attention: attention whose scores and mask are functions of their positions.
 
-Here it is the reference: all scores are made, changed and masked. Functions are called once, with
-index tensors that broadcast to (batch, heads, queries, keys).
+This is a reference implementation: it computes, changes and masks all scores. Functions are called
+once, with index tensors that broadcast to (batch, heads, queries, keys).
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ FlexKernelOptions = dict
 
 
 class AuxRequest(NamedTuple):
-    """What flex_attention gives besides its output."""
+    """The additional results that flex_attention should return."""
 
     lse: bool = False
     max_scores: bool = False
 
 
 class AuxOutput(NamedTuple):
-    """What was asked for: logsumexp and the largest of each row's scores, or None."""
+    """The requested results: logsumexp and maximum of each row's scores, or None."""
 
     lse: Tensor | None = None
     max_scores: Tensor | None = None
@@ -47,7 +47,8 @@ def create_mask(
     mod_fn: Callable[..., Any], B: int | None, H: int | None, Q_LEN: int, KV_LEN: int,
     device: Any = None,
 ) -> Tensor:
-    """What a mask_mod, or a score_mod of zeros, gives at all places.
+    """Return the values of a mask_mod, or the mask of a score_mod applied to zeros, at all
+    positions.
 
     >>> from flambeau.nn.attention.flex_attention import create_mask
     >>> create_mask(lambda b, h, q, kv: q >= kv, None, None, 2, 2)
@@ -58,7 +59,7 @@ def create_mask(
     at = places(shape)
     scores = len(inspect.signature(mod_fn).parameters) == 5
     result = mod_fn(ops.zeros(shape), *at) if scores else mod_fn(*at)
-    if scores:  # what it sends to -inf is masked
+    if scores:  # positions it sets to -inf are masked
         return ops.logical_not(ops.isneginf(result.expand(shape)))
     return result.expand(shape) if isinstance(result, Tensor) else ops.full(shape, result)
 
@@ -97,8 +98,8 @@ def flex_attention(
     return_lse: bool = False, kernel_options: dict | None = None, *,
     return_aux: AuxRequest | None = None,
 ) -> Any:
-    """Attention over (batch, heads, length, width) with scores changed by `score_mod(score, b, h,
-    q_idx, kv_idx)` and masked by the block mask's function; rows that are masked whole give zeros.
+    """Attention over (batch, heads, length, width), with scores changed by `score_mod(score, b, h,
+    q_idx, kv_idx)` and masked by the block mask's function; fully masked rows give zeros.
 
     >>> from flambeau.nn.attention.flex_attention import create_block_mask, flex_attention
     >>> causal = create_block_mask(lambda b, h, q, kv: q >= kv, None, None, 4, 4)

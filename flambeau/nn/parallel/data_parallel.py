@@ -1,6 +1,6 @@
-"""DataParallel: splits a batch over the GPUs of a machine; without GPUs it calls its module.
+"""DataParallel: split a batch over a machine's GPUs; without GPUs, call the module.
 
-flambeau computes on the CPU, where PyTorch's DataParallel, too, passes its inputs on.
+flambeau computes on the CPU, where PyTorch's DataParallel also just calls its module.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def _check_devices(device_ids: Sequence[Any] | None) -> None:
 
 
 class DataParallel(Module):
-    """Holds a module as `module`, so that names in its state_dict start with "module.".
+    """Wrap a module as `module`, so that names in its state_dict start with "module.".
 
     >>> nn.DataParallel(nn.Identity())(5)
     5

@@ -17,12 +17,12 @@ _DEFAULT_BUCKET_MB = 25
 
 
 def _distributed(name: str = "") -> Any:
-    """A module of torch.distributed: by name, not by an import, since it lies above nn."""
+    """A module of torch.distributed, loaded by name because it is a layer above nn."""
     return importlib.import_module(f"flambeau.distributed{name}")
 
 
 class _JoinHook:
-    """Shadows the collectives of a step, for a process without inputs."""
+    """Take part in a step's collectives on behalf of a process without inputs."""
 
     def __init__(self, ddp: DistributedDataParallel, divide_by_initial_world_size: bool) -> None:
         self._ddp, self._divides_by_all = ddp, divide_by_initial_world_size
@@ -37,19 +37,19 @@ class _JoinHook:
             ddp.reducer.shadow()
 
     def post_hook(self, is_last_joiner: bool) -> None:
-        """Give all processes the final state of one that trained to the end."""
+        """Broadcast the final state of a process that trained to the end."""
         self._ddp._sync_final_state(is_last_joiner)
 
 
 class DistributedDataParallel(Module):
-    """Holds a module as `module`, so that names in its state_dict start with "module.".
+    """Wrap a module as `module`, so that names in its state_dict start with "module.".
 
-    Parameters and buffers become those of rank 0. Each backward averages the gradients over the
+    Parameters and buffers are copied from rank 0. Each backward averages the gradients over the
     processes, in buckets of `bucket_cap_mb`, while it continues. Before each forward the buffers
-    become rank 0's (`broadcast_buffers`). Where a forward does not use all parameters,
-    `find_unused_parameters=True` looks for those; with `gradient_as_bucket_view` the gradients stay
-    in the buckets, which saves a copy. ValueError before torch.distributed.init_process_group,
-    RuntimeError for a module without trainable parameters, or another one than on rank 0.
+    are copied from rank 0 (`broadcast_buffers`). If a forward does not use all parameters, set
+    `find_unused_parameters=True`; with `gradient_as_bucket_view` the gradients stay in the buckets,
+    which saves a copy. Raises ValueError before torch.distributed.init_process_group, RuntimeError
+    for a module without trainable parameters or one that differs from rank 0's.
 
     >>> torch.distributed.init_process_group("gloo", rank=0, world_size=1)
     >>> net = nn.parallel.DistributedDataParallel(nn.Linear(2, 1))
@@ -92,14 +92,14 @@ class DistributedDataParallel(Module):
         cap_mb = _DEFAULT_BUCKET_MB if bucket_cap_mb is None else bucket_cap_mb
         self.bucket_bytes_cap = int(cap_mb * _BYTES_PER_MB)
         self._flambeau_buffer_hook: Any = None
-        self._flambeau_called: Any = None  # the module, compiled: within torch.compile(self)()
+        self._flambeau_called: Any = None  # the compiled module, inside torch.compile(self)()
         self._flambeau_divides_by_all = True
         if init_sync:
             self._sync_initial_state([parameter for _, parameter in named])
         self._flambeau_make_reducer()
 
     def _flambeau_make_reducer(self) -> None:
-        """The buckets, and the hooks that fill them."""
+        """Create the buckets, and the hooks that fill them."""
         named = _trainable(self.module)
         self.reducer = _distributed(".data_parallel").Reducer(
             [p for _, p in named], [name for name, _ in named], self.process_group,
@@ -127,7 +127,7 @@ class DistributedDataParallel(Module):
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Gradients made within are not averaged until a backward outside of it.
+        """Do not average gradients computed inside; the next backward outside averages them.
 
         >>> torch.distributed.init_process_group("gloo", rank=0, world_size=1)
         >>> net = nn.parallel.DistributedDataParallel(nn.Linear(2, 1))
@@ -144,9 +144,9 @@ class DistributedDataParallel(Module):
     # --------------------------------------------------------------------- communication
 
     def register_comm_hook(self, state: Any, hook: Callable[[Any, Any], Any]) -> None:
-        """Has hook(state, bucket) reduce each bucket: it returns a Future of the new gradients.
+        """Reduce each bucket with hook(state, bucket), which returns a Future of the new gradients.
 
-        Call it once, before the first backward. Hooks are in
+        Call it once, before the first backward. Predefined hooks are in
         torch.distributed.algorithms.ddp_comm_hooks.
         """
         if not callable(hook):
@@ -162,23 +162,23 @@ class DistributedDataParallel(Module):
 
     def _register_buffer_comm_hook(self, state: Any, hook: Callable, comm_hook_location: Any = None
                                    ) -> None:
-        """Has hook(state, {name: buffer}) synchronize the buffers instead of rank 0's copy."""
+        """Synchronize the buffers with hook(state, {name: buffer}) instead of copying rank 0's."""
         self._flambeau_buffer_hook = state, hook
 
     def _set_static_graph(self) -> None:
-        """As `static_graph=True`: every forward uses the same parameters."""
+        """Set `static_graph=True`: every forward uses the same parameters."""
         self.static_graph = self.reducer.finds_unused = True
 
     @staticmethod
     def _set_params_and_buffers_to_ignore_for_model(module: Module, names: Any) -> None:
-        """Leave parameters and buffers of a module alone, before it is wrapped."""
+        """Exclude parameters and buffers of a module, before it is wrapped."""
         module._ddp_params_and_buffers_to_ignore = list(names)
         for name, value in (*module.named_parameters(), *module.named_buffers()):
             if name in names:
                 value.__dict__["_ddp_ignored"] = True
 
     def _get_ddp_logging_data(self) -> dict[str, Any]:
-        """What is known of the reduction, by PyTorch's names."""
+        """Statistics of the reduction, by PyTorch's names."""
         return {"module_name": type(self.module).__name__, **self.reducer.figures()}
 
     def _named_buffers(self) -> dict[str, Tensor]:
@@ -195,7 +195,7 @@ class DistributedDataParallel(Module):
         tools.broadcast_tensors(state, self.process_group)
 
     def _sync_buffers(self) -> None:
-        """Give all processes the buffers of rank 0."""
+        """Broadcast the buffers of rank 0."""
         if not self.broadcast_buffers:
             return
         named = self._named_buffers()
@@ -213,7 +213,7 @@ class DistributedDataParallel(Module):
         self, divide_by_initial_world_size: bool = True, enable: bool = True,
         throw_on_early_termination: bool = False,
     ) -> Any:
-        """A context for loops of which some processes have fewer inputs than others.
+        """A context for loops in which some processes have fewer inputs than others.
 
         Gradients are divided by the number of all processes, or of those that still have inputs.
         """
@@ -223,7 +223,8 @@ class DistributedDataParallel(Module):
         )
 
     def join_hook(self, **kwargs: Any) -> Any:
-        """What torch.distributed.algorithms.Join calls once this process has no inputs left."""
+        """The hook that torch.distributed.algorithms.Join runs once this process has no inputs
+        left."""
         self._flambeau_divides_by_all = kwargs.get("divide_by_initial_world_size", True)
         return _JoinHook(self, self._flambeau_divides_by_all)
 
@@ -232,7 +233,8 @@ class DistributedDataParallel(Module):
     join_process_group = property(lambda self: self.process_group, doc="The group.")
 
     def _announce_input(self, syncs: bool) -> bool:
-        """In a `join`, tells the processes without inputs what comes; whether this is one."""
+        """In a `join`, announce an input to processes without one; return whether this is a
+        join."""
         config = getattr(self, "_join_config", None)
         if config is None or not config.enable:
             return False
@@ -243,11 +245,11 @@ class DistributedDataParallel(Module):
         return True
 
     def _count_active(self, own: int) -> int:
-        """How many processes still have inputs."""
+        """The number of processes that still have inputs."""
         return self._flambeau_sum(own)
 
     def _count_syncing(self, syncs: bool) -> int:
-        """How many processes will average gradients in this step."""
+        """The number of processes that will average gradients in this step."""
         return self._flambeau_sum(int(syncs))
 
     def _flambeau_sum(self, number: int) -> int:
@@ -281,16 +283,16 @@ class DistributedDataParallel(Module):
         self._flambeau_make_reducer()
 
     def scatter(self, inputs: Any, kwargs: Any, device_ids: Any) -> tuple[Any, Any]:
-        """The arguments: there is one device."""
+        """Return the arguments unchanged: there is one device."""
         return inputs, kwargs
 
     def gather(self, outputs: Any, output_device: Any) -> Any:
-        """The outputs: there is one device."""
+        """Return the outputs unchanged: there is one device."""
         return outputs
 
 
 def _check_initialized(named: list[tuple[str, Any]]) -> None:
-    """RuntimeError for a lazy module's parameter that has no shape yet."""
+    """Raise RuntimeError for a lazy module's parameter that has no shape yet."""
     for name, parameter in named:
         if hasattr(parameter, "initialize"):
             raise RuntimeError(
@@ -301,6 +303,6 @@ def _check_initialized(named: list[tuple[str, Any]]) -> None:
 
 
 def _trainable(module: Module) -> list[tuple[str, Any]]:
-    """The parameters, with names, whose gradients are averaged."""
+    """The names and parameters whose gradients are averaged."""
     ignored = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
     return [(n, p) for n, p in module.named_parameters() if p.requires_grad and n not in ignored]

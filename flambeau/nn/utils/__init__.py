@@ -1,4 +1,4 @@
-"""Gradient clipping, sequences of different lengths, parametrizations, and fusing of layers."""
+"""Gradient clipping, variable-length sequences, parametrizations, and fusing of layers."""
 
 from . import parametrizations, parametrize, rnn, stateless
 from .clip_grad import (

@@ -1,4 +1,4 @@
-"""Clipping of gradients by their total norm, or value by value, in place."""
+"""Clip gradients by their total norm, or value by value, in place."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...tensor import Tensor, wrap
 __all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_"]
 
 _FAST = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
-_LARGE = 8192  # elements from which a second pass costs more than a slow call
+_LARGE = 8192  # elements above which a second pass costs more than a slow call
 
 
 def _grads(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
@@ -34,7 +34,7 @@ def _check_foreach(foreach: bool | None, tensors: list[Tensor]) -> None:
 
 
 def _arrays(tensors: list[Tensor]) -> list[np.ndarray] | None:
-    """The tensors' arrays, where they are plain ones of one dtype that NumPy computes fast in."""
+    """The tensors' arrays, if all are plain, of one dtype that NumPy is fast in; else None."""
     arrays = [t._array for t in tensors]
     first = arrays[0].dtype
     plain = first in _FAST and all(a.dtype is first and type(a) is np.ndarray for a in arrays)
@@ -50,7 +50,7 @@ def _get_total_norm(
 ) -> Tensor:
     """The norm of all tensors as if they were one vector; 0-dim.
 
-    Raises RuntimeError where it is infinite or NaN and `error_if_nonfinite`.
+    Raises RuntimeError if it is infinite or NaN and `error_if_nonfinite`.
 
     >>> nn.utils.get_total_norm([torch.tensor([3.]), torch.tensor([[4.]])])
     tensor(5.)
@@ -84,7 +84,7 @@ def _clip_grads_with_norm_(
     total_norm: Tensor,
     foreach: bool | None = None,
 ) -> None:
-    """Scale the gradients so that a total norm above `max_norm` comes down to it.
+    """Scale the gradients so that a total norm above `max_norm` becomes `max_norm`.
 
     >>> weight = nn.Parameter(torch.zeros(2))
     >>> weight.grad = torch.tensor([3., 4.])
@@ -98,7 +98,7 @@ def _clip_grads_with_norm_(
     factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
     if not grads or factor.item() == 1.0:  # a NaN is not 1, and reaches every gradient
         for grad in grads:
-            grad._bump()  # as if it were written
+            grad._bump()  # counts as a write
         return
     arrays = _arrays([*grads, factor])
     if arrays is None:
@@ -118,9 +118,9 @@ def clip_grad_norm_(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """Scale the gradients, taken as one vector, to a norm of `max_norm` at most.
+    """Scale the gradients, as one vector, to a norm of at most `max_norm`.
 
-    Returns the norm that they had.
+    Returns the norm before scaling.
 
     >>> w = torch.ones(2, requires_grad=True)
     >>> (w * 3).sum().backward()
@@ -146,7 +146,7 @@ def clip_grad_norm(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """Deprecated for `clip_grad_norm_`."""
+    """Deprecated in favor of `clip_grad_norm_`."""
     warn(
         "`torch.nn.utils.clip_grad_norm` is now deprecated in favor of "
         "`torch.nn.utils.clip_grad_norm_`.",
@@ -181,6 +181,6 @@ def clip_grad_value_(
     for grad, array in zip(grads, arrays, strict=True):
         if array.size > _LARGE:
             np.clip(array, low, high, out=array)
-        else:  # half the time of clip, which prepares its arguments in Python
+        else:  # takes half the time of np.clip, which prepares its arguments in Python
             np.minimum(np.maximum(array, low, out=array), high, out=array)
         grad._bump()

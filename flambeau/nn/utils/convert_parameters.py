@@ -1,4 +1,4 @@
-"""Parameters as one vector, and back."""
+"""Flatten parameters into one vector, and back."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..registration import _typename
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
-    """All elements of the parameters in one 1-dim tensor, differentiably.
+    """Concatenate all elements of the parameters into one 1-dim tensor, differentiably.
 
     >>> nn.utils.parameters_to_vector(nn.Linear(3, 2).parameters()).shape
     torch.Size([8])
@@ -19,7 +19,7 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
 
 
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
-    """Make the parameters windows on the slices of `vec`, in order.
+    """Make the parameters views of consecutive slices of `vec`.
 
     >>> layer = nn.Linear(2, 1)
     >>> nn.utils.vector_to_parameters(torch.tensor([1., 2., 3.]), layer.parameters())

@@ -1,4 +1,4 @@
-"""Batch normalisation in evaluation mode folded into the layer before it."""
+"""Fold batch normalization in evaluation mode into the layer before it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _check_eval(layer: Any, bn: Any) -> None:
 
 
 def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
-    """A copy of `conv` that computes bn(conv(x)); both in evaluation mode.
+    """Return a copy of `conv` that computes bn(conv(x)); both must be in evaluation mode.
 
     >>> conv, bn = nn.Conv2d(3, 4, 3).eval(), nn.BatchNorm2d(4).eval()
     >>> fused, x = nn.utils.fuse_conv_bn_eval(conv, bn), torch.randn(2, 3, 8, 8)
@@ -48,7 +48,7 @@ def fuse_conv_bn_weights(
     bn_b: Tensor | None,
     transpose: bool = False,
 ) -> tuple[Parameter, Parameter]:
-    """Weight and bias of the fused convolution; a transposed one has its outputs on axis 1.
+    """Weight and bias of the fused convolution; a transposed weight has its outputs on axis 1.
 
     >>> weight, ones = torch.ones(1, 1, 1), torch.ones(1)
     >>> nn.utils.fuse_conv_bn_weights(weight, None, ones * 3, ones, 0.0, ones * 2, ones)
@@ -62,7 +62,7 @@ def fuse_conv_bn_weights(
 
 
 def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
-    """A copy of `linear` that computes bn(linear(x)); both in evaluation mode.
+    """Return a copy of `linear` that computes bn(linear(x)); both must be in evaluation mode.
 
     >>> linear, bn = nn.Linear(3, 4).eval(), nn.BatchNorm1d(4).eval()
     >>> fused, x = nn.utils.fuse_linear_bn_eval(linear, bn), torch.randn(2, 3)
@@ -106,7 +106,7 @@ def _fuse(
     weight: Tensor, bias: Tensor | None, mean: Tensor, variance: Tensor, eps: float,
     gain: Tensor | None, shift: Tensor | None, shape: list[int],
 ) -> tuple[Parameter, Parameter]:
-    """`shape` puts one factor per output channel on the weight's axis of outputs."""
+    """Fold the statistics; `shape` broadcasts one factor per output channel over the weight."""
     bias_dtype = weight.dtype if bias is None else bias.dtype
     bias_trains = bias is not None and bias.requires_grad
     scale = ops.rsqrt(variance + eps)

@@ -1,4 +1,4 @@
-"""skip_init: a module made without computing initial values."""
+"""skip_init: build a module without computing initial values."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from ..module import Module
 
 
 def skip_init(module_cls: type[Module], *args: Any, **kwargs: Any) -> Module:
-    """module_cls(*args, **kwargs) with parameters and buffers whose values are not set.
+    """module_cls(*args, **kwargs) with uninitialized parameters and buffers.
 
-    The class must take `device`: the module is made on `meta` and then given memory.
+    The class must take `device`: the module is built on `meta` and then given memory.
 
     >>> nn.utils.skip_init(nn.Linear, 3, 2).weight.shape
     torch.Size([2, 3])

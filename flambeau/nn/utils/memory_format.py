@@ -1,4 +1,4 @@
-"""Conversion of convolutions' weights to another memory format."""
+"""Convert convolution weights to another memory format."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["convert_conv2d_weight_memory_format", "convert_conv3d_weight_memory_
 
 
 def convert_conv2d_weight_memory_format(module: Any, memory_format: Any) -> Any:
-    """Lay out the weights of all Conv2d and ConvTranspose2d in it in `memory_format`.
+    """Store the weights of all Conv2d and ConvTranspose2d in a module in `memory_format`.
 
     >>> net = nn.Sequential(nn.Conv2d(3, 8, 3))
     >>> net = nn.utils.convert_conv2d_weight_memory_format(net, torch.channels_last)
@@ -21,7 +21,7 @@ def convert_conv2d_weight_memory_format(module: Any, memory_format: Any) -> Any:
 
 
 def convert_conv3d_weight_memory_format(module: Any, memory_format: Any) -> Any:
-    """Lay out the weights of all Conv3d and ConvTranspose3d in it in `memory_format`.
+    """Store the weights of all Conv3d and ConvTranspose3d in a module in `memory_format`.
 
     >>> net = nn.Sequential(nn.Conv3d(3, 8, 2))
     >>> net = nn.utils.convert_conv3d_weight_memory_format(net, torch.channels_last_3d)

@@ -1,4 +1,4 @@
-"""The parametrizations that come with PyTorch: orthogonal, spectral_norm, weight_norm."""
+"""PyTorch's built-in parametrizations: orthogonal, spectral_norm, weight_norm."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["orthogonal", "spectral_norm", "weight_norm"]
 
 
 class _OrthMaps(Enum):
-    """How an orthogonal matrix is made from any matrix."""
+    """How to make an orthogonal matrix from any matrix."""
 
     matrix_exp = auto()
     cayley = auto()
@@ -33,14 +33,14 @@ def _is_orthogonal(q: Tensor) -> bool:
 
 
 def _make_orthogonal(a: Tensor) -> Tensor:
-    """The orthogonal factor of a matrix, with the signs that leave an orthogonal one alone."""
+    """The orthogonal factor of a matrix, with signs chosen to preserve an orthogonal matrix."""
     reflectors, tau = ops.geqrf(a)
     q = linalg.householder_product(reflectors, tau)
     return q * reflectors.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)
 
 
 class _Orthogonal(Module):
-    """Any matrix to one with orthonormal columns (or rows, where it is wide).
+    """Map any matrix to one with orthonormal columns (or rows, if it is wide).
 
     With `base`, the map starts from that matrix, so that any value can be assigned.
     """
@@ -72,13 +72,13 @@ class _Orthogonal(Module):
         reflectors = x.tril(diagonal=-1)
         tau = 2.0 / (1.0 + (reflectors * reflectors).sum(dim=-2))
         q = linalg.householder_product(reflectors, tau)
-        # The diagonal holds signs, as integers: no gradient.
+        # The diagonal holds signs; as integers they have no gradient.
         return q * x.diagonal(dim1=-2, dim2=-1).int().unsqueeze(-2)
 
     def _by_skew_symmetric(self, x: Tensor) -> Tensor:
         rows, columns = x.shape[-2:]
         x = x.tril()
-        if rows != columns:  # filled up with zeros to a square
+        if rows != columns:  # pad with zeros to a square
             zeros = x.new_zeros(rows, rows - columns).expand(*x.shape[:-2], -1, -1)
             x = ops.cat([x, zeros], dim=-1)
         skew = x - x.mH
@@ -90,7 +90,7 @@ class _Orthogonal(Module):
         return q if rows == columns else q[..., :columns]
 
     def right_inverse(self, q: Tensor) -> Tensor:
-        """What to start from for the result `q`; raises ValueError for another shape."""
+        """Return an original that gives `q`; ValueError for another shape."""
         if q.shape != self.shape:
             raise ValueError(
                 f"Expected a matrix or batch of matrices of shape {self.shape}. Got a tensor of "
@@ -111,20 +111,20 @@ class _Orthogonal(Module):
         a, tau = ops.geqrf(q.mT if wide else q)
         diagonal = a.diagonal(dim1=-2, dim2=-1)
         diagonal.sign_()
-        # tau = 0 is the identity, which 2 / (1 + |v|^2) cannot be: a sign makes up for it.
+        # tau = 0 is the identity, which 2 / (1 + |v|^2) cannot express: compensate with a sign.
         diagonal[tau == 0.0] *= -1
         return a.mT if wide else a
 
     def _rebased(self, q: Tensor) -> Tensor:
         tall = q.mT if q.size(-2) < q.size(-1) else q
         rows, columns = tall.shape[-2:]
-        if rows != columns:  # completed to a square at random
+        if rows != columns:  # complete to a square at random
             others = ops.randn(*tall.shape[:-2], rows, rows - columns, dtype=q.dtype)
             base = _make_orthogonal(ops.cat([tall, others], dim=-1))
         else:
             base = tall.clone() if _is_orthogonal(tall) else _make_orthogonal(tall)
         self.base = base
-        # The original at which every map gives the identity, up to householder's sign.
+        # The original for which every map gives the identity, up to householder's sign.
         start = ops.zeros_like(q)
         start.diagonal(dim1=-2, dim2=-1).fill_(-1.0)
         return start
@@ -137,10 +137,10 @@ def orthogonal(
     *,
     use_trivialization: bool = True,
 ) -> Any:
-    """Make a parameter's matrix orthogonal, and keep it so in training.
+    """Make a parameter's matrix orthogonal, and keep it orthogonal in training.
 
-    `orthogonal_map` is "matrix_exp", "cayley" or "householder"; by default the first for square and
-    complex matrices, the last for others.
+    `orthogonal_map` is "matrix_exp", "cayley" or "householder"; defaults to "matrix_exp" for square
+    and complex matrices, "householder" for others.
 
     >>> layer = nn.utils.parametrizations.orthogonal(nn.Linear(3, 3))
     >>> torch.allclose(layer.weight @ layer.weight.T, torch.eye(3), atol=1e-5)
@@ -172,7 +172,7 @@ def _tensor_of(module: Any, name: str) -> Tensor:
 
 
 class _WeightNorm(Module):
-    """From norms and directions to a weight."""
+    """Compute a weight from norms and directions."""
 
     def __init__(self, dim: int | None = 0) -> None:
         super().__init__()
@@ -182,7 +182,7 @@ class _WeightNorm(Module):
         return normalised_weight(weight_v, weight_g, self.dim)
 
     def right_inverse(self, weight: Tensor) -> tuple[Tensor, Tensor]:
-        """The norms, and the weight as directions."""
+        """Return the norms, and the weight as directions."""
         return norm_except_dim(weight, 2, self.dim), weight
 
 
@@ -198,7 +198,7 @@ def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
     parametrize.register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
 
     def read_hook_version(state_dict: dict, prefix: str, *rest: Any) -> None:
-        """State written with the older `torch.nn.utils.weight_norm`."""
+        """Convert state written with the older `torch.nn.utils.weight_norm`."""
         old = [f"{prefix}{name}_{part}" for part in "gv"]
         if all(key in state_dict for key in old):
             for i, key in enumerate(old):
@@ -242,7 +242,7 @@ class _SpectralNorm(Module):
         return (weight.movedim(self.dim, 0) if self.dim else weight).flatten(1)
 
     def _power_method(self, weight_mat: Tensor, n_power_iterations: int) -> None:
-        """Improves the singular vectors in place."""
+        """Improve the singular vectors in place."""
         with no_grad():
             for _ in range(n_power_iterations):
                 u = F.normalize(ops.mv(weight_mat, self._v), dim=0, eps=self.eps)
@@ -256,12 +256,12 @@ class _SpectralNorm(Module):
         matrix = self._reshape_weight_to_matrix(weight)
         if self.training:
             self._power_method(matrix, self.n_power_iterations)
-        # The next forward writes to the vectors while backward may still need these.
+        # The next forward overwrites the vectors while backward may still need them.
         u, v = self._u.clone(), self._v.clone()
         return weight / ops.vdot(u, ops.mv(matrix, v))
 
     def right_inverse(self, value: Tensor) -> Tensor:
-        """The value itself: divided by its norm it is a value of this parametrization."""
+        """Return the value: it can serve as the original."""
         return value
 
 
@@ -274,7 +274,7 @@ def spectral_norm(
 ) -> Any:
     """Divide a parameter by its largest singular value (Miyato et al., 2018).
 
-    In training every access of the parameter takes `n_power_iterations` steps of the estimate.
+    In training, every access of the parameter runs `n_power_iterations` steps of the estimate.
 
     >>> layer = nn.utils.parametrizations.spectral_norm(nn.Linear(3, 3), n_power_iterations=100)
     >>> bool(abs(torch.linalg.matrix_norm(layer.weight, 2) - 1) < 1e-3)

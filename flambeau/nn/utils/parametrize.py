@@ -1,7 +1,7 @@
-"""Parametrizations: a parameter that is computed by modules from an unconstrained original.
+"""Parametrizations: compute a parameter by modules from an unconstrained original.
 
-`module.weight` becomes a property of a class made for this one module; the originals and the
-modules that compute it are in `module.parametrizations.weight`.
+`module.weight` becomes a property of a class created for this module; the originals and the modules
+that compute it are in `module.parametrizations.weight`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ __all__ = [
 
 
 class _Cache:
-    """The tensors computed inside `cached()`, by module and name; `depth` counts the blocks."""
+    """The tensors computed inside `cached()`, by module id and name; `depth` counts nested
+    blocks."""
 
     depth = 0
     tensors: ClassVar[dict[tuple[int, str], Tensor]] = {}
@@ -34,7 +35,7 @@ class _Cache:
 
 @contextmanager
 def cached() -> Iterator[None]:
-    """Inside, each parametrized tensor is computed once: for weights used many times.
+    """Compute each parametrized tensor once inside: for weights used many times.
 
     >>> layer = nn.utils.parametrizations.weight_norm(nn.Linear(3, 2))
     >>> with nn.utils.parametrize.cached():
@@ -58,12 +59,12 @@ def _register_parameter_or_buffer(module: Module, name: str, tensor: Tensor) -> 
 
 
 def _set(target: Tensor, source: Tensor) -> None:
-    """Make `target` a tensor on the memory of `source`, the same object still."""
+    """Make `target` share the memory of `source`, keeping the object."""
     target.data = source.data
 
 
 def _check_same(before: Tensor, after: Tensor, operation: str, names: tuple[str, str]) -> None:
-    """Raise ValueError where dtype or shape changed."""
+    """Raise ValueError if dtype or shape changed."""
     for what in ("dtype", "shape"):
         was, is_now = getattr(before, what), getattr(after, what)
         if was != is_now:
@@ -81,10 +82,10 @@ def _not_a_tensor(i: int, x: Any) -> ValueError:
 
 
 class ParametrizationList(ModuleList):
-    """The modules that compute one tensor, and the originals that it is computed from.
+    """The modules that compute one tensor, and its originals.
 
-    One original is called `original`; several, where right_inverse gives a sequence, `original0`,
-    `original1`, ...
+    A single original is called `original`; several, if right_inverse returns a sequence,
+    `original0`, `original1`, ...
 
     >>> layer = nn.utils.parametrizations.weight_norm(nn.Linear(3, 2))
     >>> [name for name, _ in layer.parametrizations.weight.named_parameters()]
@@ -96,7 +97,7 @@ class ParametrizationList(ModuleList):
             raise ValueError("ParametrizationList requires one or more modules.")
         super().__init__(modules)
         self.unsafe = unsafe
-        # A stand-in with what to compare to: `original` itself may be set to something else below.
+        # A stand-in to compare with: `original` may be changed below.
         before = original.detach()
         with no_grad():
             new = self._inverted_where_possible(original)
@@ -120,7 +121,7 @@ class ParametrizationList(ModuleList):
             if hasattr(module, "right_inverse"):
                 try:
                     value = module.right_inverse(value)
-                except NotImplementedError:  # then the value itself is the original
+                except NotImplementedError:  # the value itself is the original
                     pass
         return value
 
@@ -200,7 +201,7 @@ class ParametrizationList(ModuleList):
             _set(original, tensor)
 
     def forward(self) -> Tensor:
-        """The parametrized tensor."""
+        """Compute the parametrized tensor."""
         first, *others = self
         if self.is_tensor:
             value = first(self.original)
@@ -211,12 +212,12 @@ class ParametrizationList(ModuleList):
         return value
 
 
-# What copy and pickle ask for; the public copyreg has nothing like it.
+# Used by copy and pickle; copyreg has no public equivalent.
 _slot_names = copyreg._slotnames  # type: ignore[attr-defined]
 
 
 def _inject_new_class(module: Module) -> None:
-    """Give the module a class of its own, on which properties can be set."""
+    """Give the module a separate class, on which properties can be set."""
     cls = type(module)
 
     def copied(self: Any, memo: dict[int, Any]) -> Any:
@@ -243,7 +244,7 @@ def _inject_new_class(module: Module) -> None:
 
 
 def _inject_property(module: Module, tensor_name: str) -> None:
-    """Make the name a property of the module's class."""
+    """Define the name as a property of the module's class."""
 
     def get(self: Any) -> Tensor:
         parametrization = self.parametrizations[tensor_name]
@@ -263,9 +264,9 @@ def _inject_property(module: Module, tensor_name: str) -> None:
 def register_parametrization(
     module: Any, tensor_name: str, parametrization: Module, *, unsafe: bool = False
 ) -> Any:
-    """Make `module.tensor_name` the result of `parametrization` on what is there now.
+    """Make `module.tensor_name` the result of `parametrization` on its current value.
 
-    With a method `right_inverse` the tensor can be assigned, and keeps its value now. `unsafe`
+    With a method `right_inverse` the tensor can be assigned, and keeps its current value. `unsafe`
     allows a parametrization to change dtype and shape.
 
     >>> class Symmetric(nn.Module):
@@ -285,7 +286,7 @@ def register_parametrization(
         stored.unsafe |= unsafe
     elif tensor_name in module._buffers or tensor_name in module._parameters:
         original = getattr(module, tensor_name)
-        # Checked before anything is changed in the module.
+        # Check before changing anything in the module.
         result = ParametrizationList([parametrization], original, unsafe=unsafe)
         delattr(module, tensor_name)
         if not is_parametrized(module):
@@ -302,7 +303,7 @@ def register_parametrization(
 
 
 def _check_added(module: Any, name: str, parametrization: Any) -> None:
-    """Raise ValueError where one more parametrization would change dtype or shape."""
+    """Raise ValueError if an additional parametrization would change dtype or shape."""
     before = getattr(module, name)
     after = parametrization(before)
     if not isinstance(after, Tensor):
@@ -344,7 +345,7 @@ def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
 
 
 def remove_parametrizations(module: Any, tensor_name: str, leave_parametrized: bool = True) -> Any:
-    """Make the tensor an ordinary one again: the parametrized value, or else the original.
+    """Make the tensor an ordinary one again, with the parametrized value or else the original.
 
     >>> layer = nn.utils.parametrizations.weight_norm(nn.Linear(3, 2))
     >>> layer = nn.utils.parametrize.remove_parametrizations(layer, "weight")
@@ -377,7 +378,7 @@ def remove_parametrizations(module: Any, tensor_name: str, leave_parametrized: b
 
 
 def type_before_parametrizations(module: Module) -> type:
-    """The class that the module had, or has, without parametrizations.
+    """The class of the module without parametrizations.
 
     >>> layer = nn.utils.parametrizations.weight_norm(nn.Linear(3, 2))
     >>> type(layer).__name__, nn.utils.parametrize.type_before_parametrizations(layer) is nn.Linear
@@ -389,7 +390,7 @@ def type_before_parametrizations(module: Module) -> type:
 def transfer_parametrizations_and_params(
     from_module: Any, to_module: Any, tensor_name: str | None = None
 ) -> Any:
-    """Give the second module the parametrizations of the first, with their originals.
+    """Copy the parametrizations of the first module, with their originals, to the second.
 
     >>> old = nn.utils.parametrizations.weight_norm(nn.Linear(3, 2))
     >>> new = nn.utils.parametrize.transfer_parametrizations_and_params(old, nn.Linear(3, 2))

@@ -1,4 +1,4 @@
-"""Pruning: parts of a parameter held at zero by a mask that a forward pre-hook applies.
+"""Pruning: hold parts of a parameter at zero with a mask that a forward pre-hook applies.
 
 `<name>` becomes `<name>_orig` (parameter) times `<name>_mask` (buffer).
 """
@@ -18,7 +18,7 @@ from .convert_parameters import parameters_to_vector
 
 
 class BasePruningMethod(ABC):
-    """A way to choose what to prune: a subclass gives PRUNING_TYPE and compute_mask.
+    """A way to choose what to prune: subclasses define PRUNING_TYPE and compute_mask.
 
     >>> class Negative(nn.utils.prune.BasePruningMethod):
     ...     PRUNING_TYPE = "unstructured"
@@ -38,7 +38,7 @@ class BasePruningMethod(ABC):
 
     @abstractmethod
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """A mask for scores t: 0 where to prune, and wherever default_mask is 0."""
+        """Return a mask for scores t: 0 where to prune, and wherever default_mask is 0."""
 
     def apply_mask(self, module: Module) -> Tensor:
         """The pruned tensor."""
@@ -55,7 +55,7 @@ class BasePruningMethod(ABC):
         importance_scores: Tensor | None = None,
         **kwargs: Any,
     ) -> BasePruningMethod:
-        """Prune a parameter; one that is pruned already, further."""
+        """Prune a parameter; prune further if it is pruned already."""
         method = _joined(module, name, cls(*args, **kwargs))
         again = isinstance(method, PruningContainer)
         original = getattr(module, name)
@@ -69,7 +69,7 @@ class BasePruningMethod(ABC):
             default = getattr(module, f"{name}_mask").detach().clone()
         else:
             default = ops.ones_like(original)
-        # Computed before the module is touched: an error leaves it as it was.
+        # Compute the mask before changing the module: an error leaves it intact.
         mask = method.compute_mask(scores, default_mask=default)
         if not again:
             module.register_parameter(f"{name}_orig", original)
@@ -82,7 +82,7 @@ class BasePruningMethod(ABC):
     def prune(
         self, t: Tensor, default_mask: Tensor | None = None, importance_scores: Tensor | None = None
     ) -> Tensor:
-        """A pruned version of a tensor; no module is touched."""
+        """Return a pruned version of a tensor, without changing any module."""
         scores = t if importance_scores is None else importance_scores
         if scores.shape != t.shape:
             raise AssertionError(
@@ -93,7 +93,7 @@ class BasePruningMethod(ABC):
         return t * self.compute_mask(scores, default_mask=default)
 
     def remove(self, module: Module) -> None:
-        """Make the pruned values the parameter's own."""
+        """Make the pruned values permanent."""
         name = self._tensor_name
         pruned = self.apply_mask(module)
         if hasattr(module, name):
@@ -105,7 +105,7 @@ class BasePruningMethod(ABC):
 
 
 def _hooks_on(module: Module, name: str | None = None) -> dict[int, BasePruningMethod]:
-    """The pruning hooks of a module, by key; those on one parameter if a name is given."""
+    """The pruning hooks of a module, by key; only those on one parameter if a name is given."""
     return {
         key: hook
         for key, hook in module.__dict__.get("_forward_pre_hooks", {}).items()
@@ -114,7 +114,8 @@ def _hooks_on(module: Module, name: str | None = None) -> dict[int, BasePruningM
 
 
 def _joined(module: Module, name: str, method: BasePruningMethod) -> BasePruningMethod:
-    """The method, after the one that prunes the parameter already, whose hook is taken off."""
+    """Return the method, chained after any that already prunes the parameter; remove the old
+    hook."""
     method._tensor_name = name
     stored = _hooks_on(module, name)
     if len(stored) > 1:
@@ -131,7 +132,7 @@ def _joined(module: Module, name: str, method: BasePruningMethod) -> BasePruning
 
 
 class PruningContainer(BasePruningMethod):
-    """Methods applied one after another; the mask is what all of them leave.
+    """Methods applied one after another; what any of them prunes is pruned.
 
     >>> layer = nn.Linear(4, 4)
     >>> _ = nn.utils.prune.l1_unstructured(layer, "weight", 4)
@@ -157,7 +158,7 @@ class PruningContainer(BasePruningMethod):
                 "Can only add pruning methods acting on the parameter named "
                 f"'{self._tensor_name}' to PruningContainer {self}. Found '{method._tensor_name}'"
             )
-        added: Any = (method,)  # PyTorch takes None as well
+        added: Any = (method,)  # PyTorch also accepts None
         self._pruning_methods += added
 
     def __len__(self) -> int:
@@ -170,7 +171,7 @@ class PruningContainer(BasePruningMethod):
         return self._pruning_methods[idx]
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """The last method's mask on what is not pruned yet, and the earlier masks."""
+        """Combine the earlier masks with the last method's mask on what is not pruned yet."""
         method = self._pruning_methods[-1]
         mask = default_mask.to(dtype=t.dtype)
         part: Any
@@ -187,7 +188,7 @@ class PruningContainer(BasePruningMethod):
 
 
 def _channel_mask(method: Any, mask: Tensor) -> tuple:
-    """An index of the channels along the method's axis of which something is left."""
+    """An index of the channels along the method's axis that are not entirely pruned."""
     if not hasattr(method, "dim"):
         raise AttributeError(
             'Pruning methods of PRUNING_TYPE "structured" need to have the attribute `dim` defined.'
@@ -204,7 +205,7 @@ def _channel_mask(method: Any, mask: Tensor) -> tuple:
 
 
 class Identity(BasePruningMethod):
-    """Prunes nothing.
+    """Prune nothing.
 
     >>> nn.utils.prune.Identity().prune(torch.tensor([5., 6.]))
     tensor([5., 6.])
@@ -213,7 +214,7 @@ class Identity(BasePruningMethod):
     PRUNING_TYPE = "unstructured"
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """default_mask."""
+        """Return default_mask."""
         return default_mask
 
 
@@ -225,14 +226,14 @@ class _Amount(BasePruningMethod):
         self.amount = amount
 
     def count(self, size: int) -> int:
-        """How many of `size` to prune."""
+        """The number of elements or channels to prune, out of `size`."""
         count = _compute_nparams_toprune(self.amount, size)
         _validate_pruning_amount(count, size)
         return count
 
 
 class RandomUnstructured(_Amount):
-    """Prunes elements at random.
+    """Prune elements at random.
 
     >>> nn.utils.prune.RandomUnstructured(3).prune(torch.ones(10)).sum()
     tensor(7.)
@@ -241,7 +242,7 @@ class RandomUnstructured(_Amount):
     PRUNING_TYPE = "unstructured"
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """default_mask with `amount` random elements set to 0."""
+        """Return default_mask with `amount` random elements set to 0."""
         count = self.count(t.numel())
         mask = default_mask.clone()
         if count:
@@ -250,7 +251,7 @@ class RandomUnstructured(_Amount):
 
 
 class L1Unstructured(_Amount):
-    """Prunes the elements nearest to zero.
+    """Prune the elements of smallest magnitude.
 
     >>> nn.utils.prune.L1Unstructured(amount=0.5).prune(torch.tensor([-3., 1., 2., -0.5]))
     tensor([-3.,  0.,  2., -0.])
@@ -259,7 +260,7 @@ class L1Unstructured(_Amount):
     PRUNING_TYPE = "unstructured"
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """default_mask with the `amount` smallest elements set to 0."""
+        """Return default_mask with the `amount` smallest elements set to 0."""
         count = self.count(t.numel())
         mask = default_mask.clone()
         if count:
@@ -277,7 +278,7 @@ class _Structured(_Amount):
         self.dim = dim
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """default_mask with the channels that are not kept set to 0."""
+        """Return default_mask with the pruned channels set to 0."""
         if t.dim() <= 1:
             raise ValueError(
                 "Structured pruning can only be applied to multidimensional tensors. Found tensor "
@@ -293,25 +294,25 @@ class _Structured(_Amount):
         return mask * default_mask.to(dtype=mask.dtype)
 
     def select(self, t: Tensor, count: int) -> Tensor:
-        """An index of the channels that stay when `count` go."""
+        """An index of the channels to keep when pruning `count`."""
         raise NotImplementedError(f"{type(self).__name__}.select")
 
 
 class RandomStructured(_Structured):
-    """Prunes channels at random.
+    """Prune channels at random.
 
     >>> nn.utils.prune.RandomStructured(1, dim=0).prune(torch.ones(4, 2)).sum()
     tensor(6.)
     """
 
     def select(self, t: Tensor, count: int) -> Tensor:
-        """A random choice."""
+        """Choose at random."""
         chance = ops.rand(t.shape[self.dim])
         return chance > chance.sort().values[count - 1]
 
 
 class LnStructured(_Structured):
-    """Prunes the channels of the smallest L_n norm.
+    """Prune the channels of smallest L_n norm.
 
     >>> nn.utils.prune.LnStructured(1, n=2, dim=0).prune(torch.tensor([[3., 4.], [1., 1.]]))
     tensor([[3., 4.],
@@ -323,14 +324,14 @@ class LnStructured(_Structured):
         self.n = n
 
     def select(self, t: Tensor, count: int) -> Tensor:
-        """The channels of the largest norm."""
+        """The channels of largest norm."""
         axis = self.dim % t.dim()
         norms = t.norm(self.n, [i for i in range(t.dim()) if i != axis])
         return norms.topk(norms.numel() - count).indices
 
 
 class CustomFromMask(BasePruningMethod):
-    """Prunes where a given mask is 0.
+    """Prune where a given mask is 0.
 
     >>> method = nn.utils.prune.CustomFromMask(torch.tensor([1, 0]))
     >>> method.prune(torch.tensor([5., 6.]))
@@ -343,7 +344,7 @@ class CustomFromMask(BasePruningMethod):
         self.mask = mask
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """Both masks."""
+        """Return the product of both masks."""
         if default_mask.shape != self.mask.shape:
             raise AssertionError(
                 f"default_mask shape {default_mask.shape} must match self.mask shape "
@@ -356,7 +357,7 @@ class CustomFromMask(BasePruningMethod):
 
 
 def identity(module: Any, name: str) -> Any:
-    """Prune nothing, but make `_orig`, `_mask` and the hook.
+    """Prune nothing, but create `_orig`, `_mask` and the hook.
 
     >>> layer = nn.utils.prune.identity(nn.Linear(2, 1), "weight")
     >>> list(layer.state_dict())
@@ -380,10 +381,10 @@ def random_unstructured(module: Any, name: str, amount: float) -> Any:
 def l1_unstructured(
     module: Any, name: str, amount: float, importance_scores: Tensor | None = None
 ) -> Any:
-    """Prune a fraction or number of elements, those of the smallest magnitude.
+    """Prune a fraction or number of elements, those of smallest magnitude.
 
     `amount` is a fraction of the elements, or an int, their number. `importance_scores` are
-    compared in place of the magnitudes.
+    compared instead of the values.
 
     >>> layer = nn.utils.prune.l1_unstructured(nn.Linear(4, 5), "weight", amount=0.25)
     >>> int((layer.weight == 0).sum())
@@ -412,7 +413,7 @@ def ln_structured(
     dim: int,
     importance_scores: Tensor | None = None,
 ) -> Any:
-    """Prune a fraction or number of channels, those of the smallest L_n norm.
+    """Prune a fraction or number of channels, those of smallest L_n norm.
 
     >>> layer = nn.utils.prune.ln_structured(nn.Linear(4, 5), "weight", amount=2, n=2, dim=0)
     >>> int((layer.weight == 0).all(1).sum())
@@ -472,7 +473,7 @@ def global_unstructured(
 
 
 def remove(module: Any, name: str) -> Any:
-    """Take the hook off and make the pruned values the parameter's own.
+    """Remove the hook and make the pruned values permanent.
 
     >>> layer = nn.utils.prune.l1_unstructured(nn.Linear(4, 5), "weight", amount=3)
     >>> layer = nn.utils.prune.remove(layer, "weight")

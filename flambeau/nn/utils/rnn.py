@@ -1,7 +1,7 @@
 """Batches of sequences of different lengths: padded, and packed.
 
-Padded is (time, batch, *), or (batch, time, *) with batch_first, filled up after each sequence's
-end. Packed is all that is not filler, time step by time step: (sum of lengths, *).
+Padded is (time, batch, *), or (batch, time, *) with batch_first, with padding after each sequence's
+end. Packed leaves out the padding and is ordered by time step: (sum of lengths, *).
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class PackedSequence_(NamedTuple):
 
 
 class PackedSequence(PackedSequence_):
-    """Sequences without filler: `data` (sum of lengths, *), and how many go on at each time step.
+    """Sequences without padding: `data` (sum of lengths, *), and the batch size at each time step.
 
-    Made by `pack_sequence` and `pack_padded_sequence`. `sorted_indices` says which sequence of the
-    batch comes first, second, ...; `unsorted_indices` undoes that.
+    Created by `pack_sequence` and `pack_padded_sequence`. `sorted_indices` lists which sequence of
+    the batch comes first, second, ...; `unsorted_indices` undoes that.
 
     >>> packed = nn.utils.rnn.pack_sequence([torch.tensor([1, 2, 3]), torch.tensor([4, 5])])
     >>> packed.data, packed.batch_sizes
@@ -66,13 +66,13 @@ class PackedSequence(PackedSequence_):
         return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
 
     def pin_memory(self) -> PackedSequence:
-        """The same in page-locked memory."""
+        """Copy to page-locked memory."""
         data, sizes, *indices = self
         pinned = [None if t is None else t.pin_memory() for t in indices]
         return type(self)(data.pin_memory(), sizes, *pinned)
 
     def to(self, *args: Any, **kwargs: Any) -> PackedSequence:
-        """The same with the data of another dtype or on another device."""
+        """Convert the data to another dtype or device."""
         data = self.data.to(*args, **kwargs)
         if data is self.data:
             return self
@@ -80,43 +80,43 @@ class PackedSequence(PackedSequence_):
         return type(self)(data, self.batch_sizes, *moved)
 
     def cuda(self, *args: Any, **kwargs: Any) -> PackedSequence:
-        """The same on a GPU."""
+        """Move to a GPU."""
         return self.to(*args, **{"device": "cuda", **kwargs} if not args else kwargs)
 
     def cpu(self, *args: Any, **kwargs: Any) -> PackedSequence:
-        """The same on the CPU."""
+        """Move to the CPU."""
         return self.to(*args, **{"device": "cpu", **kwargs} if not args else kwargs)
 
     def double(self) -> PackedSequence:
-        """Data cast to float64."""
+        """Cast the data to float64."""
         return self.to(dtype=dtypes.float64)
 
     def float(self) -> PackedSequence:
-        """Data cast to float32."""
+        """Cast the data to float32."""
         return self.to(dtype=dtypes.float32)
 
     def half(self) -> PackedSequence:
-        """Data cast to float16."""
+        """Cast the data to float16."""
         return self.to(dtype=dtypes.float16)
 
     def long(self) -> PackedSequence:
-        """Data cast to int64."""
+        """Cast the data to int64."""
         return self.to(dtype=dtypes.int64)
 
     def int(self) -> PackedSequence:
-        """Data cast to int32."""
+        """Cast the data to int32."""
         return self.to(dtype=dtypes.int32)
 
     def short(self) -> PackedSequence:
-        """Data cast to int16."""
+        """Cast the data to int16."""
         return self.to(dtype=dtypes.int16)
 
     def char(self) -> PackedSequence:
-        """Data cast to int8."""
+        """Cast the data to int8."""
         return self.to(dtype=dtypes.int8)
 
     def byte(self) -> PackedSequence:
-        """Data cast to uint8."""
+        """Cast the data to uint8."""
         return self.to(dtype=dtypes.uint8)
 
     @property
@@ -130,7 +130,7 @@ class PackedSequence(PackedSequence_):
 
 
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:
-    """The permutation that undoes this one: 1-dim, int64.
+    """The inverse of a permutation: 1-dim, int64.
 
     >>> nn.utils.rnn.invert_permutation(torch.tensor([2, 0, 1]))
     tensor([1, 2, 0])
@@ -143,7 +143,7 @@ def invert_permutation(permutation: Tensor | None) -> Tensor | None:
 
 
 def _check_lengths(lengths: list[int], batch: int, time: int) -> None:
-    """Raise RuntimeError unless there are `batch` falling lengths from 1 to `time`."""
+    """Raise RuntimeError unless there are `batch` decreasing lengths from 1 to `time`."""
     if len(lengths) != batch:
         raise RuntimeError(
             f"Expected `len(lengths)` to be equal to batch_size, but got {len(lengths)} "
@@ -170,13 +170,14 @@ def _check_lengths(lengths: list[int], batch: int, time: int) -> None:
 
 
 def _counts_above(values: Any, stop: int) -> np.ndarray:
-    """For each i in range(stop), how many of the values are greater: lengths to batch sizes, and
-    batch sizes to lengths."""
+    """For each i in range(stop), count the values greater than i: converts lengths to batch sizes,
+    and batch sizes to lengths.
+    """
     return (np.asarray(values) > np.arange(stop)[:, None]).sum(1, dtype=np.int64)
 
 
 def _packed_positions(sizes: np.ndarray, batch: int) -> Tensor:
-    """Where the packed rows are in a (time * batch, *) tensor."""
+    """The indices of the packed rows in a (time * batch, *) tensor."""
     return wrap(np.flatnonzero(np.arange(batch) < sizes[:, None]))
 
 
@@ -188,9 +189,9 @@ def pack_padded_sequence(
 ) -> PackedSequence:
     """Pack a padded batch (time, batch, *), or (batch, time, *) with batch_first.
 
-    With `enforce_sorted` the lengths must fall; without it they are sorted here.
+    With `enforce_sorted` the lengths must be decreasing; without it they are sorted here.
 
-    RuntimeError for lengths that do not fall then, and for a length of 0.
+    Raises RuntimeError for unsorted lengths with `enforce_sorted`, and for a length of 0.
 
     >>> batch = torch.tensor([[4, 5, 0], [1, 2, 3]])
     >>> packed = nn.utils.rnn.pack_padded_sequence(batch, [2, 3], True, enforce_sorted=False)
@@ -227,7 +228,7 @@ def pad_packed_sequence(
     padding_value: float = 0.0,
     total_length: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The padded batch and the lengths (batch,), in the order in which they were packed.
+    """Return the padded batch and the lengths (batch,), in the order before packing.
 
     `total_length` pads to more time steps than the longest sequence has.
 
@@ -310,7 +311,7 @@ def _pad_differentiably(
     padding_value: float,
     padding_side: str,
 ) -> Tensor:
-    """All elements joined and put where they belong, in two operators however many there are."""
+    """Concatenate all elements and put them in place: two operators for any number of sequences."""
     n, time = len(sequences), int(lengths.max())
     row, step = np.nonzero(np.arange(time) < lengths[:, None])  # in the order of the elements
     if padding_side == "left":
@@ -326,7 +327,7 @@ def _pad_differentiably(
 def unpad_sequence(
     padded_sequences: Tensor, lengths: Tensor, batch_first: bool = False
 ) -> list[Tensor]:
-    """The sequences of a padded batch, each without its filler.
+    """Split a padded batch into sequences without padding.
 
     >>> batch = torch.tensor([[1, 2], [3, 0]])
     >>> nn.utils.rnn.unpad_sequence(batch, torch.tensor([2, 1]), batch_first=True)
@@ -348,7 +349,7 @@ def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> P
     order = None if enforce_sorted else np.argsort(-lengths, kind="stable")
     falling = lengths if order is None else lengths[order]
     _check_lengths(falling.tolist(), len(sequences), int(lengths.max(initial=0)))
-    starts = np.cumsum(lengths) - lengths  # where each sequence starts in the joined ones
+    starts = np.cumsum(lengths) - lengths  # the start of each sequence in the concatenation
     if order is not None:
         starts = starts[order]
     step, place = np.nonzero(falling > np.arange(falling[0])[:, None])
@@ -358,7 +359,7 @@ def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> P
 
 
 def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
-    """The sequences that were packed, in their order.
+    """Return the packed sequences in their original order.
 
     >>> packed = nn.utils.rnn.pack_sequence([torch.tensor([1, 2]), torch.tensor([3])])
     >>> nn.utils.rnn.unpack_sequence(packed)

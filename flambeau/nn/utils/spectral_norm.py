@@ -1,6 +1,6 @@
-"""Spectral normalisation by a forward pre-hook: w / sigma(w), its largest singular value.
+"""Spectral normalization by a forward pre-hook: w / sigma(w), its largest singular value.
 
-sigma is estimated by power iteration, one step a training forward (Miyato et al., 2018).
+sigma is estimated by power iteration, one step per training forward (Miyato et al., 2018).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = [
 
 
 class SpectralNorm:
-    """The hook: sets the weight from `<name>_orig`, with the singular vectors `_u` and `_v`."""
+    """The hook: compute the weight from `<name>_orig`, with the singular vectors `_u` and `_v`."""
 
     _version: int = 1
 
@@ -43,7 +43,8 @@ class SpectralNorm:
         return weight.reshape(weight.size(0), -1)
 
     def compute_weight(self, module: Module, do_power_iteration: bool) -> Tensor:
-        """The normalised weight; a power iteration improves `_u` and `_v` in place first."""
+        """Compute the normalized weight, after improving `_u` and `_v` in place by power
+        iteration."""
         weight, u, v = (getattr(module, f"{self.name}_{part}") for part in ("orig", "u", "v"))
         matrix = self.reshape_weight_to_matrix(weight)
         if do_power_iteration:
@@ -51,12 +52,12 @@ class SpectralNorm:
                 for _ in range(self.n_power_iterations):
                     v.copy_(F.normalize(ops.mv(matrix.t(), u), dim=0, eps=self.eps))
                     u.copy_(F.normalize(ops.mv(matrix, v), dim=0, eps=self.eps))
-                # The next forward writes to them while backward may still need these.
+                # The next forward overwrites them while backward may still need them.
                 u, v = u.clone(), v.clone()
         return weight / ops.dot(u, ops.mv(matrix, v))
 
     def remove(self, module: Module) -> None:
-        """Make the present weight an ordinary parameter again."""
+        """Make the current weight an ordinary parameter again."""
         with no_grad():
             weight = self.compute_weight(module, do_power_iteration=False)
         for suffix in ("", "_u", "_v", "_orig"):
@@ -67,7 +68,7 @@ class SpectralNorm:
         setattr(module, self.name, self.compute_weight(module, module.training))
 
     def _solve_v_and_rescale(self, weight_mat: Tensor, u: Tensor, target_sigma: Tensor) -> Tensor:
-        """v with u = W v up to scale, and u W v = sigma."""
+        """Solve for v such that u = W v up to scale, and u W v = sigma."""
         v = ops.mv((weight_mat.t() @ weight_mat).pinverse(), ops.mv(weight_mat.t(), u))
         return v * (target_sigma / ops.dot(u, ops.mv(weight_mat, v)))
 
@@ -75,7 +76,7 @@ class SpectralNorm:
     def apply(
         module: Module, name: str, n_power_iterations: int, dim: int, eps: float
     ) -> SpectralNorm:
-        """Replace the parameter by `_orig`, `_u` and `_v` and register the hooks."""
+        """Replace the parameter by `_orig`, `_u` and `_v`, and register the hooks."""
         for hook in module._forward_pre_hooks.values():
             if isinstance(hook, SpectralNorm) and hook.name == name:
                 raise RuntimeError(
@@ -95,7 +96,7 @@ class SpectralNorm:
             u, v = (F.normalize(weight.new_empty(n).normal_(0, 1), dim=0, eps=eps) for n in lengths)
         delattr(module, name)
         module.register_parameter(f"{name}_orig", weight)
-        # Not a parameter any more, but tools that look for `weight` still find a tensor.
+        # No longer a parameter, but tools that look for `weight` still find a tensor.
         setattr(module, name, weight.data)
         module.register_buffer(f"{name}_u", u)
         module.register_buffer(f"{name}_v", v)
@@ -106,7 +107,7 @@ class SpectralNorm:
 
 
 class SpectralNormLoadStateDictPreHook:
-    """Reads what PyTorch before 1.0 wrote: `weight` and `_u`, and no `_v`."""
+    """Reads the format of PyTorch before 1.0: `weight` and `_u`, no `_v`."""
 
     def __init__(self, fn: SpectralNorm) -> None:
         self.fn = fn
@@ -200,7 +201,7 @@ def remove_spectral_norm(module: Any, name: str = "weight") -> Any:
 def _take_hook(
     hooks: dict, kind: type[Any], name: str, module: Module | None = None
 ) -> bool:
-    """Take the hook of this kind for the parameter out; removes it from `module` if given."""
+    """Remove the parameter's hook of this kind; apply its `remove` to `module` if given."""
     for key, stored in hooks.items():
         hook = getattr(stored, "hook", stored)  # load hooks are wrapped
         if isinstance(hook, kind) and getattr(hook, "fn", hook).name == name:

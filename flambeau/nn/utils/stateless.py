@@ -1,4 +1,4 @@
-"""functional_call: calls a module with other tensors in place of its parameters and buffers."""
+"""functional_call: call a module with other tensors in place of its parameters and buffers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def functional_call(
     tie_weights: bool = True,
     strict: bool = False,
 ) -> Any:
-    """Deprecated for `torch.func.functional_call`, which does the same."""
+    """Deprecated in favor of `torch.func.functional_call`, which does the same."""
     warn(
         "`torch.nn.utils.stateless.functional_call` is deprecated as of PyTorch 2.0 and will be "
         "removed in a future version of PyTorch. Please use `torch.func.functional_call` instead "
@@ -47,9 +47,9 @@ def _functional_call(
 ) -> Any:
     """module(*args, **kwargs), with the tensors given by path in place of the module's own.
 
-    The module is afterwards as it was. Where the call replaces one of these tensors (as batch
-    normalisation may), the new one is put into the dictionary. With `tie_weights` a tensor stands
-    for all names of a shared parameter; with `strict` every name must be given, and no other.
+    The module is restored afterwards. If the call replaces one of these tensors (as batch
+    normalization may), the new one is put into the dictionary. With `tie_weights` a tensor is used
+    for all names of a shared parameter; with `strict` exactly the module's names must be given.
     """
     if args is None:
         args = ()
@@ -68,7 +68,7 @@ def _reparametrize_module(
     tie_weights: bool = False,
     strict: bool = False,
 ) -> Iterator[None]:
-    """The module with other tensors, until the block is left."""
+    """Swap other tensors into the module for the duration of the block."""
     wanted = dict(parameters_and_buffers)
     if tie_weights:
         wanted = _with_tied_names(module, wanted)
@@ -80,7 +80,7 @@ def _reparametrize_module(
             replaced[path] = _swap(module, path, tensor)
         yield
     finally:
-        # Last first, so that a name given twice (through a shared submodule) ends as it began.
+        # In reverse, so that a name given twice (through a shared submodule) is restored correctly.
         for path, tensor in reversed(replaced.items()):
             new = _swap(module, path, tensor)
             if path in parameters_and_buffers and new is not _MISSING:
@@ -88,7 +88,7 @@ def _reparametrize_module(
 
 
 def _swap(module: Module, path: str, tensor: Any) -> Any:
-    """Put a tensor at a path, whatever its class; gives what was there."""
+    """Put a tensor of any class at a path; return what was there."""
     if tensor is not _MISSING and tensor is not None and not isinstance(tensor, Tensor):
         raise TypeError(f"{tensor} is not an instance of torch.Tensor")
     prefix, _, name = path.rpartition(".")
@@ -121,7 +121,7 @@ def _named_tensors(module: Module) -> dict[str, Tensor]:
 
 
 def _with_tied_names(module: Module, replacements: dict[str, Tensor]) -> dict[str, Tensor]:
-    """`given`, with what is given for one name of a shared tensor under its other names too."""
+    """Extend `replacements` to all names of each shared tensor."""
     names_of: dict[int, list[str]] = {}
     for name, tensor in _named_tensors(module).items():
         names_of.setdefault(id(tensor), []).append(name)

@@ -1,6 +1,6 @@
-"""Weight normalisation by a forward pre-hook: w = g * v / |v| (Salimans and Kingma, 2016).
+"""Weight normalization by a forward pre-hook: w = g * v / |v| (Salimans and Kingma, 2016).
 
-Deprecated for `parametrizations.weight_norm`.
+Deprecated in favor of `parametrizations.weight_norm`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["WeightNorm", "remove_weight_norm", "weight_norm"]
 
 
 def norm_except_dim(v: Tensor, power: int = 2, dim: int = 0) -> Tensor:
-    """The norm over all axes but `dim`, which keep length 1; over all axes for dim = -1."""
+    """The norm over all axes but `dim`, which keep extent 1; over all axes if dim = -1."""
     if dim == -1:
         return v.norm(power)
     axes = [axis for axis in range(v.dim()) if axis != dim]
@@ -24,25 +24,25 @@ def norm_except_dim(v: Tensor, power: int = 2, dim: int = 0) -> Tensor:
 
 
 def normalised_weight(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
-    """v scaled to the norms g."""
+    """Scale v to the norms g."""
     return v * (g / norm_except_dim(v, 2, dim))
 
 
 class WeightNorm:
-    """The hook: sets the weight anew from `<name>_g` and `<name>_v` before every forward."""
+    """The hook: recompute the weight from `<name>_g` and `<name>_v` before every forward."""
 
     def __init__(self, name: str, dim: int | None) -> None:
         self.name = name
         self.dim = -1 if dim is None else dim
 
     def compute_weight(self, module: Module) -> Tensor:
-        """The weight for the present g and v."""
+        """Compute the weight from the current g and v."""
         g, v = (getattr(module, f"{self.name}_{part}") for part in "gv")
         return normalised_weight(v, g, self.dim)
 
     @staticmethod
     def apply(module: Module, name: str, dim: int | None) -> WeightNorm:
-        """Replace the parameter by g and v and register the hook."""
+        """Replace the parameter by g and v, and register the hook."""
         warn(
             "`torch.nn.utils.weight_norm` is deprecated in favor of "
             "`torch.nn.utils.parametrizations.weight_norm`.",
@@ -69,7 +69,7 @@ class WeightNorm:
         return result
 
     def remove(self, module: Module) -> None:
-        """Make the present weight an ordinary parameter again."""
+        """Make the current weight an ordinary parameter again."""
         weight = self.compute_weight(module)
         delattr(module, self.name)
         del module._parameters[f"{self.name}_g"], module._parameters[f"{self.name}_v"]
