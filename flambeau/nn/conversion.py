@@ -130,8 +130,7 @@ class Conversion(Members):
 
 
 def _converted(parameter: Parameter, fn: Callable[[Tensor], Tensor]) -> Parameter:
-    """Apply fn to a parameter and its gradient; return a new object if device or policy requires
-    it."""
+    """Apply fn to a parameter and its gradient; a new object only if device or policy requires."""
     with no_grad():
         applied = fn(parameter)
     grad = parameter.grad

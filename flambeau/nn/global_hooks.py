@@ -145,8 +145,7 @@ def _set_backward_kind(full: bool) -> None:
 
 
 def register_module_backward_hook(hook: Callable) -> RemovableHandle:
-    """Deprecated in favor of `register_module_full_backward_hook`; sees gradients of the last
-    node."""
+    """Deprecated: use `register_module_full_backward_hook`. Sees the last node's gradients."""
     _set_backward_kind(False)
     return _register(backward, hook)
 

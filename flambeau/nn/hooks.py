@@ -109,8 +109,7 @@ class Hooks(Members, global_hooks.Flag):
         return _add(self._backward_hooks, hook, prepend)
 
     def register_backward_hook(self, hook: Callable) -> RemovableHandle:
-        """Deprecated in favor of `register_full_backward_hook`: sees the gradients of the last
-        node."""
+        """Deprecated: use `register_full_backward_hook`. Sees the last node's gradients."""
         self._flambeau_set_backward_kind(False)
         return _add(self._backward_hooks, hook)
 

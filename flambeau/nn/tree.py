@@ -97,8 +97,7 @@ class Tree(Members):
                 yield from module.named_modules(memo, path, remove_duplicate)
 
     def apply(self, fn: Callable[[Any], None]) -> Any:
-        """Call fn on every descendant and then on the module itself, for example to initialize
-        weights."""
+        """Call fn on every descendant, then on the module, for example to initialize weights."""
         for module in self.children():
             module.apply(fn)
         fn(self)

@@ -67,8 +67,7 @@ def element(node: Node) -> Node:
 
 
 def cached_view(node: Node, op: Op, shape: Shape) -> Node:
-    """Expand or reshape a node to a shape; cached, so that expressions built through it are reused.
-    """
+    """A node expanded or reshaped to a shape; cached, so that expressions through it are reused."""
     views = node.__dict__.setdefault("views", {})
     if (op, shape) not in views:
         views[op, shape] = Node(op, (node,), shape, node.type)
@@ -94,8 +93,7 @@ def rebase_chain(leaf: Node, shape: Shape, chain: Chain) -> Chain:
 
 
 def apply_movement(window: StridedView, node: Node) -> StridedView | None:
-    """The view after a movement, or after the index of a TAKE; None if strides cannot express
-    it."""
+    """The view after a movement or a TAKE's index; None if strides cannot express it."""
     if node.op in (Op.TAKE, Op.TAKE_ALONG):
         return table_view(node, window)[0] if window.whole else None
     return window.moved(node)
@@ -181,8 +179,7 @@ def _operands(node: Node, chain: Chain) -> list[tuple[Node, Chain]]:
 
 
 def partial_sum_view(node: Node, shape: Shape) -> StridedView | None:
-    """Where in a part SUM_PARTS adds each element of a domain; None if strides cannot express
-    it."""
+    """Where in a part SUM_PARTS adds each element of a domain; None without strides for it."""
     (a,) = node.inputs
     columns = contiguous_view(node.shape[1:]).expanded(a.shape)
     return None if columns is None else view_through(columns, reshape_chain(a, shape))

@@ -1,5 +1,4 @@
-"""Unfit: a step that cannot become a program, and why. CheckFailed: a run that must stop.
-"""
+"""Unfit: a step that cannot become a program, and why. CheckFailed: a run that must stop."""
 
 from __future__ import annotations
 

@@ -133,8 +133,7 @@ class Graph:
 
 
 def topological_order(roots: Sequence[Node]) -> list[Node]:
-    """The nodes that `roots` depend on, inputs before users. Iterative, because graphs may be
-    deep."""
+    """The nodes that `roots` depend on, inputs before users. Iterative, as graphs may be deep."""
     visited: dict[Node, None] = {}
     stack = list(reversed(roots))
     while stack:

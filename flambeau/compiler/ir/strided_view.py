@@ -142,8 +142,7 @@ def source_view(graph: Graph, slot: int) -> StridedView:
 
 
 def strided_values(graph: Graph) -> dict[int, StridedView]:
-    """The views, by node id, of values that are read from or written to sources with explicit
-    strides."""
+    """The views, by node id, of values read from or written to sources with given strides."""
     slots = [(node.slot, node) for node in graph.inputs] + graph.writes
     return {id(node): source_view(graph, slot) for slot, node in slots
             if graph.sources[slot].strides is not None}

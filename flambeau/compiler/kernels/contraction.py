@@ -152,8 +152,7 @@ class ContractionKernel:
         self, a: Load, b: Load, total: Accumulator, body: list[Statement],
         indices: tuple[Index, ...], kernel: tuple[int, int],
     ) -> list[Statement]:
-        """Depthwise convolution: vectors of channels, with the kernel's window as the inner
-        loops."""
+        """Depthwise convolution: vectors of channels, with loops over the kernel inside."""
         images, rows, columns, features = self.node.shape
         n, h, v, g, i, j = indices
         product = Applied(Operation.MUL, (a, b), self.node.type)

@@ -228,9 +228,7 @@ class _AttentionKernel:
         return result
 
     def row_blocks(self) -> list[tuple[_Range, Index | None, int, bool]]:
-        """Blocks of rows, each with its loop's index and trip count, and whether it is a shorter
-        last block.
-        """
+        """Blocks of rows, with loop index, trip count, and whether it is a shorter last block."""
         full, tail = divmod(self.rows, self.size)
         result: list[tuple[_Range, Index | None, int, bool]] = []
         if full == 1:
@@ -485,8 +483,7 @@ class _Backward(_AttentionKernel):
         self.g_transposed = Buffer(self.type, "g", local=self.width * self.size)
 
     def kernel(self) -> KernelWithMemory:
-        """Build the kernel; it is parallel over the batch, so that no two threads add to one
-        gradient."""
+        """Build the kernel; parallel over the batch, so that no threads share a gradient."""
         body: list[Statement] = []
         blocks = self.row_blocks()
         has_row_blocks = len(blocks) > 1 or blocks[0][1] is not None

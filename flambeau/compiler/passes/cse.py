@@ -28,8 +28,7 @@ def eliminate_common_subexpressions(graph: Graph) -> Graph:
 
 
 def _key(value: Any) -> Any:
-    """A hashable key that distinguishes 0.0 from -0.0 and 1 from 1.0, and makes NaN equal
-    itself."""
+    """A hashable key that distinguishes 0.0 from -0.0 and 1 from 1.0; NaN equals itself."""
     if isinstance(value, float | np.floating):
         return (type(value).__name__, float(value).hex())
     if isinstance(value, list | tuple):

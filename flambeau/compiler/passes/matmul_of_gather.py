@@ -35,8 +35,7 @@ def move_matmul_before_gather(graph: Graph) -> Graph:
 
 
 def _movements(node: Node) -> tuple[list[Node], Node]:
-    """Return movements above a node that keep its last axis, outermost first, and what they
-    move."""
+    """The movements above a node that keep its last axis, outermost first, and their source."""
     chain = []
     while node.op in (Op.RESHAPE, Op.PERMUTE):
         inner = node.inputs[0]
@@ -51,8 +50,7 @@ def _movements(node: Node) -> tuple[list[Node], Node]:
 
 
 def _match_gather(node: Node) -> tuple[Node, Node] | None:
-    """(table, index of each row) if a node is rows gathered often enough from a table, else
-    None."""
+    """(table, index of each row) if a node gathers rows of a table often enough, else None."""
     chain, below = _movements(node)
     if below.op is not Op.TAKE or len(below.inputs[0].shape) != 2:
         return None

@@ -92,8 +92,7 @@ def is_literal(node: Node, value: float) -> bool:
 
 
 class _OpPatterns:
-    """`op.RESHAPE(x)`: a node with that operation and matching operands; `op.RESHAPE()`: any
-    operands."""
+    """`op.RESHAPE(x)`: a RESHAPE with matching operands; `op.RESHAPE()`: with any operands."""
 
     def __getattr__(self, name: str) -> Callable[..., Pattern]:
         return lambda *operands: Pattern((Op[name],), operands=operands or None)

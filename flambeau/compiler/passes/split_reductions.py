@@ -126,8 +126,7 @@ def _add_parts(split: Node, node: Node, parts: int) -> Node:
 
 @rule(op.MATMUL())
 def _split_depth(node: Node) -> Node | None:
-    """Split-K: rewrite a @ b as a sum over parts of the depth if its tiles keep few threads
-    busy."""
+    """Split-K: rewrite a @ b as a sum over parts of the depth if it has few tiles."""
     if node.type is not Type.F32 or prod(node.shape[:-2]) != 1:
         return None
     m, n, k = node.shape[-2], node.shape[-1], node.inputs[0].shape[-1]

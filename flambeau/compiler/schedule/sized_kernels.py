@@ -28,8 +28,7 @@ _EXTENTS = {(Loop, "extent"), (Axis, "extent"), (Affine, "terms"), (Load, "indir
 
 @dataclass(eq=False)
 class SizedTask:
-    """A task whose kernel takes `sizes` as arguments; `starts`: each buffer's start, in
-    elements."""
+    """A task whose kernel takes `sizes`; `starts`: each buffer's start, in elements."""
 
     task: Task
     kernel: Kernel

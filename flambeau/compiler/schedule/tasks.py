@@ -1,5 +1,4 @@
-"""Scheduling: turn fusion groups into tasks (kernels on memory, or eager calls), in running
-order."""
+"""Scheduling: turn fusion groups into tasks (kernels or eager calls) in running order."""
 
 from __future__ import annotations
 

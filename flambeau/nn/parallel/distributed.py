@@ -223,8 +223,7 @@ class DistributedDataParallel(Module):
         )
 
     def join_hook(self, **kwargs: Any) -> Any:
-        """The hook that torch.distributed.algorithms.Join runs once this process has no inputs
-        left."""
+        """The hook that torch.distributed.algorithms.Join runs when this process has no inputs."""
         self._flambeau_divides_by_all = kwargs.get("divide_by_initial_world_size", True)
         return _JoinHook(self, self._flambeau_divides_by_all)
 
@@ -233,8 +232,7 @@ class DistributedDataParallel(Module):
     join_process_group = property(lambda self: self.process_group, doc="The group.")
 
     def _announce_input(self, syncs: bool) -> bool:
-        """In a `join`, announce an input to processes without one; return whether this is a
-        join."""
+        """In a `join`, announce an input to processes without any; return whether in a join."""
         config = getattr(self, "_join_config", None)
         if config is None or not config.enable:
             return False

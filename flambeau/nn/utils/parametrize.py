@@ -26,8 +26,7 @@ __all__ = [
 
 
 class _Cache:
-    """The tensors computed inside `cached()`, by module id and name; `depth` counts nested
-    blocks."""
+    """The tensors computed inside `cached()`, by module id and name; `depth` counts blocks."""
 
     depth = 0
     tensors: ClassVar[dict[tuple[int, str], Tensor]] = {}

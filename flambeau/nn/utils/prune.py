@@ -114,8 +114,7 @@ def _hooks_on(module: Module, name: str | None = None) -> dict[int, BasePruningM
 
 
 def _joined(module: Module, name: str, method: BasePruningMethod) -> BasePruningMethod:
-    """Return the method, chained after any that already prunes the parameter; remove the old
-    hook."""
+    """Return the method, chained after any that prunes the parameter; remove the old hook."""
     method._tensor_name = name
     stored = _hooks_on(module, name)
     if len(stored) > 1:

@@ -43,8 +43,7 @@ class SpectralNorm:
         return weight.reshape(weight.size(0), -1)
 
     def compute_weight(self, module: Module, do_power_iteration: bool) -> Tensor:
-        """Compute the normalized weight, after improving `_u` and `_v` in place by power
-        iteration."""
+        """Compute the normalized weight; first run power iterations on `_u` and `_v` in place."""
         weight, u, v = (getattr(module, f"{self.name}_{part}") for part in ("orig", "u", "v"))
         matrix = self.reshape_weight_to_matrix(weight)
         if do_power_iteration:

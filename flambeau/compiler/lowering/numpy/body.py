@@ -1,5 +1,4 @@
-"""Run an operator's NumPy body on symbols, with arguments bound, promoted and rounded as in eager
-mode."""
+"""Run an operator's NumPy body on symbols, binding, promoting and rounding as in eager mode."""
 
 from __future__ import annotations
 
@@ -77,8 +76,7 @@ def bind_arguments(operator: Operator, args: Sequence[Any], kwargs: dict) -> tup
 def run_on_symbols(
     operator: Operator, args: Sequence[Any], kwargs: dict
 ) -> tuple[Any, list[SymbolArray]]:
-    """Run an operator's lowering or body on symbols; return its results and the argument
-    symbols."""
+    """Run an operator's lowering or body on symbols; return results and argument symbols."""
     positional, named = bind_arguments(operator, to_symbols(list(args)), {
         name: to_symbols(v) for name, v in kwargs.items()})
     symbols = [*_collect_symbols(positional), *_collect_symbols(list(named.values()))]

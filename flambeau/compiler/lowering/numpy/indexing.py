@@ -49,8 +49,7 @@ class BasicIndex(NamedTuple):
 
 
 def expand_ellipsis(index: Any, rank: int) -> list[Any]:
-    """Return the index as a list with one item per axis (plus None items), its ellipsis
-    expanded."""
+    """Return the index as a list with an item per axis (plus Nones), its ellipsis expanded."""
     items = list(index) if isinstance(index, tuple) else [index]
     used = sum(1 for item in items if item is not None and item is not Ellipsis)
     full = [slice(None)] * (rank - used)
@@ -138,8 +137,7 @@ def _evenly_spaced(index: Node) -> tuple[int, int, int] | None:
 
 
 def _count_repeats(index: Node, n: int) -> int:
-    """How often constant positions repeat each of 0..n-1 in order; 0 if they do not have this
-    form."""
+    """How often constant positions repeat each of 0..n-1 in order; 0 for other positions."""
     if index.op is not Op.ARRAY or len(index.shape) != 1 or not n or index.shape[0] % n:
         return 0
     times = index.shape[0] // n

@@ -62,8 +62,7 @@ class SymbolArray(metaclass=_Kind):
 
     @classmethod
     def window(cls, base: SymbolArray, forth: Callable, back: Callable) -> SymbolArray:
-        """A view that reads forth(base's node); back(base's node, new) is the base after a
-        write."""
+        """A view of forth(base's node); back(base's node, new) is the base after a write."""
         view = cls(forth(base.node))
         view._base, view._seen, view._forth, view._back = base, base.node, forth, back
         return view
@@ -176,8 +175,7 @@ class SymbolArray(metaclass=_Kind):
         return SymbolArray(index_of_arrays.read(plain(self.node)))
 
     def _positions(self, items: Sequence[Any]) -> tuple[Any, Callable[[Node], Node], Any]:
-        """Split an index with arrays into its basic part (shape, read function) and its
-        positions."""
+        """Split an index with arrays: shape and reader of the basic part, then the positions."""
         if any(_is_array(i) and np.dtype(i.dtype).kind not in "iu" for i in items):
             refuse("an index by a mask")
         if any(item is None for item in items):

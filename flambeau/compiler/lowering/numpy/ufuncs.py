@@ -222,8 +222,7 @@ def _nan_ignoring_extreme(operation: Scalar) -> Callable[[Node, Node], Node]:
 
 
 def _shift_builder(operation: Scalar) -> Callable[[Node, Node], Node]:
-    """A shift whose result is 0 (or -1 for negative numbers shifted right) if the count is out of
-    range."""
+    """A shift; an out-of-range count gives 0, or the sign for a signed right shift."""
 
     def shift(a: Node, b: Node) -> Node:
         width = a.type.size * 8

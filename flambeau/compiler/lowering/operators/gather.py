@@ -268,8 +268,7 @@ def _take_at_places(input: Symbol, places: Symbol, n: int) -> Symbol:
 
 
 def _last_writers(index: Node, n: int) -> tuple[Node, Node]:
-    """For each of n rows, the last position in `index` that names it, and whether there is one.
-    """
+    """For each of n rows, the last position in `index` that names it, and whether there is one."""
     m = index.shape[0]
     if not m or n * m > MAX_POSITION_TABLE_ELEMENTS:
         refuse("writes at many positions, of which the last one of a kind stays")

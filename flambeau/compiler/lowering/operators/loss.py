@@ -1,5 +1,4 @@
-"""Losses with class indices: the target class is found by comparing positions along the class
-axis."""
+"""Losses with class indices, which are compared with positions along the class axis."""
 
 from __future__ import annotations
 
