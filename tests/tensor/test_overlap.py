@@ -21,10 +21,11 @@ INTERNAL = [
 ]
 
 
+@pytest.mark.parametrize("grad", [True, False])
 @pytest.mark.parametrize("write", INTERNAL)
-def test_expanded_targets(torch, write):
+def test_expanded_targets(torch, write, grad):
     x = torch.zeros(1).expand(6)
-    with pytest.raises(RuntimeError, match=SHARED):
+    with torch.set_grad_enabled(grad), pytest.raises(RuntimeError, match=SHARED):
         write(torch, x)
     assert x.tolist() == [0] * 6
 

@@ -41,12 +41,19 @@ if TYPE_CHECKING:
     from .session import Session
 
 
+def is_followed(following: Following) -> bool:
+    """Whether the call still follows its segment."""
+    session = ACTIVE.session
+    return session is not None and session.following is following
+
+
 # What the generated code of all cues names.
 _SHARED: dict[str, Any] = {
     "ACTIVE": ACTIVE, "AMBIENT": AMBIENT, "AUTOCAST": AUTOCAST, "EXPOSED": EXPOSED,
     "INFERENCE": INFERENCE, "INTS": {int}, "MODE": MODE, "Output": Output,
     "SavedOutput": SavedOutput, "SPECIAL": SPECIAL, "Tensor": Tensor, "attach": attach,
-    "count": sys.getrefcount, "creation": creation, "new": object.__new__, "requires": requires,
+    "count": sys.getrefcount, "creation": creation, "is_followed": is_followed,
+    "new": object.__new__, "requires": requires,
     "sequence": _next_sequence, "view_of": view_of,
 }
 
@@ -98,7 +105,7 @@ def _reserved(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict
         for entry, y in zip(entries, results, strict=True)
     ):
         return
-    writer = _Writer(cue, following)
+    writer = CueWriter(cue, following)
     writer.tests.insert(0, f"f.next is not {writer.constant(entries[0])}")
     unpack = writer.unpack(args, kwargs)
     compare = [writer.expect(f"a{i}", x, x) for i, x in enumerate(args)]
@@ -120,7 +127,7 @@ def _draw(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict[str
     into, *rest = entry.event.args
     if into.storage not in entry.made or len(rest) + 1 != len(args):
         return
-    writer = _Writer(cue, following)
+    writer = CueWriter(cue, following)
     entry_name = writer.constant(entry)
     writer.tests.insert(0, f"f.next is not {entry_name}")
     unpack = writer.unpack(args, kwargs)
@@ -170,7 +177,7 @@ def _named_arguments(operator: Operator, kwargs: dict[str, Any]) -> dict[str, An
     return {name: x for name, x in kwargs.items() if name in operator.names}
 
 
-class _Writer:
+class CueWriter:
     """Generates the source of a cue's `take`."""
 
     def __init__(self, cue: Cue, following: Following) -> None:
@@ -273,27 +280,31 @@ class _Writer:
                 f"{name}._node = {name}._grad = {name}._counter = {name}._base = None",
                 f"{name}._stamp = creation.stamp"]
 
-    def history(self, made: Any, names: list[str], layout: list[Any], bound: tuple) -> list[str]:
+    def history(self, made: Any, names: list[str], layout: list[Any], bound: tuple,
+                returned: str) -> list[str]:
         """Lines that record the results on the tape, as the operator's function does.
 
-        names: the variables of the results. made: the results of this call.
+        names: the variables of the results. made: the results of this call. returned: what the
+        cue returns, at once where a hook on saved tensors ended the segment.
         """
         operator = self.cue.hook.operator
         tensors = [n for n, x in zip(layout, bound, strict=True) if isinstance(x, Tensor)]
         if not operator.differentiable:
             return []
         every = "(" + "".join(f"{n}, " for n in layout) + ")"
-        general = f"attach(operator, made, {every})"
+        general = [f"attach(operator, made, {every})", "if not is_followed(f):",
+                   f"    return {returned}"]
         if operator.sequence_positions or not tensors:
-            return [general]
+            return general
+        general = [f"    {line}" for line in general]
         tracked = " or ".join(f"{n}._tracked" for n in tensors)
-        plain = [f"if ({tracked}) and MODE.grad:", f"    {general}"]
+        plain = [f"if ({tracked}) and MODE.grad:", *general]
         node = _node_of(made)
         if node is None or node.plan is None or node.hooks is not None:
             return plain
         inline = self._node(node, made, names, layout, bound)
         return plain if inline is None else [*inline, f"elif ({tracked}) and MODE.grad:",
-                                             f"    {general}"]
+                                             *general]
 
     def _node(self, node: Any, result: Any, names: list[str], layout: list[Any], bound: tuple
               ) -> list[str] | None:
@@ -374,11 +385,11 @@ class _Writer:
         return FunctionType(code, _SHARED, "take", tuple([self.names[name] for name in own]))
 
 
-def _named(writer: _Writer, layout: list[Any]) -> list[str]:
+def _named(writer: CueWriter, layout: list[Any]) -> list[str]:
     return [writer.constant(n[0]) if isinstance(n, tuple) else n for n in layout]
 
 
-def _comparisons(writer: _Writer, layout: list[Any], expected: tuple, bound: tuple) -> list[str]:
+def _comparisons(writer: CueWriter, layout: list[Any], expected: tuple, bound: tuple) -> list[str]:
     return [writer.expect(name, e, x) for name, e, x in zip(layout, expected, bound, strict=True)
             if isinstance(name, str)]
 
@@ -392,7 +403,7 @@ def _operator(cue: Cue, following: Following, at: int, layout: list[Any], args: 
                         _named_arguments(hook.operator, kwargs))
     if bound is None or entry.operator is not hook.operator or len(bound) != len(layout):
         return
-    writer = _Writer(cue, following)
+    writer = CueWriter(cue, following)
     entry_name = writer.constant(entry)
     writer.tests.insert(0, f"f.next is not {entry_name}")
     unpack = writer.unpack(args, kwargs)
@@ -406,7 +417,8 @@ def _operator(cue: Cue, following: Following, at: int, layout: list[Any], args: 
     arrays = _arrays(writer, following, entry, result, body)
     if arrays is None:
         every = "(" + "".join(f"{n}, " for n in names) + ")"
-        body = [f"made = f.produce({entry_name}, {every})", "ACTIVE.cue = CUE.next", "return made"]
+        body = [f"made = f.produce({entry_name}, {every})", "if is_followed(f):",
+                "    ACTIVE.cue = CUE.next", "return made"]
         cue.take = writer.compile(unpack, compare, body)
         return
     variables = []
@@ -414,18 +426,18 @@ def _operator(cue: Cue, following: Following, at: int, layout: list[Any], args: 
         variables.append(f"r{k}")
         body += [f"r{k} = None"] if array is None else writer.tensor(f"r{k}", array)
     several = entry.results is not None and entry.many
+    returned = "made" if hook.operator.result_type is None else \
+        f"{writer.constant(hook.operator.result_type)}(*made)"
     body.append("made = (" + "".join(f"{r}, " for r in variables) + ")" if several else "made = r0")
     body += [
         f"f.pos = {at + 1}", f"f.next = {writer.constant(following.next)}",
-        *writer.history(result, variables, names, bound),
-        "ACTIVE.cue = CUE.next",
-        f"return {writer.constant(hook.operator.result_type)}(*made)"
-        if hook.operator.result_type is not None else "return made",
+        *writer.history(result, variables, names, bound, returned),
+        "ACTIVE.cue = CUE.next", f"return {returned}",
     ]
     cue.take = writer.compile(unpack, compare, body)
 
 
-def _arrays(writer: _Writer, following: Following, entry: Entry, new: Any, body: list[str]
+def _arrays(writer: CueWriter, following: Following, entry: Entry, new: Any, body: list[str]
             ) -> list[str | None] | None:
     """The expression of each result's array; lines that create windows go to `body`.
 
@@ -515,7 +527,7 @@ def _view(cue: Cue, following: Following, layout: list[Any], args: tuple, kwargs
     if not views or any(v.base is not owner for v in views):
         return
     cue.views, cue.storages = views, [result.storage] * len(views)
-    writer = _Writer(cue, following)
+    writer = CueWriter(cue, following)
     unpack = writer.unpack(args, kwargs)
     expected = (result, *bound[1:])
     compare = _comparisons(writer, layout, expected, bound)
@@ -527,7 +539,7 @@ def _view(cue: Cue, following: Following, layout: list[Any], args: tuple, kwargs
     make.append("made = (" + "".join(f"{r}, " for r in results) + ")" if several else "made = r0")
     body = [
         "views = CUE.views", f"if {test}:", f"    return renew({names[0]}, args, kwargs)", *make,
-        *writer.history(new, results, names, bound),
+        *writer.history(new, results, names, bound, "made"),
         "ACTIVE.cue = CUE.next", "return made",
     ]
     cue.take = writer.compile(unpack, compare, body)
@@ -549,7 +561,7 @@ def _call(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict[str
     assert cue.hook.plain is not None
     key = cue.hook.plain(args, kwargs)
     plain, named = key if kwargs else (key, ())
-    writer = _Writer(cue, following)
+    writer = CueWriter(cue, following)
     writer.tests.insert(0, f"f.pos != {at}")
     unpack = writer.unpack(args, kwargs)
     expected = [*((f"a{i}", x) for i, x in enumerate(plain)), *((f"k_{k}", x) for k, x in named)]

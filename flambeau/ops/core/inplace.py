@@ -93,6 +93,8 @@ def _at_once(
     if not (kind is FLOAT32 or kind in kinds) or array.__class__ is not np.ndarray \
             or self._stamp is not None or (self._tracked and MODE.grad):
         return False
+    if array.base is not None and 0 in array.strides:
+        return False  # an expanded view: the general path refuses to write to it
     operands: tuple = ()
     for a in args:
         if isinstance(a, Tensor):

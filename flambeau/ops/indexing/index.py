@@ -531,6 +531,8 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
             supplied = source._array
             if self._array.__class__ is MetaArray:
                 return
+            if rest is None and target.size:
+                check_no_internal_overlap(target)
             if rest is None and target.nbytes >= MIN_THREADED_COPY_BYTES \
                     and supplied.dtype == target.dtype \
                     and supplied.ndim <= target.ndim:
@@ -617,7 +619,8 @@ def _put_at_once(array: np.ndarray, index: Any, value: Any) -> bool:
         return False
     if index.__class__ is not int:
         index = plain_index(index) or _positions(index)
-    if index is None or array.__class__ is not np.ndarray:
+    if index is None or array.__class__ is not np.ndarray \
+            or (array.base is not None and 0 in array.strides):
         return False
     try:
         array[index] = value

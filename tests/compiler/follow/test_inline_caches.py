@@ -163,3 +163,19 @@ def test_elements_taken_along_an_axis_are_followed() -> None:
         places = torch.tensor([[k % 4], [-1 - k % 3], [2]])
         assert followed(x, places).tolist() == step(x, places).tolist()
     assert "is followed" in followed.explain()
+
+
+def test_a_hook_on_saved_tensors_may_run_operators() -> None:
+    """It ends the segment within a cached operator, whose successor must not be taken."""
+    linear = torch.nn.Linear(4, 4)
+
+    def step(x: torch.Tensor, saves: bool) -> torch.Tensor:
+        if not saves:
+            return (F.gelu(linear(x)) * 2).sum()
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: t * 1, lambda t: t):
+            return (F.gelu(linear(x)) * 2).sum()
+
+    followed, x = follow(step), torch.linspace(-1, 1, 8).reshape(2, 4)
+    for call in range(14):
+        saves = call > 8
+        torch.testing.assert_close(followed(x, saves), step(x, saves))

@@ -148,3 +148,22 @@ def style_transfer_with_lbfgs():
             return loss
 
         opt.step(closure)
+
+
+def attacks_in_evaluation_mode_with_autograd_grad():
+    torch.manual_seed(5)
+    model = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 3))
+    opt = optim.SGD(model.parameters(), lr=0.05)
+    x, y = torch.randn(32, 8), torch.randint(0, 3, (32,))
+    for _ in range(10):
+        model.eval()
+        delta = torch.zeros_like(x)
+        for _ in range(4):
+            delta.requires_grad_(True)
+            loss = F.cross_entropy(model(x + delta), y)
+            (grad,) = torch.autograd.grad(loss, delta)
+            delta = (delta.detach() + 0.02 * grad.sign()).clamp(-0.1, 0.1)
+        model.train()
+        opt.zero_grad()
+        F.cross_entropy(model((x + delta).detach()), y).backward()
+        opt.step()

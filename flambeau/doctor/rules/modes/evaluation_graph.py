@@ -8,6 +8,7 @@ from typing import Any
 from ...events import Backward, ModuleCall
 from ...finding import Level
 from ...graph import node_of
+from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
 
@@ -75,3 +76,7 @@ outputs = [net(xb) for xb in x.split(4)]
         self.nodes.clear()
 
     on_gradient = on_backward
+
+    def on_slope(self, spots: tuple[Spot, ...]) -> None:
+        """Gradients of inputs, as an attack takes them, use the graphs too."""
+        self.nodes.clear()
