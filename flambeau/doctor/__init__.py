@@ -1,7 +1,7 @@
-"""flambeau.doctor: watches a training program and names what PyTorch silently gets wrong.
+"""flambeau.doctor: watches a training program and reports mistakes that PyTorch lets pass silently.
 
-`flambeau --doctor train.py`, or `with flambeau.doctor():`. Off, it costs nothing: functions are
-patched only while a session watches. docs/doctor.md has the checks.
+Run `flambeau --doctor train.py`, or use `with flambeau.doctor():`. It costs nothing when off:
+functions are patched only while a session watches. docs/doctor.md lists the checks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = [
 
 
 def is_watching() -> bool:
-    """Whether a session is at work.
+    """Return whether a session is watching.
 
     >>> from flambeau import doctor
     >>> doctor.is_watching()
@@ -32,7 +32,7 @@ def is_watching() -> bool:
 
 
 class _Callable(ModuleType):
-    """The module itself is what users call: `with flambeau.doctor():`."""
+    """Make the module callable, for `with flambeau.doctor():`."""
 
     def __call__(self, **options: Any) -> Doctor:
         return Doctor(**options)

@@ -1,4 +1,4 @@
-"""Charts: curves as inline SVG, without a script and without a network."""
+"""Charts: curves as inline SVG, without scripts or network access."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from html import escape
 _WIDTH, _HEIGHT = 400, 190
 _LEFT, _BOTTOM, _TOP, _RIGHT = 56, 24, 10, 12
 _COLORS = ("#2166ac", "#d6604d", "#1b7837", "#762a83", "#b8860b", "#35978f", "#c51b7d", "#525252")
-_SHOWN = 8  # lines in a chart; the rest is counted below it
+_SHOWN = 8  # curves per chart; the legend counts the rest
 
 Curve = Sequence[tuple[int, float]]
 
 
 def chart(title: str, curves: dict[str, Curve]) -> str:
-    """One panel: curves over the number of the backward pass, on a logarithmic axis where they
-    span more than two decades."""
+    """Return one panel as HTML: curves over the backward pass number, on a logarithmic axis if
+    they are positive and span more than two decades; "" if no value is finite."""
     finite = _finite(curves)
     if not finite:
         return ""

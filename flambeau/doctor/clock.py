@@ -1,9 +1,9 @@
-"""The clock: when to watch closely, and how much watching may cost.
+"""The clock: decides when to watch closely, and how much watching may cost.
 
-Close watching notes the line of every recorded operator and walks the graph at every backward
+Close watching records the line of every operator on the tape and walks the graph at every backward
 pass. It is on for the first passes, for a few at each power of two, and again when something new
-begins: an epoch, another mode, another optimizer. Once watching has cost more than its share,
-nothing of a step is observed until the program has run long enough to pay for it.
+begins: an epoch, another mode, another optimizer. Once watching exceeds its share of the run time,
+steps go unobserved until the program has run long enough to pay for it.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ import time
 FIRST = 48  # backward passes watched closely at the start: 8 rounds of a GAN with two of each
 AGAIN = 4  # and after something new begins
 SHARE = 0.1  # of the program's time
-GRACE_S = 2.0  # that a short program may cost all the same
+GRACE_S = 2.0  # seconds always allowed, however short the program
 
 
 class Clock:
-    """Counts backward passes and the doctor's own seconds."""
+    """Counts backward passes and the seconds spent watching."""
 
     def __init__(self) -> None:
         self.started = time.perf_counter()
         self.spent_s = 0.0
         self.passes = 0
         self.left = FIRST
-        self.suspended_at: list[int] = []  # passes at which close watching became too dear
+        self.suspended_at: list[int] = []  # passes at which watching became too expensive
         self.too_dear = False
         self._rearmed = 0
-        self._own_s = self._own_cpu_s = 0.0  # of handlers that compute and wait for nothing
+        self._own_s = self._own_cpu_s = 0.0  # wall and CPU time of handlers that never wait
 
     @property
     def elapsed_s(self) -> float:
@@ -36,25 +36,25 @@ class Clock:
 
     @property
     def allowed_s(self) -> float:
-        """Seconds that watching may have cost by now. On a machine that others use, seconds are
-        longer: the share is of seconds like them, and the grace grows with them."""
+        """Seconds that watching may have cost by now. On a loaded machine the same work takes
+        longer: the grace scales with measured wall time per CPU second, the share already does."""
         undisturbed = self._own_cpu_s / self._own_s if self._own_s > 0.01 else 1.0
         return max(GRACE_S / min(max(undisturbed, 0.1), 1.0), SHARE * self.elapsed_s)
 
     def compare(self, own_s: float, own_cpu_s: float) -> None:
-        """Note how long something took, and how much of it the processor worked on it."""
+        """Add the wall time and the CPU time of some work."""
         self._own_s += own_s
         self._own_cpu_s += own_cpu_s
 
     def again(self) -> None:
-        """Something new begins: the next few passes are watched closely. Each time costs the same,
-        so what begins at every step is not new for long."""
+        """Watch the next few passes closely because something new begins. After 64 calls only
+        powers of two count, so an event that repeats at every step soon stops being new."""
         self._rearmed += 1
         if self._rearmed < 64 or self._rearmed & (self._rearmed - 1) == 0:
             self.left = max(self.left, AGAIN)
 
     def tick(self) -> bool:
-        """Count a backward pass; returns whether the next is to be watched closely."""
+        """Count a backward pass and return whether to watch the next one closely."""
         self.passes += 1
         self.left -= 1
         if self.passes & (self.passes - 1) == 0:
@@ -67,7 +67,7 @@ class Clock:
 
     @property
     def affordable(self) -> bool:
-        """Whether a session that rests may watch again."""
+        """Whether a resting session may watch again; clears `too_dear` if so."""
         if self.too_dear and self.spent_s > 0.4 * self.allowed_s:
             return False
         self.too_dear = False

@@ -1,4 +1,4 @@
-"""`flambeau --doctor ...`: what the command line asks of a session, and what it prints."""
+"""`flambeau --doctor ...`: command-line options, and running a program under a session."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ flambeau --doctor SCRIPT [ARGS]           watch the training: mistakes are told 
   --json FILE  --html FILE                write the findings as JSON, as a page
   --doctor-off=ID,ID                      leave checks out
 flambeau explain ID                       what a check looks for, with a program"""
-FAILED = 3  # the exit code where mistakes are certain
-_STEPS = 8  # updates of --doctor=check
+FAILED = 3  # exit code if a mistake is certain
+_STEPS = 8  # optimizer updates before --doctor=check stops
 
 
 @dataclass
 class Options:
-    """What was asked for."""
+    """The parsed command-line options."""
 
     mode: str = ""  # "", "strict" or "check"
     json: str | None = None
@@ -33,9 +33,10 @@ class Options:
 
 
 def parse(args: list[str]) -> tuple[Options | None, list[str]]:
-    """Take the doctor's options off the front of a command line: they stand before the program.
+    """Parse the doctor's options, which precede the program on the command line.
 
-    Returns None and all arguments where there are none; ValueError for an unknown one.
+    Return the options and the remaining arguments; None and all arguments without `--doctor`.
+    Raise ValueError for an unknown mode or a missing value.
     """
     if not args or not args[0].startswith("--doctor"):
         return None, args
@@ -62,7 +63,7 @@ def parse(args: list[str]) -> tuple[Options | None, list[str]]:
 
 
 class Watched:
-    """A program under a doctor, from the command line."""
+    """Context that runs a command-line program under a doctor."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -77,7 +78,8 @@ class Watched:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: object) -> bool:
-        """Write what was asked for; an end that the doctor itself brought about is none."""
+        """Write the requested reports. Suppress exceptions by which the doctor ended the program.
+        """
         ended = isinstance(error, (Enough, Mistake))
         self.doctor.session.stop(None if ended or isinstance(error, SystemExit) else error)
         if self.options.json:
@@ -89,13 +91,13 @@ class Watched:
 
     @property
     def code(self) -> int:
-        """The exit code: 3 for certain mistakes where they are to fail the program."""
+        """The exit code: 3 for certain mistakes in the modes strict and check, else 0."""
         certain = any(f.level is Level.CERTAIN for f in self.doctor.findings)
         return FAILED if self.options.mode and certain else 0
 
 
 def ignored_by_project(directory: Path | None = None) -> list[str]:
-    """`[tool.flambeau.doctor] ignore` of the nearest pyproject.toml."""
+    """Return `[tool.flambeau.doctor] ignore` from the nearest pyproject.toml."""
     import tomllib
 
     start = directory or Path.cwd()

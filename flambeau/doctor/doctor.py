@@ -1,4 +1,4 @@
-"""Doctor: a session as a context manager, and `check`, which makes a few steps by itself."""
+"""Doctor: a session as a context manager, and `check`, which runs a few training steps itself."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from .session import Session
 
 
 class Doctor:
-    """Watches what runs inside: `with flambeau.doctor() as d: train()`.
+    """Watches the training that runs inside: `with flambeau.doctor() as d: train()`.
 
-    `off`: ids of checks to leave out. `strict`: the first certain finding raises
-    `doctor.Mistake` at the line that shows it. `quiet`: print nothing; `findings` has it all.
+    `off`: ids of checks to skip. `strict`: raise `doctor.Mistake` at the line that shows the
+    first certain finding. `quiet`: print nothing; read `findings` instead.
 
     >>> from flambeau import doctor
     >>> net = nn.Linear(2, 1)
@@ -48,34 +48,34 @@ class Doctor:
 
     @property
     def findings(self) -> list[Finding]:
-        """What was found: certain first, then likely, then hints."""
+        """All findings, sorted after the session: certain, then likely, then hints."""
         return self.session.findings
 
     @property
     def mistakes(self) -> list[Finding]:
-        """The findings that are certain or likely."""
+        """The certain and likely findings."""
         return [f for f in self.session.findings if f.level is not Level.HINT]
 
     @property
     def summary(self) -> str:
-        """One line: found, passed, not judged, cost."""
+        """One line: findings, passed checks, undecided checks, cost."""
         return report.summary(self.session)
 
     def report(self) -> None:
-        """Print the summary on standard error."""
+        """Print the summary to standard error."""
         import sys
 
         print(self.summary, file=sys.stderr)
 
     def json(self, path: str | Path | None = None) -> str:
-        """Everything as JSON; written to `path`, where one is given."""
+        """Return all results as JSON, and write them to `path` if given."""
         text = report.as_json(self.session)
         if path is not None:
             Path(path).write_text(text, encoding="utf-8")
         return text
 
     def html(self, path: str | Path) -> None:
-        """Write one page that needs no network: findings in their source, curves, checks."""
+        """Write a self-contained HTML page: findings in their source, curves, checks."""
         from .page import page
 
         Path(path).write_text(page(self.session), encoding="utf-8")
@@ -85,8 +85,8 @@ def check(
     model: Any, optimizer: Any = None, loss: Callable[..., Any] | str | None = None,
     batch: Any = None, *, steps: int = 8, off: Iterable[str] = (),
 ) -> list[Finding]:
-    """Make a few training steps on copies of a model and its optimizer, and an evaluation, and
-    return the findings. Nothing of the caller's changes, random state included.
+    """Run a few training steps on copies of a model and its optimizer and return the findings.
+    The model, the optimizer and the random state of the caller do not change.
 
     `batch` is (input, target); `loss` takes (output, target), or is a name in nn.functional.
 

@@ -1,4 +1,4 @@
-"""What rules are told: calls of modules and losses, backward passes, updates, and others."""
+"""Events sent to rules: calls of modules and losses, backward passes, updates, and others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .samples import row_hashes
 
 @dataclass
 class ModuleCall:
-    """A call of a module from outside of any other, or, while watched, of any layer."""
+    """A call of a module from outside any other module or, while watching closely, of a layer."""
 
     module: Any
     args: tuple[Any, ...]
@@ -24,89 +24,89 @@ class ModuleCall:
     output: Any
     spot: Spot | None
     recorded: bool  # whether gradients were enabled
-    backwards: int  # how many backward passes came before
-    steps: int  # and how many updates
+    backwards: int  # number of earlier backward passes
+    steps: int  # number of earlier updates
 
     @cached_property
     def tensors(self) -> list[Tensor]:
-        """The tensors among its arguments."""
+        """The tensors among the arguments."""
         return [value for value in (*self.args, *self.kwargs.values()) if isinstance(value, Tensor)]
 
     @cached_property
     def hashes(self) -> list[int]:
-        """Numbers that tell the samples of the first tensor apart; none where it has one axis."""
+        """Hashes of the samples of the first tensor; empty if it has fewer than two axes."""
         array = self.tensors[0]._array if self.tensors else None
         return [] if array is None or array.ndim < 2 else row_hashes(array)
 
 
 @dataclass
 class LossCall:
-    """A call of a function of nn.functional that computes a loss."""
+    """A call of a loss function of nn.functional."""
 
     name: str
     input: Tensor
     target: Any
-    arguments: dict[str, Any]  # all of them, by parameter
+    arguments: dict[str, Any]  # by parameter name
     result: Any
     spot: Spot | None
-    module: Any  # the loss's own module or the innermost one that called it
+    module: Any  # the innermost running module, such as nn.CrossEntropyLoss
     recorded: bool
 
     @property
     def is_of_module(self) -> bool:
-        """Whether `module` is the loss's own, such as nn.CrossEntropyLoss."""
+        """Whether `module` is a loss module, such as nn.CrossEntropyLoss."""
         return type(self.module).__module__.startswith("flambeau.nn.modules.loss")
 
     @cached_property
     def node(self) -> Any:
-        """The node that computed the input, seen through reshapes."""
+        """The node that computed the input, skipping reshapes."""
         return producer(self.input)
 
     @cached_property
     def values(self) -> np.ndarray:
-        """The input's numbers."""
+        """The input's array."""
         return self.input._array
 
     @cached_property
     def classes(self) -> int | None:
-        """How many classes the input scores: the length of its axis 1, of 0 if it has no other."""
+        """The number of classes: the length of the input's axis 1, or of axis 0 if 1-d."""
         shape = self.input._array.shape
         return None if not shape else shape[1 if len(shape) > 1 else 0]
 
     def argument(self, name: str, default: Any = None) -> Any:
-        """One of the arguments."""
+        """Return an argument by parameter name, or `default`."""
         return self.arguments.get(name, default)
 
 
 @dataclass
 class Tokens:
-    """A call of an embedding: what was looked up, and the rows that it gave."""
+    """A call of an embedding: the indices and the rows it returned."""
 
     indices: np.ndarray
-    rows: Any  # a tensor; rules let go of it at the next backward pass
+    rows: Any  # a tensor; rules drop it at the next backward pass
     padding: int | None
     spot: Spot | None
 
 
 @dataclass
 class Statistic:
-    """A mean, deviation or extreme of each column of a table, outside of any module."""
+    """A mean, deviation or extreme per column of a table, computed outside any module."""
 
     rows: int
-    spots: tuple[Spot, ...]  # where it was taken, and the line that called that function
+    spots: tuple[Spot, ...]  # where it was computed, and the caller of that function
 
 
 @dataclass
 class Backward:
-    """A backward pass that adds to `.grad`, before it runs."""
+    """A backward pass, before it runs."""
 
     number: int
     roots: list[Any]
-    tensor: Tensor | None  # what `.backward()` was called on
+    tensor: Tensor | None  # the tensor that is differentiated
     spot: Spot | None
-    previous_sequence: int  # of the newest node when the pass before this began
+    previous_sequence: int  # sequence number of the newest root of the previous pass
     watched: bool
-    steps: int  # how many updates came before
+    steps: int  # number of earlier updates
     _graph: Graph | None = field(default=None, repr=False)
 
     @property
@@ -118,7 +118,7 @@ class Backward:
 
     @property
     def value(self) -> float | None:
-        """The loss, where the root is one number."""
+        """The loss, or None if the tensor is not a single real number."""
         tensor = self.tensor
         if tensor is None or tensor._array.size != 1 or tensor._array.dtype.kind == "c":
             return None
@@ -127,10 +127,10 @@ class Backward:
 
 @dataclass
 class Update:
-    """A step of an optimizer."""
+    """An optimizer step."""
 
     optimizer: Any
-    number: int  # of this optimizer's steps, from 1
+    number: int  # counts this optimizer's steps, from 1
     spot: Spot | None
     watched: bool
 
@@ -141,5 +141,5 @@ class Update:
 
 
 def is_zero(tensor: Tensor | None) -> bool:
-    """Whether a gradient is absent or all zeros."""
+    """Return whether a gradient is None or all zeros."""
     return tensor is None or not np.any(tensor._array)

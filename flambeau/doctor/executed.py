@@ -1,7 +1,7 @@
-"""Lines that have run: what a check reads in the source is a mistake only where it is executed.
+"""Executed lines: a mistake that a check reads in the source counts only if the line runs.
 
-A line has run where a frame of its function stands beyond it on the same path. Until a frame shows
-that, the function that the line is in is swapped, to learn that it is called at all.
+A line has run if a frame of its function is past it on the same path. Until a frame shows that,
+the line's function is patched to detect calls.
 """
 
 from __future__ import annotations
@@ -20,18 +20,17 @@ _BLOCKS = ("body", "orelse", "handlers", "finalbody", "cases")
 
 
 class ExecutedLines:
-    """Tells of lines once they have run."""
+    """Calls back once a line has run."""
 
     def __init__(self) -> None:
         self.waiting: dict[tuple[str, int], Callable[[], None]] = {}
         self.swaps: dict[tuple[str, int], Swap] = {}
-        self.latest: dict[int, int] = {}  # where frames were last
+        self.latest: dict[int, int] = {}  # last seen bytecode offset, by frame id
 
     def when_run(self, file: str, line: int, frame: FrameType | None,
                  tell: Callable[[], None]) -> None:
-        """Call `tell` once: now if `frame` or a caller of it has passed the line, or when a frame
-        does. A line that runs unseen, in a branch of a function that is never caught in it, is not
-        told."""
+        """Call `tell` once: now if `frame` or one of its callers has passed the line, else when a
+        frame does. Lines in a branch that no frame is ever caught past are missed."""
         if any(has_passed(file, line, f) for f in frames_of(file, frame)):
             tell()
             return
@@ -45,7 +44,7 @@ class ExecutedLines:
             swap.start()
 
     def look(self) -> None:
-        """Look whether frames that are running have passed a line that is waited for."""
+        """Check whether running frames have passed any awaited line."""
         frame, running = user_frame(2), {}
         for file, line in list(self.waiting):
             frames = list(frames_of(file, frame))
@@ -55,7 +54,7 @@ class ExecutedLines:
         self.latest = running
 
     def _came_round(self, file: str, line: int, frame: FrameType) -> bool:
-        """Whether a frame has gone back in a loop that the line is in: its body has run."""
+        """Return whether a frame jumped back in a loop around the line, so the body has run."""
         if frame.f_lasti >= self.latest.get(id(frame), 0) or not _is_of(line, frame.f_code):
             return False
         loops = loops_around(file, line)
@@ -63,7 +62,7 @@ class ExecutedLines:
             and on_one_path(file, line, frame.f_lineno)
 
     def stop(self) -> None:
-        """Wait no more."""
+        """Stop waiting: restore patched functions and drop all callbacks."""
         for swap in self.swaps.values():
             swap.restore()
         self.swaps.clear()
@@ -86,7 +85,7 @@ class ExecutedLines:
 
 
 def frames_of(file: str, frame: FrameType | None) -> Iterator[FrameType]:
-    """The frames of a file's code among a frame and its callers."""
+    """Yield the frame and its callers that run code of a file."""
     while frame is not None:
         if frame.f_code.co_filename == file:
             yield frame
@@ -94,25 +93,26 @@ def frames_of(file: str, frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def has_passed(file: str, line: int, frame: FrameType) -> bool:
-    """Whether a frame must have come by a line: it is behind, and in each branch that the line is
-    in."""
+    """Return whether a frame must have run a line: it is past the line, and inside each branch
+    that contains it."""
     return line < frame.f_lineno and _is_of(line, frame.f_code) \
         and on_one_path(file, line, frame.f_lineno)
 
 
 def on_one_path(file: str, line: int, now: int) -> bool:
-    """Whether each branch that a line is in holds another line, of the same function, as well."""
+    """Return whether every branch that contains `line` also contains `now`, in the same function.
+    """
     return all(any(_covers(block, line) and _covers(block, now) for block in blocks)
                for blocks in _branches(file, line))
 
 
 def is_unconditional(file: str, line: int) -> bool:
-    """Whether each call of its function that returns has run a line."""
+    """Return whether every completed call of its function runs the line."""
     return not any(True for _ in _branches(file, line))
 
 
 def _branches(file: str, line: int) -> Iterator[list[list[Any]]]:
-    """The blocks of each statement around a line, in its function, that may leave it out."""
+    """Yield the blocks of each branching statement around a line, within its function."""
     around: list[list[list[Any]]] = []
     for statement in statements_at(file, line):
         if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
@@ -133,7 +133,7 @@ def _is_of(line: int, code: CodeType) -> bool:
 
 
 def _function_with(file: str, line: int, frame: FrameType | None) -> FunctionType | None:
-    """The function or method that a line is in, by the names of the module of a frame."""
+    """Return the function or method that contains a line, searched in a frame's globals."""
     for value in list(frame.f_globals.values()) if frame is not None else ():
         members = list(vars(value).values()) if isinstance(value, type) else [value]
         for member in members:

@@ -1,4 +1,4 @@
-"""`flambeau explain ID`: a check's entry of the documentation, in a terminal."""
+"""`flambeau explain ID`: a check's documentation entry, for the terminal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .rules.rule import Rule
 
 
 def entry(rule: type[Rule]) -> str:
-    """A check as a section of docs/doctor.md."""
+    """Return a check's section of docs/doctor.md."""
     return "\n".join([
         f"### {rule.id}",
         "",
@@ -33,7 +33,7 @@ def entry(rule: type[Rule]) -> str:
 
 
 def explain(id: str) -> str:
-    """The entry of a check; ValueError, with the nearest ids, where there is none.
+    """Return a check's documentation entry. Raise ValueError naming similar ids if it is unknown.
 
     >>> from flambeau import doctor
     >>> print(doctor.explain("no-zero-grad").splitlines()[0])

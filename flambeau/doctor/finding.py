@@ -1,4 +1,4 @@
-"""What the doctor reports: a finding, how sure it is, and the lines that it points at."""
+"""What the doctor reports: a finding, its level of certainty, and the lines it points to."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 
 class Level(enum.StrEnum):
-    """How much a finding proves.
+    """How certain a finding is.
 
-    CERTAIN: the values prove it. LIKELY: a healthy reading exists, but is rare. HINT: worth a look;
-    hints appear in the page and in JSON, never on the terminal.
+    CERTAIN: the values prove it. LIKELY: a harmless explanation exists, but is rare. HINT: worth a
+    look; hints appear in the page and in JSON, never on the terminal.
     """
 
     CERTAIN = "certain"
@@ -23,7 +23,7 @@ class Level(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Place:
-    """A line of the user's program, and what it has to do with a finding."""
+    """A line of the user's program, and its role in a finding."""
 
     file: str
     line: int
@@ -32,12 +32,12 @@ class Place:
 
     @property
     def text(self) -> str:
-        """The line's source, without indentation; empty where there is none."""
+        """The line's source without indentation, or "" if unavailable."""
         return linecache.getline(self.file, self.line).strip()
 
     @property
     def short(self) -> str:
-        """`file:line`, relative to the working directory where that is shorter."""
+        """`file:line`, relative to the working directory if that is shorter."""
         file = self.file
         try:
             relative = os.path.relpath(file)
@@ -48,10 +48,10 @@ class Place:
 
 @dataclass
 class Finding:
-    """One mistake: which check found it, where, on what evidence, and how to mend it.
+    """One mistake: the check that found it, the lines, the evidence and the fix.
 
-    `places` begins with the line to mend. `evidence` holds numbers by name. `steps` are the numbers
-    of the backward passes at which it was seen.
+    `places` starts with the line to fix. `evidence` maps names to values. `steps` lists the
+    numbers of the backward passes at which it was seen.
     """
 
     id: str
@@ -64,7 +64,7 @@ class Finding:
 
     @property
     def place(self) -> Place | None:
-        """The line to mend; None where no line of the user's took part."""
+        """The line to fix, or None if no user code took part."""
         return self.places[0] if self.places else None
 
     def __str__(self) -> str:
@@ -72,7 +72,7 @@ class Finding:
         return f"{where}: {self.id} ({self.level}): {self.what}"
 
     def text(self) -> str:
-        """The finding for a terminal: at most five lines."""
+        """Return the finding as terminal text of at most five lines."""
         lines = [str(self)]
         if self.place is not None and self.place.text:
             lines.append(f"    {self.place.line} | {self.place.text}")
@@ -87,7 +87,7 @@ class Finding:
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, Any]:
-        """The finding as plain data, for JSON."""
+        """Return the finding as plain data, for JSON."""
         return {
             "id": self.id, "level": str(self.level), "what": self.what,
             "evidence": {name: _plain(value) for name, value in self.evidence.items()},
@@ -102,7 +102,7 @@ class Finding:
 
 
 class Mistake(Exception):
-    """Raised at the user's line by the first certain finding, where the doctor is strict."""
+    """Raised at the user's line by the first certain finding of a strict doctor."""
 
     def __init__(self, finding: Finding) -> None:
         super().__init__(finding.text())
@@ -121,7 +121,7 @@ def _plain(value: Any) -> Any:
 
 
 def shown_value(value: Any) -> str:
-    """A piece of evidence as text: four digits of a number."""
+    """Return a piece of evidence as text, floats with four digits."""
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, (list, tuple)):

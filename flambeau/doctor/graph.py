@@ -1,6 +1,6 @@
-"""The tape as rules see it: the nodes behind a root, what they saved, where they were recorded.
+"""The rules' view of the tape: the nodes behind a root, their saved values and source lines.
 
-Walking costs about a microsecond a node, so it is done at watched backward passes only.
+Walking costs about a microsecond per node, so only watched backward passes do it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..autograd.save_plan import OUTPUT
 from ..tensor.tensor import Tensor
 from .places import Spot
 
-# Operators that show the same numbers in another shape.
+# Operators that return the same numbers in another shape.
 RESHAPES = frozenset((
     "_view", "reshape", "squeeze", "squeeze_dims", "unsqueeze", "flatten", "view_as", "alias",
     "expand", "contiguous", "clone", "unflatten", "_to", "to",
@@ -25,7 +25,7 @@ VIEWS = RESHAPES | {"permute", "transpose", "_slice", "select"}
 
 
 class Graph:
-    """All nodes that lead to some roots, oldest first, and the leaves below them."""
+    """All nodes reachable from the roots, oldest first, and their leaves."""
 
     def __init__(self, roots: Iterable[Any]) -> None:
         self.nodes: list[Node] = []
@@ -52,41 +52,41 @@ class Graph:
         self.nodes.sort(key=lambda node: node.sequence)
 
     def signature(self) -> tuple[str, ...]:
-        """The operators' names in order: the same for steps that do the same."""
+        """Return the operator names in order, to compare steps."""
         return tuple(operator_name(node) for node in self.nodes)
 
 
 def node_of(target: Any) -> Any:
-    """The node or leaf behind an edge."""
+    """Return the node or leaf behind an edge."""
     return target.node if target.__class__ is Output else target
 
 
 def operator_name(node: Node) -> str:
-    """The operator's name, without what tells its variants apart."""
+    """Return the name of a node's operator, or its class name if it has none."""
     operator = node.operator
     return type(node).__name__ if operator is None else str(operator.name)
 
 
 def spot_of(node: Node) -> Spot | None:
-    """Where the user's program recorded a node, if that was noted."""
+    """Return where the user's program recorded a node, or None if unknown."""
     note = node.__dict__.get("_doctor_spot")
     return None if note is None else note[0]
 
 
 def module_of(node: Node) -> Any:
-    """The innermost module that was running when a node was recorded, if that was noted."""
+    """Return the innermost module running when a node was recorded, or None if unknown."""
     note = node.__dict__.get("_doctor_spot")
     return None if note is None else note[1]
 
 
 def call_of(node: Node) -> Spot | None:
-    """Where the outermost module that was running when a node was recorded was called."""
+    """Return the call site of the outermost module running when a node was recorded."""
     note = node.__dict__.get("_doctor_spot")
     return None if note is None else note[2]
 
 
 def saved(node: Node, name: str) -> Any:
-    """What a node saved under a parameter's name, or `y` for its output; None where it did not."""
+    """Return the value a node saved for a parameter (`y` for its output), or None."""
     plan, values = node.plan, node.saved
     if plan is None or values is None or node.operator is None:
         return None
@@ -99,7 +99,7 @@ def saved(node: Node, name: str) -> Any:
 
 
 def array_of(value: Any) -> np.ndarray | None:
-    """The numbers of a tensor or a saved output."""
+    """Return the array of a tensor or a saved output, or None if it isn't a real numeric array."""
     if isinstance(value, Tensor):
         value = value._array
     elif value.__class__ is SavedOutput:
@@ -110,7 +110,7 @@ def array_of(value: Any) -> np.ndarray | None:
 
 
 def saved_arrays(node: Node) -> Iterator[tuple[str, np.ndarray]]:
-    """The arrays that a node saved, by parameter; its output as `y`."""
+    """Yield (parameter name, array) for the arrays a node saved; its output is named `y`."""
     plan, values = node.plan, node.saved
     if plan is None or values is None or node.operator is None:
         return
@@ -122,7 +122,7 @@ def saved_arrays(node: Node) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def producer(tensor: Any, through: frozenset[str] = RESHAPES) -> Node | None:
-    """The node that computed a tensor's numbers, seen through operators that only reshape them."""
+    """Return the node that computed a tensor's values, skipping operators that only reshape."""
     if not isinstance(tensor, Tensor):
         return None
     node = node_of(tensor._history())
@@ -132,5 +132,5 @@ def producer(tensor: Any, through: frozenset[str] = RESHAPES) -> Node | None:
 
 
 def reached(node: Any, limit: int = 10_000) -> dict[int, Tensor]:
-    """The leaves below a node, by id."""
+    """Return the leaves below a node, by id."""
     return Graph([node]).leaves if node is not None and limit else {}

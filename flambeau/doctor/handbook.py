@@ -1,4 +1,4 @@
-"""The handbook: docs/doctor.md, written from the rules. `python -m flambeau.doctor.handbook`."""
+"""The handbook: generates docs/doctor.md from the rules. `python -m flambeau.doctor.handbook`."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ lines:
 
 
 def handbook() -> str:
-    """The text of docs/doctor.md."""
+    """Return the text of docs/doctor.md."""
     entries = [entry(rule) for rule in all_rules().values()]
     return f"{_HEAD}```py\n{PRELUDE}```\n\n" + "\n\n".join(entries) + "\n"
 

@@ -1,4 +1,4 @@
-"""Instruments: curves for the page, read at watched steps: losses, rates, gradients, updates."""
+"""Instruments: record curves for the page at watched steps: losses, rates, gradients, updates."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .places import place_of
 if TYPE_CHECKING:
     from .session import Session
 
-_NUMBERS = 2048  # of a parameter that are looked at
-_CURVES = 24  # of a kind: parameters beyond that are left out
-_POINTS = 512
+_NUMBERS = 2048  # values of a parameter that are sampled
+_CURVES = 24  # curves per kind; further parameters are left out
+_POINTS = 512  # points per curve
 
 
 class Instruments:
-    """Puts points on the session's curves, named `kind: what`."""
+    """Adds points to the session's curves, named `kind: what`."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -43,7 +43,7 @@ class Instruments:
             curve.append((self.session.clock.passes, float(value)))
 
     def _name(self, parameter: Any) -> str | None:
-        """A parameter's name; None for those beyond the first, which have no curve."""
+        """Return a parameter's name, or None for parameters past the first `_CURVES`."""
         name = self.names.get(id(parameter))
         if name is None and len(self.names) < _CURVES:
             name = self.names[id(parameter)] = self.session.parameter_name(parameter)

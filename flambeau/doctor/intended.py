@@ -1,4 +1,4 @@
-"""`doctor.intended`: what looks like a mistake and is meant."""
+"""`doctor.intended`: marks code that looks like a mistake but is intended."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from .source import statements_at
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_open: list[frozenset[str]] = []  # contexts that are entered
-_lines: list[tuple[str, int, int, frozenset[str]]] = []  # file, first and last line of marked code
+_open: list[frozenset[str]] = []  # ids of active contexts
+_lines: list[tuple[str, int, int, frozenset[str]]] = []  # marked code: file, first and last line
 
 
 def is_intended(id: str, places: Iterable[Place]) -> bool:
-    """Whether a finding is marked: its context is entered, or one of its lines lies in marked
-    code."""
+    """Return whether a finding is marked: a context with its id is active, or one of its lines is
+    in marked code."""
     if any(id in ids for ids in _open):
         return True
     return any(
@@ -41,7 +41,7 @@ def _last_line(code: CodeType) -> int:
 
 
 class intended:
-    """Says that findings of the given checks are meant: as a context or as a decorator.
+    """Context and decorator that silences the given checks for intended code.
 
     >>> from flambeau import doctor
     >>> with doctor.intended("eval-forgotten"):
@@ -72,7 +72,7 @@ class intended:
 
     def __call__(self, function: F) -> F:
         code = getattr(function, "__code__", None)
-        if code is None:  # a class: its methods
+        if code is None:  # a class: mark its methods
             for value in vars(function).values():
                 if hasattr(value, "__code__"):
                     self(value)

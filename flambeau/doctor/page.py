@@ -1,4 +1,4 @@
-"""Page: everything a session knows as one HTML file that needs no network."""
+"""Page: a session's results as one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KINDS = ("loss", "learning rate", "gradient norm", "update / weight", "dead uni
 
 
 def page(session: Session) -> str:
-    """The text of the page."""
+    """Return the page as HTML."""
     template = (Path(__file__).parent / "page.html").read_text(encoding="utf-8")
     parts = {
         "SUMMARY": escape(summary(session).removeprefix("doctor: ")),

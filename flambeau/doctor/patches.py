@@ -1,9 +1,9 @@
-"""Patches: library functions whose code is replaced while a session watches.
+"""Patches: replace the code of library functions while a session watches.
 
-A function keeps its identity and gets its own code back at the end, so that nothing is paid when
-the doctor is off. Close patches, which every operator pays for, come and go with `watch_closely`;
-those of each step (modules' calls, backward, updates) go while the session rests. What happens once
-in a while (constructors, train(), state dicts, schedules) is patched for the whole session.
+A patched function keeps its identity and gets its original code back at the end, so the doctor
+costs nothing when off. `watch_closely` toggles the patches that slow down every operator. The
+patches of a step (module calls, backward, updates) are removed while the session rests. Rare calls
+(constructors, train(), state dicts, schedulers) stay patched for the whole session.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ session: Session | None = None
 
 
 def install(watcher: Session) -> None:
-    """Begin to patch for a session; RuntimeError while another one is at it."""
+    """Start patching for a session. Raise RuntimeError if another session is active."""
     global session
     with _lock:
         if session is not None:
@@ -48,14 +48,14 @@ def _start(function: Any, observer: Callable) -> Swap:
 
 
 def watch_steps(watched: bool) -> None:
-    """Add or remove the patches that every step pays for."""
+    """Add or remove the patches that run once per step."""
     if session is None:
         return
     steps.remove_step_hooks()
     if not watched:
         _restore(_close)
         _restore(_step)
-        if not session.compiled:  # a program does not run where there are hooks
+        if not session.compiled:  # optimizer hooks would keep a compiled step from running
             steps.add_heartbeat(session)
         return
     if not _step:
@@ -65,7 +65,7 @@ def watch_steps(watched: bool) -> None:
 
 
 def watch_closely(closely: bool) -> None:
-    """Add or remove the patches that every operator pays for."""
+    """Add or remove the patches that run on every operator."""
     if closely and session is not None and not _close:
         for function, observer in operators.targets(session):
             _close.append(_start(function, observer))
@@ -74,7 +74,7 @@ def watch_closely(closely: bool) -> None:
 
 
 def remove() -> None:
-    """Give all functions their own code back."""
+    """Restore the original code of all patched functions."""
     global session
     _restore(_close)
     _restore(_step)

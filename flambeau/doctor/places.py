@@ -1,7 +1,7 @@
-"""Lines of the user's program: where in it a call stands.
+"""Source positions in the user's program.
 
-A spot is a code object and an offset in its bytecode: two references, noted in a microsecond. The
-line is worked out only when a finding needs it.
+A spot is a code object and a bytecode offset: two references, recorded in a microsecond. The line
+is computed only when a finding needs it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ Spot = tuple[CodeType, int]
 
 
 def here(depth: int = 2) -> Spot | None:
-    """The innermost spot of the user's that is running."""
+    """Return the innermost running spot in user code."""
     frame = user_frame(depth)
     return None if frame is None else (frame.f_code, frame.f_lasti)
 
 
 def callers(most: int = 2) -> tuple[Spot, ...]:
-    """The innermost spot of the user's that is running, and those that called it."""
+    """Return up to `most` running spots in user code, innermost first."""
     spots: list[Spot] = []
     frame = user_frame(2)
     while frame is not None and len(spots) < most:
@@ -34,7 +34,8 @@ def callers(most: int = 2) -> tuple[Spot, ...]:
 
 
 def constructor_spot(instance: Any) -> Spot | None:
-    """Where the user makes `instance`: outside of the `__init__` methods that are running on it."""
+    """Return where the user constructs `instance`, skipping the `__init__` methods running on it.
+    """
     frame = user_frame(2)
     while frame is not None:
         code = frame.f_code
@@ -47,7 +48,7 @@ def constructor_spot(instance: Any) -> Spot | None:
 
 
 def place_of(spot: Spot | None) -> Place | None:
-    """The line of a spot."""
+    """Return the source line of a spot."""
     return None if spot is None else _place(*spot)
 
 
@@ -62,8 +63,8 @@ def _place(code: CodeType, offset: int) -> Place:
 
 
 def variable_name(thing: Any, frame: FrameType | None) -> str | None:
-    """What the user calls an object: a variable in the frames that are running, or an attribute
-    of `self` there."""
+    """Return the user's name for an object: a variable, or an attribute of `self`, in a frame or
+    its callers."""
     while frame is not None:
         if not is_internal(frame.f_code):
             for scope in (frame.f_locals, frame.f_globals):

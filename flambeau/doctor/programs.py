@@ -1,4 +1,4 @@
-"""The programs in the rules: what they begin with, and how one is run."""
+"""Example programs of the rules: their common prelude, and helpers to run and edit them."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ MARK = "# <-"
 
 
 def without_marks(program: str) -> str:
-    """A program as the documentation shows it."""
+    """Return a program without surrounding newlines, for the documentation."""
     return program.strip("\n")
 
 
 def marked_lines(program: str) -> list[int]:
-    """The numbers of the lines to mend, as they are in the file that `run` makes."""
+    """Return the numbers of the lines to fix, counted in the file that `run` makes."""
     lines = (PRELUDE + program).splitlines()
     return [number for number, line in enumerate(lines, 1) if line.rstrip().endswith(MARK)]
 
 
 def run(program: str, name: str) -> dict[str, Any]:
-    """Run a program of a rule, as a file called `name`; returns its namespace."""
+    """Run a rule's program as a file called `name` and return its namespace."""
     source = PRELUDE + program
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     space: dict[str, Any] = {"__name__": re.sub(r"\W", "_", name)}
@@ -41,8 +41,9 @@ def run(program: str, name: str) -> dict[str, Any]:
 
 
 def edit(program: str, lines: dict[str, str]) -> str:
-    """A program with some lines replaced: each is named by its text without indentation, and must
-    stand in the program; an empty replacement takes the line away, several lines add to it."""
+    """Return a program with lines replaced. `lines` maps a line's text, without indentation, to
+    its replacement: empty text removes the line, several lines expand it. Raise ValueError if a
+    line is missing."""
     result, missing = [], dict(lines)
     for line in program.splitlines(keepends=True):
         text = line.strip()

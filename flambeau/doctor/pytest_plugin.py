@@ -1,7 +1,7 @@
-"""The pytest fixture `doctor`: a test that uses it fails where a mistake is certain.
+"""The pytest fixture `doctor`: fails a test that makes a certain mistake.
 
-Loaded by `pytest_plugins = ["flambeau.doctor.pytest_plugin"]`, or by itself where flambeau is
-installed.
+Load it with `pytest_plugins = ["flambeau.doctor.pytest_plugin"]`; an installed flambeau loads it
+automatically.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from . import Doctor, Level
 
 @pytest.fixture
 def doctor() -> Iterator[Doctor]:
-    """Watch the test; `doctor.findings` has what was found so far."""
+    """Watch the test; `doctor.findings` lists the findings so far."""
     watcher = Doctor(quiet=True)
     with watcher:
         yield watcher

@@ -1,4 +1,4 @@
-"""What a session tells at its end: the summary line, and JSON with a stable schema."""
+"""A session's final report: the summary line, and JSON with a stable schema."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from .finding import Finding, Level
 from .rules import all_rules
 from .session import Session
 
-SCHEMA = 1  # raised when a key changes its meaning or goes
+SCHEMA = 1  # incremented when a key changes meaning or is removed
 
 
 def announce(finding: Finding) -> None:
-    """Print a finding on standard error at once."""
+    """Print a finding to standard error."""
     print(f"\n{finding.text()}", file=sys.stderr)
 
 
 def counts(session: Session) -> dict[Level, int]:
-    """How many findings there are of each level."""
+    """Return the number of findings per level."""
     return {level: sum(f.level is level for f in session.findings) for level in Level}
 
 
 def summary(session: Session) -> str:
-    """One line: what was found, what passed, what could not be judged and why, and the cost."""
+    """Return one line: findings, passed checks, undecided checks and why, and the cost."""
     number = counts(session)
     result = [f"{n} {level}" + ("s" if level is Level.HINT and n != 1 else "")
              for level, n in number.items() if n]
@@ -44,7 +44,7 @@ def summary(session: Session) -> str:
 
 
 def as_dict(session: Session) -> dict[str, Any]:
-    """Everything that a session knows, as plain data. The schema is in docs/doctor.md."""
+    """Return a session's results as plain data. docs/doctor.md describes the schema."""
     from .. import __version__
 
     clock = session.clock
@@ -68,10 +68,10 @@ def as_dict(session: Session) -> dict[str, Any]:
 
 
 def as_json(session: Session) -> str:
-    """`as_dict` as text."""
+    """Return `as_dict` as JSON text."""
     return json.dumps(as_dict(session), indent=1, default=str)
 
 
 def titles() -> dict[str, str]:
-    """Each check's mistake in a line."""
+    """Return the one-line title of each check, by id."""
     return {id: rule.title for id, rule in all_rules().items()}

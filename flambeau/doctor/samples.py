@@ -1,16 +1,16 @@
-"""Samples: numbers that tell the rows of a batch apart, to know them again."""
+"""Samples: hashes of the rows of a batch, to recognize them when they appear again."""
 
 from __future__ import annotations
 
 import numpy as np
 
-LOOKED = 1024  # rows of a batch
-_NUMBERS = 256  # of a row, evenly spread: others differ when these do
+LOOKED = 1024  # rows hashed per batch
+_NUMBERS = 256  # at most this many evenly spaced values hashed per row
 
 
 def row_hashes(array: np.ndarray, least: int = 3) -> list[int]:
-    """A number for each sample; none for samples that are constant or of few different values:
-    fewer than `least`."""
+    """Return a hash per sample, skipping samples with fewer than `least` distinct values or only
+    whole numbers among their first 16. Non-float arrays have none."""
     rows = array.reshape(len(array), -1)
     if rows.dtype.kind != "f" or rows.shape[1] < least:
         return []

@@ -1,5 +1,5 @@
-"""Session: one watched stretch of a program. It holds the rules, hands them events, and collects
-what they find."""
+"""Session: one watched stretch of a program. It owns the rules, sends them events, and collects
+their findings."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ from .source import silenced_on
 from .weak_table import WeakTable
 
 ORDER = {Level.CERTAIN: 0, Level.LIKELY: 1, Level.HINT: 2}
-_SAME_ID = 8  # findings of one check that are kept
-_UNSURE = 8  # updates after a rest in which nothing is told
-_UNSEEN_S = 13e-6  # what an event costs beside its handlers, measured: patches, places, the event
+_SAME_ID = 8  # findings kept per check
+_UNSURE = 8  # updates after a rest during which findings are dropped
+_UNSEEN_S = 13e-6  # measured cost of an event besides its handlers: patches, places, the event
 
 
 class Session:
-    """Watches from `start` to `stop`. One at a time.
+    """Watches from `start` to `stop`. Only one session can be active.
 
-    `off`: ids not to check. `strict`: the first certain finding raises `Mistake`. `announce` is
-    called with each finding that belongs on the terminal.
+    `off`: ids of checks to skip. `strict`: raise `Mistake` at the first certain finding.
+    `announce`: called with each finding that belongs on the terminal. `steps`: end the program
+    after this many updates.
     """
 
     def __init__(
@@ -49,43 +50,43 @@ class Session:
         self.findings: list[Finding] = []
         self.curves: dict[str, list[tuple[int, float]]] = {}  # for the page, by name
         self.seen: set[str] = set()  # events that happened
-        self.faults: dict[str, str] = {}  # rules that failed, and how
+        self.faults: dict[str, str] = {}  # error message of each rule that raised, by rule id
         self.clock = Clock()
         self.lines = ExecutedLines()
-        self.updates = 0  # steps of all optimizers
+        self.updates = 0  # total steps of all optimizers
         self.thread = threading.get_ident()
         self.stack: list[Any] = []  # modules that are running
-        self.call_spot: Spot | None = None  # where the outermost of them was called
+        self.call_spot: Spot | None = None  # call site of the outermost one
         self.roots: WeakTable[None] = WeakTable()  # modules called from outside
         self.built_at: WeakTable[Spot] = WeakTable()
         self.optimizers: WeakTable[Spot | None] = WeakTable()
         self.optimized: dict[int, Any] = {}  # weak references to parameters of any optimizer
         self._followed: dict[int, Any] = {}  # objects whose ids rules remember, weakly
-        self._gone: list[int] = []  # ids of those that are no more
+        self._gone: list[int] = []  # ids of those that have died
         self.loaders: WeakTable[Any] = WeakTable()
         self.constructing = 0  # schedulers and loaders whose __init__ is running
-        self.busy = False  # a rule is at work: what it calls is no event
+        self.busy = False  # a rule is running: its own calls are not events
         self.error: str | None = None  # what ended the program early
         self.watching = False
-        self.resting = False  # nothing of a step is observed
-        self.rested = False  # whether it ever was so: what was never seen may have happened
+        self.resting = False  # steps are not observed
+        self.rested = False  # whether it ever rested, and so may have missed events
         self.compiled = False  # whether the program has compiled functions
         self.step_numbers: WeakTable[int] = WeakTable()
-        self.trusted_from = 0  # the update from which on rules know what happened before
+        self.trusted_from = 0  # findings before this update are dropped: rules lack history
         self.ended = False
         Instruments(self)
 
     # ---------------------------------------------------------------- life
 
     def start(self) -> None:
-        """Begin to watch. RuntimeError where another session is at it."""
+        """Start watching. Raise RuntimeError if another session is active."""
         from . import patches
 
         patches.install(self)
         self.watch(True)
 
     def adopt(self, optimizer: Any) -> None:
-        """Takes in an optimizer that was constructed before the session began."""
+        """Register an optimizer and its parameters, even if constructed before the session."""
         self.optimizers.setdefault(optimizer, None)
         self.follow(optimizer)
         for group in optimizer.param_groups:
@@ -95,7 +96,7 @@ class Session:
                     self.optimized[key] = weakref.ref(parameter, self._without(key))
 
     def follow(self, thing: Any) -> None:
-        """Has rules forget an object when it is gone: its id will be another's."""
+        """Have rules forget an object when it dies, because its id may be reused."""
         key = id(thing)
         if key not in self._followed:
             self._followed[key] = weakref.ref(thing, lambda _: self._gone.append(key))
@@ -115,7 +116,7 @@ class Session:
                         known.discard(key)
 
     def stop(self, error: BaseException | None = None) -> None:
-        """End watching and let the rules draw their conclusions."""
+        """Stop watching, run the rules' `finish` handlers and sort the findings."""
         from . import patches
 
         if self.ended:
@@ -137,7 +138,7 @@ class Session:
             patches.watch_closely(closely)
 
     def rest(self) -> None:
-        """Observe no steps until `wake`: they cost what they cost without a doctor."""
+        """Stop observing steps until `wake`, so they run at full speed."""
         from . import patches
 
         if not self.resting:
@@ -146,8 +147,8 @@ class Session:
             patches.watch_steps(False)
 
     def wake(self) -> None:
-        """Observe steps again, where that is affordable. Rules have missed some: what they find in
-        the next few is not told."""
+        """Observe steps again if affordable. Findings of the next `_UNSURE` updates are dropped,
+        because rules missed what came before."""
         from . import patches
 
         if self.resting and not self.busy and self.clock.affordable:
@@ -160,7 +161,7 @@ class Session:
     # ---------------------------------------------------------------- events
 
     def emit(self, event: str, *args: Any) -> None:
-        """Tell the rules; what they do is no event itself, and its time is counted."""
+        """Send an event to the rules and count their time. Calls they make emit no events."""
         self.seen.add(event)
         handlers = self.handlers[event]
         if self.busy:
@@ -181,9 +182,9 @@ class Session:
                     handler(*args)
                 except Mistake:
                     raise
-                except ExampleRead:  # one example of a vmap has no values of its own
+                except ExampleRead:  # a single example of a vmap has no readable values
                     continue
-                except Exception as error:  # a rule that fails must not end the user's program
+                except Exception as error:  # a failing rule must not end the user's program
                     self._drop(handler, error)
         finally:
             self.busy = False
@@ -204,7 +205,7 @@ class Session:
         self, id: str, level: Level, what: str, places: tuple[Place, ...],
         evidence: dict[str, Any], fix: str,
     ) -> None:
-        """Keep a finding, unless the line is marked as intended; the same one only once."""
+        """Record a finding, unless a line is marked as intended. A repeat only adds its step."""
         if any({id, "*"} & silenced_on(p.file, p.line) for p in places) or is_intended(id, places):
             return
         if self.updates < self.trusted_from and not self.ended:
@@ -227,11 +228,11 @@ class Session:
     # ---------------------------------------------------------------- names
 
     def name_of(self, thing: Any, default: str) -> str:
-        """What the user's running code calls an object."""
+        """Return the user's name for an object in the running code, or `default`."""
         return variable_name(thing, user_frame(1)) or default
 
     def parameter_name(self, parameter: Any) -> str:
-        """A parameter's path in the model that has it, with the model's name in front."""
+        """Return a parameter's path in its model, prefixed with the model's name."""
         for root in list(self.roots):
             for path, candidate in root.named_parameters():
                 if candidate is parameter:
@@ -240,14 +241,14 @@ class Session:
         return variable_name(parameter, sys._getframe(1)) or f"parameter {tuple(parameter.shape)}"
 
     def parameter_names(self, parameters: Iterable[Any], limit: int = 3) -> str:
-        """The first names of several, and how many more there are."""
+        """Return the first `limit` parameter names and the number of further ones."""
         every = list(parameters)
         shown = [self.parameter_name(p) for p in every[:limit]]
         more = len(every) - len(shown)
         return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
 
     def root_of(self, parameter: Any) -> Any:
-        """The outermost module that owns a parameter; None where none was called."""
+        """Return the outermost called module that owns a parameter, or None."""
         for root in list(self.roots):
             if any(p is parameter for p in root.parameters()):
                 return root
@@ -256,7 +257,7 @@ class Session:
     # ---------------------------------------------------------------- results
 
     def undecided(self) -> dict[str, str]:
-        """Check that could not be judged, and why."""
+        """Return the checks that could not be judged, with reasons."""
         result = dict(self.faults)
         reported = {finding.id for finding in self.findings}
         for rule in self.rules:
@@ -266,13 +267,14 @@ class Session:
         return dict(sorted(result.items()))
 
     def _has_seen(self, need: str, rule: Rule) -> bool:
-        """Whether an event happened; a pass of autograd.grad counts for rules that judge those."""
+        """Return whether an event happened. An autograd.grad pass counts for rules that handle it.
+        """
         if need == "on_backward" and type(rule).on_gradient is not Rule.on_gradient:
             return bool(self.seen & {need, "on_gradient"})
         return need in self.seen
 
     def passed(self) -> list[str]:
-        """Check that were judged and found nothing."""
+        """Return the ids of checks that were judged and found nothing."""
         out = {finding.id for finding in self.findings} | set(self.undecided())
         return [rule.id for rule in self.rules if rule.id not in out]
 

@@ -1,4 +1,4 @@
-"""The user's source, as a syntax tree: comments that silence a check, loops, statements."""
+"""The user's source as a syntax tree: silencing comments, loops, statements."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _SILENCED = re.compile(r"#\s*doctor:\s*ok\b([^#]*)")
 
 
 def silenced_on(file: str, line: int) -> set[str]:
-    """The ids in a `# doctor: ok ID` comment on a line or on a comment line above it; `*` for a
-    comment without an id."""
+    """Return the ids in a `# doctor: ok ID` comment on a line or on a comment line above it, or
+    `*` if the comment names none."""
     ids: set[str] = set()
     above = linecache.getline(file, line - 1).strip()
     for text in (linecache.getline(file, line), above if above.startswith("#") else ""):
@@ -33,7 +33,7 @@ def silenced_on(file: str, line: int) -> set[str]:
 
 @functools.lru_cache(maxsize=64)
 def tree_of(file: str) -> ast.Module | None:
-    """A file's syntax tree; None where it has no source that parses."""
+    """Return a file's syntax tree, or None if its source does not parse."""
     try:
         return ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError):
@@ -41,7 +41,7 @@ def tree_of(file: str) -> ast.Module | None:
 
 
 def statements_at(file: str, line: int) -> Iterator[ast.stmt]:
-    """The statements that cover a line, from the outermost inwards."""
+    """Yield the statements that cover a line, outermost first."""
     tree = tree_of(file)
     if tree is None:
         return
@@ -54,7 +54,7 @@ def statements_at(file: str, line: int) -> Iterator[ast.stmt]:
 
 @functools.lru_cache(maxsize=512)
 def is_statement(spot: Spot | None) -> bool:
-    """Whether a call is a statement of its own, whose result nobody keeps."""
+    """Return whether a call is an expression statement, whose result is discarded."""
     if spot is None:
         return False
     code, offset = spot
@@ -70,7 +70,7 @@ def is_statement(spot: Spot | None) -> bool:
 
 
 def loops_around(file: str, line: int) -> list[ast.For | ast.While]:
-    """The loops of the same function around a line, from the outermost inwards."""
+    """Return the loops around a line within its function, outermost first."""
     loops: list[ast.For | ast.While] = []
     for node in statements_at(file, line):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
@@ -82,7 +82,7 @@ def loops_around(file: str, line: int) -> list[ast.For | ast.While]:
 
 @functools.lru_cache(maxsize=64)
 def plain_assignments(file: str) -> tuple[tuple[int, str, str], ...]:
-    """Assignments of one name to another, attributes of self included: line, target, value."""
+    """Return assignments of one name or attribute of self to another: (line, target, value)."""
     tree = tree_of(file)
     result = []
     for node in ast.walk(tree) if tree is not None else ():
@@ -98,14 +98,14 @@ def _is_name(node: ast.AST) -> bool:
 
 
 def value_of(name: str, frame: FrameType) -> Any:
-    """What a name, or an attribute of self, is in a frame; None where it is not set."""
+    """Return the value of a name or an attribute of self in a frame, or None if unset."""
     if name.startswith("self."):
         return getattr(frame.f_locals.get("self"), "__dict__", {}).get(name[5:])
     return frame.f_locals.get(name, frame.f_globals.get(name))
 
 
 def running_loops(frame: FrameType | None) -> set[tuple[str, int]]:
-    """The loops that a frame and its callers are in: file and line of each."""
+    """Return (file, line) of each loop that a frame and its callers are in."""
     loops = set()
     while frame is not None:
         if not is_internal(frame.f_code):
@@ -116,7 +116,7 @@ def running_loops(frame: FrameType | None) -> set[tuple[str, int]]:
 
 
 def function_body(file: str, code: CodeType) -> ast.AST | None:
-    """The tree of the function that a code object is of; the module's for module code."""
+    """Return the syntax tree of a code object's function, or the module's for module code."""
     tree = tree_of(file)
     if tree is None or code.co_name == "<module>":
         return tree
@@ -130,8 +130,8 @@ def function_body(file: str, code: CodeType) -> ast.AST | None:
 
 
 def assignment_of(thing: Any, frame: FrameType | None) -> tuple[str, int] | None:
-    """The statement that gave its value to a variable which holds an object, in the frames that are
-    running: file and line. Several assignments of a name: the last above the running line."""
+    """Return (file, line) of the statement that assigned an object to a variable of a frame or its
+    callers. If a name is assigned several times, take the last one above the running line."""
     while frame is not None:
         if not is_internal(frame.f_code):
             for space in (frame.f_locals, frame.f_globals):
@@ -147,9 +147,9 @@ def assignment_of(thing: Any, frame: FrameType | None) -> tuple[str, int] | None
 def table_of(
     array: np.ndarray, frame: FrameType | None, latest: bool = False,
 ) -> tuple[str, int] | None:
-    """The statement that built the table which an array of rows belongs to: of the variables in the
-    frames that are running which share its memory and have its columns, the first, or the latest
-    one."""
+    """Return (file, line) of the statement that built the table containing an array of rows: the
+    first assignment (or last, if `latest`) of a variable in the running frames that shares the
+    array's memory and has its columns and dtype."""
     while frame is not None:
         if not is_internal(frame.f_code):
             places = [
@@ -180,7 +180,7 @@ def _last_assignment(frame: FrameType, names: list[str], scope: CodeType | str) 
 
 
 def _own_statements(body: ast.AST | None) -> Iterator[ast.stmt]:
-    """The statements of a function or module, without those of functions inside it."""
+    """Yield the statements of a function or module, excluding those of nested functions."""
     for node in ast.iter_child_nodes(body) if body is not None else ():
         if isinstance(node, ast.stmt):
             yield node

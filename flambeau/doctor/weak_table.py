@@ -1,5 +1,5 @@
-"""WeakTable: a table by identity, whose entries go with their keys. A user's class may define
-`__hash__` and `__eq__`, which a doctor must not call: torchmetrics' read what is set later."""
+"""WeakTable: a weak mapping keyed by identity. The doctor must not call a user's `__hash__` and
+`__eq__`: those of torchmetrics read attributes that are set after construction."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ V = TypeVar("V")
 
 
 class WeakTable(MutableMapping[Any, V]):
-    """Maps objects to values; holds none of the objects."""
+    """Maps objects to values by identity; an entry disappears when its object dies."""
 
     def __init__(self) -> None:
         self._entries: dict[int, tuple[weakref.ref[Any], V]] = {}

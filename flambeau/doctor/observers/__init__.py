@@ -1,5 +1,5 @@
-"""Observers: what takes the place of a library function while a session watches. Each calls the
-original and tells the session."""
+"""Observers: replacements of library functions while a session watches. Each calls the original
+and sends an event to the session."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def targets(session: Session) -> Iterator[tuple[Any, Observer]]:
-    """The methods of distributions, with their observers."""
+    """Yield the methods of distributions to patch, with their observers."""
     package = importlib.import_module("flambeau.distributions")
     kinds = {kind for kind in vars(package).values()
              if isinstance(kind, type) and issubclass(kind, package.Distribution)}

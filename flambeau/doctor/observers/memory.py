@@ -1,4 +1,4 @@
-"""Observers of memory: weights whose memory is handed out, and what is mixed with itself."""
+"""Observers of memory: aliases of weights through `.data`, and in-place mixing of tensors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def targets(session: Session) -> Iterator[tuple[Any, Observer]]:
-    """The methods of tensors, with their observers."""
+    """Yield the tensor methods to patch, with their observers."""
     methods = vars(Tensor)
     yield methods["data"].fget, _alias(session)
     for name in ("mul_", "add_", "lerp_", "copy_"):

@@ -1,5 +1,5 @@
-"""Observers of operators, on only while a session watches closely: the line of every recorded
-node, calls of losses, what leaves the graph, reshapes and comparisons."""
+"""Observers of operators, active only while a session watches closely: the line of every recorded
+node, loss calls, values that leave the graph, reshapes and comparisons."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ _FUNCTIONS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout",
               "scaled_dot_product_attention")
 _RESHAPES = ("view", "reshape", "flatten")
 _STATISTICS = ("mean", "std", "var", "std_mean", "var_mean", "amin", "amax")
-_HEAVY_S = 0.6e-6  # what a patch itself costs a call, beside what the observer measures
+_HEAVY_S = 0.6e-6  # cost of a patch per call, besides the time that the observer measures
 
 
 def targets(session: Session) -> Iterator[tuple[Any, Observer]]:
-    """Every function that is patched while watched closely, with its observer."""
+    """Yield every function to patch while watching closely, with its observer."""
     functional = importlib.import_module("flambeau.nn.functional")
     for name in LOSSES:
         function = getattr(functional, name, None)
@@ -89,7 +89,7 @@ def targets(session: Session) -> Iterator[tuple[Any, Observer]]:
 
 
 def _public(name: str) -> set[Any]:
-    """The function and the method of a name, where they are written in Python."""
+    """Return the function and the method of a name that are Python functions."""
     both = (PUBLIC["torch"].get(name), vars(Tensor).get(name))
     return {function for function in both if inspect.isfunction(function)}
 
@@ -110,7 +110,7 @@ def _comparisons(session: Session) -> Iterator[tuple[Any, Observer]]:
 
 
 def _recorder(session: Session, binary: bool) -> Observer:
-    """Note the line and the innermost module of each node that an operator hangs on its result."""
+    """Record the line and the innermost module of each node that an operator adds to the tape."""
     clock, stack = session.clock, session.stack
 
     def record(original: Callable, args: tuple, kwargs: dict) -> Any:
@@ -145,7 +145,7 @@ def _recorder(session: Session, binary: bool) -> Observer:
 
 
 def _difference(session: Session) -> Observer:
-    """Tell of differences that nothing records and that are larger than both sides."""
+    """Report unrecorded differences that are larger than both operands."""
 
     def subtract(original: Callable, args: tuple, kwargs: dict) -> Any:
         result = original(*args, **kwargs)
@@ -188,7 +188,7 @@ def _function(session: Session, name: str) -> Observer:
 
 
 def _leaf(session: Session) -> Observer:
-    """Tell of new leaves that ask for a gradient."""
+    """Report new leaves that require a gradient."""
 
     def make(original: Callable, args: tuple, kwargs: dict) -> Any:
         result = original(*args, **kwargs)
@@ -201,7 +201,7 @@ def _leaf(session: Session) -> Observer:
 
 
 def _result(session: Session, name: str) -> Observer:
-    """Tell of a call and of what it gave, as the last argument."""
+    """Report a call with its result as the last argument."""
     name = "randperm" if "randperm" in name else "getitem"
 
     def call(original: Callable, args: tuple, kwargs: dict) -> Any:
@@ -217,7 +217,7 @@ def _result(session: Session, name: str) -> Observer:
 
 
 def _takes_the_last(index: Any) -> bool:
-    """Whether an index is that of x[:, -1]."""
+    """Return whether an index selects the last of axis 1, as in x[:, -1]."""
     return index.__class__ is tuple and len(index) > 1 and index[1].__class__ is int \
         and index[1] == -1 and index[0].__class__ is slice
 
@@ -233,7 +233,7 @@ def _cut(session: Session, kind: str) -> Observer:
 
 
 def _apply(session: Session) -> Observer:
-    """A call of a Function: its class, what it was given, and the context and result."""
+    """Report a call of a user's Function: the class, its arguments and its output."""
 
     def apply(original: Callable, args: tuple, kwargs: dict) -> Any:
         result = original(*args, **kwargs)
@@ -255,7 +255,7 @@ def _data_set(session: Session) -> Observer:
 
 
 def _best(session: Session, name: str) -> Observer:
-    """argmax, or max along an axis: for rules, both give the number of the greatest."""
+    """Report argmax, or max along an axis: both yield the index of the maximum."""
     cut = _cut(session, "argmax()") if name == "argmax" else _plain
 
     def best(original: Callable, args: tuple, kwargs: dict) -> Any:
@@ -294,7 +294,7 @@ def _triangle(session: Session, name: str) -> Observer:
 
 
 def _statistic(session: Session, name: str) -> Observer:
-    """Tell of statistics of columns: reductions of axis 0 of a table without a gradient."""
+    """Report column statistics: reductions of axis 0 of an unrecorded 2-d tensor."""
 
     def reduce(original: Callable, args: tuple, kwargs: dict) -> Any:
         result = original(*args, **kwargs)

@@ -1,5 +1,5 @@
-"""PassObserver: tells of backward passes, those that add to `.grad` and those of autograd.grad
-that a program trains with."""
+"""PassObserver: reports backward passes: those that add to `.grad`, and autograd.grad calls used
+for training."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 
 class PassObserver:
-    """Takes the place of the engine, and of what calls it."""
+    """Observers of the engine and its callers."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.tensor: Tensor | None = None  # what is differentiated
-        self.inputs: list[Any] | None = None  # with respect to what, in autograd.grad
-        self.transforms = False  # torch.func.grad is at work, which always records
+        self.tensor: Tensor | None = None  # the tensor that is differentiated
+        self.inputs: list[Any] | None = None  # the inputs of autograd.grad
+        self.transforms = False  # inside torch.func.grad, which always records
         self.sequence = 0
 
     def targets(self) -> list[tuple[Any, Observer]]:
-        """The functions, with what stands in for them."""
+        """Return the functions to patch, with their observers."""
         transforms = importlib.import_module("flambeau.func.transforms")
         gradient = importlib.import_module("flambeau.autograd.backward").grad
         return [
@@ -50,7 +50,7 @@ class PassObserver:
             self.tensor = None
 
     def transform(self, original: Callable, args: tuple, kwargs: dict) -> Any:
-        """`_Level.gradients(outputs, cotangents)`: of func.grad where it has no cotangents."""
+        """`_Level.gradients(outputs, cotangents)`: called by func.grad if cotangents is None."""
         before, self.transforms = self.transforms, args[2] is None
         try:
             return original(*args, **kwargs)
@@ -58,7 +58,7 @@ class PassObserver:
             self.transforms = before
 
     def grad(self, original: Callable, args: tuple, kwargs: dict) -> Any:
-        """`autograd.grad`: of one number, and with respect to weights, it is a training step's."""
+        """`autograd.grad`: a training step if it differentiates a scalar by weights."""
         outputs = args[0] if args else kwargs.get("outputs")
         inputs = args[1] if len(args) > 1 else kwargs.get("inputs")
         recorded = args[4] if len(args) > 4 else kwargs.get("create_graph", False)
@@ -102,8 +102,8 @@ class PassObserver:
         return result
 
     def _trains(self, event: Backward, inputs: list[Any]) -> bool:
-        """Whether a pass asks for all gradients that there are. An attack asks for that of an
-        image and leaves the weights'."""
+        """Return whether a pass asks for the gradients of all leaves. An adversarial attack asks
+        only for the image's, not the weights'."""
         if not event.watched:
             return True
         begun = time.perf_counter()
@@ -114,7 +114,7 @@ class PassObserver:
             self.session.clock.spent_s += time.perf_counter() - begun
 
     def _tick(self) -> None:
-        """Count a pass, and rests where watching has become too dear."""
+        """Count a pass, and rest if watching has become too expensive."""
         session = self.session
         begun = time.perf_counter()
         closely = session.clock.tick()
@@ -126,8 +126,8 @@ class PassObserver:
 
 
 def are_weights(inputs: list[Any]) -> bool:
-    """Whether tensors look like what is trained: leaves that are Parameters, or several. A lone
-    plain leaf may as well be an image."""
+    """Return whether tensors look like trained weights: leaves that are Parameters, or several
+    leaves. A single plain leaf may be an image."""
     leaves = [x for x in inputs if isinstance(x, Tensor) and x.is_leaf]
     return len(leaves) == len(inputs) and (
         len(leaves) > 1 or all(isinstance(x, Parameter) for x in leaves))

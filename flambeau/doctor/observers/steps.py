@@ -1,6 +1,6 @@
-"""Observers of what happens once a step or less: modules' calls, backward, optimizers, loaders.
+"""Observers of events that happen once per step or less: module calls, optimizers, loaders.
 
-Each takes the place of a library function: it calls the original and tells the session.
+Each replaces a library function, calls the original and sends an event to the session.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def step_targets(session: Session) -> list[tuple[Any, Observer]]:
-    """The functions that each step calls, with their observers."""
+    """Return the functions that each step calls, with their observers."""
     modules = ModuleObserver(session)
     passes = PassObserver(session)
     clipping = importlib.import_module("flambeau.nn.utils.clip_grad")
@@ -52,7 +52,7 @@ def step_targets(session: Session) -> list[tuple[Any, Observer]]:
 
 
 def rare_targets(session: Session) -> list[tuple[Any, Observer]]:
-    """The functions that are patched for the whole session, with their observers."""
+    """Return the functions to patch for the whole session, with their observers."""
     modules = ModuleObserver(session)
     result: list[tuple[Any, Observer]] = [
         (Module.__init__, modules.construct),
@@ -88,8 +88,8 @@ def rare_targets(session: Session) -> list[tuple[Any, Observer]]:
 
 
 def _plain_call(session: Session) -> Observer:
-    """While steps are watched a compiled function runs as it was written: its program would show
-    nothing of them."""
+    """Run a compiled function as written while steps are watched: its compiled program would hide
+    them."""
 
     def call(original: Callable, args: tuple, kwargs: dict) -> Any:
         session.compiled = True
@@ -108,7 +108,7 @@ def _no_program(original: Callable, args: tuple, kwargs: dict) -> Any:
 
 
 class ModuleObserver:
-    """Keeps the stack of modules that are running, and tells of calls from outside."""
+    """Keeps the stack of running modules, and reports calls from outside."""
 
     def __init__(self, session: Session) -> None:
         self.session, self.stack = session, session.stack
@@ -138,7 +138,7 @@ class ModuleObserver:
     def tell(
         self, event: str, module: Any, args: tuple, kwargs: dict, output: Any, spot: Spot | None
     ) -> None:
-        """A call is over."""
+        """Emit the event of a finished call."""
         session = self.session
         if event == "on_call":
             if type(module).__module__.startswith("flambeau.nn.modules.loss"):
@@ -161,7 +161,7 @@ class ModuleObserver:
             session.emit("on_module_constructed", args[0], spot)
 
     def mode(self, original: Callable, args: tuple, kwargs: dict) -> Any:
-        """`Module.train`, which calls itself on children: only the outermost call is told."""
+        """`Module.train`, which recurses into children: only the outermost call is reported."""
         session = self.session
         if session.busy or self.inside:
             return original(*args, **kwargs)
@@ -185,7 +185,7 @@ _handles: list[Any] = []
 
 
 def add_step_hooks(session: Session) -> None:
-    """Has every optimizer tell of its steps."""
+    """Register hooks that report the steps of every optimizer."""
     numbers = session.step_numbers
     pending: list[Update] = []
 
@@ -210,12 +210,11 @@ def add_step_hooks(session: Session) -> None:
     _handles.append(optimizers.register_optimizer_step_post_hook(after))
 
 
-_EACH = 64  # updates between two looks at the clock while the session rests
+_EACH = 64  # updates between two checks of the clock while the session rests
 
 
 def add_heartbeat(session: Session) -> None:
-    """Count updates while the session rests, and has every so many look whether it may watch
-    again."""
+    """Count updates while the session rests; every `_EACH` of them, wake it if affordable."""
     left = [_EACH]
     numbers = session.step_numbers
 
@@ -232,11 +231,11 @@ def add_heartbeat(session: Session) -> None:
 
 
 class Enough(BaseException):
-    """Ends a program that was to be watched for some steps only."""
+    """Raised to end a program after the requested number of steps."""
 
 
 def remove_step_hooks() -> None:
-    """Take the hooks away."""
+    """Remove the optimizer hooks."""
     while _handles:
         _handles.pop().remove()
 
@@ -283,7 +282,7 @@ def _construction_observer(session: Session, event: str) -> Observer:
 
 
 def _noted(session: Session) -> Observer:
-    """Note where an object is constructed, for `Session.built_at`."""
+    """Record where an object is constructed in `Session.built_at`."""
 
     def construct(original: Callable, args: tuple, kwargs: dict) -> Any:
         original(*args, **kwargs)
@@ -396,7 +395,7 @@ def _batch_observer(session: Session) -> Observer:
 
 
 def _collate_observer(session: Session) -> Observer:
-    """Catch the samples that a collate function of the user's is given."""
+    """Report the samples passed to a user's collate function, with the batch."""
 
     def fetch(original: Callable, args: tuple, kwargs: dict) -> Any:
         fetcher = args[0]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def look_up(session: Session, embedding: Callable) -> Observer:
-    """Tell which rows of a table an embedding looked up."""
+    """Report the rows of a table that an embedding looks up."""
     names = list(inspect.signature(embedding).parameters)
 
     def call(original: Callable, args: tuple, kwargs: dict) -> Any:
