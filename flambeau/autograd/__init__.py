@@ -1,6 +1,6 @@
-"""Automatic differentiation: the tape, the engine, grad modes, hooks, Function and its checks.
+"""Automatic differentiation: the tape, the engine, grad modes, hooks, Function and gradcheck.
 
-It knows no operator: operators record themselves here from above.
+This layer knows no operators; the operators' layer above records them here.
 """
 
 from . import functional, graph
@@ -24,7 +24,7 @@ __all__ = [
 
 
 def kineto_available() -> bool:
-    """Whether a profile can be recorded: torch.profiler is there.
+    """Return whether torch.profiler can record a profile: always True.
 
     >>> torch.autograd.kineto_available()
     True

@@ -1,5 +1,5 @@
-"""Functions that PyTorch keeps for programs of its first versions, and those of its C++ engine by
-their names there (`torch._C._functions`)."""
+"""Functions that PyTorch keeps for old programs, and functions of its C++ engine under their names
+in `torch._C._functions`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Resize", "Type"]
 
 
 class Type(Function):
-    """Casts to a dtype; `Tensor.to` does the same."""
+    """Casts to a dtype, like `Tensor.to`."""
 
     @staticmethod
     def forward(ctx: Any, i: Any, dest_type: Any) -> Any:
@@ -32,7 +32,7 @@ class Type(Function):
 
 
 class Resize(Function):
-    """Changes the shape and keeps the number of elements; `Tensor.reshape` does the same."""
+    """Changes the shape without changing the number of elements, like `Tensor.reshape`."""
 
     @staticmethod
     def forward(ctx: Any, tensor: Any, sizes: Sequence[int]) -> Any:
@@ -53,7 +53,7 @@ class Resize(Function):
 
 
 class _Undefined(Function):
-    """Its inputs get no gradient."""
+    """Identity whose inputs get no gradient."""
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Any:
@@ -66,7 +66,7 @@ class _Undefined(Function):
 
 
 class _Raising(Function):
-    """Its derivative is an error with a text of the caller's."""
+    """Identity whose backward raises RuntimeError with the caller's message."""
 
     @staticmethod
     def forward(ctx: Any, message: str, *inputs: Any) -> Any:
@@ -79,21 +79,21 @@ class _Raising(Function):
 
 
 class UndefinedGrad(Node):
-    """Called on tensors, gives them on; no gradient comes back through."""
+    """Passes tensors through, and stops their gradients."""
 
     def __call__(self, *inputs: Tensor) -> Any:
-        """The tensors, from which no gradient comes back."""
+        """Return the tensors, cut off from gradients."""
         return _single(_Undefined.apply(*inputs))
 
 
 class DelayedError(Node):
-    """Called on tensors, gives them on; RuntimeError where a gradient comes back."""
+    """Passes tensors through, and raises RuntimeError when a gradient arrives."""
 
     def __init__(self, message: str, num_inputs: int) -> None:
         self._message = message
 
     def __call__(self, *inputs: Tensor) -> Any:
-        """The tensors, whose derivative is the error."""
+        """Return the tensors, whose backward raises the error."""
         return _single(_Raising.apply(self._message, *inputs))
 
 

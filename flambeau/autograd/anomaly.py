@@ -1,4 +1,4 @@
-"""Anomaly mode: backward says where the failing operator was called, and refuses NaN."""
+"""Anomaly mode: backward reports where the failing operator was called, and rejects NaN."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .mode import MODE, SPECIAL
 
 
 class set_detect_anomaly:
-    """Sets anomaly mode at once; as a context manager it goes back on leaving.
+    """Set anomaly mode immediately; as a context manager, restore it on exit.
 
     >>> with torch.autograd.set_detect_anomaly(True):
     ...     torch.is_anomaly_enabled()
@@ -34,7 +34,7 @@ def _set(mode: bool, check_nan: bool) -> None:
 
 
 class detect_anomaly(set_detect_anomaly):
-    """A context in which backward names the operator that failed or made NaN.
+    """Context in which backward names the operator that failed or returned NaN.
 
     >>> x = torch.zeros(1, requires_grad=True)
     >>> with torch.autograd.detect_anomaly():
@@ -59,7 +59,7 @@ class detect_anomaly(set_detect_anomaly):
 
 
 def is_anomaly_enabled() -> bool:
-    """Whether anomaly mode is on.
+    """Return whether anomaly mode is on.
 
     >>> with torch.autograd.detect_anomaly():
     ...     torch.is_anomaly_enabled()
@@ -69,7 +69,7 @@ def is_anomaly_enabled() -> bool:
 
 
 def is_anomaly_check_nan_enabled() -> bool:
-    """Whether anomaly mode refuses NaN.
+    """Return whether anomaly mode rejects NaN.
 
     >>> torch.is_anomaly_check_nan_enabled()
     True

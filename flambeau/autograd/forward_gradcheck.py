@@ -1,4 +1,5 @@
-"""gradcheck in forward mode: tangents compared with differences; undefined and batched tangents."""
+"""gradcheck in forward mode: checks tangents, missing tangents and batched tangents against
+finite differences."""
 
 from __future__ import annotations
 
@@ -21,25 +22,25 @@ BATCHED_ADVICE = (
 
 
 class GradcheckError(RuntimeError):
-    """Two derivatives differ."""
+    """Raised by gradcheck when two derivatives differ."""
 
 
 def tensors_in(x: Any) -> tuple[Tensor, ...]:
-    """The tensors of what a function takes or gives."""
+    """Return the tensors among a function's arguments or results."""
     every = x if isinstance(x, (tuple, list)) else (x,)
     return tuple(t for t in every if isinstance(t, Tensor))
 
 
 def draw_like(rng: np.random.RandomState, y: np.ndarray) -> np.ndarray:
-    """A direction, or a cotangent, of y's shape and dtype."""
+    """Draw a direction or cotangent of y's shape and dtype, with parts in [0.5, 1.5)."""
     c = rng.uniform(0.5, 1.5, y.shape)
     return (c + 1j * rng.uniform(0.5, 1.5, y.shape) if y.dtype.kind == "c" else c).astype(y.dtype)
 
 
 class ForwardCheck:
-    """A function and its inputs, of which those that require grad are moved.
+    """Checks of a function in forward mode, along directions of the inputs that require grad.
 
-    The function sees detached inputs: in forward mode nothing is to be recorded.
+    The function receives detached inputs, because forward mode must record nothing.
     """
 
     def __init__(self, func: Callable, inputs: Sequence[Any]) -> None:
@@ -51,7 +52,7 @@ class ForwardCheck:
 
     @contextmanager
     def _duals(self, directions: dict[int, np.ndarray | None]) -> Iterator[list[Any]]:
-        """The inputs with tangents: zeros where no direction is named, none where it is None."""
+        """Yield the inputs with tangents: zeros by default, no tangent if the direction is None."""
         with dual_level():
             duals = list(self.plain)
             for i in self.moved:
@@ -62,13 +63,13 @@ class ForwardCheck:
             yield duals
 
     def _push(self, directions: dict[int, np.ndarray | None]) -> list[Tensor | None]:
-        """The tangents of the outputs that are floating or complex."""
+        """Return the tangents of the floating-point and complex outputs."""
         with self._duals(directions) as duals:
             outputs = [y for y in tensors_in(self.func(*duals)) if y._array.dtype.kind in "fc"]
             return [unpack_dual(y).tangent for y in outputs]
 
     def compare(self, eps: float, atol: float, rtol: float) -> None:
-        """Along one direction of each input: the outputs' tangents, and the difference quotient."""
+        """Compare the outputs' tangents along one direction per input with central differences."""
         for i in self.moved:
             direction = self.directions[i]
             pushed = self._push({i: direction})
@@ -89,7 +90,8 @@ class ForwardCheck:
                     )
 
     def compare_undefined(self) -> None:
-        """An input without a tangent must push what one with a tangent of zeros does."""
+        """Check that an input without a tangent gives the same result as one with a zero tangent.
+        """
         for i in self.moved:
             zeros = self._push({**self.directions, i: np.zeros_like(self.directions[i])})
             missing = self._push({**self.directions, i: None})
@@ -102,7 +104,7 @@ class ForwardCheck:
                     )
 
     def compare_batched(self) -> None:
-        """vmap over two tangents must push what each of them does."""
+        """Check that vmap over two tangents matches pushing each separately."""
         rng = np.random.RandomState(1)
         for i in self.moved:
             tangents = [wrap(draw_like(rng, self.plain[i]._array)) for _ in range(2)]
@@ -126,7 +128,7 @@ class ForwardCheck:
                     )
 
     def _push_one(self, i: int, tangent: Tensor) -> tuple[Tensor, ...]:
-        """The tangents of the outputs where input i alone has one; zeros for those without."""
+        """Return the outputs' tangents when only input i has one; zeros if an output has none."""
         with dual_level():
             duals = list(self.plain)
             duals[i] = make_dual(self.plain[i], tangent)

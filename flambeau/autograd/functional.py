@@ -1,6 +1,6 @@
-"""Products with Jacobians and Hessians of a function, and the matrices themselves.
+"""Products with the Jacobian or Hessian of a function, and the matrices themselves.
 
-All by reverse mode; a product from the other side (jvp, hvp) goes backward twice, since a vjp is
+All use reverse mode, except forward-mode Jacobians. jvp and hvp differentiate a vjp, which is
 linear in its cotangent.
 """
 
@@ -23,7 +23,7 @@ __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 Tensors = Tensor | tuple[Tensor, ...]
 _OUTPUTS = "outputs of the user-provided function"
 
-# Strict mode: what is wrong when a gradient is missing, and when it is no function of the inputs.
+# Strict mode's errors for a missing gradient, and for one that doesn't depend on the inputs.
 _MISSING = {
     "back": "The output of the user-provided function is independent of input {}. This is not "
     "allowed in strict mode.",
@@ -55,7 +55,7 @@ def vjp(
     func: Callable[..., Any], inputs: Tensors, v: Tensors | None = None,
     create_graph: bool = False, strict: bool = False,
 ) -> tuple[Any, Any]:
-    """(func(inputs), v times its Jacobian); `v` has the shapes of the outputs.
+    """Return (func(inputs), v times its Jacobian); `v` has the shapes of the outputs.
 
     >>> torch.autograd.functional.vjp(lambda x: x**2, torch.tensor([1., 2.]), torch.ones(2))
     (tensor([1., 4.]), tensor([2., 4.]))
@@ -76,14 +76,14 @@ def jvp(
     func: Callable[..., Any], inputs: Tensors, v: Tensors | None = None,
     create_graph: bool = False, strict: bool = False,
 ) -> tuple[Any, Any]:
-    """(func(inputs), its Jacobian times v); `v` has the shapes of the inputs.
+    """Return (func(inputs), its Jacobian times v); `v` has the shapes of the inputs.
 
     >>> torch.autograd.functional.jvp(lambda x: x.sum() * x, torch.ones(2), torch.ones(2))
     (tensor([2., 2.]), tensor([4., 4.]))
     """
     with enable_grad():
         call = _Call("jvp", func, inputs, create_graph, strict, v)
-        # Any cotangents do: the gradients are linear in them, and only their slope is asked for.
+        # Any cotangents work: the gradients are linear in them, and only the slope is needed.
         cotangents = _slots(call.outputs)
         gradients = _grad(call.outputs, call.inputs, cotangents, True)
         _check_recorded(gradients, "grad_inputs", strict)
@@ -97,7 +97,7 @@ def vhp(
     func: Callable[..., Any], inputs: Tensors, v: Tensors | None = None,
     create_graph: bool = False, strict: bool = False,
 ) -> tuple[Any, Any]:
-    """(func(inputs), v times its Hessian) for a function that gives one number.
+    """Return (func(inputs), v times its Hessian) for a scalar function.
 
     >>> torch.autograd.functional.vhp(lambda x: (x**3).sum(), torch.ones(2), torch.ones(2))
     (tensor(2.), tensor([6., 6.]))
@@ -116,7 +116,7 @@ def hvp(
     func: Callable[..., Any], inputs: Tensors, v: Tensors | None = None,
     create_graph: bool = False, strict: bool = False,
 ) -> tuple[Any, Any]:
-    """(func(inputs), its Hessian times v); `vhp` is quicker and, where it is symmetric, the same.
+    """Return (func(inputs), its Hessian times v). `vhp` is faster, and equal if it is symmetric.
 
     >>> torch.autograd.functional.hvp(lambda x: (x**3).sum(), torch.ones(2), torch.ones(2))
     (tensor(2.), tensor([6., 6.]))
@@ -138,7 +138,7 @@ def jacobian(
     func: Callable[..., Any], inputs: Tensors, create_graph: bool = False, strict: bool = False,
     vectorize: bool = False, strategy: str = "reverse-mode",
 ) -> Any:
-    """The Jacobian: shape (*output, *input); tuples of them for several outputs or inputs.
+    """Return the Jacobian, shape (*output, *input); tuples for several outputs or inputs.
 
     >>> torch.autograd.functional.jacobian(lambda x: x**2, torch.tensor([1., 2.]))
     tensor([[2., 0.],
@@ -157,7 +157,7 @@ def jacobian(
 
 
 def _jacobian_forward(func: Callable[..., Any], inputs: Tensors) -> Any:
-    """The Jacobian forward, a tangent for each element of each input."""
+    """Return the Jacobian by forward mode, with a tangent per element of each input."""
     several, points = _as_tensors(inputs, "inputs", "jacobian")
     # The function may be a gradient, whose inputs all require grad.
     points = tuple(x.detach().requires_grad_() for x in points)
@@ -188,7 +188,7 @@ def _jacobian_forward(func: Callable[..., Any], inputs: Tensors) -> Any:
 
 
 def _rows(y: Tensor, index: int, call: _Call, strict: bool) -> tuple[Tensor, ...]:
-    """One output's Jacobians with respect to each input, a vjp for each of its elements."""
+    """Return one output's Jacobians with respect to each input, by a vjp per element."""
     columns: list[list[Tensor]] = [[] for _ in call.inputs]
     for i in range(y.numel()):
         result = _row(y, i, call)
@@ -212,8 +212,8 @@ def _rows(y: Tensor, index: int, call: _Call, strict: bool) -> tuple[Tensor, ...
 
 
 def _row(y: Tensor, i: int, call: _Call) -> tuple[Tensor | None, ...]:
-    """The vjp of one element of an output."""
-    if y.__class__ is not Tensor:  # whose cotangents are of its class
+    """Return the vjp of one element of an output."""
+    if y.__class__ is not Tensor:  # a subclass, whose cotangents must be of its class
         return _grad((y.reshape(-1)[i],), call.inputs, None, call.create_graph, True)
     basis = np.zeros(y.numel(), y._array.dtype)
     basis[i] = 1
@@ -224,7 +224,7 @@ def hessian(
     func: Callable[..., Any], inputs: Tensors, create_graph: bool = False, strict: bool = False,
     vectorize: bool = False, outer_jacobian_strategy: str = "reverse-mode",
 ) -> Any:
-    """The Hessian of a function that gives one number: shape (*input, *input), or tuples.
+    """Return the Hessian of a scalar function: shape (*input, *input), or tuples.
 
     >>> torch.autograd.functional.hessian(lambda x: (x**3).sum(), torch.tensor([1., 2.]))
     tensor([[ 6.,  0.],
@@ -246,7 +246,7 @@ def hessian(
 def _check_strategy(
     name: str, strategy: str, create_graph: bool, strict: bool, vectorize: bool
 ) -> None:
-    """Refuse the combinations that PyTorch refuses."""
+    """Raise for the combinations of options that PyTorch rejects."""
     if strategy not in ("forward-mode", "reverse-mode"):
         raise AssertionError(
             'Expected strategy to be either "forward-mode" or "reverse-mode". Hint: If your '
@@ -279,7 +279,7 @@ class _Call:
     ) -> None:
         self.name, self.create_graph = name, create_graph
         self.several_inputs, inputs = _as_tensors(inputs, "inputs", name)
-        # New tensors, so that those which the function captured by itself stay constants.
+        # Use new tensors, so that inputs the function also captures stay constant.
         self.inputs = tuple(_recorded(x, create_graph) for x in inputs) if alias else inputs
         self.v: tuple[Tensor, ...] | None = None
         if v is not None:
@@ -291,7 +291,7 @@ class _Call:
         _check_recorded(self.outputs, "outputs", strict)
 
     def vectors(self, v: Any, like: Sequence[Tensor], several: bool) -> tuple[Tensor, ...]:
-        """`v` as a tuple of tensors in the shapes of `like`."""
+        """Return `v` as a tuple of tensors. Raise RuntimeError unless shaped like `like`."""
         supplied = tuple(
             x if self.create_graph and x.requires_grad else x.detach()
             for x in _as_tensors(v, "v", self.name)[1]
@@ -310,7 +310,7 @@ class _Call:
         return supplied
 
     def gradient(self) -> tuple[Tensor | None, ...]:
-        """The recorded gradient of the only output, which must be one number."""
+        """Return the recorded gradient of the only output, which must have one element."""
         if self.several_outputs:
             raise RuntimeError(
                 f"The function given to {self.name} should return a single Tensor"
@@ -321,22 +321,22 @@ class _Call:
         return _grad(self.outputs, self.inputs, None, True)
 
     def result(self) -> Any:
-        """The outputs, as the user's function gave them."""
+        """Return the outputs in the structure that the user's function returned."""
         return self.finished(self.outputs, self.several_outputs)
 
     def finished(self, tensors: tuple[Tensor, ...], several: bool) -> Any:
-        """Tensors without a history nobody asked for, and without a tuple where there was none."""
+        """Detach tensors unless `create_graph`, and unwrap the tuple unless `several`."""
         result = tensors if self.create_graph else tuple(x.detach() for x in tensors)
         return result if several else result[0]
 
 
 class _Stacked(Function):
-    """Tensors of one shape along a new first axis."""
+    """Stack tensors of one shape along a new first axis."""
 
     @staticmethod
     def forward(ctx: Any, *rows: Tensor) -> Tensor:
         if any(x.__class__ is not Tensor for x in rows):
-            return Stack.of(rows)  # of a class of its own, which memory alone does not make
+            return Stack.of(rows)  # a subclass can't be built from its array alone
         return wrap(np.stack([x._array for x in rows]))
 
     @staticmethod
@@ -370,7 +370,7 @@ def _zeros(like: Tensor) -> Tensor:
 
 
 def _slots(like: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Zero to differentiate with respect to."""
+    """Return zeros shaped like `like`, as leaves to differentiate with respect to."""
     return tuple(_zeros(x).requires_grad_(True) for x in like)
 
 
@@ -378,7 +378,7 @@ def _grad(
     outputs: Sequence[Tensor | None], inputs: tuple[Tensor, ...],
     cotangents: Sequence[Tensor] | None, create_graph: bool, retain: bool | None = None,
 ) -> tuple[Tensor | None, ...]:
-    """autograd.grad of those outputs that have a history; None where nothing leads."""
+    """autograd.grad of the outputs that have a history; None for inputs without influence."""
     every = cotangents if cotangents is not None else (None,) * len(outputs)
     pairs = [
         (y, g) for y, g in zip(outputs, every, strict=True) if y is not None and y.requires_grad
@@ -390,7 +390,7 @@ def _grad(
 
 
 def _check_recorded(tensors: Sequence[Tensor | None], what: str, strict: bool) -> None:
-    """In strict mode, RuntimeError for a tensor that is no function of the inputs."""
+    """In strict mode, raise RuntimeError if a tensor doesn't depend on the inputs."""
     for i, x in enumerate(tensors if strict else ()):
         if x is None:
             raise RuntimeError(_MISSING["back"].format(i))
@@ -402,7 +402,7 @@ def _filled(
     result: Sequence[Tensor | None], like: Sequence[Tensor], strict: bool, create_graph: bool,
     stage: str,
 ) -> tuple[Tensor, ...]:
-    """Zero for gradients that are missing, or in strict mode RuntimeError."""
+    """Replace missing gradients by zeros; in strict mode, raise RuntimeError instead."""
     new = []
     for i, (g, x) in enumerate(zip(result, like, strict=True)):
         if g is None and strict:

@@ -1,4 +1,4 @@
-"""gradcheck: gradients by the tape compared with differences of the function itself."""
+"""gradcheck: compares gradients from the tape with finite differences of the function."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def _differentiable(outputs: Any) -> list[Tensor]:
 
 
 def _flat_parts(array: np.ndarray) -> list[tuple[tuple[int, ...], complex]]:
-    """Every element that can be moved, and the directions it can be moved in."""
+    """Return (index, direction) pairs: 1 for each element, and also 1j if complex."""
     directions = (1, 1j) if array.dtype.kind == "c" else (1,)
     return [(index, d) for index in np.ndindex(array.shape) for d in directions]
 
 
 class _Difference:
-    """Central differences of sum(cotangent * output); outputs without a cotangent do not count."""
+    """Central differences of sum(cotangent * output) over the outputs with a cotangent."""
 
     def __init__(
         self, fn: Callable, inputs: Sequence[Any], cotangents: dict[int, np.ndarray], eps: float
@@ -35,14 +35,14 @@ class _Difference:
         self.fn, self.inputs, self.cotangents, self.eps = fn, inputs, cotangents, eps
 
     def _value(self) -> float:
-        # In the caller's mode: a function may ask which of its tensors require grad.
+        # Keep the caller's grad mode: a function may ask which of its tensors require grad.
         outputs = tensors_in(self.fn(*self.inputs))
         return sum((
             float(np.sum((outputs[i]._array * c.conj()).real)) for i, c in self.cotangents.items()
         ), 0.0)
 
     def along(self, x: Tensor, place: Any, direction: Any) -> float:
-        """The slope while `x[place]` moves in a direction."""
+        """Return the slope as `x[place]` moves in a direction."""
         original = x._array[place].copy()
         x._array[place] = original + self.eps * direction
         up = self._value()
@@ -52,7 +52,7 @@ class _Difference:
         return (up - down) / (2 * self.eps)
 
     def gradient(self, x: Tensor) -> np.ndarray:
-        """Two calls for each number of `x`."""
+        """Return the numerical gradient of `x`: two calls per real number in it."""
         result = np.zeros(x._array.shape, x._array.dtype)
         for index, direction in _flat_parts(x._array):
             result[index] += self.along(x, index, direction) * direction
@@ -61,7 +61,7 @@ class _Difference:
     def agrees_along(
         self, x: Tensor, gradient: np.ndarray, rng: np.random.RandomState, rtol: float, atol: float
     ) -> bool:
-        """Whether a gradient has the slope along one direction of length 1: two calls in all."""
+        """Return whether a gradient matches the slope along one unit direction: two calls."""
         direction = draw_like(rng, x._array)
         direction = direction / max(float(np.linalg.norm(direction)), 1e-300)
         wanted = self.along(x, ..., direction)
@@ -76,11 +76,11 @@ def gradcheck(
     check_batched_forward_grad: bool = False, check_forward_ad: bool = False,
     check_backward_ad: bool = True, fast_mode: bool = False, masked: bool | None = None,
 ) -> bool:
-    """Whether the tape's gradients of `func` agree with central differences.
+    """Return whether the tape's gradients of `func` agree with central differences.
 
-    Inputs that are checked must be float64 or complex128 and require grad. Raises GradcheckError
-    naming the input, or returns False when `raise_exception` is False. `fast_mode` compares slopes
-    along one random direction for each input, with two calls instead of two a number.
+    Checked inputs must be float64 or complex128 and require grad. On a mismatch, raise
+    GradcheckError naming the input, or return False if `raise_exception` is False. `fast_mode`
+    compares slopes along one random direction per input: two calls instead of two per number.
 
     >>> x = torch.tensor([1., 2.], dtype=torch.float64, requires_grad=True)
     >>> torch.autograd.gradcheck(lambda x: x.sin() * x, (x,))
@@ -120,7 +120,7 @@ def _check(
     checked = _checked_inputs(inputs)
     outputs = tensors_in(func(*inputs))
     live = {i: y for i, y in enumerate(outputs) if y._array.dtype.kind in "fc"}
-    # Beside outputs that require grad the others may follow the inputs; alone they must not.
+    # If some outputs require grad, ignore the others; if none does, all must be constant.
     live = {i: y for i, y in live.items() if y.requires_grad} or live
     rng = np.random.RandomState(0)
     cotangents = {i: draw_like(rng, y._array) for i, y in live.items()}
@@ -129,7 +129,7 @@ def _check(
     difference = _Difference(func, inputs, cotangents, eps)
     for i, (x, actual) in enumerate(zip(checked, analytic, strict=True)):
         if fast_mode and difference.agrees_along(x, actual, rng, rtol, atol):
-            continue  # else the numbers are compared one by one, for the error's text
+            continue  # else compare element by element, for the error message
         wanted = difference.gradient(x)
         if not np.allclose(actual, wanted, rtol, atol, equal_nan=True):
             if not any(y.requires_grad for y in live.values()):
@@ -140,7 +140,7 @@ def _check(
 
 
 def _check_batched(func: Callable, inputs: tuple) -> None:
-    """GradcheckError unless vmap over two cotangents gives what backward gives for each."""
+    """Raise GradcheckError unless vmap over two cotangents matches backward for each."""
     checked = _checked_inputs(inputs)
     rng = np.random.RandomState(2)
     for y in _differentiable(func(*inputs)):
@@ -169,7 +169,10 @@ def _check_batched(func: Callable, inputs: tuple) -> None:
 
 
 def _checked_inputs(inputs: tuple) -> list[Tensor]:
-    """The tensors whose gradients are compared; errors and warnings for what cannot be."""
+    """Return the inputs that require grad. Warn about low precision.
+
+    Raise ValueError if there are none, RuntimeError if one has a dimension of stride 0.
+    """
     tensors = tensors_in(inputs)
     checked = [t for t in tensors if t.requires_grad]
     if not checked:
@@ -199,7 +202,7 @@ def _checked_inputs(inputs: tuple) -> list[Tensor]:
 def _gradients(
     outputs: dict[int, Tensor], inputs: Sequence[Tensor], cotangents: dict[int, np.ndarray]
 ) -> Sequence[Any]:
-    """The inputs' gradients by the tape, from cotangents of some outputs."""
+    """Return the inputs' gradients from the tape, given cotangents of some outputs."""
     recorded = [i for i in cotangents if outputs[i].requires_grad]
     if not recorded:
         return (None,) * len(inputs)
@@ -212,7 +215,7 @@ def _gradients(
 def _gradient_arrays(
     outputs: dict[int, Tensor], inputs: Sequence[Tensor], cotangents: dict[int, np.ndarray]
 ) -> list[np.ndarray]:
-    """The numbers of the gradients; GradcheckError for one that is not laid out like its input."""
+    """Return the gradients as arrays. Raise GradcheckError if a layout differs from its input's."""
     arrays = []
     for x, g in zip(inputs, _gradients(outputs, inputs, cotangents), strict=True):
         if g is not None and g.layout != x.layout:
@@ -230,7 +233,8 @@ def _blame_output(
     func: Callable, inputs: tuple, live: dict[int, Tensor], cotangents: dict[int, np.ndarray],
     i: int, eps: float, atol: float, rtol: float,
 ) -> None:
-    """Raise for the output, and the part of complex ones, whose gradient of input `i` is wrong."""
+    """Raise GradcheckError naming the output (and its real or imaginary part, if complex) whose
+    gradient of input `i` is wrong."""
     x = _checked_inputs(inputs)[i]
     parts: list[tuple[str, Callable]] = [("", np.asarray)]
     if any(y._array.dtype.kind == "c" for y in live.values()):
@@ -249,7 +253,8 @@ def _blame_output(
 
 
 def _check_zero_cotangents(outputs: dict[int, Tensor], inputs: Sequence[Tensor]) -> None:
-    """GradcheckError unless cotangents of zero give gradients of zero, of the inputs' kind."""
+    """Raise GradcheckError unless zero cotangents give zero gradients of the inputs' type and size.
+    """
     zeros = {i: np.zeros(y._array.shape, y._array.dtype) for i, y in outputs.items()}
     for x, g in zip(inputs, _gradients(outputs, inputs, zeros), strict=True):
         if g is None:
@@ -283,7 +288,7 @@ def gradgradcheck(
     check_fwd_over_rev: bool = False,
     check_rev_over_rev: bool = True, fast_mode: bool = False, masked: bool = False,
 ) -> bool:
-    """Whether the gradients of `func`'s gradients agree with central differences.
+    """Return whether second derivatives of `func` agree with central differences of its gradients.
 
     >>> x = torch.tensor([1., 2.], dtype=torch.float64, requires_grad=True)
     >>> torch.autograd.gradgradcheck(lambda x: x.sin() * x, (x,))

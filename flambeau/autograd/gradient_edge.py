@@ -1,4 +1,4 @@
-"""GradientEdge: a place in the graph; `grad` and `backward` take it where they take a tensor."""
+"""GradientEdge: a place in the graph, accepted by `grad` and `backward` in place of a tensor."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from .outputs import Output
 
 
 class GradientEdge(tuple):
-    """(node, output number): a place in the graph that gradients pass.
+    """(node, output number): a place in the graph that gradients pass through.
 
-    A third entry may hold what keeps a wrapped node alive; it does not matter here. `passed`:
-    shape and dtype of the gradients there, where the edge was taken from a tensor.
+    `ownership_token`, which keeps a node alive in PyTorch, is ignored. `passed`: shape and dtype
+    of the gradients there, if the edge was taken from a tensor.
     """
 
     passed: tuple[tuple[int, ...], np.dtype] | None = None
@@ -25,7 +25,7 @@ class GradientEdge(tuple):
 
     @classmethod
     def of(cls, tensor: Tensor) -> GradientEdge:
-        """The place in the graph at which a tensor stands."""
+        """Return a tensor's place in the graph."""
         node = tensor._history()
         if node is None:
             edge = cls(accumulator_of(tensor), 0)
@@ -39,7 +39,7 @@ class GradientEdge(tuple):
 
 
 def target_of(place: Any) -> Any:
-    """What the engine knows a tensor or an edge by: a node, one of its outputs, or a leaf."""
+    """Return the engine's target for a tensor or edge: a node, one of its outputs, or a leaf."""
     if isinstance(place, Tensor):
         return place._history() or place
     if isinstance(place.node, AccumulateGrad):
@@ -48,5 +48,5 @@ def target_of(place: Any) -> Any:
 
 
 def needs_gradient(place: Any) -> bool:
-    """Whether gradients reach a tensor; they reach every edge."""
+    """Return whether gradients reach a tensor or an edge; they reach every edge."""
     return not isinstance(place, Tensor) or place.requires_grad

@@ -1,4 +1,4 @@
-"""RemovableHandle: what registering a hook returns; `remove()` takes the hook away again."""
+"""RemovableHandle: returned when a hook is registered; `remove()` unregisters the hook."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ids = itertools.count()
 
 
 class _Handles:
-    """How often hooks were added or taken away: so that it can be seen that none were since."""
+    """Counts additions and removals of hooks, so callers can detect whether any occurred."""
 
     __slots__ = ("count",)
 
@@ -23,7 +23,7 @@ HANDLES.count = 0
 
 
 class RemovableHandle:
-    """Removes a hook; a context manager that removes it on leaving."""
+    """Removes a hook; as a context manager, on exit."""
 
     def __init__(self, hooks_dict: Any, *, extra_dict: Any = None) -> None:
         self.hooks_dict_ref = weakref.ref(hooks_dict)
@@ -33,7 +33,7 @@ class RemovableHandle:
         self.extra_dict_ref = tuple(weakref.ref(d) for d in extra if d is not None)
 
     def remove(self) -> None:
-        """Take the hook away; once gone, nothing happens."""
+        """Unregister the hook; repeated calls do nothing."""
         HANDLES.count += 1
         for reference in (self.hooks_dict_ref, *self.extra_dict_ref):
             hooks = reference()

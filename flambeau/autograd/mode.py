@@ -1,7 +1,7 @@
-"""Grad modes: whether operators are recorded. One state a thread.
+"""Grad modes: whether operators are recorded. The state is per thread.
 
 `no_grad`, `enable_grad`, `set_grad_enabled` and `inference_mode` are context managers and
-decorators, of generator functions too.
+decorators, which also work on generator functions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class _Mode(threading.local):
 
     grad = True
     inference = False
-    task: Any = None  # the backward pass that the thread is in
+    task: Any = None  # the backward pass that this thread is running
     saved_hooks: tuple = ()
     saved_hooks_disabled: str | None = None
     anomaly = False
@@ -35,8 +35,8 @@ MODE = _Mode()
 
 
 class _Special:
-    """How many saved-tensor hooks and anomaly modes are on in any thread: mostly none, and then
-    recording need not look for them."""
+    """Number of active saved-tensor hooks and anomaly modes in all threads. When it is 0, the
+    usual case, recording skips looking for them."""
 
     __slots__ = ("count",)
 
@@ -48,7 +48,7 @@ SPECIAL.count = 0
 
 
 def set_saved_hooks(hooks: tuple) -> None:
-    """Make `hooks` this thread's pairs of saved-tensor hooks, the innermost last."""
+    """Set this thread's pairs of saved-tensor hooks, innermost last."""
     entered = len(hooks) - len(MODE.saved_hooks)
     MODE.saved_hooks = hooks
     SPECIAL.count += entered
@@ -56,7 +56,7 @@ def set_saved_hooks(hooks: tuple) -> None:
 
 
 def is_grad_enabled() -> bool:
-    """Whether this thread records operators.
+    """Return whether this thread records operators.
 
     >>> with torch.no_grad():
     ...     torch.is_grad_enabled()
@@ -66,7 +66,7 @@ def is_grad_enabled() -> bool:
 
 
 def is_inference_mode_enabled() -> bool:
-    """Whether this thread is inside `inference_mode`.
+    """Return whether this thread is inside `inference_mode`.
 
     >>> with torch.inference_mode():
     ...     torch.is_inference_mode_enabled()
@@ -76,7 +76,7 @@ def is_inference_mode_enabled() -> bool:
 
 
 class _Switch:
-    """A mode to be in: as a context manager, or as a decorator of functions and generators."""
+    """Base of the modes: a context manager, and a decorator of functions and generators."""
 
     previous: Any
 
@@ -87,7 +87,7 @@ class _Switch:
         MODE.grad = self.previous
 
     def clone(self) -> _Switch:
-        """Another of the same, so that a decorated function may call itself."""
+        """Return a fresh switch of the same mode, so decorated functions can recurse."""
         return type(self)()
 
     def __call__(self, function: F) -> F:
@@ -122,7 +122,7 @@ class _Switch:
             resume, value = generator.send, None
             while True:
                 try:
-                    with self.clone():  # in the mode while it runs, out of it at each yield
+                    with self.clone():  # enter while it runs, leave at each yield
                         produced = resume(value)
                 except StopIteration as stop:
                     return stop.value
@@ -140,7 +140,7 @@ class _Switch:
 
 
 class no_grad(_Switch):
-    """Operators inside are not recorded.
+    """Disable recording of operators inside.
 
     >>> x = torch.ones(2, requires_grad=True)
     >>> with torch.no_grad():
@@ -164,7 +164,7 @@ class no_grad(_Switch):
 
 
 class enable_grad(no_grad):
-    """Operators inside are recorded, inside `no_grad` as well.
+    """Enable recording of operators inside, even within `no_grad`.
 
     >>> x = torch.ones(2, requires_grad=True)
     >>> with torch.no_grad(), torch.enable_grad():
@@ -178,7 +178,7 @@ class enable_grad(no_grad):
 
 
 class set_grad_enabled(_Switch):
-    """Sets the mode at once; as a context manager it goes back on leaving.
+    """Set grad mode immediately; as a context manager, restore it on exit.
 
     >>> x = torch.ones(2, requires_grad=True)
     >>> with torch.set_grad_enabled(False):
@@ -192,7 +192,7 @@ class set_grad_enabled(_Switch):
         MODE.grad = self.mode
 
     def __call__(self, function: F) -> F:
-        MODE.grad = self.previous  # a decorator acts when the function is called
+        MODE.grad = self.previous  # a decorator acts only when the function is called
         return super().__call__(function)
 
     def __enter__(self) -> None:
@@ -209,9 +209,9 @@ class set_grad_enabled(_Switch):
 
 
 class inference_mode(_Switch):
-    """As `no_grad`, for code whose results never meet autograd.
+    """Like `no_grad`, for code whose results never take part in autograd.
 
-    Writing in place to such a tensor, or saving it for backward, is a RuntimeError outside.
+    Outside, writing in place to such a tensor or saving it for backward raises RuntimeError.
 
     >>> with torch.inference_mode():
     ...     y = torch.ones(2) * 2

@@ -1,7 +1,7 @@
-"""Outputs of nodes: as places in the graph that gradients go to, and as saved values.
+"""Outputs of nodes: as destinations of gradients in the graph, and as saved values.
 
-Derivatives here read outputs where PyTorch's read inputs (max pooling finds its maxima again). So
-that programs which overwrite an output still run, it is recomputed if all inputs were saved; and of
+Some derivatives here read outputs where PyTorch's read inputs (max pooling finds its maxima again).
+To support programs that overwrite an output, it is recomputed if all inputs were saved; and of
 several outputs, only those that the derivative reads must be unchanged.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Output:
-    """One output of a node with several: where its gradient goes."""
+    """One output of a multi-output node, as the destination of its gradient."""
 
     __slots__ = ("index", "node")
 
@@ -35,7 +35,7 @@ class Output:
 
 
 class SavedOutput:
-    """A node's own output, saved without a reference cycle: its memory and version."""
+    """A node's own output, saved as array and version to avoid a reference cycle."""
 
     __slots__ = ("array", "counter", "index", "version")
 
@@ -47,7 +47,7 @@ class SavedOutput:
         self.version = counter.value
 
     def tensor(self, node: Node) -> Tensor:
-        """The output as a tensor, with its history where backward itself is recorded."""
+        """Return the output as a tensor, with history if backward itself is recorded."""
         if self.counter.value != self.version:
             recomputed = recompute(node, self.index)
             if recomputed is not None:
@@ -59,7 +59,7 @@ class SavedOutput:
 
 
 def with_history(result: Tensor, node: Node, index: int | None) -> Tensor:
-    """The tensor as an output of the node, where backward itself is recorded."""
+    """Make the tensor an output of the node if backward itself is recorded; return it."""
     if MODE.grad and result._array.dtype.kind in "fcV":
         result._requires_grad = result._tracked = True
         result._node = node if index is None else Output(node, index)
@@ -67,7 +67,8 @@ def with_history(result: Tensor, node: Node, index: int | None) -> Tensor:
 
 
 def recompute(node: Node, index: int | None) -> Any:
-    """The node's output, of several the one at `index`; None if an input was not saved."""
+    """Recompute the node's output (the one at `index` of several); None if an input wasn't saved.
+    """
     operator, plan = node.operator, node.plan
     if operator is None or plan is None or len(plan.arguments) < len(operator.names):
         return None
@@ -77,7 +78,7 @@ def recompute(node: Node, index: int | None) -> Any:
 
 
 class SavedOutputs:
-    """A node's several outputs as its vjp sees them: checked when they are read."""
+    """The outputs of a multi-output node as its vjp sees them: version-checked when read."""
 
     __slots__ = ("node", "saved")
 

@@ -1,4 +1,4 @@
-"""torch.autograd.profiler_legacy: the profile under its old name, which PyTorch keeps."""
+"""torch.autograd.profiler_legacy: the profile under its old name, as in PyTorch."""
 
 from __future__ import annotations
 

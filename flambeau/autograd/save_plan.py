@@ -1,4 +1,4 @@
-"""Plans: what a recorded operator keeps for its derivative, by which of its inputs require grad."""
+"""Plans: what a recorded operator saves for its derivative, given which inputs require grad."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 N = TypeVar("N", bound="Node")
 
-# What a plan may save, by where it comes from.
+# The kinds of values that a plan can save, by origin.
 INPUT, OUTPUT, SHAPE, ATTRIBUTE, NEEDS, DTYPE = range(6)
 
 
 class Plan(Generic[N]):
-    """Which vjps a call needs, given which of its inputs require grad, and what they read.
+    """The vjps that a call needs, given which inputs require grad, and the values they read.
 
     `sources`: (kind, position) of each saved value. `entries`: (vjp, indices of the saved values
-    it reads). `inputs`: the positions of the tensor parameters that get a gradient, in order.
-    `only`: the vjp, when there is one and it reads the saved values as they lie. `plain`: nothing
-    saved is a tensor. `joint`: one vjp gives the gradients of all inputs at once. `arguments`:
-    (position, index of the saved value) of each argument that is saved.
+    it reads). `inputs`: positions of the tensor parameters that get a gradient, in order.
+    `only`: the vjp, if there is one and it reads all saved values in order. `plain`: no saved
+    value is a tensor. `joint`: one vjp returns the gradients of all inputs. `arguments`:
+    (position, index of the saved value) of each saved argument.
     """
 
     __slots__ = (
@@ -56,15 +56,15 @@ class Plan(Generic[N]):
 
 
 def _packer(sources: tuple[tuple[int, int], ...]) -> Callable[[tuple], tuple]:
-    """A function from a call's arguments to the tuple of values to save, none of them tensors."""
+    """Return a function from a call's arguments to the tuple of saved values, none a tensor."""
     forms = {SHAPE: "a[{}]._array.shape", ATTRIBUTE: "a[{}]", DTYPE: "a[{}].dtype"}
     parts = [forms.get(kind, "(True,)").format(i) for kind, i in sources]
-    return eval(f"lambda a: ({' '.join(p + ',' for p in parts)})")  # written out: it is hot
+    return eval(f"lambda a: ({' '.join(p + ',' for p in parts)})")  # generated: hot path
 
 
 def _keeper(sources: tuple[tuple[int, int], ...]) -> Callable[[Plan, tuple, Any, tuple], tuple]:
-    """`save`, written out for one plan: of a call whose saved inputs are all tensors, whose result
-    is one tensor, with nobody listening; AttributeError for another.
+    """Return `save` specialized to one plan: for calls whose saved inputs are all tensors and
+    whose result is one tensor, without saved-tensor hooks. It raises AttributeError otherwise.
     """
     lines, values, versions = [], "", ""
     for k, (kind, i) in enumerate(sources):
@@ -85,5 +85,5 @@ def _keeper(sources: tuple[tuple[int, int], ...]) -> Callable[[Plan, tuple, Any,
                              "SavedOutput": SavedOutput}
     source = ["def keep(plan, a, y, needed):", *lines, f"    return ({values}), ({versions})"]
     text = "\n".join(source)
-    define(text, f"<flambeau saving {zlib.crc32(text.encode()):08x}>", names)  # written out: hot
+    define(text, f"<flambeau saving {zlib.crc32(text.encode()):08x}>", names)  # generated: hot
     return names["keep"]

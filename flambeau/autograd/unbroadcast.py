@@ -1,7 +1,7 @@
-"""Undoing broadcast and promotion: a cotangent gets its input's shape and dtype.
+"""Undo broadcasting and promotion: give a cotangent its input's shape and dtype.
 
-The operator's declaration says which inputs need it (`Operator.restores`), the tape notes that at
-the node, and the node calls this after its vjps.
+`Operator.restores` says which inputs need it, the tape stores that in the node, and the node calls
+this after its vjps.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ..tensor.tensor import Tensor
 
 
 def unbroadcast(g: Tensor, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
-    """A cotangent summed to the shape of its input, and in its dtype."""
+    """Return a cotangent summed to its input's shape, in its input's dtype."""
     if g._array.dtype is not dtype and g._array.dtype != dtype:
         if g._array.dtype.kind == "c" and dtype.kind != "c":
             g = g.real

@@ -9,7 +9,7 @@ from .engine import queue_callback
 
 
 class _ExecutionEngine:
-    """What libraries use of PyTorch's engine object."""
+    """The part of PyTorch's engine object that libraries use."""
 
     queue_callback = staticmethod(queue_callback)
 

@@ -78,8 +78,7 @@ class Watched:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: object) -> bool:
-        """Write the requested reports. Suppress exceptions by which the doctor ended the program.
-        """
+        """Write the requested reports; suppress the exceptions by which the doctor stops."""
         ended = isinstance(error, (Enough, Mistake))
         self.doctor.session.stop(None if ended or isinstance(error, SystemExit) else error)
         if self.options.json:

@@ -100,8 +100,7 @@ def has_passed(file: str, line: int, frame: FrameType) -> bool:
 
 
 def on_one_path(file: str, line: int, now: int) -> bool:
-    """Return whether every branch that contains `line` also contains `now`, in the same function.
-    """
+    """Return whether each branch containing `line` also contains `now`, a line of the function."""
     return all(any(_covers(block, line) and _covers(block, now) for block in blocks)
                for blocks in _branches(file, line))
 

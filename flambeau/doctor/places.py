@@ -34,8 +34,7 @@ def callers(most: int = 2) -> tuple[Spot, ...]:
 
 
 def constructor_spot(instance: Any) -> Spot | None:
-    """Return where the user constructs `instance`, skipping the `__init__` methods running on it.
-    """
+    """Return where the user constructs `instance`, outside its running `__init__` methods."""
     frame = user_frame(2)
     while frame is not None:
         code = frame.f_code

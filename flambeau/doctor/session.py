@@ -267,8 +267,7 @@ class Session:
         return dict(sorted(result.items()))
 
     def _has_seen(self, need: str, rule: Rule) -> bool:
-        """Return whether an event happened. An autograd.grad pass counts for rules that handle it.
-        """
+        """Return whether an event happened; autograd.grad passes count for rules that use them."""
         if need == "on_backward" and type(rule).on_gradient is not Rule.on_gradient:
             return bool(self.seen & {need, "on_gradient"})
         return need in self.seen

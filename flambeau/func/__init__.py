@@ -1,4 +1,4 @@
-"""torch.func: functions of functions, and modules as functions."""
+"""torch.func: function transforms (grad, vjp, jvp, vmap), and modules as pure functions."""
 
 from __future__ import annotations
 

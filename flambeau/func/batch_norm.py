@@ -9,7 +9,7 @@ __all__ = ["batch_norm_without_running_stats", "replace_all_batch_norm_modules_"
 
 
 def batch_norm_without_running_stats(module: Module) -> None:
-    """Has a batch normalization use the statistics of each batch."""
+    """Make a batch normalization use the statistics of each batch; ignore other modules."""
     if isinstance(module, _BatchNorm) and module.track_running_stats:
         module.running_mean = None
         module.running_var = None
@@ -18,7 +18,7 @@ def batch_norm_without_running_stats(module: Module) -> None:
 
 
 def replace_all_batch_norm_modules_(root: Module) -> Module:
-    """Has all batch normalizations of a module use the statistics of each batch, in place.
+    """Make all batch normalizations in a module use the statistics of each batch, in place.
 
     >>> net = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))
     >>> torch.func.replace_all_batch_norm_modules_(net)[1].running_mean is None

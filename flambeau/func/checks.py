@@ -1,4 +1,4 @@
-"""What transforms ask of a function's arguments, and of what it gives."""
+"""Checks of the arguments and results of transformed functions."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from ..utils import _pytree
 
 
 def positions(argnums: Any, count: int) -> list[int]:
-    """The arguments that `argnums` names, counted from 0.
+    """Return the argument positions that `argnums` names, counted from 0.
 
-    Raises RuntimeError where it is no int or tuple of them, or names an argument twice or none.
+    Raise RuntimeError if it is not an int or a tuple of ints, is empty, out of range, or has
+    duplicates.
     """
     if not isinstance(argnums, (int, tuple)):
         raise RuntimeError(f"argnums must be int or Tuple[int, ...], got: {type(argnums)}")
@@ -34,7 +35,10 @@ def _position(argnum: Any, count: int) -> int:
 
 
 def outputs_of(result: Any, call: str) -> list[Tensor]:
-    """The tensors that a function gave; RuntimeError names `call` where there are none, or more."""
+    """Return a function's result as a list of tensors.
+
+    Raise RuntimeError naming `call` if it is empty or holds anything but tensors.
+    """
     outputs = leaves(result)
     if not outputs or (len(outputs) == 1 and outputs[0] is None):
         raise RuntimeError(f"{call}: Expected f to be a function that has non-empty output "
@@ -47,7 +51,7 @@ def outputs_of(result: Any, call: str) -> list[Tensor]:
 
 
 def split_aux(result: Any, has_aux: bool, call: str) -> tuple[Any, Any]:
-    """(output, aux), aux None without `has_aux`."""
+    """Return (output, aux); aux is None without `has_aux`. Raise RuntimeError on a mismatch."""
     if not has_aux:
         return result, None
     if not (isinstance(result, tuple) and len(result) == 2):
@@ -60,7 +64,7 @@ def split_aux(result: Any, has_aux: bool, call: str) -> tuple[Any, Any]:
 
 
 def check_scalar(y: Any) -> None:
-    """RuntimeError unless `y`, which is to be differentiated, is one number."""
+    """Raise RuntimeError unless `y`, the value to differentiate, is a 0-d tensor."""
     called = "grad_and_value(f)(*args): Expected f(*args) to return a"
     if not isinstance(y, Tensor):
         raise RuntimeError(f"{called} Tensor, got {type(y)}")
@@ -70,7 +74,7 @@ def check_scalar(y: Any) -> None:
 
 
 def check_real(tree: Any, name: str, what: str) -> None:
-    """RuntimeError where a tensor among the `what` ("inputs" or "outputs") is complex."""
+    """Raise RuntimeError if any of the `what` ("inputs" or "outputs") is complex."""
     for i, x in enumerate(leaves(tree)):
         if isinstance(x, Tensor) and x.is_complex():
             raise RuntimeError(f"{name}: Expected all {what} to be real but received complex "
@@ -78,7 +82,7 @@ def check_real(tree: Any, name: str, what: str) -> None:
 
 
 def check_cotangents(supplied: Any, outputs: Any) -> None:
-    """RuntimeError where cotangents have another structure than the outputs."""
+    """Raise RuntimeError if cotangents differ in structure from the outputs."""
     wanted, structure = _pytree.tree_structure(outputs), _pytree.tree_structure(supplied)
     if structure != wanted:
         raise RuntimeError("Expected pytree structure of cotangents to be the same as pytree "
@@ -88,7 +92,7 @@ def check_cotangents(supplied: Any, outputs: Any) -> None:
 
 
 def check_tangents(primals: Any, tangents: Any) -> None:
-    """RuntimeError where jvp's tangents do not match its primals."""
+    """Raise RuntimeError if jvp's tangents do not match its primals in structure."""
     call = "jvp(f, primals, tangents)"
     if not isinstance(primals, tuple):
         raise RuntimeError(f"{call}: Expected primals to be a tuple. E.g. it should be valid to "

@@ -1,4 +1,4 @@
-"""functional_call: modules as functions of their parameters, and many modules as one."""
+"""functional_call: modules as functions of their parameters; stacking the state of many modules."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def functional_call(
     tie_weights: bool = True,
     strict: bool = False,
 ) -> Any:
-    """module(*args, **kwargs), with the tensors given by path in place of the module's own.
+    """Call module(*args, **kwargs) with the given tensors, by path, in place of its own.
 
-    Takes one dictionary, or several without common keys. The module is afterwards as it was; where
-    the call replaces a tensor (as batch normalisation does), the dictionary has the new one. With
-    `tie_weights` a tensor stands for all names of a shared parameter; with `strict` every name must
-    be given, and no other.
+    Pass one dictionary, or several with disjoint keys. The module is restored afterwards; if the
+    call replaces a tensor (as batch normalization does), the dictionary receives the new one. With
+    `tie_weights` a tensor stands for all names of a shared parameter; with `strict` the names must
+    match exactly.
 
     >>> layer = nn.Linear(2, 1, bias=False)
     >>> torch.func.functional_call(layer, {"weight": torch.ones(1, 2)}, torch.tensor([3., 4.]))
@@ -42,7 +42,7 @@ def functional_call(
 
 
 def _joined(dictionaries: Any) -> dict[str, Tensor]:
-    """One dictionary of several; raises ValueError where a key comes twice."""
+    """Merge dictionaries. Raise ValueError if a key repeats or an argument has the wrong type."""
     if not isinstance(dictionaries, Sequence):
         raise ValueError(
             "Expected parameter_and_buffer_dicts to be a dict, or a list/tuple of dicts, but got "
@@ -61,9 +61,9 @@ def _joined(dictionaries: Any) -> dict[str, Tensor]:
 
 
 def stack_module_state(models: list[Module]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Parameters and buffers of models of one class, stacked along a new first axis.
+    """Stack the parameters and buffers of models of one class along a new first axis.
 
-    Raises RuntimeError where there are no models, or their classes or modes differ.
+    Raise RuntimeError if there are no models, or if their classes or modes differ.
 
     >>> nets = [nn.Linear(3, 2) for _ in range(4)]
     >>> params, buffers = torch.func.stack_module_state(nets)
@@ -90,7 +90,7 @@ def stack_module_state(models: list[Module]) -> tuple[dict[str, Any], dict[str, 
 
 
 def _stacked(name: str, tensors: list[Tensor]) -> Tensor:
-    """A leaf with the tensors as its rows."""
+    """Return the stacked tensors as a leaf."""
     if len({t.requires_grad for t in tensors}) > 1:
         raise RuntimeError(f"Expected {name} from each model to have the same .requires_grad")
     rows = ops.stack([t.detach() for t in tensors])

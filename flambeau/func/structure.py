@@ -10,12 +10,12 @@ from ..tensor.tree import leaves, map_leaves
 
 
 def rebuild(nested: Any, ends: Iterator[Any]) -> Any:
-    """The same structure with other ends, taken from `ends` in order."""
+    """Return the same structure with its leaves replaced by `ends`, in order."""
     return map_leaves(lambda _: next(ends), nested)
 
 
 def tensors_of(nested: Any, what: str) -> list[Tensor]:
-    """The ends, which must all be tensors; RuntimeError names `what`."""
+    """Return the leaves. Raise RuntimeError naming `what` if one is not a tensor."""
     result = leaves(nested)
     for x in result:
         if not isinstance(x, Tensor):
@@ -24,7 +24,10 @@ def tensors_of(nested: Any, what: str) -> list[Tensor]:
 
 
 def spread(prefix: Any, nested: Any, what: str) -> list[Any]:
-    """An entry of `prefix` for each end of `nested`; an entry may stand for a whole subtree."""
+    """Return an entry of `prefix` per leaf of `nested`; one entry may cover a whole subtree.
+
+    Raise ValueError naming `what` if the structures do not match.
+    """
     if isinstance(nested, (tuple, list, dict)) and isinstance(prefix, (tuple, list, dict)):
         if type(prefix) is not type(nested) or len(prefix) != len(nested):
             raise ValueError(f"{what} is not compatible with the structure of the inputs: got "

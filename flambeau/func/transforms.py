@@ -1,7 +1,7 @@
-"""grad, vjp, jvp, Jacobians and Hessians as functions of functions.
+"""grad, vjp, jvp, Jacobians and Hessians as function transforms.
 
-Tensors that a function is differentiated with respect to are replaced by aliases; results keep a
-history only where it leads to a tensor from outside (a captured weight, an enclosing transform).
+The differentiated arguments are replaced by aliases. Results keep their history only if it leads to
+a tensor from outside (a captured weight, an enclosing transform).
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ _JVP = "jvp(f, primals, tangents)"
 
 
 def grad(func: Callable, argnums: Argnums = 0, has_aux: bool = False) -> Callable:
-    """The function that computes the gradient of `func` with respect to `argnums`.
+    """Return a function that computes the gradient of `func` with respect to `argnums`.
 
-    `func` gives one number; with `has_aux` a pair (number, anything), which comes back too.
+    `func` returns a scalar, or with `has_aux` a pair (scalar, aux); then the result is a pair
+    (gradient, aux).
 
     >>> torch.func.grad(torch.sin)(torch.tensor(0.))
     tensor(1.)
@@ -52,7 +53,7 @@ def grad(func: Callable, argnums: Argnums = 0, has_aux: bool = False) -> Callabl
 
 
 def grad_and_value(func: Callable, argnums: Argnums = 0, has_aux: bool = False) -> Callable:
-    """The function that computes (gradient, value), or (gradient, (value, aux)).
+    """Return a function that computes (gradient, value), or (gradient, (value, aux)).
 
     >>> torch.func.grad_and_value(lambda x: (x * x).sum())(torch.ones(2))
     (tensor([2., 2.]), tensor(2.))
@@ -74,7 +75,7 @@ def grad_and_value(func: Callable, argnums: Argnums = 0, has_aux: bool = False) 
 
 
 def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple:
-    """(func(*primals), a function from cotangents to gradients), and aux where there is one.
+    """Return (func(*primals), function from cotangents to gradients), plus aux with `has_aux`.
 
     >>> y, pull = torch.func.vjp(torch.sin, torch.zeros(2))
     >>> pull(torch.ones(2))
@@ -101,7 +102,7 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple:
 def jvp(
     func: Callable, primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False
 ) -> tuple:
-    """(func(*primals), its Jacobian times the tangents), and aux where there is one.
+    """Return (func(*primals), Jacobian times tangents), plus aux with `has_aux`.
 
     >>> torch.func.jvp(torch.sin, (torch.zeros(2),), (torch.ones(2),))
     (tensor([0., 0.]), tensor([1., 1.]))
@@ -129,14 +130,14 @@ def jvp(
 
 
 def _dual(x: Tensor, tangent: Tensor, level: int) -> Tensor:
-    """`x` with a tangent, as an object of its own."""
+    """Return a new tensor object equal to `x` that carries a tangent."""
     dual = same_history(x)
     attach(dual, level, x, laid_out(tangent, x))
     return dual
 
 
 def linearize(func: Callable, *primals: Any) -> tuple[Any, Callable]:
-    """(func(*primals), the function from tangents to Jacobian times tangents there).
+    """Return (func(*primals), function from tangents to Jacobian times tangents at `primals`).
 
     >>> y, tangent = torch.func.linearize(lambda x: x ** 2, torch.tensor(3.))
     >>> y, tangent(torch.tensor(1.))
@@ -151,7 +152,7 @@ def linearize(func: Callable, *primals: Any) -> tuple[Any, Callable]:
         once = level.gradients(outputs, slots)
 
     def push(*tangents: Any) -> Any:
-        """A vjp is linear in its cotangents: its own vjp is the jvp, whatever they are."""
+        """Return the jvp, computed as the vjp of the vjp, which is linear in its cotangents."""
         supplied = leaves(tangents)
         pairs = [(g, t) for g, t in zip(once, supplied, strict=True) if g.requires_grad]
         result: Sequence[Tensor | None] = [None] * len(slots)
@@ -168,7 +169,7 @@ def jacrev(
     func: Callable, argnums: Argnums = 0, *, has_aux: bool = False,
     chunk_size: int | None = None, _preallocate_and_copy: bool = False,
 ) -> Callable:
-    """The function that computes the Jacobian of `func`: shape (*output, *input).
+    """Return a function that computes the Jacobian of `func`: shape (*output, *input).
 
     >>> torch.func.jacrev(torch.sin)(torch.zeros(2))
     tensor([[1., 0.],
@@ -196,7 +197,7 @@ def jacrev(
 def jacfwd(
     func: Callable, argnums: Argnums = 0, has_aux: bool = False, *, randomness: str = "error"
 ) -> Callable:
-    """The function that computes the Jacobian of `func` forward, the jvps of all input elements.
+    """Return a function that computes the Jacobian of `func` by jvps, one per input element.
 
     >>> torch.func.jacfwd(lambda x: x ** 2)(torch.tensor([1., 3.]))
     tensor([[2., 0.],
@@ -227,7 +228,7 @@ def jacfwd(
 def _columns(
     func: Callable, supplied: tuple, has_aux: bool, randomness: str
 ) -> tuple[Any, list[list[Tensor]], Any]:
-    """(a result, for each output its Jacobians with respect to each input, aux)."""
+    """Return (result, per output its Jacobians with respect to each input, aux)."""
     inputs = tensors_of(supplied, "jacfwd(f): the inputs")
     zeros = [ops.zeros_like(x) for x in inputs]
     last: list[Any] = []
@@ -252,13 +253,13 @@ def _columns(
 
 
 def mapped_back(arguments: tuple, parts: list[Tensor]) -> tuple:
-    """Parts, one for each tensor, in the structure of the arguments."""
+    """Return the parts, one per tensor, in the structure of the arguments."""
     ends = iter(parts)
     return tuple(rebuild(x, ends) for x in arguments)
 
 
 def hessian(func: Callable, argnums: Argnums = 0) -> Callable:
-    """The function that computes the Hessian of `func`: shape (*output, *input, *input).
+    """Return a function that computes the Hessian of `func`: shape (*output, *input, *input).
 
     >>> torch.func.hessian(lambda x: (x**3).sum())(torch.ones(2))
     tensor([[6., 0.],
@@ -268,7 +269,7 @@ def hessian(func: Callable, argnums: Argnums = 0) -> Callable:
 
 
 def _rows(y: Tensor, level: _Level, chunk_size: int | None) -> list[Tensor]:
-    """The Jacobians of one output with respect to each input, the vjps of all its elements."""
+    """Return the Jacobians of one output with respect to each input, by a vjp per element."""
     if not y.numel():
         return [x.new_zeros((*y.shape, *x.shape)) for x in level.wanted]
 
@@ -282,9 +283,9 @@ def _rows(y: Tensor, level: _Level, chunk_size: int | None) -> list[Tensor]:
 
 
 class _Level:
-    """One transform at work: its arguments as aliases that gradients reach.
+    """One running transform: its differentiated arguments replaced by aliases.
 
-    `recorded`: whether the mode around it records; within, derivatives are computed in any mode.
+    `recorded`: whether grad mode is on around the transform; inside, it is always on.
     """
 
     def __init__(self, args: tuple, argnums: Argnums, recorded: bool = True) -> None:
@@ -299,7 +300,7 @@ class _Level:
             self.args[i] = rebuild(x, ends)
 
     def gradients(self, outputs: list[Tensor], cotangents: list[Tensor] | None) -> list[Tensor]:
-        """Recorded gradients with respect to the arguments, zeros where nothing leads."""
+        """Return recorded gradients of the arguments, zeros for arguments without influence."""
         every: Sequence[Any] = cotangents if cotangents is not None else [None] * len(outputs)
         pairs = [(y, g) for y, g in zip(outputs, every, strict=True) if y.requires_grad]
         if not pairs:
@@ -310,17 +311,17 @@ class _Level:
                 for g, x in zip(result, self.wanted, strict=True)]
 
     def like_arguments(self, results: list[Tensor]) -> Any:
-        """Results in the structure of the arguments: one, or a tuple with one for each."""
+        """Return results in the structure of the arguments: one, or a tuple with one per argnum."""
         ends = iter(results)
         result = tuple(rebuild(x, ends) for x in self.arguments)
         return result[0] if isinstance(self.argnums, int) else result
 
     def freed(self, tensors: list[Tensor]) -> list[Tensor]:
-        """Tensors without their history, where it leads to the level's own inputs only."""
+        """Detach tensors whose history leads only to this level's inputs."""
         return [self.free_one(t) for t in tensors]
 
     def free_one(self, x: Any) -> Any:
-        """A tensor without its history, where it leads to the level's own inputs only."""
+        """Detach a tensor whose history leads only to this level's inputs."""
         if not isinstance(x, Tensor):
             return x
         tangents = {n: (None, self.free_one(t)) for n, (_, t) in tangents_of(x).items()}
@@ -341,7 +342,7 @@ def _alias(x: Tensor) -> Tensor:
 
 
 def _leads_outside(x: Tensor, own: set[int]) -> bool:
-    """Whether the history of `x` reaches a leaf other than those in `own`."""
+    """Return whether the history of `x` reaches a leaf whose id is not in `own`."""
     stack: list[Any] = [x._history() or x]
     seen: set[int] = set()
     while stack:

@@ -1,6 +1,7 @@
-"""vmap: a function of one example as a function of a batch, all examples at once.
+"""vmap: turns a function of one example into a function of a batch, run on all examples at once.
 
-Its arguments become examples, on which operators compute as `ops/interception/batching.py` says.
+Its arguments become batched examples; `ops/interception/batching.py` defines how operators compute
+on them.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ def vmap(
     func: Callable, in_dims: Any = 0, out_dims: Any = 0, randomness: str = "error", *,
     chunk_size: int | None = None,
 ) -> Callable:
-    """`func` over the axes `in_dims` of its arguments; results are stacked along `out_dims`.
+    """Map `func` over the axes `in_dims` of its arguments; stack results along `out_dims`.
 
-    None in `in_dims` hands an argument to every call as it is.
+    None in `in_dims` passes an argument unchanged to every example.
 
     >>> torch.vmap(torch.dot)(torch.ones(2, 3), torch.ones(2, 3))
     tensor([3., 3.])
@@ -55,7 +56,7 @@ def map_calls(
     func: Callable, in_dims: Any, out_dims: Any, randomness: str, lets_none_pass: bool = False,
     on_draw: str = _DRAWN, chunk_size: int | None = None,
 ) -> Callable:
-    """vmap without checks of its settings. on_draw: what the error of a drawn number says."""
+    """vmap without argument checks. `on_draw`: error message for random operations."""
 
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -66,7 +67,7 @@ def map_calls(
         parts = []
         state = get_rng_state() if randomness == "same" else None
         for start in range(0, size, chunk_size):
-            if state is not None:  # each chunk draws the same numbers
+            if state is not None:  # every chunk must draw the same numbers
                 set_rng_state(state)
             chunk = rebuild(args, _chunks(args, dims, start, chunk_size))
             parts.append(_run(func, chunk, kwargs, dims, min(chunk_size, size - start)))
@@ -93,7 +94,7 @@ def _name(func: Callable) -> str:
 
 
 def _input_dims(in_dims: Any, args: tuple, func: Callable) -> list[int | None]:
-    """The axis of each end of the arguments."""
+    """Return the mapped axis of each leaf of the arguments. Raise ValueError if one is invalid."""
     called = f"vmap({_name(func)}, in_dims={in_dims}, ...)(<inputs>)"
     if not isinstance(in_dims, (int, tuple)):
         raise ValueError(f"{called}: expected `in_dims` to be int or a (potentially nested) tuple "
@@ -138,7 +139,7 @@ def _chunks(args: tuple, dims: list[int | None], start: int, length: int) -> Ite
 
 
 def _joined(parts: list[Any], out_dims: Any, what: str) -> Any:
-    """The results of chunks, one behind the other along `out_dims`."""
+    """Concatenate the results of chunks along `out_dims`."""
     first = parts[0]
     dims = _spread_over(out_dims, first, what)
     columns = zip(*map(leaves, parts), strict=True)
@@ -148,7 +149,7 @@ def _joined(parts: list[Any], out_dims: Any, what: str) -> Any:
 
 
 def _spread_over(out_dims: Any, result: Any, what: str) -> list[Any]:
-    """The entry of `out_dims` for each end of a result."""
+    """Return the entry of `out_dims` for each leaf of a result."""
     return spread(list(out_dims) if isinstance(result, list) and isinstance(out_dims, tuple)
                   else out_dims, result, what)
 
@@ -156,7 +157,7 @@ def _spread_over(out_dims: Any, result: Any, what: str) -> list[Any]:
 def _results(
     result: Any, out_dims: Any, func: Callable, lets_none_pass: bool, batch: Batch
 ) -> Any:
-    """What the function gave, with all examples along `out_dims`."""
+    """Return the function's result with the batch axis moved to `out_dims`."""
     dims = _spread_over(out_dims, result, f"vmap({_name(func)}, ..., out_dims)")
     new: list[Any] = []
     for dim, x in zip(dims, leaves(result), strict=True):

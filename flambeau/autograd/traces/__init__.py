@@ -1,1 +1,1 @@
-"""What a profile notes while it is on, and the forms in which it is handed over."""
+"""Traces: what a profile records while it is on, and the formats it is exported in."""

@@ -1,4 +1,4 @@
-"""torch._C._profiler: what programs take from PyTorch's profiler in C++."""
+"""torch._C._profiler: the parts of PyTorch's C++ profiler that programs import."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ _LABEL = 7
 
 
 class ActiveProfilerType(enum.Enum):
-    """Which profiler is on."""
+    """The kinds of profilers."""
 
     NONE, LEGACY, KINETO, NVTX, ITT, PRIVATEUSE1 = range(6)
 
 
 def _profiler_type() -> ActiveProfilerType:
-    """Which profiler is on."""
+    """Return the kind of profiler that is on."""
     if Recording.now is None:
         return ActiveProfilerType.NONE
     return ActiveProfilerType.LEGACY if Recording.now.is_legacy else ActiveProfilerType.KINETO
 
 
 class _ExperimentalConfig:
-    """Options of kineto's, kept as they are: none changes what a profile notes."""
+    """Options of kineto, stored unchanged; none affects what a profile records."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         self.__dict__.update(options)
 
 
 class _RecordFunctionFast:
-    """A label for what is done within, with values whose shapes are noted."""
+    """Labels the enclosed code, with values whose shapes are recorded."""
 
     def __init__(
         self, name: str, input_values: Iterable[Any] | None = None,
@@ -72,12 +72,12 @@ class _RecordFunctionFast:
 
 
 def _set_record_concrete_inputs_enabled_val(enabled: bool) -> None:
-    """Whether files say which numbers operators were given."""
+    """Set whether trace files include the scalar arguments of operators."""
     TraceSwitches.arguments = bool(enabled)
 
 
 def _set_fwd_bwd_enabled_val(enabled: bool) -> None:
-    """Whether files lead from operators to the nodes of the backward pass."""
+    """Set whether trace files link operators to the nodes of the backward pass."""
     TraceSwitches.links = bool(enabled)
 
 

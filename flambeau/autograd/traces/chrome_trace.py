@@ -1,7 +1,7 @@
-"""Events of a profile as a file for chrome://tracing, Perfetto and TensorBoard's profile plugin.
+"""Writes a profile's events as a file for chrome://tracing, Perfetto and TensorBoard's plugin.
 
-The Trace Event Format's complete events, times in microseconds; an arrow leads from each operator
-to the node of the backward pass that it recorded.
+Uses complete events of the Trace Event Format, times in microseconds. An arrow leads from each
+operator to the backward node that it recorded.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ _FORWARD, _BACKWARD = 0, 1  # scopes
 
 
 class TraceSwitches:
-    """What `torch._C._profiler` can leave out of files."""
+    """Optional parts of trace files, switched by `torch._C._profiler`."""
 
-    links = True  # from operators to the nodes of the backward pass
-    arguments = True  # the numbers among operators' arguments
+    links = True  # arrows from operators to the nodes of the backward pass
+    arguments = True  # scalar arguments of operators
 
 
 def write_chrome_trace(
     events: Sequence[Any], path: str, metadata: dict[str, Any] | None = None,
     began_us: float = 0.0, recorder: Recorder | None = None,
 ) -> None:
-    """Write events; those of a recorder with its Python calls and its memory."""
+    """Write events to `path`, plus the Python calls and memory events of a recorder if given."""
     pid = os.getpid()
     rows: list[dict[str, Any]] = [
         _about(pid, began_us, 0, "process_name", name="python"),
@@ -75,7 +75,7 @@ def _call(event: Any, pid: int, began_us: float) -> dict[str, Any]:
 
 
 def _links(events: Iterable[Any], pid: int, began_us: float) -> list[dict[str, Any]]:
-    """From the outermost operator that recorded a node to the node."""
+    """Return the arrows from the outermost operator that recorded a node to that node."""
     operators: dict[int, Any] = {}
     rows: list[dict[str, Any]] = []
     for event in events:
@@ -112,7 +112,7 @@ def _memory(recorder: Recorder, pid: int, began_us: float) -> list[dict[str, Any
 
 
 def _window(began_us: float, end_us: float) -> list[dict[str, Any]]:
-    """The span of the profile."""
+    """Return the rows that mark the time span of the profile."""
     return [
         {"ph": "X", "cat": "Trace", "ts": began_us, "dur": end_us - began_us, "pid": "Spans",
          "tid": "PyTorch Profiler", "name": "PyTorch Profiler (0)", "args": {"Op count": 0}},

@@ -1,7 +1,7 @@
-"""How many floating-point operations a call of an operator takes, by the shapes of its arguments.
+"""Counts the floating-point operations of an operator call from the shapes of its arguments.
 
-The operators are those that PyTorch counts, and those that take their place here (`linear`,
-`matmul`). A multiplication and an addition are two.
+Covers the operators that PyTorch counts, and those that replace them here (`linear`, `matmul`). A
+multiply-add counts as two.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def _product(shapes: _Shapes, first: int = 0) -> int:
 
 
 def _stacks(a: Sequence[int], b: Sequence[int]) -> int:
-    """How often a stack of matrices meets one that has fewer axes."""
+    """Return how often `a` is multiplied when `b` has more batch axes."""
     return math.prod(b[:-2]) if len(b) > len(a) else 1
 
 
@@ -44,10 +44,10 @@ _CONVOLUTIONS = frozenset(("conv1d", "conv2d", "conv3d"))
 
 
 def count_flops(name: str, shapes: _Shapes, result: Sequence[int]) -> int:
-    """Operations of a call `aten::name`; 0 for what is not counted."""
+    """Return the operations of a call of `aten::name`; 0 for operators that are not counted."""
     own = name.removeprefix("aten::")
     if not all(isinstance(n, int) for shape in (*shapes[:3], result) for n in shape):
-        return 0  # lists of tensors, lengths that are no numbers
+        return 0  # lists of tensors, or symbolic lengths
     if own in _BY_ELEMENTS:
         return math.prod(result)
     if own in _CONVOLUTIONS and len(shapes) > 1:

@@ -1,7 +1,7 @@
-"""The events of a profile in the forms that PyTorch's kineto hands over: a list and a tree.
+"""A profile's events in the forms of PyTorch's kineto: a list and a tree.
 
-They are made of what the profile noted: operators, nodes, labels, modules, the program's Python
-functions, and memory that came and went.
+Events are operators, backward nodes, labels, modules, the program's Python functions, allocations
+and frees.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from ..profiler_util import DeviceType
 from .python_calls import PythonCall
 from .recorder import Details, MemoryEvent, Recorder
 
-_numbers = itertools.count(1)  # no event of a process has another one's
+_numbers = itertools.count(1)  # event ids, unique in a process
 
 
 class _ExtraFields_TorchOp:
-    """What there is of an operator, a node of the backward pass or a label."""
+    """Fields of an operator, a node of the backward pass or a label."""
 
     def __init__(self, name: str, scope: int, shapes: Any, details: Details) -> None:
         self.name, self.scope = name, scope
@@ -29,7 +29,7 @@ class _ExtraFields_TorchOp:
 
 
 class _ExtraFields_PyCall:
-    """What there is of a call of a Python function."""
+    """Fields of a call of a Python function."""
 
     def __init__(self, call: PythonCall) -> None:
         self.python_id, self.caller_id = call.number, call.caller
@@ -38,7 +38,7 @@ class _ExtraFields_PyCall:
 
 
 class _ExtraFields_Allocation:
-    """What there is of memory that came or went."""
+    """Fields of an allocation or a free."""
 
     def __init__(self, event: MemoryEvent) -> None:
         self.ptr, self.alloc_size, self.total_allocated = event.address, event.nbytes, event.total
@@ -47,7 +47,7 @@ class _ExtraFields_Allocation:
 class _ProfilerEvent:
     """An event of the tree; times are nanoseconds since the profile began.
 
-    `stack`: (code, line) of the program's frames around it, from the innermost on.
+    `stack`: (code, line) of the program's frames around it, innermost first.
     """
 
     def __init__(
@@ -64,12 +64,12 @@ class _ProfilerEvent:
 
     @property
     def duration_time_ns(self) -> int:
-        """How long it took."""
+        """Duration in nanoseconds."""
         return self.end_time_ns - self.start_time_ns
 
     @property
     def typed(self) -> tuple[str, Any]:
-        """What kind of event it is, and what there is of such."""
+        """The event's kind and its fields."""
         return type(self.extra_fields).__name__.removeprefix("_ExtraFields_"), self.extra_fields
 
     def __repr__(self) -> str:
@@ -88,82 +88,82 @@ class _KinetoEvent:
         return fields if isinstance(fields, _ExtraFields_TorchOp) else None
 
     def name(self) -> str:
-        """What ran."""
+        """Return the event's name."""
         return self._event.name
 
     def start_ns(self) -> int:
-        """When it began, since the profile did."""
+        """Return the start, in nanoseconds since the profile began."""
         return self._event.start_time_ns
 
     def end_ns(self) -> int:
-        """When it ended, since the profile began."""
+        """Return the end, in nanoseconds since the profile began."""
         return self._event.end_time_ns
 
     def duration_ns(self) -> int:
-        """How long it took."""
+        """Return the duration in nanoseconds."""
         return self._event.duration_time_ns
 
     def start_thread_id(self) -> int:
-        """The thread it ran in."""
+        """Return the id of the thread it ran in."""
         return self._event.start_tid
 
     end_thread_id = device_resource_id = start_thread_id
 
     def shapes(self) -> Any:
-        """The shapes of an operator's arguments."""
+        """Return the shapes of an operator's arguments."""
         return [] if self._operator is None else self._operator.inputs
 
     def stack(self) -> list[str]:
-        """The lines of the program that called."""
+        """Return the calling lines of the program, innermost first."""
         return [f"{code.co_filename}({line}): {code.co_name}" for code, line in self._event.stack]
 
     def sequence_nr(self) -> int:
-        """That of the node of the backward pass, -1 for none."""
+        """Return the sequence number of its backward node, or -1."""
         return -1 if self._operator is None else int(self._operator.sequence_number)
 
     def scope(self) -> int:
-        """0 for operators, 1 for nodes of the backward pass, 7 for labels."""
+        """Return 0 for operators, 1 for nodes of the backward pass, 7 for labels."""
         return 0 if self._operator is None else int(self._operator.scope)
 
     def nbytes(self) -> int:
-        """Bytes that came, less than 0 for those that went."""
+        """Return the bytes allocated, negative for a free."""
         return int(getattr(self._event.extra_fields, "alloc_size", 0))
 
     def correlation_id(self) -> int:
-        """Its number, which no other event of this process has."""
+        """Return the event's id, unique in this process."""
         return self._event.correlation_id
 
     def linked_correlation_id(self) -> int:
-        """0: no event waits for another device."""
+        """Return 0: no event waits for another device."""
         return 0
 
     def device_type(self) -> DeviceType:
-        """The CPU."""
+        """Return DeviceType.CPU."""
         return DeviceType.CPU
 
     def device_index(self) -> int:
-        """-1: the CPU has no number."""
+        """Return -1: the CPU has no index."""
         return -1
 
     def is_async(self) -> bool:
-        """False."""
+        """Return False."""
         return False
 
     def fwd_thread_id(self) -> int:
-        """0: backward passes run in the thread that asks for them."""
+        """Return 0: backward passes run in the calling thread."""
         return 0
 
     def is_python_function(self) -> bool:
-        """Whether it is a call of a Python function."""
+        """Return whether it is a call of a Python function."""
         return isinstance(self._event.extra_fields, _ExtraFields_PyCall)
 
     def is_user_annotation(self) -> bool:
-        """Whether it is a label."""
+        """Return whether it is a label."""
         return self.scope() == 7
 
 
 def _nest(events: list[_ProfilerEvent]) -> list[_ProfilerEvent]:
-    """Say which event lies within which; those within none."""
+    """Set the parent and children of each event by nesting in time; return the roots."""
     roots = []
     by_thread: dict[int, list[_ProfilerEvent]] = defaultdict(list)
     for event in sorted(events, key=lambda e: (e.start_time_ns, -e.end_time_ns)):
@@ -181,7 +181,7 @@ def _nest(events: list[_ProfilerEvent]) -> list[_ProfilerEvent]:
 
 
 class _ProfilerResult:
-    """What `profile.kineto_results` is."""
+    """The value of `profile.kineto_results`."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
@@ -209,13 +209,13 @@ class _ProfilerResult:
             yield event
 
     def events(self) -> list[_KinetoEvent]:
-        """All events."""
+        """Return all events."""
         return self._list
 
     def experimental_event_tree(self) -> list[_ProfilerEvent]:
-        """The events within no other, in the order in which they began."""
+        """Return the root events, ordered by start."""
         return self._roots
 
     def trace_start_ns(self) -> int:
-        """When the profile began, of time_ns."""
+        """Return the start of the profile, as time.time_ns."""
         return self._recorder.wall_ns

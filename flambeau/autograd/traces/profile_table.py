@@ -1,4 +1,4 @@
-"""A profile as text: columns as wide as PyTorch's, times and sizes in the same units."""
+"""Formats a profile as a text table with PyTorch's column widths and units."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-_NARROW = 12  # characters of a column of numbers
+_NARROW = 12  # width of a number column in characters
 _GAP = "  "
 
 
 def format_time(time_us: float) -> str:
-    """Microseconds in the unit that suits them.
+    """Format microseconds in s, ms or us, whichever suits the size.
 
     >>> from flambeau.autograd.traces.profile_table import format_time
     >>> format_time(1500.0)
@@ -24,7 +24,7 @@ def format_time(time_us: float) -> str:
 
 
 def format_memory(size_bytes: int) -> str:
-    """Bytes in the unit that suits them."""
+    """Format bytes in GB, MB, KB or B, whichever suits the size."""
     for unit, size in (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10)):
         if abs(size_bytes) >= size:
             return f"{size_bytes / size:.2f} {unit}"
@@ -61,7 +61,7 @@ def build_table(
     widths: tuple[int | None, int | None, int], memory: bool, top_level_only: bool,
     unit: str | None, with_flops: bool = False,
 ) -> str:
-    """Events as rows. `widths`: the most characters of the name, the shapes and the line."""
+    """Return the table of events. `widths`: maximum widths of names, shapes and source lines."""
     if not events:
         return ""
     if sort_by is not None:
@@ -96,7 +96,7 @@ def build_table(
 
 
 def _flops_unit(least: int) -> tuple[str, float] | None:
-    """The name and the size of the unit for so many operations; None where none were counted."""
+    """Return name and size of the unit for `least` operations, or None if none were counted."""
     if least <= 0:
         return None
     power = min(int(math.log10(least)) // 3, 5)
@@ -107,7 +107,7 @@ def _rows(
     event: Any, total_us: float, columns: list[int], name_width: int | None, memory: bool,
     shaped: bool, lined: bool, unit: str | None, flops: tuple[str, float] | None,
 ) -> list[list[str]]:
-    """An event's row, and one for each further line of its stack."""
+    """Return an event's row, and one row per further line of its stack."""
     row = [
         _shorten(event.key, name_width), _share(event.self_cpu_time_total, total_us),
         _in_unit(event.self_cpu_time_total, unit), _share(event.cpu_time_total, total_us),

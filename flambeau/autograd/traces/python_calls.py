@@ -1,8 +1,8 @@
-"""Calls of the program's Python functions while a profile with stacks is on.
+"""Records calls of the program's Python functions while a profile with stacks is on.
 
-`sys.setprofile` says when they begin and end, in each thread that ran when the profile began, but
-the library's own. It is off within operators, whose own Python is none of the program's; a
-profiler that is on already stays.
+Uses `sys.setprofile` in each thread that ran when the profile began, except the library's own
+threads. It is paused inside operators, whose Python is not the program's. If another profiler is
+active, it stays and no calls are recorded.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 class PythonCall(NamedTuple):
-    """A call of a function, times of perf_counter_ns; `caller` is the number of the call around
-    it, 0 for none."""
+    """A function call, with times of perf_counter_ns; `caller` is the number of the enclosing call,
+    or 0."""
 
     number: int
     caller: int
@@ -32,7 +32,7 @@ class PythonCall(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As kineto has it: file, line and function."""
+        """File, line and function, as kineto formats them."""
         return f"{self.code.co_filename}({self.code.co_firstlineno}): {self.code.co_name}"
 
 
@@ -41,7 +41,7 @@ def _is_program(frame: FrameType) -> bool:
 
 
 def _stack(frame: FrameType | None) -> list[FrameType]:
-    """The frames from the outermost to this one."""
+    """Return the frames from the outermost to this one."""
     frames = []
     while frame is not None:
         frames.append(frame)
@@ -50,7 +50,7 @@ def _stack(frame: FrameType | None) -> list[FrameType]:
 
 
 def _is_own_thread(stack: list[FrameType]) -> bool:
-    """Whether `threading` started the thread for a function of the library's."""
+    """Return whether `threading` started the thread for one of the library's functions."""
     if stack[0].f_globals.get("__name__") != threading.__name__:
         return False
     outer = [f for f in stack if f.f_globals.get("__name__") != threading.__name__]
@@ -59,26 +59,26 @@ def _is_own_thread(stack: list[FrameType]) -> bool:
 
 @dataclass
 class _Thread:
-    """Calls of a thread that are running: number, frame and beginning."""
+    """A thread's running calls: number, frame and start time."""
 
     number: int
     open: list[tuple[int, FrameType, int]] = field(default_factory=list)
 
 
 class PythonCalls:
-    """What `sys.setprofile` tells."""
+    """Records Python calls through `sys.setprofile`."""
 
     def __init__(self) -> None:
         self.calls: list[PythonCall] = []
         self._threads: dict[int, _Thread] = {}
         self._count = 0
         self._is_on = False
-        self._hook = self._listen  # one object, which `sys.getprofile` gives back
+        self._hook = self._listen  # a single object, to compare with `sys.getprofile()`
 
     def start(self, frame: FrameType | None) -> None:
-        """Listen from now on; functions that are running already count from here.
+        """Start recording; running functions count as starting now.
 
-        `frame`: the innermost function of the calling thread that counts.
+        `frame`: the innermost frame of the calling thread to record.
         """
         if sys.getprofile() is not None:
             return
@@ -114,7 +114,7 @@ class PythonCalls:
             self._end(thread)
 
     def stop(self) -> None:
-        """Listen no more; functions that are still running count to here."""
+        """Stop recording; running functions count as ending now."""
         self._is_on = False
         if sys.getprofile() is self._hook:
             set_in_all_threads(None)
@@ -124,13 +124,13 @@ class PythonCalls:
         self._threads.clear()
 
     def pause(self) -> bool:
-        """Stop listening in this thread for a while; whether it did."""
+        """Pause recording in this thread; return whether it was recording."""
         if sys.getprofile() is not self._hook:
             return False
         sys.setprofile(None)
         return True
 
     def resume(self) -> None:
-        """Listen again."""
+        """Resume recording in this thread."""
         if self._is_on:
             sys.setprofile(self._hook)

@@ -1,5 +1,5 @@
-"""Recorder: what a profile notes while it is on: calls, memory that comes and goes, the program's
-Python.
+"""Recorder: collects a profile's events while it is on: calls, allocations and frees, and the
+program's Python functions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .python_calls import PythonCalls
 
 
 class MemoryEvent(NamedTuple):
-    """Memory of a result that came (`nbytes` above 0) or went, at `time_ns` of perf_counter_ns."""
+    """An allocation (`nbytes` > 0) or free of a result at `time_ns` of perf_counter_ns."""
 
     time_ns: int
     thread: int
@@ -27,10 +27,10 @@ class MemoryEvent(NamedTuple):
 
 
 class Details(NamedTuple):
-    """What some events say beside their times.
+    """Extra fields of some events.
 
-    `sequence`: of the node that the call recorded, or that ran; -1 where there is none.
-    `dtypes`: of the arguments, None for what is no tensor.
+    `sequence`: number of the node that the call recorded, or that ran; -1 if none.
+    `dtypes`: dtypes of the arguments, None for non-tensors.
     """
 
     sequence: int = -1
@@ -41,10 +41,10 @@ class Details(NamedTuple):
 
 
 class Recorder:
-    """The events of a profile, as they are noted while it is on.
+    """The events of a profile, collected while it is on.
 
-    `events`: (name, begin, end, thread, shapes, stack, scope), times of perf_counter_ns, and in
-    some a Details behind those.
+    `events`: (name, begin, end, thread, shapes, stack, scope) with times of perf_counter_ns,
+    optionally followed by a Details.
     """
 
     def __init__(
@@ -55,14 +55,14 @@ class Recorder:
         self.events: list[tuple[Any, ...]] = []
         self.memory_events: list[MemoryEvent] = []
         self.python = PythonCalls() if stack else None
-        self.is_legacy = False  # of torch.autograd.profiler_legacy
+        self.is_legacy = False  # started by torch.autograd.profiler_legacy
         self.began_ns = self.ended_ns = 0
         self.wall_ns = 0
         self._alive: dict[int, weakref.ref[Any]] = {}
         self._total_bytes = 0
 
     def watch(self, array: np.ndarray) -> None:
-        """Note that the memory of an array came, and when it goes."""
+        """Record the allocation of an array now, and its free when it dies."""
         key = id(array)
         known = self._alive.get(key)
         if known is not None and known() is array:
@@ -85,7 +85,7 @@ class Recorder:
 
 
 class Recording:
-    """The profile that is on, and what starts and ends the noting of operators."""
+    """The active profile, and the function that starts and stops recording of operators."""
 
     now: Recorder | None = None
     turn: Callable[[Recorder | None], None]
@@ -93,7 +93,7 @@ class Recording:
 
 
 def user_stack(depth: int) -> tuple[Any, ...]:
-    """(code, line) of the frames of the program, from the innermost on."""
+    """Return (code, line) of the program's frames, innermost first."""
     lines = []
     frame = sys._getframe(depth)
     while frame is not None:

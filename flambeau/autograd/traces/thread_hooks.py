@@ -1,8 +1,8 @@
-"""`sys.setprofile` in all threads that run, not only in the caller's.
+"""`sys.setprofile` in all running threads, not only the caller's.
 
-CPython 3.12 has a function for that. Before, `_PyEval_SetProfile` sets the hook of a given thread,
-but wants the C function that calls a Python one: it is read from the state of a thread whose hook
-`sys.setprofile` has set, where it stands two words before that hook.
+CPython 3.12 has a function for this. Before 3.12, `_PyEval_SetProfile` sets the hook of a given
+thread, but needs the C function that calls a Python hook. That is read from the state of a thread
+whose hook `sys.setprofile` has set: it lies two words before the hook.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
-_WORDS = 24  # of a thread's state, that are searched for the hook
+_WORDS = 24  # words of a thread's state to search for the hook
 _BEFORE_HOOK = 2  # words: the C functions of profiles and of traces
 
 
 def set_in_all_threads(hook: Callable[..., Any] | None) -> None:
-    """Have a hook called in all threads that are running now; None ends it."""
+    """Set the profile hook of all running threads; None removes it."""
     if sys.version_info >= (3, 12):
         sys._setprofileallthreads(hook)  # type: ignore[attr-defined, unused-ignore]
         return
@@ -31,7 +31,7 @@ def set_in_all_threads(hook: Callable[..., Any] | None) -> None:
 
 
 def _api() -> Any:
-    """Python's C functions, with the types that they take."""
+    """Return Python's C API with argument and result types set."""
     api: Any = ctypes.pythonapi
     pointer = ctypes.c_void_p
     for name, arguments in (("PyThreadState_Get", []), ("PyInterpreterState_Get", []),
@@ -44,7 +44,7 @@ def _api() -> Any:
 
 
 def _states() -> Iterator[int]:
-    """Addresses of the states of all threads."""
+    """Yield the addresses of the states of all threads."""
     api = _api()
     state = api.PyInterpreterState_ThreadHead(api.PyInterpreterState_Get())
     while state:
@@ -57,7 +57,7 @@ def _ignore(frame: FrameType, event: str, argument: Any) -> None:
 
 
 def _find_c_caller() -> int | None:
-    """The C function that calls a thread's hook; None where it is not where it should be."""
+    """Return the C function that calls a thread's hook, or None if it isn't found."""
     words = (ctypes.c_void_p * _WORDS).from_address(_api().PyThreadState_Get())
     sys.setprofile(_ignore)
     state = list(words)
