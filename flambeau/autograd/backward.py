@@ -24,7 +24,7 @@ def _tuple(x: Any) -> tuple:
 
 
 def _root(y: Any, g: Tensor | None, create_graph: bool) -> tuple[Any, Tensor]:
-    """Where backward starts for one tensor or edge, and with which cotangent."""
+    """Return (target, cotangent) from which backward starts for one tensor or edge."""
     if isinstance(y, GradientEdge):
         return _root_at_edge(y, g)
     if not y.requires_grad:
@@ -67,7 +67,7 @@ def _root(y: Any, g: Tensor | None, create_graph: bool) -> tuple[Any, Tensor]:
 
 
 def _root_at_edge(edge: GradientEdge, g: Tensor | None) -> tuple[Any, Tensor]:
-    if edge.passed is not None:  # the shape and dtype are known: as from a tensor of these
+    if edge.passed is not None:  # known shape and dtype: check like a tensor of these
         stand_in = wrap(np.empty(*edge.passed))
         stand_in._requires_grad = True
         _, g = _root(stand_in, g, False)
@@ -77,7 +77,7 @@ def _root_at_edge(edge: GradientEdge, g: Tensor | None) -> tuple[Any, Tensor]:
 
 
 def _ones_like(y: Tensor) -> Tensor:
-    """Ones of a subclass's own making: a wrapper's operators take its own objects."""
+    """Return ones of a subclass: a wrapper's operators require objects of its class."""
     return y.detach().new_ones(y.shape)
 
 
@@ -93,10 +93,10 @@ def backward(
     retain_graph: bool | None = None, create_graph: bool = False, grad_variables: Any = None,
     inputs: Any = None,
 ) -> None:
-    """Add the gradients of `tensors` to the `.grad` of the leaves they came from.
+    """Add the gradients of `tensors` to the `.grad` of the leaves they were computed from.
 
-    `grad_tensors` are the cotangents, of which scalars need none. `inputs` names the leaves that
-    are to get gradients; `create_graph` records how they were made.
+    `grad_tensors` are the cotangents, optional for scalars. `inputs` restricts which tensors get
+    gradients; `create_graph` records the backward pass itself.
 
     >>> x = torch.tensor([1., 2.], requires_grad=True)
     >>> torch.autograd.backward([x * 3], [torch.tensor([1., 10.])])
@@ -133,7 +133,7 @@ def grad(
     only_inputs: bool = True, allow_unused: bool | None = None, is_grads_batched: bool = False,
     materialize_grads: bool = False,
 ) -> tuple[Tensor | None, ...]:
-    """The gradients of `outputs` with respect to `inputs`; nothing is accumulated.
+    """Return the gradients of `outputs` with respect to `inputs`, without accumulating.
 
     >>> x = torch.tensor(3., requires_grad=True)
     >>> torch.autograd.grad(x * x, x)
@@ -175,10 +175,10 @@ def partial_grad(
     outputs: Sequence[Tensor], inputs: Sequence[Tensor], grad_outputs: Sequence[Tensor],
     create_graph: bool = False,
 ) -> list[Tensor | None]:
-    """The gradients with respect to inputs that count as independent of each other.
+    """Return the gradients with respect to inputs that are treated as independent.
 
-    `grad` gives total derivatives: where one input was made from another, the second one's also
-    has what came through the first. The graph is retained.
+    `grad` returns total derivatives: if one input was computed from another, the gradient of the
+    latter includes paths through the former. The graph is retained.
     """
     roots = _roots(tuple(outputs), grad_outputs, create_graph)
     keys = [key_of(x._history() or x) for x in inputs]
@@ -209,13 +209,13 @@ def _finish_gradient(
 
 
 class Batched:
-    """vmap with results that may be None, which the layer of function transforms sets."""
+    """vmap that allows None results; set by the layer of function transforms."""
 
     vmap: Callable[[Callable], Callable]
 
 
 class Stack:
-    """torch.stack, which the operators' layer sets."""
+    """torch.stack, set by the operators' layer."""
 
     of: Callable[[Sequence[Tensor]], Tensor]
 
@@ -223,8 +223,8 @@ class Stack:
 def _batched(
     outputs: Any, inputs: Any, grad_outputs: Any, create_graph: bool, allow_unused: Any
 ) -> tuple[Tensor | None, ...]:
-    """A gradient for each row of the cotangents, stacked: all at once, by vmap; one after the other
-    where a derivative reads numbers."""
+    """Return the stacked gradients for each row of the cotangents: all at once by vmap, or one by
+    one if vmap fails, `create_graph` is set, or a cotangent is of a subclass."""
     rows = _tuple(grad_outputs)
     for y, g in zip(_tuple(outputs), rows, strict=True):
         if isinstance(y, Tensor) and g._array.shape[1:] != y._array.shape:
@@ -266,7 +266,7 @@ def _tensor_backward(
     self: Tensor, gradient: Tensor | None = None, retain_graph: bool | None = None,
     create_graph: bool = False, inputs: Any = None,
 ) -> None:
-    """Add this tensor's gradients to the `.grad` of the leaves that it came from.
+    """Add this tensor's gradients to the `.grad` of the leaves it was computed from.
 
     >>> x = torch.tensor([1., 2.], requires_grad=True)
     >>> (x ** 2).sum().backward()
@@ -297,7 +297,7 @@ def _set_requires_grad(self: Tensor, value: bool) -> None:
 
 
 def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
-    """Set whether gradients are accumulated here; only leaves can stop.
+    """Set whether gradients are accumulated here; only a leaf can turn it off.
 
     >>> torch.ones(2).requires_grad_()
     tensor([1., 1.], requires_grad=True)
@@ -321,7 +321,7 @@ def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
 
 
 def detach(self: Tensor) -> Tensor:
-    """The same memory, out of the graph; writes are counted for both.
+    """Return a tensor with the same memory and version counter, outside the graph.
 
     >>> x = torch.ones(2, requires_grad=True)
     >>> y = (x * 2).detach()
@@ -332,7 +332,7 @@ def detach(self: Tensor) -> Tensor:
 
 
 def detach_(self: Tensor) -> Tensor:
-    """Take this tensor out of the graph: it becomes a leaf.
+    """Remove this tensor from the graph, making it a leaf.
 
     >>> y = (torch.ones(2, requires_grad=True) * 2).detach_()
     >>> y.is_leaf, y.requires_grad

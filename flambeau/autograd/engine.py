@@ -1,7 +1,7 @@
-"""The engine: carries cotangents from roots to leaves, newest node first, without recursion.
+"""The engine: propagates cotangents from roots to leaves, newest node first, without recursion.
 
-Nodes leave a heap in the reverse order of their creation, so that every gradient has arrived
-before a node runs. What a node saved is freed after it ran, unless the graph is retained.
+Nodes leave a heap in reverse order of creation, so all of a node's cotangents have arrived when it
+runs. Its saved values are freed after it runs, unless the graph is retained.
 """
 
 from __future__ import annotations
@@ -30,18 +30,17 @@ def run(
     roots: Sequence[tuple[Any, Tensor]], retain_graph: bool, create_graph: bool,
     captures: dict[Any, int] | None = None, accumulate: bool = True, partial: bool = False,
 ) -> dict[Any, Tensor]:
-    """Backward from (target, cotangent) pairs; gives the cotangents captured by target.
+    """Run backward from (target, cotangent) pairs; return the captured cotangents by target.
 
-    A target is a node, an `Output` of one or a leaf tensor. With `captures`, only what leads to
-    them runs; leaves accumulate only when `accumulate` and they are captured. `partial` stops at
-    captured targets: what reaches one of them through another does not count, and their hooks do
-    not run.
+    A target is a node, an `Output` of one or a leaf tensor. With `captures`, only nodes that lead
+    to them run, and only captured leaves accumulate, if `accumulate`. `partial` stops at captured
+    targets: cotangents that reach one through another are not counted, and their hooks do not run.
     """
     if create_graph and accumulate and not _WARNED:
         _warn_of_cycle()
     previous = MODE.grad, MODE.task
     saved_hooks = MODE.saved_hooks
-    # Kernels of derivatives do not see examples of a vmap; with grad, none is used.
+    # Fused derivative kernels cannot handle vmap examples; they are not used while grad is on.
     of_examples = not create_graph and any(
         is_example(g._array) for _, g in roots)
     MODE.grad = bool(create_graph) or of_examples
@@ -65,15 +64,15 @@ def run(
         return task.captured
     finally:
         MODE.grad, MODE.task = previous
-        if MODE.saved_hooks is not saved_hooks:  # entered or left by a hook
+        if MODE.saved_hooks is not saved_hooks:  # changed by a hook
             set_saved_hooks(saved_hooks)
 
 
-_WARNED: set[str] = set()  # what a process hears once
+_WARNED: set[str] = set()  # warnings already given, once per process
 
 
 def _warn_of_cycle() -> None:
-    """Say that grads which hold their graph, held by leaves in it, are a cycle."""
+    """Warn that a leaf's grad that holds the graph creates a reference cycle."""
     _WARNED.add("cycle")
     warn(
         "Using backward() with create_graph=True will create a reference cycle between the "
@@ -84,7 +83,7 @@ def _warn_of_cycle() -> None:
 
 
 def key_of(target: Any) -> Any:
-    """What identifies a target: a leaf or a node by itself, an output by node and index."""
+    """Return a target's key: the id of a leaf or node, or (node id, index) of an output."""
     return (id(target.node), target.index) if target.__class__ is Output else id(target)
 
 
@@ -92,29 +91,30 @@ _next_number = itertools.count().__next__
 
 
 def current_task_number() -> int | None:
-    """The number of the backward pass that this thread is in; None outside of one."""
+    """Return the number of this thread's backward pass, or None outside of one."""
     return None if MODE.task is None else MODE.task.number
 
 
 def is_checkpoint_valid() -> bool:
-    """Whether gradients go to all leaves: False within grad() and backward(inputs=...)."""
+    """Return whether gradients go to all leaves: False in grad() and backward(inputs=...)."""
     return MODE.task is None or MODE.task.captures is None
 
 
 def is_graph_retained() -> bool:
-    """Whether the backward pass that this thread is in keeps its graph."""
+    """Return whether this thread's backward pass retains its graph."""
     return MODE.task is not None and MODE.task.keep
 
 
 def queue_callback(callback: Callable[[], Any]) -> None:
-    """Call `callback()` at the end of the backward pass that this thread is in."""
+    """Call `callback()` at the end of this thread's backward pass; RuntimeError outside of one."""
     if MODE.task is None:
         raise RuntimeError("Final callbacks can only be installed during backward pass.")
     MODE.task.callbacks.append(callback)
 
 
 def will_run(targets: Sequence[Any], at_work: Any) -> list[bool]:
-    """Which targets the rest of this thread's backward pass comes to, from the one at work on."""
+    """Return which targets the rest of this thread's backward pass will reach, given the running
+    one (`at_work`)."""
     task = MODE.task
     if task is None:
         return [False] * len(targets)
@@ -143,22 +143,22 @@ class _Task:
         self.captured: dict[Any, Tensor] = {}
         self.heap: list[tuple[int, int, Node]] = []
         self.pending: dict[int, Any] = {}
-        # Leaves with hooks wait until every path has brought its cotangent: (leaf, sum) by id, and
-        # how many paths are still to come. `running`: where the node at work sends its cotangents.
+        # `waiting`: leaves with hooks, until all paths have delivered: (leaf, sum) by id. `paths`:
+        # the number of outstanding paths. `running`: the edges of the node that is running.
         self.waiting: dict[int, tuple[Tensor, Tensor]] = {}
         self.paths: dict[int, int] | None = None
         self.running: Sequence[Any] = ()
         self.callbacks: list[Callable[[], Any]] = []
 
     def deliver(self, target: Any, g: Tensor) -> None:
-        """Add a cotangent to what a target has received."""
+        """Add a cotangent to a target's pending sum, or accumulate it in a leaf."""
         if isinstance(target, Tensor):
             attributes = target.__dict__
             if attributes and not self.partial and (attributes.get("_backward_hooks")
                                or attributes.get("_post_accumulate_grad_hooks")):
                 self.wait(target, g)
             elif self.captures is None:
-                if target._requires_grad:  # else frozen since the graph was made
+                if target._requires_grad:  # else frozen after the graph was built
                     _add(target, g, self.keep and MODE.grad)
             else:
                 self.reach_leaf(target, g)
@@ -181,7 +181,7 @@ class _Task:
         slots[index] = g if slots[index] is None else total(slots[index], g)
 
     def reach_leaf(self, leaf: Tensor, g: Tensor) -> None:
-        """A cotangent has come to a leaf: to its grad, or to who asked for it."""
+        """Accumulate a cotangent in a leaf's grad, or capture it for the caller."""
         if self.captures is not None:
             if id(leaf) not in self.captures:
                 return
@@ -194,7 +194,7 @@ class _Task:
         accumulate(leaf, g, self.keep and MODE.grad)
 
     def wait(self, leaf: Tensor, g: Tensor) -> None:
-        """Add up the cotangents of a leaf with hooks; the last one to come sets it off."""
+        """Sum the cotangents of a leaf with hooks; process the leaf when the last one arrives."""
         if self.paths is None:
             self.paths = _paths_to_hooked([*self.running, *(entry[2] for entry in self.heap)])
         key = id(leaf)
@@ -207,17 +207,18 @@ class _Task:
             self.reach_leaf(leaf, g)
 
     def finish_leaves(self) -> None:
-        """Set off the leaves to which not every path brought a cotangent."""
+        """Process the leaves that did not receive a cotangent from every path."""
         for leaf, g in self.waiting.values():
             self.reach_leaf(leaf, g)
 
     def capture(self, key: Any, g: Tensor) -> None:
-        """Keep a cotangent for the caller."""
+        """Add a cotangent to those returned to the caller."""
         stored = self.captured.get(key)
         self.captured[key] = g if stored is None else total(stored, g)
 
     def drain(self, node: Node | None, g: Any) -> None:
-        """Run the nodes, newest first, until no cotangent is left; `node` with `g` to begin."""
+        """Run nodes, newest first, until no cotangent is left; start with `node` and `g` if given.
+        """
         heap, pending, keep = self.heap, self.pending, self.keep
         watched = self.captures is not None or MODE.anomaly
         while True:
@@ -241,11 +242,11 @@ class _Task:
             node = g = None
             if len(edges) == 1:
                 target, result = edges[0], grads[0]
-                grads = None  # so that the leaf may keep `found` for its own
+                grads = None  # drop the reference, so the leaf can keep `result` without a copy
                 if result is None or target is None:
                     continue
                 if not heap and isinstance(target, Node) and target.outputs == 1:
-                    node, g, result = target, result, None  # a chain needs no queue
+                    node, g, result = target, result, None  # a chain skips the queue
                 else:
                     self.deliver(target, result)
                 continue
@@ -260,7 +261,7 @@ class _Task:
             grads = result = None
 
     def apply_watched(self, node: Node, g: Any) -> Sequence[Any] | None:
-        """Apply a node with hooks, captures or anomaly mode; None when it need not run."""
+        """Apply a node with hooks, captures or anomaly mode; return None if it can be skipped."""
         if self.needed is not None and id(node) not in self.needed and not self.is_wanted(node):
             return None
         if node.hooks is not None and not self.partial:
@@ -275,12 +276,12 @@ class _Task:
         return grads if node.hooks is None else run_node_hooks(node, "post", grads, g)
 
     def is_wanted(self, node: Node) -> bool:
-        """Whether the caller asked for the cotangent of one of a node's outputs."""
+        """Return whether the caller requested the cotangent of one of a node's outputs."""
         captures, key = self.captures or {}, id(node)
         return key in captures or any((key, i) in captures for i in range(node.outputs))
 
     def capture_node(self, node: Node, key: int, g: Any) -> None:
-        """Keep the cotangents of a node's outputs that the caller asked for."""
+        """Capture the requested cotangents of a node's outputs."""
         captures = self.captures or {}
         if g.__class__ is not tuple:
             if key in captures:
@@ -292,13 +293,13 @@ class _Task:
 
 
 def total(a: Tensor, b: Tensor) -> Tensor:
-    """The sum of two cotangents; a dense one takes up a sparse one."""
+    """Return the sum of two cotangents, adding a sparse one to a dense one."""
     return b + a if a.__class__ is not Tensor and a._array.strides is None else a + b
 
 
 def _leading_to(roots: list[Any], captures: dict[Any, int], partial: bool) -> set[int]:
-    """The ids of the nodes from which a captured target can be reached; with `partial`, without
-    the captured ones, at which a path ends."""
+    """Return the ids of the nodes that lead to a captured target. With `partial`, paths end at
+    captured nodes, which are excluded."""
     needed: set[int] = set()
     done: set[int] = set()
     if partial:
@@ -327,7 +328,7 @@ def _leading_to(roots: list[Any], captures: dict[Any, int], partial: bool) -> se
 
 
 def _apply_watched(node: Node, g: Any) -> Sequence[Any]:
-    """Apply a node in anomaly mode: says where it was made when it fails or makes NaN."""
+    """Apply a node in anomaly mode: if it fails or returns NaN, warn with its forward traceback."""
     forward_trace = "".join(node.metadata.get("traceback_", ["(made outside anomaly mode)\n"]))
     try:
         grads = node.apply(g)
@@ -352,7 +353,7 @@ def _apply_watched(node: Node, g: Any) -> Sequence[Any]:
 
 
 def _paths_to_hooked(targets: list[Any]) -> dict[int, int]:
-    """How many edges lead from targets to each leaf that has hooks."""
+    """Count the edges that lead from targets to each leaf, by id."""
     result: dict[int, int] = {}
     done: set[int] = set()
     stack = targets
@@ -369,7 +370,7 @@ def _paths_to_hooked(targets: list[Any]) -> dict[int, int]:
 
 
 def _reachable(targets: list[Any]) -> set[int]:
-    """The ids of the nodes and leaves to which edges lead from targets."""
+    """Return the ids of the nodes and leaves reachable from targets."""
     result: set[int] = set()
     while targets:
         target = targets.pop()
@@ -382,7 +383,7 @@ def _reachable(targets: list[Any]) -> set[int]:
 
 
 def accumulate(leaf: Tensor, g: Tensor, differentiable: bool) -> None:
-    """Add a cotangent to a leaf's grad, running its hooks."""
+    """Add a cotangent to a leaf's grad, and run its hooks."""
     g = run_leaf_hooks(leaf, g, before=True)
     if leaf._requires_grad:
         _add(leaf, g, differentiable)
@@ -390,7 +391,7 @@ def accumulate(leaf: Tensor, g: Tensor, differentiable: bool) -> None:
         run_leaf_hooks(leaf, g, before=False)
 
 
-# Threads may share leaves, and NumPy adds without holding Python's lock.
+# Threads may share leaves, and NumPy releases the GIL while adding.
 _ADDING = threading.RLock()
 
 
@@ -408,7 +409,7 @@ def _add(leaf: Tensor, g: Tensor, differentiable: bool) -> None:
 
 
 def _recorded_copy(leaf: Tensor, g: Tensor) -> Tensor:
-    """A cotangent that another leaf may hold as well, as a grad of the leaf's own."""
+    """Return a recorded copy of a cotangent, in the leaf's memory layout, as its grad."""
     if None in (leaf._array.strides, g._array.strides) or dense_order(leaf._array) is None \
             or not g._requires_grad:
         return g.clone()
@@ -417,9 +418,9 @@ def _recorded_copy(leaf: Tensor, g: Tensor) -> Tensor:
 
 
 def _owned(leaf: Tensor, g: Tensor) -> Tensor:
-    """The cotangent as a leaf's own grad: itself when nobody else holds it, else a copy."""
+    """Return the cotangent as a leaf's grad: itself if nothing else references it, else a copy."""
     array = g._array
-    if g.__class__ is not Tensor:  # of a class of its own, which memory alone does not make
+    if g.__class__ is not Tensor:  # a subclass can't be built from its array alone
         shared = sys.getrefcount(g) > _HELD_BY_ENGINE
         return g if array.strides is not None else g._owned(shared)
     if (
@@ -431,7 +432,7 @@ def _owned(leaf: Tensor, g: Tensor) -> Tensor:
         and not g._requires_grad
     ):
         return g
-    if leaf._array.strides is None:  # sparse: its gradient need not be
+    if leaf._array.strides is None:  # a sparse leaf, whose gradient may be dense
         return g.detach()
     result = empty_strided_array(
         array.shape, [n // leaf._array.itemsize for n in leaf._array.strides], array.dtype
@@ -440,7 +441,7 @@ def _owned(leaf: Tensor, g: Tensor) -> Tensor:
     return wrap(result)
 
 
-# The engine's loop holds a cotangent, deliver, _add and _owned take it on, getrefcount counts it;
-# who holds it too (a hook, a second place that it goes to) would see it change.
+# References to a cotangent: the engine's loop, the parameters of deliver, _add and _owned, and
+# getrefcount's argument. Any other holder (a hook, a second target) would see it change.
 _HELD_BY_ENGINE = 1 + 3 * PARAMETER_REFERENCES + ARGUMENT_REFERENCES
-_HELD_BY_COTANGENT = 2 + ARGUMENT_REFERENCES  # its array: by the cotangent and a variable
+_HELD_BY_COTANGENT = 2 + ARGUMENT_REFERENCES  # to its array: the cotangent and a variable

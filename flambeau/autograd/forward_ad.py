@@ -1,7 +1,7 @@
-"""torch.autograd.forward_ad: dual numbers, tensors that carry a tangent with them.
+"""torch.autograd.forward_ad: dual numbers, tensors that carry a tangent.
 
-While a level is on, operators push tangents along (`ops/interception/forward_mode.py`). A tensor
-keeps, for each level, the primal and the tangent; levels nest, each with a number of its own.
+While a level is active, operators push tangents forward (`ops/interception/forward_mode.py`). A
+tensor stores a primal and a tangent per level; levels nest and have unique numbers.
 """
 
 from __future__ import annotations
@@ -27,49 +27,49 @@ __all__ = [
     "set_forward_mode_enabled", "unpack_dual",
 ]
 
-# In a tensor's dictionary: {level: (primal, tangent)}, with None for a primal that is the tensor
+# Key in a tensor's __dict__: {level: (primal, tangent)}. A primal of None stands for the tensor
 # itself without the tangent.
 _SLOT = "_tangents"
 _NOTHING: dict[int, Any] = {}
-_PRIMAL = "_is_primal"  # in the dictionary of a view without the tangent of its base
+_PRIMAL = "_is_primal"  # key in the __dict__ of a view that lacks its base's tangent
 _next_level = itertools.count().__next__
 
 
 class _Levels(threading.local):
-    """This thread's levels, the outermost first, and whether operators push tangents."""
+    """This thread's levels, outermost first, and whether operators push tangents."""
 
     def __init__(self) -> None:
         self.active: list[int] = []
         self.public = False  # enter_dual_level was called
         self.enabled = True
-        self.has_late = False  # a write gave a tangent to a tensor that may have had views
+        self.has_late = False  # a write gave a tangent to a tensor that may have views
 
 
 LEVELS = _Levels()
 
 
 class Switch:
-    """What starts (True) and ends (False) the pushing of tangents; the operators' layer sets it."""
+    """Starts (True) and stops (False) pushing tangents; set by the operators' layer."""
 
     turn: Callable[[bool], None]
 
 
 class UnpackedDualTensor(NamedTuple):
-    """A dual number's parts; `tangent` is None for a tensor that carries none."""
+    """The parts of a dual number; `tangent` is None if the tensor carries none."""
 
     primal: Tensor
     tangent: Tensor | None
 
 
 def push_level() -> int:
-    """Enter another level, and give its number."""
+    """Enter a new level and return its number."""
     LEVELS.active.append(_next_level())
     Switch.turn(True)
     return LEVELS.active[-1]
 
 
 def pop_level(level: int) -> None:
-    """Leave the last level; RuntimeError if another one is the last."""
+    """Leave a level; RuntimeError if it is not the innermost one."""
     if not LEVELS.active or LEVELS.active[-1] != level:
         raise RuntimeError("Trying to exit a forward AD level that was not the last one that was "
                            "entered. This is not supported.")
@@ -79,7 +79,7 @@ def pop_level(level: int) -> None:
 
 
 def enter_dual_level() -> int:
-    """Enter forward mode; RuntimeError inside of another such level.
+    """Enter forward mode. Raise RuntimeError if already inside such a level.
 
     >>> level = torch.autograd.forward_ad.enter_dual_level()
     >>> torch.autograd.forward_ad.exit_dual_level(level=level)
@@ -92,7 +92,7 @@ def enter_dual_level() -> int:
 
 
 def exit_dual_level(*, level: int | None = None) -> None:
-    """Leave forward mode: tangents are gone."""
+    """Leave forward mode and drop its tangents."""
     if not LEVELS.public or level not in (None, 0):
         raise RuntimeError("Trying to exit a forward AD level that was not the last one that was "
                            "entered. This is not supported.")
@@ -101,7 +101,7 @@ def exit_dual_level(*, level: int | None = None) -> None:
 
 
 class dual_level:
-    """A context in which tensors carry tangents.
+    """Context in which tensors can carry tangents.
 
     >>> fwAD = torch.autograd.forward_ad
     >>> with fwAD.dual_level():
@@ -118,14 +118,14 @@ class dual_level:
 
 
 class set_forward_mode_enabled:
-    """A context in which operators push tangents or, with False, drop them."""
+    """Context and decorator in which operators push tangents or, with False, drop them."""
 
     def __init__(self, mode: bool) -> None:
         self._mode = mode
         self._before, LEVELS.enabled = LEVELS.enabled, mode
 
     def __call__(self, function: Callable) -> Callable:
-        """The function, which runs in such a context."""
+        """Return the function wrapped to run in this context."""
         LEVELS.enabled = self._before  # this object only decorates
 
         @functools.wraps(function)
@@ -146,7 +146,7 @@ _set_fwd_grad_enabled = set_forward_mode_enabled
 
 
 def _is_fwd_grad_enabled() -> bool:
-    """Whether operators push tangents in this thread."""
+    """Return whether operators push tangents in this thread."""
     return LEVELS.enabled
 
 
@@ -157,9 +157,9 @@ def __getattr__(name: str) -> Any:
 
 
 def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
-    """A view of `tensor` that carries `tangent`, of its shape and dtype.
+    """Return a view of `tensor` that carries `tangent`, which must have its shape.
 
-    Raises RuntimeError outside of a level, ValueError for tensors that are not floating or complex.
+    Raise RuntimeError outside of a level, ValueError for tensors that are not floating or complex.
     """
     if not LEVELS.active:
         raise RuntimeError("Trying to create a dual Tensor for forward AD but no level exists, "
@@ -181,13 +181,13 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
                            "same level, this is not supported.")
     dual = tensor.view_as(tensor)
     if tensor.is_inference():
-        dual._base = None  # no view: it may be written in place with its tangent
+        dual._base = None  # not a view: can be written in place with its tangent
     return give({**tangents_of(dual), now: (None, _laid_out_as(tangent, tensor))}, dual)
 
 
 def _laid_out_as(tangent: Tensor, primal: Tensor) -> Tensor:
-    """The tangent itself where it lies in memory as the primal does, else a copy that does: what is
-    a view of the primal then is one of the tangent."""
+    """Return the tangent, copied if needed to match the primal's memory layout, so that a view of
+    the primal can also be taken of the tangent."""
     bits = (tangent.is_conj(), tangent.is_neg()), (primal.is_conj(), primal.is_neg())
     if bits[0] != bits[1]:
         return tangent.clone()
@@ -204,8 +204,8 @@ def _storage_elements(x: Tensor) -> int:
 
 
 def _lies_as(tangent: Tensor, primal: Tensor) -> bool:
-    """Whether the two have the same strides, offset and size of memory; or the primal's elements
-    share memory, which a tangent's must not."""
+    """Return whether the two have the same strides, offset and storage size. Also True if dtypes
+    differ, or if the primal's elements share memory, which a tangent's must not."""
     t, x = tangent._array, primal._array
     strides = [(a, b) for n, a, b in zip(x.shape, t.strides, x.strides, strict=True) if n > 1]
     if any(not b for _, b in strides):
@@ -218,7 +218,7 @@ def _lies_as(tangent: Tensor, primal: Tensor) -> bool:
 
 
 def _shown_tangent(tensor: Tensor) -> Tensor | None:
-    """The tangent that a tensor is printed with."""
+    """Return the tangent to print with a tensor, or None."""
     return tangent_at(tensor, LEVELS.active[-1]) if LEVELS.active else None
 
 
@@ -226,7 +226,7 @@ Suffixes.tangent = staticmethod(_shown_tangent)
 
 
 def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:
-    """The primal, a view, and the tangent at the present level.
+    """Return a view of the primal, and the tangent at the innermost level.
 
     >>> torch.autograd.forward_ad.unpack_dual(torch.ones(1))
     UnpackedDualTensor(primal=tensor([1.]), tangent=None)
@@ -239,7 +239,7 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     primal = primal_at(tensor, LEVELS.active[-1])
     shown = primal.view_as(primal)
     if LEVELS.has_late:
-        shown._base = None  # by its base it would have the tangent again
+        shown._base = None  # otherwise it would inherit the tangent from its base
     return UnpackedDualTensor(shown, tangent)
 
 
@@ -247,8 +247,8 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
 
 
 def carried_by(tensor: Tensor) -> dict[int, Any]:
-    """The primal and tangent of each level. A view that was there before its base got a tangent by
-    a write has the part of it that it shows."""
+    """Return the primal and tangent per level. A view made before its base got a tangent by a
+    write receives its window of that tangent."""
     carried: dict[int, Any] = tensor.__dict__.get(_SLOT, _NOTHING)
     base = tensor._base
     if base is None or not LEVELS.has_late or _PRIMAL in tensor.__dict__:
@@ -261,13 +261,13 @@ def carried_by(tensor: Tensor) -> dict[int, Any]:
 
 
 def mark_primal(tensor: Tensor) -> Tensor:
-    """Say that the tangent which the base of `tensor` gets by a write is none of its own."""
+    """Mark `tensor` as not inheriting a tangent that its base gets by a write; return it."""
     tensor.__dict__[_PRIMAL] = True
     return tensor
 
 
 def window_of(tangent: Tensor, base: Tensor, view: Tensor) -> Tensor:
-    """The part of a base's tangent, which lies in memory as the base does, that `view` shows."""
+    """Return the part of a base's tangent that `view` covers; both have the base's layout."""
     start = _lowest(view).storage_offset() - _lowest(base).storage_offset()
     return _strided(tangent, tuple(view.shape), view.stride(), start)
 
@@ -281,7 +281,7 @@ def _lowest(x: Tensor) -> Tensor:
 
 
 def _strided(x: Tensor, shape: tuple[int, ...], strides: tuple[int, ...], start: int) -> Tensor:
-    """A view of `x`, of all examples where it is one of a batch."""
+    """Return a strided view of `x`, of all examples if `x` is batched."""
     window: Any = x._array
     if window.__class__ is not BatchedWindow or window.is_shared:
         return x.as_strided(shape, strides, x.storage_offset() + start)
@@ -292,7 +292,7 @@ def _strided(x: Tensor, shape: tuple[int, ...], strides: tuple[int, ...], start:
 
 
 def laid_out(tangent: Tensor, primal: Tensor) -> Tensor:
-    """The tangent with the strides of the primal, so that a view of one is a view of the other."""
+    """Return the tangent with the primal's strides, so that a view of one applies to the other."""
     strides = primal._array.strides
     if tangent._array.strides == strides or 0 in strides or not primal._array.size:
         return tangent
@@ -300,7 +300,7 @@ def laid_out(tangent: Tensor, primal: Tensor) -> Tensor:
 
 
 def zeros_as(base: Tensor, tangent: Tensor) -> Tensor:
-    """Zeros that lie in memory as `base` does, to take `tangent`, which examples may differ in."""
+    """Return zeros in the layout of `base` to hold `tangent`, batched if either is."""
     return _zeros(base, tangent, tuple(base.shape), base.stride())
 
 
@@ -318,7 +318,7 @@ def _zeros(base: Tensor, tangent: Tensor, shape: tuple, strides: tuple) -> Tenso
 
 
 def last_level(tensor: Tensor) -> int | None:
-    """The innermost level of those that are on at which the tensor carries a tangent."""
+    """Return the innermost active level at which the tensor carries a tangent, or None."""
     carried = tensor.__dict__.get(_SLOT) if tensor._base is None else carried_by(tensor)
     if carried:
         for level in reversed(LEVELS.active):
@@ -328,13 +328,13 @@ def last_level(tensor: Tensor) -> int | None:
 
 
 def innermost_level(values: tuple) -> int | None:
-    """The innermost level at which one of the values carries a tangent."""
+    """Return the innermost active level at which one of the values carries a tangent, or None."""
     levels = [last_level(v) for v in values if isinstance(v, Tensor)]
     return max((n for n in levels if n is not None), default=None)
 
 
 def primal_at(tensor: Any, level: int) -> Any:
-    """The tensor without its tangent at `level`; it may carry others."""
+    """Return the tensor without its tangent at `level`; those of other levels remain."""
     if not isinstance(tensor, Tensor):
         return tensor
     carried = tensor.__dict__.get(_SLOT) if tensor._base is None else carried_by(tensor)
@@ -352,14 +352,14 @@ def primal_at(tensor: Any, level: int) -> Any:
 
 
 def tangent_at(tensor: Tensor, level: int) -> Tensor | None:
-    """The tangent at `level`."""
+    """Return the tangent at `level`, or None."""
     carried = tensor.__dict__.get(_SLOT) if tensor._base is None else carried_by(tensor)
     pair = carried.get(level) if carried else None
     return None if pair is None else pair[1]
 
 
 def attach(dual: Tensor, level: int, primal: Tensor, tangent: Tensor) -> None:
-    """Make `dual` carry a tangent at `level`, besides those that `primal` carries."""
+    """Make `dual` carry a tangent at `level` in addition to those of `primal`."""
     carried = dict(primal.__dict__.get(_SLOT, {}))
     carried[level] = (primal, tangent)
     dual.__dict__[_SLOT] = carried
@@ -369,9 +369,9 @@ def push_through(
     function: Callable[..., Sequence[Tensor]], primals: Sequence[Any],
     tangents: Sequence[Tensor | None], outputs: int,
 ) -> tuple[Tensor | None, ...]:
-    """The tangents of function(*primals): the rule of an operator that is also made of others.
+    """Return the tangents of function(*primals), for operators that are composed of others.
 
-    outputs: how many the operator has; those that the function leaves out have no tangent.
+    outputs: number of the operator's outputs; those that the function omits have no tangent.
     """
     level = push_level()
     try:
@@ -387,7 +387,7 @@ def push_through(
 
 
 def sum_terms(*terms: Tensor | None) -> Tensor | None:
-    """The sum of the terms that are there."""
+    """Return the sum of the terms that are not None, or None."""
     total = None
     for term in terms:
         if term is not None:
@@ -396,37 +396,37 @@ def sum_terms(*terms: Tensor | None) -> Tensor | None:
 
 
 def unless_missing(function: Callable[..., Tensor], *tangents: Tensor | None) -> Tensor | None:
-    """function(*tangents), or None where one of them is missing."""
+    """Return function(*tangents), or None if any of them is None."""
     return None if any(t is None for t in tangents) else function(*tangents)
 
 
 def carry(source: Tensor, target: Tensor) -> Tensor:
-    """Give `target`, the same value, the tangents that `source` carries."""
+    """Give `target`, which has the same value, the tangents of `source`; return it."""
     return give(tangents_of(source), target)
 
 
 def tangents_of(tensor: Tensor) -> dict[int, Any]:
-    """What a tensor carries, for `give`."""
+    """Return a tensor's tangents by level, for `give`."""
     return {n: (None, pair[1]) for n, pair in carried_by(tensor).items()}
 
 
 def give(tangents: dict[int, Any], target: Tensor) -> Tensor:
-    """Make `target` carry tangents."""
+    """Make `target` carry tangents; return it."""
     if tangents:
         target.__dict__[_SLOT] = dict(tangents)
     return target
 
 
 def drop_tangents(tensor: Tensor) -> None:
-    """Take all tangents from a tensor."""
+    """Remove all tangents from a tensor."""
     tensor.__dict__.pop(_SLOT, None)
 
 
 class PrimalBackward(Node):
-    """The history of a leaf's primal: the leaf itself."""
+    """The history of a leaf's primal: passes gradients to the leaf."""
 
     def apply(self, g: Any) -> Any:
-        """The cotangent as it is."""
+        """Return the cotangent unchanged."""
         return [g]
 
 
@@ -434,7 +434,8 @@ _PRIMAL_PLAN: Plan[PrimalBackward] = Plan(PrimalBackward, (), (), (), False)
 
 
 def same_history(x: Tensor) -> Tensor:
-    """Another object that is the same tensor for autograd: gradients reach a leaf through it."""
+    """Return a new object that autograd treats as the same tensor: gradients reach a leaf through
+    it."""
     result: Tensor = object.__new__(Tensor)
     x._version  # noqa: B018  # both share a counter of writes
     twin = x._alias()

@@ -90,8 +90,7 @@ class ForwardCheck:
                     )
 
     def compare_undefined(self) -> None:
-        """Check that an input without a tangent gives the same result as one with a zero tangent.
-        """
+        """Check that a missing tangent of an input has the same effect as a zero tangent."""
         for i in self.moved:
             zeros = self._push({**self.directions, i: np.zeros_like(self.directions[i])})
             missing = self._push({**self.directions, i: None})

@@ -1,7 +1,7 @@
-"""Function: an operator of the user's own, with its forward and its backward.
+"""Function: a custom operator with its own forward and backward.
 
-`MyFunction.apply(*args)` runs `forward` unrecorded and hangs a node on the results whose backward
-calls the user's `backward`, itself recorded when gradients of gradients are asked for.
+`MyFunction.apply(*args)` runs `forward` unrecorded and attaches a node to the results that calls
+the user's `backward`, which is recorded if higher derivatives are requested.
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ from .tape import new_node, pack, requires
 from .unbroadcast import unbroadcast
 
 
-# What a context shows of its node; every other name is the user's.
+# Attributes that a context forwards to its node; every other name belongs to the user.
 _OF_NODE = frozenset((
     "metadata", "name", "next_functions", "register_hook", "register_prehook", "_sequence_nr",
 ))
 
 
 class FunctionCtx:
-    """What `forward` and `backward` share: saved tensors and any attributes of the user's.
+    """State shared by `forward` and `backward`: saved tensors and the user's attributes.
 
-    It is not the node, whose attributes a user's would overwrite; `grad_fn` shows both.
+    It is separate from the node, so the user cannot overwrite the node's attributes; `grad_fn`
+    exposes both.
     """
 
     needs_input_grad: tuple[bool, ...]
@@ -46,8 +47,8 @@ class FunctionCtx:
 
     @property
     def saved_tensors(self) -> tuple[Tensor | None, ...]:
-        """What `save_for_backward` kept, checked to be unchanged; within `jvp`, what
-        `save_for_forward` did."""
+        """The tensors of `save_for_backward`, checked for changes; within `jvp`, those of
+        `save_for_forward`."""
         if "_flambeau_pushing" in self.__dict__:
             return self.__dict__.get("saved_for_forward", ())
         node = self._flambeau_node()
@@ -56,7 +57,7 @@ class FunctionCtx:
 
     @property
     def saved_variables(self) -> tuple[Tensor | None, ...]:
-        """The old name of `saved_tensors`."""
+        """Deprecated name of `saved_tensors`."""
         warn("'saved_variables' is deprecated; use 'saved_tensors'", DeprecationWarning)
         return self.saved_tensors
 
@@ -74,24 +75,24 @@ class FunctionCtx:
         self.saved_for_forward = tensors
 
     def mark_dirty(self, *args: Tensor) -> None:
-        """Say which inputs were written in place."""
+        """Declare which inputs were written in place."""
         self.dirty_tensors = args
 
     def mark_non_differentiable(self, *args: Tensor) -> None:
-        """Say which outputs have no gradient."""
+        """Declare which outputs have no gradient."""
         self.non_differentiable = args
 
     def set_materialize_grads(self, value: bool) -> None:
-        """Whether missing gradients arrive as zeros (the default) or as None."""
+        """Set whether missing gradients arrive as zeros (the default) or as None."""
         self.materialize_grads = value
 
 
 class BackwardCFunction(FunctionCtx):
-    """The class of Functions' contexts by PyTorch's name: for checks of what a context is."""
+    """The class of Functions' contexts under PyTorch's name, for isinstance checks."""
 
 
 class BackwardFunction(Node):
-    """The node of a user's Function; `context` is what its methods see."""
+    """The node of a custom Function; its methods receive `context`."""
 
     operator = None
     is_custom = True
@@ -102,7 +103,7 @@ class BackwardFunction(Node):
 
     @property
     def saved_tensors(self) -> tuple[Tensor | None, ...]:
-        """What `save_for_backward` kept, checked to be unchanged."""
+        """The tensors of `save_for_backward`, checked for changes."""
         if self.saved is None:
             raise_freed(self)
         return tuple(
@@ -169,7 +170,7 @@ def _zeros(like: Any) -> Tensor:
 
 
 def _checked(y: Any, meta: Any, name: str, index: int) -> Any:
-    """A user's gradient in the shape and dtype of its input; RuntimeError when it cannot be."""
+    """Convert a user's gradient to its input's shape and dtype; RuntimeError if impossible."""
     if y is None or meta is None:
         return None
     if not isinstance(y, Tensor):
@@ -204,7 +205,8 @@ class _FunctionMeta(type):
 
 
 class Function(metaclass=_FunctionMeta):
-    """Subclass it with static methods forward(ctx, ...) and backward(ctx, *grads); call `apply`.
+    """Base of custom operators: define static forward(ctx, ...) and backward(ctx, *grads), and call
+    `apply`.
 
     >>> class Double(torch.autograd.Function):
     ...     @staticmethod
@@ -227,7 +229,7 @@ class Function(metaclass=_FunctionMeta):
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """RuntimeError: functions are applied through their class."""
+        """Raise RuntimeError: functions are applied through their class."""
         raise RuntimeError(
             "Legacy autograd function with non-static forward method is deprecated. Please use "
             "new-style autograd function with static forward method. (Example: "
@@ -238,19 +240,20 @@ class Function(metaclass=_FunctionMeta):
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
-        """The result, from ctx and the arguments (or the arguments alone, with setup_context)."""
+        """Compute the result from ctx and the arguments, or without ctx if setup_context is
+        defined."""
         raise NotImplementedError(
             "You must implement the forward function for custom autograd.Function."
         )
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        """Save what backward needs, when `forward` takes no ctx."""
+        """Save what backward needs, if `forward` takes no ctx."""
         raise NotImplementedError("setup_context is not implemented.")
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
-        """The gradients of the inputs, from those of the outputs."""
+        """Return the gradients of the inputs, given those of the outputs."""
         raise NotImplementedError(
             "You must implement either the backward or vjp method for your custom "
             "autograd.Function to use it with backward mode AD."
@@ -260,7 +263,7 @@ class Function(metaclass=_FunctionMeta):
 
     @staticmethod
     def jvp(ctx: Any, *grad_inputs: Any) -> Any:
-        """The tangents of the outputs, for forward mode."""
+        """Return the tangents of the outputs, given those of the inputs, for forward mode."""
         raise NotImplementedError(
             "You must implement the jvp function for custom autograd.Function to use it with "
             "forward mode AD."
@@ -268,8 +271,8 @@ class Function(metaclass=_FunctionMeta):
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
-        """The outputs of all examples and their batch axes; flambeau runs `forward` on examples,
-        and calls this only where a subclass has its own."""
+        """Return the outputs of all examples and their batch axes. flambeau runs `forward` on
+        examples, and calls this only if a subclass overrides it."""
         raise NotImplementedError(
             "To use autograd.Function with vmap, you must either override the vmap staticmethod or "
             "set generate_vmap_rule=True."
@@ -284,7 +287,7 @@ class Function(metaclass=_FunctionMeta):
 
     @classmethod
     def _flambeau_push(cls, level: int, args: tuple) -> Any:
-        """Run the function on the primals, and `jvp` on the tangents at a level."""
+        """Run the function on the primals and `jvp` on the tangents of a level; return duals."""
         primals = tuple(primal_at(a, level) if isinstance(a, Tensor) else a for a in args)
         context, result = cls._flambeau_apply(primals)
         context.__dict__["_flambeau_pushing"] = True
@@ -307,7 +310,7 @@ class Function(metaclass=_FunctionMeta):
 
     @classmethod
     def _flambeau_apply(cls, args: tuple) -> tuple[FunctionCtx, Any]:
-        """(the context, the result), recorded."""
+        """Run and record the function; return (context, result)."""
         needs = tuple(isinstance(a, Tensor) and a._tracked and requires(a) for a in args)
         recorded = MODE.grad and any(needs)
         pairs = zip(args, needs, strict=True)
@@ -346,14 +349,14 @@ class Function(metaclass=_FunctionMeta):
 
 
 def _bind_defaults(forward: Callable, args: tuple) -> tuple:
-    """A call's arguments and the defaults of those left out: setup_context sees all of them."""
+    """Return a call's arguments with defaults filled in, for setup_context."""
     bound = inspect.signature(forward).bind(*args)
     bound.apply_defaults()
     return bound.args
 
 
 class InplaceFunction(Function):
-    """A Function of PyTorch's first versions; `Function` does the same."""
+    """Legacy base class; equivalent to `Function`."""
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__()
@@ -361,7 +364,7 @@ class InplaceFunction(Function):
 
 
 def _alias_input(y: Tensor) -> Tensor:
-    """An input that is an output too: a view of itself, as its class makes one."""
+    """Return a view of an input that is also an output, made by its class if that overrides."""
     if y.__class__ is Tensor or not overrides(y.__class__):
         return view_of(y, y._array)
     with_grad, MODE.grad = MODE.grad, False
@@ -373,13 +376,13 @@ def _alias_input(y: Tensor) -> Tensor:
 
 
 def overrides(cls: type) -> bool:
-    """Whether a class has a `__torch_function__` of its own."""
+    """Return whether a class overrides `__torch_function__`."""
     return getattr(cls, "__torch_function__", None) is not getattr(
         Tensor, "__torch_function__", None)
 
 
 def _protect_views(context: FunctionCtx, args: tuple, outputs: tuple) -> tuple:
-    """The outputs of a call that needs no node: views among them may not come to need one."""
+    """Return the outputs of an unrecorded call; recorded writes to views among them will raise."""
     dirty, input_ids = _find_dirty(context, args, outputs)
     result = []
     for y in outputs:
@@ -393,8 +396,8 @@ def _protect_views(context: FunctionCtx, args: tuple, outputs: tuple) -> tuple:
 
 
 def _find_dirty(context: FunctionCtx, args: tuple, outputs: tuple) -> tuple[set[int], set[int]]:
-    """The ids of the tensors marked as written, and of the arguments; RuntimeError for a tensor
-    that is marked and not returned."""
+    """Return the ids of the tensors marked dirty, and of the arguments. Raise RuntimeError if a
+    marked tensor is not returned."""
     marked = context.__dict__.get("dirty_tensors", ())
     input_ids = {id(a) for a in args if isinstance(a, Tensor)}
     if marked:
@@ -411,7 +414,7 @@ def _find_dirty(context: FunctionCtx, args: tuple, outputs: tuple) -> tuple[set[
 
 
 def _hang(node: Any, args: tuple, outputs: tuple) -> tuple:
-    """Hang the node on the outputs and save what was asked for."""
+    """Attach the node to the outputs, and save the tensors of `save_for_backward`."""
     attributes = node.context.__dict__
     constant = {id(t) for t in attributes.get("non_differentiable", ())}
     dirty, input_ids = _find_dirty(node.context, args, outputs)
@@ -464,7 +467,7 @@ def _output(node: Any, y: Any, index: int | None, constant: set, dirty: set, inp
         bump(y)
         rebase(y, target)
         return y
-    if id(y) in input_ids:  # an input handed back: a view of it
+    if id(y) in input_ids:  # an input returned unchanged: make a view
         y = _alias_input(y)
     y._node = target
     y._requires_grad = y._tracked = True
@@ -472,7 +475,7 @@ def _output(node: Any, y: Any, index: int | None, constant: set, dirty: set, inp
 
 
 def once_differentiable(function: Callable) -> Callable:
-    """Mark a `backward` that may not itself be differentiated."""
+    """Decorate a `backward` that must not be differentiated itself."""
 
     @functools.wraps(function)
     def wrapper(ctx: Any, *args: Any) -> Any:
@@ -494,7 +497,7 @@ def once_differentiable(function: Callable) -> Callable:
 
 
 class _Once(Function):
-    """A value whose derivative is an error."""
+    """Identity whose backward raises RuntimeError."""
 
     @staticmethod
     def forward(ctx: Any, y: Tensor, *args: Tensor) -> Tensor:

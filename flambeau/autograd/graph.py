@@ -1,4 +1,4 @@
-"""torch.autograd.graph: hooks on what is saved, and the graph's own objects."""
+"""torch.autograd.graph: hooks on saved tensors, and the graph's nodes and edges."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 
 
 class Node(ABC):
-    """What `grad_fn` shows, and the context of a Function: a virtual base class of all of them.
+    """Virtual base class of the nodes that `grad_fn` returns, and of a Function's context.
 
     >>> y = torch.ones(2, requires_grad=True) * 2
     >>> isinstance(y.grad_fn, torch.autograd.graph.Node)
@@ -32,17 +32,17 @@ class Node(ABC):
 
     @abstractmethod
     def name(self) -> str:
-        """Its class's name, as in 'MulBackward0'."""
+        """Return the class name, as in 'MulBackward0'."""
 
     @property
     @abstractmethod
     def next_functions(self) -> tuple[tuple[Any, int], ...]:
-        """(node, output number) for each input; None for those without a gradient."""
+        """(node, output number) per input; the node is None for inputs without a gradient."""
 
     @property
     @abstractmethod
     def metadata(self) -> dict[str, Any]:
-        """A dictionary for anybody's notes."""
+        """A dictionary for arbitrary user data."""
 
     @abstractmethod
     def register_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
@@ -62,7 +62,7 @@ class Node(ABC):
 
 
 class saved_tensors_hooks:
-    """Inside, every tensor saved for backward goes through pack, and comes back through unpack."""
+    """Context in which tensors saved for backward pass through pack, and unpack when read."""
 
     def __init__(self, pack_hook: Callable, unpack_hook: Callable) -> None:
         self.pair = (pack_hook, unpack_hook)
@@ -77,28 +77,28 @@ class saved_tensors_hooks:
 
 
 class save_on_cpu(saved_tensors_hooks):
-    """Saved tensors are kept in main memory, where they are already."""
+    """Keeps saved tensors in main memory: no change, as they are there already."""
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
         super().__init__(lambda x: x, lambda x: x)
 
 
 class _MutationContext:
-    """The saved copies of a region; `clear` forgets them, and with them the graph's backward."""
+    """The saved copies of a region; after `clear`, its graph cannot run backward."""
 
     def __init__(self) -> None:
         self.copies: dict[int, Tensor] = {}
 
     def clear(self) -> None:
-        """Forget all copies."""
+        """Drop all copies."""
         self.copies.clear()
 
 
 class allow_mutation_on_saved_tensors:
-    """Inside, tensors may be written to in place after they were saved: backward sees copies.
+    """Context in which saved tensors may be written in place: backward reads copies.
 
-    A tensor is copied when it is saved, which costs its memory and time: PyTorch copies at the
-    write. RuntimeError when nested, and for backward after the region has ended.
+    Tensors are copied when saved, which costs time and memory; PyTorch copies only when they are
+    written. Raises RuntimeError when nested, or for backward after the region has ended.
     https://pytorch.org/docs/stable/autograd.html
 
     >>> x = torch.ones(2, requires_grad=True)
@@ -144,7 +144,7 @@ class allow_mutation_on_saved_tensors:
 
 
 class disable_saved_tensors_hooks:
-    """Inside, saved-tensor hooks raise RuntimeError with the message given."""
+    """Context in which saved-tensor hooks raise RuntimeError with the given message."""
 
     def __init__(self, error_message: str) -> None:
         self.message = error_message
@@ -160,7 +160,7 @@ class disable_saved_tensors_hooks:
 
 
 def get_gradient_edge(tensor: Tensor) -> GradientEdge:
-    """Where the tensor's gradient arrives."""
+    """Return the edge where the tensor's gradient arrives."""
     if not tensor.requires_grad:
         raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does "
                            "not require gradients")
@@ -168,7 +168,7 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
 
 
 def increment_version(tensor: Tensor | Sequence[Tensor]) -> None:
-    """Count a write to the tensor's memory."""
+    """Increment the version counter of a tensor, or of each of several."""
     for t in (tensor,) if isinstance(tensor, Tensor) else tensor:
         t._bump()
 
@@ -176,10 +176,10 @@ def increment_version(tensor: Tensor | Sequence[Tensor]) -> None:
 def register_multi_grad_hook(
     tensors: Sequence[Tensor], fn: Callable, *, mode: str = "all"
 ) -> RemovableHandle:
-    """Call fn once a backward pass: with the gradients of all tensors, or with the first one.
+    """Call fn once per backward pass: with the gradients of all tensors, or with the first one.
 
-    With "all", fn takes a list, with None for tensors that the pass does not come to; a pass that
-    comes to none of them does not call it. With "any", it takes the gradient that is known first.
+    With "all", fn receives a list, with None for tensors that the pass doesn't reach; if it reaches
+    none, fn is not called. With "any", fn receives the first gradient computed.
 
     >>> x = torch.ones(1, requires_grad=True)
     >>> y = x * 3
@@ -197,23 +197,23 @@ def register_multi_grad_hook(
 
 
 class _CollectedGradients:
-    """What has come to the tensors of a multi-grad hook, by backward pass."""
+    """The gradients received by the tensors of a multi-grad hook, by backward pass."""
 
     def __init__(self, tensors: Sequence[Tensor], fn: Callable, mode: str) -> None:
         self.targets, self.fn, self.mode = [target_of(t) for t in tensors], fn, mode
         self.lock = threading.Lock()
-        self.last_pass: int | None = None  # that has called `fn`, with "any"
-        # The gradients, and how many are still to come, by the number of the pass.
+        self.last_pass: int | None = None  # last pass that called `fn`, with "any"
+        # By pass number: the gradients, and the count of outstanding ones.
         self.passes: dict[int, tuple[list[Tensor | None], list[int]]] = {}
 
     def hook(self, index: int) -> Callable[[Tensor], None]:
-        """The hook of the tensor at `index`."""
+        """Return the hook of the tensor at `index`."""
         if self.mode == "any":
             return self.take_first
         return lambda g: self.take(index, g)
 
     def take_first(self, g: Tensor) -> None:
-        """Hand on the first gradient of a pass."""
+        """Call the function with the first gradient of a pass."""
         number = current_task_number()
         with self.lock:
             if self.last_pass == number:
@@ -222,7 +222,7 @@ class _CollectedGradients:
         self.fn(g)
 
     def take(self, index: int, g: Tensor) -> None:
-        """Note a gradient; the last one of a pass calls the function with all of them."""
+        """Store a gradient; after the last one of a pass, call the function with all of them."""
         number = current_task_number()
         assert number is not None
         with self.lock:
@@ -245,7 +245,7 @@ class _MultiHandle(RemovableHandle):
         self.handles = tuple(handles)
 
     def remove(self) -> None:
-        """Take the hooks away; once gone, nothing happens."""
+        """Unregister the hooks; repeated calls do nothing."""
         for handle in self.handles:
             handle.remove()
 

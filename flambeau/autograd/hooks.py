@@ -1,7 +1,7 @@
-"""Hooks: functions of the user's that see, and may replace, gradients on their way.
+"""Hooks: user functions that see, and may replace, gradients during backward.
 
-Those of a leaf live in the tensor's attributes, those of other tensors on their node. Order at a
-node: hooks of the tensor (`retain_grad` last), node pre-hooks, the node, node hooks.
+A leaf stores its hooks in the tensor's attributes, other tensors in their node. Order at a node:
+tensor hooks (`retain_grad` last), node pre-hooks, the node, node hooks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .node import AccumulatorHook, Node
 
 
 def register_hook(tensor: Tensor, hook: Callable) -> RemovableHandle:
-    """Call hook(grad) when the tensor's gradient is known; what it returns replaces it.
+    """Call hook(grad) when the tensor's gradient is known; a returned tensor replaces it.
 
     >>> x = torch.ones(2, requires_grad=True)
     >>> handle = x.register_hook(lambda g: g * 10)
@@ -40,7 +40,7 @@ def register_hook(tensor: Tensor, hook: Callable) -> RemovableHandle:
 def register_post_accumulate_grad_hook(
     tensor: Tensor, hook: Callable
 ) -> RemovableHandle:
-    """Call hook(tensor) after its grad was accumulated; for leaves.
+    """Call hook(tensor) after a leaf's grad was accumulated.
 
     >>> x = torch.ones(2, requires_grad=True)
     >>> handle = x.register_post_accumulate_grad_hook(lambda x: print("grad", x.grad))
@@ -58,7 +58,7 @@ def register_post_accumulate_grad_hook(
 
 
 def retain_grad(tensor: Tensor) -> None:
-    """Keep the gradient of a tensor that is not a leaf in its `.grad`.
+    """Keep the gradient of a non-leaf tensor in its `.grad`.
 
     >>> x = torch.ones(2, requires_grad=True)
     >>> y = x * 2
@@ -86,7 +86,7 @@ def retain_grad(tensor: Tensor) -> None:
 
 
 def move_retained(tensor: Tensor, old: Any, new: Any) -> None:
-    """Has `retain_grad` keep the gradient of the tensor's new value, after a write in place."""
+    """After an in-place write, make `retain_grad` keep the gradient of the tensor's new value."""
     if old is None or old.shown().hooks is None:
         return
     hooks = old.shown().hooks.get(("retain", old.output_number()), {})
@@ -97,8 +97,10 @@ def move_retained(tensor: Tensor, old: Any, new: Any) -> None:
 
 
 def run_leaf_hooks(leaf: Tensor, g: Tensor, before: bool, accumulates: bool = True) -> Tensor:
-    """Run a leaf's hooks on its cotangent, before or after it was accumulated; those of its node
-    come last, and not where nothing accumulates."""
+    """Run a leaf's hooks before or after accumulating its cotangent; return the cotangent.
+
+    Hooks of its node run last, and only if `accumulates`.
+    """
     name = "_backward_hooks" if before else "_post_accumulate_grad_hooks"
     hooks = tuple(leaf.__dict__.get(name, {}).values())
     for hook in hooks:
@@ -120,7 +122,7 @@ def run_leaf_hooks(leaf: Tensor, g: Tensor, before: bool, accumulates: bool = Tr
 
 
 def run_node_hooks(node: Node, when: str, grads: Any, cotangents: Any = None) -> Any:
-    """Run the hooks of one kind; gives the gradients that they leave."""
+    """Run the hooks of one kind ("tensor", "pre" or "post"); return the resulting gradients."""
     hooks = node.hooks
     if when == "tensor":
         for kind in ("tensor", "retain"):
@@ -146,7 +148,8 @@ def run_node_hooks(node: Node, when: str, grads: Any, cotangents: Any = None) ->
 
 
 def _check_count(hook: Callable, new: Any, expected: int) -> tuple | list | None:
-    """What a node's hook gave: as many gradients as it was shown, or None."""
+    """Return a node hook's result as a sequence of `expected` gradients, or None; raise if wrong.
+    """
     if new is None:
         return None
     if isinstance(new, Tensor) and expected == 1:

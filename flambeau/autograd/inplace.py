@@ -1,8 +1,8 @@
-"""Writes in place and views: how history is rewritten when memory that autograd knows changes.
+"""In-place writes and views: rewrites history when recorded memory changes.
 
-`check_writable` refuses what PyTorch refuses. `rebase` gives a tensor the history of its new value;
+`check_writable` rejects what PyTorch rejects. `rebase` gives a tensor the history of its new value;
 for a view, the base's history becomes "the old base with this window replaced" (CopySlices), and
-every view of that base makes its node anew when it is next asked.
+every view of that base regenerates its node when it is next read.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from .tape import new_node, requires
 
 
 def check_writable(x: Tensor, operator: str = "") -> bool:
-    """Whether a write to `x` must be recorded if its value is; raises where none is allowed."""
+    """Return whether `x` is recorded, so that a write must be too; raise if writing is forbidden.
+    """
     if x._stamp is INFERENCE and not MODE.inference:
         raise RuntimeError(
             "Inplace update to inference tensor outside InferenceMode is not allowed. You can make "
@@ -58,8 +59,8 @@ def check_writable(x: Tensor, operator: str = "") -> bool:
 def _check_chain(node: Any, base: Tensor) -> None:
     """Raise for a view whose history a write would lose; `node` is the view's.
 
-    Between a view and its base lie views: one of several outputs, one of a user's Function, or one
-    that was made without a history stays what it is for the views of it.
+    Checks the chain of views between it and its base: writes are forbidden through one of several
+    outputs, a view of a custom Function, or a view made in no_grad mode.
     """
     end = base._node
     while node is not None and node is not end:
@@ -78,13 +79,12 @@ def _check_chain(node: Any, base: Tensor) -> None:
 
 
 def forbid_writes(view: Tensor) -> None:
-    """Mark a view that a user's Function made without a history: writes to it raise when they
-    would give it one."""
+    """Mark a view that a custom Function made without history: recorded writes to it raise."""
     view.__dict__["_view_of_function"] = True
 
 
 def _view_of_leaf() -> RuntimeError:
-    """What a write to a view of a leaf that requires grad raises."""
+    """Return the error for a write to a view of a leaf that requires grad."""
     return noted(
         RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place "
                      "operation."),
@@ -118,7 +118,7 @@ def _node_view_error(node: Any, why: str) -> RuntimeError:
 
 
 def _no_grad_view_error(why: str, leaf: Tensor | None = None) -> RuntimeError:
-    """For a view made without a history, or a view of that one, which has become a leaf."""
+    """Return the error for a view made without history, or for a view of such a view (`leaf`)."""
     what = "A view was created in" if leaf is None else \
         "This is a view of a view which was created in"
     return RuntimeError(
@@ -127,13 +127,13 @@ def _no_grad_view_error(why: str, leaf: Tensor | None = None) -> RuntimeError:
 
 
 def bump(x: Tensor) -> None:
-    """Count a write to the memory of `x`, and note the line outside flambeau that made it."""
+    """Count a write to the memory of `x`; with grad on, store the line outside flambeau."""
     counter = x._counter
     if counter is None:
         counter = x._counter = VersionCounter()
     counter.value += 1
     if MODE.grad:
-        frame: FrameType | None = sys._getframe(2)  # the caller is one of flambeau's
+        frame: FrameType | None = sys._getframe(2)  # the direct caller is in flambeau
         while frame is not None and frame.f_globals.get("__name__", "").startswith("flambeau"):
             frame = frame.f_back
         if frame is not None:
@@ -141,20 +141,20 @@ def bump(x: Tensor) -> None:
 
 
 def before_write(x: Tensor, keep_value: bool) -> Tensor:
-    """A stand-in for the old `x` on the tape: same history, its value copied if it is needed."""
+    """Return a stand-in for the old `x` on the tape: same history, value copied if `keep_value`."""
     if x._base is not None and "_view_of_function" in x.__dict__ and MODE.grad:
         raise _no_grad_view_error(INSIDE_FUNCTION)
     old = wrap(x._array.copy("K") if keep_value else x._array)
     old._requires_grad, old._node = x._requires_grad, x._node
     if x._base is not None and x._node is not None and x._node.shown().hooks \
             and x._base._requires_grad and not is_example(x._array):
-        old._node = _strided_node(x, x._base)  # a view's history begins anew, without its hooks
+        old._node = _strided_node(x, x._base)  # a new node for the view, without its hooks
     old._tracked = x._requires_grad
     return old
 
 
 def rebase(x: Tensor, node: Any) -> None:
-    """Make `node` (a node or an output of one) the history of the new value of `x`."""
+    """Make `node` (a node or an `Output`) the history of the new value of `x`."""
     base = x._base
     if base is None:
         if "_retained" in x.__dict__:
@@ -176,7 +176,7 @@ def rebase(x: Tensor, node: Any) -> None:
 
 
 class Views:
-    """What `rebase` and `reattach` do for examples of a vmap; the operators' layer sets it."""
+    """`rebase`, `reattach` and mapping for examples of a vmap, set by the operators' layer."""
 
     rebase_examples: Callable[[Tensor, Any], None]
     reattach_examples: Callable[[Tensor], None]
@@ -184,7 +184,7 @@ class Views:
 
 
 class Geometry:
-    """Where a view lies in its base: the base's shape and strides, the view's, and the offset."""
+    """A view's position in its base: shapes, strides and dtypes of both, and the offset."""
 
     __slots__ = (
         "base_dtype", "base_shape", "base_strides", "bits", "dtype", "offset", "shape", "strides",
@@ -198,7 +198,7 @@ class Geometry:
         self.base_dtype, self.dtype = base.dtype, view.dtype
 
     def window(self, base: np.ndarray) -> np.ndarray:
-        """The same window on another array that is laid out as the base."""
+        """Return the same window of another array with the base's layout."""
         if 0 in self.shape:
             return np.empty(self.shape, self.dtype)
         start = np.ndarray(1, np.uint8, _memory(base), 0)
@@ -207,7 +207,7 @@ class Geometry:
         return toggled(result, *self.bits) if self.bits else result
 
     def empty_base(self) -> np.ndarray:
-        """Zero laid out as the base."""
+        """Return zeros in the base's layout."""
         from ..tensor.layout import empty_strided_array
 
         item = self.base_dtype.itemsize
@@ -231,7 +231,8 @@ class CopySlices(Node):
     geometry: Geometry
 
     def apply(self, g: Tensor) -> list[Tensor]:
-        """The base's cotangent outside the window, and the window's."""
+        """Return the base's cotangent outside the window (if the base has one), and the window's.
+        """
         inside = window_of(g, self.geometry)
         if len(self.edges) == 1:
             return [inside]
@@ -245,7 +246,7 @@ class AsStridedBackward0(Node):
     geometry: Geometry
 
     def apply(self, g: Tensor) -> list[Tensor]:
-        """The base's cotangent: zero outside the window."""
+        """Return the base's cotangent: zero outside the window."""
         return [spread_into(g, self.geometry)]
 
 
@@ -254,7 +255,7 @@ _STRIDED_PLAN = Plan(AsStridedBackward0, (), (), (), False)
 
 
 def reattach(view: Tensor) -> None:
-    """Give a view the node that belongs to its base's present history."""
+    """Give a view a node based on its base's current history."""
     base = view._base
     assert base is not None
     if is_example(base._array):
@@ -271,7 +272,7 @@ def reattach(view: Tensor) -> None:
 
 
 def _strided_node(view: Tensor, base: Tensor) -> AsStridedBackward0:
-    """A view's node on its base's present history."""
+    """Create a view's node on top of its base's current history."""
     node = new_node(_STRIDED_PLAN, (base._node or base,), (), (), None)
     node.geometry = Geometry(base._array, view._array)
     return node
@@ -316,7 +317,7 @@ def _laid_out(g: np.ndarray, geometry: Geometry) -> np.ndarray:
 
 
 def window_of(g: Tensor, geometry: Geometry) -> Tensor:
-    """The part of a base's cotangent that lies in the window."""
+    """Return the part of a base's cotangent inside the window."""
     if is_example(g._array):
         return Views.map_examples(partial(window_of, geometry=geometry), g)
     return _linear(
@@ -325,7 +326,7 @@ def window_of(g: Tensor, geometry: Geometry) -> Tensor:
 
 
 def outside_of(g: Tensor, geometry: Geometry) -> Tensor:
-    """A base's cotangent with zeros in the window."""
+    """Return a base's cotangent with zeros in the window."""
     if is_example(g._array):
         return Views.map_examples(partial(outside_of, geometry=geometry), g)
     result = _laid_out(g._array, geometry)
@@ -334,7 +335,7 @@ def outside_of(g: Tensor, geometry: Geometry) -> Tensor:
 
 
 def spread_into(g: Tensor, geometry: Geometry) -> Tensor:
-    """A base of zeros with the window's cotangent added where it lies."""
+    """Return zeros in the base's layout with the window's cotangent added inside the window."""
     if is_example(g._array):
         return Views.map_examples(partial(spread_into, geometry=geometry), g)
     result = geometry.empty_base()
@@ -348,7 +349,7 @@ def spread_into(g: Tensor, geometry: Geometry) -> Tensor:
 
 
 def _overlaps(geometry: Geometry) -> bool:
-    """Whether two indices of the window may be one place (an expanded view)."""
+    """Return whether two indices of the window may share memory, as in an expanded view."""
     span = 0
     lengths = [(abs(s), n) for s, n in zip(geometry.strides, geometry.shape, strict=True) if n > 1]
     for stride, n in sorted(lengths):

@@ -1,7 +1,7 @@
-"""The graph's node: which operator ran, on what, and what its derivative needs.
+"""The graph's node: the operator that ran, its inputs, and the values its derivative needs.
 
 A node knows no operator by name: its plan says what was saved and which vjps to call. Saved values
-are checked to be unchanged before a vjp reads them.
+are checked for changes before a vjp reads them.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from .unbroadcast import unbroadcast
 
 
 class PackedTensor:
-    """What a saved-tensor hook made of a tensor, and where that tensor stands in the graph.
+    """A tensor packed by a saved-tensor hook, with its place in the graph.
 
     `history`: its node, or the tensor itself if it is a leaf that requires grad; None for a
-    constant, and for the node's own output (`is_output`), which would be a cycle.
+    constant, and for the node's own output (`is_output`), which would create a cycle.
     """
 
     __slots__ = ("history", "is_output", "packed", "unpack")
@@ -35,8 +35,8 @@ class PackedTensor:
         self.history, self.is_output = history, is_output
 
     def tensor(self, node: Node) -> Any:
-        """The tensor again. Where backward is recorded it has its place in the graph, whatever the
-        hook gives back."""
+        """Return the unpacked tensor. If backward is recorded, restore its place in the graph,
+        whatever the hook returned."""
         result = self.unpack(self.packed)
         if not isinstance(result, Tensor):
             raise TypeError("Output of saved tensor unpack_hook expected to be a Tensor but got "
@@ -57,7 +57,7 @@ class PackedTensor:
 def pack_tensor(
     value: Tensor, pack: Callable, unpack: Callable, is_output: bool = False
 ) -> PackedTensor:
-    """What a pair of saved-tensor hooks makes of a tensor; `pack` must not write to it."""
+    """Pack a tensor with a pair of saved-tensor hooks; RuntimeError if `pack` writes to it."""
     with_grad, MODE.grad = MODE.grad, False
     try:
         version = value._version
@@ -78,9 +78,9 @@ def pack_tensor(
 
 
 class SavedTensor:
-    """A tensor that a node saved, as `node._raw_saved_self` shows it.
+    """A tensor that a node saved, as returned by `node._raw_saved_self`.
 
-    `position`: where it lies in `node.saved`; None for an input that the derivative does not need.
+    `position`: its index in `node.saved`; None for an input that the derivative does not need.
     """
 
     __slots__ = ("_node", "_position")
@@ -92,15 +92,15 @@ class SavedTensor:
 
     @classmethod
     def of(cls, node: Node, position: int | None) -> SavedTensor:
-        """The saved tensor of a node at a position."""
+        """Return a node's saved tensor at a position."""
         result = object.__new__(cls)
         result._node, result._position = node, position
         return result
 
     def register_hooks(self, pack_hook: Callable, unpack_hook: Callable) -> None:
-        """Save what `pack_hook(tensor)` returns; backward reads what `unpack_hook` makes of it.
+        """Save `pack_hook(tensor)` instead; backward reads `unpack_hook` of that.
 
-        RuntimeError for a second pair, after backward freed the tensor, and where none was saved.
+        Raise RuntimeError for a second pair, if backward freed the tensor, or if none was saved.
         https://docs.pytorch.org/tutorials/intermediate/autograd_saved_tensors_hooks_tutorial.html
         """
         node, position = self._node, self._position
@@ -125,11 +125,11 @@ class SavedTensor:
 
 
 class Node:
-    """An operator's application in the graph, as `tensor.grad_fn` shows it.
+    """An operator's call in the graph, as returned by `tensor.grad_fn`.
 
-    `edges`: where each gradient goes, a node, an `Output` of one, or a leaf tensor. `saved` and
-    `versions`: what the vjps need; None once freed. `restore`: (shape, dtype) for gradients of
-    inputs that were broadcast or promoted.
+    `edges`: the target of each gradient: a node, an `Output` of one, or a leaf tensor. `saved`,
+    `versions`: values the vjps need; `saved` is None once freed. `restore`: (shape, dtype) for
+    gradients of inputs that were broadcast or promoted.
     """
 
     __slots__ = (
@@ -137,7 +137,7 @@ class Node:
         "versions",
     )
     operator: Any = None
-    is_custom = False  # of a user's Function
+    is_custom = False  # the node of a custom Function
     outputs = 1
     edges: Sequence[Any]
     saved: Any
@@ -148,20 +148,20 @@ class Node:
     sequence: int
 
     def name(self) -> str:
-        """Its class's name, as in 'MulBackward0'."""
+        """Return the class name, as in 'MulBackward0'."""
         return type(self).__name__
 
     def shown(self) -> Node:
-        """What `grad_fn` shows."""
+        """Return the node that `grad_fn` exposes."""
         return self
 
     def output_number(self) -> int:
-        """Which output of the node this is: the only one."""
+        """Return the output's index, 0 for a node with one output."""
         return 0
 
     @property
     def next_functions(self) -> tuple[tuple[Any, int], ...]:
-        """(node, output number) for each input; None for those without a gradient."""
+        """(node, output number) per input; the node is None for inputs without a gradient."""
         return tuple(_shown_edge(target) for target in self._all_edges())
 
     def _all_edges(self) -> list[Any]:
@@ -173,7 +173,7 @@ class Node:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """A dictionary for anybody's notes."""
+        """A dictionary for arbitrary user data."""
         return self.__dict__.setdefault("_metadata", {})
 
     def _sequence_nr(self) -> int:
@@ -194,14 +194,14 @@ class Node:
         return handle
 
     def hooks_at(self, place: tuple[str, int | None]) -> OrderedDict[int, Callable]:
-        """The hooks of one kind, of one output or of the node itself, to be added to."""
+        """Return the mutable dict of hooks of one kind, for one output or the node itself."""
         if self.hooks is None:
             self.hooks = {}
         hooks: OrderedDict[int, Callable] = self.hooks.setdefault(place, OrderedDict())
         return hooks
 
     def values(self) -> Sequence[Any]:
-        """The saved values, checked to be unchanged; RuntimeError when they were freed."""
+        """Return the saved values. Raise RuntimeError if they were freed or overwritten."""
         saved = self.saved
         if saved is None:
             raise_freed(self)
@@ -223,12 +223,12 @@ class Node:
         return saved if values is None else values
 
     def saved_value(self, k: int) -> Any:
-        """One of the saved values, checked to be unchanged."""
+        """Return a saved value, checked for changes."""
         value, version = self.saved[k], self.versions[k]
         return value if version is None else unpacked(self, value, version)
 
     def __call__(self, *grads: Any) -> Any:
-        """The gradients of all inputs, None where there is none, from those of the outputs."""
+        """Return the gradients of all inputs (None if missing), given those of the outputs."""
         if self.is_custom:
             raise TypeError(f"'{type(self).__name__}' object is not callable")
         results = self.apply(grads[0] if len(grads) == 1 else grads)
@@ -238,7 +238,7 @@ class Node:
         return results[0] if len(results) == 1 else tuple(results)
 
     def apply(self, g: Any) -> Sequence[Any]:
-        """The cotangents of the edges, from the cotangent of the output (a tuple for several)."""
+        """Return the edges' cotangents, given the output's (a tuple for several outputs)."""
         values = self.values()
         plan = self.plan
         grads: Any
@@ -258,7 +258,8 @@ class Node:
         return grads if self.restore is None else self._unbroadcast(grads)
 
     def _apply_complex(self, g: Tensor, values: Sequence[Any]) -> Sequence[Any]:
-        """A vjp is linear over the complex numbers, and gradients are conjugates."""
+        """Apply the vjps of a holomorphic operator to the conjugated cotangent, and conjugate the
+        results: vjps are complex-linear, and gradients are conjugates."""
         g = g.conj_physical()
         grads = [vjp(g, *[values[i] for i in indices]) for vjp, indices in self.plan.entries]
         if self.operator.has_sequence:
@@ -279,12 +280,12 @@ class Node:
         ]
 
     def joint_positions(self) -> list[int]:
-        """Which of a joint vjp's results belong to the inputs with a gradient."""
+        """Return the indices of a joint vjp's results that belong to inputs with a gradient."""
         order = self.operator.tensor_positions
         return [order.index(i) for i in self.plan.inputs]
 
     def release(self) -> None:
-        """Free the tensors that were saved; a node that saved none can run again."""
+        """Free the saved tensors; a node that saved none can run again."""
         plan = self.plan
         if plan is not None and plan.frees:
             self.saved = None
@@ -308,7 +309,7 @@ class Node:
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def _saved_position(self, attribute: str, name: str) -> int | None:
-        """Where a saved value lies; None for an input that this call's derivative does not need."""
+        """Return the index of a saved value; None for an input this call's vjps do not need."""
         operator = self.operator
         if operator is not None:
             every = sum(1 << i for i in operator.tensor_positions)
@@ -320,7 +321,7 @@ class Node:
 
 
 def _saved_name(operator: Any, kind: int, position: int) -> str:
-    """The name of a saved value in PyTorch's attributes: `result` for `_saved_result`."""
+    """Return a saved value's name in PyTorch's attributes, e.g. `result` for `_saved_result`."""
     if kind == OUTPUT:
         return "result"
     name: str = operator.names[position]
@@ -329,19 +330,19 @@ def _saved_name(operator: Any, kind: int, position: int) -> str:
 
 
 class _LeafAgain(Node):
-    """The history of what a saved-tensor hook gives back for a leaf: gradients go to the leaf."""
+    """The history of a leaf unpacked by a saved-tensor hook: passes gradients to the leaf."""
 
     def __init__(self, leaf: Tensor) -> None:
         self.edges, self.saved, self.versions = (leaf,), (), ()
         self.plan = self.restore = self.hooks = None
-        self.sequence = 0  # after all nodes
+        self.sequence = 0  # runs after all other nodes
 
     def apply(self, g: Any) -> Sequence[Any]:
         return (g,)
 
 
 class AccumulatorHook:
-    """A hook of a leaf's node, among the leaf's own: it takes tuples of gradients."""
+    """A hook of a leaf's node, stored with the leaf's hooks; it takes tuples of gradients."""
 
     __slots__ = ("function",)
 
@@ -349,19 +350,19 @@ class AccumulatorHook:
         self.function = function
 
     def __call__(self, *grads: tuple) -> Any:
-        """What the hook makes of the gradients."""
+        """Call the hook and return its result."""
         return self.function(*grads)
 
 
 class AccumulateGrad(Node):
-    """The end of the graph at a leaf, as `next_functions` shows it."""
+    """The end of the graph at a leaf, as returned by `next_functions`."""
 
     __slots__ = ("_leaf",)
 
     _leaf: Tensor
 
     def __call__(self, *grads: Any) -> tuple:
-        """Accumulate the gradient of the leaf."""
+        """Accumulate gradients into the leaf."""
         self._leaf.backward(*grads)
         return ()
 
@@ -378,12 +379,12 @@ class AccumulateGrad(Node):
         return self._leaf.register_post_accumulate_grad_hook(AccumulatorHook(hook))
 
     def register_prehook(self, hook: Callable) -> RemovableHandle:
-        """Call hook((gradient,)) before it is accumulated."""
+        """Call hook((gradient,)) before the gradient is accumulated."""
         return self._leaf.register_hook(AccumulatorHook(hook))
 
 
 def accumulator_of(leaf: Tensor) -> AccumulateGrad:
-    """The leaf's node, the same object while anybody holds it."""
+    """Return the leaf's node, the same object as long as it is referenced."""
     reference = leaf.__dict__.get("_accumulator")
     result = None if reference is None else reference()
     if result is None:
@@ -414,7 +415,7 @@ def _flattened(grads: Sequence[Any]) -> list[Any]:
 
 
 def unpacked(node: Node, value: Any, version: Any) -> Any:
-    """A saved value as the vjp sees it."""
+    """Return a saved value as the vjp reads it; RuntimeError if it was overwritten."""
     if value.__class__ is SavedOutput:
         return value.tensor(node)
     if value.__class__ is PackedTensor:

@@ -67,8 +67,7 @@ def with_history(result: Tensor, node: Node, index: int | None) -> Tensor:
 
 
 def recompute(node: Node, index: int | None) -> Any:
-    """Recompute the node's output (the one at `index` of several); None if an input wasn't saved.
-    """
+    """Recompute the node's output, the one at `index` if several; None if an input isn't saved."""
     operator, plan = node.operator, node.plan
     if operator is None or plan is None or len(plan.arguments) < len(operator.names):
         return None

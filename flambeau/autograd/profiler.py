@@ -1,7 +1,7 @@
 """torch.autograd.profiler: labels for parts of a program, and profiles of what ran.
 
-While a profile is on, operators wear a stub that notes when they began and ended
-(`ops/interception/operator_timing.py`); otherwise nothing is paid.
+While a profile is on, a stub on each operator records its start and end
+(`ops/interception/operator_timing.py`); otherwise there is no overhead.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ __all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "Interval", "Kineto
 _NAMES = ("emit_itt", "emit_nvtx", "load_nvprof", "parse_nvprof_trace", "EnforceUnique")
 
 __getattr__ = lacking(__name__, _NAMES)
-_LABEL = 7  # the scope of a label of the user's
+_LABEL = 7  # the scope of a user's label
 _is_profiler_enabled = False
 
 
 @dataclass
 class ProfilerStats:
-    """How long a profile took to begin, to end and to be read."""
+    """Time spent starting, stopping and reading a profile."""
 
     profiling_window_duration_sec: float = 0.0
     number_of_events: int = 0
@@ -48,12 +48,12 @@ class ProfilerStats:
 
 
 class profile:
-    """Notes when operators, labels and modules begin and end, while it is on.
+    """Records when operators, labels and modules begin and end.
 
-    `record_shapes`: the shapes of operators' arguments; `profile_memory`: memory of results as it
-    comes and goes; `with_stack`: the lines that called, and calls of the program's functions;
-    `with_modules`: calls of modules; `with_flops`: floating-point operations. About half a
-    microsecond for each operator, more with these.
+    `record_shapes`: also the shapes of operators' arguments; `profile_memory`: allocations and
+    frees of results; `with_stack`: calling lines, and calls of the program's functions;
+    `with_modules`: calls of modules; `with_flops`: floating-point operations. Costs about half a
+    microsecond per operator, more with these options.
 
     >>> with torch.autograd.profiler.profile() as prof:
     ...     y = torch.ones(2) + 1
@@ -126,7 +126,7 @@ class profile:
     # ------------------------------------------------------------------------- results
 
     def events(self) -> EventList:
-        """The calls, in the order in which they began; RuntimeError before any profile."""
+        """Return the calls ordered by start. Raise RuntimeError if nothing was profiled."""
         if self._events is None:
             if self._recorder is None:
                 raise RuntimeError("Profiler didn't finish running")
@@ -139,13 +139,13 @@ class profile:
 
     @property
     def function_events(self) -> EventList | None:
-        """`events()`; None while the profile is on."""
+        """`events()`, or None while the profile is on."""
         recorder = self._recorder
         return None if recorder is None or Recording.now is recorder else self.events()
 
     @property
     def kineto_results(self) -> _ProfilerResult | None:
-        """The events as kineto hands them over; None before the profile ends."""
+        """The events in kineto's form, or None before the profile ends."""
         recorder = self._recorder
         if recorder is None or Recording.now is recorder:
             return None
@@ -157,20 +157,20 @@ class profile:
         self, group_by_input_shape: bool = False, group_by_stack_n: int = 0,
         group_by_overload_name: bool = False,
     ) -> EventList:
-        """The calls with the same name, added up."""
+        """Return the calls summed by name, optionally also by input shapes and stack."""
         return self.events().key_averages(group_by_input_shape, group_by_stack_n)
 
     def table(self, sort_by: str | None = None, row_limit: int = 100, **options: Any) -> str:
-        """The calls as text."""
+        """Return the calls as a text table."""
         return self.events().table(sort_by, row_limit, **options)
 
     def total_average(self) -> FunctionEventAvg:
-        """All calls, added up."""
+        """Return the sum of all calls."""
         return self.events().total_average()
 
     @property
     def self_cpu_time_total(self) -> float:
-        """Microseconds of all calls, each counted once."""
+        """Total self time of all calls in microseconds."""
         return self.events().self_cpu_time_total
 
     def export_chrome_trace(self, path: str, metadata: dict[str, Any] | None = None) -> None:
@@ -183,7 +183,7 @@ class profile:
                            self._recorder.wall_ns / 1e3, self._recorder)
 
     def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
-        """Write lines and their weights, for flame graph tools."""
+        """Write stacks and their weights for flame graph tools."""
         self.events().export_stacks(path, metric)
 
     def __repr__(self) -> str:
@@ -219,9 +219,9 @@ def _events(recorder: Recorder) -> EventList:
 def _attribute_memory(
     recorder: Recorder, events: list[FunctionEvent], threads: dict[int, int]
 ) -> list[FunctionEvent]:
-    """Add memory to the calls in which it came or went; events of their own for the rest.
+    """Add memory changes to the calls that enclose them; return new events for the others.
 
-    `events` are in order of their beginnings, and nested; they are unnested again.
+    `events` must be ordered by start. Their nesting is cleared.
     """
     alone, begun = [], 0
     running: dict[int, list[FunctionEvent]] = {}
@@ -244,7 +244,7 @@ def _attribute_memory(
 
 
 class record_function:
-    """A label for what is done within, or in a function; without a profile it does nothing.
+    """Context and decorator that labels code in a profile; without one it does nothing.
 
     >>> with torch.profiler.record_function("forward"):
     ...     torch.ones(2).sum()
@@ -277,9 +277,9 @@ class record_function:
 
 
 class KinetoStepTracker:
-    """How many steps there were, by the one that has counted most of several that count.
+    """The step number, as the maximum over several requesters' counts.
 
-    A profile and an optimizer may both tell of the same step.
+    A profile and an optimizer may both count the same step.
     """
 
     _counts: ClassVar[dict[str, int]] = {}
@@ -287,17 +287,17 @@ class KinetoStepTracker:
 
     @classmethod
     def init_step_count(cls, requester: str) -> None:
-        """Has someone count from the present step on."""
+        """Start a requester's count at the current step."""
         cls._counts[requester] = cls._current_step
 
     @classmethod
     def erase_step_count(cls, requester: str) -> bool:
-        """Forget someone's count; whether there was one."""
+        """Remove a requester's count; return whether there was one."""
         return cls._counts.pop(requester, None) is not None
 
     @classmethod
     def increment_step(cls, requester: str) -> int:
-        """Count someone's step; the number of the present one."""
+        """Count a requester's step; return the current step number."""
         if requester not in cls._counts:
             cls.init_step_count(requester)
         cls._counts[requester] += 1
@@ -306,10 +306,10 @@ class KinetoStepTracker:
 
     @classmethod
     def current_step(cls) -> int:
-        """The number of the present step."""
+        """Return the current step number."""
         return cls._current_step
 
 
 def kineto_available() -> bool:
-    """Whether profiles work: they do."""
+    """Return True: profiles are always available."""
     return True

@@ -1,4 +1,4 @@
-"""torch.autograd.profiler_util: events of a profile, their averages, and files of them."""
+"""torch.autograd.profiler_util: events of a profile, their averages, and export to files."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ __all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "Interval"]
 
 
 class DeviceType(enum.Enum):
-    """Where an event ran."""
+    """The kind of device that an event ran on."""
 
     CPU, CUDA = 0, 1
 
 
 class Interval:
-    """From `start` to `end`, in microseconds since the profile began."""
+    """An interval from `start` to `end`, in microseconds since the profile began."""
 
     def __init__(self, start: float, end: float) -> None:
         self.start, self.end = start, end
 
     def elapsed_us(self) -> float:
-        """How long it is."""
+        """Return the length in microseconds."""
         return self.end - self.start
 
 
 class _Times:
-    """What events and averages share: device times, of which there are none, and texts."""
+    """Base of events and averages: device times, which are all 0, and formatted times."""
 
     count: int
     cpu_time_total: float
@@ -43,7 +43,7 @@ class _Times:
 
     @property
     def cpu_time(self) -> float:
-        """Microseconds a call."""
+        """Average microseconds per call."""
         return self.cpu_time_total / self.count if self.count else 0.0
 
     @property
@@ -94,31 +94,31 @@ class FunctionEvent(_Times):
         self.kwinputs: dict[str, Any] = {}
 
     def append_cpu_child(self, child: FunctionEvent) -> None:
-        """Add a call made in this one."""
+        """Add a call made within this one."""
         self.cpu_children.append(child)
 
     def set_cpu_parent(self, parent: FunctionEvent) -> None:
-        """Say in which call this one was made."""
+        """Set the call that encloses this one."""
         self.cpu_parent = parent
 
     @property
     def key(self) -> str:
-        """Its name."""
+        """The event's name."""
         return self.name
 
     @property
     def cpu_time_total(self) -> float:  # type: ignore[override]
-        """Microseconds, with all that it called."""
+        """Microseconds, including nested calls."""
         return self.time_range.elapsed_us()
 
     @property
     def self_cpu_time_total(self) -> float:  # type: ignore[override]
-        """Microseconds without what it called."""
+        """Microseconds, excluding nested calls."""
         return self.cpu_time_total - sum(child.cpu_time_total for child in self.cpu_children)
 
     @property
     def self_cpu_memory_usage(self) -> int:  # type: ignore[override]
-        """Bytes of results that it made itself."""
+        """Bytes of results, excluding nested calls."""
         return self.cpu_memory_usage - sum(c.cpu_memory_usage for c in self.cpu_children)
 
     def __repr__(self) -> str:
@@ -135,7 +135,7 @@ class FunctionEvent(_Times):
 
 
 class FunctionEventAvg(_Times):
-    """Events with the same key, added up."""
+    """The sum of events with the same key."""
 
     is_async = is_remote = is_legacy = False
     node_id = -1
@@ -182,7 +182,7 @@ class FunctionEventAvg(_Times):
 
 
 class EventList(list[Any]):
-    """Events in the order in which they began."""
+    """A list of events, ordered by start."""
 
     def __init__(
         self, events: Iterable[Any] = (), use_device: Any = None, profile_memory: bool = False,
@@ -197,7 +197,7 @@ class EventList(list[Any]):
 
     @property
     def self_cpu_time_total(self) -> float:
-        """Microseconds of all events, each counted once."""
+        """Total self time of all events in microseconds."""
         return sum(event.self_cpu_time_total for event in self)
 
     def table(
@@ -206,7 +206,7 @@ class EventList(list[Any]):
         header: str | None = None, top_level_events_only: bool = False,
         time_unit: str | None = None,
     ) -> str:
-        """The events as text, a row each, the greatest `sort_by` first.
+        """Return the events as a text table, one row each, largest `sort_by` first.
 
         `sort_by`: "cpu_time", "cpu_time_total", "self_cpu_time_total", "cpu_memory_usage",
         "self_cpu_memory_usage" or "count".
@@ -221,7 +221,7 @@ class EventList(list[Any]):
         self, group_by_input_shapes: bool = False, group_by_stack_n: int = 0,
         group_by_overload_name: bool = False,
     ) -> EventList:
-        """The events with the same name, added up; also the same shapes, or the same lines."""
+        """Return the events summed by name, optionally also by input shapes and stack."""
         groups: dict[Any, FunctionEventAvg] = defaultdict(FunctionEventAvg)
         for event in self:
             shapes = str(event.input_shapes) if group_by_input_shapes else ""
@@ -236,7 +236,7 @@ class EventList(list[Any]):
         return averages
 
     def total_average(self) -> FunctionEventAvg:
-        """All events, added up."""
+        """Return the sum of all events."""
         total = FunctionEventAvg()
         for event in self:
             total.add(event)
@@ -245,12 +245,12 @@ class EventList(list[Any]):
         return total
 
     def supported_export_stacks_metrics(self) -> list[str]:
-        """What `export_stacks` can weigh lines by."""
+        """Return the metrics that `export_stacks` accepts."""
         return ["self_cpu_time_total", "self_cuda_time_total", "self_xpu_time_total",
                 "self_privateuse1_time_total"]
 
     def export_stacks(self, path: str, metric: str) -> None:
-        """Write lines and their weights, in the format that flame graph tools read."""
+        """Write stacks weighted by CPU self time, in the format of flame graph tools."""
         if metric not in self.supported_export_stacks_metrics():
             raise ValueError("metric should be one of: "
                              + str(self.supported_export_stacks_metrics()))
@@ -269,7 +269,7 @@ class EventList(list[Any]):
 
 
 def nested(events: list[FunctionEvent]) -> list[FunctionEvent]:
-    """Events in order of their beginnings, each told which one it lies within."""
+    """Sort events by start and set the parent and children of each by nesting in time."""
     events.sort(key=lambda e: (e.time_range.start, -e.time_range.end))
     open_events: dict[int, list[FunctionEvent]] = defaultdict(list)
     for event in events:

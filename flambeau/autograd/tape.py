@@ -1,8 +1,8 @@
-"""The tape: operators recorded while they run.
+"""The tape: records operators while they run.
 
-An operator hands over its result and arguments; `record` hangs a node on the result when an input
+An operator passes its result and arguments; `record` attaches a node to the result if an input
 requires grad. The tape knows no operator by name: a node's plan says what to save. These functions
-run at every operator of a training, so those for the usual calls are written out.
+run at every operator in training, so the common calls have specialized versions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _new = object.__new__
 
 
 def requires(x: Tensor) -> bool:
-    """Whether a tracked tensor requires grad, now."""
+    """Return whether a tracked tensor requires grad, after updating a stale view."""
     base = x._base
     if base is not None and base._node is not x._stamp:
         x._reattach()
@@ -32,7 +32,7 @@ def requires(x: Tensor) -> bool:
 
 
 def new_node(plan: Plan[N], edges: tuple, saved: tuple, versions: tuple, restore: Any) -> N:
-    """A node with everything set."""
+    """Create a node with all fields set."""
     node = _new(plan.node_type)
     node.plan, node.edges, node.saved, node.versions = plan, edges, saved, versions
     node.restore, node.hooks = restore, None
@@ -43,7 +43,7 @@ def new_node(plan: Plan[N], edges: tuple, saved: tuple, versions: tuple, restore
 
 
 def record_unary(operator: Any, y: Tensor, x: Tensor) -> None:
-    """Record y = operator(x), when x requires grad."""
+    """Record y = operator(x) if x requires grad."""
     if not MODE.grad or not requires(x):
         return
     plan = operator.plans.get(1) or operator.plan(1)
@@ -69,7 +69,7 @@ def record_unary(operator: Any, y: Tensor, x: Tensor) -> None:
 
 
 def record_binary(operator: Any, y: Tensor, x: Tensor, other: Tensor) -> None:
-    """Record y = operator(x, other), when either requires grad."""
+    """Record y = operator(x, other) if either requires grad."""
     if not MODE.grad:
         return
     mask = 0
@@ -126,7 +126,7 @@ def _save_binary(plan: Plan, x: Tensor, other: Tensor, y: Tensor) -> tuple[tuple
 
 
 def record_number(operator: Any, y: Tensor, args: tuple, position: int) -> None:
-    """Record y = operator(*args), two operands of which only the one at `position` is a tensor."""
+    """Record y = operator(*args): two operands, of which only the one at `position` is a tensor."""
     x = args[position]
     if not MODE.grad or not requires(x):
         return
@@ -150,7 +150,7 @@ def record_number(operator: Any, y: Tensor, args: tuple, position: int) -> None:
 
 
 def record(operator: Any, result: Any, args: tuple) -> None:
-    """Record result = operator(*args), args being all its parameters in order."""
+    """Record result = operator(*args), where args are all its parameters in order."""
     if not MODE.grad:
         return
     single = operator.single
@@ -243,7 +243,7 @@ def _record_several(operator: Any, y: Tensor, args: tuple) -> None:
     node = _new(plan.node_type)
     try:
         node.saved, node.versions = (save if SPECIAL.count else plan.keep)(plan, args, y, needed)
-    except AttributeError:  # an input that is no tensor
+    except AttributeError:  # an input is not a tensor
         node.saved, node.versions = save(plan, args, y, needed)
     node.plan, node.edges = plan, edges
     node.restore = node.hooks = None
@@ -302,7 +302,7 @@ def _spread(restore: tuple, plan: Plan, args: tuple) -> tuple:
 
 
 def save(plan: Plan, args: tuple, result: Any, needed: Any) -> tuple[tuple, tuple]:
-    """The values that the plan's vjps read, and the versions of those that are tensors."""
+    """Return the values that the plan's vjps read, and their versions (None for non-tensors)."""
     saved, versions = [], []
     special = SPECIAL.count
     for kind, position in plan.sources:
@@ -355,12 +355,12 @@ def _keep_output(result: Any) -> tuple[Any, Any]:
         if MODE.saved_hooks:
             return pack(result._alias(), is_output=True), 0
         return SavedOutput(result), 0
-    if isinstance(result, Tensor):  # of a class of its own, which memory alone does not make
+    if isinstance(result, Tensor):  # a subclass can't be rebuilt from its array alone
         return result, result._version
     return tuple(SavedOutput(y, i) for i, y in enumerate(result)), (0,) * len(result)
 
 
 def pack(value: Tensor, is_output: bool = False) -> PackedTensor:
-    """What the innermost pair of saved-tensor hooks makes of a tensor."""
+    """Pack a tensor with the innermost pair of saved-tensor hooks."""
     pack, unpack = MODE.saved_hooks[-1]
     return pack_tensor(value, pack, unpack, is_output)

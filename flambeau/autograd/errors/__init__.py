@@ -1,1 +1,1 @@
-"""What autograd raises, and the notes that say which line cut, freed or overwrote the graph."""
+"""Autograd's errors, with notes on which line cut, freed or overwrote the graph."""

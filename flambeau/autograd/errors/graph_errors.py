@@ -1,6 +1,6 @@
-"""Errors of a graph that cannot run backward: freed, overwritten, recorded in inference mode.
+"""Errors of graphs that cannot run backward: freed, overwritten, or recorded in inference mode.
 
-Each has PyTorch's text, and a note that names the line to change.
+Each has PyTorch's message; most add a note about the cause.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def raise_freed(node: Node) -> None:
-    """Raise what PyTorch raises when a graph is walked twice."""
+    """Raise PyTorch's error for a second backward through a freed graph."""
     from .missing_graph import why_freed
 
     error = RuntimeError(
@@ -34,7 +34,7 @@ def raise_freed(node: Node) -> None:
 def raise_stale(
     node_name: str, array: np.ndarray, counter: Any, version: int, source: Tensor | None = None
 ) -> None:
-    """Raise what PyTorch raises when a saved tensor was overwritten; a note names the writer.
+    """Raise PyTorch's error for an overwritten saved tensor; a note names the writing line.
 
     source: the saved input; None if the node saved its output.
     """
@@ -60,7 +60,7 @@ def raise_stale(
 
 
 def raise_inference() -> None:
-    """Raise what PyTorch raises when autograd would save a tensor of inference mode."""
+    """Raise PyTorch's error for saving a tensor of inference mode."""
     raise RuntimeError(
         "Inference tensors cannot be saved for backward. Please do not use Tensors created in "
         "inference mode in computation tracked by autograd. To work around this, you can make a "

@@ -1,8 +1,8 @@
-"""Why a tensor has no graph, or one that is used up: what the notes below backward's errors say.
+"""Explains why a tensor has no graph, or a freed one, in notes added to backward's errors.
 
-Nothing is recorded while a program runs. When backward fails, the source of the user's function is
-read, together with the values of its variables: a statement whose inputs have gradients and whose
-result has none is the one that cut the graph.
+Nothing is recorded while a program runs. When backward fails, the source of the user's function and
+the values of its variables are searched for the statement that cut the graph: its inputs have
+gradients and its result has none.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ _SWITCHES = ("no_grad", "inference_mode", "set_grad_enabled")
 
 
 def why_no_graph(y: Tensor) -> str:
-    """What cut a tensor off from the graph, with the line, as far as the source tells."""
+    """Return what cut a tensor off from the graph, with the line if the source shows it."""
     if not MODE.grad:
         return "gradients are disabled here: backward() runs inside of torch.no_grad() or the like"
     frame = user_frame()
     cause = None
-    with suppress(Exception):  # whatever the source is like: the error itself has to be told
+    with suppress(Exception):  # a failed search must not hide the original error
         cause = _cause(y, frame)
     if cause is not None:
         return cause
@@ -85,7 +85,7 @@ def _cause(y: Tensor, frame: FrameType | None) -> str | None:
 
 
 def _roots_at(frame: FrameType, statements: list[ast.stmt]) -> Iterator[tuple[int, ast.expr]]:
-    """What backward() is called on, in the statement that is running."""
+    """Yield (line, expression) that backward() is called on in the running statement."""
     for statement in statements:
         if statement.lineno <= frame.f_lineno <= (statement.end_lineno or 0):
             for node in ast.walk(statement):
@@ -95,7 +95,7 @@ def _roots_at(frame: FrameType, statements: list[ast.stmt]) -> Iterator[tuple[in
 
 
 def _statements(frame: FrameType) -> list[ast.stmt]:
-    """The statements of the function that a frame runs, or of its module."""
+    """Return the statements of a frame's function, or of its module."""
     try:
         lines = linecache.getlines(frame.f_code.co_filename, frame.f_globals)
         tree: ast.AST = _parse("".join(lines))
@@ -112,7 +112,7 @@ def _statements(frame: FrameType) -> list[ast.stmt]:
 
 @functools.lru_cache(maxsize=2)
 def _parse(source: str) -> ast.Module:
-    """The tree of a file: one that raises in a loop is parsed once."""
+    """Parse source, cached for programs that fail in a loop."""
     return ast.parse(source)
 
 
@@ -128,7 +128,7 @@ def _assignments(name: str, statements: list[ast.stmt]) -> Iterator[tuple[int, a
 def _trace(
     name: str, frame: FrameType, statements: list[ast.stmt], done: set[str]
 ) -> str | None:
-    """The statement that cut `name` off, looked for backwards from its assignment."""
+    """Return the statement that cut `name` off, searched backwards from its assignment."""
     done.add(name)
     before = [(line, v) for line, v in _assignments(name, statements) if line <= frame.f_lineno]
     if not before:
@@ -157,7 +157,7 @@ def _trace(
 
 
 def _cut_in_call(call: ast.Call, frame: FrameType) -> str | None:
-    """The statement that cuts the graph in a function, or a forward method, of the user's."""
+    """Return the statement that cuts the graph in a called function or forward method."""
     called = value_of(call.func, frame)
     inner = [called]
     if hasattr(called, "named_modules") and not isinstance(called, type):
@@ -207,7 +207,7 @@ def _cut_in_function(function: Any, code: CodeType) -> str | None:
 def _behind(
     result: ast.Return, statements: list[ast.stmt]
 ) -> Iterator[tuple[int, ast.expr]]:
-    """The expressions that a returned value comes from, the last assignments of its names first."""
+    """Yield the expressions that a returned value comes from, following its names backwards."""
     assert result.value is not None
     todo: list[tuple[int, ast.expr]] = [(result.lineno, result.value)]
     seen: set[str] = set()
@@ -229,8 +229,8 @@ def _source(function: Any) -> tuple[list[str], int]:
 
 
 def _flow(node: ast.AST) -> Iterator[ast.AST]:
-    """The parts of an expression that its gradient flows through: of a call's arguments the first
-    alone, as the others of a loss are targets."""
+    """Yield the parts of an expression that its gradient flows through: of a call's arguments only
+    the first, because the others of a loss are targets."""
     yield node
     children = ast.iter_child_nodes(node)
     if isinstance(node, ast.Call):
@@ -260,7 +260,7 @@ def _cut_of(node: ast.AST) -> str | None:
 
 
 def _switched_off(line: int, statements: list[ast.stmt]) -> tuple[int, str] | None:
-    """The `with torch.no_grad():` around a line."""
+    """Return (line, text) of a `with torch.no_grad():` or similar around a line, or None."""
     for node in statements:
         if isinstance(node, (ast.With, ast.AsyncWith)) and node.lineno <= line <= (
             node.end_lineno or 0
@@ -280,7 +280,7 @@ def _text(frame: FrameType, line: int) -> str:
 
 
 def why_freed(node: Node) -> str:
-    """Where the backward pass ran that used a graph up, and what carried it on."""
+    """Return where backward freed the graph, and which variables carried it over."""
     frame = user_frame()
     if frame is None:
         return "call backward() once on each graph"
@@ -318,7 +318,7 @@ def _assigned(name: str, statements: list[ast.stmt]) -> str:
 
 
 def _reaches(start: Any, wanted: Node) -> bool:
-    """Whether a node is part of the graph below another."""
+    """Return whether a node is reachable from another."""
     seen: set[int] = set()
     stack = [start]
     while stack:
