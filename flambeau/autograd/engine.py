@@ -217,8 +217,7 @@ class _Task:
         self.captured[key] = g if stored is None else total(stored, g)
 
     def drain(self, node: Node | None, g: Any) -> None:
-        """Run nodes, newest first, until no cotangent is left; start with `node` and `g` if given.
-        """
+        """Run nodes, newest first, until no cotangent is left; start with `node` if given."""
         heap, pending, keep = self.heap, self.pending, self.keep
         watched = self.captures is not None or MODE.anomaly
         while True:

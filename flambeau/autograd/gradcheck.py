@@ -253,8 +253,7 @@ def _blame_output(
 
 
 def _check_zero_cotangents(outputs: dict[int, Tensor], inputs: Sequence[Tensor]) -> None:
-    """Raise GradcheckError unless zero cotangents give zero gradients of the right type and size.
-    """
+    """Raise GradcheckError unless zero cotangents give zero gradients of the input's type."""
     zeros = {i: np.zeros(y._array.shape, y._array.dtype) for i, y in outputs.items()}
     for x, g in zip(inputs, _gradients(outputs, inputs, zeros), strict=True):
         if g is None:

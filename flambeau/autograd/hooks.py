@@ -148,7 +148,9 @@ def run_node_hooks(node: Node, when: str, grads: Any, cotangents: Any = None) ->
 
 
 def _check_count(hook: Callable, new: Any, expected: int) -> tuple | list | None:
-    """Return a node hook's result as a sequence of `expected` gradients, or None; raise if wrong.
+    """Return a node hook's result as a sequence of `expected` gradients, or None.
+
+    Raise TypeError or RuntimeError if it is anything else.
     """
     if new is None:
         return None

@@ -29,8 +29,7 @@ from .tape import new_node, requires
 
 
 def check_writable(x: Tensor, operator: str = "") -> bool:
-    """Return whether `x` is recorded, so that a write must be too; raise if writing is forbidden.
-    """
+    """Return whether `x` is recorded, so that writes to it must be; raise if they are forbidden."""
     if x._stamp is INFERENCE and not MODE.inference:
         raise RuntimeError(
             "Inplace update to inference tensor outside InferenceMode is not allowed. You can make "
@@ -231,8 +230,7 @@ class CopySlices(Node):
     geometry: Geometry
 
     def apply(self, g: Tensor) -> list[Tensor]:
-        """Return the base's cotangent outside the window (if the base has one), and the window's.
-        """
+        """Return the cotangents of the base outside the window, if it needs one, and the window."""
         inside = window_of(g, self.geometry)
         if len(self.edges) == 1:
             return [inside]

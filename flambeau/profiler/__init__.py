@@ -1,4 +1,4 @@
-"""torch.profiler: profiles of programs, over the steps that a schedule chooses."""
+"""torch.profiler: profiles of programs, over the steps selected by a schedule."""
 
 from __future__ import annotations
 

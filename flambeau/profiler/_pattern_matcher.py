@@ -1,6 +1,6 @@
-"""torch.profiler._pattern_matcher: habits that cost time, looked for in a profile's tree of events.
+"""torch.profiler._pattern_matcher: finds slow coding patterns in a profile's event tree.
 
-A pattern is a class with `match(event)`. Those about GPUs find nothing here.
+A pattern is a class with `match(event)`. Patterns about GPUs never match here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TUNING_GUIDE = "https://pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 
 
 class Pattern:
-    """A habit; subclasses set `name`, `description` and `url`, and define `match`."""
+    """A slow coding pattern; subclasses set `name`, `description`, `url` and define `match`."""
 
     name = "Please specify a name for pattern"
     description = "Please specify a description for pattern"
@@ -37,30 +37,30 @@ class Pattern:
 
     @property
     def skip(self) -> bool:
-        """Whether the profile lacks what the pattern looks at."""
+        """Whether the profile lacks data that the pattern needs."""
         return (self.needs_stack and not self.prof.with_stack) or \
             (self.needs_shapes and not self.prof.record_shapes)
 
     def match(self, event: Any) -> bool:
-        """Whether the habit shows in an event; NotImplementedError in this class."""
+        """Return whether an event shows the pattern; NotImplementedError in this class."""
         raise NotImplementedError
 
     def report(self, event: Any) -> str:
-        """What is said of an event that matches."""
+        """Return the message for a matching event."""
         return f"{self.description}\n[Source Code Location] {source_code_location(event)}"
 
     def eventTreeTraversal(self) -> Iterator[Any]:
-        """The events that are looked at, in order."""
+        """Yield the events to examine, depth first."""
         yield from traverse_dfs(self.event_tree)
 
     def summary(self, events: list[Any]) -> str:
-        """How many events matched; with `benchmark` and `should_benchmark` what they cost."""
+        """Return the number of matches, or the benchmark summary if there is a benchmark."""
         if self.should_benchmark and hasattr(self, "benchmark"):
             return self.benchmark_summary(events)
         return f"{self.name}: {len(events)} events matched."
 
     def benchmark_summary(self, events: list[Any]) -> str:
-        """What changing the habit would spare, by the factors of a subclass's `benchmark`."""
+        """Return the estimated speedup, from the factors of a subclass's `benchmark`."""
         if not hasattr(self, "benchmark"):
             raise AssertionError("Please implement benchmark()")
         factors = self.benchmark(events)
@@ -70,33 +70,34 @@ class Pattern:
                 f"{_format_time(spent_ns - new_ns)} ({round(spent_ns / new_ns, 2)}X)")
 
     def matched_events(self) -> list[Any]:
-        """The events that match."""
+        """Return the matching events."""
         return [] if self.skip else [e for e in self.eventTreeTraversal() if self.match(e)]
 
     def root_of(self, event: Any) -> Any:
-        """The outermost event around one."""
+        """Return the outermost event that encloses an event."""
         while event.parent:
             event = event.parent
         return event
 
     def siblings_of(self, event: Any) -> tuple[list[Any], list[Any]]:
-        """The events beside one, before and after it."""
+        """Return an event's siblings before and after it."""
         beside = event.parent.children if event.parent else self.tid_root[event.start_tid]
         place = beside.index(event)
         return beside[:place], beside[place + 1 :]
 
     def next_of(self, event: Any) -> Any:
-        """The event after one; None behind the last."""
+        """Return the next sibling of an event, or None."""
         after = self.siblings_of(event)[1]
         return after[0] if after else None
 
     def prev_of(self, event: Any) -> Any:
-        """The event before one; None for the first."""
+        """Return the previous sibling of an event, or None."""
         before = self.siblings_of(event)[0]
         return before[-1] if before else None
 
     def go_up_until(self, event: Any, predicate: Callable[[Any], bool]) -> Any:
-        """The innermost event around one that fulfils a predicate, else the outermost."""
+        """Return the innermost of an event and its parents that satisfies a predicate, else the
+        outermost."""
         while event and event.parent and not predicate(event):
             event = event.parent
         return event
@@ -111,19 +112,19 @@ def _format_time(time_ns: float) -> str:
 
 
 class NamePattern(Pattern):
-    """Events whose name a regular expression matches."""
+    """Matches events whose name contains a regular expression."""
 
     def __init__(self, prof: Any, name: str, should_benchmark: bool = False) -> None:
         super().__init__(prof, should_benchmark)
         self.name, self.description = name, f"Matched Name Event: {name}"
 
     def match(self, event: Any) -> bool:
-        """Whether the expression matches somewhere in the name."""
+        """Return whether the expression matches anywhere in the name."""
         return re.search(self.name, event.name) is not None
 
 
 class _OfOtherDevice(Pattern):
-    """A habit on a device that flambeau does not have."""
+    """A pattern of a device that flambeau does not support."""
 
     @property
     def skip(self) -> bool:
@@ -132,7 +133,7 @@ class _OfOtherDevice(Pattern):
 
 
 class ExtraCUDACopyPattern(_OfOtherDevice):
-    """A tensor that is filled on the CPU and moved to a GPU: never here."""
+    """A tensor filled on the CPU and moved to a GPU; never matches here."""
 
     name = "Extra CUDA Copy Pattern"
     description = ("Filled a CPU tensor and immediately moved it to GPU. Please initialize it on "
@@ -140,7 +141,7 @@ class ExtraCUDACopyPattern(_OfOtherDevice):
 
 
 class FP32MatMulPattern(_OfOtherDevice):
-    """Products without TF32 on a GPU that has it: never here."""
+    """Matrix products without TF32 on a GPU that supports it; never matches here."""
 
     name = "FP32 MatMul Pattern"
     description = ("You are currently using GPU that supports TF32. Please enable TF32 by setting "
@@ -148,7 +149,7 @@ class FP32MatMulPattern(_OfOtherDevice):
 
 
 class ForLoopIndexingPattern(Pattern):
-    """A loop over the rows of a tensor: ten times or more the same operators behind a `select`."""
+    """A loop over the rows of a tensor: `select` and the same operators, ten times or more."""
 
     name = "For Loop Indexing Pattern"
     description = "For loop indexing detected. Vectorization recommended."
@@ -159,11 +160,11 @@ class ForLoopIndexingPattern(Pattern):
         self.visited: set[int] = set()
 
     def eventTreeTraversal(self) -> Iterator[Any]:
-        """Level by level, so that a loop is met at its first round."""
+        """Yield the events breadth first, so that a loop is found at its first round."""
         yield from traverse_bfs(self.event_tree)
 
     def match(self, event: Any) -> bool:
-        """Whether an event begins a loop."""
+        """Return whether an event starts a loop."""
         if event.name != "aten::select" or event.id in self.visited:
             return False
         line = [event, *self.siblings_of(event)[1]]
@@ -179,9 +180,9 @@ class ForLoopIndexingPattern(Pattern):
 
 
 class OptimizerSingleTensorPattern(Pattern):
-    """An optimizer's step without `foreach=True` or `fused=True`.
+    """An optimizer step without `foreach=True` or `fused=True`.
 
-    Here both compute the same way; in PyTorch, where the program may run as well, they do not.
+    Here it makes no difference; it does if the program also runs on PyTorch.
     """
 
     name = "Optimizer Single Tensor Pattern"
@@ -189,13 +190,13 @@ class OptimizerSingleTensorPattern(Pattern):
                    "multi tensor implementation by passing 'foreach=True' into optimizer.")
 
     def match(self, event: Any) -> bool:
-        """Whether an event is such a step."""
+        """Return whether an event is such a step."""
         return event.name.startswith("Optimizer.step#") \
             and "single_tensor" in event.extra_fields.arguments
 
 
 class SynchronizedDataLoaderPattern(Pattern):
-    """A loader without workers: the program waits for each batch."""
+    """A DataLoader without workers: the program waits for each batch."""
 
     name = "Synchronized DataLoader Pattern"
     description = ("Detected DataLoader running with synchronized implementation. Please enable "
@@ -205,13 +206,13 @@ class SynchronizedDataLoaderPattern(Pattern):
     _BATCH = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 
     def match(self, event: Any) -> bool:
-        """Whether an event is the first such wait among its siblings."""
+        """Return whether an event is the first such wait among its siblings."""
         return event.name == self._BATCH \
             and all(e.name != self._BATCH for e in self.siblings_of(event)[0])
 
 
 class GradNotSetToNonePattern(Pattern):
-    """Gradients that `zero_grad` fills with zeros instead of dropping them."""
+    """Gradients that `zero_grad` fills with zeros instead of setting them to None."""
 
     name = "Gradient Set To Zero Instead of None Pattern"
     description = ("Detected gradient set to zero instead of None. Please add 'set_to_none=True' "
@@ -219,13 +220,13 @@ class GradNotSetToNonePattern(Pattern):
     url = f"{_TUNING_GUIDE}#disable-gradient-calculation-for-validation-or-inference"
 
     def match(self, event: Any) -> bool:
-        """Whether an event is such a call."""
+        """Return whether an event is such a call."""
         return event.name.endswith("zero_grad") \
             and any(e.name == "aten::zero_" for e in traverse_dfs(event.children))
 
 
 class Conv2dBiasFollowedByBatchNorm2dPattern(Pattern):
-    """A convolution with a bias before a batch normalization, which takes the bias away again."""
+    """A convolution with a bias before a batch normalization, which cancels the bias."""
 
     name = "Enabling Bias in Conv2d Followed By BatchNorm Pattern"
     description = ("Detected bias enabled in Conv2d that is followed by BatchNorm2d. Please set "
@@ -234,7 +235,7 @@ class Conv2dBiasFollowedByBatchNorm2dPattern(Pattern):
     needs_shapes = True
 
     def match(self, event: Any) -> bool:
-        """Whether an event is such a convolution."""
+        """Return whether an event is such a convolution."""
         shapes = input_shapes(event) if event.name == "aten::conv2d" else ()
         if len(shapes) < 3 or not shapes[2]:
             return False
@@ -244,7 +245,7 @@ class Conv2dBiasFollowedByBatchNorm2dPattern(Pattern):
 
 
 class MatMulDimInFP16Pattern(Pattern):
-    """Products of 16-bit numbers whose sizes are no multiples of 8."""
+    """16-bit matrix products whose sizes are not multiples of 8."""
 
     name = "Matrix Multiplication Dimension Not Aligned Pattern"
     description = ("Detected matmul with dimension not aligned. Please use matmul with aligned "
@@ -253,7 +254,7 @@ class MatMulDimInFP16Pattern(Pattern):
     needs_stack = needs_shapes = True
 
     def match(self, event: Any) -> bool:
-        """Whether an event is such a product."""
+        """Return whether an event is such a product."""
         if event.name not in ("aten::mm", "aten::bmm", "aten::addmm"):
             return False
         dtypes = input_dtypes(event)
@@ -262,7 +263,7 @@ class MatMulDimInFP16Pattern(Pattern):
 
 
 def source_code_location(event: Any) -> str:
-    """`file:line` of the program that called, from the innermost event on that knows it."""
+    """Return the calling `file:line` of the innermost enclosing event that has a stack."""
     while event is not None:
         if event.stack:
             code, line = event.stack[0]
@@ -279,12 +280,12 @@ def _operator(event: Any) -> _ExtraFields_TorchOp:
 
 
 def input_shapes(event: Any) -> tuple[tuple[Any, ...], ...]:
-    """The shapes of an operator's arguments."""
+    """Return the shapes of an operator's arguments."""
     return tuple(tuple(shape) for shape in _operator(event).inputs)
 
 
 def input_dtypes(event: Any) -> tuple[Any, ...]:
-    """The dtypes of an operator's arguments, None for what is no tensor."""
+    """Return the dtypes of an operator's arguments, None for non-tensors."""
     return tuple(_operator(event).dtypes)
 
 
@@ -305,7 +306,7 @@ def report_all_anti_patterns(
     prof: Any, should_benchmark: bool = False, print_enable: bool = True,
     json_report_dir: str | None = None,
 ) -> None:
-    """Print the habits that a profile shows, and write `torchtidy_report.json` into a directory.
+    """Print the patterns found in a profile; write `torchtidy_report.json` to `json_report_dir`.
 
     >>> with torch.profiler.profile(with_stack=True, record_shapes=True) as prof:
     ...     y = torch.nn.Sequential(torch.nn.Conv2d(1, 1, 1), torch.nn.BatchNorm2d(1))(
@@ -335,7 +336,7 @@ def report_all_anti_patterns(
 
 
 def _write_report(path: str, by_file: dict[str, list[dict[str, Any]]]) -> None:
-    """Add to a report; the entries of a file replace its earlier ones."""
+    """Merge entries into a report; a source file's new entries replace its old ones."""
     if os.path.exists(path):
         with open(path) as file:
             by_file = json.load(file) | by_file

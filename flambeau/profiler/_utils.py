@@ -1,7 +1,7 @@
-"""torch.profiler._utils: what PyTorch computes of a profile's tree of events.
+"""torch.profiler._utils: metrics that PyTorch computes from a profile's event tree.
 
-Self times of all events; and where kernels of another device were waited for, how many were queued
-and how long that device was idle. Here nothing is queued: those are of traces from elsewhere.
+Self times of all events; and for traces of an accelerator, the number of queued kernels and the
+device's idle time. flambeau itself queues no kernels.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import numpy as np
 from ..autograd.profiler import DeviceType
 
 _LAUNCHES = ("cudaLaunchKernel", "__cudaLaunchKernel", "cudaLaunchCooperativeKernel")
-_MIN_PEAK_DEPTH = 4  # kernels that are queued where a queue begins to fall
-_SELF_TIME_WEIGHT = 0.6  # of an event's own time, beside the other device's idle time
+_MIN_PEAK_DEPTH = 4  # minimum queued kernels at the peak of a falling queue
+_SELF_TIME_WEIGHT = 0.6  # weight of self time relative to device idle time
 _TRANSFERS = ("mem", "cpy", "alloc", "free")
 
 
 def traverse_dfs(tree: Iterable[Any]) -> Iterator[Any]:
-    """The nodes of trees, each before its children."""
+    """Yield the nodes of trees in pre-order."""
     remaining = list(tree)[::-1]
     while remaining:
         node = remaining.pop()
@@ -33,7 +33,7 @@ def traverse_dfs(tree: Iterable[Any]) -> Iterator[Any]:
 
 
 def traverse_bfs(tree: Iterable[Any]) -> Iterator[Any]:
-    """The nodes of trees, level by level."""
+    """Yield the nodes of trees in breadth-first order."""
     remaining = deque(tree)
     while remaining:
         node = remaining.popleft()
@@ -43,7 +43,7 @@ def traverse_bfs(tree: Iterable[Any]) -> Iterator[Any]:
 
 @dataclass
 class EventMetrics:
-    """Nanoseconds of an event, and how many kernels were queued when it began."""
+    """Times of an event in nanoseconds, and the number of kernels queued at its start."""
 
     duration_time_ns: int = 0
     self_time_ns: int = 0
@@ -52,13 +52,13 @@ class EventMetrics:
 
     @property
     def fraction_idle_time(self) -> float:
-        """The share of its time in which the other device did nothing."""
+        """The fraction of its time during which the device was idle."""
         return self.idle_time_ns / self.duration_time_ns if self.duration_time_ns else 0.0
 
 
 @dataclass
 class Interval:
-    """From `start` to `end`, and how many kernels are queued meanwhile."""
+    """An interval from `start` to `end`, and the number of kernels queued during it."""
 
     start: int
     end: int
@@ -66,7 +66,7 @@ class Interval:
 
 
 class EventKey:
-    """An event as a key: equal to itself alone."""
+    """An event as a dictionary key, compared by id."""
 
     def __init__(self, event: Any) -> None:
         self.event = event
@@ -81,7 +81,7 @@ class EventKey:
         return f"{self.event.name}"
 
     def intervals_overlap(self, intervals: list[Interval]) -> int:
-        """How much of the event lies within any of the intervals."""
+        """Return how many nanoseconds of the event lie within the intervals."""
         overlap, reached = 0, self.event.start_time_ns
         for interval in sorted(intervals, key=lambda i: i.start):
             start = max(reached, interval.start)
@@ -110,7 +110,7 @@ class BasicEvaluation:
         self.compute_idle_time()
 
     def compute_self_time(self) -> None:
-        """Fill in how long each event took, with and without those within it."""
+        """Set the total time and the self time of each event."""
         for event in traverse_dfs(self.profile.kineto_results.experimental_event_tree()):
             within = sum(child.duration_time_ns for child in event.children)
             key = EventKey(event)
@@ -120,7 +120,7 @@ class BasicEvaluation:
                 event.duration_time_ns, event.duration_time_ns - within)
 
     def compute_queue_depth(self) -> list[Interval]:
-        """How many kernels were queued at each launch and each kernel; also set for the events."""
+        """Return the queue depth at each launch and kernel; also set it for each event."""
         launches, kernels = [], []
         for event in self.profile.kineto_results.events():
             name = _name_of(event)
@@ -148,7 +148,7 @@ class BasicEvaluation:
                 for e in self.cuda_events]
 
     def compute_idle_time(self) -> None:
-        """Fill in how long the other device did nothing during each event."""
+        """Set how long the device was idle during each event."""
         points, idle, since = self.queue_depth_list, [], None
         if points and self.events:
             idle = [Interval(self.events[0].start_time_ns, points[0].start),
@@ -163,8 +163,8 @@ class BasicEvaluation:
             metrics.idle_time_ns = key.intervals_overlap(idle)
 
     def rank_events(self, length: int) -> list[EventKey]:
-        """The events, so many at most, during which the queue ran empty: first those that took
-        long and left the other device idle."""
+        """Return at most `length` events during which the queue drained, ranked by device idle
+        time and self time."""
         falling = self._falling_intervals()
         keys = [key for key in self.metrics if key.intervals_overlap(falling)]
         if not keys:
@@ -177,7 +177,7 @@ class BasicEvaluation:
         return [keys[i] for i in order[:length]]
 
     def _falling_intervals(self) -> list[Interval]:
-        """When the queue fell from a peak to 0."""
+        """Return the intervals in which the queue fell from a peak to 0."""
         points = self.queue_depth_list
         depths = [point.queue_depth for point in points]
         intervals, last = [], len(points) - 1
@@ -185,7 +185,7 @@ class BasicEvaluation:
             if depths[last] > 0:
                 last -= 1
                 continue
-            first = last - 1  # where the queue was empty before, beyond a peak
+            first = last - 1  # moves to the previous empty point, before a peak
             while first >= 0 and depths[first] > 0:
                 first -= 1
             between = range(last - 1, first, -1)
@@ -196,7 +196,7 @@ class BasicEvaluation:
         return intervals
 
     def get_optimizable_events(self, length: int = 1, print_enable: bool = True) -> list[EventKey]:
-        """`rank_events`; with `print_enable` they are printed, with the functions around them."""
+        """Return `rank_events`; with `print_enable`, print them with their enclosing functions."""
         keys = self.rank_events(length)
         if print_enable:
             rule = "-" * 80
@@ -210,12 +210,12 @@ class BasicEvaluation:
 
 
 def _standardize(values: np.ndarray) -> np.ndarray:
-    """Distances from the mean in standard deviations."""
+    """Return distances from the mean in standard deviations."""
     return (values - values.mean()) / values.std(ddof=min(1, values.size - 1))
 
 
 def source_code_location(event: Any) -> str:
-    """The innermost Python function around an event."""
+    """Return the innermost Python function that encloses an event."""
     while event is not None:
         if re.search(r"\.py\(.*\)", event.name):
             return str(event.name)

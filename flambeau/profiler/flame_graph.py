@@ -1,7 +1,7 @@
-"""A profile as a page: a flame graph over time, without anything from the network.
+"""Writes a profile as a self-contained HTML page with a flame graph.
 
-Each call is a bar under its caller; bars of all calls with the same path are one, as wide as their
-time together. Click one to look at it alone, Escape goes back.
+Each call is a bar under its caller; calls with the same path share one bar, as wide as their total
+time. Click a bar to zoom in, Escape to zoom out.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..autograd.profiler_util import EventList, FunctionEvent
 
 
 class _Bar:
-    """All calls with one path: names from the outermost caller on."""
+    """All calls with the same path of names from the outermost caller."""
 
     __slots__ = ("children", "count", "name", "time_us")
 
@@ -23,7 +23,7 @@ class _Bar:
         self.children: dict[str, _Bar] = {}
 
     def add(self, event: FunctionEvent) -> None:
-        """Add a call and what it called."""
+        """Add a call and its nested calls."""
         bar = self.children.setdefault(event.name, _Bar(event.name))
         bar.time_us += event.cpu_time_total
         bar.count += 1
@@ -31,7 +31,7 @@ class _Bar:
             bar.add(child)
 
     def plain(self) -> dict[str, Any]:
-        """The bar for the page, its children the longest first."""
+        """Return the bar as plain data for the page, longest children first."""
         children = sorted(self.children.values(), key=lambda bar: -bar.time_us)
         return {"n": self.name, "t": round(self.time_us, 3), "c": self.count,
                 "k": [bar.plain() for bar in children]}

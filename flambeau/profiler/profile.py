@@ -1,4 +1,4 @@
-"""profile: what runs, over the steps that a schedule chooses, and what is done with it."""
+"""torch.profiler.profile: records the steps selected by a schedule, and hands over the results."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .schedule import ProfilerAction
 
 
 class ProfilerActivity(enum.Enum):
-    """What a profile listens to: here, whatever is asked for, the CPU."""
+    """The device activities to record. Whatever is requested, only the CPU is recorded."""
 
     CPU, XPU, MTIA, CUDA, HPU, PrivateUse1 = range(6)
 
 
 def supported_activities() -> set[ProfilerActivity]:
-    """What profiles can listen to.
+    """Return the activities that profiles can record.
 
     >>> torch.profiler.supported_activities() == {torch.profiler.ProfilerActivity.CPU}
     True
@@ -40,10 +40,10 @@ _ON = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
 
 
 class profile:
-    """A profile of the code within, or of the steps that `schedule` chooses.
+    """Profiles the enclosed code, or the steps selected by `schedule`.
 
-    With a schedule call `step()` at the end of each step; `on_trace_ready(profile)` is called
-    whenever a cycle is complete. For the other arguments see `torch.autograd.profiler.profile`.
+    With a schedule, call `step()` at the end of each step; `on_trace_ready(profile)` is called
+    after each complete cycle. For the other arguments see `torch.autograd.profiler.profile`.
 
     >>> with torch.profiler.profile() as prof:
     ...     y = torch.ones(2) + 1
@@ -84,19 +84,19 @@ class profile:
         KinetoStepTracker.erase_step_count("Torch Profiler")
 
     def start(self) -> None:
-        """Begin, as `with` does."""
+        """Start profiling, as `with` does."""
         if self.current_action in _ON:
             self.start_trace()
         self._label()
 
     def stop(self) -> None:
-        """End; what was recorded since the last complete cycle is handed over."""
+        """Stop profiling and hand over what was recorded since the last complete cycle."""
         self._end_label()
         if self.current_action in _ON and self._running():
             self._finish()
 
     def step(self) -> None:
-        """Say that a step is over and the next one begins."""
+        """Signal that a step has ended and the next one starts."""
         self._end_label()
         before, self.step_num = self.current_action, self.step_num + 1
         self.current_action = self.schedule(self.step_num)
@@ -130,7 +130,7 @@ class profile:
             self.on_trace_ready(self)
 
     def start_trace(self) -> None:
-        """Begin to record."""
+        """Start recording."""
         self.profiler = profiler.profile(
             record_shapes=self.record_shapes, profile_memory=self.profile_memory,
             with_stack=self.with_stack, with_modules=self.with_modules, with_flops=self.with_flops,
@@ -138,21 +138,21 @@ class profile:
         self.profiler.__enter__()
 
     def stop_trace(self) -> None:
-        """End recording."""
+        """Stop recording."""
         if self.profiler is not None:
             self.profiler.__exit__(None, None, None)
 
     def set_custom_trace_id_callback(self, callback: Callable[[], str]) -> None:
-        """Accepted."""
+        """Accept and ignore the callback."""
 
     def get_trace_id(self) -> str | None:
-        """None: traces have no ids."""
+        """Return None: traces have no ids."""
         return None
 
     def toggle_collection_dynamic(
         self, enable: bool, activities: Iterable[ProfilerActivity]
     ) -> None:
-        """Stop and resume recording within a profile."""
+        """Pause or resume recording within a profile."""
         if self.profiler is None or self.profiler._recorder is None:
             return
         profiler.Recording.turn(self.profiler._recorder if enable else None)
@@ -165,18 +165,18 @@ class profile:
         return self.profiler
 
     def _stats(self) -> profiler.ProfilerStats | None:
-        """How long the profile itself took."""
+        """Return the time spent by the profile itself, or None before it starts."""
         return None if self.profiler is None else self.profiler._stats
 
     def events(self) -> EventList:
-        """The calls, in the order in which they began."""
+        """Return the calls ordered by start."""
         return self._recorded().events()
 
     def key_averages(
         self, group_by_input_shape: bool = False, group_by_stack_n: int = 0,
         group_by_overload_name: bool = False,
     ) -> EventList:
-        """The calls with the same name (and shapes, or innermost lines), added up."""
+        """Return the calls summed by name, optionally also by input shapes and stack."""
         return self._recorded().key_averages(group_by_input_shape, group_by_stack_n)
 
     def export_chrome_trace(self, path: str) -> None:
@@ -184,15 +184,15 @@ class profile:
         self._recorded().export_chrome_trace(path, self.metadata)
 
     def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
-        """Write lines and their weights, for flame graph tools."""
+        """Write stacks and their weights for flame graph tools."""
         self._recorded().export_stacks(path, metric)
 
     def add_metadata(self, key: str, value: str) -> None:
-        """Add a text to the trace file."""
+        """Add a text entry to the trace file."""
         self.metadata[key] = value
 
     def add_metadata_json(self, key: str, value: str) -> None:
-        """Add a value, as JSON, to the trace file."""
+        """Add a JSON-encoded value to the trace file."""
         self.metadata[key] = json.loads(value)
 
     preset_metadata_json = add_metadata_json
@@ -201,7 +201,7 @@ class profile:
 def tensorboard_trace_handler(
     dir_name: str, worker_name: str | None = None, use_gzip: bool = False
 ) -> Callable[[profile], None]:
-    """An `on_trace_ready` that writes a file into a directory for TensorBoard's profile plugin."""
+    """Return an `on_trace_ready` that writes trace files for TensorBoard's profile plugin."""
 
     def write(prof: profile) -> None:
         os.makedirs(dir_name, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Schedules: what a profile does at each step."""
+"""Schedules: functions from step numbers to profiler actions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def schedule(
     *, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0,
     skip_first_wait: int = 0,
 ) -> Callable[[int], ProfilerAction]:
-    """What a profile does at each step: it waits, warms up, is active, and so on.
+    """Return a function from step number to action, cycling through `wait`, `warmup` and `active`.
 
     >>> plan = torch.profiler.schedule(wait=1, warmup=1, active=2, repeat=1)
     >>> [plan(step).name for step in range(5)]

@@ -1,10 +1,9 @@
-"""Names that PyTorch has and flambeau does not have yet: importing one works, using it says so.
+"""PyTorch names that flambeau lacks: importing one works, using it raises NotImplementedError.
 
-A program that imports torch.onnx or torch.fx for something that this run of it does not do, runs. A
-`from torch... import name` within `try` fails, as where PyTorch is too old: the program has a way
-without.
-Modules that are absent as a whole are made when they are imported; what flambeau has under another
-name is found in them.
+So a program that imports torch.onnx or torch.fx runs as long as it does not use them. A
+`from torch... import name` inside `try` fails, as with an older PyTorch, so that the program takes
+its fallback. Missing modules are created when imported, and resolve names that flambeau has
+elsewhere.
 """
 
 from __future__ import annotations
@@ -33,25 +32,25 @@ def _lines() -> dict[str, str]:
 
 
 def is_torch_module(module: str) -> bool:
-    """Whether PyTorch has a module of this name that `import torch` makes reachable."""
+    """Return whether PyTorch has a module of this name that `import torch` makes reachable."""
     return module in _lines()
 
 
 @cache
 def names_of(module: str) -> dict[str, str]:
-    """The public names of one of PyTorch's modules; each with its shortest path below `torch`, or
-    "" where it has no shorter one."""
+    """Return the public names of a PyTorch module, each with its shortest path below `torch`, or
+    "" if there is no shorter one."""
     items = (item.partition("=") for item in _lines().get(module, "").split())
     return {name: home for name, _, home in items}
 
 
 def methods_of(cls: str) -> list[str]:
-    """The public attributes of one of PyTorch's classes, by the class's path."""
+    """Return the public attributes of a PyTorch class, given by its path."""
     return _lines().get(f"{cls}.", "").split()
 
 
 class Lacking:
-    """A function or class that is not there yet: NotImplementedError when called or derived from.
+    """A missing function or class: raises NotImplementedError when called or subclassed.
 
     >>> torch.package.PackageExporter("file")
     Traceback (most recent call last):
@@ -78,7 +77,7 @@ class Lacking:
         return self  # Class[T], in annotations
 
     def __instancecheck__(self, instance: Any) -> bool:
-        return False  # nothing can be one
+        return False  # it has no instances
 
     def __subclasscheck__(self, subclass: Any) -> bool:
         return False
@@ -94,10 +93,10 @@ class Lacking:
 
 
 def lacking(module: str, names: Iterable[str] = ()) -> Callable[[str], Any]:
-    """A module's `__getattr__`, for names that PyTorch's module has: the same object where flambeau
-    has it under another name, else a Lacking. AttributeError for all other names.
+    """Return a module's `__getattr__` for names of PyTorch's module: the object if flambeau has it
+    under another name, else a Lacking. AttributeError for all other names.
 
-    `names`: further ones, which PyTorch's module has only once it is imported by itself.
+    `names`: additional names, which PyTorch's module has only if imported explicitly.
     """
     known = frozenset(names)
     torch_name = "torch" + module.removeprefix(_PACKAGE).removeprefix("torch")
@@ -119,7 +118,7 @@ def lacking(module: str, names: Iterable[str] = ()) -> Callable[[str], Any]:
 
 
 def _is_optional_import() -> bool:
-    """Whether the code that asks for a name is a `from ... import` within `try`."""
+    """Return whether the calling program code is a `from ... import` inside `try`."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
         frame = frame.f_back
@@ -131,13 +130,13 @@ def _is_optional_import() -> bool:
     return any(entry.start <= frame.f_lasti < entry.end for entry in handlers)
 
 
-_resolving: set[str] = set()  # the paths that are being looked up
+_resolving: set[str] = set()  # paths being looked up, to detect cycles
 
 
 def _resolve(path: str) -> Any:
-    """The object at a path below `torch`, or a Lacking of that name.
+    """Return the object at a path below `torch`, or a Lacking of that name.
 
-    Modules that name each other as a name's home lead back here: then nobody has it.
+    Modules that refer to each other for a name recurse here; then it is missing.
     """
     if path in _resolving:
         return Lacking(f"torch.{path}")
@@ -159,7 +158,7 @@ def _walk(path: str) -> Any:
 
 
 class _Loader(SourceFileLoader):
-    """Loads a module of flambeau's, and has it answer for the names that it lacks."""
+    """Loads a module of flambeau and adds `__getattr__` for the names it lacks."""
 
     def exec_module(self, module: ModuleType) -> None:
         """Run the module's code."""
@@ -168,9 +167,10 @@ class _Loader(SourceFileLoader):
 
 
 def answer_for_absent(module: ModuleType) -> None:
-    """Give a module that has none the `__getattr__` for absent names.
+    """Add the `__getattr__` for absent names to a module that has none.
 
-    Namespaces in one file are packages in PyTorch: submodules of theirs can be asked for.
+    Top-level modules in one file also get a `__path__`: they are packages in PyTorch, whose
+    submodules programs import.
     """
     if module.__name__.count(".") == 1:
         module.__dict__.setdefault("__path__", [])
@@ -184,7 +184,7 @@ class _Finder:
     def find_spec(
         fullname: str, path: Sequence[str] | None = None, target: Any = None
     ) -> ModuleSpec | None:
-        """The spec of a module of flambeau's, which its own loader loads."""
+        """Return the spec of a flambeau module with `_Loader` as its loader."""
         if path is None or not fullname.startswith(_PACKAGE + "."):
             return None
         spec = PathFinder.find_spec(fullname, path, target)
@@ -195,15 +195,15 @@ class _Finder:
 
 
 class _AbsentLoader:
-    """Makes a module of which flambeau has no file."""
+    """Creates a module for which flambeau has no file."""
 
     @staticmethod
     def create_module(spec: ModuleSpec) -> None:
-        """None: an ordinary module."""
+        """Return None, for an ordinary module."""
 
     @staticmethod
     def exec_module(module: ModuleType) -> None:
-        """Set what it answers with; it may have submodules, as absent as itself."""
+        """Set the module's attributes; it is a package, so submodules can be imported too."""
         torch_name = "torch" + module.__name__.removeprefix(_PACKAGE)
         module.__doc__ = f"{torch_name}, most of which is not implemented in flambeau."
         module.__path__ = []
@@ -212,13 +212,13 @@ class _AbsentLoader:
 
 
 class _AbsentFinder:
-    """Finds PyTorch's modules of which flambeau has no file; asked after all other finders."""
+    """Finds PyTorch modules for which flambeau has no file; runs after all other finders."""
 
     @staticmethod
     def find_spec(
         fullname: str, path: Sequence[str] | None = None, target: Any = None
     ) -> ModuleSpec | None:
-        """The spec of an empty module, for names of modules that PyTorch has."""
+        """Return the spec of an empty module if PyTorch has a module of this name."""
         inside = fullname.startswith(_PACKAGE + ".")
         if not inside or not is_torch_module("torch" + fullname.removeprefix(_PACKAGE)):
             return None
@@ -227,7 +227,7 @@ class _AbsentFinder:
 
 
 def give_absent_methods(cls: type, names: Iterable[str]) -> None:
-    """Give a class a method for each name that it has not: calling one says that it is absent."""
+    """Add a method for each name that a class lacks, which raises NotImplementedError."""
     for name in names:
         if not hasattr(cls, name):
             setattr(cls, name, _refusing(f"torch.{cls.__name__}.{name}"))
@@ -244,7 +244,7 @@ def _refusing(path: str) -> Callable[..., NoReturn]:
 
 
 def install_finders() -> None:
-    """Has every module of flambeau's, present or not, answer for names that PyTorch has there."""
+    """Make every module of flambeau, existing or not, resolve the names of its PyTorch module."""
     sys.meta_path.insert(0, _Finder())
     sys.meta_path.append(_AbsentFinder())
     for name, module in list(sys.modules.items()):

@@ -1,7 +1,7 @@
-"""How often an ambient setting changed: what a compiled program takes for granted of the process.
+"""Counts changes of ambient settings, the process state that compiled programs assume fixed.
 
-Whoever owns a setting that operators read without an argument (default dtype and device, anomaly
-mode, saved-tensor hooks) calls `note_change`, so that a guard is one comparison.
+The owner of a setting that operators read implicitly (default dtype and device, anomaly mode,
+saved-tensor hooks) calls `note_change` when it changes, so a guard is a single comparison.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ class _Ambient:
     __slots__ = ("changes", "observers")
 
     changes: int
-    observers: int  # modes that are on, in any thread, and want to see each operator
+    observers: int  # active modes, in any thread, that need to see each operator
 
 
 AMBIENT = _Ambient()
@@ -19,9 +19,9 @@ AMBIENT.changes = AMBIENT.observers = 0
 
 
 def note_change(observers: int = 0) -> None:
-    """Tell guards that an ambient setting may be another one now.
+    """Tell guards that an ambient setting may have changed.
 
-    `observers` is how many modes that watch operators were entered (negative: left).
+    `observers`: the number of operator-watching modes entered (negative if left).
     """
     AMBIENT.changes += 1
     AMBIENT.observers += observers

@@ -1,8 +1,8 @@
-"""What the library tells a recording of its own functions: which arrays come from shapes and
-settings alone, and which reads of values decide nothing.
+"""Marks that tell the compiler's capture which arrays depend only on shapes and settings, and which
+reads of values do not affect control flow.
 
-A compiled step keeps arrays from shapes as constants. Memory that came about in any other
-unrecorded way, and values that Python reads, make the step eager.
+A compiled step keeps arrays from shapes as constants. Memory created in any other unrecorded way,
+and values read by Python, force the step to run eagerly.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from .tensor import Tensor
 
 F = TypeVar("F", bound=Callable)
 
-SHAPE_ONLY: set[CodeType] = set()  # of the functions that are marked
-# In a module's globals: arrays that its functions hand to operators come from shapes alone.
+SHAPE_ONLY: set[CodeType] = set()  # code of marked functions
+# Name in a module's globals: arrays that its functions pass to operators depend only on shapes.
 MODULE_MARK = "ARRAYS_COME_FROM_SHAPES"
 
 
 def shape_only(function: F) -> F:
-    """Mark a function whose new arrays depend on no values of tensors."""
+    """Mark a function whose new arrays do not depend on tensor values."""
     SHAPE_ONLY.add(function.__code__)
     return function
 
 
 def peek(x: Tensor) -> np.ndarray:
-    """The values of x. What is done must not depend on them, but for an error that is raised."""
+    """Return the values of x. The caller may only use them to decide whether to raise an error."""
     return x._array
 
 
 def holds(x: Tensor, condition: Callable[[np.ndarray], Any]) -> bool:
-    """Whether the values of x fulfil a condition, without which the caller raises an error.
+    """Return whether the values of x satisfy a condition; if not, the caller must raise an error.
 
-    A compiled step checks it too: it runs eagerly where it does not hold. `condition` is a function
-    of the library, on arrays and on symbols of arrays.
+    A compiled step also checks it, and runs eagerly if it fails. `condition` must be a library
+    function that accepts arrays and symbolic arrays.
     """
     return bool(condition(x._array))
 
 
 def all_hold(values: np.ndarray) -> Any:
-    """Whether all bools are True."""
+    """Return whether all bools are True."""
     return np.all(values)

@@ -1,4 +1,4 @@
-"""copy.deepcopy of tensors: memory that several tensors share is copied once and shared again."""
+"""copy.deepcopy of tensors: memory shared by several tensors is copied once and stays shared."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .windows.opaque_window import OpaqueWindow
 
 
 def deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
-    """A leaf with memory of its own; RuntimeError for a tensor that an operator made."""
+    """Return a leaf with copied memory; RuntimeError for a tensor that is not a leaf."""
     if id(self) in memo:
         return memo[id(self)]
     if not self.is_leaf:
@@ -48,14 +48,14 @@ _OF_THE_TAPE = ("_accumulator", "_backward_hooks", "_post_accumulate_grad_hooks"
 
 
 def _copied(array: Any, memo: dict[int, Any]) -> Any:
-    if array.__class__ is LazyWindow:  # the copy has no bits
+    if array.__class__ is LazyWindow:  # resolve conjugate and negative bits
         return array.like(_copied(array.memory, memo)).resolved()
     if array.__class__ is MetaArray or array.size == 0:
         return array.copy()
     owner = owner_of(array)
     if owner is array and array.flags.c_contiguous and id(owner) not in memo:
         memo[id(owner)] = result = array.copy()
-        memo.setdefault(id(memo), []).append(owner)  # keeps the id from being used again
+        memo.setdefault(id(memo), []).append(owner)  # keep it alive, so its id is not reused
         return result
     if id(owner) not in memo:
         memo[id(owner)] = owner.copy("K")
@@ -69,7 +69,7 @@ def _copied(array: Any, memo: dict[int, Any]) -> Any:
 
 
 def _copied_storage(self: UntypedStorage, memo: dict[int, Any]) -> UntypedStorage:
-    """Memory of its own, which copies of tensors on this one share."""
+    """Return a copied storage, the same one for a repeated copy."""
     result: UntypedStorage | None = memo.get(id(self))
     if result is None:
         result = memo[id(self)] = UntypedStorage(_copied(self._bytes, memo))

@@ -1,5 +1,5 @@
-"""Devices: where a tensor's memory lies. `cpu` holds data, `meta` only shapes; `cuda` has a name
-and no hardware here, and says so when memory is asked of it."""
+"""Devices: `cpu` holds data, `meta` only shapes. Other names such as `cuda` parse, but raise when
+memory is allocated on them."""
 
 from __future__ import annotations
 
@@ -100,14 +100,14 @@ META = device("meta")
 
 
 class _Default:
-    """Where tensors go when nobody says."""
+    """The device of new tensors if none is given."""
 
     current = CPU
     stack: ClassVar[list[device]] = []
 
 
 def get_default_device() -> device:
-    """The device of new tensors when none is given.
+    """Return the device of new tensors if none is given.
 
     >>> torch.get_default_device()
     device(type='cpu')
@@ -129,7 +129,7 @@ def set_default_device(device_: device | str | None) -> None:
 
 
 def usable(wanted: device | str | int) -> device:
-    """The device itself when tensors can live there; raises as PyTorch does otherwise."""
+    """Return the device if tensors can be allocated on it; otherwise raise as PyTorch does."""
     if wanted is CPU or wanted.__class__ is str and wanted == "cpu":
         return CPU
     actual = wanted if wanted.__class__ is device else device(wanted)

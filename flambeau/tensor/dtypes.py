@@ -1,6 +1,6 @@
-"""Data types: one `dtype` object each, with its NumPy counterpart and its place in promotion.
+"""Data types: one `dtype` object each, with its NumPy counterpart and its promotion category.
 
-bfloat16 and float8 come from ml_dtypes. `finfo` and `iinfo` give a dtype's limits.
+bfloat16 and float8 come from ml_dtypes. `finfo` and `iinfo` hold a dtype's limits.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import numpy as np
 from .ambient import note_change
 from .narrow_dtypes import COMPLEX32
 
-# Promotion goes to the higher category first (bool < integer < floating < complex).
+# Promotion picks the higher category (bool < integer < floating < complex).
 BOOL, INTEGER, FLOATING, COMPLEX = range(4)
 
 
 class dtype:
-    """A tensor element's type. Users take the instances (`float32`, `int64`, ...).
+    """The type of tensor elements. Users refer to the instances (`float32`, `int64`, ...).
 
     >>> torch.float64.itemsize, torch.float64.is_floating_point, torch.complex64.to_real()
     (8, True, torch.float32)
@@ -45,12 +45,12 @@ class dtype:
         return by_name, (self.name,)
 
     def to_real(self) -> dtype:
-        """The dtype of the real part: complex64 gives float32."""
+        """Return the dtype of the real part: float32 for complex64."""
         return {"complex32": float16, "complex64": float32,
                 "complex128": float64}.get(self.name, self)
 
     def to_complex(self) -> dtype:
-        """The complex dtype whose parts have this dtype."""
+        """Return the complex dtype for parts of this dtype; RuntimeError if there is none."""
         if self.is_complex:
             return self
         whole = {"float64": complex128, "float32": complex64, "float16": complex32,
@@ -62,7 +62,7 @@ class dtype:
 
 
 _SCALARS = {"bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int",
-            "int64": "Long"}  # what PyTorch's errors call them
+            "int64": "Long"}  # names in PyTorch's errors
 _BY_NAME: dict[str, dtype] = {}
 FROM_NUMPY: dict[np.dtype, dtype] = {}
 
@@ -96,7 +96,7 @@ complex128 = _declare("complex128", np.complex128, COMPLEX)
 
 
 class Nominal(dtype):
-    """A dtype of which flambeau makes no tensors: programs only compare others with it."""
+    """A dtype without tensors in flambeau, which programs only compare others with."""
 
     __slots__ = ()
 
@@ -107,15 +107,15 @@ class Nominal(dtype):
 
     @property
     def numpy(self) -> np.dtype:  # type: ignore[override]
-        """NotImplementedError."""
+        """Raise NotImplementedError."""
         raise NotImplementedError(f"tensors of dtype torch.{self.name} are not implemented in "
                                   "flambeau")
 
 
 class QuantizedDtype(Nominal):
-    """The dtype of a quantized tensor: `codes` is the integers' own, `limits` its ends.
+    """The dtype of a quantized tensor. `codes`: NumPy dtype of its integers; `limits`: their range.
 
-    `scalar_name`: what PyTorch's messages call it. `packed`: how many of them a byte holds.
+    `scalar_name`: its name in PyTorch's messages. `packed`: the number of integers per byte.
     """
 
     __slots__ = ("codes", "limits", "packed", "scalar_name")
@@ -128,7 +128,7 @@ class QuantizedDtype(Nominal):
 
     @property
     def numpy(self) -> np.dtype:  # type: ignore[override]
-        """NotImplementedError: only quantization makes such tensors."""
+        """Raise NotImplementedError: only quantization makes such tensors."""
         error = NotImplementedError(f"a tensor of dtype torch.{self.name} needs a scale and a zero "
                                     "point")
         error.add_note("torch.quantize_per_tensor and torch.quantize_per_channel make them.")
@@ -153,13 +153,13 @@ for _bits in range(1, 8):
     NOMINAL[f"int{_bits}"] = Nominal(f"int{_bits}", 1, INTEGER, True)
     NOMINAL[f"uint{_bits}"] = Nominal(f"uint{_bits}", 1, INTEGER, False)
 
-# The names users may also write, as in PyTorch.
+# Alternative names, as in PyTorch.
 ALIASES = {
     "half": float16, "float": float32, "double": float64, "short": int16, "int": int32,
     "long": int64, "chalf": complex32, "cfloat": complex64, "cdouble": complex128,
 }
 
-# The Python types that stand for dtypes wherever one is an argument.
+# Python types that are accepted as dtypes in arguments.
 PYTHON_TYPES: dict[Any, dtype] = {
     bool: bool_, int: int64, float: float64, complex: complex128,
 }
@@ -170,7 +170,7 @@ HALF = (float16, bfloat16, float8_e4m3fn, float8_e5m2)
 
 
 def as_dtype(wanted: Any) -> Any:
-    """The dtype that a Python type stands for; anything else as it is.
+    """Return the dtype for a Python type; return anything else unchanged.
 
     >>> torch.zeros(2, dtype=float).dtype, torch.ones(1).to(bool)
     (torch.float64, tensor([True]))
@@ -179,13 +179,13 @@ def as_dtype(wanted: Any) -> Any:
 
 
 def by_name(name: str) -> dtype:
-    """The dtype called `name`, without 'torch.'; raises KeyError when there is none."""
+    """Return the dtype called `name`, without 'torch.'; KeyError if there is none."""
     result = _BY_NAME.get(name) or NOMINAL.get(name)
     return ALIASES[name] if result is None else result
 
 
 def all_dtypes() -> dict[str, dtype]:
-    """Every dtype by its name."""
+    """Return all dtypes that tensors can have, by name."""
     return dict(_BY_NAME)
 
 
@@ -196,7 +196,7 @@ class _Default:
 
 
 def get_default_dtype() -> dtype:
-    """The dtype that Python floats become; float32 unless set.
+    """Return the dtype that Python floats become: float32 unless set.
 
     >>> torch.get_default_dtype()
     torch.float32
@@ -205,7 +205,7 @@ def get_default_dtype() -> dtype:
 
 
 def set_default_dtype(d: dtype) -> None:
-    """Set the dtype that Python floats become; a floating dtype, else TypeError.
+    """Set the dtype that Python floats become; TypeError if it is not a floating dtype.
 
     >>> torch.set_default_dtype(torch.float64)
     >>> x = torch.tensor([1.5])
@@ -227,7 +227,7 @@ def _type_name(numpy_dtype: Any) -> str:
 
 
 def from_numpy_dtype(numpy_dtype: np.dtype) -> dtype:
-    """The dtype for NumPy's; TypeError where a tensor cannot hold it."""
+    """Return the dtype for a NumPy dtype; TypeError if tensors do not support it."""
     known = FROM_NUMPY.get(numpy_dtype)
     if known is not None:
         return known
@@ -242,7 +242,7 @@ def from_numpy_dtype(numpy_dtype: np.dtype) -> dtype:
 
 
 def of_scalar(value: bool | int | float | complex) -> dtype:
-    """The dtype that a Python number has on its own."""
+    """Return the dtype of a tensor made from a Python number."""
     if isinstance(value, (bool, np.bool_)):
         return bool_
     if isinstance(value, (int, np.integer)):
@@ -253,7 +253,7 @@ def of_scalar(value: bool | int | float | complex) -> dtype:
 
 
 def _limited(function: str, wanted: Any) -> Any:
-    """The dtype whose limits are asked for."""
+    """Return the dtype for `finfo` or `iinfo`; TypeError if it isn't one."""
     result = as_dtype(wanted)
     if not isinstance(result, (dtype, QuantizedDtype)):
         raise TypeError(
@@ -264,7 +264,7 @@ def _limited(function: str, wanted: Any) -> Any:
 
 
 class finfo:
-    """Limits of a floating or complex dtype (the default dtype's when none is given).
+    """Limits of a floating or complex dtype (by default, of the default dtype).
 
     >>> torch.finfo(torch.float16).max, torch.finfo(torch.float32).eps
     (65504.0, 1.1920928955078125e-07)
@@ -310,7 +310,7 @@ class iinfo:
     def __init__(self, type: dtype) -> None:
         self._type: Any
         type = _limited("iinfo", type)
-        if isinstance(type, QuantizedDtype):  # the limits of its codes; it has no name
+        if isinstance(type, QuantizedDtype):  # the limits of its integers, without a dtype name
             self._type, self.bits = type, type.codes.itemsize * 8
             byte_or_more: Any = type.codes
             ends = np.iinfo(byte_or_more)

@@ -1,6 +1,7 @@
-"""Exposed memory: memory that something beside tensors can write to unseen: NumPy arrays, buffers.
+"""Exposed memory: memory that NumPy arrays or buffers can write to without flambeau's knowledge.
 
-A followed call computes later than Python asks, so it must know which inputs may change meanwhile.
+A traced call is computed later than Python requests it, so it must know which inputs may change in
+the meantime.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ EXPOSED: dict[int, Any] = {}  # weak references to owners, by id
 
 
 def expose(array: np.ndarray) -> None:
-    """Notes that the memory of an array is, or was, handed to others."""
+    """Record that the memory of an array has been exposed."""
     owner = owner_of(array)
     key = id(owner)
     if key not in EXPOSED:
@@ -24,10 +25,10 @@ def expose(array: np.ndarray) -> None:
 
 
 def is_exposed(owner: np.ndarray) -> bool:
-    """Whether others may write to the memory of an array that owns it."""
+    """Return whether others may write to an owner's memory."""
     return owner.base is not None or id(owner) in EXPOSED
 
 
 def any_exposed(owners: set[int]) -> bool:
-    """Whether others may write to, or see, the memory of one of some owners, by their ids."""
+    """Return whether any of the owners, given by id, has exposed memory."""
     return not EXPOSED.keys().isdisjoint(owners)

@@ -1,4 +1,4 @@
-"""Layouts and memory formats: how a tensor's elements lie in its storage, and strides for them."""
+"""Layouts and memory formats: the order of a tensor's elements in its storage, and its strides."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Strides = tuple[int, ...]
 
 
 class layout:
-    """The kind of storage: `strided` is what flambeau's tensors have.
+    """The kind of storage, such as `strided` for dense tensors.
 
     >>> torch.zeros(2).layout
     torch.strided
@@ -67,7 +67,7 @@ _ORDER = {channels_last: (0, 2, 3, 1), channels_last_3d: (0, 2, 3, 4, 1)}
 
 
 def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Strides in elements of a row-major tensor."""
+    """Return the strides of a row-major tensor, in elements."""
     strides, step = [], 1
     for n in reversed(shape):
         strides.append(step)
@@ -76,7 +76,7 @@ def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def format_strides(shape: Sequence[int], form: memory_format) -> tuple[int, ...]:
-    """Strides in elements for a memory format; RuntimeError when the rank does not fit."""
+    """Return the strides for a memory format, in elements; RuntimeError if the rank is wrong."""
     order = _ORDER.get(form)
     if order is None:
         return contiguous_strides(shape)
@@ -93,7 +93,7 @@ def format_strides(shape: Sequence[int], form: memory_format) -> tuple[int, ...]
 
 
 def is_contiguous(array: np.ndarray, form: memory_format = contiguous_format) -> bool:
-    """Whether the elements of `array` lie in the order of the memory format."""
+    """Return whether the elements of `array` lie in the order of the memory format."""
     order = _ORDER.get(form)
     if order is None:
         return array.flags.c_contiguous
@@ -105,7 +105,7 @@ def is_contiguous(array: np.ndarray, form: memory_format = contiguous_format) ->
 
 
 def _in_order(shape: Sequence[int], strides: Sequence[int], order: Sequence[int]) -> bool:
-    """Whether strides are those of dense memory, the axes lying in `order`, outermost first."""
+    """Return whether strides are dense for axes in `order`, outermost first."""
     step = 1
     for axis in reversed(order):
         if shape[axis] != 1:
@@ -116,10 +116,10 @@ def _in_order(shape: Sequence[int], strides: Sequence[int], order: Sequence[int]
 
 
 def strides_of(array: np.ndarray) -> tuple[int, ...]:
-    """Strides in elements.
+    """Return an array's strides in elements.
 
-    NumPy forgets the strides of arrays without elements, and does not set those of new axes of
-    length 1: memory of its own in row-major order has row-major strides.
+    NumPy drops the strides of empty arrays, and leaves those of new length-1 axes unset: row-major
+    arrays that own their memory get row-major strides.
     """
     strides, item = array.strides, array.itemsize
     if array.size == 0:
@@ -133,7 +133,7 @@ def strides_of(array: np.ndarray) -> tuple[int, ...]:
 def empty_strided_array(
     shape: Sequence[int], strides: Sequence[int], dtype: np.dtype
 ) -> np.ndarray:
-    """An uninitialised array with these strides, in elements."""
+    """Return an uninitialized array with these strides, in elements."""
     if len(shape) != len(strides):
         raise RuntimeError(
             f"dimensionality of sizes ({len(shape)}) must match dimensionality of strides "
@@ -144,7 +144,7 @@ def empty_strided_array(
             f"Storage size calculation overflowed with sizes={list(shape)} and "
             f"strides={list(strides)}"
         )
-    if 0 in shape:  # NumPy keeps strides without elements only of memory that it is handed
+    if 0 in shape:  # for empty arrays, NumPy keeps strides only on memory passed in
         memory, steps = np.empty(1, dtype), tuple([s * dtype.itemsize for s in strides])
         return np.ndarray(tuple(shape), dtype, memory, 0, steps)
     span = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
@@ -153,7 +153,7 @@ def empty_strided_array(
 
 
 def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether the elements fill their memory without gaps or overlaps, in some order of axes."""
+    """Return whether the elements fill memory without gaps or overlaps, in some order of axes."""
     step = 1
     for stride, length in sorted(
         (s, n) for s, n in zip(strides, shape, strict=True) if n != 1
@@ -165,10 +165,10 @@ def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
 
 
 def loop_order(shape: Sequence[int], operands: Sequence[Sequence[int]]) -> list[int]:
-    """The axes from the innermost to the outermost loop over operands with these strides.
+    """Return the axes from innermost to outermost loop over operands with these strides.
 
-    An insertion sort, since the comparison is not transitive: the first operand that moves along
-    both axes decides; equal strides put the shorter axis inside.
+    Uses PyTorch's insertion sort, because the comparison is not transitive: the first operand with
+    nonzero strides along both axes decides; for equal strides the shorter axis goes inside.
     """
     axes = list(range(len(shape)))[::-1]
     for i in range(1, len(axes)):
@@ -196,7 +196,7 @@ def _compared(shape: Sequence[int], operands: Sequence[Sequence[int]], a: int, b
 
 
 def ordered_strides(shape: Sequence[int], axes: Sequence[int], least: int = 0) -> Strides:
-    """Strides of dense memory, by the axes from the innermost to the outermost."""
+    """Return dense strides for the axes ordered from innermost to outermost."""
     strides, step = [0] * len(shape), 1
     for axis in axes:
         strides[axis] = step
@@ -205,12 +205,12 @@ def ordered_strides(shape: Sequence[int], axes: Sequence[int], least: int = 0) -
 
 
 def channels_last_form(rank: int) -> memory_format | None:
-    """The channels-last format of tensors of this rank."""
+    """Return the channels-last format for a rank, or None."""
     return channels_last if rank == 4 else channels_last_3d if rank == 5 else None
 
 
 def is_channels_last(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether PyTorch suggests a channels-last result for an operand with these strides."""
+    """Return whether PyTorch suggests a channels-last result for an operand with these strides."""
     if len(shape) not in (4, 5) or strides[1] == 0:
         return False
     least = 0
@@ -223,8 +223,8 @@ def is_channels_last(shape: Sequence[int], strides: Sequence[int]) -> bool:
 
 
 def lies_in(array: np.ndarray, form: memory_format) -> bool:
-    """Whether a conversion to the memory format has nothing to do: for the channels-last ones by
-    the strides alone, also those of axes of length 1."""
+    """Return whether conversion to the memory format is a no-op. For channels-last formats the
+    strides alone decide, including those of length-1 axes."""
     if form is contiguous_format:
         return is_contiguous(array)
     return channels_last_form(array.ndim) is form \
@@ -232,34 +232,34 @@ def lies_in(array: np.ndarray, form: memory_format) -> bool:
 
 
 def preserved_strides(shape: tuple[int, ...], strides: Strides) -> Strides:
-    """The strides of a copy of a tensor with these: its own where it is dense."""
+    """Return the strides of a copy of a tensor: the same if it is dense, else dense ones."""
     if is_dense(shape, strides):
         return strides
     return ordered_strides(shape, loop_order(shape, [strides]), 1)
 
 
 def dense_order(array: np.ndarray) -> tuple[int, ...] | None:
-    """The axes from outermost to innermost when the array is dense in some order, else None."""
+    """Return the axes from outermost to innermost if dense in some order, else None."""
     order = tuple(sorted(range(array.ndim), key=lambda i: -array.strides[i]))
     return order if array.transpose(order).flags.c_contiguous else None
 
 
 def is_plain(array: np.ndarray) -> bool:
-    """Whether a new row-major array has the strides of `array`, those of length-1 axes included."""
+    """Return whether a new row-major array has the strides of `array`, also on length-1 axes."""
     return array.flags.c_contiguous and (
         1 not in array.shape or array.__class__ is not np.ndarray or array.base is None
     )
 
 
 def empty_preserving(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Uninitialised memory that lies as a copy of `array` does; of another dtype, too."""
+    """Return an uninitialized array of `dtype` with the strides of a copy of `array`."""
     return empty_strided_array(
         array.shape, preserved_strides(array.shape, strides_of(array)), dtype
     )
 
 
 def copy_in_format(array: np.ndarray, form: memory_format = preserve_format) -> np.ndarray:
-    """A copy laid out as the memory format says; `preserve_format` keeps a dense order of axes."""
+    """Return a copy in a memory format; `preserve_format` keeps a dense order of axes."""
     if form is contiguous_format:
         return array.copy("C")
     if form is preserve_format:
@@ -273,18 +273,18 @@ def copy_in_format(array: np.ndarray, form: memory_format = preserve_format) -> 
 
 
 def owner_of(array: np.ndarray) -> np.ndarray:
-    """The array that owns the memory of `array`, as far as NumPy knows it."""
+    """Return the array that owns the memory of `array`, as far as NumPy knows."""
     while True:
         base: Any = array.base
         if base.__class__ is not np.ndarray and hasattr(base, "base"):
-            base = base.base  # what np.lib.stride_tricks puts between
+            base = base.base  # skip the proxy that np.lib.stride_tricks inserts
         if not isinstance(base, np.ndarray):
             return array
         array = base
 
 
 def _as_bytes(array: np.ndarray) -> np.ndarray:
-    """All the memory that `array` spans, as a window of bytes."""
+    """Return all memory that `array` spans, as an array of bytes."""
     if array.flags.c_contiguous:
         return array.reshape(-1).view(np.uint8)
     if array.flags.f_contiguous:

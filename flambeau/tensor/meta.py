@@ -1,7 +1,7 @@
 """Meta arrays: shape and dtype without data, for tensors on the `meta` device.
 
-A MetaArray is one zero seen at every index (all strides 0). NumPy's ufuncs on it only work out the
-result's shape and dtype; other NumPy functions run on the zeros and keep what shape came out.
+A MetaArray is one zero repeated at every index (all strides 0). NumPy's ufuncs on it only compute
+the result's shape and dtype; other NumPy functions run on the zeros and keep only shape and dtype.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class MetaArray(np.ndarray):
 
 
 def meta_array(shape: Sequence[int], dtype: np.dtype) -> MetaArray:
-    """A meta array of this shape and NumPy dtype; takes the memory of one element."""
+    """Return a meta array of a shape and NumPy dtype; it takes the memory of one element."""
     zero = np.zeros((), dtype)
     return np.lib.stride_tricks.as_strided(zero, tuple(shape), (0,) * len(shape)).view(MetaArray)
 

@@ -1,8 +1,8 @@
 """The dtypes that NumPy does not cast as PyTorch does: complex32 and float8_e8m0fnu.
 
-complex32 is a pair of float16 to NumPy, which moves it but computes nothing on it. float8_e8m0fnu
-is an exponent: a cast to it drops the sign and rounds to the nearest power of two, half upwards;
-zero becomes the smallest power.
+NumPy treats complex32 as a struct of two float16, which it can copy but not compute with.
+float8_e8m0fnu is an exponent: a cast to it drops the sign and rounds to the nearest power of two,
+half upwards; zero becomes the smallest power.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _NAMES = {COMPLEX32: "ComplexHalf", E8M0: "Float8_e8m0fnu"}
 
 
 def refuse_narrow(dtype: np.dtype, kernel: str) -> None:
-    """NotImplementedError for these dtypes, which a kernel does not have in PyTorch."""
+    """Raise NotImplementedError for these dtypes if PyTorch's kernel does not support them."""
     if dtype in NARROW:
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{_NAMES[dtype]}'")
 
 
 def widened(array: np.ndarray) -> np.ndarray:
-    """The elements as complex64 or as float32; of other dtypes as they are."""
+    """Return narrow elements as complex64 or float32; other arrays unchanged."""
     if array.dtype == COMPLEX32:
         result = np.empty(array.shape, np.complex64)
         result.real, result.imag = array["real"], array["imag"]
@@ -34,7 +34,7 @@ def widened(array: np.ndarray) -> np.ndarray:
 
 
 def narrowed(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """The elements rounded to complex32 or to float8_e8m0fnu."""
+    """Return the elements rounded to complex32 or float8_e8m0fnu."""
     if dtype == COMPLEX32:
         result = np.empty(array.shape, COMPLEX32)
         with np.errstate(all="ignore"):
@@ -46,11 +46,11 @@ def narrowed(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
 def _to_exponents(array: np.ndarray) -> np.ndarray:
     bits = array.view(np.uint32)
     exponent, mantissa = bits >> 23 & 0xFF, bits & 0x7FFFFF
-    # Half of the way is upwards, but for the numbers below the smallest power.
+    # Ties round up, except below the smallest power.
     up = np.where(exponent > 0, mantissa >= 0x400000, mantissa > 0x400000)
     return np.where(exponent < 0xFF, exponent + up, 0xFF).astype(np.uint8).view(E8M0)
 
 
 def plain_number(value: Any) -> Any:
-    """An element of a narrow dtype as a Python number."""
+    """Return an element of a narrow dtype as a Python number."""
     return complex(*map(float, value)) if isinstance(value, tuple) else float(value)

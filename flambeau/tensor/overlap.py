@@ -1,7 +1,7 @@
-"""Overlap: which writes would change an element twice, or an operand while it is still read.
+"""Overlap: detects writes that would change an element twice, or an operand while it is read.
 
-A write checks its target before anything changes, as PyTorch does; what is allowed and what is
-refused follows its rules, so layouts that are hard to compare (windows with gaps) pass.
+A write checks its target before changing anything. The rules are PyTorch's, so layouts that are
+hard to compare (windows with gaps) pass.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .layout import dense_order
 
 
 def has_internal_overlap(array: np.ndarray) -> bool:
-    """Whether several elements lie at one address because an axis was expanded."""
+    """Return whether several elements share an address because an axis was expanded."""
     if 0 not in array.strides or array.__class__ is not np.ndarray or not array.size:
         return False
     return any(s == 0 and n > 1 for s, n in zip(array.strides, array.shape, strict=True))
@@ -28,9 +28,9 @@ _TOLERATED = {
 
 
 def check_no_internal_overlap(array: np.ndarray, name: str = "") -> None:
-    """RuntimeError for a target of which several elements lie at one address.
+    """Raise RuntimeError if several elements of a target share an address.
 
-    The operators that PyTorch still tolerates only warn that this is deprecated.
+    For the operators in which PyTorch tolerates this, only warn that it is deprecated.
     """
     if 0 in array.strides and has_internal_overlap(array):
         if name in _TOLERATED:
@@ -50,10 +50,10 @@ def check_no_internal_overlap(array: np.ndarray, name: str = "") -> None:
 
 
 def check_no_overlap(target: np.ndarray, operand: np.ndarray, partial: bool = True) -> None:
-    """RuntimeError where a dense operand shares memory with a dense target.
+    """Raise RuntimeError if a dense operand shares memory with a dense target.
 
-    With `partial` the operand may be the target itself, element for element: what pointwise
-    operators allow. Without, it may not: operators that read elements out of order.
+    With `partial`, the operand may be the target itself, element for element, as for pointwise
+    operators. Pass False for operators that read elements out of order.
     """
     own = target if target.base is None else target.base
     if own is not (operand if operand.base is None else operand.base):
@@ -73,7 +73,7 @@ def check_no_overlap(target: np.ndarray, operand: np.ndarray, partial: bool = Tr
 
 
 def check_operands(target: np.ndarray, operands: Iterable[Any], partial: bool = True) -> None:
-    """`check_no_overlap` for each tensor among an operator's arguments, lists of them included."""
+    """Apply `check_no_overlap` to each tensor among an operator's arguments, including lists."""
     for operand in operands:
         array = getattr(operand, "_array", None)
         if array is not None:

@@ -1,7 +1,7 @@
-"""Tensors as text, as PyTorch prints them: `tensor([1., 2.], requires_grad=True)`.
+"""Formats tensors as text the way PyTorch does: `tensor([1., 2.], requires_grad=True)`.
 
-In goes a tensor, or the NumPy array under it, out comes a string. An array too long to read is cut
-down to its corners first, so the work depends on what is shown and not on what is there.
+Takes a tensor or its NumPy array and returns a string. A long array is first reduced to its
+corners, so the cost depends on the printed elements, not on the array's size.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass
 class PrintOptions:
-    """How tensors are printed; `set_printoptions` changes the one set in force."""
+    """How tensors are printed; `set_printoptions` changes the global instance."""
 
     precision: int = 4
     threshold: float = 1000
@@ -50,12 +50,12 @@ def set_printoptions(
     profile: str | None = None,
     sci_mode: bool | None = None,
 ) -> None:
-    """Set how tensors are printed; what is None stays, except `sci_mode`, which becomes None.
+    """Set how tensors are printed. None keeps an option, except `sci_mode`, which is always set.
 
     `precision` is the number of digits after the point. A tensor of more than `threshold` elements
     shows the first and last `edgeitems` along each axis. Lines break at `linewidth` characters.
-    `profile` ('default', 'short' or 'full') sets those four at once, before the others count.
-    `sci_mode` forces scientific notation on or off; None lets the numbers decide.
+    `profile` ('default', 'short' or 'full') sets these four before individual options apply.
+    `sci_mode` forces scientific notation on or off; None chooses by the values.
 
     >>> torch.set_printoptions(precision=2)
     >>> torch.tensor([0.12345])
@@ -74,13 +74,13 @@ def set_printoptions(
 
 
 def get_printoptions() -> dict[str, Any]:
-    """The options in force, as keyword arguments for `set_printoptions`."""
+    """Return the current options as keyword arguments for `set_printoptions`."""
     return dataclasses.asdict(OPTIONS)
 
 
 @contextmanager
 def printoptions(**options: Any) -> Iterator[None]:
-    """Set print options, by the names of `set_printoptions`, for the block that it opens."""
+    """Context that sets print options; takes the arguments of `set_printoptions`."""
     before = get_printoptions()
     set_printoptions(**options)
     try:
@@ -93,10 +93,10 @@ def printoptions(**options: Any) -> Iterator[None]:
 
 
 def _float_cells(array: np.ndarray) -> tuple[list[str], int]:
-    """Each float as text, padded to the width of the widest, and that width.
+    """Return each float as text, padded to the width of the widest, and that width.
 
-    One notation serves all: whole ('1.'), fixed ('1.5000') or scientific. Zeros and non-finite
-    numbers have no say in the notation or in the width.
+    All share one notation: whole ('1.'), fixed ('1.5000') or scientific. Zeros and non-finite
+    numbers do not affect the notation or the width.
     """
     with np.errstate(all="ignore"):
         values = array.ravel().astype(np.float64)
@@ -116,7 +116,8 @@ def _float_cells(array: np.ndarray) -> tuple[list[str], int]:
 
 
 def _wants_scientific(known: np.ndarray) -> bool:
-    """Whether these finite non-zero numbers are too big, too small or too far apart to align."""
+    """Return whether these finite nonzero numbers need scientific notation: they are too large,
+    too small or too far apart."""
     if OPTIONS.sci_mode is not None:
         return OPTIONS.sci_mode
     magnitudes = np.abs(known)
@@ -129,7 +130,7 @@ def _whole_number(value: float) -> str:
 
 
 def _complex_cells(array: np.ndarray) -> tuple[list[str], int]:
-    """Each complex number as text; the parts choose their notation apart from one another."""
+    """Return each complex number as text, and the width; the parts choose their own notation."""
     real, real_width = _float_cells(array.real)
     imaginary, imaginary_width = _float_cells(array.imag)
     cells = []
@@ -140,7 +141,7 @@ def _complex_cells(array: np.ndarray) -> tuple[list[str], int]:
 
 
 def _integer_cells(array: np.ndarray) -> tuple[list[str], int]:
-    """Each integer or bool as text, padded to the width of the widest, and that width."""
+    """Return each integer or bool as text, padded to the width of the widest, and that width."""
     cells = [str(value) for value in array.ravel().tolist()]
     width = max(map(len, cells))
     return [cell.rjust(width) for cell in cells], width
@@ -150,7 +151,7 @@ def _integer_cells(array: np.ndarray) -> tuple[list[str], int]:
 
 
 def _corners(array: np.ndarray) -> tuple[np.ndarray, list[bool]]:
-    """The first and last `edgeitems` along each axis, and which axes lost something by it."""
+    """Return the first and last `edgeitems` along each axis, and which axes were shortened."""
     edge = OPTIONS.edgeitems
     cut = [length > 2 * edge for length in array.shape]
     shown = [
@@ -166,13 +167,13 @@ def _mark_gap(parts: list[str], cut: bool, mark: str) -> list[str]:
 
 
 def _row(cells: list[str], per_line: int, indent: int) -> str:
-    """The innermost brackets, `per_line` cells a line; later lines start after `indent`."""
+    """Return the innermost brackets, `per_line` cells per line; later lines are indented."""
     lines = (", ".join(cells[i : i + per_line]) for i in range(0, len(cells), per_line))
     return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
 
 
 def array_str(array: np.ndarray, indent: int = 0) -> str:
-    """The elements of an array of any dtype, in brackets, its first line begun at `indent`.
+    """Return the elements of an array in brackets, with the first line starting at `indent`.
 
     >>> array_str(np.array([[1.0, 2.5]]))
     '[[1.0000, 2.5000]]'
@@ -213,7 +214,7 @@ _PLAIN_CLASSES: set[type] = set()
 
 
 def prints_as_tensor(cls: type) -> type:
-    """Let a class (Tensor, Parameter) print as 'tensor(...)'; others print under their own name."""
+    """Make a class (Tensor, Parameter) print as 'tensor(...)'; others print their class name."""
     _PLAIN_CLASSES.add(cls)
     return cls
 
@@ -225,7 +226,7 @@ def _is_parameter(tensor: Tensor) -> bool:
 
 
 def _suffixes(tensor: Tensor) -> list[str]:
-    """The suffixes of a printed tensor: device, size, dtype, place in the graph."""
+    """Return the suffixes of a printed tensor: device, size, dtype, place in the graph, tangent."""
     default = get_default_dtype()
     result = []
     shown_size = f"size={tuple(tensor.shape)}"
@@ -246,7 +247,7 @@ def _suffixes(tensor: Tensor) -> list[str]:
 
 
 class Suffixes:
-    """What forward mode adds to a tensor's text; it sets `tangent` when it is there."""
+    """Hook for forward mode, which sets `tangent` to print tangents."""
 
     tangent: Callable[[Tensor], Tensor | None] = staticmethod(lambda tensor: None)
 
@@ -254,7 +255,7 @@ class Suffixes:
 def _graph_suffix(tensor: Tensor) -> list[str]:
     try:
         node = tensor.grad_fn
-    except RuntimeError:  # a view made and its base overwritten where nothing is recorded
+    except RuntimeError:  # a view whose base was overwritten without recording
         return ["grad_fn=<Invalid>"]
     if node is not None:
         return [f"grad_fn=<{type(node).__name__}>"]
@@ -262,12 +263,12 @@ def _graph_suffix(tensor: Tensor) -> list[str]:
 
 
 def _close(text: str, suffixes: list[str], indent: int, new_line: bool = False) -> str:
-    """Add the suffixes, each on a new line when the last one has no room, and the bracket.
+    """Add the suffixes, breaking the line when one does not fit, and the closing bracket.
 
-    `new_line`: the first one begins a line in any case.
+    `new_line`: put the first suffix on a new line in any case.
     """
     parts = [text]
-    # PyTorch counts two characters more than the body's last line has.
+    # PyTorch counts two characters more than the body's last line contains.
     column = len(text) - text.rfind("\n") + 1
     for suffix in suffixes:
         if new_line or column + len(suffix) + len(", ") > OPTIONS.linewidth:
@@ -281,13 +282,13 @@ def _close(text: str, suffixes: list[str], indent: int, new_line: bool = False) 
 
 
 def _depth(tensor: Tensor) -> int:
-    """How many vmaps an example is inside of."""
+    """Return the number of vmaps that enclose an example."""
     below = getattr(tensor._array, "below", None)
     return 0 if below is None else 1 + _depth(below)
 
 
 def tensor_str(tensor: Tensor, *, tensor_contents: str | None = None) -> str:
-    """A tensor as text; `tensor_contents`, when given, stands where its elements would.
+    """Return a tensor as text, with `tensor_contents` in place of its elements if given.
 
     >>> tensor_str(torch.ones(2, dtype=torch.float64))
     'tensor([1., 1.], dtype=torch.float64)'
@@ -306,7 +307,7 @@ def tensor_str(tensor: Tensor, *, tensor_contents: str | None = None) -> str:
 
 
 def sparse_str(tensor: Tensor, parts: dict[str, np.ndarray], nnz: int) -> str:
-    """A sparse tensor as text: the arrays that it consists of, then what they do not tell."""
+    """Return a sparse tensor as text: its component arrays, then size, nnz, dtype and layout."""
     prefix = "tensor("
     indent, lines = len(prefix), []
     for name, array in parts.items():
@@ -325,7 +326,7 @@ def sparse_str(tensor: Tensor, parts: dict[str, np.ndarray], nnz: int) -> str:
 
 
 def quantized_str(contents: str, tensor: Tensor, details: list[str]) -> str:
-    """A quantized tensor as text: its numbers as `contents`, then its size and `details`."""
+    """Return a quantized tensor as text: `contents`, then its size and `details`."""
     prefix = "tensor("
     suffixes = [f"size={tuple(tensor.shape)}", *details]
     return _close(prefix + contents, suffixes, len(prefix))

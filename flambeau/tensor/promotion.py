@@ -1,5 +1,6 @@
-"""Type promotion by PyTorch's rules: categories first (bool < integer < floating < complex), and
-within a category tensors with axes count before 0-dim tensors, and those before Python numbers."""
+"""Type promotion by PyTorch's rules: the highest category wins (bool < integer < floating <
+complex); within it, tensors with axes take precedence over 0-dim tensors, and those over Python
+numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ _FLOAT_ORDER = ("float8_e4m3fn", "float8_e5m2", "float16", "bfloat16", "float32"
 
 @cache
 def promote_types(type1: dtype, type2: dtype) -> dtype:
-    """The smallest dtype to which both may be cast.
+    """Return the smallest dtype to which both can be cast.
 
     >>> promote_types(types.int32, types.float16)
     torch.float16
@@ -72,7 +73,7 @@ def _promote_integers(a: dtype, b: dtype) -> dtype:
 
 
 def result_dtype(operands: Iterable[Any]) -> dtype:
-    """The dtype in which an operator computes on tensors, arrays and Python numbers."""
+    """Return the dtype in which an operator computes on tensors, arrays and Python numbers."""
     ranked: list[dtype | None] = [None, None, None]  # with axes, 0-dim, numbers
     for x in operands:
         if isinstance(x, (Tensor, np.ndarray)):
@@ -99,7 +100,8 @@ def result_dtype(operands: Iterable[Any]) -> dtype:
 
 
 def _weak(chosen: dtype, ranked: list[dtype | None], kind: dtype) -> dtype:
-    """A lower rank of a higher category: numbers bring the default dtype, complex its width."""
+    """Adjust a dtype chosen from a lower-ranked operand of higher category: a complex number takes
+    the width of floating tensors."""
     if kind.category != COMPLEX:
         return chosen
     strong = [k for k in ranked[:2] if k is not None and k.category == FLOATING]
@@ -110,7 +112,7 @@ def _weak(chosen: dtype, ranked: list[dtype | None], kind: dtype) -> dtype:
 
 
 def result_type(tensor1: Any, tensor2: Any) -> dtype:
-    """The dtype of an operation on two tensors or numbers.
+    """Return the dtype of an operation on two tensors or numbers.
 
     >>> result_type(1, 2.5)
     torch.float32
@@ -119,7 +121,7 @@ def result_type(tensor1: Any, tensor2: Any) -> dtype:
 
 
 def can_cast(from_: dtype, to: dtype) -> bool:
-    """Whether casting stays in the category or goes up: what in-place results must do.
+    """Return whether a cast does not go to a lower category, as in-place results require.
 
     >>> torch.can_cast(torch.float64, torch.float16), torch.can_cast(torch.float32, torch.int64)
     (True, False)
@@ -128,7 +130,7 @@ def can_cast(from_: dtype, to: dtype) -> bool:
 
 
 def check_cast(result: dtype, target: dtype) -> None:
-    """RuntimeError when a result cannot be written to a tensor of dtype `target`."""
+    """Raise RuntimeError if a result cannot be written to a tensor of dtype `target`."""
     if result.category > target.category:
         raise RuntimeError(
             f"result type {legacy_name(result)} can't be cast to the desired output type "
@@ -137,7 +139,7 @@ def check_cast(result: dtype, target: dtype) -> None:
 
 
 def legacy_name(d: dtype) -> str:
-    """The name in PyTorch's messages: 'Float', 'Long'."""
+    """Return the dtype's name in PyTorch's messages, such as 'Float' or 'Long'."""
     return {
         "bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int",
         "int64": "Long", "float16": "Half", "bfloat16": "BFloat16", "float32": "Float",

@@ -1,7 +1,7 @@
-"""Quantized tensors: a window on integers, and the quantizer that says what they stand for.
+"""Quantized tensors: a window of integers, and the quantizer that maps them to numbers.
 
 Views share the integers and the quantizer. Every use as a dense array fails, as for sparse tensors;
-what operators do is in `ops/quantized`.
+the operators are in `ops/quantized`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .windows.opaque_window import OpaqueWindow
 
 
 class QuantizedArray(OpaqueWindow):
-    """Integers (`codes`) and the quantizer that they were made by."""
+    """Integers (`codes`) and the quantizer that produced them."""
 
     __slots__ = ("codes", "quantizer")
 
@@ -37,7 +37,7 @@ class QuantizedArray(OpaqueWindow):
     base = property(lambda self: self.codes)
 
     def values(self) -> np.ndarray:
-        """The float32 numbers."""
+        """Return the float32 numbers."""
         return self.quantizer.dequantize(self.codes)
 
     def write(self, codes: np.ndarray) -> None:
@@ -45,16 +45,16 @@ class QuantizedArray(OpaqueWindow):
         self.codes[...] = codes
 
     def rows(self, positions: np.ndarray) -> np.ndarray:
-        """The integers at some places of the first axis."""
+        """Return the integers at some positions along the first axis."""
         rows: np.ndarray = self.codes[positions]
         return rows
 
 
 class PackedArray(QuantizedArray):
-    """Integers of four or two bits, one behind the other in bytes: `memory` holds those.
+    """Integers of four or two bits, packed consecutively into the bytes of `memory`.
 
-    `codes` unpacks them into bytes of their own, so views of such tensors are copies. As in PyTorch
-    the memory has whole bytes for each row, and what rows leave over lies at its end.
+    `codes` unpacks them into one byte each, so views of such tensors are copies. As in PyTorch, the
+    memory is sized for whole bytes per row, and the unused bytes are at its end.
     """
 
     __slots__ = ("_shape", "memory")
@@ -65,7 +65,7 @@ class PackedArray(QuantizedArray):
 
     @classmethod
     def of(cls, codes: np.ndarray, quantizer: Quantizer) -> PackedArray:
-        """The integers packed."""
+        """Pack integers."""
         each = quantizer.dtype.packed
         *outer, columns = codes.shape or (1,)
         memory = np.zeros(math.prod(outer) * -(-columns // each), np.uint8)
@@ -75,7 +75,7 @@ class PackedArray(QuantizedArray):
 
     @property
     def codes(self) -> np.ndarray:  # type: ignore[override]
-        """The integers, each in a byte."""
+        """The integers, one per byte."""
         return self._unpacked(self.memory)[: self.size].reshape(self._shape)
 
     def _unpacked(self, memory: np.ndarray) -> np.ndarray:
@@ -101,8 +101,8 @@ class PackedArray(QuantizedArray):
         self.memory[: len(groups)] = np.bitwise_or.reduce(groups << shifts, axis=1)
 
     def rows(self, positions: np.ndarray) -> np.ndarray:
-        """The integers at some places of the first axis; unpacks no others where rows are whole
-        bytes."""
+        """Return the integers at some positions along the first axis; unpack only those if rows
+        are whole bytes."""
         length = math.prod(self._shape[1:])
         if length % self.quantizer.dtype.packed:
             rows: np.ndarray = self.codes[positions]
@@ -135,7 +135,7 @@ class QuantizedTensor(Tensor):
     def _is_view(self) -> bool:
         return False
 
-    # mypy forgets what the keywords of special methods are called.
+    # mypy rejects keyword arguments added to special methods.
     def __repr__(self, *, tensor_contents: str | None = None) -> str:  # type: ignore[override]
         if tensor_contents is not None:
             return tensor_str(self, tensor_contents=tensor_contents)
@@ -146,60 +146,60 @@ class QuantizedTensor(Tensor):
         return quantized_str(array_str(array.values(), len("tensor(")), self, details)
 
     def stride(self, dim: int | None = None) -> Any:
-        """Its strides in elements, or the one along `dim`."""
+        """Return the strides in elements, or the one along `dim`."""
         return wrap(self._array.codes).stride(dim)
 
     def is_contiguous(self, *args: Any, **kwargs: Any) -> bool:
-        """Whether its elements lie in the order of the memory format."""
+        """Return whether its elements lie in memory in the order of the memory format."""
         return wrap(self._array.codes).is_contiguous(*args, **kwargs)
 
     def data_ptr(self) -> int:
-        """The address of its first integer."""
+        """Return the address of its first integer."""
         return wrap(self._array.memory).data_ptr()
 
     def storage_offset(self) -> int:
-        """How many integers into its storage it starts."""
+        """Return the offset of its first integer in its storage."""
         return offset_of(self._array.memory)
 
     def untyped_storage(self) -> UntypedStorage:
-        """The memory of its integers."""
+        """Return the memory of its integers."""
         return storage_of(self._array.memory)
 
     def storage(self) -> TypedStorage:
-        """The memory of its integers, as elements of its dtype."""
+        """Return the memory of its integers, as elements of its dtype."""
         return TypedStorage(wrap_storage=self.untyped_storage(), dtype=self.dtype)
 
     def is_shared(self) -> bool:
-        """Whether its integers are shared with other processes."""
+        """Return whether its integers are shared with other processes."""
         return wrap(self._array.memory).is_shared()
 
     def type(self, *args: Any, **kwargs: Any) -> Any:
-        """The name of its kind."""
+        """Return the type name; NotImplementedError for a cast."""
         if args or kwargs:
             raise NotImplementedError("a quantized tensor cannot be cast; call dequantize() first")
         return f"torch.quantized.{self.dtype.scalar_name}Tensor"
 
     def item(self) -> Any:
-        """Its only element as a number; RuntimeError when it has more."""
+        """Return the only element as a number; RuntimeError if there are more or none."""
         if self._array.size != 1:
             raise RuntimeError(
                 f"a Tensor with {self._array.size} elements cannot be converted to Scalar")
         return self._array.values().item()
 
     def tolist(self) -> NoReturn:
-        """RuntimeError, as in PyTorch."""
+        """Raise RuntimeError, as in PyTorch."""
         error = RuntimeError("load_scalar: invalid type")
         error.add_note("Call dequantize() or int_repr() first.")
         raise error
 
     def _numpy(self, *, force: bool = False) -> NoReturn:
-        """TypeError: `dequantize()` or `int_repr()` comes first."""
+        """Raise TypeError: call `dequantize()` or `int_repr()` first."""
         error = TypeError(f"Got unsupported ScalarType {self.dtype.scalar_name}")
         error.add_note("Call dequantize() or int_repr() first.")
         raise error
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
-        """RuntimeError where it should require grad: integers have no gradients."""
+        """Return self; RuntimeError for True, because integers have no gradients."""
         if requires_grad:
             raise RuntimeError("only Tensors of floating point dtype can require gradients")
         return self
@@ -212,9 +212,10 @@ QuantizedTensor.__module__ = Tensor.__module__
 
 
 class QuantizedCreated:
-    """Told when the first quantized tensor appears, and whenever one is made or read.
+    """Callbacks: `first` when the first quantized tensor is created, `used` when one is made or
+    read.
 
-    `ops/quantized/dispatch.py` sets the first, a compiler's capture the second.
+    `ops/quantized/dispatch.py` sets `first`, a compiler's capture sets `used`.
     """
 
     first: Any = None
@@ -222,7 +223,7 @@ class QuantizedCreated:
 
 
 def wrap_quantized(array: QuantizedArray) -> QuantizedTensor:
-    """A quantized tensor on `array`: a leaf."""
+    """Wrap `array` in a quantized tensor: a leaf."""
     if QuantizedCreated.first is not None:
         first, QuantizedCreated.first = QuantizedCreated.first, None
         first()
@@ -237,7 +238,7 @@ def wrap_quantized(array: QuantizedArray) -> QuantizedTensor:
 
 
 def quantized(codes: np.ndarray, quantizer: Quantizer) -> QuantizedTensor:
-    """A quantized tensor on integers: on these, or where a byte holds several on packed ones."""
+    """Return a quantized tensor on integers, packed if the dtype stores several per byte."""
     if quantizer.dtype.packed > 1:
         return wrap_quantized(PackedArray.of(codes, quantizer))
     return wrap_quantized(QuantizedArray(codes, quantizer))
@@ -246,5 +247,5 @@ def quantized(codes: np.ndarray, quantizer: Quantizer) -> QuantizedTensor:
 def quantized_on_bytes(
     memory: np.ndarray, shape: tuple[int, ...], quantizer: Quantizer
 ) -> QuantizedTensor:
-    """A quantized tensor on packed integers."""
+    """Return a quantized tensor on packed integers."""
     return wrap_quantized(PackedArray(memory, shape, quantizer))

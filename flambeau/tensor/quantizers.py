@@ -1,8 +1,8 @@
 """Quantization schemes and quantizers: float32 to integers and back, with PyTorch's rounding.
 
-A number x is stored as round(x / scale + zero_point), half to even, saturated at the ends of the
-integer type. As in PyTorch the division is a product with float32's 1 / scale. What is no number
-is stored as PyTorch's instructions leave it: see `nan`.
+A number x is stored as round(x / scale + zero_point), half to even, clamped to the range of the
+integer type. As in PyTorch, the division is a multiplication by 1 / scale in float32. NaN is stored
+as PyTorch's instructions leave it: see `nan`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from .dtypes import QuantizedDtype, qint32
 
 class qscheme:
-    """How a quantized tensor's integers stand for numbers.
+    """The scheme by which a quantized tensor's integers represent numbers.
 
     >>> torch.quantize_per_tensor(torch.zeros(2), 0.1, 0, torch.qint8).qscheme()
     torch.per_tensor_affine
@@ -45,34 +45,33 @@ QSCHEMES = {
                    per_channel_symmetric, per_channel_affine_float_qparams)
 }
 
-SMALLEST_SCALE = np.float32(6.1e-5)  # what `choose_parameters` gives at least
+SMALLEST_SCALE = np.float32(6.1e-5)  # minimum scale from `choose_parameters`
 
 
 def quantize(
     values: np.ndarray, scale: Any, zero_point: Any, dtype: QuantizedDtype, nan: int,
     fused: bool = False,
 ) -> np.ndarray:
-    """The integers of float32 values; scale and zero point are numbers or broadcast.
+    """Return the integers of float32 values; scale and zero point broadcast.
 
-    `nan`: the integer that stands for what is no number. `fused`: the product is not rounded before
-    the zero point is added.
+    `nan`: the integer stored for NaN. `fused`: add the zero point without rounding the product.
     """
     with np.errstate(all="ignore"):
         inverse = np.float32(1) / np.asarray(scale, np.float32)
-        if fused:  # float64 holds the product
+        if fused:  # float64 holds the product exactly
             wide = values * np.float64(inverse) + zero_point
             steps = np.rint(wide.astype(np.float32))
         else:
             steps = np.rint(values * inverse + np.asarray(zero_point, np.float32))
     least, most = dtype.limits
-    if dtype is qint32:  # float32 does not have its ends
+    if dtype is qint32:  # float32 cannot represent its limits
         steps = steps.astype(np.float64)
     steps = np.where(np.isnan(steps), nan, steps)
     return np.clip(steps, least, most).astype(dtype.codes)
 
 
 def dequantize(codes: np.ndarray, scale: Any, zero_point: Any) -> np.ndarray:
-    """The float32 numbers that integers stand for."""
+    """Return the float32 numbers that integers represent."""
     if codes.dtype.itemsize == 4:
         shifted = (codes.astype(np.int64) - zero_point).astype(np.float32)
     else:
@@ -90,27 +89,27 @@ class PerTensor(NamedTuple):
     scheme: qscheme = per_tensor_affine
 
     def quantize(self, values: np.ndarray) -> np.ndarray:
-        """The integers of float32 values."""
+        """Return the integers of float32 values."""
         least, most = self.dtype.limits
-        wide = self.dtype is qint32  # PyTorch's loop for it has no fused operation
+        wide = self.dtype is qint32  # PyTorch's loop for it does not use fused operations
         nan = least if wide else most
         return quantize(values, self.scale, self.zero_point, self.dtype, nan, not wide)
 
     def dequantize(self, codes: np.ndarray) -> np.ndarray:
-        """The float32 values of integers."""
+        """Return the float32 values of integers."""
         return dequantize(codes, self.scale, self.zero_point)
 
     def suffixes(self, _: Callable[[np.ndarray], str]) -> list[str]:
-        """What a printed tensor says of it."""
+        """Return the suffixes of a printed tensor."""
         return [f"scale={self.scale}", f"zero_point={self.zero_point}"]
 
     def same(self, other: Any) -> bool:
-        """Whether both give equal numbers to equal integers."""
+        """Return whether both map equal integers to equal numbers."""
         return isinstance(other, PerTensor) and self == other
 
 
 class PerChannel(NamedTuple):
-    """A scale and a zero point for each place along an axis.
+    """A scale and a zero point for each index along an axis.
 
     Zero points are int64 and scales float64, or both float32.
     """
@@ -132,7 +131,7 @@ class PerChannel(NamedTuple):
         return numbers.reshape(shape)
 
     def quantize(self, values: np.ndarray) -> np.ndarray:
-        """The integers of float32 values."""
+        """Return the integers of float32 values."""
         scales, zeros = (self._along(values.ndim, n) for n in (self.scales, self.zero_points))
         if self.zero_points.dtype.kind == "f":
             scales = np.where(scales == 0, np.float32(1), scales)
@@ -140,23 +139,23 @@ class PerChannel(NamedTuple):
         return quantize(values, scales, zeros, self.dtype, nan)
 
     def dequantize(self, codes: np.ndarray) -> np.ndarray:
-        """The float32 values of integers."""
+        """Return the float32 values of integers."""
         scales, zeros = (self._along(codes.ndim, n) for n in (self.scales, self.zero_points))
         return dequantize(codes, scales, zeros)
 
     def suffixes(self, shown: Callable[[np.ndarray], str]) -> list[str]:
-        """What a printed tensor says of it."""
+        """Return the suffixes of a printed tensor."""
         return [f"scale={shown(self.scales)}", f"zero_point={shown(self.zero_points)}",
                 f"axis={self.axis}"]
 
     def same(self, other: Any) -> bool:
-        """Whether both give equal numbers to equal integers."""
+        """Return whether both map equal integers to equal numbers."""
         return isinstance(other, PerChannel) and self.dtype is other.dtype \
             and self.axis == other.axis and np.array_equal(self.scales, other.scales) \
             and np.array_equal(self.zero_points, other.zero_points)
 
     def at(self, index: int) -> PerTensor:
-        """Of one place along the axis."""
+        """Return the quantizer of one index along the axis."""
         return PerTensor(self.dtype, float(self.scales[index]), int(self.zero_points[index]))
 
 
@@ -166,9 +165,9 @@ Quantizer = PerTensor | PerChannel
 def choose_parameters(
     low: float, high: float, least: int, most: int
 ) -> tuple[float, int]:
-    """Scale and zero point for values between `low` and `high` in the integers `least` to `most`.
+    """Return (scale, zero point) that map values in [low, high] to integers in [least, most].
 
-    Zero is always stored exactly.
+    Zero is always represented exactly.
     """
     low32, high32 = np.float32(min(low, 0.0)), np.float32(max(high, 0.0))
     with np.errstate(all="ignore"):
@@ -189,7 +188,7 @@ def choose_parameters(
 def choose_even_parameters(
     low: float, high: float, least: int, most: int
 ) -> tuple[float, int]:
-    """As `choose_parameters`, where values of both signs get steps that are even around zero."""
+    """Like `choose_parameters`, but symmetric around zero if values have both signs."""
     if not low < 0 < high:
         return choose_parameters(low, high, least, most)
     down, up = -((most - least) // 2 + 1), (most - least) // 2
@@ -199,7 +198,7 @@ def choose_even_parameters(
 
 
 def _stretched(low: Any, high: Any, before: Any, steps: int) -> tuple[Any, Any]:
-    """The ends that belong to the smallest scale."""
+    """Return the ends of the range widened to the smallest scale."""
     if low == 0:
         return low, SMALLEST_SCALE * np.float32(steps)
     if high == 0:
@@ -209,7 +208,7 @@ def _stretched(low: Any, high: Any, before: Any, steps: int) -> tuple[Any, Any]:
 
 
 def quantization_range(dtype: QuantizedDtype, reduce_range: bool = False) -> tuple[int, int]:
-    """The integers that values of a dtype may have; `reduce_range`: in one bit less."""
+    """Return the integer range of a dtype; with `reduce_range`, in one bit less."""
     least, most = dtype.limits
     if reduce_range and dtype is not qint32:
         return int(least / 2), most // 2

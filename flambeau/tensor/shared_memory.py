@@ -1,7 +1,7 @@
-"""Memory that processes share: files without a name, mapped by each process that has them open.
+"""Shared memory between processes: unnamed files, mapped by each process that has them open.
 
-`share_memory_` moves a tensor into a file of its own (`SharedMemory`); the workers of a DataLoader
-put batches into parts of one file each (`SharedRegion`).
+`share_memory_` moves a tensor into a separate file (`SharedMemory`); each DataLoader worker puts
+its batches into parts of one file (`SharedRegion`).
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from .layout import owner_of
 
 
 class SharedMemory(mmap.mmap):
-    """A mapping that other processes can have too; `descriptor` is the file's."""
+    """A mapping that other processes can share; `descriptor` is the file's."""
 
     descriptor = -1
     offset = 0
 
     @classmethod
     def of(cls, descriptor: int, size: int, offset: int = 0) -> SharedMemory:
-        """A mapping of part of a file; takes ownership of the descriptor."""
+        """Map part of a file; takes ownership of the descriptor."""
         memory = cls(descriptor, size, offset=offset)
         memory.descriptor, memory.offset = descriptor, offset
         return memory
 
     @classmethod
     def new(cls, size: int) -> SharedMemory:
-        """New shared memory of `size` bytes."""
+        """Allocate shared memory of `size` bytes."""
         descriptor = unnamed_file()
         os.ftruncate(descriptor, size)
         return cls.of(descriptor, size)
 
     def export(self) -> tuple[int, int, int]:
-        """File descriptor, offset and size in bytes, for another process to map."""
+        """Return file descriptor, offset and size in bytes, for another process to map."""
         return self.descriptor, self.offset, len(self)
 
     def __del__(self) -> None:
@@ -49,7 +49,7 @@ class SharedMemory(mmap.mmap):
 
 
 def unnamed_file() -> int:
-    """The descriptor of an empty file in memory, which disappears with its last user."""
+    """Return the descriptor of an empty in-memory file, which is freed with its last user."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("flambeau")
     with tempfile.TemporaryFile() as file:
@@ -57,9 +57,9 @@ def unnamed_file() -> int:
 
 
 class Mapping:
-    """A part of a file in this process's memory, unmapped with the last reference to it.
+    """A mapped part of a file, unmapped with the last reference to it.
 
-    Unlike `mmap.mmap` it holds no copy of the file descriptor, so a process may have thousands.
+    Unlike `mmap.mmap` it keeps no copy of the file descriptor, so a process can have thousands.
     """
 
     __slots__ = ("address", "size_bytes")
@@ -96,7 +96,7 @@ def _libc() -> Any:
 
 
 def punch_hole(descriptor: int, offset: int, size_bytes: int) -> None:
-    """Give a part of a file back to the system; its bytes read as zeros from now on."""
+    """Return a part of a file to the system; its bytes then read as zeros."""
     library = _libc()
     if hasattr(library, "fallocate"):
         keep_size, hole = 1, 2
@@ -104,9 +104,9 @@ def punch_hole(descriptor: int, offset: int, size_bytes: int) -> None:
 
 
 class SharedRegion:
-    """The bytes of a mapping that an array uses; `release` is called when no array does any more.
+    """The bytes of a mapping used by arrays; `release` is called when no array uses them anymore.
 
-    NumPy reads `__array_interface__`, so `np.asarray(region)` are its bytes.
+    NumPy reads `__array_interface__`, so `np.asarray(region)` returns its bytes.
     """
 
     __slots__ = ("__array_interface__", "descriptor", "mapping", "offset", "release")
@@ -122,7 +122,7 @@ class SharedRegion:
         }
 
     def export(self) -> tuple[int, int, int]:
-        """File descriptor, offset and size in bytes; from now on the region is not reused."""
+        """Return file descriptor, offset and size in bytes; the region is not reused afterwards."""
         self.release = None
         return self.descriptor, self.offset, self.mapping.size_bytes
 
@@ -132,7 +132,7 @@ class SharedRegion:
 
 
 def shared_memory(array: np.ndarray) -> SharedMemory | SharedRegion | None:
-    """The shared memory that an array lies in; None for ordinary memory."""
+    """Return the shared memory that contains an array, or None for ordinary memory."""
     base: Any = owner_of(array).base
     while isinstance(base, memoryview):
         base = base.obj
@@ -140,7 +140,7 @@ def shared_memory(array: np.ndarray) -> SharedMemory | SharedRegion | None:
 
 
 def address_of(memory: SharedMemory | SharedRegion) -> int:
-    """Where a shared memory starts in this process."""
+    """Return the start address of shared memory in this process."""
     if isinstance(memory, SharedRegion):
         address: int = memory.mapping.address
         return address
@@ -148,14 +148,14 @@ def address_of(memory: SharedMemory | SharedRegion) -> int:
 
 
 def window(memory: Any, dtype: Any, shape: Any, strides: Any, offset: int) -> np.ndarray:
-    """An array on shared memory; strides and offset are in bytes."""
+    """Return an array on shared memory; strides and offset are in bytes."""
     return np.ndarray(shape, dtype, memory, offset, strides)
 
 
 def move_to_shared_memory(array: np.ndarray) -> np.ndarray:
-    """Move an array to shared memory: itself if it is there, else a copy with the same strides.
+    """Return the array if it is in shared memory, else a copy there with the same strides.
 
-    NotImplementedError for a part of a larger memory, whose other tensors would stay behind.
+    NotImplementedError for part of a larger allocation, whose other tensors would not move along.
     """
     if shared_memory(array) is not None:
         return array

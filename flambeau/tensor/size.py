@@ -10,7 +10,7 @@ from . import symbolic_length
 
 
 def _length(position: int, n: Any) -> int:
-    """A length as an int, or a ragged one; TypeError for what is no integer."""
+    """Return a length as an int or SymInt; raise TypeError if it is not an integer."""
     if isinstance(n, (int, symbolic_length.SymInt)):
         return n  # type: ignore[return-value]
     try:
@@ -64,5 +64,5 @@ class Size(tuple):
         return self * times
 
     def numel(self) -> int:
-        """How many elements a tensor of this shape has."""
+        """Return the number of elements of a tensor of this shape."""
         return math.prod(self)

@@ -1,8 +1,8 @@
-"""Sparse arrays, and the tensor class that lies on them.
+"""Sparse arrays, and the tensor class built on them.
 
-A SparseTensor's window is a SparseArray: it knows its shape and dtype, and every use of it as a
-dense array fails. An operator that meets one therefore fails, and the failure hands the call over
-to the sparse operators (`ops/sparse/dispatch.py`): dense tensors pay no check.
+A SparseTensor's window is a SparseArray: it has a shape and dtype, and every use of it as a dense
+array fails. A dense operator that receives one fails, and the failure dispatches the call to the
+sparse operators (`ops/sparse/dispatch.py`), so dense tensors need no check.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .windows.opaque_window import OpaqueWindow
 
 
 class SparseArray(OpaqueWindow):
-    """What all layouts share: a shape, and the values that are stored."""
+    """Base of all layouts: a shape and the stored values."""
 
     __slots__ = ("shape", "values")
     shape: tuple[int, ...]
@@ -31,7 +31,7 @@ class SparseArray(OpaqueWindow):
 
     @property
     def backend(self) -> str:
-        """What PyTorch calls it in messages."""
+        """PyTorch's name for it in messages."""
         return "SparseCPU" if self.layout is sparse_coo else "SparseCsrCPU"
 
     @property
@@ -41,19 +41,19 @@ class SparseArray(OpaqueWindow):
 
     @property
     def base(self) -> np.ndarray:
-        """The array on whose memory it lies: that of its values."""
+        """The array that owns its memory: the values."""
         return self.values
 
     @property
     def itemsize(self) -> int:
-        """Bytes of a value."""
+        """Bytes per value."""
         return self.values.itemsize
 
 
 class CooArray(SparseArray):
     """Coordinates: `indices` (sparse axes, nnz) and `values` (nnz, *dense axes).
 
-    Coalesced: the indices are sorted and none occurs twice. Else values at one place add up.
+    Coalesced: the indices are sorted and unique. Otherwise values at the same place add up.
     """
 
     __slots__ = ("coalesced", "indices")
@@ -68,12 +68,12 @@ class CooArray(SparseArray):
 
     @property
     def sparse_dim(self) -> int:
-        """How many leading axes are sparse."""
+        """The number of leading sparse axes."""
         return self.indices.shape[0]
 
     @property
     def nnz(self) -> int:
-        """How many places are stored."""
+        """The number of stored places."""
         return self.indices.shape[1]
 
     def like(self, values: np.ndarray) -> CooArray:
@@ -82,7 +82,7 @@ class CooArray(SparseArray):
         return CooArray(self.indices, values, shape, self.coalesced)
 
     def linear_indices(self) -> np.ndarray:
-        """Each place as one number, in row-major order of the sparse axes."""
+        """Return each place as a row-major linear index over the sparse axes."""
         linear = np.zeros(self.nnz, np.int64)
         for length, index in zip(self.shape[: self.sparse_dim], self.indices, strict=True):
             linear *= length
@@ -90,7 +90,7 @@ class CooArray(SparseArray):
         return linear
 
 
-# Of each compressed layout: whether rows are compressed, and whether values are blocks.
+# For each compressed layout: whether rows are compressed, and whether values are blocks.
 COMPRESSED = {
     sparse_csr: (True, False), sparse_csc: (False, False),
     sparse_bsr: (True, True), sparse_bsc: (False, True),
@@ -98,10 +98,10 @@ COMPRESSED = {
 
 
 class CompressedArray(SparseArray):
-    """Compressed rows or columns of (batches of) matrices, of single values or of blocks.
+    """Compressed rows or columns of (batches of) matrices, with single values or blocks.
 
-    `compressed` (*batch, rows + 1) says where in `plain` (*batch, nnz) and `values`
-    (*batch, nnz, [*block,] *dense axes) each row or column begins.
+    `compressed` (*batch, rows + 1) holds the start of each row or column in `plain`
+    (*batch, nnz) and `values` (*batch, nnz, [*block,] *dense axes).
     """
 
     __slots__ = ("compressed", "layout", "plain")
@@ -125,17 +125,17 @@ class CompressedArray(SparseArray):
 
     @property
     def batch_dim(self) -> int:
-        """How many leading axes are batches."""
+        """The number of leading batch axes."""
         return self.compressed.ndim - 1
 
     @property
     def dense_dim(self) -> int:
-        """How many trailing axes are dense."""
+        """The number of trailing dense axes."""
         return self.values.ndim - self.batch_dim - (3 if self.blocked else 1)
 
     @property
     def block(self) -> tuple[int, int]:
-        """The shape of a block: (1, 1) for single values."""
+        """The shape of a block, (1, 1) for single values."""
         if not self.blocked:
             return 1, 1
         at = self.batch_dim + 1
@@ -144,11 +144,11 @@ class CompressedArray(SparseArray):
 
     @property
     def nnz(self) -> int:
-        """How many values or blocks are stored in each matrix."""
+        """The number of values or blocks stored per matrix."""
         return self.plain.shape[-1]
 
     def matrices(self) -> tuple[np.ndarray, np.ndarray]:
-        """`compressed` and `plain` with all batches along one axis."""
+        """Return `compressed` and `plain` with all batches along one axis."""
         count = math.prod(self.shape[: self.batch_dim])
         return (self.compressed.reshape(count, self.compressed.shape[-1]),
                 self.plain.reshape(count, self.nnz))
@@ -176,7 +176,7 @@ class SparseTensor(Tensor):
 
     @property
     def layout(self) -> layout:
-        """Its layout, such as `torch.sparse_coo`."""
+        """The layout, such as `torch.sparse_coo`."""
         array: Any = self._array
         form: layout = array.layout
         return form
@@ -186,7 +186,7 @@ class SparseTensor(Tensor):
 
     @property
     def data(self) -> Tensor:
-        """The same values, seen by nobody."""
+        """The same values, outside the graph."""
         return wrap_sparse(self._array)
 
     @data.setter
@@ -197,7 +197,7 @@ class SparseTensor(Tensor):
         return False
 
     def _owned(self, shared: bool) -> Tensor:
-        """A cotangent as a leaf's grad: a copy where somebody else holds it."""
+        """Return a cotangent for use as a leaf's grad: a copy if it is `shared`."""
         array: Any = self._array
         if shared or not isinstance(array, CooArray) or not (
             array.indices.flags.c_contiguous and array.values.flags.c_contiguous
@@ -205,7 +205,7 @@ class SparseTensor(Tensor):
             return self.clone()
         return wrap_sparse(CooArray(array.indices, array.values, array.shape))
 
-    # mypy forgets what the keywords of special methods are called.
+    # mypy rejects keyword arguments added to special methods.
     def __repr__(self, *, tensor_contents: str | None = None) -> str:  # type: ignore[override]
         if tensor_contents is not None:
             return tensor_str(self, tensor_contents=tensor_contents)
@@ -223,22 +223,22 @@ class SparseTensor(Tensor):
     is_cpu = property(lambda self: True)
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
-        """False: it has no strides."""
+        """Return False: it has no strides."""
         return False
 
     def storage_offset(self) -> int:
-        """0: it has no storage."""
+        """Return 0: it has no storage."""
         return 0
 
     def stride(self, dim: int | None = None) -> Any:
-        """Zero for a COO tensor; RuntimeError for the compressed layouts."""
+        """Return zeros for a COO tensor; raise RuntimeError for the compressed layouts."""
         if self.layout is not sparse_coo:
             raise RuntimeError("Sparse CSR tensors do not have strides")
         return 0 if dim is not None else (0,) * self._array.ndim
 
     @property
     def nbytes(self) -> int:
-        """RuntimeError: its parts have bytes."""
+        """Raise RuntimeError: only its parts have bytes."""
         raise RuntimeError(
             "nbytes is not defined for sparse tensors.  If you want the size of the constituent "
             "tensors, add the nbytes of the indices and values.  If you want the size of the  "
@@ -246,13 +246,13 @@ class SparseTensor(Tensor):
         )
 
     def _numpy(self, *, force: bool = False) -> Any:
-        """TypeError: `to_dense()` comes first."""
+        """Raise TypeError: call `to_dense()` first."""
         name = "Sparse" if self.layout is sparse_coo else str(self.layout).removeprefix("torch.")
         raise TypeError(f"can't convert {_LAYOUT_NAMES.get(name, name)} layout tensor to numpy. "
                         "Use Tensor.to_dense() first.")
 
     def untyped_storage(self) -> NoReturn:
-        """NotImplementedError: its parts have storages."""
+        """Raise NotImplementedError: only its parts have storages."""
         kind = "SparseTensorImpl" if self.layout is sparse_coo else "SparseCsrTensorImpl"
         raise NotImplementedError(f"Cannot access storage of {kind}")
 
@@ -260,7 +260,7 @@ class SparseTensor(Tensor):
     data_ptr = tolist = _refused(RuntimeError, _NO_POINTER)
 
     def item(self) -> Any:
-        """Its only element; RuntimeError when it has more."""
+        """Return the only element as a Python number; RuntimeError if there are more or none."""
         array: Any = self._array
         if array.size != 1:
             raise RuntimeError(
@@ -273,16 +273,16 @@ class SparseTensor(Tensor):
         return self._array.shape[0]
 
     def is_shared(self) -> bool:
-        """False: its parts may be."""
+        """Return False; its parts may be shared."""
         return False
 
     def is_same_size(self, other: Tensor) -> bool:
-        """Whether both have the same shape."""
+        """Return whether both have the same shape."""
         return self._array.shape == other._array.shape
 
     @property
     def shape(self) -> Size:
-        """Its lengths along each axis, sparse ones first."""
+        """The length of each axis, sparse axes first."""
         return Size(self._array.shape)
 
 
@@ -295,16 +295,16 @@ _LAYOUT_NAMES = {"sparse_csr": "SparseCsr", "sparse_csc": "SparseCsc", "sparse_b
 
 
 def layout_name(form: layout) -> str:
-    """What PyTorch's messages call a layout."""
+    """Return the name of a layout in PyTorch's messages."""
     if form is sparse_coo:
         return "Sparse"
     return _LAYOUT_NAMES.get(form.name, "Strided")
 
 
 class Created:
-    """Told when the first sparse tensor appears, and whenever an operator is about to use one.
+    """Callbacks: `first` when the first sparse tensor is created, `used` before an operator runs.
 
-    `ops/sparse/dispatch.py` sets the first, a compiler's capture the second.
+    `ops/sparse/dispatch.py` sets `first`, a compiler's capture sets `used`.
     """
 
     first: Any = None
@@ -312,7 +312,7 @@ class Created:
 
 
 def wrap_sparse(array: Any) -> SparseTensor:
-    """A sparse tensor on `array`: a leaf that does not require grad."""
+    """Wrap `array` in a sparse tensor: a leaf that does not require grad."""
     if Created.first is not None:
         first, Created.first = Created.first, None
         first()
@@ -325,5 +325,5 @@ def wrap_sparse(array: Any) -> SparseTensor:
 
 
 def wrap_any(array: Any) -> Tensor:
-    """A tensor on a dense or a sparse array."""
+    """Wrap a dense or sparse array in a tensor."""
     return wrap_sparse(array) if isinstance(array, SparseArray) else wrap(array)

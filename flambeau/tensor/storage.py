@@ -1,7 +1,7 @@
-"""Storage: the one-dimensional memory under tensors, and the counter of writes to it.
+"""Storage: the one-dimensional memory of tensors, and the counter of writes to it.
 
 A tensor is a strided NumPy window; the memory's owner is found by following the windows' bases.
-Views and detached tensors share a `VersionCounter`, so that backward can refuse stale values.
+Views and detached tensors share a `VersionCounter`, so backward can reject stale values.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .windows.lazy_window import memory_of
 
 
 class VersionCounter:
-    """How often a memory was written in place, and which place in which code wrote last."""
+    """Counts in-place writes to memory, and stores the code position of the last one."""
 
     __slots__ = ("links", "value", "writer")
 
@@ -34,29 +34,29 @@ class VersionCounter:
         self.writer: tuple[CodeType, int] | None = None
 
     def link(self, calls: list[int], writes_per_call: int) -> None:
-        """Count `writes_per_call` from now on each time that `calls[0]` grows by one.
+        """Count `writes_per_call` writes for each future increment of `calls[0]`.
 
-        A compiled program writes to many tensors per call; it counts its calls once for all.
+        A compiled program writes to many tensors per call; this way it only counts its calls.
         """
         if self.__class__ is VersionCounter:
             self.__class__, self.links = LinkedVersionCounter, ()
         self.links = (*self.links, (calls, calls[0], writes_per_call))
 
     def line(self) -> str:
-        """The source line that wrote last: its number is looked up when somebody asks."""
+        """Return the source line of the last write, computed on demand."""
         assert self.writer is not None
         code, at = self.writer
         lines = [n for start, end, n in code.co_lines() if start <= at < end and n is not None]
         return f"{code.co_filename}:{lines[0] if lines else code.co_firstlineno}"
 
 
-# The slot below LinkedVersionCounter's property.
+# The slot behind LinkedVersionCounter's property.
 _own_value: Any = vars(VersionCounter)["value"]
 _get_own_value = _own_value.__get__
 
 
 class LinkedVersionCounter(VersionCounter):
-    """The counter of memory that compiled programs write: it adds up their calls when read."""
+    """The counter of memory written by compiled programs; adds up their calls when read."""
 
     __slots__ = ()
 
@@ -65,8 +65,8 @@ class LinkedVersionCounter(VersionCounter):
 
     @property
     def value(self) -> int:
-        """How often the memory was written, by operators and by programs."""
-        count: int = _get_own_value(self)  # a loop of its own: each saved tensor asks for it
+        """The number of writes by operators and by programs."""
+        count: int = _get_own_value(self)  # loop inlined: read for each saved tensor
         for calls, start, writes in self.links:
             count += (calls[0] - start) * writes
         return count
@@ -77,7 +77,7 @@ class LinkedVersionCounter(VersionCounter):
 
 
 class _Anchor:
-    """Makes an array the owner of its memory for us, whatever larger array it was cut from."""
+    """Makes an array count as the owner of its memory, even if it is part of a larger array."""
 
     def __init__(self, array: np.ndarray) -> None:
         self.source = array
@@ -85,20 +85,20 @@ class _Anchor:
 
 
 def anchored(array: np.ndarray) -> np.ndarray:
-    """The same window, with a storage that starts at its first element."""
+    """Return the same window with a storage that starts at its first element."""
     if array.base is None or array.dtype.kind == "V":  # ml_dtypes have no array interface
         return array
     return np.asarray(_Anchor(array))
 
 
 def version_of(tensor: Any) -> int:
-    """A tensor's version, past what a class of the user's may do when it is asked."""
+    """Return a tensor's version, bypassing overrides in user-defined subclasses."""
     counter = tensor._counter
     return 0 if counter is None else int(counter.value)
 
 
 class UntypedStorage(StorageCasts):
-    """Bytes of memory that tensors are windows on.
+    """Bytes of memory that tensors are windows of.
 
     >>> x = torch.tensor([1, 2], dtype=torch.int16)
     >>> x.untyped_storage().nbytes(), x[1:].untyped_storage().nbytes()
@@ -121,7 +121,7 @@ class UntypedStorage(StorageCasts):
         return _as_typed(self._array(), kind)
 
     def _array(self) -> np.ndarray:
-        """The bytes; NotImplementedError for storages of meta tensors, which have none."""
+        """Return the bytes; NotImplementedError for storages of meta tensors, which have none."""
         if self._bytes.__class__ is MetaArray:
             raise NotImplementedError("Not available for 'meta' device type")
         return self._bytes
@@ -131,7 +131,7 @@ class UntypedStorage(StorageCasts):
         cls, buffer: Any, byte_order: str = "native", *, dtype: Dtype | None = None,
         count: int = -1, offset: int = 0,
     ) -> UntypedStorage:
-        """A copy of a buffer's bytes, its elements turned round where their order is not ours."""
+        """Return a copy of a buffer's bytes, swapped if `byte_order` differs from the machine's."""
         kind = np.dtype(np.uint8) if dtype is None else dtype.numpy
         values = np.frombuffer(buffer, kind, count, offset)
         if byte_order not in ("native", sys.byteorder):
@@ -139,15 +139,15 @@ class UntypedStorage(StorageCasts):
         return cls(np.array(values).view(np.uint8))
 
     def new(self) -> UntypedStorage:
-        """An empty one."""
+        """Return an empty storage."""
         return UntypedStorage(0)
 
     def resizable(self) -> bool:
-        """Whether resize_ may change its size: it may."""
+        """Return True: resize_ may change its size."""
         return True
 
     def resize_(self, size: int) -> UntypedStorage:
-        """Another size in bytes; tensors on it keep the memory that they had."""
+        """Change the size in bytes; existing tensors keep their old memory."""
         if self._bytes.__class__ is MetaArray:
             self._bytes = meta_array((size,), self._bytes.dtype)
             return self
@@ -158,31 +158,31 @@ class UntypedStorage(StorageCasts):
         return self
 
     def byteswap(self, dtype: Dtype) -> None:
-        """Turn round the bytes of each element, in place."""
+        """Reverse the bytes of each element, in place."""
         self._bytes.view(dtype.numpy).byteswap(inplace=True)
 
     def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
-        """The name of its class."""
+        """Return the class name. Raise RuntimeError if `dtype` is given."""
         if dtype is not None:
             raise RuntimeError("UntypedStorage.type(dtype) is not supported")
         return "torch.storage.UntypedStorage"
 
     def is_shared(self) -> bool:
-        """Whether other processes can see it."""
+        """Return whether it lies in shared memory."""
         return shared_memory(self._bytes) is not None
 
     def share_memory_(self) -> UntypedStorage:
-        """Move it to memory that other processes can see."""
+        """Move it to shared memory."""
         self._share_fd_cpu_()
         self._bytes = move_to_shared_memory(self._bytes)
         return self
 
     @classmethod
     def from_file(cls, filename: Any, shared: bool = False, nbytes: int = 0) -> UntypedStorage:
-        """The first bytes of a file as memory, read when looked at.
+        """Map the first `nbytes` of a file into memory.
 
-        Writes go to the file where it is `shared`, and it is made or made longer if need be; else
-        they stay in this process, and the file must be long enough.
+        If `shared`, writes go to the file, which is created or extended if needed. Otherwise they
+        stay in this process; RuntimeError if the file is too short.
         """
         import mmap
 
@@ -200,17 +200,17 @@ class UntypedStorage(StorageCasts):
             return cls(np.frombuffer(mmap.mmap(file.fileno(), nbytes, access=access), np.uint8))
 
     def untyped(self) -> UntypedStorage:
-        """Itself."""
+        """Return self."""
         return self
 
     def nbytes(self) -> int:
-        """Its size in bytes."""
+        """Return the size in bytes."""
         return self._bytes.size
 
     size = __len__ = nbytes
 
     def data_ptr(self) -> int:
-        """The address of its first byte; 0 on the meta device."""
+        """Return the address of the first byte, 0 on the meta device."""
         return 0 if self._bytes.__class__ is MetaArray else self._bytes.ctypes.data
 
     @property
@@ -228,7 +228,7 @@ class UntypedStorage(StorageCasts):
         return False
 
     def element_size(self) -> int:
-        """Bytes of an element: 1."""
+        """Return the bytes per element: 1."""
         return 1
 
     def __getitem__(self, index: int | slice) -> Any:
@@ -240,7 +240,7 @@ class UntypedStorage(StorageCasts):
         self._array()[index] = value
 
     def tolist(self) -> list[int]:
-        """Its bytes as Python numbers."""
+        """Return the bytes as Python numbers."""
         return self._array().tolist()
 
     def fill_(self, value: int) -> UntypedStorage:
@@ -256,7 +256,7 @@ class UntypedStorage(StorageCasts):
         return self
 
     def clone(self) -> UntypedStorage:
-        """A copy."""
+        """Return a copy."""
         is_meta = self._bytes.__class__ is MetaArray
         return UntypedStorage(self._bytes if is_meta else self._bytes.copy())
 
@@ -264,7 +264,7 @@ class UntypedStorage(StorageCasts):
         return storage_from_bytes, (self._bytes.tobytes(),)
 
     def cpu(self) -> UntypedStorage:
-        """Itself, in main memory; NotImplementedError on the meta device."""
+        """Return self; NotImplementedError on the meta device."""
         if self._bytes.__class__ is MetaArray:
             raise NotImplementedError("Cannot copy out of meta tensor; no data!")
         return self
@@ -284,12 +284,12 @@ class UntypedStorage(StorageCasts):
 
 
 def is_meta(device: Any) -> bool:
-    """Whether a device, or a device's name, is the meta device."""
+    """Return whether a device, or a device's name, is the meta device."""
     return device is not None and str(device).partition(":")[0] == "meta"
 
 
 def storage_from_bytes(data: bytes) -> UntypedStorage:
-    """A storage with a copy of `data`: what pickling gives back."""
+    """Return a storage with a copy of `data`, for unpickling."""
     return UntypedStorage(np.frombuffer(bytearray(data), np.uint8))
 
 
@@ -307,12 +307,12 @@ def _integers(values: Any, name: str) -> list[int]:
 
 
 def _stored(kind: Dtype) -> np.dtype:
-    """The NumPy dtype in which elements lie in memory: of a quantized dtype its integers'."""
+    """Return the NumPy dtype of elements in memory; for a quantized dtype, of its integers."""
     return kind.codes if isinstance(kind, QuantizedDtype) else kind.numpy
 
 
 class TypedStorage(StorageCasts):
-    """A storage seen as elements of one dtype: the older interface, kept for checkpoints.
+    """A storage as elements of one dtype: the older interface, kept for checkpoints.
 
     >>> storage = torch.FloatStorage([1., 2., 3.])
     >>> len(storage), storage[1], storage.dtype
@@ -333,7 +333,7 @@ class TypedStorage(StorageCasts):
                     "TypedStorage() received an invalid combination of arguments - positional "
                     "arguments and 'wrap_storage' do not go together"
                 )
-            if not hasattr(wrap_storage, "nbytes"):  # of meta tensors, too
+            if not hasattr(wrap_storage, "nbytes"):  # duck-typed: covers storages of meta tensors
                 raise TypeError(
                     "Argument 'wrap_storage' must be UntypedStorage, but got "
                     f"{type(wrap_storage)}"
@@ -345,19 +345,19 @@ class TypedStorage(StorageCasts):
         self._untyped_storage = UntypedStorage(array.view(np.uint8), device=device)
 
     def untyped(self) -> UntypedStorage:
-        """The memory itself."""
+        """Return the untyped storage."""
         return self._untyped_storage
 
     def _array(self) -> np.ndarray:
         return self._untyped_storage._array().view(_stored(self.dtype))
 
     def data_ptr(self) -> int:
-        """The address of its first byte."""
+        """Return the address of the first byte."""
         return self._untyped_storage.data_ptr()
 
     @property
     def device(self) -> Any:
-        """Where it lies."""
+        """The device that holds the memory."""
         return self._untyped_storage.device
 
     @property
@@ -365,11 +365,11 @@ class TypedStorage(StorageCasts):
         return self._untyped_storage._cdata
 
     def nbytes(self) -> int:
-        """Its size in bytes."""
+        """Return the size in bytes."""
         return self._untyped_storage.nbytes()
 
     def element_size(self) -> int:
-        """Bytes of an element.
+        """Return the bytes per element.
 
         >>> torch.zeros(2, dtype=torch.float64).element_size()
         8
@@ -377,13 +377,13 @@ class TypedStorage(StorageCasts):
         return self.dtype.itemsize
 
     def size(self) -> int:
-        """How many elements it has."""
+        """Return the number of elements."""
         return self.nbytes() // self.dtype.itemsize
 
     __len__ = size
 
     def tolist(self) -> list[Any]:
-        """Its elements as Python numbers."""
+        """Return the elements as Python numbers."""
         return self._array().tolist()
 
     def __getitem__(self, index: int) -> Any:
@@ -407,33 +407,33 @@ class TypedStorage(StorageCasts):
         return self
 
     def clone(self) -> TypedStorage:
-        """A copy."""
+        """Return a copy."""
         return TypedStorage(wrap_storage=self._untyped_storage.clone(), dtype=self.dtype)
 
     def cpu(self) -> TypedStorage:
-        """Itself, in main memory; NotImplementedError on the meta device."""
+        """Return self; NotImplementedError on the meta device."""
         self._untyped_storage.cpu()
         return self
 
     def resizable(self) -> bool:
-        """Whether resize_ may change its size: it may."""
+        """Return True: resize_ may change its size."""
         return True
 
     def resize_(self, size: int) -> None:
-        """Another number of elements; tensors on it keep the memory that they had."""
+        """Change the number of elements; existing tensors keep their old memory."""
         self._untyped_storage.resize_(size * self.dtype.itemsize)
 
     def is_shared(self) -> bool:
-        """Whether other processes can see it."""
+        """Return whether it lies in shared memory."""
         return self._untyped_storage.is_shared()
 
     def share_memory_(self) -> TypedStorage:
-        """Move it to memory that other processes can see."""
+        """Move it to shared memory."""
         self._untyped_storage.share_memory_()
         return self
 
     def pickle_storage_type(self) -> str:
-        """The name under which checkpoints know its class.
+        """Return the class name used in checkpoints.
 
         >>> torch.zeros(1).storage().pickle_storage_type()
         'FloatStorage'
@@ -442,7 +442,7 @@ class TypedStorage(StorageCasts):
         return f"{_OLD_NAMES.get(short, short)}Storage"
 
     def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
-        """The name of its class; with `dtype`, a dtype or such a name, the elements as that."""
+        """Return the class name; with `dtype`, a dtype or class name, the elements cast to it."""
         if dtype is None:
             return f"torch.{self.pickle_storage_type()}"
         return self._cast(dtype if isinstance(dtype, Dtype) else _named_dtype(dtype))
@@ -452,7 +452,7 @@ class TypedStorage(StorageCasts):
 
     @classmethod
     def from_buffer(cls, *args: Any, **kwargs: Any) -> TypedStorage:
-        """A copy of a buffer's elements: as UntypedStorage.from_buffer."""
+        """Return a copy of a buffer's elements, like UntypedStorage.from_buffer."""
         kind = kwargs.setdefault("dtype", get_default_dtype())
         result = UntypedStorage.from_buffer(*args, **kwargs)
         return TypedStorage(wrap_storage=result, dtype=kind)
@@ -461,7 +461,7 @@ class TypedStorage(StorageCasts):
     def from_file(
         cls, filename: Any, shared: bool = False, size: int = 0, *, dtype: Dtype | None = None
     ) -> TypedStorage:
-        """The first `size` elements of a file as memory, read when looked at."""
+        """Map the first `size` elements of a file, like UntypedStorage.from_file."""
         kind = dtype or get_default_dtype()
         result = UntypedStorage.from_file(filename, shared, size * kind.itemsize)
         return TypedStorage(wrap_storage=result, dtype=kind)
@@ -472,10 +472,10 @@ class TypedStorage(StorageCasts):
                 f"of size {self.size()}]")
 
 
-# The classes torch.FloatStorage and so on, by dtype.
+# The classes torch.FloatStorage etc., by dtype.
 STORAGE_TYPES: dict[Dtype, type] = {}
 
-# Dtypes in the names of old classes.
+# Names of dtypes in the old storage classes.
 _OLD_NAMES = {
     "float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16",
     "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long",
@@ -484,18 +484,18 @@ _OLD_NAMES = {
 
 
 def storage_name(kind: Dtype) -> str:
-    """A dtype in the name of its storages' class: Float of FloatStorage."""
+    """Return a dtype's part of its storage class's name: Float for FloatStorage."""
     return _OLD_NAMES.get(str(kind).removeprefix("torch."), str(kind).removeprefix("torch."))
 
 
 def _named_dtype(name: str) -> Dtype:
-    """The dtype of a class's name: float64 of 'torch.DoubleStorage'."""
+    """Return the dtype of a storage class's name: float64 for 'torch.DoubleStorage'."""
     short = name.removeprefix("torch.").removesuffix("Storage")
     return by_name(next((new for new, old in _OLD_NAMES.items() if old == short), short))
 
 
 def storage_of(array: np.ndarray) -> UntypedStorage:
-    """The storage that the window `array` lies on."""
+    """Return the storage that contains the window `array`."""
     array = memory_of(array)
     if array.__class__ is MetaArray:
         return UntypedStorage(meta_array((array.size * array.itemsize,), np.dtype(np.uint8)))
@@ -503,7 +503,7 @@ def storage_of(array: np.ndarray) -> UntypedStorage:
 
 
 def offset_of(array: np.ndarray) -> int:
-    """How many elements into its storage the window starts."""
+    """Return the window's offset in its storage, in elements."""
     array = memory_of(array)
     if array.base is None or array.size == 0:
         return 0
@@ -515,7 +515,7 @@ def window(
     storage: UntypedStorage | np.ndarray, numpy_dtype: np.dtype, offset: int,
     shape: Sequence[int], strides: Sequence[int],
 ) -> np.ndarray:
-    """A strided window, in elements; RuntimeError when it leaves the storage."""
+    """Return a strided window, in elements; RuntimeError if it exceeds the storage."""
     memory = storage if isinstance(storage, np.ndarray) else storage._bytes
     item = numpy_dtype.itemsize
     need = 0
@@ -528,17 +528,17 @@ def window(
             f"for storage of size {memory.size}"
         )
     steps = tuple(s * item for s in strides)
-    if need == 0:  # NumPy keeps strides without elements only of memory that it is handed
+    if need == 0:  # for empty arrays, NumPy keeps strides only on memory passed in
         return np.ndarray(tuple(shape), numpy_dtype, np.empty(1, numpy_dtype), 0, steps)
     return np.ndarray(tuple(shape), numpy_dtype, memory, offset * item, steps)
 
 
 def _as_typed(elements: np.ndarray, kind: Dtype) -> TypedStorage:
-    """A typed storage with these elements in another dtype."""
+    """Return a typed storage with a copy of the elements cast to `kind`."""
     values = np.array(elements.astype(kind.numpy, copy=True))
     return TypedStorage(wrap_storage=UntypedStorage(values.view(np.uint8)), dtype=kind)
 
 
 def dtype_of(array: np.ndarray) -> Dtype:
-    """The dtype of an array that a tensor holds."""
+    """Return the dtype of a tensor's array."""
     return FROM_NUMPY[array.dtype]

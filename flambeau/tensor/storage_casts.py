@@ -1,4 +1,4 @@
-"""What untyped and typed storages share: conversions, and questions about where they lie."""
+"""The common base of untyped and typed storages: dtype conversions and device queries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class StorageCasts:
-    """Conversions to typed storages of other dtypes, and what holds for all memory of the CPU."""
+    """Conversions to typed storages of other dtypes, and properties of CPU memory."""
 
     __slots__ = ()
 
@@ -24,23 +24,23 @@ class StorageCasts:
 
     @property
     def device(self) -> Any:
-        """Where it lies."""
+        """The device that holds the memory."""
         raise NotImplementedError
 
     def _array(self) -> np.ndarray:
-        """The elements, as an array on the memory."""
+        """Return the elements as an array on the memory."""
         raise NotImplementedError
 
     def cpu(self) -> Any:
-        """The same elements in main memory."""
+        """Return the same elements in main memory."""
         raise NotImplementedError
 
     def _cast(self, kind: dtype) -> TypedStorage:
-        """A typed storage of `kind`, on memory of its own."""
+        """Return a typed storage with the elements copied to `kind`."""
         raise NotImplementedError
 
     def get_device(self) -> int | None:
-        """The index of its device: None on the CPU.
+        """Return the index of its device: None on the CPU.
 
         >>> torch.zeros(1).untyped_storage().get_device() is None
         True
@@ -48,7 +48,7 @@ class StorageCasts:
         return None
 
     def is_pinned(self, device: Any = "cuda") -> bool:
-        """Whether it is page-locked: never."""
+        """Return whether it is page-locked: always False."""
         return False
 
     def _share_fd_cpu_(self) -> Any:
@@ -70,23 +70,23 @@ class StorageCasts:
         file.write(data)
 
     def pin_memory(self, device: Any = "cuda") -> Any:
-        """RuntimeError: there is no accelerator."""
+        """Raise RuntimeError: there is no accelerator."""
         raise RuntimeError("Cannot access accelerator device when none is available.")
 
     def cuda(self, device: Any = None, non_blocking: bool = False) -> Any:
-        """RuntimeError: there is no GPU."""
+        """Raise RuntimeError: there is no GPU."""
         raise RuntimeError("Torch not compiled with CUDA enabled")
 
     def hpu(self, device: Any = None, non_blocking: bool = False) -> Any:
-        """RuntimeError: there is no HPU."""
+        """Raise RuntimeError: there is no HPU."""
         raise RuntimeError("Cannot get HPU device: there is none")
 
     def mps(self) -> Any:
-        """RuntimeError: there is no Metal."""
+        """Raise RuntimeError: there is no Metal."""
         raise RuntimeError("The MPS backend is not available")
 
     def to(self, *, device: Any, non_blocking: bool = False) -> Any:
-        """Itself on the CPU, where it lies."""
+        """Return self; NotImplementedError for a device other than the CPU."""
         _check_cpu(device)
         return self
 

@@ -1,7 +1,7 @@
-"""SymInt: the length of a ragged axis, of which one only knows which offsets it stands for.
+"""SymInt: the symbolic length of a ragged axis, identified only by its offsets.
 
-Two are equal where they are the same multiple of the same lengths; a comparison with a number says
-only what holds of every length.
+Two are equal if they are the same multiple of the same lengths. A comparison with a number only
+answers if it holds for every length.
 """
 
 from __future__ import annotations

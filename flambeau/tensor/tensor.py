@@ -1,7 +1,7 @@
 """Tensor: a strided window on a storage, with a dtype, a device and a place in the autograd graph.
 
-The window is a NumPy array, `_array`. Operators attach their methods from flambeau.ops, autograd
-attaches its own from flambeau.autograd; here is what a tensor is before it computes anything.
+The window is a NumPy array, `_array`. flambeau.ops and flambeau.autograd attach their methods to
+the class; this file defines the data structure itself.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _new_tuple = tuple.__new__
 
 
 class _Creation:
-    """What new tensors carry in `_stamp` until they are views: INFERENCE inside inference mode."""
+    """The `_stamp` of new tensors that are not views: INFERENCE inside inference mode."""
 
     __slots__ = ("stamp",)
 
@@ -50,9 +50,9 @@ creation.stamp = None
 
 
 class _TensorType(type):
-    """The type of Tensor and its subclasses; `construct` makes the value of `Tensor(...)`.
+    """Metaclass of Tensor and its subclasses; `construct` returns the value of `Tensor(...)`.
 
-    `instantiated` is told the class of each new object of a subclass.
+    `instantiated` is called with the class of each new object of a subclass.
     """
 
     construct: Callable[..., Tensor]
@@ -69,10 +69,10 @@ _INTERNAL = frozenset(
 class Tensor(Methods, metaclass=_TensorType):
     """A multi-dimensional array of one dtype that autograd can differentiate through.
 
-    Slots: `_array` the window; `_requires_grad`; `_node` the autograd node that made it (None for
-    a leaf); `_grad`; `_counter` the writes to its memory (None until somebody shares it);
-    `_base` the tensor it is a view of, and `_stamp` the base's node when the view was made;
-    `_tracked`: it requires grad, or is a view whose base may have come to.
+    Slots: `_array`: the window; `_requires_grad`; `_node`: the autograd node that made it (None for
+    a leaf); `_grad`; `_counter`: counts writes to its memory (None until shared or written);
+    `_base`: the tensor it is a view of, and `_stamp`: the base's node when the view was made;
+    `_tracked`: it requires grad, or is a view whose base may require it by now.
 
     >>> x = torch.tensor([[1., 2.], [3., 4.]], requires_grad=True)
     >>> (x * x).sum().backward()
@@ -98,18 +98,18 @@ class Tensor(Methods, metaclass=_TensorType):
     __hash__ = object.__hash__
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        """`Tensor(2, 3)` or `Tensor([1, 2])`; operators make theirs with object.__new__."""
+        """`Tensor(2, 3)` or `Tensor([1, 2])`; operators use object.__new__ instead."""
         return _TensorType.construct(cls, *args, **kwargs)
 
     def __dir__(self) -> list[str]:
-        """PyTorch's names only: completion shows none of flambeau's slots and inner methods."""
+        """Return only PyTorch's names: completion hides flambeau's slots and internal methods."""
         return [name for name in object.__dir__(self) if name not in _INTERNAL]
 
-    # ---------------------------------------------------------------- what it is
+    # ---------------------------------------------------------------- properties
 
     @property
     def shape(self) -> Size:
-        """Its lengths along each axis.
+        """The length of each axis.
 
         >>> torch.zeros(2, 3).shape
         torch.Size([2, 3])
@@ -118,7 +118,7 @@ class Tensor(Methods, metaclass=_TensorType):
 
     @property
     def dtype(self) -> dtype:
-        """The type of its elements.
+        """The dtype of its elements.
 
         >>> torch.tensor([1]).dtype
         torch.int64
@@ -127,7 +127,7 @@ class Tensor(Methods, metaclass=_TensorType):
 
     @property
     def device(self) -> device:
-        """Where its memory lies.
+        """The device of its memory.
 
         >>> torch.zeros(2).device
         device(type='cpu')
@@ -147,7 +147,7 @@ class Tensor(Methods, metaclass=_TensorType):
 
     @property
     def ndim(self) -> int:
-        """How many axes it has.
+        """The number of axes.
 
         >>> torch.zeros(2, 3).ndim
         2
@@ -156,7 +156,7 @@ class Tensor(Methods, metaclass=_TensorType):
 
     @property
     def itemsize(self) -> int:
-        """Bytes of an element.
+        """Bytes per element.
 
         >>> torch.zeros(2).itemsize
         4
@@ -165,7 +165,7 @@ class Tensor(Methods, metaclass=_TensorType):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its elements.
+        """Total bytes of its elements.
 
         >>> torch.zeros(2, 3).nbytes
         24
@@ -173,7 +173,7 @@ class Tensor(Methods, metaclass=_TensorType):
         return self._array.nbytes
 
     def size(self, dim: int | None = None) -> Any:
-        """Its shape, or its length along `dim`.
+        """Return the shape, or the length along `dim`.
 
         >>> torch.zeros(2, 3).size(), torch.zeros(2, 3).size(-1)
         (torch.Size([2, 3]), 3)
@@ -191,7 +191,7 @@ class Tensor(Methods, metaclass=_TensorType):
         return shape[dim]
 
     def dim(self) -> int:
-        """How many axes it has.
+        """Return the number of axes.
 
         >>> torch.zeros(2, 3).dim()
         2
@@ -201,7 +201,7 @@ class Tensor(Methods, metaclass=_TensorType):
     ndimension = dim
 
     def numel(self) -> int:
-        """How many elements it has.
+        """Return the number of elements.
 
         >>> torch.zeros(2, 3).numel()
         6
@@ -211,7 +211,7 @@ class Tensor(Methods, metaclass=_TensorType):
     nelement = numel
 
     def stride(self, dim: int | None = None) -> Any:
-        """Its strides in elements, or the one along `dim`.
+        """Return the strides in elements, or the one along `dim`.
 
         >>> torch.zeros(2, 3).stride(), torch.zeros(2, 3).T.stride(0)
         ((3, 1), 1)
@@ -224,7 +224,7 @@ class Tensor(Methods, metaclass=_TensorType):
         return result if dim is None else result[dim]
 
     def storage_offset(self) -> int:
-        """How many elements into its storage it starts.
+        """Return the offset of its first element in its storage, in elements.
 
         >>> torch.zeros(2, 3)[1].storage_offset()
         3
@@ -232,7 +232,7 @@ class Tensor(Methods, metaclass=_TensorType):
         return offset_of(self._array)
 
     def element_size(self) -> int:
-        """Bytes of an element.
+        """Return the bytes per element.
 
         >>> torch.zeros(2, dtype=torch.float64).element_size()
         8
@@ -240,7 +240,7 @@ class Tensor(Methods, metaclass=_TensorType):
         return self._array.itemsize
 
     def is_contiguous(self, memory_format: Any = contiguous_format) -> bool:
-        """Whether its elements lie in the order of the memory format.
+        """Return whether its elements lie in memory in the order of the memory format.
 
         >>> torch.zeros(2, 3).is_contiguous(), torch.zeros(2, 3).T.is_contiguous()
         (True, False)
@@ -250,7 +250,7 @@ class Tensor(Methods, metaclass=_TensorType):
         return is_contiguous(self._array, memory_format)
 
     def data_ptr(self) -> int:
-        """The address of its first element.
+        """Return the address of its first element.
 
         >>> x = torch.zeros(2)
         >>> x[1:].data_ptr() - x.data_ptr()
@@ -259,7 +259,7 @@ class Tensor(Methods, metaclass=_TensorType):
         return 0 if self._array.size == 0 else memory_of(self._array).ctypes.data
 
     def untyped_storage(self) -> UntypedStorage:
-        """The memory that it is a window on.
+        """Return the memory that it is a window of.
 
         >>> x = torch.zeros(2, 3)
         >>> x[1].untyped_storage().nbytes()
@@ -268,7 +268,7 @@ class Tensor(Methods, metaclass=_TensorType):
         return storage_of(self._array)
 
     def storage(self) -> TypedStorage:
-        """Its memory as elements of its dtype.
+        """Return its memory as elements of its dtype.
 
         >>> torch.tensor([1., 2.]).storage().tolist()
         [1.0, 2.0]
@@ -276,7 +276,7 @@ class Tensor(Methods, metaclass=_TensorType):
         return TypedStorage(wrap_storage=self.untyped_storage(), dtype=self.dtype)
 
     def storage_type(self) -> type:
-        """The class of its storage.
+        """Return the class of its storage.
 
         >>> torch.zeros(2).storage_type() is torch.FloatStorage
         True
@@ -284,7 +284,7 @@ class Tensor(Methods, metaclass=_TensorType):
         return STORAGE_TYPES.get(self.dtype, TypedStorage)
 
     def is_floating_point(self) -> bool:
-        """Whether its dtype is floating.
+        """Return whether its dtype is floating-point.
 
         >>> torch.tensor([1.]).is_floating_point()
         True
@@ -292,7 +292,7 @@ class Tensor(Methods, metaclass=_TensorType):
         return self.dtype.is_floating_point
 
     def is_complex(self) -> bool:
-        """Whether its dtype is complex.
+        """Return whether its dtype is complex.
 
         >>> torch.tensor([1j]).is_complex()
         True
@@ -301,7 +301,7 @@ class Tensor(Methods, metaclass=_TensorType):
         return dtype.kind == "c" or dtype == COMPLEX32
 
     def is_signed(self) -> bool:
-        """Whether its dtype has negative numbers.
+        """Return whether its dtype has negative numbers.
 
         >>> torch.tensor([1], dtype=torch.uint8).is_signed()
         False
@@ -309,7 +309,7 @@ class Tensor(Methods, metaclass=_TensorType):
         return self.dtype.is_signed
 
     def is_set_to(self, tensor: Tensor) -> bool:
-        """Whether both are the same window on the same memory.
+        """Return whether both are the same window on the same memory.
 
         >>> x = torch.zeros(2)
         >>> x.is_set_to(x.view(2)), x.is_set_to(x.clone())
@@ -320,7 +320,7 @@ class Tensor(Methods, metaclass=_TensorType):
         return same and self.data_ptr() == tensor.data_ptr() and a.__class__ is b.__class__
 
     def get_device(self) -> int:
-        """The index of its GPU: -1 on the CPU.
+        """Return the index of its GPU: -1 on the CPU.
 
         >>> torch.zeros(2).get_device()
         -1
@@ -328,7 +328,7 @@ class Tensor(Methods, metaclass=_TensorType):
         return -1
 
     def is_pinned(self, device: Any = None) -> bool:
-        """Whether its memory is page-locked: never.
+        """Return whether its memory is page-locked: always False.
 
         >>> torch.zeros(2).is_pinned()
         False
@@ -336,7 +336,7 @@ class Tensor(Methods, metaclass=_TensorType):
         return False
 
     def is_shared(self) -> bool:
-        """Whether its memory is shared with other processes.
+        """Return whether its memory is shared with other processes.
 
         >>> torch.zeros(2).is_shared()
         False
@@ -353,7 +353,7 @@ class Tensor(Methods, metaclass=_TensorType):
         return self
 
     def is_inference(self) -> bool:
-        """Whether it was made in inference mode.
+        """Return whether it was made in inference mode.
 
         >>> with torch.inference_mode():
         ...     torch.zeros(2).is_inference()
@@ -363,7 +363,7 @@ class Tensor(Methods, metaclass=_TensorType):
         return result._stamp is INFERENCE
 
     def is_conj(self) -> bool:
-        """Whether it is a view that conjugates what lies in memory.
+        """Return whether it is a lazily conjugated view of its memory.
 
         >>> torch.tensor([1j]).conj().is_conj()
         True
@@ -371,7 +371,7 @@ class Tensor(Methods, metaclass=_TensorType):
         return is_conjugated(self._array)
 
     def is_neg(self) -> bool:
-        """Whether it is a view that negates what lies in memory.
+        """Return whether it is a lazily negated view of its memory.
 
         >>> torch.tensor([1j]).conj().imag.is_neg()
         True
@@ -379,7 +379,7 @@ class Tensor(Methods, metaclass=_TensorType):
         return is_negated(self._array)
 
     def resolve_conj(self) -> Tensor:
-        """Itself, or a copy where it is a conjugate view.
+        """Return self, or a copy if it is a conjugate view.
 
         >>> torch.tensor([1 + 2j]).conj().resolve_conj()
         tensor([1.-2.j])
@@ -387,7 +387,7 @@ class Tensor(Methods, metaclass=_TensorType):
         return self.clone() if self.is_conj() else self
 
     def resolve_neg(self) -> Tensor:
-        """Itself, or a copy where it is a negative view.
+        """Return self, or a copy if it is a negative view.
 
         >>> torch.tensor([1.]).resolve_neg()
         tensor([1.])
@@ -406,7 +406,7 @@ class Tensor(Methods, metaclass=_TensorType):
     is_meta = property(lambda self: self._array.__class__ is MetaArray)
     names = property(lambda self: (None,) * self._array.ndim)
 
-    # ---------------------------------------------------------------- its place in the graph
+    # ---------------------------------------------------------------- autograd
 
     @property
     def is_leaf(self) -> bool:
@@ -440,7 +440,7 @@ class Tensor(Methods, metaclass=_TensorType):
         return 0 if node is None else node.output_number()
 
     def _history(self) -> Any:
-        """Its node, made anew when its base was written in place since it was viewed."""
+        """Return its node, regenerated if its base was written in place since the view was made."""
         base = self._base
         if base is not None and base._node is not self._stamp:
             self._reattach()
@@ -502,23 +502,23 @@ class Tensor(Methods, metaclass=_TensorType):
 
     @property
     def _version(self) -> int:
-        """How often its memory was written in place."""
+        """The number of in-place writes to its memory."""
         counter = self._counter
         return 0 if counter is None else counter.value
 
     def _bump(self, writes: int = 1) -> None:
-        """Count writes in place."""
+        """Count in-place writes."""
         counter = self._counter
         if counter is None:
             counter = self._counter = VersionCounter()
         counter.value += writes
 
     def _is_view(self) -> bool:
-        """Whether it is a view of another tensor, for autograd."""
+        """Return whether autograd treats it as a view of another tensor."""
         return self._base is not None
 
     def _alias(self, cls: type | None = None) -> Tensor:
-        """A detached tensor, of class `cls`, on the same memory and version counter."""
+        """Return a detached tensor of class `cls` with the same memory and version counter."""
         result: Tensor = _new_object(cls or Tensor)
         if cls is not None:
             _TensorType.instantiated(cls)
@@ -533,7 +533,7 @@ class Tensor(Methods, metaclass=_TensorType):
 
     @property
     def data(self) -> Tensor:
-        """The same memory, seen by nobody: writes through it do not count for backward.
+        """The same memory outside the graph: writes through it are not counted for backward.
 
         >>> x = torch.ones(2, requires_grad=True)
         >>> x.data *= 3  # a leaf that requires grad may not be written to otherwise
@@ -562,7 +562,7 @@ class Tensor(Methods, metaclass=_TensorType):
     def data(self) -> None:
         raise RuntimeError("Deleting tensor data is not allowed. Delete tensor instead!")
 
-    # ---------------------------------------------------------------- what Python asks of it
+    # ---------------------------------------------------------------- Python protocols
 
     def __len__(self) -> int:
         shape = self._array.shape
@@ -581,7 +581,7 @@ class Tensor(Methods, metaclass=_TensorType):
         return bool(self.item())
 
     def item(self) -> Any:
-        """Its only element as a Python number; RuntimeError when there are more or none.
+        """Return the only element as a Python number; RuntimeError if there are more or none.
 
         >>> torch.tensor([[2.5]]).item()
         2.5
@@ -599,7 +599,7 @@ class Tensor(Methods, metaclass=_TensorType):
         return value if array.dtype.kind != "V" else plain_number(value)
 
     def tolist(self) -> Any:
-        """Its elements as nested lists of Python numbers.
+        """Return the elements as nested lists of Python numbers.
 
         >>> torch.tensor([[1, 2], [3, 4]]).tolist()
         [[1, 2], [3, 4]]
@@ -642,23 +642,23 @@ def tensor_on(
     storage: UntypedStorage, kind: dtype, offset: int, shape: Sequence[int],
     stride: Sequence[int],
 ) -> Tensor:
-    """A tensor on an existing storage."""
+    """Return a tensor on an existing storage; offset and stride are in elements."""
     return wrap(window(storage, kind.numpy, offset, shape, stride))
 
 
 def attach(**attributes: Any) -> None:
-    """Put methods and properties on Tensor: so the layers above say what tensors can do."""
+    """Add methods and properties to Tensor, for the layers above."""
     for name, attribute in attributes.items():
         setattr(Tensor, name, attribute)
 
 
 _new_object = object.__new__
 _asarray = np.asarray
-_WINDOWS = (np.ndarray, BatchedWindow)  # what a plain tensor lies on as it is
+_WINDOWS = (np.ndarray, BatchedWindow)  # windows that a plain tensor uses without conversion
 
 
 def wrap(array: np.ndarray) -> Tensor:
-    """A plain tensor on `array`: a leaf that does not require grad."""
+    """Wrap `array` in a plain tensor: a leaf that does not require grad."""
     result = _new_object(Tensor)
     result._array = array if isinstance(array, _WINDOWS) else _asarray(array)
     result._requires_grad = result._tracked = False
@@ -668,13 +668,13 @@ def wrap(array: np.ndarray) -> Tensor:
 
 
 class GradLooks:
-    """How often `.grad` was asked for: somebody may hold what it gave."""
+    """Counts reads of `.grad`, whose result the reader may keep."""
 
     count = 0
 
 
 def view_of(source: Tensor, array: np.ndarray) -> Tensor:
-    """A view: a tensor on `array`, which shares the memory and the version counter of `source`."""
+    """Return a view of `source` on `array`, which shares its memory and version counter."""
     result = _new_object(Tensor)
     result._array = array
     result._requires_grad = False

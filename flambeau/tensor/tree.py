@@ -1,7 +1,7 @@
-"""Nested tuples, lists and dictionaries: their leaves in order, and a tree with other leaves.
+"""Trees of nested tuples, lists and dictionaries: list their leaves in order, or replace them.
 
-A subclass counts as what it derives from. A tree that is built again has the classes that it had,
-named tuples and ordered dictionaries too.
+Subclasses count as their base class. Rebuilt trees keep the container classes, named tuples and
+ordered dictionaries included.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ Kinds = type | tuple[type, ...]
 
 
 def leaves(tree: Any) -> list[Any]:
-    """What is at the ends, in order: `{"b": 1, "a": (2, 3)}` gives 1, 2, 3."""
+    """Return the leaves in order: [1, 2, 3] for `{"b": 1, "a": (2, 3)}`."""
     result: list[Any] = []
     _collect(tree, object, (), result)
     return result
 
 
 def leaves_of(kinds: Kinds, tree: Any) -> list[Any]:
-    """The leaves of a class, or of one of some classes; these may be containers themselves."""
+    """Return the leaves of the given class or classes, which may be containers themselves."""
     result: list[Any] = []
     _collect(tree, kinds, kinds, result)
     return result
 
 
 def _collect(tree: Any, kinds: Kinds, closed: Kinds, result: list[Any]) -> None:
-    """Append the leaves of some kinds. Nothing of a `closed` class is looked into."""
+    """Append the leaves of some kinds, without descending into objects of a `closed` class."""
     if isinstance(tree, closed):
         result.append(tree)
     elif isinstance(tree, (tuple, list)):
@@ -42,7 +42,7 @@ def _collect(tree: Any, kinds: Kinds, closed: Kinds, result: list[Any]) -> None:
 
 
 def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
-    """The same tree with function(leaf) at the place of each leaf."""
+    """Return the tree with each leaf replaced by function(leaf)."""
     if isinstance(tree, (tuple, list)):
         return with_parts(tree, [map_leaves(function, part) for part in tree])
     if isinstance(tree, dict):
@@ -51,8 +51,8 @@ def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
 
 
 def map_leaves_of(kinds: Kinds, function: Callable[[Any], Any], tree: Any) -> Any:
-    """The same tree with function(leaf) at the place of each leaf of a class, or of some; these may
-    be containers themselves."""
+    """Return the tree with each leaf of the given class or classes, which may be containers
+    themselves, replaced by function(leaf)."""
     if isinstance(tree, kinds):
         return function(tree)
     if isinstance(tree, (tuple, list)):
@@ -64,14 +64,14 @@ def map_leaves_of(kinds: Kinds, function: Callable[[Any], Any], tree: Any) -> An
 
 
 def first_leaf(tree: Any) -> Any:
-    """The leaf that comes first, or the empty container in its place."""
+    """Return the first leaf, or the empty container in its place."""
     while isinstance(tree, (tuple, list, dict)) and tree:
         tree = next(iter(tree.values() if isinstance(tree, dict) else tree))
     return tree
 
 
 def describe(leaf_text: Callable[[Any], str], tree: Any) -> str:
-    """The tree as text: `(a, b)` for tuples and lists, `{'key': c}` for dictionaries."""
+    """Return the tree as text: `(a, b)` for tuples and lists, `{'key': c}` for dictionaries."""
     if isinstance(tree, (tuple, list)):
         return f"({', '.join([describe(leaf_text, part) for part in tree])})"
     if isinstance(tree, dict):
@@ -81,7 +81,7 @@ def describe(leaf_text: Callable[[Any], str], tree: Any) -> str:
 
 
 def with_parts(container: Any, parts: Sequence[Any]) -> Any:
-    """A container of the same class, and with the same keys, that has other parts."""
+    """Return a container of the same class and keys with other parts."""
     kind = container.__class__
     if kind is tuple or kind is list:
         return kind(parts)

@@ -15,19 +15,19 @@ from .dtypes import FROM_NUMPY, iinfo
 
 
 class Filling:
-    """The two settings; new memory is filled where both are on."""
+    """The two settings; new memory is filled if both are on."""
 
     deterministic = False
     enabled = True
 
 
 def should_fill() -> bool:
-    """Whether to fill new memory."""
+    """Return whether to fill new memory."""
     return Filling.deterministic and Filling.enabled
 
 
 def fill_new(array: np.ndarray) -> np.ndarray:
-    """Fill an array in place with the mark of uninitialized memory; return it."""
+    """Fill an array in place with NaN or its dtype's largest value; return it."""
     kind = FROM_NUMPY[array.dtype]
     if kind.is_floating_point or kind.is_complex:
         array[...] = np.nan
@@ -37,6 +37,6 @@ def fill_new(array: np.ndarray) -> np.ndarray:
 
 
 def new_memory(shape: Sequence[int] | int, dtype: np.dtype) -> np.ndarray:
-    """An array for `torch.empty`."""
+    """Return a new array for `torch.empty`."""
     result = np.empty(shape, dtype)
     return fill_new(result) if Filling.deterministic and Filling.enabled else result

@@ -1,4 +1,4 @@
-"""Interception: functions that do something else for a while, and who asks them to.
+"""Interception: temporarily replaces functions' code, for vmap, forward mode, modes and profiles.
 
-Nothing is paid while nothing is intercepted: the functions' own code is replaced, and put back.
+The original code is restored afterwards, so there is no overhead while nothing is intercepted.
 """

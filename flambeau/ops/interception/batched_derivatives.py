@@ -1,7 +1,7 @@
-"""Derivatives inside of vmap that read elements: example by example.
+"""Runs derivatives that read elements inside vmap example by example.
 
-The derivative of prod looks for zeros, for one. Such a node is applied once for each example, to
-cotangents and saved values as that example has them; so are rules of forward mode.
+The derivative of prod, for instance, looks for zeros. Such a node is applied once per example, to
+that example's cotangents and saved values; forward-mode rules likewise.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _push(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
 
 
 def _with_values(node: Node, values: list[Any]) -> Node:
-    """A node like another one, that saved other values."""
+    """Return a copy of a node with other saved values."""
     result = object.__new__(type(node))
     result.plan, result.restore = node.plan, node.restore
     result.edges, result.hooks, result.sequence = (), None, node.sequence

@@ -1,7 +1,7 @@
-"""Random numbers and new tensors inside of vmap.
+"""Random numbers and new tensors inside vmap.
 
-`randomness` says what a draw gives: with "different" the numbers of all examples at once, with
-"same" one set for all, with "error" nothing. `new_zeros` and its like give a tensor an example.
+By `randomness`, a draw returns different numbers for each example ("different"), the same for all
+("same"), or raises ("error"). `new_zeros` and similar functions create one tensor per example.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _UNBATCHED_TARGET = (
 
 @contextmanager
 def _around(batch: Batch) -> Iterator[None]:
-    """A region in which draws are those of the vmaps around this one."""
+    """Context in which draws belong to the enclosing vmaps of `batch`."""
     inner = STATE.batches
     STATE.batches = [b for b in inner if b.number < batch.number]
     try:
@@ -42,7 +42,7 @@ def _around(batch: Batch) -> Iterator[None]:
 
 
 def _drawing(args: tuple, kwargs: dict[str, Any]) -> Batch | None:
-    """The batch whose randomness a draw has; RuntimeError where it may not draw."""
+    """Return the batch that a draw belongs to, or None; RuntimeError if it must not draw."""
     batch = innermost_batch((*args, *kwargs.values()))
     if batch is None and STATE.batches:
         batch = STATE.batches[-1]
@@ -57,7 +57,7 @@ def _drawing(args: tuple, kwargs: dict[str, Any]) -> Batch | None:
 def _draw_shape(
     function: Callable, at: int, original: Callable, args: tuple, kwargs: dict[str, Any]
 ) -> Any:
-    """rand and its like, whose shape begins at the positional argument `at` or is last."""
+    """rand and similar functions, whose shape starts at positional argument `at` or is last."""
     batch = _drawing(args, kwargs)
     if batch is None:
         return original(*args, **kwargs)
@@ -90,7 +90,7 @@ def _draw_permutation(original: Callable, args: tuple, kwargs: dict[str, Any]) -
 def _draw_like(
     function: Callable, original: Callable, args: tuple, kwargs: dict[str, Any]
 ) -> Any:
-    """rand_like and its like: of the first argument only the shape counts."""
+    """rand_like and similar functions, which only use the shape and dtype of the first argument."""
     batch = _drawing(args, kwargs)
     if batch is None:
         return original(*args, **kwargs)
@@ -105,7 +105,7 @@ def _draw_like(
 def _draw_from(
     function: Callable, original: Callable, args: tuple, kwargs: dict[str, Any]
 ) -> Any:
-    """Numbers whose distribution tensors say, one for each of their elements."""
+    """Draw one number per element of tensors that hold the distribution's parameters."""
     batch = _drawing(args, kwargs)
     if batch is None:
         return original(*args, **kwargs)
@@ -165,7 +165,7 @@ def _draw_in_place(original: Callable, args: tuple, kwargs: dict[str, Any]) -> A
 
 
 def _draw_noise(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """Dropout's factors."""
+    """Draw the factors of dropout."""
     batch = _drawing(args, kwargs)
     if batch is None:
         return original(*args, **kwargs)
@@ -183,7 +183,7 @@ def _draw_noise(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
 
 
 def _drop(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """native_dropout: (the result, what was let through)."""
+    """native_dropout: return (result, mask of kept elements)."""
     batch = innermost_batch(args) or (STATE.batches[-1] if STATE.batches else None)
     if batch is None:
         return original(*args, **kwargs)
@@ -204,7 +204,7 @@ def _drop(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
 def _fill_like(
     function: Callable, original: Callable, args: tuple, kwargs: dict[str, Any]
 ) -> Any:
-    """zeros_like and its like: a tensor an example."""
+    """zeros_like and similar functions: one tensor per example."""
     batch = innermost_batch(args[:1])
     if batch is None:
         return original(*args, **kwargs)
@@ -216,7 +216,7 @@ def _fill_like(
 def _fill_new(
     function: Callable, original: Callable, args: tuple, kwargs: dict[str, Any]
 ) -> Any:
-    """new_zeros and its like: a tensor an example, of the first argument's dtype."""
+    """new_zeros and similar functions: one tensor per example, of the first argument's dtype."""
     batch = innermost_batch(args[:1])
     if batch is None:
         return original(*args, **kwargs)

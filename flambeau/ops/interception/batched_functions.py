@@ -1,7 +1,7 @@
-"""A user's Function inside of vmap: `forward` runs on examples, and the tape below the vmap gets
-one node for all of them, whose backward runs the Function's own on examples again.
+"""Custom Functions inside vmap: `forward` runs on examples, and the tape below the vmap gets one
+node for all of them, whose backward runs the Function's backward on examples.
 
-A Function with a `vmap` of its own is asked for all examples at once instead.
+A Function that overrides `vmap` is called for all examples at once instead.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ VmapInfo = namedtuple("VmapInfo", ["batch_size", "randomness"])
 
 
 class _Callers(threading.local):
-    """Whether this thread recorded operators where the Functions at work were called."""
+    """The grad mode at the call of each running Function, for this thread."""
 
     def __init__(self) -> None:
         self.modes: list[bool] = []
@@ -38,12 +38,12 @@ class _ExampleContext(BackwardCFunction):
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
-        """What `save_for_backward` kept, as examples."""
+        """The tensors of `save_for_backward`, as examples."""
         return self.examples
 
 
 class _OfExamples(Function):
-    """A Function of the user's on all examples at once."""
+    """Runs a custom Function on all examples at once."""
 
     @staticmethod
     def forward(
@@ -92,7 +92,7 @@ class _OfExamples(Function):
 
 
 def _gradient_below(batch: Batch, g: Any, is_varying: bool) -> Any:
-    """The gradient of all examples' arguments, or of what they share: the sum over them."""
+    """Return the gradient of an argument below: of all examples, or summed if they share it."""
     if not isinstance(g, Tensor):
         return g
     every = batch.expand(g)
@@ -100,7 +100,7 @@ def _gradient_below(batch: Batch, g: Any, is_varying: bool) -> Any:
 
 
 def _apply(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """A Function's call: notes in which mode it is."""
+    """Run a Function's call, recording the grad mode it was called in."""
     _CALLERS.modes.append(MODE.grad)
     try:
         return original(*args, **kwargs)
@@ -109,7 +109,7 @@ def _apply(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
 
 
 def _run(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """A Function's forward, unrecorded inside of the vmap and recorded below it."""
+    """Run a Function's forward, unrecorded inside the vmap and recorded below it."""
     function, context, call_args = args
     batch = innermost_batch(call_args)
     if batch is None:
@@ -138,7 +138,7 @@ def _run(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
 def _by_own_rule(
     function: type[Function], batch: Batch, args: tuple
 ) -> Any:
-    """What the Function's `vmap` gives for all examples, as one of them."""
+    """Call the Function's `vmap` for all examples; return its outputs as examples."""
     info = VmapInfo(batch.size, batch.randomness)
     in_dims = tuple([_axes(batch, a) for a in args])
     result = function.vmap(info, in_dims, *batch.lower_all(args))
@@ -155,7 +155,7 @@ def _by_own_rule(
 
 
 def _axes(batch: Batch, x: Any) -> Any:
-    """The batch axis of an argument, 0 or None; of a list, a list of them."""
+    """Return the batch axis of an argument, 0 or None; for a sequence, one per element."""
     if isinstance(x, (tuple, list)):
         return type(x)([_axes(batch, v) for v in x])
     return 0 if batch.holds(x) else None

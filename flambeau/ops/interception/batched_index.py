@@ -1,7 +1,7 @@
-"""Indexing inside of vmap where the index differs from example to example.
+"""Indexing inside vmap with an index that differs between examples.
 
-The axes that tensors index become one, their indices one number; rows are looked up as in an
-embedding's table, and written as scatter writes: gradients follow by those operators' rules.
+The axes indexed by tensors are merged into one, and their indices into a single number. Rows are
+read like rows of an embedding and written by scatter, so gradients follow those operators' rules.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _DYNAMIC = (
 
 
 class _Lookup(NamedTuple):
-    """An index by tensors: which axes they index, in which order all then lie, and the rows."""
+    """An index by tensors: the axis order with indexed axes first, and the merged row numbers."""
 
     order: list[int]  # the indexed axes, then the others
     lengths: list[int]  # of the indexed axes
-    rows: Tensor  # one number for the indexed axes' indices
-    at: int  # where the rows' axes stand in the result
+    rows: Tensor  # the indices of all indexed axes as one number
+    at: int  # position of the rows' axes in the result
 
 
 def _tensors_of(index: Any) -> list[Tensor]:
@@ -40,7 +40,7 @@ def _tensors_of(index: Any) -> list[Tensor]:
 
 
 def _lower_shared(index: Any) -> Any:
-    """The index, with tensors that all examples share as they are below."""
+    """Return the index with tensors that all examples share replaced by those below."""
     return map_leaves_of(Tensor, _lower_if_shared, index)
 
 
@@ -97,8 +97,8 @@ def _set(original: Callable, args: tuple, kwargs: dict[str, Any]) -> None:
 
 
 def _split(x: Tensor, index: Any) -> tuple[Tensor, list[Any]]:
-    """The view that the plain entries of an index give, and for each of its axes the tensor that
-    indexes it, or None."""
+    """Return the view taken by the plain entries of an index, and for each of its axes the indexing
+    tensor or None."""
     items = list(index) if isinstance(index, tuple) else [index]
     items = [PUBLIC["torch"]["tensor"](i) if isinstance(i, (list, np.ndarray)) else i
              for i in items]
@@ -143,7 +143,7 @@ def _look_up(view: Tensor, places: Sequence[Any]) -> _Lookup:
     for axis, n in zip(indexed, lengths, strict=True):
         place = where(places[axis] < 0, places[axis] + n, places[axis])
         rows = rows * n + place
-        if len(indexed) > 1:  # an index outside of its axis may still be some row's number
+        if len(indexed) > 1:  # an out-of-range index may still give a valid row number
             inside = (place >= 0) & (place < n) & inside
     if inside is not True:
         rows = where(inside, rows, _product(lengths))

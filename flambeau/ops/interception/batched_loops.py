@@ -1,7 +1,7 @@
-"""Loops over a vmap's examples: for operators without a rule, and functions that read elements.
+"""Loops over a vmap's examples, for operators without a rule and functions that read elements.
 
-A loop of a whole function is one node on the tape of the vmap's inside; its derivative is a loop
-too, over the function's derivative for each example.
+A loop over a whole function is one node on the tape inside the vmap; its derivative is also a loop,
+over the function's derivative for each example.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from ..core.operator import OPERATORS
 
 
 class Warnings:
-    """Whether a program is told of loops."""
+    """Whether to warn about loops."""
 
     enabled = False
 
 
 def loop(function: Callable, batch: Batch, args: Any, name: str) -> Any:
-    """function(*args) example by example, the results stacked, batch axis first."""
+    """Call function(*args) per example; return the results stacked, batch axis first."""
     if Warnings.enabled:
         warn(f"There is a performance drop because we have not yet implemented the batching rule "
              f"for aten::{name.strip('_')}. Please file us an issue on GitHub so that we can "
@@ -40,7 +40,7 @@ def loop(function: Callable, batch: Batch, args: Any, name: str) -> Any:
 
 
 def _choose(batch: Batch, i: int, args: Any) -> Any:
-    """Arguments as the example `i` has them; of a batch without examples, one of zeros."""
+    """Return the arguments of example `i`; zeros if the batch is empty."""
 
     def choose(value: Any) -> Any:
         below = batch.lower(value)
@@ -57,7 +57,7 @@ def _choose(batch: Batch, i: int, args: Any) -> Any:
 
 
 def _as_example(batch: Batch, y: Tensor) -> Tensor:
-    """What lies below as an example, with the tangents of levels inside of the vmap."""
+    """Wrap a tensor below as an example, moving along the tangents of levels inside the vmap."""
     tangents = {n: t for n, (_, t) in tangents_of(y).items() if n > batch.outer_level}
     for level in tangents:
         y = primal_at(y, level)
@@ -80,7 +80,7 @@ def _stack(batch: Batch, results: list[Any]) -> Any:
 
 
 def loop_recorded(function: Callable, batch: Batch, args: Any, name: str) -> Any:
-    """The same as an example, with a history inside of the vmap."""
+    """Like `loop`, but return examples with a history inside the vmap."""
     result = map_leaves(lambda y: _as_example(batch, y) if isinstance(y, Tensor) else y,
                         loop(function, batch, args, name))
     inputs = [x for x in leaves(args) if isinstance(x, Tensor) and x._tracked
@@ -109,7 +109,7 @@ class LoopBackward(Node):
     loop_name: str
 
     def apply(self, g: Any) -> Sequence[Any]:
-        """The cotangents of the inputs: a loop over the derivative for each example."""
+        """Return the cotangents of the inputs, by a loop over the derivative per example."""
         cotangents = list(g) if isinstance(g, tuple) else [g]
         supplied = [k for k, c in enumerate(cotangents) if c is not None]
         chosen = {id(x) for x in self.inputs}
@@ -123,7 +123,7 @@ _PLAN: Plan[LoopBackward] = Plan(LoopBackward, (), (), (), False)
 
 
 def _pull(function: Callable, marks: list[bool], supplied: list[int]) -> Callable:
-    """The function's derivative for one example: of its arguments that are marked."""
+    """Return the function's derivative for one example, by its marked arguments."""
 
     def pull(args: Any, cotangents: list[Tensor]) -> list[Tensor]:
         inputs: list[Tensor] = []

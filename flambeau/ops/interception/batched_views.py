@@ -1,7 +1,7 @@
-"""Writes inside of vmap through views that the tape knows: the history of base and views.
+"""In-place writes through recorded views inside vmap: the new history of base and views.
 
-The elements of a view are found in its base by their addresses, once for all examples; the base's
-new history is a copy into those places, the view's a selection of them.
+A view's elements are located in its base by their addresses, once for all examples. The base's new
+history is an index_copy to those places, the view's an index_select from them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .batched_loops import loop_recorded
 
 
 def _rebase(x: Tensor, node: Any) -> None:
-    """Make `node` the history of what was written to the view `x`."""
+    """Make `node` the history of the value written to the view `x`."""
     base = x._base
     assert base is not None
     value = _with_history(x, node)
@@ -35,7 +35,7 @@ def _rebase(x: Tensor, node: Any) -> None:
 
 
 def _reattach(view: Tensor) -> None:
-    """Give a view the node that belongs to its base's present history."""
+    """Give a view a node based on its base's current history."""
     base = view._base
     assert base is not None
     view._stamp = base._node
@@ -49,7 +49,7 @@ def _reattach(view: Tensor) -> None:
 
 
 def _with_history(x: Tensor, node: Any) -> Tensor:
-    """A tensor on the same window whose history is `node`."""
+    """Return a tensor on the same window with history `node`."""
     result: Tensor = wrap(x._array)
     if node is not None:
         result._node = node
@@ -58,7 +58,7 @@ def _with_history(x: Tensor, node: Any) -> Tensor:
 
 
 def _find_places(base: Tensor, view: Tensor) -> Tensor:
-    """Where each element of the view lies among the base's, counted in row-major order."""
+    """Return the row-major index in the base of each element of the view."""
     item = base._array.itemsize
     if view._array.itemsize != item:
         raise NotImplementedError("vmap: a write through a view of another dtype, where gradients "
@@ -85,7 +85,7 @@ def _address(x: Tensor) -> int:
 
 
 def _map(function: Callable[[Tensor], Tensor], g: Tensor) -> Tensor:
-    """The function of each example's cotangent, where no view is one itself."""
+    """Apply a function to each example's cotangent, in a loop, if the view is not batched."""
     batch = innermost_batch((g,))
     assert batch is not None
     result: Tensor = loop_recorded(function, batch, (g,), "as_strided_scatter")

@@ -1,9 +1,9 @@
-"""Batching: what operators do with examples of a vmap: all of them at once, below.
+"""Batching: runs operators on all examples of a vmap at once.
 
-While a vmap runs, operators wear a stub. A call with an example of a batch among its arguments
-computes on the tensors that have all examples (`batching_rules.py`); the result is an example
-again, and the tape of the vmap's inside knows it. Nested vmaps, and the tape around them, see to
-what is below by the same stubs. A program without vmap pays nothing.
+While a vmap runs, operators have a stub. A call with an example among its arguments computes on the
+tensors below, which hold all examples (`batching_rules.py`). The result is an example again,
+recorded on the tape inside the vmap. The computation below passes the same stubs, which handle
+nested vmaps and the outer tape. A program without vmap has no overhead.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .tangent_rules import call_with
 
 
 class _State(threading.local):
-    """This thread's batches, the innermost last."""
+    """This thread's batches, innermost last."""
 
     def __init__(self) -> None:
         self.batches: list[Batch] = []
@@ -47,7 +47,7 @@ STATE = _State()
 
 @contextmanager
 def batch_of(size: int, randomness: str, refusal: str) -> Iterator[Batch]:
-    """A region in which operators compute on batches of `size` examples."""
+    """Context of a vmap over `size` examples; yields its batch."""
     batch = Batch(size, randomness, refusal, LEVELS.active[-1] if LEVELS.active else -1)
     _stubs.turn(True)
     STATE.batches.append(batch)
@@ -59,7 +59,7 @@ def batch_of(size: int, randomness: str, refusal: str) -> Iterator[Batch]:
 
 
 def inner_leaf(x: Tensor) -> Tensor | None:
-    """`x` without a history inside of the innermost vmap; around it, the history is as it was.
+    """Return `x` without its history inside the innermost vmap, keeping the history outside it.
 
     None outside of vmap.
     """
@@ -72,14 +72,13 @@ def inner_leaf(x: Tensor) -> Tensor | None:
 
 
 def is_inside(x: Tensor) -> bool:
-    """Whether `x` is an example of the innermost vmap."""
+    """Return whether `x` is an example of the innermost vmap."""
     window = _window_of(x)
     return window is not None and window.batch is STATE.batches[-1]
 
 
 def with_below(x: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor | None:
-    """An example without a history on what `change` gives for the tensor below; None for another
-    tensor."""
+    """Return an example without history on change(tensor below); None if `x` is not an example."""
     window = _window_of(x)
     return None if window is None else window.batch.wrap(change(window.below), window.is_shared)
 
@@ -133,13 +132,13 @@ def _call_again(
 
 
 def _has_tangents(args: tuple, kwargs: dict[str, Any]) -> bool:
-    """Whether forward mode has its say first: an example carries a tangent."""
+    """Return whether an argument carries a tangent that forward mode must handle first."""
     return bool(LEVELS.active) and LEVELS.enabled \
         and forward_mode.level_of((*args, *kwargs.values())) is not None
 
 
 def as_example(batch: Batch, result: Any, source: Any = None, is_shared: bool = False) -> Any:
-    """Results for all examples as those of one; views of `source`, where it is one itself."""
+    """Wrap results for all examples as those of one, as views of `source` if that is an example."""
     if isinstance(result, Tensor):
         if source is None or innermost_batch((source,)) is not batch:
             return batch.wrap(result, is_shared)
@@ -152,7 +151,7 @@ def as_example(batch: Batch, result: Any, source: Any = None, is_shared: bool = 
 
 
 def _requires(batch: Batch, values: Sequence[Any]) -> bool:
-    """Whether the tape of the vmap's inside wants to know: an example requires grad there."""
+    """Return whether any example of the batch requires grad on the tape inside the vmap."""
     for x in leaves_of(Tensor, values):
         window: Any = x._array
         if x._tracked and window.__class__ is BatchedWindow and window.batch is batch \
@@ -162,7 +161,8 @@ def _requires(batch: Batch, values: Sequence[Any]) -> bool:
 
 
 def _share(batch: Batch, x: Tensor) -> Tensor:
-    """A tensor from outside as one of the vmap's inside: its history is on the tape around."""
+    """Bring an outer tensor that requires grad into the vmap; its history stays on the outer tape.
+    """
     if x._tracked and requires(x) and innermost_batch((x,)) is not batch:
         return batch.share(x)
     return x
@@ -171,7 +171,7 @@ def _share(batch: Batch, x: Tensor) -> Tensor:
 def _composite(
     name: str, function: Any, original: Callable, args: tuple, kwargs: dict[str, Any]
 ) -> Any:
-    """A function made of operators; where it reads elements itself, example by example."""
+    """Run a function made of operators; if it reads elements itself, loop over examples."""
     batch = innermost_batch(args) if not kwargs else innermost_batch((*args, *kwargs.values()))
     if batch is None:
         return original(*args, **kwargs)
@@ -197,9 +197,9 @@ def _composite(
 
 
 def refuse_write() -> NoReturn:
-    """Raise for a write of examples into a tensor that all of them share.
+    """Raise ExampleRead for a write of examples into a tensor that they share.
 
-    A composite around it, whose tensor it is, goes example by example then.
+    An enclosing composite that owns the tensor then loops over examples.
     """
     raise ExampleRead(
         "vmap: inplace arithmetic(self, *extra_args) is not possible because there exists a Tensor "
@@ -234,7 +234,7 @@ def _call_in_place_again(
 
 
 def _stand_in(target: Tensor, name: str = "") -> Tensor:
-    """The old value of what is written to, with its history."""
+    """Return a copy of the write target's old value, with its history."""
     check_writable(target, name)
     window: Any = target._array
     old = window.batch.wrap(window.below.clone(), window.is_shared)
@@ -244,7 +244,7 @@ def _stand_in(target: Tensor, name: str = "") -> Tensor:
 
 
 def write(target: Tensor, y: Tensor, name: str) -> Tensor:
-    """Write examples' results over what all examples of `target` are below."""
+    """Write results into the tensor below `target`, for all examples; return `target`."""
     window: Any = target._array
     batch, array = window.batch, y._array
     if array.shape != window.shape:
@@ -271,7 +271,7 @@ def _write_below(batch: Batch, below: Tensor, y: Tensor) -> None:
 
 
 def _copy(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """copy_, fill_ and zero_: what is written, in the shape and dtype of the target."""
+    """copy_, fill_ and zero_: write the value in the target's shape and dtype."""
     batch = innermost_batch(args)
     if batch is None:
         return original(*args, **kwargs)
@@ -293,7 +293,7 @@ def _copy_again(original: Callable, *args: Any, **kwargs: Any) -> Any:
 
 
 def _overwritten(target: Tensor, value: Any) -> Tensor:
-    """The value that a copy leaves in `target`."""
+    """Return the value of `target` after a copy."""
     if not isinstance(value, Tensor):
         value = PUBLIC["torch"]["full"]((), value, dtype=target.dtype)
     old = _stand_in(target) if MODE.grad and target._tracked and requires(target) else target
@@ -306,7 +306,7 @@ def _before_write(original: Callable, args: tuple, kwargs: dict[str, Any]) -> An
 
 
 def _assign(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """A composite's result becomes the value of its first argument."""
+    """Assign a composite's result to its first argument."""
     target, y, name = args
     if innermost_batch((target, y)) is None:
         return original(*args, **kwargs)
@@ -349,7 +349,7 @@ def _refuse_memory(original: Callable, args: tuple, kwargs: dict[str, Any]) -> A
 def _refuse_shape(
     name: str, original: Callable, args: tuple, kwargs: dict[str, Any]
 ) -> Any:
-    """A function whose result has a shape that depends on values."""
+    """Reject a function whose result shape depends on values."""
     if innermost_batch((*args, *kwargs.values())) is None:
         return original(*args, **kwargs)
     raise RuntimeError(
@@ -362,7 +362,7 @@ def _refuse_shape(
 def _refuse_answer(
     name: str, original: Callable, args: tuple, kwargs: dict[str, Any]
 ) -> Any:
-    """A function that answers in Python from values."""
+    """Reject a function that returns a Python value computed from elements."""
     if innermost_batch((*args, *kwargs.values())) is None:
         return original(*args, **kwargs)
     raise RuntimeError(
@@ -384,15 +384,15 @@ def _detach(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
 
 
 def _short_cut(name: str, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """A method with a short way of its own past its operator takes the long one."""
+    """Make a method with a fast path call its operator instead."""
     if innermost_batch(args) is None:
         return original(*args, **kwargs)
     return forward_mode.SHORT_CUTS[name](original, args, kwargs, True)
 
 
 def _find_targets() -> list[tuple[Any, Callable]]:
-    """Every operator's function, its in-place twin, Python's operators, and what is made of them
-    but might read elements."""
+    """Return all operators' functions, in-place twins and Python operators, and the functions made
+    of them, with their stubs."""
     result: dict[Any, Callable] = {}
     for operator in OPERATORS.values():
         if operator.kind is Kind.COMPOSITE:
@@ -431,9 +431,9 @@ def _find_targets() -> list[tuple[Any, Callable]]:
     return list(result.items())
 
 
-# What more is intercepted; modules above this one add themselves.
+# Further interceptions; modules above this one add themselves.
 OTHER_TARGETS: list[Callable[[], dict[Any, Callable]]] = []
-# Functions that only look at a shape or a place in the graph, and are called often.
+# Frequent functions that only read a shape, strides or a dtype.
 _NEVER = frozenset("size dim numel stride is_floating_point is_complex is_contiguous".split())
 
 _stubs = LingeringStubs(_find_targets)

@@ -1,10 +1,9 @@
 """How each operator computes all examples of a vmap at once.
 
-A rule that an operator declares (`@op.batch`) goes first. A pointwise operator aligns its operands
-behind the batch axis. Of the others, declared facts say what to do: `leading` ones take the axis as
-one more in front, `examples` have an axis of independent examples that it is folded into, and for
-those with parameters that name axes (`dim`) the axes are counted from one further on.
-Where nothing says it, the operator is called example by example.
+A rule declared by the operator (`@op.batch`) takes precedence. Pointwise operators align their
+operands behind the batch axis. For others, declarations decide: `leading` operators take the batch
+axis as another leading axis, `examples` fold it into their axis of independent examples, and
+operators with axis parameters (`dim`) have them shifted by one. All others loop over examples.
 """
 
 from __future__ import annotations
@@ -23,7 +22,8 @@ _AXES = frozenset(("dim", "dims", "dim0", "dim1", "dim2", "dimension"))
 
 
 def compute(operator: Operator, batch: Batch, values: list[Any]) -> Any:
-    """operator(*values) for all examples, batch axis first; NotImplemented without a rule."""
+    """Return operator(*values) for all examples, batch axis first; NotImplemented without a rule.
+    """
     if operator.batch is not None:
         return operator.batch(batch, *values)
     if operator.kind is Kind.POINTWISE:
@@ -40,7 +40,7 @@ def compute(operator: Operator, batch: Batch, values: list[Any]) -> Any:
 
 
 def _align(operator: Operator, batch: Batch, values: list[Any]) -> Any:
-    """Operands with all their axes behind the batch's, broadcast from the last one on."""
+    """Call the operator on operands aligned behind the batch axis, so they broadcast as usual."""
     tensors = [values[i] for i in operator.tensor_positions if isinstance(values[i], Tensor)]
     rank = max([t._array.ndim for t in tensors])
     kind = None
@@ -55,7 +55,7 @@ def _align(operator: Operator, batch: Batch, values: list[Any]) -> Any:
             lowered[i] = batch.lower(value)
             continue
         below, own = batch.lower(value), value._array.ndim
-        if kind is not None and not own:  # which has less of a say than a tensor with axes
+        if kind is not None and not own:  # 0-dim: ranks below tensors with axes in promotion
             below = below.to(kind)
         if own < rank:
             below = below.reshape(batch.size, *[1] * (rank - own), *value._array.shape)
@@ -64,7 +64,7 @@ def _align(operator: Operator, batch: Batch, values: list[Any]) -> Any:
 
 
 def _reduce_elements(operator: Operator, batch: Batch, values: list[Any]) -> Any:
-    """The elements' losses, then each example's mean or sum."""
+    """Compute the elements' losses, then each example's mean or sum."""
     at = operator.names.index("reduction")
     elements = _align(operator, batch, [*values[:at], 0, *values[at + 1 :]])
     if not values[at]:
@@ -74,7 +74,7 @@ def _reduce_elements(operator: Operator, batch: Batch, values: list[Any]) -> Any
 
 
 def _put_in_front(operator: Operator, batch: Batch, values: list[Any]) -> Any:
-    """The batch's axis as one more of the leading ones, in all operands."""
+    """Call the operator with the batch axis as another leading axis of all operands."""
     lowered, ranks = list(values), set()
     for i in operator.tensor_positions:
         value = values[i]
@@ -85,7 +85,7 @@ def _put_in_front(operator: Operator, batch: Batch, values: list[Any]) -> Any:
 
 
 def _fold(operator: Operator, batch: Batch, values: list[Any]) -> Any:
-    """The batch's axis and that of independent examples as one."""
+    """Call the operator with the batch axis folded into the axis of independent examples."""
     lowered, count = list(values), None
     for i, name in enumerate(operator.names):
         value = values[i]
@@ -108,7 +108,7 @@ def _fold(operator: Operator, batch: Batch, values: list[Any]) -> Any:
 
 
 def _shift_axes(operator: Operator, batch: Batch, values: list[Any]) -> Any:
-    """Axes counted behind the batch's: of the first operand, and of all that have as many."""
+    """Call the operator with axes shifted past the batch axis, for operands of the first's rank."""
     first = values[operator.tensor_positions[0]]
     if first.__class__ in (tuple, list):
         first = first[0]
@@ -140,9 +140,9 @@ def _shift_axes(operator: Operator, batch: Batch, values: list[Any]) -> Any:
 def _shift_parameters(
     operator: Operator, batch: Batch, values: list[Any], lowered: list[Any], rank: int
 ) -> bool:
-    """Shift the axes among the parameters, and put the batch's length before full shapes.
+    """Shift the axis parameters, and prepend the batch size to shapes.
 
-    Whether the operand was flattened, since all its axes were meant together.
+    Return whether the operand was flattened, because the call reduces all of its axes.
     """
     flat = False
     for i, name in enumerate(operator.names):

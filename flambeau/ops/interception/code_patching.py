@@ -1,7 +1,7 @@
-"""Swap: a function whose code is replaced for a while, wherever it was imported to.
+"""Swap: temporarily replaces a function's code, wherever the function was imported.
 
 The function object keeps its identity; its `__code__` becomes a stub that calls a recorder with a
-clone of the original. Several swaps may lie on one function, and end in any order.
+clone of the original. Several swaps can be stacked on one function, and end in any order.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from ..core.function_writer import write_function
 from ..core.operator import Operator
 from ..documentation.stub_removal import Stubs
 
-# recorder(clone, args, kwargs): what a swapped function does instead.
+# recorder(clone, args, kwargs) runs in place of a swapped function.
 Recorder = Callable[[Callable, tuple, dict], Any]
 
-# By id of a stub's code: what puts the own code back of functions in which followed calls left it.
+# By id of a stub's code: objects that restore functions in which followed calls left that stub.
 STUBS: dict[int, Any] = {}
-# What takes off swaps that stay on beyond their use, to spare the next use the cost of starting.
+# Functions that remove swaps kept on after use to save the cost of installing them again.
 LINGERING: list[Callable[[], None]] = []
-# What computes all that a followed call listed, and leaves the rest of it eager.
+# Functions that compute everything a followed call deferred, and make the rest of it eager.
 ENDS: list[Callable[[], None]] = []
 
-STUB_FILE = "<flambeau capture>"  # of stubs that record
-FOLLOWING_STUB_FILE = "<flambeau follow>"  # of stubs that follow a call, or record it
-_layers: dict[types.FunctionType, list[Swap]] = {}  # the swaps on each function, the latest last
-_observers: set[Swap] = set()  # swaps that are on and do more than look at kinds of arguments
+STUB_FILE = "<flambeau capture>"  # file name of stubs that record
+FOLLOWING_STUB_FILE = "<flambeau follow>"  # file name of stubs that follow a call, or record it
+_layers: dict[types.FunctionType, list[Swap]] = {}  # the swaps on each function, latest last
+_observers: set[Swap] = set()  # active swaps that do more than check kinds of arguments
 
 
 @functools.cache
 def _stub(free: int, checked: bool, name: str) -> types.CodeType:
-    """The code of a stub with as many free variables as the code that it stands in for.
+    """Return a stub's code with as many free variables as the code that it replaces.
 
-    It has that code's name too: whoever watches frames knows the function by it. A check may name
-    something else to call.
+    It also has that code's name, by which frame inspection identifies the function. If `checked`,
+    a check can return another function to call.
     """
     names = [f"free{i}" for i in range(free)]
     recorder = "(_check(args, kwargs) or _record)" if checked else "_record"
@@ -58,7 +58,7 @@ def _stub(free: int, checked: bool, name: str) -> types.CodeType:
 def clone(
     function: types.FunctionType, closure: Any = None, names: dict[str, Any] | None = None
 ) -> types.FunctionType:
-    """Another function with the same code, for when the original's has been swapped."""
+    """Return another function with the same code, to call while the original is swapped."""
     result = types.FunctionType(
         function.__code__, function.__globals__ if names is None else names,
         function.__name__, function.__defaults__,
@@ -71,20 +71,20 @@ def clone(
 
 
 def restore_stub(function: Any) -> None:
-    """Take out the stub of a followed call, if the function has one."""
+    """Remove the stub of a followed call, if the function has one."""
     hook = STUBS.get(id(function.__code__))
     if hook is not None:
         hook.restore()
 
 
 def end_lingering() -> None:
-    """Take off the swaps that are on but in nobody's use."""
+    """Remove the swaps that are on but no longer in use."""
     while LINGERING:
         LINGERING[-1]()
 
 
 def restore_stubs() -> None:
-    """Take out the stubs of followed calls, before functions are replaced in another way."""
+    """Remove lingering swaps and the stubs of followed calls, before other replacements."""
     if STUBS:
         end_followed_call()
     end_lingering()
@@ -93,41 +93,41 @@ def restore_stubs() -> None:
 
 
 def end_followed_call() -> None:
-    """Has all values computed that a followed call owes, and leaves the rest of it eager."""
+    """Compute all values that a followed call deferred, and make the rest of it eager."""
     for end in ENDS:
         end()
 
 
 def is_anything_swapped() -> bool:
-    """Whether some function is swapped, for whoever has a use for it."""
+    """Return whether any function is swapped, after removing lingering swaps."""
     if LINGERING:
         end_lingering()
     return bool(_layers)
 
 
 def is_anything_observed() -> bool:
-    """Whether some function is swapped by more than what looks for kinds of arguments."""
+    """Return whether any swap does more than check kinds of arguments."""
     if LINGERING:
         end_lingering()
     return bool(_observers)
 
 
 def own_code(function: types.FunctionType) -> types.CodeType:
-    """The code that a function has when nothing is swapped."""
+    """Return the code that a function has when nothing is swapped."""
     owner = _owner(function)
     code: types.CodeType = function.__code__ if owner is None else owner.code
     return code
 
 
 def _owner(function: types.FunctionType) -> Any:
-    """What has a function's own code in keeping: its first swap, below the stub of a followed
-    call, or that stub."""
+    """Return the object that stores a function's own code: its first swap, or the stub of a
+    followed call."""
     layers = _layers.get(function)
     return layers[0] if layers else STUBS.get(id(function.__code__))
 
 
 def own_function(function: types.FunctionType) -> types.FunctionType:
-    """The function without its stubs: the same one if it has none."""
+    """Return the function without its stubs, or the same one if it has none."""
     owner = _owner(function)
     if owner is None:
         return function
@@ -142,8 +142,8 @@ Stubs.take_off = staticmethod(own_function)
 
 
 def write_aside(function: types.FunctionType) -> types.FunctionType:
-    """Write the function of an operator, which shares its globals. At its own place it would
-    replace the stubs."""
+    """Generate an operator's function as a separate object that shares its globals. Generating it
+    in place would replace the stubs."""
     operator: Operator = function.operator  # type: ignore[attr-defined]
     written: Any
     operator.source, written = write_function(operator)
@@ -152,9 +152,9 @@ def write_aside(function: types.FunctionType) -> types.FunctionType:
 
 
 def show_original(function: types.FunctionType, original: Callable) -> None:
-    """Has `inspect` see the original's signature and source behind a stub.
+    """Make `inspect` see the original's signature and source behind a stub.
 
-    The `__wrapped__` of an operator stays: it lists the operator's block.
+    An operator's `__wrapped__` is kept: it lists the operator's block.
     """
     below = function.__dict__.get("__wrapped__")
     if below is None or isinstance(below, types.FunctionType):
@@ -162,7 +162,7 @@ def show_original(function: types.FunctionType, original: Callable) -> None:
 
 
 def hide_original(function: types.FunctionType, original: Callable) -> None:
-    """End `show_original`: shows what the original itself wraps."""
+    """Undo `show_original`: restore the original's own `__wrapped__`."""
     if function.__dict__.get("__wrapped__") is not original:
         return
     below = original.__dict__.get("__wrapped__")
@@ -173,9 +173,9 @@ def hide_original(function: types.FunctionType, original: Callable) -> None:
 
 
 class Swap:
-    """One function that is swapped from `start` on, until `restore`.
+    """One function that is swapped between `start` and `restore`.
 
-    is_by_kind: calls without tensors of some kind, or of a class that overrides, are as without it.
+    is_by_kind: the swap only affects calls with tensors of some kind or an overriding class.
     """
 
     __slots__ = ("check", "code", "defaults", "function", "is_by_kind", "kwdefaults", "original",
@@ -193,7 +193,7 @@ class Swap:
         self.wrap(clone(function))
 
     def start(self) -> None:
-        """Give the function the code of a stub; once more does nothing."""
+        """Replace the function's code by a stub; repeated calls do nothing."""
         if STUBS:
             if self not in _layers.get(self.function, ()) or id(self.function.__code__) in STUBS:
                 end_followed_call()
@@ -202,14 +202,14 @@ class Swap:
             _observers.add(self)
         layers = _layers.get(self.function)
         if layers is None:
-            if self.function.__code__ is not self.code:  # it was written meanwhile
+            if self.function.__code__ is not self.code:  # it was generated meanwhile
                 self.keep()
                 self.wrap(clone(self.function))
             _layers[self.function] = [self]
             self._wear()
             return
         if self not in layers:
-            # Swaps that came since this one last ended run below it.
+            # Swaps added since this one last ended run below it.
             self.keep()
             self.wrap(clone(self.function))
             layers.append(self)
@@ -222,20 +222,20 @@ class Swap:
         return self in _layers.get(self.function, ())
 
     def rebind(self, recorder: Recorder) -> None:
-        """Has calls go to another recorder, between `restore` and the next `start`."""
+        """Set another recorder, between `restore` and the next `start`."""
         self.recorder = recorder
         self.wrap(self.original)
 
     def wrap(self, original: types.FunctionType) -> None:
-        """Has the recorder called with `original`, what lies below this swap."""
+        """Set the function below this swap, which is passed to the recorder."""
         self.original = original
-        self.worn: dict[str, Any] | None = None  # what the stub is given, once it was on
+        self.worn: dict[str, Any] | None = None  # the stub's keyword defaults, once installed
         is_written = original.__code__ is not _unwritten.__code__
         self.record: Callable = functools.partial(
             self.recorder, original if is_written else self._call_unwritten)
 
     def _call_unwritten(self, *args: Any, **kwargs: Any) -> Any:
-        """Call an operator's own function, writing it first."""
+        """Call an operator's own function, generating it first if needed."""
         if self.written is None:
             self.written = write_aside(self.function)
             self.code, self.defaults = self.written.__code__, self.written.__defaults__
@@ -254,15 +254,15 @@ class Swap:
         show_original(function, self.original)
 
     def keep(self) -> None:
-        """Remember the function's present code as its own."""
+        """Store the function's current code as its own."""
         function = self.function
         self.code, self.defaults = function.__code__, function.__defaults__
         self.kwdefaults = function.__kwdefaults__
 
     def restore(self) -> None:
-        """Take this swap off the function, from under later ones if there are any.
+        """Remove this swap from the function, also from below later ones.
 
-        Ctrl-C may interrupt it anywhere: done again, it finishes.
+        Ctrl-C may interrupt it anywhere; calling it again finishes.
         """
         _observers.discard(self)
         function = self.function
@@ -285,7 +285,7 @@ class Swap:
 
 
 def swap_of(function: Any, recorder: Callable, is_by_kind: bool = False) -> Swap:
-    """The swap of a public function."""
+    """Create the swap of a public function."""
     restore_stub(function)
     swap = Swap(function, recorder)
     swap.is_by_kind = is_by_kind

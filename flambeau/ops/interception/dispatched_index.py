@@ -1,4 +1,4 @@
-"""A basic index as `__torch_dispatch__` sees it: PyTorch makes a call of each of its entries."""
+"""Basic indexing for `__torch_dispatch__`: one call per index entry, as in PyTorch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..core.aten import aten
 
 
 def indexed(call: Callable[[Any, tuple], Any], x: Any, index: Any) -> Any:
-    """x[index], each integer, slice and None being handed to call(overload, arguments)."""
+    """Return x[index], by a call(overload, arguments) for each integer, slice and None."""
     entries = index if isinstance(index, tuple) else (index,)
     axis = 0
     for k, entry in enumerate(entries):

@@ -1,7 +1,7 @@
-"""Forward mode: while a level is on, each operator pushes its inputs' tangents to its results.
+"""Forward mode: while a level is active, each operator pushes its inputs' tangents to its results.
 
-Operators wear a stub meanwhile, which runs the operator on the primals and the rule of
-`tangent_rules.py` on the tangents; both may carry tangents of outer levels, and be recorded.
+A stub on each operator runs the operator on the primals and the rule of `tangent_rules.py` on the
+tangents; both may carry tangents of outer levels, and be recorded.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .lingering_stubs import LingeringStubs
 
 
 def _targets() -> list[tuple[Any, Callable]]:
-    """Every operator's function, its in-place twin, and Python's operators made of it."""
+    """Return each operator's function, its in-place twin, its Python operators, and their stubs."""
     result: dict[Any, Callable] = {}
     for operator in OPERATORS.values():
         if operator.kind is Kind.COMPOSITE:
@@ -90,14 +90,14 @@ def _get_item(
     return OPERATORS["select"].function(x, 0, item)
 
 
-# Methods with a short way of their own past the operator's function.
+# Methods with fast paths that bypass the operator's function.
 SHORT_CUTS = {"__matmul__": _matmul, "view": _view, "__getitem__": _get_item}
 
 
 def level_of(args: Sequence[Any]) -> int | None:
-    """The innermost level at which an argument, or an element of one, carries a tangent.
+    """Return the innermost level at which an argument, or an element of one, carries a tangent.
 
-    None where an argument is an example of a vmap inside of that level: its batch comes first.
+    None if an argument is an example of a vmap inside that level: its batch is handled first.
     """
     level = _last_level(args)
     if level is None:
@@ -113,7 +113,7 @@ def _last_level(args: Sequence[Any]) -> int | None:
 
 
 def bound(operator: Operator, args: tuple, kwargs: dict[str, Any], reflected: bool) -> list[Any]:
-    """All of the operator's arguments, in order."""
+    """Return all of the operator's arguments in order, with defaults filled in."""
     if reflected:
         args = args[::-1]
     values = list(args)
@@ -131,7 +131,7 @@ def bound(operator: Operator, args: tuple, kwargs: dict[str, Any], reflected: bo
 def push(
     operator: Operator, reflected: bool, original: Callable, args: tuple, kwargs: dict[str, Any]
 ) -> Any:
-    """The operator on primals, its result with the tangents that the rule pushes."""
+    """Run the operator on primals; return its result with the tangents pushed by its rule."""
     if not LEVELS.active:
         _pushing.count_idle_call()
         return original(*args, **kwargs)
@@ -161,7 +161,7 @@ def push(
 
 
 def gather_arguments(operator: Operator, args: tuple, kwargs: dict[str, Any]) -> tuple:
-    """Positional arguments, those of a `*parameter` as one tuple."""
+    """Return the positional arguments, those of a `*parameter` as one tuple."""
     for at, p in enumerate(operator.parameters):
         if p.kind is p.VAR_POSITIONAL:
             rest = (kwargs[p.name],) if p.name in kwargs else args[at:]
@@ -172,7 +172,7 @@ def gather_arguments(operator: Operator, args: tuple, kwargs: dict[str, Any]) ->
 
 
 def _tangents(value: Any, level: int) -> Any:
-    """The tangents of an argument: None, a tensor, or a list for a sequence of tensors."""
+    """Return the tangents of an argument: None, a tensor, or a list for a sequence of tensors."""
     if isinstance(value, Tensor):
         return tangent_at(value, level)
     if value.__class__ in (tuple, list):
@@ -197,7 +197,7 @@ def _as_dual(y: Any, dy: Any, level: int) -> Any:
 
 
 def _keep_duals(operator: Operator, y: Any, result: Any, duals: list[Any], level: int) -> None:
-    """Make the node that was recorded save duals, so that its backward pushes tangents too."""
+    """Make the recorded node save duals, so that its backward also pushes tangents."""
     first = y if isinstance(y, Tensor) else next((t for t in y if isinstance(t, Tensor)), None)
     if first is None or first._node is None or first._node.shown().plan is None:
         return
@@ -217,7 +217,7 @@ def _keep_duals(operator: Operator, y: Any, result: Any, duals: list[Any], level
 
 
 class SavedDual(SavedOutput):
-    """A node's own output with its tangents; not the tensor, which would hold its own node."""
+    """A node's own output with its tangents, without the tensor, which would create a cycle."""
 
     __slots__ = ("tangents",)
 
@@ -228,7 +228,7 @@ class SavedDual(SavedOutput):
         self.tangents = tangents_of(y)
 
     def tensor(self, node: Node) -> Tensor:
-        """The output again, a dual."""
+        """Return the output as a dual."""
         return give(self.tangents, super().tensor(node))
 
 
@@ -236,7 +236,7 @@ class SavedDual(SavedOutput):
 
 
 def _write_tangent(target: Tensor, primal: Tensor, tangent: Tensor | None, level: int) -> Tensor:
-    """After `primal`, the target's own, was written: the target carries `tangent`."""
+    """Make the target carry `tangent`, after its primal was written; return the target."""
     own = tangent_at(target, level)
     if tangent is None:
         tangent = primal.new_zeros(primal.shape)
@@ -257,12 +257,12 @@ def _write_tangent(target: Tensor, primal: Tensor, tangent: Tensor | None, level
 
 
 def _primal_of(x: Tensor) -> Tensor:
-    """What `x` is without the tangent that it is about to get."""
+    """Return `x` without the tangent that it is about to get."""
     return mark_primal(carry(x, same_history(x)))
 
 
 def _follow(target: Tensor, primal: Tensor) -> Tensor:
-    """The target has the history that its primal got by a write."""
+    """Give the target the history that its primal got by a write; return it."""
     target._node, target._requires_grad = primal._node, primal._requires_grad
     target._tracked = primal._tracked
     return target
@@ -271,7 +271,7 @@ def _follow(target: Tensor, primal: Tensor) -> Tensor:
 def push_in_place(
     operator: Operator, original: Callable, args: tuple, kwargs: dict[str, Any]
 ) -> Any:
-    """The twin on primals; its target carries the tangents that the rule pushes."""
+    """Run the in-place twin on primals; give its target the tangents pushed by the rule."""
     level = level_of(args) if not kwargs else level_of((*args, *kwargs.values()))
     if level is None or not LEVELS.enabled:
         return original(*args, **kwargs)
@@ -320,7 +320,7 @@ WRITES = {"copy_": _copy, "fill_": _fill, "zero_": _fill}
 
 
 def _draw(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """Drawn numbers do not follow their parameters: the tangent is zero."""
+    """Draw with a zero tangent: drawn numbers do not depend on their parameters."""
     level = level_of((*args, *kwargs.values()))
     if level is None or not LEVELS.enabled:
         return original(*args, **kwargs)
@@ -353,7 +353,7 @@ def _set_item(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     if tangent is None:
         tangent = zeros_as(primal, primal if pushed is None else pushed)
     if pushed is not None or own is not None:
-        tangent[item] = 0 if pushed is None else pushed  # of an example it may be where x is not
+        tangent[item] = 0 if pushed is None else pushed  # may be batched even if x is not
     if own is None:
         _write_tangent(target, primal, tangent, level)
     else:
@@ -378,7 +378,7 @@ def _put_at(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
 
 
 def _assign(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """A composite's result becomes the value of its first argument."""
+    """Assign a composite's result to its first argument, with the tangent."""
     target, y, *rest = args
     level = level_of((target, y))
     if level is None or not LEVELS.enabled:

@@ -1,7 +1,7 @@
-"""LingeringStubs: stubs on all operators, for forward mode and vmap, that outlast their use.
+"""LingeringStubs: stubs on all operators, for forward mode and vmap, that are removed lazily.
 
-Putting them on costs as much as hundreds of calls that they look at for nothing. So they stay on
-after the last use, for some calls; the next use finds them there.
+Installing them costs as much as checking hundreds of calls in vain. So they stay on for some calls
+after the last use, in case they are needed again.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from .code_patching import LINGERING, Swap, swap_of
 
 
 class LingeringStubs:
-    """The swaps that are on while some thread needs them, and for some calls after it."""
+    """Swaps that are on while some thread needs them, and for some calls afterwards."""
 
-    most_idle_calls = 1000  # they cost together what starting does
+    most_idle_calls = 1000  # together they cost as much as installing the stubs
 
     def __init__(self, find_targets: Callable[[], Iterable[tuple[Callable, Callable]]]) -> None:
         self.find_targets = find_targets
@@ -25,7 +25,7 @@ class LingeringStubs:
         self.lock = threading.RLock()
 
     def turn(self, on: bool) -> None:
-        """Count uses; the first puts the stubs on, after the last they linger."""
+        """Count uses up or down; install the stubs at the first, let them linger after the last."""
         with self.lock:
             self.uses += 1 if on else -1
             if not self.uses:
@@ -40,7 +40,7 @@ class LingeringStubs:
                     swap.start()
 
     def take_off(self) -> None:
-        """Take the stubs off that linger."""
+        """Remove the stubs if they are lingering."""
         with self.lock:
             if self.take_off in LINGERING:
                 for swap in reversed(self.swaps):
@@ -49,7 +49,7 @@ class LingeringStubs:
                 LINGERING.remove(self.take_off)
 
     def count_idle_call(self) -> None:
-        """Take the stubs off after many calls that nobody needed them for."""
+        """Count a call without use; after many of them, remove the stubs."""
         if self.uses:
             return
         self.idle_calls += 1

@@ -1,7 +1,7 @@
-"""Profiles: while one is on, operators, in-place writes, nodes and modules note their times.
+"""Profiles: records the times of operators, in-place writes, nodes and modules while one is on.
 
-Each wears a stub meanwhile. `TIMED` holds what layers above add: the calls of modules, optimisers'
-steps, and the kernels of compiled programs.
+Each has a stub during a profile. `TIMED` holds additions from the layers above: module calls,
+optimizer steps, and the kernels of compiled programs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ..core.dispatch import pointwise_call
 from ..core.operator import OPERATORS, PUBLIC
 from .code_patching import Swap, swap_of
 
-# Each gives (function, what makes a recorder for it, given the profile's).
+# Each yields (function, its timing observer) pairs, given the profile's recorder.
 TIMED: list[Callable[[Recorder], Iterable[tuple[Any, Callable]]]] = []
 _swaps: list[Swap] = []
 _FUNCTION, _BACKWARD = 0, 1  # scopes
@@ -49,7 +49,7 @@ def _turn(recorder: Recorder | None) -> None:
 
 
 def _operators() -> dict[Any, str]:
-    """The functions of operators, with the names that events have."""
+    """Return the functions of operators, with the names of their events."""
     result: dict[Any, str] = {}
     for space in ("torch", "Tensor", "nn.functional", "linalg", "special", "fft"):
         prefix = f"{space}_" if space in ("linalg", "special", "fft") else ""
@@ -83,7 +83,7 @@ def _operators() -> dict[Any, str]:
     return result
 
 
-# They make tensors of no others, so that they are no operators here.
+# Factories take no tensors, so they are not operators here.
 _FACTORIES = (
     "empty zeros ones full eye arange linspace logspace rand randn randint randperm empty_like "
     "zeros_like ones_like full_like rand_like randn_like randint_like empty_strided").split()
@@ -91,26 +91,26 @@ _SHORT_CUTS = {"__matmul__": "matmul"}
 
 
 def _product(event: tuple, args: tuple, kwargs: dict[str, Any]) -> Iterable[tuple]:
-    """A matmul, and within it the product that it is by the axes of its operands."""
+    """Return a matmul event, and within it the product chosen by the operands' ranks."""
     a, b = (x.ndim if isinstance(x, Tensor) else 2 for x in (*args, None, None)[:2])
     kind = "dot" if a == b == 1 else "mv" if (a, b) == (2, 1) else "mm" if b <= 2 else "bmm"
     return event, _part(event, f"aten::{kind}")
 
 
 def _linear(event: tuple, args: tuple, kwargs: dict[str, Any]) -> Iterable[tuple]:
-    """A linear function, and within it the product."""
+    """Return a linear event, and within it the product."""
     bias = args[2] if len(args) > 2 else kwargs.get("bias")
     return event, _part(event, "aten::mm" if bias is None else "aten::addmm")
 
 
 def _part(event: tuple, name: str) -> tuple:
-    """An event of another name, as long as the one around it; operations count there."""
+    """Return an inner event of the same span; only the outer one counts operations."""
     details = [more._replace(flops=0) for more in event[7:]]
     return (name, *event[1:7], *details)
 
 
 def _kind_of_index(index: Any) -> str:
-    """The operator of an index: one that gives a view, or `index`."""
+    """Return the operator that an index calls: a view operator, or `index`."""
     kinds = {item.__class__ for item in (index if index.__class__ is tuple else (index,))}
     if not kinds <= {int, slice, type(None), type(Ellipsis)}:
         return "aten::index"
@@ -123,7 +123,7 @@ def _read(event: tuple, args: tuple, kwargs: dict[str, Any]) -> Iterable[tuple]:
 
 
 def _write(event: tuple, args: tuple, kwargs: dict[str, Any]) -> Iterable[tuple]:
-    """The choice of a view, which takes no time of its own, and the write."""
+    """Return the event of taking the view, with zero duration, and the write."""
     kind = _kind_of_index(args[1])
     if kind == "aten::index":
         return (("aten::index_put_", *event[1:]),)
@@ -132,15 +132,15 @@ def _write(event: tuple, args: tuple, kwargs: dict[str, Any]) -> Iterable[tuple]
     return (kind, before_ns, before_ns, *event[3:7]), (name, *event[1:])
 
 
-# Events that are several of PyTorch's, or named after an index.
+# Calls that are several events in PyTorch, or whose event depends on the index.
 _EXPANDED: dict[str, Callable] = {
     "matmul": _product, "linear": _linear, "__getitem__": _read, "__setitem__": _write}
 
 
 def time_operators(recorder: Recorder, name: str, expand: Callable | None = None) -> Callable:
-    """What a function does while the profile is on: the same, noting when.
+    """Return an observer that runs a function and records its times.
 
-    `expand(event, args, kwargs)`: the events that are noted in place of one.
+    `expand(event, args, kwargs)`: the events to record in place of one.
     """
     note, clock, thread = recorder.events.append, perf_counter_ns, get_ident
 
@@ -185,7 +185,7 @@ def time_operators(recorder: Recorder, name: str, expand: Callable | None = None
 
 
 def _number(node: Any) -> int:
-    """That of the node of the backward pass, of several results theirs."""
+    """Return the sequence number of a node, or of the node of an output."""
     number: int = getattr(node.shown(), "sequence", -1)
     return number
 
@@ -210,7 +210,7 @@ def time_as(
     recorder: Recorder, name: Callable[..., str], scope: int = _FUNCTION,
     sequence: Callable[..., int] | None = None, remarks: Callable[..., tuple] | None = None,
 ) -> Callable:
-    """A recorder for calls whose event is named after their arguments.
+    """Return an observer for calls whose event is named by their arguments.
 
     `sequence`: the number of the node that a call runs; `remarks`: the event's arguments.
     """
@@ -248,7 +248,7 @@ def _strides(value: Any) -> list[Any]:
 
 
 def _watch(recorder: Recorder, y: Any, args: tuple) -> None:
-    """Note the results that lie in memory of their own, not an argument's."""
+    """Record the allocation of results that own their memory and are not arguments."""
     for result in leaves_of(Tensor, y):
         array = result._array
         if not any(result is a for a in args) and array.__class__ is np.ndarray \

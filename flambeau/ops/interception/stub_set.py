@@ -1,8 +1,8 @@
-"""StubSet: stubs on public functions that are worn together, while somebody needs them.
+"""StubSet: a group of stubs on public functions, installed together while they are needed.
 
-There are three: `__torch_function__` and `__torch_dispatch__` need theirs while a mode is on and
-from the first object of a class that asks on, sparse and quantized tensors from the first of them
-on. A capture takes all of them off meanwhile, and asks what they ask.
+There are three: those of `__torch_function__` and `__torch_dispatch__` are needed while a mode is
+on, and permanently once an object of an overriding class exists; those of sparse and quantized
+tensors once one exists. A capture removes all of them meanwhile, and does their checks itself.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from typing import Any
 
 from .code_patching import Swap, swap_of
 
-# By function: what its stub calls and the first arguments of that, before (original, args, kwargs).
+# By function: the handler and its first arguments, followed by (original, args, kwargs).
 Targets = Mapping[FunctionType, tuple[Any, ...]]
 
-STUB_SETS: list[StubSet] = []  # in the order in which a capture takes them off
+STUB_SETS: list[StubSet] = []  # in the order in which a capture suspends them
 
 
 class StubSet:
-    """The swaps of some functions, which go on and off together."""
+    """Swaps of several functions, installed and removed together."""
 
     def __init__(self, find_targets: Callable[[], Targets], is_by_kind: bool = True) -> None:
         self.find_targets, self.is_by_kind = find_targets, is_by_kind
-        self.modes = 0  # modes that are on, in any thread
-        self.permanent = False  # a tensor was met whose calls must be looked at
+        self.modes = 0  # active modes in any thread
+        self.permanent = False  # a tensor exists whose calls must be checked
         self.is_on = False
         self.targets: Targets = {}
         self.swaps: dict[FunctionType, Swap] = {}
-        self.suspended: list[list[Swap]] = []  # what each suspension took off
+        self.suspended: list[list[Swap]] = []  # swaps removed by each suspension
         self.lock = threading.RLock()
         STUB_SETS.append(self)
 
     def update(self) -> None:
-        """Put the stubs on where somebody needs them, and take them off where nobody does."""
+        """Install the stubs if they are needed, otherwise remove them."""
         with self.lock:
             if not self.modes and not self.permanent:
                 self._take_off(list(self.swaps.values()))
@@ -48,37 +48,37 @@ class StubSet:
                 swap.start()
 
     def renew(self) -> None:
-        """Looks for new targets, and puts all stubs on that somebody needs."""
+        """Look for new targets, and install all stubs if they are needed."""
         self.is_on = False
         self.update()
 
     def enter(self) -> None:
-        """A mode is on that needs the stubs."""
+        """Count a mode that needs the stubs, and install them."""
         self.modes += 1
         self.update()
 
     def leave(self) -> None:
-        """End `enter`."""
+        """Undo `enter`."""
         self.modes -= 1
         self.update()
 
     def need_always(self) -> None:
-        """Keep the stubs on from now on."""
+        """Install the stubs permanently."""
         if not self.permanent:
             self.permanent = True
             self.update()
 
     def suspend(self) -> None:
-        """Take the stubs off that are on, until the matching `restore`."""
+        """Remove the installed stubs until the matching `restore`."""
         with self.lock:
             worn = [swap for swap in self.swaps.values() if swap.is_on]
             self.suspended.append(worn)
             self._take_off(worn)
 
     def restore(self) -> None:
-        """Put the stubs of the last suspension back, if somebody still needs them.
+        """Reinstall the stubs of the last suspension if they are still needed.
 
-        Run again after an interrupt, it finishes.
+        Safe to call again after an interrupt.
         """
         with self.lock:
             if self.suspended:
@@ -93,9 +93,9 @@ class StubSet:
         self.is_on = False
 
     def _make_swaps(self) -> None:
-        """Make swaps for functions that are targets since the last time, or in another way.
+        """Create swaps for new or changed targets.
 
-        Others have theirs: making all of them anew costs several times as much as a mode's entry.
+        Existing ones are reused: creating all again costs several times as much as entering a mode.
         """
         targets = dict(self.find_targets())
         if targets == self.targets:

@@ -13,7 +13,7 @@ from .torch_function import STATE
 
 
 class DisableTorchFunctionSubclass:
-    """A region in which calls do not go to the classes of their arguments.
+    """Context in which calls do not dispatch to the classes of their arguments.
 
     >>> with torch._C.DisableTorchFunctionSubclass():
     ...     torch.ones(2).sum()
@@ -28,7 +28,7 @@ class DisableTorchFunctionSubclass:
 
 
 class DisableTorchFunction:
-    """The same, and they do not go to modes either."""
+    """Context in which calls dispatch neither to the classes of their arguments nor to modes."""
 
     def __enter__(self) -> None:
         STATE.no_subclasses += 1
@@ -40,7 +40,7 @@ class DisableTorchFunction:
 
 
 class EnableTorchFunction:
-    """A region, in one where this is off, in which calls go to modes and classes again."""
+    """Context that enables dispatch to modes and classes inside a region that disables it."""
 
     def __init__(self) -> None:
         self._before = STATE.no_subclasses, STATE.nothing, STATE.inside
@@ -55,7 +55,7 @@ class EnableTorchFunction:
     __del__ = __exit__
 
 
-# Where a tensor's state is. A name in `__dict__` follows what it names.
+# The slots that hold a tensor's state.
 _SLOTS = [name for name in Tensor.__slots__ if not name.startswith("__")]
 
 
@@ -73,7 +73,7 @@ def as_subclass(self: Tensor, cls: type) -> Tensor:
         result: Tensor = Tensor.view_as(self, self)
     try:
         result.__class__ = cls
-    except TypeError:  # a class with slots of its own
+    except TypeError:  # a class that defines slots
         plain, result = result, object.__new__(cls)
         for name in _SLOTS:
             setattr(result, name, getattr(plain, name))
@@ -86,7 +86,7 @@ def _make_subclass(
     dispatch_sizes_strides_policy: Any = None, dispatch_device: bool = False,
     dispatch_layout: bool = False, device_for_backend_keys: Any = None,
 ) -> Tensor:
-    """An object of `cls` on the memory of `data`, a leaf."""
+    """Return an object of `cls` on the memory of `data`, a leaf."""
     result = data._alias(cls)
     with DisableTorchFunction():
         Tensor.requires_grad_(result, require_grad)
@@ -97,7 +97,7 @@ def _torch_function(
     cls: type, func: Callable[..., Any], types: Sequence[type], args: tuple[Any, ...] = (),
     kwargs: dict[str, Any] | None = None,
 ) -> Any:
-    """Call the function; tensors that it gives become objects of the class."""
+    """Call the function and convert its result's tensors to the class."""
     if not all(issubclass(cls, kind) for kind in types):
         return NotImplemented
     with DisableTorchFunctionSubclass():
@@ -107,12 +107,12 @@ def _torch_function(
 
 
 def default_nowrap_functions() -> set[Any]:
-    """The accessors whose results the default `__torch_function__` leaves as they are."""
+    """Return the accessors whose results the default `__torch_function__` does not convert."""
     return {torch_function.properties()["grad"].__get__}
 
 
 def _convert(result: Any, cls: type) -> Any:
-    """The result with every tensor in it, also in tuples and lists, as an object of the class."""
+    """Convert the tensors of a result, also in tuples and lists, to the class."""
     if isinstance(result, Tensor):
         return result if isinstance(result, cls) else as_subclass(result, cls)
     if isinstance(result, (tuple, list)):

@@ -1,9 +1,9 @@
-"""How each operator pushes tangents forward: its Jacobian times them.
+"""Forward-mode rules of operators: the Jacobian times the tangents.
 
-A rule that an operator declares (`@op.jvp`) goes first. An operator that is linear in its inputs
-(`linear_in`) is its own rule. A pointwise one has a diagonal Jacobian, which is its own transpose:
-the vjp is the rule. For every other, the vjp is linear in the cotangent g, and its own vjp with
-respect to g is the rule (Bradbury et al.; "double backward").
+A rule declared by the operator (`@op.jvp`) takes precedence. An operator that is linear in its
+inputs (`linear_in`) is its own rule. A pointwise operator has a diagonal Jacobian, which equals its
+transpose, so the vjp is the rule. For all others, the vjp is linear in the cotangent g, and its vjp
+with respect to g is the rule (Bradbury et al.; "double backward").
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from ..core.operator import Kind, Operator
 
 
 def push(operator: Operator, values: list[Any], tangents: list[Any], y: Any) -> Any:
-    """The tangents of `y` = operator(*values): a tensor or None, or a tuple of them.
+    """Return the tangents of `y` = operator(*values): a tensor or None, or a tuple of them.
 
-    Where no derivative of the tangents is wanted, rules run as vjps do in backward: without a tape,
-    on kernels.
+    If the tangents need no derivative, rules run like vjps in backward: unrecorded, on fused
+    kernels.
     """
     has_tangents, requires = _find_histories((*values, *tangents))
-    if has_tangents:  # of an outer level: kernels without a derivative would lose them
+    if has_tangents:  # of an outer level: kernels without a derivative would drop them
         with enable_grad():
             return _apply_rule(operator, values, tangents, y)
     if requires and is_grad_enabled():
@@ -41,8 +41,8 @@ def push(operator: Operator, values: list[Any], tangents: list[Any], y: Any) -> 
 
 
 def _find_histories(values: Sequence[Any]) -> tuple[bool, bool]:
-    """Whether some value carries a tangent or is an example of a vmap, neither of which kernels
-    see; and whether one requires grad."""
+    """Return whether any value carries a tangent or is a vmap example, which kernels cannot handle,
+    and whether any requires grad."""
     tensors = leaves_of(Tensor, values)
     has_tangents = any(last_level(x) is not None or is_example(x._array) for x in tensors)
     return has_tangents, any(x.requires_grad for x in tensors)
@@ -69,13 +69,13 @@ def _apply_rule(operator: Operator, values: list[Any], tangents: list[Any], y: A
 
 
 def _reduces(operator: Operator) -> bool:
-    """Whether each element of the result comes from a row of the only input, of its own."""
+    """Return whether each element of the result comes from a separate row of the only input."""
     return operator.kind is Kind.OPAQUE and operator.single is not None \
         and "dim" in operator.names and "keepdim" in operator.names
 
 
 def _push_declared(operator: Operator, values: list[Any], tangents: list[Any], y: Any) -> Any:
-    """Apply the rule that the operator declares; its parameters name what it reads."""
+    """Apply the operator's declared rule; its parameter names say which values it reads."""
     read = []
     for name, position in _parameters(operator.jvp, operator):
         if position is None:
@@ -88,7 +88,7 @@ def _push_declared(operator: Operator, values: list[Any], tangents: list[Any], y
 
 @functools.cache
 def _parameters(rule: Any, operator: Operator) -> list[tuple[str, int | None]]:
-    """The parameters of a declared rule; for a tangent, the position of its input."""
+    """Return a declared rule's parameters as (name, position of the input if it is a tangent)."""
     result: list[tuple[str, int | None]] = []
     for name in inspect.signature(rule).parameters:
         of = name.removesuffix("_t")
@@ -102,7 +102,7 @@ def _has_complex(values: Sequence[Any]) -> bool:
 
 
 def call_with(operator: Operator, values: list[Any]) -> Any:
-    """The operator of all its arguments, in order."""
+    """Call the operator with all its arguments, given in order."""
     args, named = [], {}
     for parameter, value in zip(operator.parameters, values, strict=True):
         if parameter.kind is parameter.KEYWORD_ONLY:
@@ -115,7 +115,7 @@ def call_with(operator: Operator, values: list[Any]) -> Any:
 
 
 def _push_view(operator: Operator, values: list[Any], tangents: list[Any]) -> Any:
-    """Take the view of the tangent, laid out in memory as its primal."""
+    """Apply the view to the tangent, in the primal's memory layout."""
     changed = list(values)
     for i in operator.tensor_positions:
         if tangents[i] is not None:
@@ -124,7 +124,7 @@ def _push_view(operator: Operator, values: list[Any], tangents: list[Any]) -> An
 
 
 def _match_strides(x: Tensor, tangent: Tensor) -> Tensor:
-    """The tangent with the strides of `x`, copied where it has others."""
+    """Return the tangent with the strides of `x`, copied if they differ."""
     strides = x._array.strides
     if tangent._array.strides == strides or 0 in strides or not x._array.size:
         return tangent
@@ -134,27 +134,27 @@ def _match_strides(x: Tensor, tangent: Tensor) -> Tensor:
 
 @functools.cache
 def _parse_terms(operator: Operator) -> tuple[tuple[int, ...], ...]:
-    """The positions of the inputs in each term of `linear_in`."""
+    """Return the positions of the inputs in each term of `linear_in`."""
     return tuple(tuple(operator.names.index(name.strip()) for name in term.split("*"))
                  for term in operator.linear_in.split("+"))
 
 
 def _push_linear(operator: Operator, values: list[Any], tangents: list[Any], y: Any) -> Any:
-    """The rule of an operator that is a sum of products of its inputs: each product's rule."""
+    """Rule of an operator that is a sum of products of its inputs: apply the product rule."""
     terms = _parse_terms(operator)
     products = [i for term in terms if len(term) > 1 for i in term]
     alone = [i for term in terms if len(term) == 1 for i in term]
     steps = [[i] for i in products if tangents[i] is not None]
     if not steps and not any(tangents[i] is not None for i in alone):
         return None
-    if products and not steps:  # the operator cannot be called without its product
+    if products and not steps:  # the operator can't be called without its product
         return _push_by_double_vjp(operator, values, tangents, y)
     total = None
     for step in steps or [[]]:
         changed = list(values)
         for i in step:
             changed[i] = tangents[i]
-        for i in alone:  # in the first step only; with zeros where nothing can be left out
+        for i in alone:  # in the first step only; as zeros if the argument is mandatory
             is_first = total is None
             changed[i] = _tangent_or_zeros(values[i], tangents[i], not products) \
                 if is_first else None
@@ -164,7 +164,7 @@ def _push_linear(operator: Operator, values: list[Any], tangents: list[Any], y: 
 
 
 def _tangent_or_zeros(value: Any, tangent: Any, filled: bool) -> Any:
-    """An argument's tangent; where it has none, None, or zeros if `filled`."""
+    """Return an argument's tangent, else zeros if `filled`, else None."""
     if value.__class__ in (tuple, list):
         parts = tangent or [None] * len(value)
         return type(value)(
@@ -181,7 +181,7 @@ def _zeros(x: Tensor) -> Tensor:
 def _read_values(
     operator: Operator, sources: Sequence[tuple[int, int]], values: list[Any], y: Any, needs: tuple
 ) -> list[Any]:
-    """The values that a vjp reads by name, for a call that is not recorded."""
+    """Return the values that a vjp reads, for an unrecorded call."""
     result: list[Any] = []
     for kind, position in sources:
         if kind in (ATTRIBUTE, INPUT):
@@ -210,7 +210,7 @@ def _needs(operator: Operator, positions: Sequence[int]) -> tuple[bool, ...]:
 def _cotangents(
     operator: Operator, values: list[Any], positions: list[int], g: Any, y: Any
 ) -> list[Any]:
-    """The raw vjp of some inputs; a list within for a sequence of tensors."""
+    """Return the raw vjps of some inputs; nested lists for sequences of tensors."""
     plan = operator.plans.get(_mask(positions)) or operator.plan(_mask(positions))
     read = _read_values(operator, plan.sources, values, y, _needs(operator, positions))
     if plan.joint:
@@ -226,7 +226,7 @@ def _mask(positions: Sequence[int]) -> int:
 
 
 def _push_diagonal(operator: Operator, values: list[Any], tangents: list[Any], y: Tensor) -> Any:
-    """The rule of a pointwise operator: each vjp is a product with a diagonal."""
+    """Rule of a pointwise operator: each vjp multiplies by a diagonal."""
     total = None
     for i in operator.tensor_positions:
         t = tangents[i]
@@ -251,8 +251,8 @@ def _push_diagonal(operator: Operator, values: list[Any], tangents: list[Any], y
 
 
 def _push_rows(operator: Operator, values: list[Any], tangents: list[Any], y: Tensor) -> Any:
-    """The rule of a result whose elements read disjoint inputs: the cotangent of ones holds the
-    Jacobian's rows, whose products with the tangent are summed.
+    """Rule of a result whose elements read disjoint inputs: the vjp of ones holds the Jacobian's
+    rows, which are multiplied with the tangent and summed.
     """
     positions = [i for i in operator.tensor_positions if tangents[i] is not None and (
         operator.joint is not None or operator.names[i] in operator.vjps)]
@@ -273,7 +273,7 @@ def _push_rows(operator: Operator, values: list[Any], tangents: list[Any], y: Te
 
 
 def _push_by_double_vjp(operator: Operator, values: list[Any], tangents: list[Any], y: Any) -> Any:
-    """The rule of any operator: the vjp, as a function of the cotangent, transposed."""
+    """Rule of any operator: transpose the vjp as a function of the cotangent."""
     several = not isinstance(y, Tensor)
     outputs = list(y) if several else [y]
     positions = [i for i in operator.tensor_positions if tangents[i] is not None and (

@@ -1,8 +1,8 @@
-"""`__torch_dispatch__`: operators, below autograd, hand a call to modes and to wrapper classes.
+"""`__torch_dispatch__`: operators, below autograd, dispatch calls to modes and wrapper classes.
 
-As with `__torch_function__`, operators wear a stub from the first object of such a class on, and
-while a TorchDispatchMode is on. The handler sees `torch.ops.aten.mul.Tensor` and its like; what it
-gives is recorded on the tape as the operator's own result would be.
+As with `__torch_function__`, operators have a stub once an object of such a class exists, and while
+a TorchDispatchMode is on. The handler receives overloads such as `torch.ops.aten.mul.Tensor`; its
+result is recorded on the tape like the operator's own.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from .torch_function import INSTANTIATED
 
 
 class _State(threading.local):
-    """This thread's modes, the last one first asked."""
+    """This thread's modes; the last one is called first."""
 
     def __init__(self) -> None:
         self.modes: list[Any] = []
-        self.classes_off = 0  # regions in which no class is asked
+        self.classes_off = 0  # depth of regions that ignore classes
 
 
 STATE = _State()
 
 
 def dispatches(cls: type) -> bool:
-    """Whether the class has a `__torch_dispatch__` that is to be asked."""
+    """Return whether the class has an enabled `__torch_dispatch__`."""
     hook = getattr(cls, "__torch_dispatch__", None)
     return hook is not None and hook is not _disabled_torch_dispatch_impl
 
 
 def _disabled_torch_dispatch_impl(*args: Any, **kwargs: Any) -> Any:
-    """A `__torch_dispatch__` that is never asked."""
+    """A `__torch_dispatch__` that is never called."""
     raise AssertionError("never called")
 
 
@@ -55,14 +55,14 @@ STUBS = StubSet(lambda: _find_targets())
 
 
 def enter(mode: Any) -> None:
-    """The thread's operators go to this mode first."""
+    """Push a mode, which receives this thread's operator calls first."""
     STUBS.enter()
     STATE.modes.append(mode)
     note_change(observers=1)
 
 
 def leave() -> Any:
-    """The last mode, which operators no longer go to."""
+    """Remove and return the last mode."""
     mode = STATE.modes.pop()
     STUBS.leave()
     note_change(observers=-1)
@@ -71,7 +71,7 @@ def leave() -> Any:
 
 @contextmanager
 def without_dispatch() -> Iterator[None]:
-    """A region of this thread in which neither modes nor classes are asked."""
+    """Context in which this thread dispatches to neither modes nor classes."""
     modes, STATE.modes = STATE.modes, []
     STATE.classes_off += 1
     try:
@@ -82,29 +82,29 @@ def without_dispatch() -> Iterator[None]:
 
 
 def meet(cls: type) -> None:
-    """Notes that an object of a class exists."""
+    """Install the stubs permanently if the class dispatches."""
     if dispatches(cls):
         STUBS.need_always()
 
 
 def takes(args: tuple, kwargs: dict[str, Any]) -> bool:
-    """Whether a call has wrappers among its arguments, whose classes are to be asked."""
+    """Return whether a call has arguments of dispatching classes."""
     return STUBS.permanent and bool(_ask((*args, *kwargs.values())))
 
 
 def is_asked(args: tuple, kwargs: dict[str, Any]) -> bool:
-    """Whether a mode is on, or classes of arguments are to be asked."""
+    """Return whether a mode is on, or an argument's class dispatches."""
     return bool(STATE.modes) or takes(args, kwargs)
 
 
 def hand_over(func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """What the last mode or the first class that does not pass gives, of an operator that wears no
-    stub."""
+    """Dispatch a call of an operator without a stub to the last mode or the first class that
+    handles it."""
     return _hand_over(func, _ask((*args, *kwargs.values())), args, kwargs)
 
 
 def handler_for(function: Any, args: tuple, kwargs: dict[str, Any]) -> Callable | None:
-    """For a capture, which takes the stubs off: what a call on wrappers goes to."""
+    """Return the handler of a call on wrappers, for a capture, which removes the stubs; or None."""
     if not STUBS.permanent or function not in STUBS.targets \
             or not _ask((*args, *kwargs.values())):
         return None
@@ -138,7 +138,7 @@ def _find_targets() -> dict[Any, tuple[Any, ...]]:
 
 
 def _ask(values: Sequence[Any]) -> list[Any]:
-    """The values whose classes are to be asked, subclasses before their bases."""
+    """Return the values whose classes dispatch, one per class, subclasses before their bases."""
     chosen: list[Any] = []
     if STATE.classes_off:
         return chosen
@@ -152,8 +152,8 @@ def _ask(values: Sequence[Any]) -> list[Any]:
 
 
 def _hand_over(func: Any, match: list[Any], args: tuple, kwargs: dict[str, Any]) -> Any:
-    """The result of the innermost mode, or of the first class that does not return
-    NotImplemented."""
+    """Return the result of the innermost mode, or of the first class that does not return
+    NotImplemented; TypeError if all do."""
     kinds = tuple(map(type, match))
     with_grad, MODE.grad = MODE.grad, False
     try:
@@ -198,7 +198,7 @@ def _call(
 
 
 def _hand_over_again(func: Any, args: tuple) -> Any:
-    """One of several calls that PyTorch makes of an operator's."""
+    """Dispatch one of several calls into which PyTorch splits an operator."""
     match = _ask(args)
     return _hand_over(func, match, args, {}) if match or STATE.modes else func(*args)
 
@@ -215,14 +215,14 @@ def _call_in_place(
 
 
 def _past_short_cut(name: str, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """A method that has a short way of its own past its operator takes the long one."""
+    """Make a method with a fast path call its operator instead, if the call is dispatched."""
     if not STATE.modes and not _ask(args):
         return original(*args, **kwargs)
     return forward_mode.SHORT_CUTS[name](original, args, kwargs, True)
 
 
 def _by_name(name: str, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """A function that is no operator, where a class is to be asked."""
+    """Dispatch a function that is not an operator, if an argument's class dispatches."""
     result = _ask(args)
     if not result:
         return original(*args, **kwargs)
@@ -237,7 +237,7 @@ def _factory(name: str, original: Callable, args: tuple, kwargs: dict[str, Any])
     return _hand_over(getattr(aten, name).default, [], args, kwargs)
 
 
-# What makes a tensor after the pattern of another.
+# Factories that take another tensor as pattern.
 _LIKE = [("Tensor", f"new_{name}") for name in ("empty", "full", "ones", "zeros")] + [
     ("torch", f"{name}_like") for name in ("empty", "full", "ones", "rand", "randint", "randn",
                                            "zeros")
@@ -284,17 +284,17 @@ def _suffix(operator: Operator, args: tuple) -> str:
     return _SUFFIXES.get(name, "default")
 
 
-# What PyTorch makes of matmul before a handler sees it, by the operands' ranks.
+# The operators into which PyTorch decomposes matmul, by the operands' ranks.
 _PRODUCTS = {(1, 1): "dot", (2, 1): "mv", (2, 2): "mm", (3, 3): "bmm"}
 
 
 def overload(operator: Operator, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """The operator by the name that handlers know it by."""
+    """Return the aten overload that handlers receive for the operator."""
     name = _aten_name(operator)
     if name == "matmul" and len(args) > 1:
         name = _PRODUCTS.get((args[0].dim(), args[1].dim()), name)
     packet = getattr(aten, name)
-    packet.fallback = operator.function  # where no public function has this name
+    packet.fallback = operator.function  # used if no public function has this name
     return getattr(packet, _suffix(operator, args))
 
 
@@ -308,7 +308,7 @@ def make_wrapper_subclass(
     dispatch_sizes_strides_policy: Any = None, dispatch_device: bool = False,
     dispatch_layout: bool = False, _extra_dispatch_keys: Any = None, storage_size: Any = None,
 ) -> Tensor:
-    """An object of `cls` with a shape and a dtype, and no memory: its operators are the class's.
+    """Return an object of `cls` with a shape and dtype but no memory; its class runs its operators.
 
     RuntimeError for a class without `__torch_dispatch__`.
     """

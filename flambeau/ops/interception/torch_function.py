@@ -1,7 +1,7 @@
-"""`__torch_function__`: public functions hand a call to modes, and to the classes of its arguments.
+"""`__torch_function__`: public functions dispatch calls to modes and to the arguments' classes.
 
-While a mode is on, and from the first object of an overriding class on, every public function and
-method wears a stub that looks for one. A program without either pays nothing.
+While a mode is on, and once an object of an overriding class exists, every public function and
+method has a stub that checks for them. A program without either has no overhead.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from ..core.errors import MISSING, Overriding
 from ..core.operator import PUBLIC, Operator
 from .stub_set import StubSet
 
-# Types of arguments that override nothing and hold nothing that could.
+# Argument types that do not override and contain nothing that could.
 _ORDINARY: set[type] = {
     Tensor, Size, bool, int, float, complex, str, bytes, type(None), slice, type(...), dtype,
     device, layout, memory_format, type, np.ndarray, Lacking,
 }
-# Namespaces above this layer whose functions modes see: `nn.init` adds itself.
+# Namespaces above this layer whose functions are intercepted: `nn.init` adds itself.
 NAMESPACES: list[dict[str, Any]] = []
-# Entry points of autograd: what they call is no public call.
+# Entry points of autograd, whose own calls are not intercepted.
 INTERNAL: list[FunctionType] = []
 # Observers of the classes of new subclass objects.
 INSTANTIATED: list[Callable[[type], None]] = []
@@ -51,12 +51,12 @@ class _State(threading.local):
 
     def __init__(self) -> None:
         self.modes: list[Any] = []  # the last one is called first
-        self.no_subclasses = 0  # regions in which classes of arguments are not asked
-        self.nothing = 0  # regions in which modes are not asked either
-        self.inside = False  # a function of torch runs: what it calls is its own affair
-        self.running = False  # the outermost mode handles a call
-        self.skipped: Any = None  # the function whose next call is not intercepted
-        self.operator = False  # the call that is handed over is one of Python's operators
+        self.no_subclasses = 0  # depth of regions that ignore the arguments' classes
+        self.nothing = 0  # depth of regions that also ignore modes
+        self.inside = False  # a function of torch runs: its inner calls are not intercepted
+        self.running = False  # the outermost mode is handling a call
+        self.skipped: Any = None  # function whose next call is not intercepted
+        self.operator = False  # the dispatched call is a Python operator
 
 
 STATE = _State()
@@ -65,18 +65,18 @@ STATE = _State()
 def _disabled_torch_function_impl(
     func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
 ) -> Any:
-    """The function itself: a `__torch_function__` that changes nothing."""
+    """Call the function: a `__torch_function__` that overrides nothing."""
     return func(*args, **(kwargs or {}))
 
 
 def overrides(cls: type) -> bool:
-    """Whether the class has a `__torch_function__` that is to be asked."""
+    """Return whether the class has an overriding `__torch_function__`."""
     hook = getattr(cls, "__torch_function__", None)
     return hook is not None and hook is not _disabled_torch_function_impl and cls is not Tensor
 
 
 def overloaded_arguments(values: Iterable[Any]) -> list[Any]:
-    """The values whose classes override, one of each class, subclasses before their bases."""
+    """Return the values whose classes override, one per class, subclasses before their bases."""
     chosen: list[Any] = []
     for value in values:
         cls = type(value)
@@ -88,7 +88,7 @@ def overloaded_arguments(values: Iterable[Any]) -> list[Any]:
 
 
 def _flat(args: tuple, kwargs: dict[str, Any]) -> list[Any]:
-    """Arguments, with the elements of lists and tuples among them."""
+    """Return the arguments, with lists and tuples expanded one level."""
     values: list[Any] = []
     for value in (*args, *kwargs.values()):
         if isinstance(value, (list, tuple)) and value.__class__ is not Size:
@@ -99,12 +99,12 @@ def _flat(args: tuple, kwargs: dict[str, Any]) -> list[Any]:
 
 
 def takes(args: tuple, kwargs: dict[str, Any]) -> bool:
-    """Whether a call has arguments of classes that override."""
+    """Return whether a call has arguments of overriding classes."""
     return bool(overloaded_arguments(_flat(args, kwargs)))
 
 
 def call(function: Any, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """A public call: the last mode's affair, else that of the arguments' classes."""
+    """Dispatch a public call to the last mode, else to the arguments' classes."""
     state = STATE
     if not state.modes or state.nothing:
         if state.running and not state.inside:
@@ -125,7 +125,7 @@ def call(function: Any, original: Callable, args: tuple, kwargs: dict[str, Any])
 
 
 def _run(function: Any, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """The call that the outermost mode makes: what is called in it is not the program's affair."""
+    """Run a call made by the outermost mode, without intercepting its inner calls."""
     state = STATE
     result = () if state.no_subclasses else overloaded_arguments(_flat(args, kwargs))
     if result:
@@ -141,7 +141,7 @@ def ask_mode(
     function: Any, kinds: tuple[type, ...], args: tuple, kwargs: dict[str, Any],
     original: Callable | None = None,
 ) -> Any:
-    """The result of the innermost mode, which is disabled during its own call."""
+    """Return the result of the innermost mode, which is disabled during its own call."""
     state = STATE
     mode = state.modes[-1]
     if getattr(mode.__torch_function__, "__self__", mode) is not mode:
@@ -159,7 +159,7 @@ def ask_mode(
 def ask(
     function: Any, overriders: Sequence[Any], args: tuple, kwargs: dict[str, Any], mode: Any = None
 ) -> Any:
-    """The result of the first class that does not return NotImplemented; TypeError if all do."""
+    """Return the first result that is not NotImplemented; TypeError if all classes return it."""
     kinds = tuple(map(type, overriders))
     for value in overriders:
         hook = value.__torch_function__
@@ -190,13 +190,13 @@ def _full_name(function: Any) -> str:
 
 
 _routes: dict[FunctionType, tuple[Any, ...]] = {}
-_routes_of: list[Any] = []  # what the namespaces held when `_routes` was made
+_routes_of: list[Any] = []  # contents of the namespaces when `_routes` was built
 
 
 def _find_routes() -> dict[FunctionType, tuple[Any, ...]]:
-    """All public functions, and what their calls go to; the same dict while none is added.
+    """Return all public functions with their handlers; the same dict until one is added.
 
-    Comparing what the namespaces hold takes a twentieth of the time of looking for functions.
+    Comparing the namespaces' contents takes a twentieth of the time of searching for functions.
     """
     global _routes
     spaces = (*PUBLIC.values(), vars(Tensor), *NAMESPACES)
@@ -213,7 +213,7 @@ ROUTES = StubSet(_find_routes)
 
 
 def enter(mode: Any) -> None:
-    """The thread's calls go to this mode first."""
+    """Push a mode, which receives this thread's calls first."""
     ROUTES.enter()
     if ROUTES.modes == 1:
         _route_properties(Tensor)
@@ -223,7 +223,7 @@ def enter(mode: Any) -> None:
 
 @contextlib.contextmanager
 def handed_over() -> Iterator[None]:
-    """A region in which calls go to the classes of their arguments from the first one on."""
+    """Context in which calls already dispatch to the arguments' classes."""
     ROUTES.enter()
     try:
         yield
@@ -232,7 +232,7 @@ def handed_over() -> Iterator[None]:
 
 
 def leave(mode: Any) -> None:
-    """The thread's calls no longer go to this mode, the last one."""
+    """Remove the last mode from this thread."""
     STATE.modes.remove(mode)
     ROUTES.leave()
     if not ROUTES.modes:
@@ -241,7 +241,7 @@ def leave(mode: Any) -> None:
 
 
 def meet(cls: type) -> bool:
-    """Notes that objects of a class exist; whether the class overrides."""
+    """Record that objects of a class exist; return whether the class overrides."""
     if cls in _ORDINARY:
         return False
     for told in INSTANTIATED:
@@ -257,8 +257,10 @@ def meet(cls: type) -> bool:
 
 
 def _met(operator: Operator, args: tuple) -> Any:
-    """A call that failed because an argument is no tensor: its class may override; from now on
-    calls are handed over before they start."""
+    """Dispatch a call that failed on a non-tensor argument whose class overrides; else MISSING.
+
+    Later calls are dispatched before they start.
+    """
     values = _flat(args, {})
     if not any(meet(type(v)) for v in values if not isinstance(v, Tensor)):
         return MISSING
@@ -268,7 +270,8 @@ def _met(operator: Operator, args: tuple) -> Any:
 
 
 def check_for(function: Any, problem: Callable[[str], None]) -> Callable | None:
-    """For a capture: what leaves a function's calls on overriding arguments to their classes."""
+    """Return, for a capture, a check that dispatches calls on overriding arguments to their
+    classes; None if not needed."""
     _, *told = ROUTES.targets.get(function, (None,))
     if not ROUTES.permanent or not told:
         return None
@@ -285,7 +288,7 @@ def check_for(function: Any, problem: Callable[[str], None]) -> Callable | None:
 
 
 def _call_operator(function: Any, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """An operator of Python's: one that nobody implements is left to the other operand."""
+    """Dispatch a Python operator; if no class implements it, defer to the other operand."""
     if not STATE.modes and _ORDINARY.issuperset(map(type, args)):
         return original(*args, **kwargs)
     before, STATE.operator = STATE.operator, True
@@ -330,7 +333,7 @@ _PROTOCOLS = ("__getitem__", "__setitem__", "__len__", "__bool__", "__float__", 
 
 
 def public_functions() -> dict[FunctionType, tuple[Callable, Any]]:
-    """Every public function: what its calls go to, and which function classes are told."""
+    """Return, per public function, its handler and the function passed to `__torch_function__`."""
     result: dict[FunctionType, tuple[Callable, Any]] = {}
     methods = vars(Tensor)
     for name, told in _PYTHON_OPERATORS.items():
@@ -360,7 +363,8 @@ _SLOTS = {name: value for name, value in vars(Tensor).items() if isinstance(valu
 
 
 def properties() -> dict[str, property]:
-    """Tensor's public properties, which `__torch_function__` sees as `Tensor.shape.__get__`."""
+    """Return Tensor's public properties, passed to `__torch_function__` as e.g.
+    `Tensor.shape.__get__`."""
     if not _routed:
         _SLOTS.update({n: v for n, v in vars(Tensor).items() if isinstance(v, property)})
     return {n: v for n, v in _SLOTS.items() if not n.startswith("_") or n == "_version"}
@@ -378,7 +382,7 @@ def _route_properties(cls: type) -> None:
         setattr(cls, name, _routed_property(known[name]))
 
 
-# Properties that are tensors, which the default hook makes objects of the class.
+# Properties whose values are tensors, which the default hook converts to the class.
 _TENSORS = ("T", "H", "mT", "mH", "real", "imag", "data")
 
 

@@ -1,8 +1,8 @@
-"""Functions that would not notice an argument whose window is no dense array: a sparse or a
-quantized tensor. They wear stubs from the first such tensor on.
+"""Stubs for functions that do not fail on sparse or quantized tensors by themselves, installed when
+the first such tensor is created.
 
-`ops/sparse` and `ops/quantized` fill this in; a compiler's capture takes the stubs off and asks
-`handler_for` instead.
+`ops/sparse` and `ops/quantized` register handlers here; a compiler's capture removes the stubs and
+calls `handler_for` instead.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .stub_set import StubSet
 
 
 class Kind(NamedTuple):
-    """A kind of tensors: what a refusal calls them, and whether a call has one as an argument."""
+    """A kind of tensor: its name in errors, and a test whether a call has one as an argument."""
 
     name: str
     looks: Callable[[tuple, dict[str, Any]], bool]
@@ -26,23 +26,23 @@ class Kind(NamedTuple):
 
 Handlers = list[tuple[Kind, Callable]]
 
-# Types of arguments that are of no kind, and hold nothing that is.
+# Argument types that are never of such a kind, and contain none.
 _DENSE = frozenset((Tensor, Size, bool, int, float, complex, str, type(None), dtype))
 
-HANDLERS: dict[FunctionType, Handlers] = {}  # of all functions, for a capture
-_worn: dict[FunctionType, Handlers] = {}  # of functions that are stubbed
+HANDLERS: dict[FunctionType, Handlers] = {}  # for all functions, used by a capture
+_worn: dict[FunctionType, Handlers] = {}  # for stubbed functions
 STUBS = StubSet(lambda: {function: (_look, function) for function in _worn}, is_by_kind=False)
 
 
 def register(function: FunctionType, kind: Kind, handler: Callable, wear: bool) -> None:
-    """Hand a function's calls with tensors of a kind to `handler`: those of a capture, and with
-    `wear` all, from `wear_registered` on."""
+    """Dispatch a function's calls with tensors of a kind to `handler`: in a capture, and with
+    `wear` in all calls after `wear_registered`."""
     for handlers in (HANDLERS, _worn) if wear else (HANDLERS,):
         handlers.setdefault(function, []).append((kind, handler))
 
 
 def wear_registered() -> None:
-    """Put on the stubs of functions that were registered since the last time too."""
+    """Install the stubs of all registered functions, permanently."""
     STUBS.permanent = True
     STUBS.renew()
 
@@ -50,9 +50,9 @@ def wear_registered() -> None:
 def _look(
     function: FunctionType, original: Callable, args: tuple, kwargs: dict[str, Any]
 ) -> Any:
-    """A call: the affair of the first kind that it has among its arguments.
+    """Dispatch a call to the handler of the first kind among its arguments.
 
-    Looking at types alone, which settles most calls, takes a third of the time of `looks`.
+    The check by type alone, which settles most calls, takes a third of the time of `looks`.
     """
     if not kwargs and _DENSE.issuperset(map(type, args)):
         return original(*args)
@@ -65,7 +65,7 @@ def _look(
 def handler_for(
     function: Any, args: tuple, kwargs: dict[str, Any]
 ) -> tuple[str, Callable[[tuple, dict[str, Any]], Any]] | None:
-    """The kind that a call has among its arguments, and what it goes to, of (args, kwargs)."""
+    """Return (name of the kind, handler taking (args, kwargs)) for a call, or None."""
     for kind, handler in HANDLERS.get(function, ()):
         if kind.looks(args, kwargs):
             return kind.name, lambda args, kwargs, chosen=handler: chosen(*args, **kwargs)

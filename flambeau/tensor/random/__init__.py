@@ -1,1 +1,1 @@
-"""PyTorch's random numbers for the same seed: the generator and its distributions."""
+"""Random numbers equal to PyTorch's for the same seed: the generator and its distributions."""

@@ -1,7 +1,7 @@
-"""Distributions that spend a fixed number of random words an element, as PyTorch's CPU does.
+"""Distributions that use a fixed number of random words per element, as on PyTorch's CPU.
 
-Each `fill_*` takes a NumPy array of any strides, fills it in place in the order in which PyTorch
-would (memory order), and returns it.
+Each `fill_*` takes a NumPy array of any strides, fills it in place in PyTorch's order (memory
+order), and returns it.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ NAMES = {
     "void32": "ComplexHalf", "float8_e8m0fnu": "Float8_e8m0fnu",
 }
 WIDE_UNSIGNED = {np.dtype(t) for t in (np.uint16, np.uint32, np.uint64)}
-# Words drawn at a time: a multiple of the generator's block that stays in the second-level cache.
+# Words drawn at a time: a multiple of the generator's block that fits in the L2 cache.
 _CHUNK = 624 * 104
 _INT32, _FLOAT32 = np.dtype(np.int32), np.dtype(np.float32)
-# Arrays, not NumPy's scalars, beside which an operation costs twice as much.
+# 0-d arrays rather than NumPy scalars, which make an operation twice as expensive.
 _MASK24 = np.array((1 << 24) - 1, np.uint32)
 _MASK53 = np.array((1 << 53) - 1, np.uint64)
 _SCALE24 = np.array(2.0**-24, np.float32)
@@ -42,8 +42,8 @@ _THIRTY_TWO = np.array(32, np.uint64)
 
 
 def memory_order(array: np.ndarray) -> np.ndarray:
-    """The array with its axes turned so that the last has the smallest stride: the order of
-    PyTorch's loops over one tensor."""
+    """Return the array transposed to descending strides: the order of PyTorch's loops over one
+    tensor."""
     if array.flags.c_contiguous:
         return array
     strides = array.strides
@@ -51,7 +51,7 @@ def memory_order(array: np.ndarray) -> np.ndarray:
 
 
 def parts(array: np.ndarray) -> np.ndarray:
-    """A complex array as reals with a last axis of 2 (real, imaginary); shares its memory."""
+    """Return a complex array as reals with a last axis of 2 (real, imaginary), sharing memory."""
     real = array.real
     return np.lib.stride_tricks.as_strided(
         real, (*array.shape, 2), (*array.strides, real.dtype.itemsize)
@@ -65,7 +65,7 @@ def fill_words(
     compute: Callable[[np.ndarray], np.ndarray],
     convert: Callable[[np.ndarray, np.ndarray], None] | None = None,
 ) -> np.ndarray:
-    """Fill `array` with what `compute` makes of its words, `words_each` of them an element.
+    """Fill `array` with `compute(words)`, using `words_each` words per element.
 
     `convert(words, elements)` does the same in machine code.
     """
@@ -100,24 +100,24 @@ def fill_words(
 
 
 def pairs(words: np.ndarray) -> np.ndarray:
-    """Words two by two as 64-bit integers, the first word of each pair on top."""
+    """Combine pairs of words into 64-bit integers, the first word in the high half."""
     both = words.astype(np.uint64)
     return (both[::2] << _THIRTY_TWO) | both[1::2]
 
 
 def unit32(words: np.ndarray) -> np.ndarray:
-    """float32 in [0, 1) from the low 24 bits of each word."""
+    """Return float32 in [0, 1) from the low 24 bits of each word."""
     result = (words & _MASK24).view(_INT32).astype(_FLOAT32)
     return np.multiply(result, _SCALE24, result)
 
 
 def unit64(words: np.ndarray) -> np.ndarray:
-    """float64 in [0, 1) from 53 bits of each pair of words."""
+    """Return float64 in [0, 1) from the low 53 bits of each pair of words."""
     return (pairs(words) & _MASK53).view(np.int64) * 2.0**-53
 
 
 def narrow(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """float64 to `dtype`; to 16 bits by way of float32, which rounds twice, as PyTorch does."""
+    """Cast float64 to `dtype`; to 16 bits via float32, which rounds twice, as PyTorch does."""
     if dtype.itemsize == 8:
         return values
     with np.errstate(over="ignore", invalid="ignore"):
@@ -125,7 +125,7 @@ def narrow(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 
 def require(dtype: np.dtype, allowed: bool, kernel: str) -> None:
-    """Raise PyTorch's error for a dtype that a kernel does not have."""
+    """Raise PyTorch's error for a dtype that a kernel does not support, unless `allowed`."""
     if not allowed:
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{NAMES[dtype.name]}'")
 
@@ -133,7 +133,7 @@ def require(dtype: np.dtype, allowed: bool, kernel: str) -> None:
 def fill_uniform(
     array: np.ndarray, generator: Generator | None = None, low: float = 0.0, high: float = 1.0
 ) -> np.ndarray:
-    """Uniform on [low, high): `rand` and `uniform_`, for floating and complex arrays."""
+    """Fill with uniform numbers on [low, high): `rand` and `uniform_`, floating and complex."""
     if array.dtype.kind == "c":
         fill_uniform(parts(array), generator, low, high)
         return array
@@ -181,8 +181,8 @@ def _check_bounds(dtype: np.dtype, low: float, high: float) -> None:
 def fill_bernoulli(
     array: np.ndarray, p: float | np.ndarray, generator: Generator | None = None
 ) -> np.ndarray:
-    """1 with probability `p`, else 0. A float `p`, and a float64 array, spend two words an
-    element; an array of another floating dtype spends one. An array is broadcast to `array`."""
+    """Fill with 1 with probability `p`, else 0. A float `p` or a float64 array uses two words per
+    element, an array of another floating dtype one. An array `p` is broadcast to `array`."""
     dtype = array.dtype
     allowed = dtype.kind != "c" and dtype not in WIDE_UNSIGNED
     if isinstance(p, np.ndarray):
@@ -198,7 +198,7 @@ def fill_bernoulli(
 def _fill_with(
     array: np.ndarray, on: float | np.generic, p: float, generator: Generator | None
 ) -> np.ndarray:
-    """Fill with `on` where numbers on [0, 1) are less than p, else 0."""
+    """Fill with `on` where uniform numbers on [0, 1) are less than p, else 0."""
     dtype = array.dtype
     bound = np.uint64(math.ceil(p * 2.0**53))  # x * 2**-53 < p, in integers
     wide = np.float32 if dtype.itemsize == 2 and dtype in FLOATS else dtype
@@ -236,16 +236,16 @@ def _fill_bernoulli_each(
 
 
 def within_unit(x: np.ndarray) -> Any:
-    """Whether all numbers are from 0 to 1, none of them NaN."""
+    """Return whether all numbers are in [0, 1] and none is NaN."""
     if x.__class__ is np.ndarray and x.dtype.kind == "f" and x.size:
-        return bool(x.item(x.argmin()) >= 0 and x.item(x.argmax()) <= 1)  # both would find a NaN
+        return bool(x.item(x.argmin()) >= 0 and x.item(x.argmax()) <= 1)  # both find a NaN first
     return np.all((x >= 0) & (x <= 1))
 
 
 def fill_dropout(array: np.ndarray, p: float, generator: Generator | None = None) -> np.ndarray:
-    """What `dropout` multiplies its input by: 0 with probability p, else 1 / (1 - p).
+    """Fill with the factors of `dropout`: 0 with probability p, else 1 / (1 - p).
 
-    `array` must be laid out as `empty_like(input)`. No words are spent when p is 0 or 1.
+    `array` must have the layout of `empty_like(input)`. No words are used if p is 0 or 1.
     """
     if p == 0.0 or p == 1.0:
         array[...] = 1.0 - p
@@ -259,7 +259,7 @@ def fill_dropout(array: np.ndarray, p: float, generator: Generator | None = None
 def fill_exponential(
     array: np.ndarray, generator: Generator | None = None, rate: float = 1.0
 ) -> np.ndarray:
-    """Exponential of rate `rate` (`exponential_`), floating dtypes."""
+    """Fill with exponential numbers of the given rate (`exponential_`), floating dtypes."""
     dtype = array.dtype
     if rate <= 0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={rate:g}")
@@ -274,7 +274,7 @@ def fill_exponential(
 def fill_cauchy(
     array: np.ndarray, generator: Generator | None = None, median: float = 0.0, sigma: float = 1.0
 ) -> np.ndarray:
-    """Cauchy around `median` with half-width `sigma` (`cauchy_`), floating dtypes."""
+    """Fill with Cauchy numbers of the given median and scale (`cauchy_`), floating dtypes."""
     dtype = array.dtype
     if sigma <= 0:
         raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma:g}")
@@ -296,7 +296,7 @@ def _require_continuous(dtype: np.dtype, name: str) -> None:
 
 
 def fill_geometric(array: np.ndarray, p: float, generator: Generator | None = None) -> np.ndarray:
-    """Trials up to the first success of probability `p` (`geometric_`), real dtypes."""
+    """Fill with trials until the first success of probability `p` (`geometric_`), real dtypes."""
     dtype = array.dtype
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p:g}")

@@ -1,7 +1,7 @@
 """The C library's functions and fused multiply-add on float64 arrays, bit for bit.
 
-NumPy has vector kernels of its own for log, sin and the like, which may differ from the C library
-(and so from PyTorch's random numbers) in the last bit.
+NumPy's vector kernels for log, sin and others may differ from the C library, and so from PyTorch's
+random numbers, in the last bit.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _SPLITTER = 134217729.0  # 2**27 + 1, Dekker's constant for 53 bits
 def like_c(
     scalar: Callable[[float], float], ufunc: np.ufunc, dtype: np.dtype
 ) -> Callable[[np.ndarray], np.ndarray]:
-    """`scalar` from the math module on float64 arrays where a result of `dtype` would show the
-    last bit, else NumPy's quick `ufunc`."""
+    """Return a float64 array version of `scalar` from the math module if `dtype` is 64-bit and so
+    shows the last bit, else NumPy's faster `ufunc`."""
     if dtype.itemsize < 8:
         return ufunc
 
@@ -31,19 +31,19 @@ def like_c(
         values = x.ravel().tolist()
         try:
             return np.fromiter(map(scalar, values), np.float64, x.size).reshape(x.shape)
-        except OverflowError:  # where C's exp gives infinity
+        except OverflowError:  # C's exp returns infinity instead
             return np.asarray(ufunc(x))
 
     return each
 
 
 def fma32(x: np.ndarray, y: float | np.floating, z: float | np.floating) -> np.ndarray:
-    """x * y + z in float32 with one rounding (the product of two float32 is exact in float64)."""
+    """Return x * y + z in float32 with one rounding (float64 holds the product exactly)."""
     return (x.astype(np.float64) * np.float64(y) + np.float64(z)).astype(np.float32)
 
 
 def fma32_arrays(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
-    """`fma32` of three float32 arrays."""
+    """Return `fma32` of three float32 arrays."""
     wide = x.astype(np.float64)
     wide *= y
     wide += z
@@ -51,8 +51,8 @@ def fma32_arrays(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
 
 
 def fma(x: np.ndarray, y: float, z: float) -> np.ndarray:
-    """x * y + z in float64 with one rounding, for finite x and scalars y, z (Dekker, Knuth)."""
-    # Enough where the product is exact, and where y * 2**27 may overflow.
+    """Return x * y + z in float64 with one rounding, for finite x and scalars (Dekker, Knuth)."""
+    # Plain arithmetic suffices if the product is exact; it also avoids overflow of y * 2**27.
     product = x * y
     if y == 1.0 or abs(y) > 1e290 or z == 0.0 or math.frexp(y)[0] in (0.5, -0.5):
         return product + z

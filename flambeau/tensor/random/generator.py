@@ -1,7 +1,7 @@
 """`Generator`: PyTorch's CPU random generator, a Mersenne Twister drawn 624 words at a time.
 
-In: a seed, or a state in PyTorch's bytes. Out: `words(n)`, the next n 32-bit words as a NumPy
-array. The distributions made of those words are in sampling.py, normal.py and rejection.py.
+Takes a seed, or a state in PyTorch's bytes. `words(n)` returns the next n 32-bit words as a NumPy
+array. The distributions are in distributions.py, normal.py, integers.py and rejection_sampling.py.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from ..devices import device as Device
 from . import native
 
 DEFAULT_SEED = 67280421310721
-BLOCK = 624  # words in the twister's state, and drawn at each refill
-_LARGEST_RAW = 4096  # up to here random_raw is quicker than RandomState.randint
+BLOCK = 624  # words in the twister's state, drawn at each refill
+_LARGEST_RAW = 4096  # up to this count, random_raw is faster than RandomState.randint
 
-# The bytes of a state as PyTorch stores them in checkpoints (5056 of them).
+# Byte layout of a state in PyTorch's checkpoints (5056 bytes).
 STATE = np.dtype(
     {
         "names": ["seed", "left", "seeded", "next", "key", "normal_x", "normal_y", "normal_rho",
@@ -34,7 +34,7 @@ STATE = np.dtype(
 
 
 class Generator:
-    """A stream of random numbers, equal to `torch.Generator`'s for the same seed.
+    """A random stream equal to `torch.Generator`'s for the same seed.
 
     Raises RuntimeError for a device other than the CPU.
 
@@ -42,7 +42,7 @@ class Generator:
     [2357136044, 2546248239, 3071714933]
     """
 
-    # The tensor layer puts its own pair here, so that users see states as uint8 tensors.
+    # Replaced by the tensor layer, so that users see states as uint8 tensors.
     wrap_state: Callable[[np.ndarray], Any] = staticmethod(lambda state: state)
     unwrap_state: Callable[[Any], Any] = staticmethod(lambda state: state)
 
@@ -54,8 +54,8 @@ class Generator:
                 "only for 'cpu'"
             )
         self.lock = threading.RLock()
-        # `_bits` always stands at the end of a block; `_block` is that block's words, `_position`
-        # how many of them are spent.
+        # `_bits` is always at the end of a block; `_block` holds that block's words, of which
+        # `_position` are used.
         self._bits = np.random.MT19937(0)
         self._legacy = np.random.RandomState(self._bits)
         self._block = np.empty(BLOCK, np.uint32)
@@ -71,7 +71,7 @@ class Generator:
             self._next_float: float | None = None
 
     def manual_seed(self, seed: int) -> Generator:
-        """Start the stream of `seed`, in [-2**63, 2**64); returns the generator itself."""
+        """Restart from `seed`, in [-2**63, 2**64); return the generator itself."""
         if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool):
             raise RuntimeError(f"manual_seed expected a long, but got {type(seed).__name__}")
         if not -(1 << 63) <= seed < 1 << 64:
@@ -83,16 +83,16 @@ class Generator:
         return self
 
     def initial_seed(self) -> int:
-        """The seed that this stream started from."""
+        """Return the seed that this stream started from."""
         return self._seed
 
     def seed(self) -> int:
-        """Start from a seed taken from the operating system; returns that seed."""
+        """Restart from a seed provided by the operating system; return that seed."""
         self._reseed(secrets.randbits(64))
         return self._seed
 
     def words(self, count: int) -> np.ndarray:
-        """The next `count` words, uint32. The array may be a window on the block: do not write."""
+        """Return the next `count` words as uint32. Read-only: may be a view of the block."""
         with self.lock:
             start = self._position
             end = start + count
@@ -102,7 +102,7 @@ class Generator:
             return self._words_across_blocks(start, count)
 
     def words_in(self, memory: np.ndarray, count: int) -> np.ndarray:
-        """`words` for one who reads them before the next call; they lie in `memory` if need be."""
+        """Like `words`, but may use `memory` as buffer: valid only until the next call."""
         with self.lock:
             if self._position + count <= BLOCK:
                 return self.words(count)
@@ -127,7 +127,7 @@ class Generator:
         return words
 
     def _whole_blocks(self, words: np.ndarray) -> None:
-        # NumPy's state is the 624 words of the key, then the position in it.
+        # NumPy's state holds the 624 words of the key, then the position in it.
         if native.twist(self._bits.ctypes.state_address, words):
             return
         if words.size <= _LARGEST_RAW:
@@ -136,15 +136,15 @@ class Generator:
             words[...] = self._legacy.randint(0, 1 << 32, words.size, dtype=np.uint32)
 
     def spare_words(self) -> int:
-        """How many words are left in the present block."""
+        """Return the number of unused words in the current block."""
         return BLOCK - self._position
 
     def give_back(self, count: int) -> None:
-        """Undo the last `count` words drawn, which must be of the present block."""
+        """Undo the last `count` words drawn, which must be from the current block."""
         self._position -= count
 
     def get_state(self) -> Any:
-        """The whole state in PyTorch's 5056 bytes."""
+        """Return the state in PyTorch's format of 5056 bytes."""
         state = np.zeros((), STATE)
         with self.lock:
             spent = 0 if self._fresh else self._position
@@ -160,7 +160,7 @@ class Generator:
         return Generator.wrap_state(state.reshape(1).view(np.uint8))
 
     def set_state(self, new_state: Any) -> Generator:
-        """Go on from a state that `get_state` gave here or in PyTorch."""
+        """Restore a state from `get_state`, here or in PyTorch; return the generator itself."""
         data = Generator.unwrap_state(new_state)
         if not isinstance(data, np.ndarray):
             raise TypeError(f"expected a torch.ByteTensor, but got {type(new_state).__name__}")
@@ -192,24 +192,24 @@ class Generator:
         self._next_float = float(state["float_normal"]) if state["float_normal_valid"] else None
 
     def clone_state(self) -> Generator:
-        """Another generator in the same state."""
+        """Return another generator in the same state."""
         state = self.get_state()
         return Generator(self.device).set_state(state)
 
     def get_offset(self) -> int:
-        """Only CUDA's counter-based generators have an offset."""
+        """Raise NotImplementedError: only CUDA's counter-based generators have an offset."""
         raise NotImplementedError("CPU Generator does not use offset")
 
     def set_offset(self, offset: int) -> Generator:
-        """Only CUDA's counter-based generators have an offset."""
+        """Raise NotImplementedError: only CUDA's counter-based generators have an offset."""
         raise NotImplementedError("CPU Generator does not use offset")
 
     def graphsafe_get_state(self) -> Generator:
-        """Only for generators captured in CUDA graphs."""
+        """Raise NotImplementedError: only for generators captured in CUDA graphs."""
         raise NotImplementedError("graphsafe_get_state is not supported in this Generator")
 
     def graphsafe_set_state(self, state: Generator) -> Generator:
-        """Only for generators captured in CUDA graphs."""
+        """Raise NotImplementedError: only for generators captured in CUDA graphs."""
         raise NotImplementedError("graphsafe_set_state is not supported in this Generator")
 
     def __reduce__(self) -> tuple[Any, ...]:

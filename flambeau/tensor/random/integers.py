@@ -1,4 +1,4 @@
-"""Random integers, permutations and draws from a list of weights, as PyTorch's CPU makes them."""
+"""Random integers, permutations and multinomial draws, bit-identical to PyTorch's CPU."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _DIGITS = {
     np.dtype(np.float16): 11, BFLOAT16: 8, np.dtype(np.float32): 24, np.dtype(np.float64): 53
 }
 _INT64, _LONG = np.iinfo(np.int64), np.dtype(np.int64)
-_WIDE_RANGE = 1 << 28  # from here two words are drawn for each integer
-_LARGE_PERMUTATION = (1 << 32) // 20  # from here randperm draws 64 bits a step
-_VECTOR_PERMUTATION = 200  # from here array operations beat the plain loop
+_WIDE_RANGE = 1 << 28  # from this span on, each integer uses two words
+_LARGE_PERMUTATION = (1 << 32) // 20  # from this length on, randperm draws 64 bits per step
+_VECTOR_PERMUTATION = 200  # from this length on, array operations beat a plain loop
 _MOST_CATEGORIES = 1 << 24
 
 
@@ -31,8 +31,8 @@ def fill_random(
     *,
     whole: bool = False,
 ) -> np.ndarray:
-    """Integers of [low, high): `random_(low, high)` and `randint`. Without `high`, up to the
-    dtype's largest. With `whole`, `random_()`: [0, largest], for floats [0, 2**digits]."""
+    """Fill with integers of [low, high): `random_(low, high)` and `randint`. Without `high`, up to
+    the dtype's largest. With `whole`, `random_()`: [0, largest], for floats [0, 2**digits]."""
     dtype = array.dtype
     if whole:
         return _fill_whole(array, generator)
@@ -56,7 +56,7 @@ def fill_random(
 
 
 def _representable(dtype: np.dtype, low: int, high: int | None) -> tuple[int, int]:
-    """The bounds (the last included) moved inwards to numbers that the dtype has."""
+    """Return inclusive bounds moved inwards to numbers that the dtype represents."""
     if dtype not in FLOATS:
         if high is None:
             return low, 1 if dtype.kind == "b" else min(np.iinfo(dtype).max, _INT64.max)
@@ -88,7 +88,7 @@ def _rounded(number: int, dtype: np.dtype) -> int:
     return int(value) if abs(value) < 2.0**63 else _INT64.min
 
 
-# C++'s names of the dtypes that random integers come in.
+# C++ names of the dtypes, for error messages.
 _CPP_NAMES = {
     "bool": "bool", "uint8": "unsigned char", "int8": "signed char", "int16": "short",
     "int32": "int", "int64": "long", "uint16": "uint16_t", "uint32": "uint32_t",
@@ -129,7 +129,7 @@ def _fill_span(array: np.ndarray, generator: Generator | None, low: int, span: i
     short = np.array(span, np.uint32)
 
     def compute(words: np.ndarray) -> np.ndarray:
-        # NumPy divides by a scalar with vector instructions; its remainder does not.
+        # NumPy vectorizes division by a scalar, but not the remainder.
         rest = (words - words // short * short).view(np.int32)
         return _as_dtype(np.add(rest, base, dtype=np.int64) if low else rest, dtype)
 
@@ -138,7 +138,7 @@ def _fill_span(array: np.ndarray, generator: Generator | None, low: int, span: i
 
 
 def _as_dtype(integers: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Integers as C casts them: to bool by "not 0", to 16-bit floats by way of float32."""
+    """Cast integers like C: to bool by "not 0", to 16-bit floats via float32 (returned as that)."""
     if dtype.itemsize == 2 and dtype in FLOATS:
         return integers.astype(np.float32)
     return integers.astype(dtype, copy=False)
@@ -176,7 +176,7 @@ def _fill_all_64_bits(array: np.ndarray, generator: Generator | None) -> np.ndar
 def randperm(
     n: int, dtype: np.dtype | type = np.int64, generator: Generator | None = None
 ) -> np.ndarray:
-    """A permutation of 0 .. n - 1."""
+    """Return a random permutation of 0 .. n - 1."""
     dtype = np.dtype(dtype)
     if n < 0:
         raise RuntimeError(f"Trying to create tensor with negative dimension {n}: [{n}]")
@@ -202,7 +202,7 @@ def randperm(
 
 
 def _shuffle_by_loop(partners: np.ndarray) -> np.ndarray:
-    """0 .. n - 1 after exchanging places i and partners[i] for i = 0, 1, ..., n - 2."""
+    """Return 0 .. n - 1 after swapping places i and partners[i] for i = 0, 1, ..., n - 2."""
     order = list(range(partners.size + 1))
     for here, there in enumerate(partners.tolist()):
         order[here], order[there] = order[there], order[here]
@@ -210,10 +210,10 @@ def _shuffle_by_loop(partners: np.ndarray) -> np.ndarray:
 
 
 def _shuffle(partners: np.ndarray) -> np.ndarray:
-    """Shuffle with array operations.
+    """Same as `_shuffle_by_loop`, with array operations.
 
-    Step i leaves at place i what lay at its partner, namely what the last earlier step with this
-    partner put there: what lay at that step's own place, and so on back, by pointer doubling.
+    Step i moves the value at its partner to place i. The last earlier step with that partner put
+    the value there from its own place, and so on back; pointer doubling follows these chains.
     """
     n = partners.size + 1
     steps = np.arange(n - 1, dtype=np.int64)
@@ -224,9 +224,9 @@ def _shuffle(partners: np.ndarray) -> np.ndarray:
     again = partner[1:] == partner[:-1]
     previous = np.full(n - 1, -1, np.int64)  # the last earlier step with the same partner
     previous[step[1:][again]] = step[:-1][again]
-    origin = np.arange(n, dtype=np.int64)  # of what lies at place i when step i comes
+    origin = np.arange(n, dtype=np.int64)  # where the value at place i before step i came from
     moved = step < partner
-    origin[partner[moved]] = step[moved]  # steps ascend within a partner: the last one stays
+    origin[partner[moved]] = step[moved]  # steps ascend within a partner: the last one wins
     while True:
         further = origin[origin]
         if np.array_equal(further, origin):
@@ -239,7 +239,7 @@ def _shuffle(partners: np.ndarray) -> np.ndarray:
 
 
 def _shuffle_inside_out(n: int, source: Generator) -> np.ndarray:
-    """PyTorch's other algorithm, for lists too long for 32-bit remainders."""
+    """Shuffle by PyTorch's other algorithm, for lengths too large for 32-bit remainders."""
     order = np.empty(n, np.int64)
     step = 1 << 20
     for start in range(0, n, step):
@@ -255,14 +255,14 @@ def _shuffle_inside_out(n: int, source: Generator) -> np.ndarray:
 def multinomial(
     weights: np.ndarray, count: int, replacement: bool = False, generator: Generator | None = None
 ) -> np.ndarray:
-    """`count` indices from each row of `weights` (categories,) or (rows, categories), int64."""
+    """Draw `count` int64 indices per row of `weights`, (categories,) or (rows, categories)."""
     _check_weights(weights, count, replacement)
     shape = (*weights.shape[:-1], count)
     if weights.shape[0] == 0:
         return np.empty(shape, np.int64)
     if replacement and count > 1:
         return _draw_with_replacement(np.atleast_2d(weights), count, generator).reshape(shape)
-    # The greatest of p / q with q exponential has the weights' distribution.
+    # The argmax of p / q with exponential q follows the weights' distribution.
     q = fill_exponential(np.empty_like(weights, subok=False), generator)
     with np.errstate(divide="ignore", invalid="ignore"):
         scores = weights / q
@@ -301,7 +301,7 @@ def _check_weights(weights: np.ndarray, count: int, replacement: bool) -> None:
 
 
 def _draw_with_replacement(rows: np.ndarray, count: int, generator: Generator | None) -> np.ndarray:
-    # Sums and quotients in the weights' own precision, 16-bit ones in float32.
+    # Compute sums and quotients in the weights' precision, for 16-bit weights in float32.
     precision = np.float64 if rows.dtype == np.float64 else np.float32
     cumulative: np.ndarray = np.cumsum(rows, axis=-1, dtype=precision)
     cumulative = cumulative / cumulative[:, -1:]

@@ -1,6 +1,6 @@
-"""Machine code for many random numbers at once: the array code's bits, made sooner.
+"""Compiled kernels for many random numbers: the same bits as the array code, but faster.
 
-`native` gives None until a kernel is there: array code goes on then.
+`native` returns None until a kernel is compiled; the array code runs in the meantime.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from ...native.loop_ir.ir import Kernel
 
 _BLOCK, _GROUP = 624, 8  # as in native/kernels/random/
-_ready: dict[tuple, int] = {}  # addresses by the name and the dtype
-_draws: dict[tuple, int] = {}  # how often few numbers were drawn, by the same
+_ready: dict[tuple, int] = {}  # kernel addresses by name and dtype
+_draws: dict[tuple, int] = {}  # number of small draws by name and dtype
 
 
 def native(name: str, dtype: np.dtype | None = None) -> int | None:
-    """The address of a kernel: a function of native/kernels/random/, or one of C's."""
+    """Return the address of a kernel of native/kernels/random/, or None while it compiles."""
     key = (name, dtype)
     known = _ready.get(key)
     if known is not None:
@@ -58,7 +58,10 @@ def _built(name: str, dtype: np.dtype | None) -> Kernel:
 
 
 def twist(key: int, words: np.ndarray) -> bool:
-    """Fill words with whole blocks, and renews the twister's state at an address."""
+    """Fill words with whole blocks and advance the twister's state at address `key`.
+
+    Return False, without doing so, for few words or if the kernel isn't ready.
+    """
     if words.size < MIN_DRAW_KERNEL_ELEMENTS:
         return False
     result = native("twist")
@@ -73,9 +76,9 @@ def twist(key: int, words: np.ndarray) -> bool:
 def converter(
     name: str, dtype: np.dtype, count: int, *numbers: np.ndarray, block: int = 1
 ) -> Callable[[np.ndarray, np.ndarray], None] | None:
-    """convert(words, elements) by a kernel with these numbers, or None for now.
+    """Return convert(words, elements) by a kernel with parameters `numbers`, or None if not ready.
 
-    Words and elements are contiguous, and whole blocks of so many elements.
+    Words and elements must be contiguous, in whole blocks of `block` elements.
     """
     known = _ready.get((name, dtype))
     if known is None and (count >= MIN_DRAW_KERNEL_ELEMENTS or _often((name, dtype))):
@@ -92,7 +95,7 @@ def converter(
 def sequential(
     name: str, dtype: np.dtype, count: int
 ) -> Callable[..., None] | None:
-    """A kernel that draws so many elements one after another, called with its arrays; or None."""
+    """Return a kernel that draws `count` elements in sequence, or None if not ready."""
     known = _ready.get((name, dtype))
     if known is None and (count >= MAX_PYTHON_LIBM_CALLS or _often((name, dtype))):
         known = native(name, dtype)
@@ -100,13 +103,13 @@ def sequential(
 
 
 def _often(key: tuple) -> bool:
-    """Count a draw of few numbers."""
+    """Count a small draw; return whether there were enough to compile a kernel."""
     count = _draws[key] = _draws.get(key, 0) + 1
     return count > SMALL_DRAWS_BEFORE_COMPILING and KernelPolicy.counts
 
 
 def shuffled(words: np.ndarray) -> np.ndarray | None:
-    """0 .. n - 1 shuffled by n - 1 words; None for now."""
+    """Return 0 .. n - 1 shuffled by n - 1 words, or None if the kernel isn't ready."""
     result = native("shuffle") if words.size >= MIN_DRAW_KERNEL_ELEMENTS else None
     if result is None:
         return None
@@ -116,7 +119,7 @@ def shuffled(words: np.ndarray) -> np.ndarray | None:
 
 
 def by_c(name: str, x: np.ndarray) -> np.ndarray | None:
-    """The C library's function of this name on float64 numbers, in new memory; None for now."""
+    """Apply the C library's function `name` to float64 numbers; None if the kernel isn't ready."""
     if x.size < MIN_DRAW_KERNEL_ELEMENTS \
             and (x.size < MAX_PYTHON_LIBM_CALLS or (name, None) not in _ready):
         return None

@@ -1,8 +1,8 @@
-"""Normal and log-normal numbers by Box and Muller's transform, as PyTorch's CPU computes them.
+"""Normal and log-normal numbers by the Box-Muller transform, bit-identical to PyTorch's CPU.
 
-Contiguous arrays of 16 and more go in blocks of 16 (8 radii, 8 angles; float32 and narrower with
-PyTorch's single-precision polynomials). All others go one by one in float64, each pair's second
-number being kept in the generator for the next call.
+Contiguous arrays of 16 or more elements are filled in blocks of 16 (8 radii, 8 angles; float32 and
+narrower with PyTorch's single-precision polynomials). All others are drawn one by one in float64;
+the generator keeps each pair's second number for the next call.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from .generator import Generator, default_generator
 from .native import converter
 
 _BLOCK = 16
-_CHUNK = 1 << 14  # elements at a time: the float64 temporaries stay in the cache
-_MAX_LOOP_PAIRS = 32  # up to here a plain loop is quicker than array operations
+_CHUNK = 1 << 14  # elements at a time: the float64 temporaries fit in the cache
+_MAX_LOOP_PAIRS = 32  # up to this count a plain loop is faster than array operations
 
 
 def _single(*values: float) -> tuple[float, ...]:
-    """Constants rounded to float32, as Python floats for use in float64 arithmetic."""
+    """Round constants to float32, as Python floats for use in float64 arithmetic."""
     return tuple(float(np.float32(value)) for value in values)
 
 
@@ -40,7 +40,7 @@ _LN2_LOW, _LN2_HIGH = (
 _SQRT_HALF = np.float32(cephes_coefficients.SQRT_HALF)
 _FOUR_OVER_PI = np.float32(cephes_coefficients.FOUR_OVER_PI)
 _TWO_PI, _TWO_PI64 = np.float32(2 * math.pi), 2 * math.pi
-# A huge deviation overflows to infinity without a word.
+# A huge deviation overflows to infinity silently.
 _QUIETLY = np.errstate(over="ignore", invalid="ignore")
 _TAME = 1000.0
 _HALF, _ONE = np.float32(0.5), np.float32(1)
@@ -49,8 +49,8 @@ _HALF, _ONE = np.float32(0.5), np.float32(1)
 def fill_normal(
     array: np.ndarray, generator: Generator | None = None, mean: float = 0.0, std: float = 1.0
 ) -> np.ndarray:
-    """Normal with this mean and standard deviation: `randn` and `normal_`, for floating and
-    complex arrays (a complex number's two parts share the variance)."""
+    """Fill with normal numbers of the given mean and standard deviation: `randn` and `normal_`,
+    floating and complex arrays (the two parts of a complex number share the variance)."""
     if not std >= 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std:g}")
     if array.dtype.kind == "c":
@@ -61,7 +61,7 @@ def fill_normal(
         return array
     require(dtype, dtype in FLOATS, "normal_kernel_cpu")
     source = default_generator if generator is None else generator
-    # Small deviations cannot overflow, and entering an errstate costs a microsecond.
+    # Small means and deviations cannot overflow, and entering an errstate costs a microsecond.
     fill = _fill_normal if std < _TAME and -_TAME < mean < _TAME else _QUIETLY(_fill_normal)
     fill(array, source, mean, std)
     return array
@@ -84,7 +84,7 @@ def _fill_normal(array: np.ndarray, source: Generator, mean: float, std: float) 
 def fill_log_normal(
     array: np.ndarray, generator: Generator | None = None, mean: float = 1.0, std: float = 2.0
 ) -> np.ndarray:
-    """exp of a normal number (`log_normal_`), floating dtypes."""
+    """Fill with the exp of normal numbers (`log_normal_`), floating dtypes."""
     if not std > 0:
         raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std:g}")
     dtype = array.dtype
@@ -102,7 +102,7 @@ def fill_log_normal(
 def _one_by_one(
     count: int, source: Generator, mean: float, std: float, dtype: np.dtype
 ) -> np.ndarray:
-    """`count` normals in float64, the first of them the one kept from the last call."""
+    """Return `count` normals in float64, starting with the one kept from the last call, if any."""
     with source.lock:
         spare = source.next_normal
         new = count if spare is None else count - 1
@@ -120,7 +120,7 @@ def _pairs_by_loop(words: np.ndarray) -> np.ndarray:
     result: list[float] = []
     each = iter(words.tolist())
     for top, bottom, second_top, second_bottom in zip(each, each, each, each, strict=True):
-        # 53 bits of each two words; the second number gives the radius.
+        # 53 bits of each pair of words; the second number gives the radius.
         second = ((second_top & 0x1FFFFF) << 32 | second_bottom) * 2.0**-53
         radius = math.sqrt(-2.0 * math.log1p(-second))
         angle = _TWO_PI64 * (((top & 0x1FFFFF) << 32 | bottom) * 2.0**-53)
@@ -140,7 +140,7 @@ def _pairs_at_once(words: np.ndarray, dtype: np.dtype) -> np.ndarray:
     result = np.empty_like(uniforms)
     np.multiply(radius, cos(angle), out=result[::2])
     np.multiply(radius, sin(angle), out=result[1::2])
-    result[-2:] = _pairs_by_loop(words[-4:])  # what may be kept must be exact
+    result[-2:] = _pairs_by_loop(words[-4:])  # a number that may be kept must be exact
     return result
 
 
@@ -187,7 +187,7 @@ def _box_muller32(uniforms: np.ndarray, mean: float, std: float) -> np.ndarray:
 
 
 def _log(x: np.ndarray) -> np.ndarray:
-    """log of float32 in (0, 1], rounded after each step as fused multiply-add code rounds."""
+    """Return log of float32 in (0, 1], rounded at each step like fused multiply-add code."""
     bits = x.view(np.int32)
     exponent = (bits >> 23) - 126
     mantissa = ((bits & 0x007FFFFF) | 0x3F000000).view(np.float32)
@@ -203,7 +203,7 @@ def _log(x: np.ndarray) -> np.ndarray:
 
 
 def _horner(x: np.ndarray, coefficients: tuple[float, ...]) -> np.ndarray:
-    """The polynomial at x, which holds float32 values in float64, each step rounded to float32."""
+    """Evaluate a polynomial at x (float32 values in float64), rounding each step to float32."""
     y = np.multiply(x, coefficients[0])
     y += coefficients[1]
     rounded: np.ndarray = y.astype(np.float32)
@@ -215,7 +215,7 @@ def _horner(x: np.ndarray, coefficients: tuple[float, ...]) -> np.ndarray:
 
 
 def _sin_cos(angle: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """sin and cos of float32 in [0, 2 pi], rounded as fused multiply-add code rounds."""
+    """Return sin and cos of float32 in [0, 2 pi], rounded like fused multiply-add code."""
     octant = ((angle * _FOUR_OVER_PI).astype(np.int32) + 1) & ~1
     count = octant.astype(np.float32)
     x = angle

@@ -1,7 +1,7 @@
-"""Poisson, binomial, gamma and Dirichlet numbers: each element draws until it accepts.
+"""Poisson, binomial, gamma and Dirichlet numbers by rejection sampling.
 
-How many words an element spends depends on the words, so the elements go one after another: few in
-a Python loop (about a microsecond a draw), many in a kernel that draws what the loop would.
+The number of words that an element uses depends on the words, so elements are drawn in sequence:
+few in a Python loop (about a microsecond per draw), many in a kernel with the same results.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from .generator import Generator, default_generator
 from .distributions import BFLOAT16, require, unit64
 from ...native.loop_ir.stirling_tail import STIRLING_TAIL
 
-_WHOLE = 2.0**53  # below it a float64 counts exactly
+_WHOLE = 2.0**53  # below this, float64 represents every integer
 
 
 class _Draws:
-    """Float64 numbers one at a time from a generator, which on leaving stands exactly behind the
-    last one taken."""
+    """Draws float64 numbers one at a time; on exit the generator is positioned exactly after the
+    last one used."""
 
     def __init__(self, generator: Generator | None) -> None:
         self._source = default_generator if generator is None else generator
-        self._ahead: list[float] = []  # drawn already, the next one last
+        self._ahead: list[float] = []  # drawn ahead, in reverse order
 
     def __enter__(self) -> _Draws:
         self._source.lock.acquire()
@@ -42,14 +42,14 @@ class _Draws:
         self._source.lock.release()
 
     def uniform(self) -> float:
-        """Uniform on [0, 1)."""
+        """Draw a uniform number on [0, 1)."""
         if not self._ahead:
             count = max(self._source.spare_words() // 2, 1)
             self._ahead = unit64(self._source.words(2 * count))[::-1].tolist()
         return self._ahead.pop()
 
     def normal(self) -> float:
-        """Standard normal; the second of each pair waits in the generator."""
+        """Draw a standard normal number; the generator keeps the second of each pair."""
         spare = self._source.next_normal
         if spare is not None:
             self._source.next_normal = None
@@ -62,7 +62,7 @@ class _Draws:
 
 
 def poisson(rates: np.ndarray, generator: Generator | None = None) -> np.ndarray:
-    """A Poisson count for each rate, in the dtype and shape of `rates`."""
+    """Draw a Poisson count for each rate, in the dtype and shape of `rates`."""
     dtype = rates.dtype
     require(dtype, dtype.kind == "f" or dtype == BFLOAT16, "poisson_cpu")
     wide = rates.astype(np.float64)
@@ -91,8 +91,8 @@ def _poisson(rate: float, draws: _Draws) -> int:
 
 
 def _poisson_by_rejection(rate: float, draws: _Draws) -> int:
-    """Hoermann's transformed rejection, "The transformed rejection method for generating Poisson
-    random variables", 1993."""
+    """Draw by Hoermann, "The transformed rejection method for generating Poisson random
+    variables", 1993."""
     b = 0.931 + 2.53 * math.sqrt(rate)
     a = -0.059 + 0.02483 * b
     inverse_alpha = 1.1239 + 1.1328 / (b - 3.4)
@@ -120,8 +120,8 @@ def _poisson_by_rejection(rate: float, draws: _Draws) -> int:
 def binomial(
     counts: np.ndarray, probabilities: np.ndarray, generator: Generator | None = None
 ) -> np.ndarray:
-    """Successes among `counts` trials of the given probabilities; both float32 or both float64,
-    of one shape."""
+    """Draw the successes among `counts` trials of the given probabilities. Both must be float32 or
+    both float64; they broadcast."""
     dtype = counts.dtype
     if probabilities.dtype != dtype:
         raise RuntimeError(
@@ -165,7 +165,7 @@ def _binomial(count: float, p: float, rounded: Callable[[float], float], draws: 
 def _binomial_by_waiting(
     count: float, p: float, rounded: Callable[[float], float], draws: _Draws
 ) -> float:
-    """Geometric waiting times until they pass `count`."""
+    """Draw by summing geometric waiting times until they exceed `count`."""
     log_failure = rounded(math.log1p(-p))
     waited, successes = 0.0, 0.0
     while True:
@@ -179,7 +179,7 @@ def _binomial_by_waiting(
 def _binomial_by_rejection(
     count: float, p: float, rounded: Callable[[float], float], draws: _Draws
 ) -> float:
-    """Hoermann's BTRS, "The generation of binomial random variates", 1993."""
+    """Draw by Hoermann's BTRS, "The generation of binomial random variates", 1993."""
     failure = rounded(1 - p)
     mean = rounded(count * p)
     deviation = rounded(math.sqrt(rounded(mean * failure)))
@@ -220,11 +220,11 @@ def _stirling_tail(k: float) -> float:
 
 
 def standard_gamma(shapes: np.ndarray, generator: Generator | None = None) -> np.ndarray:
-    """Gamma numbers of unit scale with these shape parameters, float32 or float64."""
+    """Draw gamma numbers of unit scale with these shape parameters, float32 or float64."""
     dtype = shapes.dtype
     require(dtype, dtype.kind == "f" and dtype.itemsize > 2, "gamma_cpu")
     kernel = native.sequential("gamma", dtype, shapes.size)
-    if kernel is not None:  # a uniform number each, and every second one a pair for normal ones
+    if kernel is not None:  # per element a uniform, and per two elements a pair for normals
         return _by_kernel(kernel, [shapes], 2 * (shapes != 0), generator, spared=1)
     rounded = float if dtype == np.float64 else _to_single
     tiny = float(np.finfo(dtype).tiny)
@@ -237,14 +237,14 @@ def _by_kernel(
     kernel: Callable[..., None], parameters: list[np.ndarray], least: np.ndarray,
     generator: Generator | None, spared: int = 0,
 ) -> np.ndarray:
-    """Call a kernel with more and more uniform numbers, until it has drawn all.
+    """Call a kernel with more uniform numbers until it has drawn all elements.
 
-    `least`: so many numbers an element spends at least, but for `spared` of all.
+    `least`: minimum of numbers that each element uses; all together may use `spared` fewer.
     """
     source = default_generator if generator is None else generator
     ordered = [np.ascontiguousarray(array) for array in parameters]
     drawn = np.empty(ordered[0].shape, ordered[0].dtype)
-    # What the elements from each one on spend at least.
+    # Minimum of numbers used by the elements from each position on.
     from_here = np.append(np.cumsum(least.reshape(-1)[::-1])[::-1], 0)
     with source.lock:
         waits = source.next_normal is not None
@@ -252,7 +252,7 @@ def _by_kernel(
         waiting = np.array([source.next_normal or 0.0])
         uniforms = np.empty(0)
         while place[1] < drawn.size:
-            # What is left was too little for one element, which so spends all of it and more.
+            # The rest was not enough for one element, so that element uses all of it and more.
             rest = uniforms[place[0] :]
             if from_here[place[1]]:
                 surely = int(from_here[place[1]]) - spared - rest.size
@@ -266,13 +266,13 @@ def _by_kernel(
 
 
 def _uniforms_to_block_end(source: Generator, count: int) -> np.ndarray:
-    """At least `count` uniform numbers, up to the end of the last one's block."""
+    """Draw at least `count` uniform numbers, up to the end of the last one's block."""
     words = source.words(2 * count)
     return unit64(np.concatenate((words, source.words(source.spare_words() // 2 * 2))))
 
 
 def _gamma(alpha: float, rounded: Callable[[float], float], draws: _Draws) -> float:
-    """Marsaglia and Tsang, "A simple method for generating gamma variables", 2000."""
+    """Draw by Marsaglia and Tsang, "A simple method for generating gamma variables", 2000."""
     scale = 1.0
     if alpha < 1:
         if alpha == 0:
@@ -297,7 +297,7 @@ def _gamma(alpha: float, rounded: Callable[[float], float], draws: _Draws) -> fl
 
 
 def dirichlet(concentrations: np.ndarray, generator: Generator | None = None) -> np.ndarray:
-    """Dirichlet numbers over the last axis, float32 or float64."""
+    """Draw Dirichlet vectors along the last axis, float32 or float64."""
     dtype = concentrations.dtype
     require(dtype, dtype.kind == "f" and dtype.itemsize > 2, "dirichlet")
     gammas = standard_gamma(concentrations.astype(np.float64), generator)

@@ -1,1 +1,1 @@
-"""What stands in the place of an array: windows that are no dense memory, or not yet computed."""
+"""Windows: stand-ins for a tensor's NumPy array that are not dense memory or not yet computed."""

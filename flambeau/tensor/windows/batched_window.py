@@ -1,7 +1,7 @@
-"""The window of a tensor that stands for one example of a batch, inside of vmap.
+"""The window of a tensor that represents one example of a batch inside vmap.
 
-It has an example's shape and dtype; the elements lie in a tensor below, whose first axis counts the
-examples. Operators that know nothing of batches fail on it, as on every opaque window.
+It has an example's shape and dtype; the elements are in a tensor below, whose first axis is the
+batch axis. Operators without batching support fail on it, as on every opaque window.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .opaque_window import OpaqueWindow
 
 
 class ExampleRead(RuntimeError):
-    """Something wants the elements of one example, where operators see a whole batch."""
+    """Raised when code reads the elements of a single example, which vmap does not allow."""
 
 
 def _refuse(*args: Any) -> NoReturn:
@@ -22,7 +22,7 @@ def _refuse(*args: Any) -> NoReturn:
 
 
 class _Flags:
-    """What NumPy's `flags` say of an example's memory."""
+    """The NumPy `flags` of an example's memory."""
 
     __slots__ = ("c_contiguous", "writeable")
 
@@ -31,7 +31,7 @@ class _Flags:
 
 
 class BatchedWindow(OpaqueWindow):
-    """`below`, a tensor, as one example of `batch`; `is_shared` where all examples are the same."""
+    """One example of `batch` in the tensor `below`; `is_shared` if all examples are the same."""
 
     __slots__ = ("batch", "below", "dtype", "is_shared", "shape")
     kind = "batched"
@@ -46,23 +46,23 @@ class BatchedWindow(OpaqueWindow):
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """An example's strides in bytes."""
+        """The strides of an example in bytes."""
         strides: tuple[int, ...] = self.below._array.strides
         return strides if self.is_shared else strides[1:]
 
     @property
     def itemsize(self) -> int:
-        """Bytes of an element."""
+        """Bytes per element."""
         return self.dtype.itemsize
 
     @property
     def nbytes(self) -> int:
-        """Bytes of an example's elements."""
+        """Total bytes of an example's elements."""
         return self.size * self.dtype.itemsize
 
     @property
     def flags(self) -> _Flags:
-        """Whether an example's elements lie in row-major order, without gaps."""
+        """Whether an example is row-major without gaps, and whether it is writable."""
         step, in_order = self.dtype.itemsize, True
         for n, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
             in_order = in_order and (n == 1 or stride == step)
@@ -90,5 +90,5 @@ class BatchedWindow(OpaqueWindow):
 
 
 def is_example(window: Any) -> bool:
-    """Whether a tensor's window is that of an example of a batch."""
+    """Return whether a tensor's window is that of an example of a batch."""
     return window.__class__ is BatchedWindow

@@ -1,9 +1,8 @@
-"""A window whose elements are the conjugates or the negatives of what lies in memory.
+"""A window whose elements are the conjugates or negatives of the values in memory.
 
-It is no NumPy array. Whatever does not know it gets a resolved copy through NumPy's protocols or by
-an attribute of the copy, so that its values are right everywhere; views keep the bits, and writes
-go through them. Its dtype is equal to that of the memory but another object: fast paths, which
-compare dtypes by identity, leave it to the general ones.
+It is not a NumPy array. Code that does not know it gets a resolved copy through NumPy's protocols
+or attribute access, so values are right everywhere; views keep the conjugate and negative bits, and
+writes apply them.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class LazyWindow(NDArrayOperatorsMixin):
 
     __slots__ = ("conjugated", "memory", "negated")
     memory: np.ndarray
-    kind = "conjugated"  # what the compiler calls such tensors
+    kind = "conjugated"  # the compiler's name for such tensors
 
     def __init__(self, memory: np.ndarray, conjugated: bool, negated: bool) -> None:
         self.memory, self.conjugated, self.negated = memory, conjugated, negated
@@ -46,7 +45,7 @@ class LazyWindow(NDArrayOperatorsMixin):
     T = property(lambda self: self.like(self.memory.T))
 
     def like(self, memory: Any) -> Any:
-        """Other memory with these bits; numbers are resolved."""
+        """Return a window on other memory with the same bits; numbers are resolved."""
         if isinstance(memory, np.ndarray):
             return window_with_bits(memory, self.conjugated, self.negated)
         return self.apply(memory)
@@ -58,7 +57,7 @@ class LazyWindow(NDArrayOperatorsMixin):
         return np.negative(values) if self.negated else values
 
     def resolved(self) -> np.ndarray:
-        """The elements in memory of their own."""
+        """Return the elements in new memory."""
         return np.asarray(self.apply(self.memory))
 
     real = property(lambda self: window_with_bits(self.memory.real, False, self.negated))
@@ -114,12 +113,12 @@ class LazyWindow(NDArrayOperatorsMixin):
 
 
 def window_with_bits(memory: np.ndarray, conjugated: bool, negated: bool) -> Any:
-    """The memory itself where no bit is set."""
+    """Return a window on memory with these bits, or the memory itself if no bit is set."""
     return LazyWindow(memory, conjugated, negated) if conjugated or negated else memory
 
 
 def toggled(window: Any, conjugate: bool, negate: bool) -> Any:
-    """A window on the same memory with bits changed."""
+    """Return a window on the same memory with bits toggled."""
     if window.__class__ is LazyWindow:
         return window_with_bits(window.memory, window.conjugated != conjugate,
                                 window.negated != negate)
@@ -127,7 +126,7 @@ def toggled(window: Any, conjugate: bool, negate: bool) -> Any:
 
 
 def bits_of(view: Any, base: Any) -> tuple[bool, bool] | None:
-    """Which bits a view has that its base has not, or the other way round; None for none."""
+    """Return which bits (conjugate, negative) differ between a view and its base; None if none."""
     bits = [(w.conjugated, w.negated) if w.__class__ is LazyWindow else (False, False)
             for w in (view, base)]
     (a, b), (c, d) = bits
@@ -135,17 +134,17 @@ def bits_of(view: Any, base: Any) -> tuple[bool, bool] | None:
 
 
 def is_conjugated(window: Any) -> bool:
-    """Whether a tensor's window conjugates what lies in memory."""
+    """Return whether a tensor's window conjugates the values in memory."""
     return window.__class__ is LazyWindow and window.conjugated
 
 
 def is_negated(window: Any) -> bool:
-    """Whether a tensor's window negates what lies in memory."""
+    """Return whether a tensor's window negates the values in memory."""
     return window.__class__ is LazyWindow and window.negated
 
 
 def memory_of(window: Any) -> np.ndarray:
-    """The NumPy array of a window, whatever bits it has."""
+    """Return the NumPy array of a window, ignoring its bits."""
     result: np.ndarray = window.memory if window.__class__ is LazyWindow else window
     return result
 

@@ -1,7 +1,7 @@
-"""A window that is no dense array: every use of it as one fails.
+"""A window that is not a dense array: every use of it as one fails.
 
-An operator that meets one fails, and the failure hands the call over to the operators of that kind
-of tensor (`ops/sparse`, `ops/quantized`): dense tensors pay no check.
+A dense operator that receives one fails, and the failure dispatches the call to the operators of
+that kind of tensor (`ops/sparse`, `ops/quantized`), so dense tensors need no check.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any, NoReturn
 
 
 class NoDenseArray(AttributeError, NotImplementedError):
-    """An operator without an implementation for this kind of tensor met one."""
+    """Raised by an operator that has no implementation for this kind of tensor."""
 
 
 def _operator_at_work() -> str:
-    """The name of the outermost function of flambeau's that is being called."""
+    """Return the name of the outermost running function of flambeau."""
     frame: FrameType | None = sys._getframe(2)
     name = ""
     while frame is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
@@ -29,7 +29,7 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 def missing_implementation(name: str, backend: str) -> str:
-    """PyTorch's sentence on an operator that a kind of tensor does not have."""
+    """Return PyTorch's error message for an operator that a backend does not implement."""
     return (
         f"Could not run 'aten::{name}' with arguments from the '{backend}' backend. This could be "
         "because the operator doesn't exist for this backend, or was omitted during the "
@@ -38,26 +38,26 @@ def missing_implementation(name: str, backend: str) -> str:
 
 
 class OpaqueWindow:
-    """A shape, and whatever stands for the elements."""
+    """Base of windows with a shape and another representation of the elements."""
 
     __slots__ = ()
-    kind: str  # what the compiler calls such tensors
+    kind: str  # the compiler's name for such tensors
     shape: tuple[int, ...]
     __array_ufunc__: Any = None  # NumPy's ufuncs raise TypeError
 
     @property
     def backend(self) -> str:
-        """What PyTorch calls this kind of tensor in messages."""
+        """PyTorch's name for this kind of tensor in messages."""
         raise NotImplementedError
 
     @property
     def ndim(self) -> int:
-        """How many axes there are."""
+        """The number of axes."""
         return len(self.shape)
 
     @property
     def size(self) -> int:
-        """How many elements the dense array would have."""
+        """The number of elements of the equivalent dense array."""
         return math.prod(self.shape)
 
     def __getattr__(self, name: str) -> NoReturn:
