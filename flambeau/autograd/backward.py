@@ -1,4 +1,4 @@
-"""`backward` and `grad`: from tensors to the engine and back."""
+"""`backward` and `grad`: check arguments, run the engine and return or accumulate gradients."""
 
 from __future__ import annotations
 

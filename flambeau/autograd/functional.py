@@ -271,7 +271,7 @@ def _check_strategy(
 
 
 class _Call:
-    """A recorded call of the user's function: its inputs and outputs as tuples of tensors."""
+    """A recorded call of the user's function, with inputs and outputs as tuples of tensors."""
 
     def __init__(
         self, name: str, func: Callable[..., Any], inputs: Any, create_graph: bool,

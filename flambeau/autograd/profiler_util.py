@@ -48,7 +48,7 @@ class _Times:
 
     @property
     def device_time(self) -> float:
-        """0: there is no other device."""
+        """0, because there is no other device."""
         return 0.0
 
     cuda_time = device_time
@@ -60,7 +60,7 @@ class _Times:
 
 
 class FunctionEvent(_Times):
-    """One call: of an operator, a labelled region, a module, or a kernel of a compiled step.
+    """One call of an operator, a labeled region, a module, or a kernel of a compiled step.
 
     `time_range` is in microseconds since the profile began; `cpu_memory_usage` in bytes.
     """

@@ -11,8 +11,8 @@ from __future__ import annotations
 import time
 
 FIRST = 48  # backward passes watched closely at the start: 8 rounds of a GAN with two of each
-AGAIN = 4  # and after something new begins
-SHARE = 0.1  # of the program's time
+AGAIN = 4  # passes watched closely after something new begins
+SHARE = 0.1  # allowed share of the program's time
 GRACE_S = 2.0  # seconds always allowed, however short the program
 
 

@@ -12,7 +12,7 @@ from .report import counts, summary, titles
 from .rules import all_rules
 from .session import Session
 
-_AROUND = 3  # lines of source before and after
+_AROUND = 3  # lines of source shown before and after
 _KINDS = ("loss", "learning rate", "gradient norm", "update / weight", "dead units")
 
 

@@ -128,7 +128,7 @@ class _OfOtherDevice(Pattern):
 
     @property
     def skip(self) -> bool:
-        """True: no event runs on a GPU."""
+        """True, because no event runs on a GPU."""
         return True
 
 

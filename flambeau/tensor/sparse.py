@@ -77,7 +77,7 @@ class CooArray(SparseArray):
         return self.indices.shape[1]
 
     def like(self, values: np.ndarray) -> CooArray:
-        """Other values at the same places."""
+        """Return an array with other values at the same places."""
         shape = self.shape[: self.sparse_dim] + values.shape[1:]
         return CooArray(self.indices, values, shape, self.coalesced)
 
@@ -154,7 +154,7 @@ class CompressedArray(SparseArray):
                 self.plain.reshape(count, self.nnz))
 
     def like(self, values: np.ndarray) -> CompressedArray:
-        """Other values at the same places."""
+        """Return an array with other values at the same places."""
         return CompressedArray(self.layout, self.compressed, self.plain, values, self.shape)
 
 

@@ -12,7 +12,7 @@ _INDETERMINATE = "ge: relation is indeterminate"
 
 
 class SymInt:
-    """The lengths `j<number>`, times `coefficient`.
+    """The length of ragged axis `j<number>`, times `coefficient`.
 
     >>> length = torch.nested.nested_tensor([[1], [2, 3]], layout=torch.jagged).shape[1]
     >>> isinstance(length, torch.SymInt), length == 2, length >= 2

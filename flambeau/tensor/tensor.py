@@ -29,7 +29,7 @@ from .storage import (
 )
 
 if TYPE_CHECKING:
-    from .methods import Methods  # a generated stub: what the operators attach
+    from .methods import Methods  # a generated stub of the operators' methods
 else:
     Methods = object
 
@@ -138,7 +138,7 @@ class Tensor(Methods, metaclass=_TensorType):
 
     @property
     def layout(self) -> layout:
-        """`torch.strided`, always.
+        """The memory layout: always `torch.strided`.
 
         >>> torch.zeros(2).layout
         torch.strided
@@ -344,7 +344,7 @@ class Tensor(Methods, metaclass=_TensorType):
         return shared_memory(self._array) is not None
 
     def share_memory_(self) -> Tensor:
-        """Move it, in place, to memory that other processes can share.
+        """Move its memory to shared memory, in place.
 
         >>> torch.zeros(2).share_memory_().is_shared()
         True
@@ -431,7 +431,7 @@ class Tensor(Methods, metaclass=_TensorType):
 
     @property
     def output_nr(self) -> int:
-        """Which output of its node it is.
+        """Its index among the outputs of its node.
 
         >>> [y.output_nr for y in torch.ones(2, requires_grad=True).unbind()]
         [0, 1]

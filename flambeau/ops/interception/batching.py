@@ -161,8 +161,7 @@ def _requires(batch: Batch, values: Sequence[Any]) -> bool:
 
 
 def _share(batch: Batch, x: Tensor) -> Tensor:
-    """Bring an outer tensor that requires grad into the vmap; its history stays on the outer tape.
-    """
+    """Share an outer tensor that requires grad with the vmap; its history stays outside."""
     if x._tracked and requires(x) and innermost_batch((x,)) is not batch:
         return batch.share(x)
     return x

@@ -22,8 +22,7 @@ _AXES = frozenset(("dim", "dims", "dim0", "dim1", "dim2", "dimension"))
 
 
 def compute(operator: Operator, batch: Batch, values: list[Any]) -> Any:
-    """Return operator(*values) for all examples, batch axis first; NotImplemented without a rule.
-    """
+    """Return operator(*values) for all examples, batch axis first; NotImplemented if no rule."""
     if operator.batch is not None:
         return operator.batch(batch, *values)
     if operator.kind is Kind.POINTWISE:

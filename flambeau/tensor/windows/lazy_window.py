@@ -24,7 +24,7 @@ _WRITERS = frozenset((np.copyto, np.put, np.place, np.putmask, np.put_along_axis
 
 
 class LazyWindow(NDArrayOperatorsMixin):
-    """`memory`, seen conjugated, negated, or both."""
+    """A view of `memory` that is conjugated, negated, or both."""
 
     __slots__ = ("conjugated", "memory", "negated")
     memory: np.ndarray
