@@ -1,8 +1,7 @@
-"""Kernels for eager operators, compiled in the background: requested by one call, used from the
-next.
+"""Background compilation of kernels for eager operators: one call requests, the next one uses.
 
-Which call first uses a kernel depends on the calls alone, never on how long compilation takes, so a
-program that runs again gives the same bits.
+Which call first uses a kernel depends only on the calls, never on compile time, so rerunning a
+program gives the same bits.
 """
 
 from __future__ import annotations
@@ -25,21 +24,21 @@ if TYPE_CHECKING:
 class KernelPolicy:
     """Whether eager operators may use kernels.
 
-    They round sums differently from NumPy and start with a certain call, so a program that must
-    resume bit-identically in a new process sets `allowed` to False.
+    Kernels round sums differently from NumPy and start at some call, so a program that must resume
+    bit-identically in a new process sets `allowed` to False.
     """
 
     allowed = True
-    counts = True  # whether calls of small arrays count towards compiling
+    counts = True  # whether calls on small arrays count towards compiling
 
 
 class _RecordingState(threading.local):
-    """Whether this thread records a step. The program that comes of it replaces the eager calls, so
+    """Whether this thread records a step. The recorded program will replace the eager calls, so
     compiling kernels for them would cost more than it saves."""
 
     calls: dict[Hashable, float] | None = None  # calls without a kernel, by key, in this step
 
-    CALLS_BEFORE_COMPILING = 64  # of one kind in one step, from which on kernels pay
+    CALLS_BEFORE_COMPILING = 64  # calls with one key in one step that make a kernel pay off
 
 
 _recording = _RecordingState()
@@ -47,7 +46,7 @@ _recording = _RecordingState()
 
 @contextmanager
 def recording(only_known: bool) -> Iterator[None]:
-    """Meanwhile this thread asks for no kernels that were not asked for before, if `one`."""
+    """If `only_known`, compile a new kernel in the block only after many calls with its key."""
     before = _recording.calls
     _recording.calls = {} if only_known else before
     try:
@@ -57,27 +56,27 @@ def recording(only_known: bool) -> Iterator[None]:
 
 
 _lock = threading.Lock()
-_ready: dict[Hashable, Any] = {}  # None: could not be made
+_ready: dict[Hashable, Any] = {}  # None: the build failed
 _compiling: dict[Hashable, threading.Event] = {}
 _queue: list[tuple[Hashable, Callable[[], Any]]] = []
-_active_threads = 0  # threads that make kernels
-failed_builds: dict[Hashable, Exception] = {}  # of kernels that could have been made
+_active_threads = 0  # threads that build kernels
+failed_builds: dict[Hashable, Exception] = {}  # unexpected errors, by key
 
 
 def is_recording() -> bool:
-    """Whether this thread runs a call only to record it."""
+    """Whether this thread runs calls only to record them."""
     return _recording.calls is not None
 
 
 def request_kernel(
     key: Hashable, builder: Callable[[], Kernel], exact: bool = False, worth: float = 1
 ) -> KernelFunction | None:
-    """The function of the kernel that `builder` builds; None for the first call with this key.
+    """Return the compiled kernel that `builder` builds; None on the first call with this key.
 
-    The second call waits for the compilation. None also if KernelPolicy forbids kernels or the
-    build failed, and for calls that are only recorded (`recording`) unless there are many of a
-    kind: a large one counts as `worth` calls. `exact` kernels, which match the other path bit by
-    bit, are always allowed and never waited for.
+    The second call waits for the compilation. Also None if KernelPolicy forbids kernels, if the
+    build failed, and for calls that are only recorded (`recording`) until CALLS_BEFORE_COMPILING
+    of a key; one call counts as `worth` calls. `exact` kernels match NumPy bit for bit, so they
+    are always allowed and never waited for.
     """
     if not (exact or KernelPolicy.allowed):
         return None
@@ -99,7 +98,7 @@ def request_kernel(
 
 
 def _should_compile(key: Hashable, worth: float) -> bool:
-    """Whether to compile a missing kernel; depends on the calls alone."""
+    """Whether to compile a missing kernel; depends only on the calls."""
     calls = _recording.calls
     if calls is None:
         return True
@@ -108,7 +107,7 @@ def _should_compile(key: Hashable, worth: float) -> bool:
 
 
 def _enqueue(key: Hashable, builder: Callable[[], Kernel]) -> None:
-    """Has a kernel made."""
+    """Queue a kernel for compilation."""
     with _lock:
         if key in _compiling or key in _ready:
             return
@@ -118,7 +117,7 @@ def _enqueue(key: Hashable, builder: Callable[[], Kernel]) -> None:
 
 
 def _prioritize(key: Hashable) -> None:
-    """Somebody waits for a kernel: it comes first, and the waiting one's processor helps."""
+    """Move a kernel that a caller waits for to the front, and allow a second compile thread."""
     from ..jit.worker_pool import WORKERS
 
     with _lock:
@@ -127,7 +126,7 @@ def _prioritize(key: Hashable) -> None:
 
 
 def _start_thread(most: int) -> None:
-    """Start a thread to make what waits, unless so many are at work. Within the lock."""
+    """Start a compile thread unless `most` already run. The caller holds the lock."""
     global _active_threads
     if _queue and _active_threads < most:
         _active_threads += 1
@@ -138,7 +137,7 @@ def _start_thread(most: int) -> None:
 
 
 def run_in_background(name: str, work: Callable[..., None], *arguments: Any) -> bool:
-    """Run work on a thread of its own; returns whether the system allowed one."""
+    """Run work on a new daemon thread. Return False if the system refuses a thread."""
     try:
         threading.Thread(target=work, args=arguments, name=name, daemon=True).start()
     except RuntimeError:
@@ -147,7 +146,7 @@ def run_in_background(name: str, work: Callable[..., None], *arguments: Any) -> 
 
 
 def _give_up() -> None:
-    """Nobody can make what waits: the NumPy path goes on to be used. Within the lock."""
+    """Mark all queued kernels as unavailable, so NumPy is used. The caller holds the lock."""
     for key, _ in _queue:
         _ready[key] = None
         _compiling[key].set()
@@ -155,7 +154,7 @@ def _give_up() -> None:
 
 
 def _work() -> None:
-    """Make what waits, then end."""
+    """Build the queued kernels, then exit."""
     global _active_threads
     from ..jit.kernel_function import compile_all
     from .thread_pool import threads
@@ -169,7 +168,7 @@ def _work() -> None:
         function = None
         try:
             function = compile_all([builder()], threads())[0]
-        except Exception as error:  # the NumPy path goes on to be used
+        except Exception as error:  # callers keep using NumPy
             if not _is_expected(error):
                 _tell(key, error)
         finally:
@@ -178,7 +177,7 @@ def _work() -> None:
 
 
 def _is_expected(error: Exception) -> bool:
-    """Whether it says that there is no kernel for this processor, or not now."""
+    """Whether the error only means that no kernel is available for this processor, or now."""
     if isinstance(error, NotImplementedError | ImportError | OSError | MemoryError):
         return True
     from ..codegen.conv.direct_blocking import (
@@ -189,7 +188,7 @@ def _is_expected(error: Exception) -> bool:
 
 
 def _tell(key: Hashable, error: Exception) -> None:
-    """A fault of a kernel's builder is no user's affair, but must not go unseen."""
+    """Warn about a bug in a kernel's builder, and record it in `failed_builds`."""
     if sys.is_finalizing() or not threading.main_thread().is_alive():
         return
     failed_builds[key] = error
@@ -199,24 +198,24 @@ def _tell(key: Hashable, error: Exception) -> None:
 
 
 class Small(dict[Any, int]):
-    """Addresses, by dtype, of a kernel for arrays so small that NumPy's calls are what they cost.
+    """Kernel addresses by dtype, for arrays so small that the overhead of NumPy's calls dominates.
 
-    0 up to call CALLS_BEFORE_USE, and where there can be none: so that it depends on the calls
-    alone, not on how long compiling takes, which call is the kernel's first.
+    The address is 0 before call CALLS_BEFORE_USE and if no kernel is possible. The first call that
+    uses the kernel thus depends only on the calls, not on compile time.
     """
 
     CALLS_BEFORE_COMPILING, CALLS_BEFORE_USE = 32, 256
 
     def __init__(self, builder: Callable[[Any], Kernel]) -> None:
         super().__init__()
-        self.builder = builder  # of the dtype
+        self.builder = builder  # takes the dtype
         self.calls: dict[Any, int] = {}
 
     def __missing__(self, kind: Any) -> int:
         if not KernelPolicy.counts:
             return 0
         count = self.calls[kind] = self.calls.get(kind, 0) + 1
-        if count == self.CALLS_BEFORE_COMPILING:  # its code is then on disk, or on the way there
+        if count == self.CALLS_BEFORE_COMPILING:  # fills the disk cache by CALLS_BEFORE_USE
             request_kernel((id(self), kind), lambda: self.builder(kind))
         elif count == self.CALLS_BEFORE_USE:
             self[kind] = self._compile(kind)
@@ -233,7 +232,8 @@ class Small(dict[Any, int]):
 
 
 def _forked() -> None:
-    """A child has no thread at work: what was being made is asked for again."""
+    """Reset in a forked child, which has no compile threads; unfinished kernels can be requested
+    again."""
     global _lock, _active_threads
     _lock, _active_threads = threading.Lock(), 0
     _queue.clear()

@@ -1,8 +1,9 @@
-"""The table of eager operators' kernels, and the one function that serves them.
+"""The table of eager operators' kernels, and the lookup that compiles them on demand.
 
-A kernel is named by the function that builds it. Its module, and the loop IR, are imported when the
-first kernel is built: a program on small tensors never does. What depends on more than a dtype and
-a few settings (products, convolutions, recurrent layers, random numbers) asks background_jit.py.
+A kernel is named by its builder function. The builder's module and the loop IR are imported when
+the first kernel is built, so a program on small tensors never imports them. Kernels that depend on
+more than a dtype and a few settings (products, convolutions, recurrent layers, random numbers) use
+background_jit.py directly.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
 
 
 class EagerKernel:
-    """A kernel that a function of a module of flambeau.native.kernels builds.
+    """A kernel built by a function of a module in flambeau.native.kernels.
 
-    `exact`: it gives NumPy's bits, so that any call may use it as soon as it is there.
+    `exact`: it returns NumPy's bits, so any call may use it as soon as it is compiled.
     """
 
     __slots__ = ("exact", "module", "name")
@@ -38,19 +39,19 @@ class EagerKernel:
         return f"{self.module}.{self.name}"
 
     def address(self, kind: np.dtype | str, *settings: Any) -> int | None:
-        """Its address for elements of a dtype; None until it is compiled (see `request_kernel`)."""
+        """Return its address for a dtype; None until it is compiled (see `request_kernel`)."""
         function = background_jit.request_kernel(
             (self, kind, *settings),
             lambda: self.build(kind if isinstance(kind, str) else kind.name, *settings), self.exact)
         return None if function is None else function.address
 
     def resolve(self) -> Callable[..., Any]:
-        """Import the function that builds it."""
+        """Import the builder function."""
         module = import_module(f"...kernels.{self.module}", __name__)
         return getattr(module, self.name)
 
     def build(self, type_name: str, *settings: Any) -> Kernel:
-        """Build the kernel for elements of a type."""
+        """Build the kernel for an element type."""
         from ..loop_ir.ir import Type
 
         kernel: Kernel = self.resolve()(Type(type_name), *settings)

@@ -1,9 +1,8 @@
-"""Calls of kernels from Python for what a built-in function costs: a tenth of a call by ctypes.
+"""Call kernels from Python at the cost of a built-in function: a tenth of a ctypes call.
 
-`Calls.alone` and the function behind `call_on_threads` are built-in functions of this process,
-made of LLVM IR: they take NumPy arrays and integers as they are, and hand the kernel the arrays'
-addresses and the integers as its cells. Where CPython's objects do not lie as expected, ctypes does
-the same.
+`FastCalls.alone` and the function behind `call_on_threads` are built-in functions compiled from
+LLVM IR. They take NumPy arrays and integers, and pass the kernel the arrays' addresses and the
+integers as its cells. If CPython's objects are not laid out as expected, ctypes is used instead.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from . import thread_pool_ir
 from .thread_pool import POOL
 from .thread_pool import run as run_cells
 
-# %self is the class of arrays. A cell that is no array's address is an integer.
+# %self is the ndarray class. Every argument that is not an array must be an integer.
 _IR_TEMPLATE = """
 @PyLong_Type = external global i8
 @_Py_NoneStruct = external global i8
@@ -135,7 +134,7 @@ bad:
   ret ptr null
 }
 """
-# elements of work that one thread does before another is awake
+# most elements for which one thread finishes before another could wake up
 MAX_SINGLE_THREAD_ELEMENTS = 1 << 16
 _FASTCALL = 0x80  # METH_FASTCALL
 _DATA = ("PyLong_Type", "_Py_NoneStruct", "PyExc_TypeError")
@@ -149,7 +148,7 @@ class _Definition(ctypes.Structure):
 
 
 def _probe_array_layout() -> tuple[int, int] | None:
-    """Where an array object holds its class and the address of its memory, if as expected."""
+    """Return the offsets of an array's class and data pointer, or None if they are not found."""
     head, probe = object.__basicsize__, np.zeros(3)
     for place in range(0, head, 8):
         if ctypes.c_void_p.from_address(id(probe) + place).value == id(np.ndarray):
@@ -162,14 +161,14 @@ _ARRAY_LAYOUT = _probe_array_layout()
 
 
 def data_address(array: np.ndarray) -> int:
-    """The address of an array's first element, in a tenth of the time of NumPy's own accessors."""
+    """Return the address of an array's first element, ten times faster than NumPy's accessors."""
     if _ARRAY_LAYOUT is None:
         return int(array.ctypes.data)
     return ctypes.c_void_p.from_address(id(array) + _ARRAY_LAYOUT[1]).value or 0
 
 
 def _ir_text() -> str | None:
-    """The LLVM IR for this interpreter, or None where it is another one than was thought of."""
+    """Return the LLVM IR for this interpreter, or None if its object layout is unknown."""
     if sys.implementation.name != "cpython":
         return None
     try:
@@ -180,7 +179,7 @@ def _ir_text() -> str | None:
     layout = _probe_array_layout()
     if layout is None:
         return None
-    named = object.__basicsize__ + 8  # of a class: behind the head and the size of its items
+    named = object.__basicsize__ + 8  # offset of tp_name, after the object head and ob_size
     places = {"CLASS": layout[0], "DATA": layout[1], "NAME": named}
     text = _IR_TEMPLATE
     for word, at in places.items():
@@ -188,7 +187,7 @@ def _ir_text() -> str | None:
     return text
 
 
-_owners: list[Any] = []  # a definition lives as long as its function
+_owners: list[Any] = []  # keeps each definition alive as long as its function
 
 
 def _make_builtin(name: bytes, address: int) -> Callable[..., None]:
@@ -202,7 +201,7 @@ def _make_builtin(name: bytes, address: int) -> Callable[..., None]:
 
 @cache
 def _load_builtins() -> tuple[Callable[..., None], Callable[..., None] | None, Callable[..., None]]:
-    """alone, the one behind shared if there is one, write."""
+    """Return the functions `alone`, `shared` (None with ctypes) and `write`."""
     from ..jit.elf_loader import load
 
     text = _ir_text()
@@ -222,26 +221,26 @@ def _load_builtins() -> tuple[Callable[..., None], Callable[..., None] | None, C
 class FastCalls:
     """`FastCalls.alone(kernel, *arguments)` calls a kernel by address on this thread.
 
-    It keeps the interpreter lock, for work of a few microseconds. `FastCalls.write(address,
-    *arguments)` only writes the cells to an address. Raises TypeError for an argument that is
-    neither an integer nor an array (of no subclass).
+    It holds the interpreter lock, so use it for a few microseconds of work. `FastCalls.write(
+    address, *arguments)` only writes the cells to an address. Raises TypeError for an argument that
+    is neither an integer nor an ndarray (subclasses are refused).
     """
 
     @staticmethod
     def alone(kernel: int, *arguments: Any) -> None:
-        """Put the built-in function into its own place at the first call."""
+        """Replace itself by the built-in function on the first call."""
         FastCalls.alone = _load_builtins()[0]
         FastCalls.alone(kernel, *arguments)
 
     @staticmethod
     def write(address: int, *arguments: Any) -> None:
-        """As `alone`."""
+        """Replace itself by the built-in function on the first call."""
         FastCalls.write = _load_builtins()[2]
         FastCalls.write(address, *arguments)
 
 
 def call_on_threads(kernel: int, *arguments: Any, threads: int = 0) -> None:
-    """Call a kernel on so many threads, or as many as the pool has, without Python's lock."""
+    """Call a kernel on `threads` threads (0: the whole pool), releasing the interpreter lock."""
     call = _load_builtins()[1]
     count = threads or POOL.threads()
     if call is None:
@@ -255,7 +254,7 @@ def call_on_threads(kernel: int, *arguments: Any, threads: int = 0) -> None:
 
 
 def call_kernel(kernel: int, work: int, *arguments: Any) -> None:
-    """Call a kernel: on this thread for up to MAX_SINGLE_THREAD_ELEMENTS elements, else on all."""
+    """Call a kernel: on this thread up to MAX_SINGLE_THREAD_ELEMENTS of work, else on the pool."""
     if work > MAX_SINGLE_THREAD_ELEMENTS:
         call_on_threads(kernel, *arguments)
     else:

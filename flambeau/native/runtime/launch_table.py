@@ -1,6 +1,6 @@
-"""Launch tables: kernels with their arguments, executed by all threads in one call.
+"""Launch tables: kernels with their arguments, which all threads execute in one call.
 
-Between records the threads meet at a barrier, which costs 0.1 us.
+A barrier between records costs 0.1 us.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _Start = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64
 
 @dataclass(frozen=True)
 class Record:
-    """A kernel's address and its cells: addresses of buffers, then sizes.
+    """A kernel's address and its cells: buffer addresses, then sizes.
 
-    `flags`: BARRIER, all threads wait for one another after it; SERIAL, thread 0 alone runs it.
+    `flags`: BARRIER, all threads synchronize after it; SERIAL, only thread 0 runs it.
     """
 
     function: int
@@ -37,7 +37,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Patch:
-    """A cell that gets a new value before each run: that of a table slot plus `offset`."""
+    """A cell rewritten before each run: the value of table slot `slot` plus `offset`."""
 
     record: int
     cell: int
@@ -49,7 +49,7 @@ class Patch:
 class Timing:
     """Begin and end of each record on each thread, in seconds: (threads, records).
 
-    Between records a thread waits for the others. SERIAL records run on thread 0 alone.
+    Between records a thread waits for the others. Only thread 0 runs SERIAL records.
     """
 
     begin: np.ndarray
@@ -62,12 +62,12 @@ class Timing:
 
     @property
     def records(self) -> np.ndarray:
-        """Seconds a record: its slowest thread."""
+        """Seconds per record, on its slowest thread."""
         return self.busy.max(axis=0)
 
     @property
     def total(self) -> float:
-        """Seconds from the first record's begin to the last one's end."""
+        """Seconds from the begin of the first record to the end of the last."""
         return float(self.finish.max() - self.begin.min()) if self.finish.size else 0.0
 
 
@@ -79,14 +79,14 @@ def _start_function(name: str) -> Any:
 class LaunchTable:
     """Kernels that run one after another.
 
-    `patches` name the cells that take their values from the table of `slots` entries. `keep` owns
-    the memory that cells point to. Nothing is checked: a wrong address crashes the process.
+    `patches` name the cells that are filled from a table of `slots` entries on each run. `keep`
+    keeps the memory that cells point to alive. Nothing is checked: a wrong address crashes.
     """
 
     def __init__(self, records: Sequence[Record], patches: Sequence[Patch] = (), slots: int = 0,
                  keep: object = None):
         self.keep = keep
-        self.lock = threading.RLock()  # for callers whose arena must stay theirs beyond a run
+        self.lock = threading.RLock()  # callers hold it to keep their arena beyond a run
         self._cells = (ctypes.c_int64 * max(sum(len(r.cells) for r in records), 1))()
         self._table = (ctypes.c_int64 * max(slots, 1))()
         self._table_at = ctypes.addressof(self._table)
@@ -105,24 +105,24 @@ class LaunchTable:
         head[:5] = [ctypes.addressof(self._rows), len(rows), ctypes.addressof(self._patches),
                     len(patches), ctypes.addressof(self._table)]
         self._head = head
-        self.ran = (ctypes.c_int64 * 1).from_address(self._address + 64)  # how often, to its end
+        self.ran = (ctypes.c_int64 * 1).from_address(self._address + 64)  # completed runs
         self._run = _start_function("start")
 
     def __len__(self) -> int:
-        """How many records there are."""
+        """Return the number of records."""
         return self._count
 
     def point(self, cell: int, address: int) -> None:
-        """Give a cell, counted over all records, another value for the runs to come."""
+        """Set a cell, counted over all records, for all later runs."""
         with self.lock:
             self._cells[cell] = address
 
     def run(self, values: Sequence[Any] = (), threads: int = 0) -> None:
-        """Write `values` into the table, one for each slot, and run all records.
+        """Write `values` into the table, one per slot, and run all records.
 
-        A value is an integer, or an array, which stands for its address.
-        `threads` 0 takes as many as the pool has. Calls from several Python threads follow one
-        another. An interrupt strikes before or after the run, never within.
+        A value is an integer, or an array, which stands for its address. `threads` 0 uses the whole
+        pool. Calls from several Python threads are serialized. A KeyboardInterrupt is raised before
+        or after the run, never during it.
         """
         with self.lock:
             self._fill(values)
@@ -138,7 +138,7 @@ class LaunchTable:
         FastCalls.write(self._table_at, *values)
 
     def timed(self, values: Sequence[int] = (), threads: int = 0) -> Timing:
-        """Run once, as `run` does, and say how long each record took on each thread."""
+        """Run once, as `run` does, and return the time of each record on each thread."""
         with self.lock:
             self._fill(values)
             count = threads or POOL.threads()
@@ -154,10 +154,10 @@ class LaunchTable:
 
 
 def _drop_needless_barriers(records: Sequence[Record]) -> list[int]:
-    """The flags, without barriers that nobody needs: at the end, and between serial records with
-    nothing before them, since the last barrier, that other threads may still be at."""
+    """Return the flags without needless barriers: the final one, and those between serial records
+    if no parallel record ran since the last barrier."""
     flags = [record.flags for record in records]
-    alone = True  # whether thread 0 did all there was since the last barrier
+    alone = True  # whether only thread 0 has worked since the last barrier
     for i, flag in enumerate(flags[:-1]):
         alone = alone and bool(flag & SERIAL)
         if not flags[i] & BARRIER:
@@ -180,6 +180,6 @@ def _patch(patch: Patch, records: Sequence[Record], starts: Sequence[int], slots
 
 
 def _array(rows: Sequence[Sequence[int]]) -> Any:
-    """Rows of int64 in memory."""
+    """Rows as one ctypes array of int64."""
     flat = [value for row in rows for value in row]
     return (ctypes.c_int64 * max(len(flat), 1))(*flat)

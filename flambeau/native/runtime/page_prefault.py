@@ -1,7 +1,7 @@
-"""Pages of memory that is about to be written, fetched from the system by a thread beforehand.
+"""Prefault memory that is about to be written, on a background thread.
 
-The system gives memory page by page when it is first written, and clears it: a second for some
-gigabytes, on one thread, where nothing else has to be done by it. What lies there stays as it is.
+The system clears each page on its first write: about a second for a few gigabytes on one thread.
+Touching pages early hides that cost, and leaves their contents unchanged.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from ..target.cost_model import MIN_PREFAULT_BYTES, PREFAULT_BLOCK_BYTES
 from .thread_pool import threads, usable_processors
 
 
-# Rows of (address, bytes), of which each thread takes the next. To exchange 0 for 0 is a write that
-# changes nothing, whatever others do there meanwhile.
+# Each thread takes the next row, (address, bytes). Exchanging 0 for 0 is a write that changes
+# nothing, even if other threads write there at the same time.
 _IR_TEXT = """
 define void @flambeau_pages_fetch(ptr %rows, i64 %count, i64 %page, ptr %next, ptr %stop) {
 entry:
@@ -67,7 +67,7 @@ def _prefault_function() -> Any:
 
 
 class _PrefaultJob:
-    """Arrays whose pages are fetched together, by one thread or several."""
+    """Arrays whose pages are prefaulted together, by one or more threads."""
 
     def __init__(self, arrays: list[np.ndarray], stop: np.ndarray) -> None:
         self.arrays, self._stop = arrays, stop
@@ -80,7 +80,7 @@ class _PrefaultJob:
         self._rows, self._next = np.array(rows, np.int64), np.zeros(1, np.int64)
 
     def work(self) -> None:
-        """Fetch what nobody else does."""
+        """Prefault the blocks that no other thread has taken."""
         _prefault_function()(
             self._rows.ctypes.data,
             len(self._rows),
@@ -96,13 +96,13 @@ class PagePrefaulter:
     def __init__(self) -> None:
         self._waiting: list[np.ndarray] = []
         self._thread: threading.Thread | None = None
-        self._job: _PrefaultJob | None = None  # the thread's
-        self._rest: _PrefaultJob | None = None  # what is left, for all to share
+        self._job: _PrefaultJob | None = None  # the one the thread works on
+        self._rest: _PrefaultJob | None = None  # the remaining arrays, shared by all threads
         self._stop = np.zeros(1, np.int64)
         self._lock = threading.Lock()
 
     def ask(self, array: np.ndarray) -> None:
-        """Request the prefault of an array's pages, if a processor is free for it."""
+        """Request the prefault of an array's pages, if it is large and a processor is free."""
         if array.nbytes < MIN_PREFAULT_BYTES or not array.flags.c_contiguous or self._stop[0]:
             return
         if min(threads(), usable_processors()) < 2:
@@ -113,13 +113,14 @@ class PagePrefaulter:
                 thread = threading.Thread(target=self._work, name="flambeau-pages")
                 try:
                     thread.start()
-                except RuntimeError:  # no more threads: all is left to `finish`
+                except RuntimeError:  # no more threads: `finish` does the work
                     return
                 self._thread = thread
 
     def finish(self) -> None:
-        """Helps with the remaining pages and waits: cooperating threads would wait for one
-        another's faults.
+        """Help with the remaining pages, then wait for the thread.
+
+        Starting the work early would make its threads wait on each other's page faults.
         """
         with self._lock:
             job, thread = self._job, self._thread
@@ -132,7 +133,7 @@ class PagePrefaulter:
         self.stop()
 
     def stop(self) -> None:
-        """Cancel remaining requests. Afterwards no one touches the arrays."""
+        """Cancel remaining requests and wait until the thread no longer touches the arrays."""
         self._stop[0] = 1
         thread = self._thread
         if thread is not None:
@@ -140,7 +141,7 @@ class PagePrefaulter:
         self._waiting.clear()
 
     def _taken(self) -> _PrefaultJob | None:
-        """A job of all that waits. Within the lock."""
+        """Return a job of all waiting arrays, or None. The caller holds the lock."""
         arrays, self._waiting = self._waiting, []
         return _PrefaultJob(arrays, self._stop) if arrays else None
 
@@ -157,7 +158,7 @@ class PagePrefaulter:
 
 @contextmanager
 def prefault(array: np.ndarray) -> Iterator[None]:
-    """Prefaults an array's pages during the block; done at its end."""
+    """Prefault an array's pages during the block, and wait for the rest at its end."""
     pages = PagePrefaulter()
     pages.ask(array)
     try:

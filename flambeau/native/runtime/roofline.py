@@ -1,7 +1,7 @@
-"""What this machine can do at most: multiply-adds in registers, bytes copied. Measured when asked.
+"""Measure this machine's peaks: multiply-adds in registers and copied bytes per second.
 
-Kernels are judged by their share of these. The multiply-adds are a loop that touches nothing but
-registers; the copy goes over memory that no cache holds.
+Kernels are judged by their share of these. The multiply-add loop touches only registers; the copy
+uses memory too large for any cache.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from ..target.machine import host
 
 _MULTIPLY_ADD_ROUNDS = 200_000
 _COPY_BYTES = 1 << 26  # bytes
-_MIN_BURSTS = 4  # measurements of each, on a busy machine too
+_MIN_BURSTS = 4  # measurements of each peak, however busy the machine
 
 
 @lru_cache(maxsize=2)
 def _multiply_add_chains(type: Type) -> tuple[Callable[..., None], int]:
-    """void(pointer, pointer, rounds): chains of x * y + sum; and flops a round."""
+    """Return `void(in, out, rounds)`, which runs chains of x * y + sum, and its flops per round."""
     lanes = host().lanes(type)
     chains = range(12 if host().vector_registers == 16 else 24)
     element = "float" if type is Type.F32 else "double"
     vector, suffix = f"<{lanes} x {element}>", f"v{lanes}f{type.size * 8}"
     places = [f"  %q{i} = getelementptr {vector}, ptr %out, i64 {i}" for i in chains]
-    # Chains that start alike would be merged.
+    # LLVM would merge chains with equal start values.
     starts = [f"  %a{i} = load {vector}, ptr %q{i}, align 4" for i in chains]
     phis = [f"  %s{i} = phi {vector} [%a{i}, %entry], [%t{i}, %round]" for i in chains]
     steps = [f"  %t{i} = call {vector} @llvm.fma.{suffix}({vector} %x, {vector} %y, "
@@ -54,7 +54,7 @@ def _multiply_add_chains(type: Type) -> tuple[Callable[..., None], int]:
 def _measure_rate(
     threads: int, seconds: float, work: Callable[[int], float], sustained: bool = False
 ) -> float:
-    """The sum of each thread's best rate, or of its mean, all of them at work together."""
+    """Return the sum of all threads' best rates (`sustained`: mean rates), running together."""
     best, mean = [0.0] * threads, [0.0] * threads
     together = threading.Barrier(threads)
 
@@ -81,9 +81,9 @@ def _measure_rate(
 def measure_flops_per_s(
     threads: int = 1, type: Type = Type.F32, seconds: float = 0.3, sustained: bool = False
 ) -> float:
-    """Floating-point operations per second that `threads` threads reach together.
+    """Return the floating-point operations per second that `threads` threads reach together.
 
-    The best of short bursts, or with `sustained` the mean over `seconds`.
+    The best of short bursts, or the mean over `seconds` if `sustained`.
     """
     function, amount = _multiply_add_chains(type)
     memory = [ctypes.create_string_buffer(64 * 32) for _ in range(threads)]
@@ -96,7 +96,7 @@ def measure_flops_per_s(
 
 
 def measure_bandwidth_bytes_per_s(threads: int = 1, seconds: float = 0.3) -> float:
-    """Bytes per second that `threads` threads read and write when they copy large arrays."""
+    """Return the bytes per second that `threads` threads read and write, copying large arrays."""
     arrays = [
         (np.ones(_COPY_BYTES // threads, np.uint8), np.full(_COPY_BYTES // threads, 2, np.uint8))
         for _ in range(threads)
@@ -112,7 +112,7 @@ def measure_bandwidth_bytes_per_s(threads: int = 1, seconds: float = 0.3) -> flo
 
 @lru_cache(maxsize=8)
 def measure_peaks(threads: int) -> tuple[float, float]:
-    """(flops, bytes) per second, measured once per process."""
+    """Return (flops, bytes) per second, measured once per process."""
     return measure_flops_per_s(threads, seconds=0.1), measure_bandwidth_bytes_per_s(
         threads, seconds=0.1
     )

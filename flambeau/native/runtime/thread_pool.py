@@ -1,7 +1,7 @@
-"""The threads that run native code: started on first use, asleep when idle, made anew after a fork.
+"""The threads that run native code: started on first use, asleep when idle, restarted after a fork.
 
-A worker is a Python thread that enters native code and stays there, without the interpreter's
-lock, until the pool ends. It looks out for a job for PATIENCE seconds, then sleeps in the kernel.
+A worker is a Python thread that stays in native code, without the interpreter lock, until the pool
+closes. When idle it spins for IDLE_SPIN_S seconds, then sleeps in the kernel.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _Launch = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void
 
 
 def usable_processors(root: str = "/") -> int:
-    """How many cores this process may keep busy: its affinity, and a container's quota.
+    """Return how many cores this process may keep busy, given its affinity and container quota.
 
-    Threads of a core share what multiplies, so that a core counts once. `root`: of the system's
-    files.
+    Hardware threads of a core share its multipliers, so a core counts once. `root` is the root of
+    the system's files, for tests.
     """
     try:
         count = _count_cores(os.sched_getaffinity(0), root)
@@ -42,7 +42,7 @@ def usable_processors(root: str = "/") -> int:
 
 
 def _count_cores(processors: Iterable[int], root: str) -> int:
-    """How many cores these processors are."""
+    """Return how many cores these processors belong to."""
     siblings = set()
     for processor in processors:
         place = f"{root}sys/devices/system/cpu/cpu{processor}/topology/thread_siblings_list"
@@ -51,7 +51,7 @@ def _count_cores(processors: Iterable[int], root: str) -> int:
 
 
 def _cgroup_quotas(root: str) -> Iterator[int]:
-    """The quotas, in processors, of the control groups that this process is in."""
+    """Yield the CPU quotas, in processors, of this process's control groups."""
     top = f"{root}sys/fs/cgroup"
     groups = [line.split(":", 2) for line in _read(f"{root}proc/self/cgroup").splitlines()]
     path = next((where for _, kind, where in groups if not kind), "/").rstrip("/")
@@ -65,13 +65,13 @@ def _cgroup_quotas(root: str) -> Iterator[int]:
 
 
 def _parse_quota(words: list[str]) -> Iterator[int]:
-    """Of a quota and its period; nothing where there is none ("max", -1)."""
+    """Yield quota / period rounded up; nothing if there is no limit ("max" or -1)."""
     if len(words) == 2 and all(word.isdecimal() for word in words) and int(words[1]):
         yield -(-int(words[0]) // int(words[1]))
 
 
 def _read(place: str) -> str:
-    """A small file, or nothing where there is none."""
+    """Return the contents of a small file, or "" if it cannot be read."""
     try:
         with open(place) as file:
             return file.read().strip()
@@ -80,7 +80,7 @@ def _read(place: str) -> str:
 
 
 def _default_thread_count() -> int:
-    """FLAMBEAU_THREADS or OMP_NUM_THREADS, as PyTorch reads it; else every usable core."""
+    """FLAMBEAU_THREADS, else OMP_NUM_THREADS as in PyTorch, else every usable core."""
     count = THREADS.value()
     if count:
         return count
@@ -92,11 +92,11 @@ def _default_thread_count() -> int:
 
 @lru_cache(maxsize=1)
 def ticks_per_second() -> float:
-    """The pace of the clock that native code reads."""
+    """Return the frequency of the clock that native code reads, measured over 1 ms."""
     ticks = ctypes.CFUNCTYPE(ctypes.c_int64)(thread_pool_ir.load_runtime()["ticks"])
 
     def reading() -> tuple[int, int]:
-        """Both clocks at one moment: of several tries the one least interrupted."""
+        """Read both clocks together: of 8 tries, the one least interrupted."""
         tries = [(time.perf_counter_ns(), ticks(), time.perf_counter_ns()) for _ in range(8)]
         before, now, after = min(tries, key=lambda t: t[2] - t[0])
         return (before + after) // 2, now
@@ -109,7 +109,7 @@ def ticks_per_second() -> float:
 
 
 def allocate_aligned(size: int) -> tuple[ctypes.Array, int]:
-    """Zeroed memory for native code: what owns it, and the address of its first whole line."""
+    """Return zeroed memory (its owner) and the address of its first whole cache line."""
     memory = ctypes.create_string_buffer(size + THREAD_LINE_BYTES)
     return memory, -(
         -ctypes.addressof(memory) // THREAD_LINE_BYTES
@@ -117,13 +117,13 @@ def allocate_aligned(size: int) -> tuple[ctypes.Array, int]:
 
 
 class Workers:
-    """Worker threads 1 to threads - 1, and the state they share with whoever launches jobs."""
+    """Worker threads 1 to threads - 1, and the state they share with the launching thread."""
 
     def __init__(self, threads: int, patience: float = IDLE_SPIN_S, system: str = sys.platform):
         self.threads = threads
         functions = thread_pool_ir.load_runtime(system)
         memory, self.state = allocate_aligned(thread_pool_ir.THREAD_BLOCK_BYTES * threads)
-        # Never freed: at exit a worker may still be looking at it.
+        # Never freed: a worker may still read it at exit.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(memory))
         self._stop = _Stop(functions["stop"])
         prepare, worker = _Prepare(functions["prepare"]), _Worker(functions["worker"])
@@ -145,29 +145,29 @@ class Workers:
             threading.stack_size(before)
 
     def stop(self) -> None:
-        """End the workers; those that sit in a job end with it."""
+        """End the workers; a worker in a job ends after it. Wait at most 1 s for each."""
         self._stop(self.state, len(self._running) + 1)
         for thread in self._running:
             thread.join(1.0)
 
 
 class Pool:
-    """The process's workers, and the lock under which one job at a time is on them."""
+    """The process's workers, and the lock that gives them to one job at a time."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.workers: Workers | None = None
-        self.count = 0  # threads in all, the caller's among them; 0 until asked for
+        self.count = 0  # threads including the caller's; 0 until first asked for
         self.busy = False
 
     def threads(self) -> int:
-        """How many threads a job runs on."""
+        """Return the number of threads that a job runs on."""
         if self.count == 0:
             self.count = min(_default_thread_count(), thread_pool_ir.MAX_THREADS)
         return self.count
 
     def set_threads(self, count: int) -> None:
-        """Set how many, one or more; waits for a job that runs."""
+        """Set the number of threads, at least 1; wait for a running job."""
         count = min(count, thread_pool_ir.MAX_THREADS)
         with self.lock:
             self.count = count
@@ -176,9 +176,9 @@ class Pool:
                 self.workers = None
 
     def call(self, native: Callable[..., Any], threads: int, *arguments: int) -> None:
-        """native(state, *arguments, threads) with the workers to itself; other callers wait.
+        """Call native(state, *arguments, threads) with exclusive use of the workers.
 
-        From inside a job (which called back into Python) it runs on the caller's thread alone.
+        A call from inside a job, which called back into Python, runs on the caller's thread alone.
         """
         threads = min(threads, thread_pool_ir.MAX_THREADS)
         with self.lock:
@@ -189,7 +189,7 @@ class Pool:
             if workers is None or workers.threads < threads:
                 try:
                     workers = self._more(threads)
-                except RuntimeError as error:  # a limit of the system, or the interpreter's end
+                except RuntimeError as error:  # a system limit, or interpreter shutdown
                     warn(f"running on one thread instead of {threads}: {error}",
                          RuntimeWarning)
                     native(0, *arguments, 1)
@@ -208,11 +208,11 @@ class Pool:
         return self.workers
 
     def forked(self) -> None:
-        """A child has no workers, and nobody else holds its lock."""
+        """Reset in a forked child: it has no workers, and no other thread holds the lock."""
         self.lock, self.workers, self.busy = threading.RLock(), None, False
 
     def close(self) -> None:
-        """End the workers when the program ends."""
+        """End the workers at program exit."""
         if self.workers is not None and self.lock.acquire(timeout=1.0):
             try:
                 if not self.busy:
@@ -236,10 +236,10 @@ def _launch() -> Callable[..., Any]:
 
 
 def run(function: int, cells: int, threads: int = 0) -> None:
-    """Call the kernel at address `function` with its cells on several threads; waits for all.
+    """Call the kernel at address `function` with its cells on several threads; wait for all.
 
-    `threads` is at most that many, 0 for as many as the pool has. Any Python thread may call it;
-    one kernel at a time is on the workers. An interrupt strikes before or after, never within.
+    `threads` 0 uses the whole pool. Any Python thread may call this; jobs are serialized. A
+    KeyboardInterrupt is raised before or after the run, never during it.
     """
     count = threads or POOL.threads()
     if count == 1:

@@ -1,9 +1,9 @@
-"""The native half of pool.py and program.py, in LLVM IR: workers, launches, barriers, programs.
+"""The native half of thread_pool.py and launch_table.py, in LLVM IR: workers, launches, barriers.
 
-The threads' state is a block of BLOCK bytes for each. At 0 in thread 0's: the job (0 function,
-8 cells, 16 threads), 24 barriers ever passed, 128 the workers that have not finished the job. In a
-worker's: 0 its ticket, which changes with each job and is negative to end it, 4 whether it sleeps,
-128 a mutex, 192 a condition. In all: 256 what others signal to it at barriers, a line for each.
+Each thread's state is a block of THREAD_BLOCK_BYTES. Offsets in thread 0's block: the job (0
+function, 8 cells, 16 threads), 24 barriers ever passed, 128 workers that have not finished the job.
+In a worker's: 0 its ticket, which changes with each job and is negative to stop it, 4 whether it
+sleeps, 128 a mutex, 192 a condition. In all: from 256, one cache line per round of barrier signals.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from ..target.cost_model import BARRIER_SPINS_BEFORE_YIELD, THREAD_LINE_BYTES
 if TYPE_CHECKING:
     from ..target.machine import Target
 
-BARRIER_ROUNDS = 10  # of a barrier, of two to that power threads at most
+BARRIER_ROUNDS = 10  # of a barrier, which synchronizes up to 2**BARRIER_ROUNDS threads
 MAX_THREADS = 2**BARRIER_ROUNDS
 THREAD_BLOCK_BYTES = 2 * THREAD_LINE_BYTES + BARRIER_ROUNDS * THREAD_LINE_BYTES
 BARRIER, SERIAL = 1, 2  # flags of a record
 
 
-# What differs among processors: a pause while spinning, and a clock.
+# Processor-specific: a pause while spinning, and a clock.
 _PAUSE = {
     "x86_64": """
 declare void @llvm.x86.sse2.pause()
@@ -52,7 +52,7 @@ define i64 @ticks() {
 """,
 }
 
-# What differs among systems: how to sleep until a word changes, and to give way to others.
+# System-specific: how to sleep until a word changes, and how to yield.
 _FUTEX = """
 declare i64 @syscall(i64, ...)
 declare i32 @sched_yield()
@@ -284,8 +284,8 @@ end:
 }
 """
 
-# In round k each thread signals to the one 2**k further and waits for the one 2**k before it, so
-# that after the last round it has heard of all, and no two threads write to one place.
+# In round k each thread signals the thread 2**k after it and waits for the one 2**k before it. After
+# the last round it has heard from all, and no two threads write to the same place.
 _BARRIER = """
 define internal void @barrier(ptr %state, i64 %tid, i64 %threads, i64 %epoch) noinline {
 entry:
@@ -324,11 +324,11 @@ end:
 }
 """
 
-# A program: 0 records, 8 their number, 16 patches, 24 their number, 32 the table, 40 where times
-# go, 48 the threads' state, 56 barriers passed when it started, 64 how often it ran to its end.
+# A program: 0 records, 8 their number, 16 patches, 24 their number, 32 the table, 40 the output of
+# times, 48 the threads' state, 56 barriers passed when it started, 64 completed runs.
 # A record: 0 function, 8 cells, 16 flags. A patch: 0 the cell's address, 8 its slot in the table,
-# 16 what to add.
-# Each thread walks the records. TIME_... is empty, or notes when a record began and ended.
+# 16 the offset to add.
+# Each thread walks the records. TIME_... is empty, or stores when a record began and ended.
 _DRIVER = """
 define void @DRIVE(i64 %tid, i64 %threads, ptr %program) {
 entry:
@@ -460,7 +460,7 @@ def _driver(name: str, timed: bool) -> str:
 
 
 def emit_runtime(target: Target, system: str = sys.platform) -> str:
-    """The LLVM IR of all this for a processor and an operating system."""
+    """Return the LLVM IR of the runtime for a processor and an operating system."""
     processor = "x86_64" if target.triple.startswith("x86_64") else "aarch64"
     if system == "linux":
         waiting = _FUTEX.replace("FUTEX", "202" if processor == "x86_64" else "98")
