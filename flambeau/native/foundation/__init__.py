@@ -1,1 +1,1 @@
-"""What every layer stands on: environment flags, the disk cache and NumPy's allocator."""
+"""Shared basics: environment flags, the disk cache, NumPy's allocator and tracebacks."""

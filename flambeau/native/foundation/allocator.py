@@ -1,4 +1,4 @@
-"""Tunes glibc's allocator to keep freed memory for the next arrays.
+"""Tune glibc's allocator to keep freed memory for later arrays.
 
 By default glibc returns large blocks to the system, and each page of the next array costs a fault:
 up to a third of a training step. Blocks of 32 MB and more are still mapped one by one unless the
@@ -18,19 +18,19 @@ from typing import Any
 import numpy as np
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3  # of mallopt
-RETAINED_BYTES = 256 << 20  # free bytes at the heap's end that are kept
-# bytes of the blocks that are kept in any case; glibc takes no more
+RETAINED_BYTES = 256 << 20  # free bytes kept at the end of the heap
+# bytes up to which blocks come from the heap; glibc's maximum
 MMAP_THRESHOLD_BYTES = 32 << 20
-# bytes that the heap is longer than it must be when it grows, or is cut
+# extra bytes whenever the heap grows or is trimmed
 _HEAP_PADDING_BYTES = 192 << 20
-# bytes of the blocks that are the system's own inside `allocate_outside_heap`
+# bytes from which blocks are mapped separately inside `allocate_outside_heap`
 _MMAP_ALWAYS_BYTES = 1 << 20
-_library: Any = None  # glibc, where it keeps freed memory
+_library: Any = None  # glibc, if the settings are applied
 
 
 def keep_freed_memory() -> bool:
-    """Apply the settings if the C library is glibc and the user has not tuned it; returns whether
-    it did.
+    """Apply the settings if the C library is glibc and the user has not tuned it; return whether
+    they were applied.
     """
     global _library
     if not sys.platform.startswith("linux"):
@@ -65,8 +65,8 @@ def _addresses_are_free() -> bool:
 
 @contextmanager
 def allocate_outside_heap() -> Iterator[None]:
-    """Meanwhile, maps arrays of a megabyte and more separately: such memory costs nothing until
-    written and is known to be zero, whereas zeroed heap memory would have to be written.
+    """In the block, map arrays of a megabyte and more separately: such memory costs nothing until
+    written and is known to be zero, whereas heap memory would have to be zeroed.
     """
     if _library is None:
         yield
@@ -79,12 +79,12 @@ def allocate_outside_heap() -> Iterator[None]:
 
 
 def out_of_memory_error(size: int, purpose: str) -> MemoryError:
-    """The MemoryError for `size` bytes and a purpose."""
+    """Return the MemoryError for `size` bytes and a purpose."""
     return MemoryError(f"{purpose} needs {size:,} bytes of memory, which there are not")
 
 
 def probe(size: int, purpose: str, pages: bool = False) -> None:
-    """Raise MemoryError if `size` bytes are not available, ahead of code that would crash. `pages`
+    """Raise MemoryError if `size` bytes are not available, before code that would crash. `pages`
     asks the system instead of the C library.
     """
     try:

@@ -1,6 +1,6 @@
-"""Notes on calls with a wrong keyword or name, which Python itself refuses: what was meant.
+"""Notes on errors about a wrong keyword or name: which one was probably meant.
 
-The call is found in the source of the frame that made it, so that functions check nothing.
+The call is found in the source of the frame that made it, so functions need no checks.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _KEYWORD = re.compile(r"\(\) got an unexpected keyword argument '(?P<name>\w+)'"
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is most like `name`, if any is."""
-    import difflib  # only once something is wrong
+    """Return the known name most similar to `name`, or None."""
+    import difflib  # slow to import, and only needed after an error
 
     folded = {candidate.lower(): candidate for candidate in known if candidate != name}
     result = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
@@ -26,15 +26,15 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def _abbreviated(name: str, known: Iterable[str]) -> str | None:
-    """The known name made of the first letters of a longer one's words, as lr is."""
+    """Return the known name that is the initials of a longer one, as lr of learning_rate."""
     initials = "".join(word[0] for word in name.lower().split("_") if word)
     return initials if len(initials) > 1 and initials in known else None
 
 
 def advise(error: BaseException, trace: TracebackType | None, attributes: bool = True) -> None:
-    """Add a note to an error about an unknown keyword or attribute: the one that was meant.
+    """Add a note to an error about an unknown keyword or attribute: the name probably meant.
 
-    Without `attributes` only those of modules: Python itself tells the others.
+    Without `attributes`, only for attributes of modules; Python itself suggests the others.
     """
     if getattr(error, "__notes__", None):
         return
@@ -67,7 +67,7 @@ def _frames(trace: TracebackType) -> list[tuple[FrameType, int]]:
 
 
 def _called(frame: FrameType, line: int, keyword: str) -> list[Any]:
-    """The functions that a line calls with a keyword."""
+    """Return the functions that a line calls with a keyword."""
     lines = linecache.getlines(frame.f_code.co_filename, frame.f_globals)
     try:
         tree = ast.parse("".join(lines))
@@ -84,7 +84,7 @@ def _called(frame: FrameType, line: int, keyword: str) -> list[Any]:
 
 
 def value_of(node: ast.expr, frame: FrameType) -> Any:
-    """What a dotted name stands for. Nothing of the user's is run: properties are passed over."""
+    """Return the value of a dotted name. Runs no user code: properties are skipped."""
     if isinstance(node, ast.Name):
         for names in (frame.f_locals, frame.f_globals, frame.f_builtins):
             if node.id in names:
@@ -102,7 +102,7 @@ def value_of(node: ast.expr, frame: FrameType) -> Any:
 
 
 def _keywords(function: Any) -> list[str]:
-    """The parameters of a function, or of a class's constructors: they hand keywords on."""
+    """Return the parameters of a function, or of all constructors of a class."""
     functions = [function]
     if isinstance(function, type):
         members = [vars(kind) for kind in function.__mro__]

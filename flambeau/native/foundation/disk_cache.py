@@ -17,13 +17,13 @@ from .environment import CACHE_DIR, CACHE_SIZE
 _MAGIC = b"flambeau code 1\n"
 _SUFFIX = ".code"
 _TEMPORARY = ".part"
-# after which a temporary file belongs to a dead process, and a use is noted again
+# age after which a temporary file counts as abandoned, and a use is recorded again
 _STALE_AFTER_S = 3600.0
-_written: dict[str, int] = {}  # bytes written by this process since it last looked at the size
+_written: dict[str, int] = {}  # bytes this process wrote since it last measured the size
 
 
 def directory() -> str | None:
-    """Where entries are kept, or None where there is no such place."""
+    """Return the folder of entries, or None if there is none."""
     chosen = CACHE_DIR.value()
     if chosen:
         return chosen
@@ -40,12 +40,12 @@ def directory() -> str | None:
 
 
 def limit_bytes() -> int:
-    """The most bytes that all entries may take."""
+    """Return the limit on the total size of all entries, in bytes."""
     return int(min(CACHE_SIZE.value(), 2.0**40) * 2**20)
 
 
 def make_key(*parts: str) -> str:
-    """A key made of everything that an entry depends on."""
+    """Return a key (SHA-256) of everything that an entry depends on."""
     digest = hashlib.sha256()
     for part in parts:
         data = part.encode("utf-8", "surrogatepass")
@@ -55,7 +55,7 @@ def make_key(*parts: str) -> str:
 
 
 def get(key: str) -> bytes | None:
-    """The entry of a key; None where there is none, or only a damaged one."""
+    """Return the entry of a key; None if it is missing or damaged."""
     folder = directory()
     if folder is None or limit_bytes() <= 0:
         return None
@@ -70,9 +70,9 @@ def get(key: str) -> bytes | None:
         return None
     if time.time() - status.st_mtime > _STALE_AFTER_S:
         try:
-            os.utime(path)  # the least recently used goes first
+            os.utime(path)  # pruning removes the least recently used first
         except OSError:
-            pass  # a folder that may only be read
+            pass  # a read-only folder
     body = data[len(_MAGIC) + 32 :]
     if data[: len(_MAGIC) + 32] != _MAGIC + _checksum(key, body):
         return None
@@ -80,7 +80,7 @@ def get(key: str) -> bytes | None:
 
 
 def put(key: str, code: bytes) -> None:
-    """Keep an entry. Other processes see it whole or not at all."""
+    """Store an entry. Other processes see all of it or nothing."""
     folder, most = directory(), limit_bytes()
     if folder is None or len(code) > most // 4:
         return
@@ -106,22 +106,23 @@ def put(key: str, code: bytes) -> None:
 
 
 def _open_private(path: str, flags: int) -> int:
-    """Open a file that nobody else may write."""
+    """Open a file that only this user can read and write."""
     return os.open(path, flags, 0o600)
 
 
 def _checksum(key: str, body: bytes) -> bytes:
-    """Of the key too, lest a file be renamed into another's place."""
+    """Hash the entry with its key, so that a file renamed to another key is rejected."""
     return hashlib.sha256(key.encode() + body).digest()
 
 
 def _open_without_blocking(path: str, flags: int) -> int:
-    """Open for reading, without waiting for a writer where the path is a FIFO."""
+    """Open for reading without blocking if the path is a FIFO."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _is_trusted(status: os.stat_result) -> bool:
-    """Whether to run an entry: a regular file of this user's or root's that no other can write."""
+    """Whether an entry is safe to run: a regular file of this user or root, not writable by others.
+    """
     if not stat.S_ISREG(status.st_mode):
         return False
     if not hasattr(os, "geteuid"):
@@ -143,7 +144,7 @@ def size_bytes() -> int:
 
 
 def clear() -> int:
-    """Delete every entry; returns how many bytes that freed."""
+    """Delete every entry; return the number of bytes freed."""
     freed = 0
     for _, size, path in _entries(directory() or ""):
         _remove(path)
@@ -152,7 +153,7 @@ def clear() -> int:
 
 
 def _entries(folder: str) -> list[tuple[float, int, str]]:
-    """(time of last use, size in bytes, path) of every entry. Deletes stale temporary files."""
+    """Return (last use, bytes, path) of every entry. Delete stale temporary files."""
     entries = []
     now = time.time()
     try:

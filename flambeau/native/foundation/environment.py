@@ -1,4 +1,4 @@
-"""Environment flags: all that flambeau reads from the environment, with types and defaults.
+"""Environment flags: everything flambeau reads from the environment, with types and defaults.
 
 docs/flags.md is generated: python -m flambeau.native.foundation.environment > docs/flags.md
 """
@@ -16,16 +16,16 @@ T = TypeVar("T", int, float, str)
 
 @dataclass(frozen=True)
 class Flag(Generic[T]):
-    """One flag. The type of `default` is the type of its value."""
+    """One flag. Its value has the type of `default`."""
 
     name: str
     default: T
     minimum: T
-    default_text: str  # the default, for people
+    default_text: str  # the default, as shown in the docs
     text: str
 
     def value(self) -> T:
-        """The current value; the default, with a warning, if it is malformed."""
+        """Return the current value; the default, with a warning, if it is malformed."""
         text = os.environ.get(self.name, "").strip()
         if not text:
             return self.default
@@ -85,7 +85,7 @@ FLAGS = (DEBUG, CHECK, CACHE_DIR, CACHE_SIZE, THREADS, CPU, COMPILE_WORKERS, TRA
 
 
 def flags_page() -> str:
-    """The text of docs/flags.md."""
+    """Return the text of docs/flags.md."""
     rows = [f"| `{flag.name}` | {flag.default_text} | {flag.text} |" for flag in FLAGS]
     return "\n".join([
         "# Environment flags", "",

@@ -1,4 +1,4 @@
-"""Makes fork safe while another thread imports a module.
+"""Make fork safe while another thread imports a module.
 
 A child has only the forking thread, so a module that another thread was importing would stay half
 imported with its lock held, and the child would hang on it. The parent therefore waits a moment for
@@ -18,7 +18,7 @@ _LONGEST_WAIT_S = 2.0
 
 
 def _foreign_locks() -> list[tuple[str, Any]]:
-    """Modules that other threads are importing, and their locks."""
+    """Return the modules that other threads are importing, with their locks."""
     bootstrap: Any = getattr(importlib, "_bootstrap", None)
     references: dict[str, Any] = dict(getattr(bootstrap, "_module_locks", {}))
     mine = threading.get_ident()

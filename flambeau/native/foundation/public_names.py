@@ -1,4 +1,4 @@
-"""Public names: classes as PyTorch's errors name them, whose modules begin with torch."""
+"""Class names as PyTorch's errors print them: modules begin with torch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def class_name(kind: Any) -> str:
-    """A class's module and name; the name alone of what is built in."""
+    """Return a class's module and name; only the name for builtins."""
     module = getattr(kind, "__module__", None) or ""
     if module.partition(".")[0] == "flambeau":
         module = "torch" + module.removeprefix("flambeau")
@@ -16,5 +16,5 @@ def class_name(kind: Any) -> str:
 
 
 def class_of(thing: Any) -> str:
-    """`<class 'torch.nn.modules.linear.Linear'>`: what `type(thing)` prints under PyTorch."""
+    """Return `<class 'torch.nn.modules.linear.Linear'>`: what `type(thing)` prints in PyTorch."""
     return f"<class '{class_name(type(thing))}'>"

@@ -1,8 +1,8 @@
-"""Reference counts: what `sys.getrefcount` says of an object that known places hold.
+"""Calibrate reference counts: what `sys.getrefcount` adds to an object's known references.
 
-Up to CPython 3.13 an argument of a call counts as a reference of its own. From 3.14 on it is
-borrowed from the caller's variable where the compiler sees that this one outlives the call, and
-does not count. Whoever compares a count must add what this version counts, which is measured here.
+Up to CPython 3.13 a call's argument counts as a reference. From 3.14 on it is borrowed, and does
+not count, if the compiler sees that the caller's variable outlives the call. Code that compares a
+count must add this version's extra references, which are measured here.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ def _count_parameter(x: object) -> int:
 
 
 def _count_variable() -> tuple[int, int]:
-    """The counts of an object in one variable: where it stands, and where it is handed to."""
+    """Return the counts of an object in one variable: read directly, and through a parameter."""
     x = object()
     return sys.getrefcount(x), _count_parameter(x)
 
 
 _direct, _passed = _count_variable()
-# What a variable's object counts beyond the variable: as the argument of `sys.getrefcount`, and as
-# the parameter of each Python function that it is handed on to.
+# Extra references of an object in a variable: as the argument of `sys.getrefcount`, and as the
+# parameter of each Python function that passes it on.
 ARGUMENT_REFERENCES = _direct - 1
 PARAMETER_REFERENCES = _passed - _direct

@@ -1,4 +1,4 @@
-"""Constructors that several public classes share: errors and signatures show each class its own."""
+"""Constructors shared by several public classes; errors and signatures still show each class."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def renamed(function: Any, qualname: str) -> Any:
-    """A copy of a function under another qualified name, which Python's errors quote."""
+    """Return a copy of a function with another qualified name, which Python's errors quote."""
     code = function.__code__.replace(co_qualname=qualname)
     copy = FunctionType(
         code, function.__globals__, function.__name__, function.__defaults__, function.__closure__
@@ -22,6 +22,6 @@ def renamed(function: Any, qualname: str) -> Any:
 
 @classmethod  # type: ignore[misc]
 def own_constructor(cls: Any, **kwargs: Any) -> None:
-    """An `__init_subclass__`: gives flambeau's classes the inherited constructor as their own."""
+    """An `__init_subclass__` that copies the inherited constructor into flambeau's classes."""
     if "__init__" not in vars(cls) and cls.__module__.startswith("flambeau."):
         cls.__init__ = renamed(cls.__init__, f"{cls.__qualname__}.__init__")

@@ -1,4 +1,4 @@
-"""Hashes of the package's own source files: what a key of cached machine code depends on."""
+"""Hashes of the package's source files, for the keys of cached machine code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file
 
 @cache
 def hash_sources(*paths: str) -> str | None:
-    """SHA-256 over files and whole folders of the package; None if a file cannot be read.
+    """Return SHA-256 over files and whole folders of the package; None if one is unreadable.
 
     `paths` are relative to the package, with "/" between folders: "native/codegen", "tensor".
     """

@@ -1,7 +1,7 @@
-"""Tracebacks that end at the user's line: what flambeau does below it is one line.
+"""Tracebacks that end at the user's line; flambeau's frames below it become one line.
 
-Only what is shown is shorter, in programs that `flambeau` runs, in notebooks and under pytest. The
-traceback of an error stays whole, so that debuggers see everything.
+Only the printed text is shortened, in programs run by `flambeau`, in notebooks and under pytest.
+The traceback object stays whole, so debuggers see everything.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def shown_in_full() -> bool:
 
 
 def visible(files: Sequence[str]) -> list[bool]:
-    """For the files of a traceback's frames, outermost first: which frames to show.
+    """Return which frames to show, given the files of a traceback's frames, outermost first.
 
-    From a frame of flambeau's on, what is its own, the standard library's or NumPy's is hidden, up
-    to the next frame of the user's.
+    From a frame of flambeau's on, frames of flambeau, the standard library and NumPy are hidden, up
+    to the next user frame.
     """
     shown, inside = [], False
     for file in files:
@@ -40,18 +40,18 @@ def visible(files: Sequence[str]) -> list[bool]:
 
 
 def hidden_at_the_end(shown: Sequence[bool]) -> int:
-    """How many frames are hidden below the last one that is shown."""
+    """Return how many frames are hidden after the last shown one."""
     return next((k for k, keep in enumerate(reversed(shown)) if keep), 0)
 
 
 def marker(count: int) -> str:
-    """The line that stands for hidden frames."""
+    """Return the line that stands for hidden frames."""
     frames = f"{count} frame{'s' * (count != 1)}"
     return f"  ... {frames} inside flambeau (FLAMBEAU_TRACEBACK=full shows them)\n"
 
 
 class _Stack(traceback.StackSummary):
-    """The frames to show, and the line for those below."""
+    """The frames to show, and the line for the hidden ones."""
 
     below = 0
 
@@ -72,7 +72,7 @@ def _shorten(error: traceback.TracebackException | None) -> None:
 
 
 def has_own_frame(error: BaseException | None, trace: TracebackType | None) -> bool:
-    """Whether a frame of flambeau's is part of what is shown of an error and its causes."""
+    """Whether the traceback of an error or of its causes contains a frame of flambeau's."""
     if any(is_own_file(frame.f_code.co_filename) for frame, _ in traceback.walk_tb(trace)):
         return True
     cause = None if error is None else error.__cause__ or error.__context__
@@ -80,7 +80,7 @@ def has_own_frame(error: BaseException | None, trace: TracebackType | None) -> b
 
 
 def format_shortened(error: BaseException, trace: TracebackType | None) -> Iterator[str]:
-    """The text of an uncaught error, in pieces."""
+    """Yield the text of an uncaught error, in pieces."""
     told = traceback.TracebackException(type(error), error, trace)
     if sys.version_info < (3, 12) and isinstance(error, (AttributeError, NameError)) \
             and not getattr(error, "__notes__", None):
@@ -92,7 +92,7 @@ def format_shortened(error: BaseException, trace: TracebackType | None) -> Itera
 
 
 def _suggestion(error: AttributeError | NameError, trace: TracebackType | None) -> str:
-    """CPython's hint, which its traceback module knows from 3.12 on."""
+    """Return CPython's hint, which its traceback module adds only from 3.12 on."""
     from .call_advice import nearest
 
     known: list[str] = []
@@ -108,7 +108,7 @@ def _suggestion(error: AttributeError | NameError, trace: TracebackType | None) 
 def excepthook(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    """`sys.excepthook` of programs that `flambeau` runs."""
+    """`sys.excepthook` of programs run by `flambeau`."""
     advise(error, trace, attributes=False)
     if shown_in_full() or not has_own_frame(error, trace):
         sys.__excepthook__(kind, error, trace)
@@ -120,7 +120,7 @@ def excepthook(
 
 
 def shorten_in_notebooks(shell: Any) -> None:
-    """Has an IPython shell show shortened tracebacks, unless the user has a handler there."""
+    """Make an IPython shell show shortened tracebacks, unless the user set a handler."""
     if not shell.custom_exceptions:
         shell.set_custom_exc((Exception,), _show_in_shell)
 
@@ -140,7 +140,7 @@ def _show_in_shell(
         message = 1 + len(getattr(error, "__notes__", ()))  # items of the list
         lines.insert(len(lines) - message, marker(below).rstrip("\n"))
     sys.last_type, sys.last_value, sys.last_traceback = kind, error, trace
-    shell.InteractiveTB.tb = trace  # what %debug looks at
+    shell.InteractiveTB.tb = trace  # for %debug
     shell._showtraceback(kind, error, lines)
     return lines
 
@@ -163,8 +163,8 @@ def _chain(links: list[TracebackType], shown: list[bool]) -> TracebackType | Non
 
 
 def hide_from_pytest(excinfo: Any = None) -> bool:
-    """pytest leaves out frames whose module has a true `__tracebackhide__`, and calls it with the
-    error where that is a function. Modules that were imported since are marked on the way."""
+    """Return whether pytest should hide flambeau's frames; serves as `__tracebackhide__`, which
+    pytest calls with the error. Also marks modules imported since the last call."""
     if excinfo is not None:
         advise(excinfo.value, excinfo.tb)
     for name, module in list(sys.modules.items()):
@@ -174,7 +174,7 @@ def hide_from_pytest(excinfo: Any = None) -> bool:
 
 
 def install() -> None:
-    """Set up what the surroundings of `import flambeau` call for; a script is left alone."""
+    """Shorten tracebacks under pytest and IPython; leave plain scripts alone."""
     if "_pytest" in sys.modules:
         hide_from_pytest()
     if "IPython" in sys.modules:

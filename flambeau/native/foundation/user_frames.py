@@ -1,7 +1,6 @@
-"""The user's frame: the innermost one on the stack that is neither flambeau's nor the standard
-library's. Warnings name its line, and notes below errors look into it.
+"""The user's frame: the innermost frame outside flambeau and the standard library.
 
-The stack is walked only when there is something to say.
+Warnings name its line, and notes on errors inspect it. The stack is walked only when needed.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import TypeVar
 PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 _GENERATED = ("<flambeau", "<frozen ", "<__array_function__")
 _LIBRARY = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
-_INSTALLED = ("site-packages", "dist-packages")  # folders of the library for what users install
+_INSTALLED = ("site-packages", "dist-packages")  # library folders for installed packages
 
 _internal: dict[CodeType, bool] = {}
 
@@ -23,12 +22,12 @@ E = TypeVar("E", bound=BaseException)
 
 
 def is_own_file(file: str) -> bool:
-    """Whether a file is flambeau's: one of the package, or source that it generated."""
+    """Whether a file is flambeau's: in the package, or source that it generated."""
     return file.startswith((PACKAGE, *_GENERATED))
 
 
 def is_installed_file(file: str) -> bool:
-    """Whether a file is of a package that the user has installed, and not written by them."""
+    """Whether a file belongs to an installed package."""
     return any(f"{os.sep}{name}{os.sep}" in file for name in _INSTALLED)
 
 
@@ -48,7 +47,7 @@ def is_internal(code: CodeType) -> bool:
 
 
 def user_frame(depth: int = 1) -> FrameType | None:
-    """The innermost frame of the user's, from `depth` frames above the caller outwards."""
+    """Return the user's innermost frame, starting `depth` frames above; None if there is none."""
     frame: FrameType | None = sys._getframe(depth)
     while frame is not None:
         code = frame.f_code
@@ -60,7 +59,7 @@ def user_frame(depth: int = 1) -> FrameType | None:
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """`warnings.warn` that names the user's line, however deep in the library it is called."""
+    """`warnings.warn` that names the user's line, from any depth in the library."""
     frame = user_frame(2) or sys._getframe(1)
     names = frame.f_globals
     warnings.warn_explicit(
@@ -71,7 +70,7 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
 
 
 def noted(error: E, *notes: str | None) -> E:
-    """The error with notes below its message (PEP 678); None is no note."""
+    """Return the error with notes added below its message (PEP 678); None is skipped."""
     for note in notes:
         if note is not None:
             error.add_note(note)

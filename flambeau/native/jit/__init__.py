@@ -1,1 +1,1 @@
-"""From loop IR to a callable address: compilation, the object-file loader, compile workers."""
+"""From loop IR to a callable address: compilation, the object file loader, compile workers."""

@@ -1,7 +1,7 @@
-"""Compiles kernels to machine code, through the disk cache.
+"""Compile kernels to machine code, through the disk cache.
 
-Cache hits need no LLVM IR. The key covers everything that determines the code: canonical text, CPU,
-and the sources of the code generator.
+A cache hit emits no LLVM IR. The key covers everything that determines the code: canonical text,
+CPU, and the sources of the code generator.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..target.machine import (
 
 def compile_kernels(kernels: Mapping[str, Kernel], threads: int = 1, aside: bool = False
               ) -> dict[str, int]:
-    """The addresses of functions by name. A name stands for a kernel's canonical text.
+    """Return the addresses of functions by name. A name stands for a kernel's canonical text.
 
     Compile workers (`worker_pool`) do the work if there is enough of it; otherwise the caller's
     thread emits IR and up to `threads` threads run LLVM, at low priority if `aside`. Raises
@@ -57,7 +57,7 @@ def compile_kernels(kernels: Mapping[str, Kernel], threads: int = 1, aside: bool
             missing, finish, lambda name: finish_text(name, emit_text(kernels[name], name)),
             threads, aside,
         )
-        if left:  # the dearest first: nobody is to wait for one at the end
+        if left:  # the costliest first, so that none is still compiling at the end
             left.sort(key=lambda name: -compile_time_s(kernels[name]))
             _compile_here(left, lambda name: emit_text(kernels[name], name), finish_text,
                   min(threads, MAX_LLVM_THREADS_PER_EMITTER), aside)
@@ -71,7 +71,7 @@ def _key(name: str, version: str) -> str:
 
 
 def load_cached(names: Sequence[str]) -> dict[str, int] | None:
-    """The addresses of functions from memory or disk, by name; None if one is missing."""
+    """Return the addresses of functions from memory or disk, by name; None if one is missing."""
     version = hash_emitter()
     if version is None:
         return None
@@ -94,10 +94,10 @@ def _compile_here(
     names: Sequence[str], text: Callable[[str], str], finish: Callable[[str, str], None],
     threads: int, aside: bool,
 ) -> None:
-    """Run finish(name, text(name)) for all names; raises the first error.
+    """Run finish(name, text(name)) for all names; raise the first error.
 
-    The caller's thread emits texts, since Python runs one thread at a time; daemon threads finish
-    them meanwhile, as does the caller's thread unless `aside`.
+    Only the caller's thread emits texts, since Python runs one thread at a time. Daemon threads
+    finish them meanwhile, as does the caller's thread unless `aside`.
     """
     ready: SimpleQueue[tuple[str, str] | None] = SimpleQueue()
     errors: list[BaseException] = []
@@ -126,7 +126,7 @@ def _compile_here(
             characters += len(llvm_text)
             if characters > COLLECT_AFTER_IR_CHARACTERS and not gc.isenabled():
                 characters = 0
-                gc.collect()  # nodes of IR refer to one another
+                gc.collect()  # IR nodes form reference cycles
     except BaseException as error:
         errors.insert(0, error)
     for _ in range(len(helpers) + 1):

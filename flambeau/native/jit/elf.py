@@ -1,6 +1,6 @@
-"""Parses and links the ELF x86-64 object files that LLVM writes for kernels.
+"""Parse and link the ELF x86-64 object files that LLVM writes for kernels.
 
-It avoids LLVM's loader, whose library takes 40 MB and 40 ms to load. It handles functions,
+This avoids LLVM's loader, whose library takes 40 MB and 40 ms to load. It handles functions,
 constants, zeroed variables, PC-relative relocations, calls and GOT slots, and raises
 UnsupportedObject for anything else. Reference: System V ABI, AMD64 supplement, section 4.4.
 """
@@ -24,7 +24,7 @@ _WRITABLE, _ALLOCATED = 1, 2  # sh_flags
 _PC32, _PLT32, _GOTPCREL_KINDS = 2, 4, (9, 41, 42)  # kinds of relocations
 _KNOWN_RELOCATIONS = frozenset((_PC32, _PLT32, *_GOTPCREL_KINDS))
 _UNDEFINED_SECTION, _RESERVED_SECTION = 0, 0xFF00  # indices of sections
-_JUMP = b"\xff\x25\x02\x00\x00\x00\x00\x00"  # jmp [rip + 2]: to what stands behind these
+_JUMP = b"\xff\x25\x02\x00\x00\x00\x00\x00"  # jmp [rip + 2]: to the address after these bytes
 
 
 class UnsupportedObject(Exception):
@@ -32,7 +32,7 @@ class UnsupportedObject(Exception):
 
 
 class Section(NamedTuple):
-    """A section; `bytes` is None if it is all zero. `written`: the code writes to it."""
+    """A section; `bytes` is None if it is all zeros. `written`: the code writes to it."""
 
     bytes: bytes | None
     size: int
@@ -41,8 +41,7 @@ class Section(NamedTuple):
 
 
 class Relocation(NamedTuple):
-    """Four bytes of a section that will hold a distance to a symbol, or to a slot with its address.
-    """
+    """Four bytes of a section that will hold the distance to a symbol or to its address slot."""
 
     section: int
     offset: int
@@ -103,7 +102,7 @@ def _symbol(names: bytes, entry: tuple) -> tuple[str, int | None, int]:
     at, _, _, section, value, _ = entry
     name = names[at : names.index(0, at)].decode()
     if section >= _RESERVED_SECTION:
-        section = -1  # a file's name and its like, which nothing may refer to
+        section = -1  # file names and the like; nothing may refer to them
     return name, None if section == _UNDEFINED_SECTION else section, value
 
 
@@ -111,8 +110,8 @@ def _symbol(names: bytes, entry: tuple) -> tuple[str, int | None, int]:
 class LinkedImage:
     """Linked memory: the first `executed` bytes hold code and constants, the rest is writable.
 
-    `functions`: for each file, the offset of each symbol. `based`: where eight bytes hold an offset
-    that becomes an address.
+    `functions`: for each file, symbol offsets by name. `based`: where eight bytes hold an offset
+    that must be turned into an address.
     """
 
     bytes: bytearray
@@ -122,12 +121,12 @@ class LinkedImage:
 
 
 def link(files: Sequence[ObjectFile], elsewhere: Callable[[str], int]) -> LinkedImage:
-    """Lay files out from a page boundary. Raises UnsupportedObject.
+    """Lay files out from a page boundary and link them. Raises UnsupportedObject.
 
-    `elsewhere(name)` gives the address of a symbol that no file defines, or raises.
+    `elsewhere(name)` returns the address of a symbol that no file defines, or raises.
     """
     starts, size = _lay_out(files, False, 0)
-    slots: dict[tuple, int] = {}  # of addresses: a jump, behind which one lies
+    slots: dict[tuple, int] = {}  # 16 bytes each: a jump, then the address it reads
     for i, file in enumerate(files):
         for place in file.places:
             section = file.symbols[place.symbol][1]
@@ -159,14 +158,14 @@ def link(files: Sequence[ObjectFile], elsewhere: Callable[[str], int]) -> Linked
 
 
 def _slot(i: int, file: ObjectFile, place: Relocation) -> tuple:
-    """The key of an address slot: (name,) for external symbols, else (file, symbol)."""
+    """Return the key of an address slot: (name,) for external symbols, else (file, symbol)."""
     name, section, _ = file.symbols[place.symbol]
     return (name,) if section is None else (i, place.symbol)
 
 
 def _lay_out(files: Sequence[ObjectFile], written: bool, size: int
               ) -> tuple[dict[tuple[int, int], int], int]:
-    """Where sections begin, one after another from `size` on; and where the last one ends."""
+    """Place sections one after another from `size` on. Return their starts and the end."""
     starts = {}
     for i, file in enumerate(files):
         for k, section in file.sections.items():
@@ -181,7 +180,7 @@ def _relocate(
     memory: bytearray, i: int, file: ObjectFile, starts: dict[tuple[int, int], int],
     slots: dict[tuple, int],
 ) -> None:
-    """Write the distances that a file's code asks for."""
+    """Fill in a file's relocations."""
     for place in file.places:
         _, section, offset = file.symbols[place.symbol]
         at = starts[i, place.section] + place.offset

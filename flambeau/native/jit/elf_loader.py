@@ -1,4 +1,4 @@
-"""Loads object files into this process and looks up their functions.
+"""Load object files into this process and look up their functions.
 
 Uses `elf` if it supports the file, else LLVM's loader. Loaded code stays for the life of the
 process.
@@ -23,18 +23,18 @@ from ..target.machine import (
 from . import elf
 from .elf import LinkedImage, UnsupportedObject
 
-_READ, _WRITE, _EXECUTE = 1, 2, 4  # of mprotect
-_defined: dict[str, int] = {}  # addresses of external functions, beside the process's own symbols
-# Look-ups of function addresses, by key. Entries stay: a thread may be running the code.
+_READ, _WRITE, _EXECUTE = 1, 2, 4  # PROT_ flags of mprotect
+_defined: dict[str, int] = {}  # external functions besides the process's own symbols
+# Functions that look up an address, by key. Never removed: a thread may be running the code.
 _codes: dict[str, Callable[[str], int]] = {}
 
 
-# Installers of functions that are defined when code first refers to them.
+# Functions that define an external function when code first refers to it.
 PROVIDERS: dict[str, Callable[[], None]] = {}
 
 
 def define(name: str, address: int) -> None:
-    """Define an external function for code that is loaded from now on."""
+    """Define an external function for code loaded from now on."""
     _defined[name] = address
 
 
@@ -42,7 +42,7 @@ def define(name: str, address: int) -> None:
 
 
 def _find_process_symbol(name: str) -> int:
-    """The address of a symbol of this process; UnsupportedObject if there is none."""
+    """Return the address of a symbol of this process. Raises UnsupportedObject if missing."""
     if name in PROVIDERS:
         PROVIDERS[name]()
     known = _defined.get(name)
@@ -58,7 +58,7 @@ def _find_process_symbol(name: str) -> int:
 
 
 def _map_image(code: LinkedImage) -> int:
-    """Map code into executable memory; returns its address."""
+    """Map code into executable memory and return its address."""
     try:
         area = mmap.mmap(-1, len(code.bytes), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except OSError:
@@ -77,7 +77,7 @@ def _map_image(code: LinkedImage) -> int:
 
 
 def _load_without_llvm(codes: Mapping[str, bytes]) -> None:
-    """Load object files without LLVM; UnsupportedObject where `elf` cannot link them."""
+    """Load object files without LLVM. Raises UnsupportedObject if `elf` cannot link them."""
     if sys.platform != "linux" or os.uname().machine != "x86_64":
         raise UnsupportedObject("another kind of system")
     code = elf.link(
@@ -93,7 +93,7 @@ def _load_without_llvm(codes: Mapping[str, bytes]) -> None:
 
 
 def _check_external(names: Iterable[str]) -> None:
-    """RuntimeError for a missing function from elsewhere, for which LLVM would end the process."""
+    """Raise RuntimeError for missing external functions, on which LLVM would abort."""
     import llvmlite.binding as llvm
 
     for name in PROVIDERS.keys() & set(names):
@@ -106,9 +106,9 @@ def _check_external(names: Iterable[str]) -> None:
 
 
 def _load_with_llvm(codes: Iterable[bytes], needs: Iterable[str]) -> Any:
-    """Object files, loaded into this process, which call the functions in `needs`.
+    """Load object files that call the functions in `needs`; return the LLVM engine.
 
-    To make an engine takes five times as long as to load a kernel.
+    Creating an engine takes five times as long as loading a kernel, so one serves all files.
     """
     import llvmlite.binding as llvm
 
@@ -118,7 +118,7 @@ def _load_with_llvm(codes: Iterable[bytes], needs: Iterable[str]) -> Any:
         reloc="pic", codemodel="small"
     )
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
-    _check_external(needs)  # now that there is an engine, LLVM knows the process's symbols
+    _check_external(needs)  # LLVM knows the process's symbols only once an engine exists
     for code in codes:
         engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
@@ -126,7 +126,7 @@ def _load_with_llvm(codes: Iterable[bytes], needs: Iterable[str]) -> Any:
 
 
 def _load(codes: Mapping[str, tuple[Sequence[str], bytes]]) -> None:
-    """Load object files that are not there yet, by key: (the functions from elsewhere, bytes)."""
+    """Load the object files that are not loaded yet, by key: (external functions, bytes)."""
     new = {key: entry for key, entry in codes.items() if key not in _codes}
     if not new:
         return
@@ -145,17 +145,17 @@ def _load(codes: Mapping[str, tuple[Sequence[str], bytes]]) -> None:
 
 
 def find_loaded(key: str, name: str) -> int | None:
-    """The address of a function of an object file loaded under a key; None if there is none."""
+    """Return a function's address in the object file loaded under a key; None if not loaded."""
     with gate:
         lookup = _codes.get(key)
         return None if lookup is None else lookup(name)
 
 
 def load_codes(kernels: Mapping[str, tuple[str, Sequence[str], bytes]]) -> dict[str, int]:
-    """The addresses of functions by name, each of a key and an object file that calls functions
-    from elsewhere: (key, their names, its bytes).
+    """Load object files and return function addresses by name.
 
-    What is loaded under a key once stays; the caller knows that the function is in there.
+    `kernels` maps a name to (key, names of its external functions, object file). A key is loaded
+    once; the caller guarantees that the function is in the file.
     """
     with gate:
         _load({key: (needs, code) for key, needs, code in kernels.values()})
@@ -163,7 +163,7 @@ def load_codes(kernels: Mapping[str, tuple[str, Sequence[str], bytes]]) -> dict[
 
 
 def _make_key(text: str) -> str:
-    """The cache key of a text's object code, in memory and on disk."""
+    """Return the cache key of a text's object code, in memory and on disk."""
     target = host()
     return disk_cache.make_key(
         "object", llvm_version(), target.triple, target.cpu, target.features, text
@@ -171,7 +171,7 @@ def _make_key(text: str) -> str:
 
 
 def _look_up(key: str, text: str, names: Sequence[str]) -> dict[str, int]:
-    """Addresses by name. To ask LLVM for a name that is not there would end the process."""
+    """Return addresses by name, checking the text: LLVM would abort on an unknown name."""
     for name in names:
         if f"@{name}(" not in text and f'@"{name}"(' not in text:
             raise KeyError(f"load: no function {name!r} is defined in the text")
@@ -179,17 +179,17 @@ def _look_up(key: str, text: str, names: Sequence[str]) -> dict[str, int]:
 
 
 def load(text: str, names: Sequence[str]) -> dict[str, int]:
-    """Compiles LLVM IR for this machine; returns the addresses of the functions in `names`.
+    """Compile LLVM IR for this machine; return the addresses of the functions in `names`.
 
     Object code is cached on disk and stays loaded for the life of the process. Any thread may call
-    it without blocking the others. Raises RuntimeError with LLVM's message for invalid text,
+    this without blocking the others. Raises RuntimeError with LLVM's message for invalid text, and
     KeyError for a name that the text does not define.
     """
     return load_all([(text, names)])[0]
 
 
 def _run_on_threads(work: Callable[[str], None], keys: Sequence[str], threads: int) -> None:
-    """work(key) for all keys, on the caller's and daemon threads; the first error is raised."""
+    """Run work(key) for all keys on the caller's and daemon threads; raise the first error."""
     waiting, errors = [*reversed(keys)], list[BaseException]()
 
     def take() -> None:

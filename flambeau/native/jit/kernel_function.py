@@ -33,10 +33,10 @@ class KernelFunction:
     def run(
         self, arrays: Sequence[np.ndarray], sizes: Sequence[int] = (), threads: int = 1
     ) -> None:
-        """Run it on the memory of contiguous arrays, one for each buffer, in place.
+        """Run it in place on contiguous arrays, one per buffer.
 
-        The parts of the threads run one after another, on the caller's thread. Nothing is checked:
-        the arrays have what the kernel reads and writes.
+        The threads' parts run one after another on the caller's thread. Only the number of arrays
+        and sizes is checked, not whether the arrays are large enough.
         """
         if len(arrays) != len(self.kernel.buffers) or len(sizes) != len(self.kernel.sizes):
             raise TypeError(
@@ -50,7 +50,7 @@ class KernelFunction:
 
 
 def compile_kernel(kernel: Kernel) -> KernelFunction:
-    """The function of a kernel on this machine, shared by kernels of equal canonical text.
+    """Return the compiled function of a kernel, shared by kernels of equal canonical text.
 
     Raises VerifyError for an illegal kernel.
     """
@@ -61,7 +61,7 @@ def compile_all(kernels: Sequence[Kernel], threads: int = 1, aside: bool = False
                 ) -> list[KernelFunction]:
     """`compile_kernel` for many kernels; new ones compile on several threads.
 
-    `aside`: other work is going on, to which the threads yield the processor.
+    `aside`: compile at low priority, since other work is running.
     """
     names = [f"kernel_{fingerprint(kernel)}" for kernel in kernels]
     missing = {n: k for n, k in zip(names, kernels, strict=True) if n not in _functions}

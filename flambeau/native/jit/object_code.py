@@ -6,7 +6,7 @@ from ..foundation.source_hash import hash_sources
 from ..loop_ir.ir import Kernel
 from ..target.machine import Target, emit_object_code, external_functions, host
 
-# What emits machine code, and nothing else: a change elsewhere keeps cached kernels valid.
+# Only the sources that emit machine code, so that other changes keep cached kernels valid.
 _EMITTER_SOURCES = (
     "native/loop_ir", "native/target", "native/codegen", "native/jit/scratch_slots.py",
     "native/jit/object_code.py",
@@ -14,12 +14,12 @@ _EMITTER_SOURCES = (
 
 
 def hash_emitter() -> str | None:
-    """A hash of the source files that determine a kernel's code; None if one cannot be read."""
+    """Return a hash of the sources that determine a kernel's code; None if one is unreadable."""
     return hash_sources(*_EMITTER_SOURCES)
 
 
 def emit_text(kernel: Kernel, name: str) -> str:
-    """The LLVM IR of a verified kernel, as a function `name` for this machine."""
+    """Return the LLVM IR of a kernel as a function `name` for this machine. Verifies it first."""
     from ..codegen.kernel import emit
     from ..loop_ir.verify import verify
 
@@ -28,7 +28,7 @@ def emit_text(kernel: Kernel, name: str) -> str:
 
 
 def compile_for(kernel: Kernel, name: str, target: Target) -> tuple[list[str], bytes]:
-    """The external functions that a kernel's code calls, and its object code, for a target."""
+    """Return the external functions that a kernel's code calls, and its object code."""
     from ..codegen.kernel import emit
     from ..loop_ir.verify import verify
 

@@ -1,7 +1,7 @@
-"""Scratch memory for kernels: slots of eight megabytes that a thread takes and returns.
+"""Scratch memory for kernels: slots of 8 MB that a thread takes and gives back.
 
 A stack is too small for packed matrix panels, and a thread number does not identify memory (two
-callers may both be thread 0), so native code takes slots with an atomic flag.
+callers may both be thread 0), so native code claims slots with an atomic flag.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..foundation.allocator import out_of_memory_error
 from ..target.cost_model import SCRATCH_SLOT_BYTES
 from .elf_loader import PROVIDERS, define, load
 
-# all taken: a thread waits for one
+# A thread that finds all slots taken spins until one is free.
 _SLOT_COUNT = max(64, 1 << ((os.cpu_count() or 1) - 1).bit_length())
 
 _IR_TEXT = f"""
@@ -66,7 +66,7 @@ def install() -> None:
         try:
             if os.name == "nt":
                 area = mmap.mmap(-1, size)
-            else:  # private: a forked child has slots of its own; untouched pages cost nothing
+            else:  # private: a forked child gets its own slots; untouched pages cost nothing
                 area = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         except OSError as error:
             raise out_of_memory_error(size, "the working memory of kernels") from error
@@ -87,12 +87,12 @@ PROVIDERS[TAKE] = install
 
 
 def _release_all() -> None:
-    """In a forked child no other thread lives to give back what it had taken."""
+    """Free all slots in a forked child: the threads that held them do not exist there."""
     global _lock
     _lock = threading.Lock()
     if _area is not None:
         for start in range(0, _SLOT_COUNT * SCRATCH_SLOT_BYTES, SCRATCH_SLOT_BYTES):
-            if any(_area[start : start + 8]):  # others stay untouched: reading costs no memory
+            if any(_area[start : start + 8]):  # write only where needed: reading costs no memory
                 _area[start : start + 8] = bytes(8)
 
 

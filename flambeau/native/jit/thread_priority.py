@@ -9,11 +9,11 @@ from ..target.compile_costs import BACKGROUND_NICENESS
 
 
 def yield_to_others(level: int = BACKGROUND_NICENESS) -> None:
-    """Lower this thread's priority for good, where threads have their own; never raise it."""
+    """Lower this thread's priority for good (Linux only); never raise it."""
     if sys.platform == "linux":
         thread = get_native_id()
         try:
             os.setpriority(os.PRIO_PROCESS, thread,
                            max(level, os.getpriority(os.PRIO_PROCESS, thread)))
         except OSError:
-            pass  # not allowed here: it competes with the others
+            pass  # not permitted: the thread competes at normal priority

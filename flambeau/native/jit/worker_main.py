@@ -1,6 +1,6 @@
 """The compile worker process: receives kernels over a pipe, returns object code.
 
-`worker_pool` starts it with this part of the package alone. It exits with its parent.
+`worker_pool` starts it with only this part of the package. It exits with its parent.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ..target.machine import llvm_version
 from .object_code import compile_for, hash_emitter, import_emitter
 from .thread_priority import yield_to_others
 
-_HEADER_BYTES = 8  # bytes that say how long a message is
+_HEADER_BYTES = 8  # a message's length prefix
 
 
 def send(place: int, message: object) -> None:
-    """Write a message to a pipe. Raises OSError if no one reads it."""
+    """Write a message to a pipe. Raises OSError if it has no reader."""
     data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
     left = memoryview(len(data).to_bytes(_HEADER_BYTES, "little") + data)
     while left:
@@ -48,32 +48,32 @@ def _read_exactly(place: int, count: int) -> bytes:
 
 
 def serve(parent: int) -> None:
-    """Announces the version of its code generator, then answers requests until the pipe closes.
+    """Announce the version of the code generator, then answer requests until the pipe closes.
 
-    A request is (aside, name, kernel, target); an answer (True, external functions, object code),
-    or (False, error).
+    A request is (aside, name, kernel, target). The answer is (True, external functions, object
+    code) or (False, error).
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # which is meant for the parent
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
     requests, answers = os.dup(0), os.dup(1)
-    os.dup2(2, 1)  # nothing that prints is to get among the answers
+    os.dup2(2, 1)  # keep prints out of the answers
     if os.name == "posix":
         Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
     import_emitter()
     gc.disable()
-    gc.freeze()  # the modules need not be gone through to find what a kernel left behind
+    gc.freeze()  # later collections skip the modules
     try:
         send(answers, (hash_emitter(), llvm_version()))
         while True:
             aside, *what = receive(requests)
             send(answers, _answer_at_low_priority(what) if aside else _answer(what))
             if gc.get_count()[0] > COLLECT_AFTER_KERNEL_OBJECTS:
-                gc.collect()  # nodes of IR refer to one another
+                gc.collect()  # IR nodes form reference cycles
     except (EOFError, OSError):
         os._exit(0)
 
 
 def _exit_with_parent(parent: int) -> None:
-    """A process that was forked off may hold the pipe's other end, which then never closes."""
+    """Exit when the parent does: a forked process may keep the pipe open after its death."""
     while os.getppid() == parent:
         time.sleep(PARENT_CHECK_S)
     os._exit(0)
@@ -86,15 +86,15 @@ def _answer(what: list[Any]) -> tuple[Any, ...]:
     except Exception as error:
         try:
             pickle.loads(pickle.dumps(error))
-        except Exception:  # an error that pickle cannot carry
+        except Exception:  # an error that cannot be pickled
             error = RuntimeError(f"{type(error).__name__}: {error}")
         return False, error
 
 
 class _Niceness:
-    """How low the priority of the next job is that must not disturb others.
+    """The niceness of the next background job.
 
-    The lowest, as long as they leave enough of the processor.
+    LOWEST, unless the previous job got at most ENOUGH of a processor; then LOW.
     """
 
     LOWEST, LOW = 19, 5
@@ -103,9 +103,9 @@ class _Niceness:
 
 
 def _answer_at_low_priority(what: list[Any]) -> tuple[Any, ...]:
-    """The answer, made by a thread that leaves the processor to others.
+    """Return the answer, computed on a low-priority thread.
 
-    A thread may give up its priority, and not take it back: each job has its own.
+    A thread can lower its priority but not raise it again, so each job gets a new thread.
     """
     answers: list[tuple[Any, ...]] = []
 

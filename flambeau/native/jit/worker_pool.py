@@ -1,7 +1,7 @@
 """A pool of compile workers: processes that turn kernels into machine code (`worker_main`).
 
-They leave this process its interpreter lock, cores and memory. Without them, `compile` uses
-threads. Workers start when they pay (`worker_count`), and exit when idle, with the process, or on
+They take no interpreter lock or memory from this process. Without them, `compile` uses threads.
+Workers start when they pay off (`worker_count`), and exit when idle, with the process, or on
 Ctrl-C.
 """
 
@@ -32,7 +32,7 @@ from .object_code import hash_emitter
 from .worker_main import receive, send
 from ..target.machine import Target, host, llvm_version
 
-# The package without its __init__, which brings all of it.
+# A package stub replaces flambeau/__init__.py, which would import everything.
 _BOOT = """
 import sys, types
 parent, package, *sys.path = sys.argv[1:]
@@ -41,24 +41,24 @@ sys.modules["flambeau"].__path__ = [package]
 from flambeau.native.jit.worker_main import serve
 serve(int(parent))
 """
-# ends that are no fault of the code's
+# Signals that end a worker for reasons other than bad code.
 _EXTERNAL_SIGNALS = ("SIGKILL", "SIGTERM", "SIGHUP", "SIGINT")
 
 # ------------------------------------------------------------------------------------- the policy
 
 
 def compile_time_s(kernel: Kernel) -> float:
-    """The estimated compile time of a kernel in seconds."""
+    """Return the estimated compile time of a kernel in seconds."""
     products = sum(isinstance(statement, Contract) for statement in statements(kernel.body))
     further = OTHER_KERNEL_COMPILE_S * max(products, 1)
     return further + (FIRST_PRODUCT_COMPILE_S if products else 0.0)
 
 
 def worker_count(work: float, threads: int, aside: bool) -> int:
-    """How many workers to run, after so many seconds of work in total.
+    """Return how many workers to run, given `work` seconds of compile time so far.
 
-    Work so far predicts work to come. Unless other work is going on, the waiting thread compiles
-    too, so one processor needs no worker.
+    Past work predicts future work. Unless `aside`, the waiting thread compiles too, so a single
+    processor needs no worker.
     """
     most = FLAG.value()
     if most < 0:
@@ -78,8 +78,7 @@ def worker_count(work: float, threads: int, aside: bool) -> int:
 
 @dataclass(eq=False)
 class _Job:
-    """A kernel to compile; `done` receives the job and its answer, or None if no worker gave one.
-    """
+    """A kernel to compile; `done` receives (job, answer), the answer None if no worker gave one."""
 
     name: str
     kernel: Kernel
@@ -100,7 +99,7 @@ class _Worker:
         if os.name == "nt":
             others: dict[str, Any] = {"creationflags": 0x08000200}  # no window, a group of its own
         else:
-            others = {"process_group": 0}  # Ctrl-C is for this process
+            others = {"process_group": 0}  # shield the worker from Ctrl-C
         self.said = _open_log()
         self.process = subprocess.Popen(
             [sys.executable, *options, "-c", _BOOT, str(os.getpid()), PACKAGE, *path], bufsize=0,
@@ -112,8 +111,8 @@ class _Worker:
         self.pipes: list[IO[bytes]] = [self.process.stdin, self.process.stdout]
 
     def begin(self) -> None:
-        """Wait until it is ready. Raises RuntimeError if its code generator differs from this
-        process's.
+        """Wait until it is ready. Raises RuntimeError if it times out or its code generator differs
+        from this process's.
         """
         place = self.pipes[1].fileno()
         if os.name == "posix" and not select.select([place], [], [], WORKER_START_TIMEOUT_S)[0]:
@@ -127,7 +126,7 @@ class _Worker:
         return receive(self.pipes[1].fileno())
 
     def end(self) -> str:
-        """Kill it and return what it printed; nothing the second time."""
+        """Kill it and return what it printed; "" on a second call."""
         self.process.kill()
         self.process.wait()
         said = b""
@@ -144,7 +143,7 @@ class _Worker:
             self.said = None
 
     def fault(self) -> tuple[Any, ...] | None:
-        """The answer on behalf of a worker that died: an error if the code was at fault."""
+        """Return the answer for a worker that died: an error if the code was at fault."""
         try:
             self.process.wait(5.0)
         except subprocess.TimeoutExpired:
@@ -160,13 +159,13 @@ class _Worker:
         return False, RuntimeError(f"LLVM gave up: {last}")
 
     def forget(self) -> None:
-        """In a forked child, whose it is not."""
+        """Drop the worker in a forked child, which does not own it."""
         self.process.returncode = 0
         self._close()
 
 
 def _open_log() -> int | None:
-    """A file in memory for what a maker says, which a pipe would hold up; None: there are none."""
+    """Open an in-memory file for a worker's stderr (a full pipe would block it); None if none."""
     try:
         return os.memfd_create("flambeau-maker")
     except (AttributeError, OSError):
@@ -174,17 +173,17 @@ def _open_log() -> int | None:
 
 
 class WorkerPool:
-    """The workers of this process, a thread for each that talks to it, and the queue of jobs."""
+    """This process's workers, one thread per worker that talks to it, and the job queue."""
 
     def __init__(self) -> None:
         self.lock = threading.Condition()
         self.waiting: list[_Job] = []
-        self.threads = 0  # that talk to makers, or start one
+        self.threads = 0  # threads that start or talk to workers
         self.all: set[_Worker | None] = set()
         self.ready: set[_Worker | None] = set()
-        self.running = 0  # jobs
-        self.why = ""  # there can be none
-        self.work = 0.0  # seconds of it that there were in all
+        self.running = 0  # jobs in progress
+        self.why = ""  # why workers are impossible; "" if they are possible
+        self.work = 0.0  # estimated compile time of all jobs so far, in seconds
 
     def compile(
         self, kernels: Mapping[str, Kernel], finish: Callable[[str, list[str], bytes], None],
@@ -192,7 +191,7 @@ class WorkerPool:
     ) -> list[str]:
         """Run finish(name, external functions, code) for all kernels that workers compile.
 
-        Returns the names of the others. While fewer workers than `threads` are ready, here(name)
+        Returns the names of the others. While fewer than `threads` workers are ready, here(name)
         compiles some in this process, unless `aside`. Raises the first error.
         """
         done: SimpleQueue[tuple[_Job, tuple[Any, ...] | None]] = SimpleQueue()
@@ -227,7 +226,7 @@ class WorkerPool:
         return left
 
     def _submit(self, jobs: list[_Job], threads: int, aside: bool) -> bool:
-        """Hand jobs to makers, of which it starts as many as should be there; whether it did."""
+        """Queue jobs and start missing workers. Return False if there can be no workers."""
         with self.lock:
             self.work += sum(job.cost for job in jobs)
             many = worker_count(self.work, threads, aside)
@@ -242,19 +241,19 @@ class WorkerPool:
             return True
 
     def prestart(self, work: float, threads: int) -> None:
-        """Start workers for work that someone will soon wait for."""
+        """Start workers for work that a caller will soon wait for."""
         with self.lock:
             many = worker_count(self.work + work, threads, False)
             if many and self._possible():
                 self._start(many - self.threads)
 
     def _start(self, count: int) -> None:
-        """Start so many threads, each with a maker. Within the lock."""
+        """Start `count` threads, each with a worker. The caller holds the lock."""
         for _ in range(count):
             thread = threading.Thread(target=self._serve, name="flambeau-maker", daemon=True)
             try:
                 thread.start()
-            except RuntimeError:  # a limit of the system, or the interpreter's end
+            except RuntimeError:  # a system limit, or interpreter shutdown
                 return
             self.threads += 1
 
@@ -272,7 +271,7 @@ class WorkerPool:
             print(f"flambeau: machine code is made in this process: {why}", file=sys.stderr)
 
     def _withdraw(self, done: SimpleQueue[Any], threads: int) -> _Job | None:
-        """The least of one caller's jobs, if no maker is about to take it."""
+        """Take back a caller's cheapest job, unless a free worker will take it."""
         with self.lock:
             mine = [job for job in self.waiting if job.done is done]
             free = len(self.ready) - self.running
@@ -281,7 +280,7 @@ class WorkerPool:
             self.waiting.remove(mine[-1])
             return mine[-1]
 
-    # What the threads do that talk to makers.
+    # The threads that talk to workers.
 
     def _serve(self) -> None:
         process: _Worker | None = None
@@ -306,7 +305,7 @@ class WorkerPool:
                 job.done.put((job, None))
 
     def _started(self) -> _Worker | None:
-        """A new process, ready to work. Where it fails, no other is tried."""
+        """Start a worker and wait until it is ready. On failure, disable workers; return None."""
         process = None
         try:
             process = _Worker()
@@ -316,7 +315,7 @@ class WorkerPool:
         except Exception as error:
             said = "" if process is None else process.end()
             with self.lock:
-                if process is None or process in self.all:  # not ended meanwhile
+                if process is None or process in self.all:  # not closed meanwhile
                     self._disable(f"no process could be started: {said or error}")
                 self.all.discard(process)
             return None
@@ -325,7 +324,7 @@ class WorkerPool:
         return process
 
     def _next(self, process: _Worker) -> _Job | None:
-        """The next job; None when there is nothing to do any more, or nobody to do it."""
+        """Return the next job; None if the worker was idle too long, was closed or has died."""
         with self.lock:
             self.lock.wait_for(
                 lambda: self.waiting or process not in self.all, timeout=WORKER_IDLE_TIMEOUT_S
@@ -336,19 +335,19 @@ class WorkerPool:
             return self.waiting.pop(0)
 
     def _answer(self, process: _Worker, job: _Job) -> tuple[Any, ...] | None:
-        """A maker's answer; None where it gave none, and the job can be done here."""
+        """Return a worker's answer; None if there is none and the job can be done here."""
         try:
             answer = process.ask(job, host())
         except (EOFError, OSError):
             return process.fault()
-        except Exception:  # what pickle cannot carry: a kernel that is too deep, for instance
+        except Exception:  # the kernel cannot be pickled, e.g. nested too deeply
             return None
         return None if isinstance(answer[1], RecursionError) else answer
 
-    # The ends.
+    # Shutdown and fork.
 
     def close(self) -> None:
-        """End all makers; what they were at is lost."""
+        """Kill all workers; their current jobs are lost."""
         with self.lock:
             every = [worker for worker in self.all if worker is not None]
             self.all.clear()
@@ -360,7 +359,7 @@ class WorkerPool:
             worker.process.wait()
 
     def forked(self) -> None:
-        """A child has no makers, and nobody else holds its lock."""
+        """Reset in a forked child: it has no workers, and no other thread holds the lock."""
         for worker in self.all:
             if worker is not None:
                 worker.forget()

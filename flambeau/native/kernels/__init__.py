@@ -1,1 +1,1 @@
-"""Builders of loop IR for what eager operators run natively."""
+"""Builders of loop IR for eager operators that run natively."""

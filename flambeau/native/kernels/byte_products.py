@@ -1,7 +1,7 @@
-"""Products of 8-bit integers, four to an int32 element: rows of unsigned ones with packed weights.
+"""Products of 8-bit integers: rows of unsigned bytes, four per int32 element, by packed weights.
 
 The weights lie in panels of `panel_columns()` columns: panel, quad of the depth, column. Nothing is
-packed at run time; a panel stays in the first-level caches while all rows meet it.
+packed at run time; a panel stays in the nearest caches while all rows are multiplied by it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..target.machine import host
 
 
 def panel_columns() -> int:
-    """How many columns of weights lie side by side on this machine."""
+    """Return how many weight columns a panel has on this machine."""
     return BYTE_PRODUCT_TILES[host().vector_registers][1] * host().lanes(Type.I32)
 
 
@@ -25,9 +25,9 @@ def panel_columns() -> int:
 class ByteProductForm:
     """The form of a byte product; products of one form share a kernel.
 
-    `columns`: of a panel. `rows`: how many there are, where few have a kernel of their own. `low`:
+    `columns`: of a panel. `rows`: their number, for the few counts with specialized kernels. `low`:
     no byte of a is above 127. `integers`: the result is the int32 sums. `whole`: all panels are
-    full; else there is one, which is not.
+    full; else there is a single, partial one.
     """
 
     columns: int

@@ -1,7 +1,7 @@
-"""Convolutions of any size as kernels: extents, strides and padding are given when they run.
+"""Convolution kernels of any size: extents, strides and padding are arguments.
 
-One kernel serves forward passes and gradients of inputs, in any layout: `forward_calls` and
-`data_calls` say with which arguments. What one kernel for each shape gains over it is in conv.py.
+One kernel serves forward passes and input gradients, in any layout; `forward_calls` and
+`data_calls` compute its arguments. conv_static.py has kernels specialized for one shape.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from .conv_static import Geometry, NchwStrides, affine, phase_taps
 _EXTENTS = ("n", "oc", "oh", "ow", "ic", "kh", "kw")
 _STRIDES = ("xn", "xc", "xh", "xw", "wo", "wi", "wh", "ww", "yn", "yc", "yh", "yw")
 _WINDOW = ("h", "w", "sh", "sw", "dh", "dw", "ph", "pw")
-_GROUPS = ("groups", "xg", "wg", "yg")  # their number, and their distances in x, the weight and y
+_GROUPS = ("groups", "xg", "wg", "yg")  # their number, and their strides in x, the weight and y
 _NAMES = (*_EXTENTS, *_STRIDES, *_WINDOW, *_GROUPS)
 
 
 class KernelCall(NamedTuple):
-    """A run of a kernel: where each buffer begins, in elements, and the sizes."""
+    """A kernel call: each buffer's first element, and the sizes."""
 
     places: tuple[int, ...]
     sizes: tuple[int, ...]
 
 
 class _ConvSizes:
-    """The sizes of a kernel, an axis for each extent, and one of groups if they are `grouped`."""
+    """A kernel's sizes: one axis per extent, plus one for groups if `grouped`."""
 
     def __init__(self, grouped: bool) -> None:
         names = _NAMES if grouped else _NAMES[: -len(_GROUPS)]
@@ -40,21 +40,21 @@ class _ConvSizes:
         self.group = Index("group") if grouped else None
 
     def at(self, group: str = "", **strides: str) -> Affine:
-        """A position: the stride of each axis that occurs, and between groups."""
+        """Return a position: the axes' strides by name, plus the group's stride."""
         terms = [(self.axes[axis].index, stride) for axis, stride in strides.items()]
         if self.group is not None and group:
             terms.append((self.group, group))
         return Affine(0, tuple([(index, self.sizes[stride]) for index, stride in terms]))
 
     def kernel(self, name: str, buffers: list[Buffer], contract: Contract) -> Kernel:
-        """The kernel of a contraction, for each group."""
+        """Return the kernel of a contraction, looped over groups if there are any."""
         body: list[Statement] = [contract]
         if self.group is not None:
             body = [Loop(self.group, self.sizes["groups"], body, LoopKind.PARALLEL)]
         return Kernel(name, buffers, body, list(self.sizes.values()))
 
     def row(self, axis: str) -> Expression:
-        """The row of the image (`h`), or the place in it (`w`), that a window's entry is at."""
+        """Return the image row (`h`) or column (`w`) of a window's entry."""
         moved = IndexValue(self.at(**{f"o{axis}": f"s{axis}", f"k{axis}": f"d{axis}"}))
         return Apply(Scalar.SUB, (moved, SizeValue(self.sizes[f"p{axis}"])), Type.I64)
 
@@ -65,7 +65,7 @@ class _ConvSizes:
         return Apply(Scalar.AND, (low, high), Type.BOOL)
 
     def image(self, x: Buffer) -> Load:
-        """The element of the image that a window's entry is: zero where there is none."""
+        """Return the image element under a window's entry; zero in the padding."""
         rows = {axis: self.row(axis) for axis in "hw"}
         masks = tuple([self.inside(row, axis) for axis, row in rows.items()])
         indirect = tuple([(row, self.sizes[f"x{axis}"]) for axis, row in rows.items()])
@@ -75,9 +75,9 @@ class _ConvSizes:
 
 @cache
 def windows(type: Type, grouped: bool = False) -> Kernel:
-    """Buffers x, weight, bias, y: y = bias + the sum of windows of x by weights.
+    """Buffers x, weight, bias, y: y = bias + the sum of windows of x times weights.
 
-    `grouped`: threads share out groups of channels, else those share out each.
+    `grouped`: threads share the groups of channels; otherwise they share the work of one group.
     """
     x, weight, bias, y = (Buffer(type, name) for name in ("x", "weight", "bias", "y"))
     named, total = _ConvSizes(grouped), Accumulator(ReduceOp.SUM, type)
@@ -112,14 +112,14 @@ def _strides(letter: str, strides: NchwStrides) -> dict[str, int]:
 
 
 def _ordered_sizes(values: dict[str, int]) -> tuple[int, ...]:
-    """The sizes' values in the order of a kernel's."""
+    """Return the sizes' values in the order of the kernel's parameters."""
     return tuple([values[name] for name in _NAMES])
 
 
 def _calls_per_group(
     g: Geometry, grouped: bool, places: Sequence[int], groups: Sequence[int], sizes: tuple
 ) -> Iterator[KernelCall]:
-    """A call for all groups, or one for each: `groups` is what a group moves each place by."""
+    """Yield one call for all groups or one per group; `groups` are the buffers' group strides."""
     if grouped:
         yield KernelCall(tuple(places), sizes)
         return
@@ -129,7 +129,7 @@ def _calls_per_group(
 
 
 def _group_strides(g: Geometry) -> tuple[int, int, int]:
-    """The strides of a group in x, the weight and y."""
+    """Return a group's strides in x, the weight and y."""
     return g.inputs_each * g.x[1], g.outputs_each * g.weight[0], g.outputs_each * g.y[1]
 
 
@@ -146,22 +146,22 @@ def _forward_sizes(g: Geometry) -> tuple[int, ...]:
 
 
 def forward_calls(g: Geometry, grouped: bool = False) -> Iterator[KernelCall]:
-    """Calls of `windows` on x, weight, bias, y."""
+    """Return the calls of `windows` on x, weight, bias, y."""
     x, weight, y = _group_strides(g)
     apart = (x, weight, g.outputs_each, y)
     return _calls_per_group(g, grouped, (0, 0, 0, 0), apart, _forward_sizes(g))
 
 
 def weight_calls(g: Geometry, grouped: bool = False) -> Iterator[KernelCall]:
-    """Calls of `weight` on x, gy, gw."""
+    """Return the calls of `weight` on x, gy, gw."""
     x, weight, y = _group_strides(g)
     return _calls_per_group(g, grouped, (0, 0, 0), (x, y, weight), _forward_sizes(g))
 
 
 def data_calls(g: Geometry, grouped: bool = False) -> Iterator[KernelCall]:
-    """Calls of `windows` on gy, weight, zeros, gx: for each phase of the stride.
+    """Yield the calls of `windows` on gy, weight, zeros, gx: one set per phase of the stride.
 
-    Positions of x that are congruent modulo the stride meet the same entries of the kernel.
+    Positions of x that are congruent modulo the stride use the same kernel entries.
     """
     x, weight, y = _group_strides(g)
     for phase in ((i, j) for i in range(g.stride[0]) for j in range(g.stride[1])):

@@ -1,6 +1,6 @@
-"""Convolutions as kernels: forward, and backward to the input and to the weight, in two axes.
+"""Convolution kernels for one shape: forward, and gradients of input and weight, in two dimensions.
 
-Tensors come with their strides, so that one builder serves images with rows or channels innermost.
+Tensors come with their strides, so one builder serves images with rows or channels innermost.
 Padding is a mask on the load, which the emitter packs away.
 """
 
@@ -43,12 +43,12 @@ class Geometry:
 
     @property
     def inputs_each(self) -> int:
-        """Input channels of a group."""
+        """Input channels per group."""
         return self.channels // self.groups
 
     @property
     def outputs_each(self) -> int:
-        """Output channels of a group."""
+        """Output channels per group."""
         return self.outputs // self.groups
 
     @property
@@ -62,7 +62,7 @@ class Geometry:
 
 
 def strides_of(shape: Sequence[int], last: bool) -> NchwStrides:
-    """The strides of a contiguous (n, c, h, w): channels innermost in memory where `last`."""
+    """Return the strides of a contiguous (n, c, h, w), channels innermost in memory if `last`."""
     n, c, h, w = shape
     del n
     return (c * h * w, 1, w * c, c) if last else (c * h * w, h * w, w, 1)
@@ -84,7 +84,7 @@ def image(
     buffer: Buffer, strides: NchwStrides, others: Sequence[Term | None],
     where: Sequence[Sequence[Term]], offsets: Sequence[int], extents: Sequence[int], masked: bool,
 ) -> Load:
-    """An element of an image at (h, w) positions that are affine, with or without padding."""
+    """Return an image element at affine (h, w) positions, masked if there is padding."""
     terms, base = list(others), 0
     for position, offset, stride in zip(where, offsets, strides[2:], strict=True):
         base += offset * stride
@@ -95,7 +95,7 @@ def image(
 
 
 def _windows(g: Geometry, a: dict[str, Axis]) -> list[list[Term]]:
-    """x's positions along both axes, but for the padding."""
+    """Return x's positions along both axes, without the padding."""
     return [
         [(a[o], s), (a[k], d)]
         for o, k, s, d in zip(("oh", "ow"), ("kh", "kw"), g.stride, g.dilation, strict=True)
@@ -103,7 +103,7 @@ def _windows(g: Geometry, a: dict[str, Axis]) -> list[list[Term]]:
 
 
 def _input(g: Geometry, x: Buffer, a: dict[str, Axis], group: Index) -> Load:
-    """The element of x that an output position and an entry of the kernel meet at."""
+    """Return the element of x for an output position and a kernel entry."""
     others = [(a["n"], g.x[0]), (a["ic"], g.x[1]), _group_term(g, group, g.x[1] * g.inputs_each)]
     masked = not (g.inside and (g.x[1] == 1 or g.inputs_each == 1))
     return image(x, g.x, others, _windows(g, a), [-p for p in g.padding], g.spatial, masked)

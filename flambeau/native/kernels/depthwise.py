@@ -1,10 +1,10 @@
-"""Depthwise convolutions of any size as kernels: forward, and back to the input and the weight.
+"""Depthwise convolutions of any size as kernels: forward, and gradients of input and weight.
 
-Every output channel reads one input channel. A block of an image is laid out in memory of the
-thread's own with its padding, rows that a stride keeps apart in parts of their own. There each tap
-of the kernel is so and so far from where the results are counted, which is in a table; vectors run
-through all rows of the block at once, and what they make between two results is dropped. Several
-images at a time, as what was just stored can not be read at other places at once.
+Every output channel reads one input channel. A thread copies a block of an image with its padding
+to local memory, with separate parts for rows interleaved by the stride. There each tap is at a
+constant offset from the result's position (from a table), so vectors run through all rows of the
+block, and the values they compute between two results are dropped. Several images are done at
+a time, because just-stored data cannot be reloaded at other offsets at once.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from ..loop_ir.ir import (
 )
 from .pool import all_of, compare
 
-LANES = 32  # columns that are copied at a time
-FLAT_LANES = 64  # results that are made at a time
-MAX_TAPS = 1024  # taps
-MAX_GROUP_IMAGES = 16  # images at a time
+LANES = 32  # columns copied at a time
+FLAT_LANES = 64  # results computed at a time
+MAX_TAPS = 1024
+MAX_GROUP_IMAGES = 16  # images computed together
 MAX_TILE_ELEMENTS = {4: 6144, 8: 3584}  # elements of blocks with their padding, by their size
 MAX_BLOCK_ELEMENTS = {4: 4096, 8: 2560}  # results of blocks
 
@@ -100,9 +100,9 @@ _UPPER_BOUNDS = {
 
 
 class _BlockNest:
-    """Loops over images, channels and blocks, and what is in the memory of a thread's own.
+    """Loops over images, channels and blocks, and the thread's local memory.
 
-    `step`: the stride along a row, 1 or 2; None where it is given.
+    `step`: the stride along a row, 1 or 2; None if it is an argument.
     """
 
     def __init__(self, type: Type, step: int | None) -> None:
@@ -131,7 +131,7 @@ class _BlockNest:
         return compare(Scalar.LT, at, SizeValue(self.sizes[name]))
 
     def within(self, at: Expression, axis: str) -> Expression:
-        """Whether a row or a column is one of x's."""
+        """Whether a row or column lies inside x."""
         low = compare(Scalar.GE, at, SizeValue(self.sizes[f"{axis}_low"]))
         return all_of(low, self.below(at, f"{axis}_high"))
 
@@ -142,7 +142,7 @@ class _BlockNest:
 
     def nest(self, loops: Sequence[tuple[Index, Extent | str]], body: Sequence[Statement],
              shared: int = 0) -> Statement:
-        """Loop inside one another, the first ones shared out among threads."""
+        """Nest loops; threads share the outermost `shared` of them."""
         nest = list(body)
         for depth, (index, extent) in reversed(list(enumerate(loops))):
             kind = LoopKind.PARALLEL if depth < shared else LoopKind.SERIAL
@@ -151,47 +151,47 @@ class _BlockNest:
 
     def rows(self, v: Index, columns: str, r: Index, rows: str, lane: Index, statement: Statement,
              there: Expression | None = None) -> Statement:
-        """LANES columns of all rows (that are `there`), then the next: columns' masks are kept."""
+        """Process LANES columns of all rows that exist, then the next, to reuse column masks."""
         body: list[Statement] = [self.loop(lane, LANES, [statement], LoopKind.VECTORIZED)]
         if there is not None:
             body = [If(there, body)]
         return self.nest([(v, columns), (r, rows)], body)
 
     def strided_terms(self, v: Index, lane: Index) -> list[tuple[Index, Extent | str]]:
-        """The terms of columns that are the stride apart."""
+        """Return the terms of columns that are one stride apart."""
         if self.step is None:
             return [(v, "lanes_apart"), (lane, "column_step")]
         return [(v, LANES * self.step), (lane, self.step)]
 
     def each_image(self, *body: Statement) -> Statement:
-        """The images of a group."""
+        """Loop over the images of a group."""
         there = self.below(self.position((self.n, "group"), (self.g, 1)), "images")
         return self.loop(self.g, "group", [If(there, list(body))])
 
     def flat(self, *body: Statement) -> Statement:
-        """All places of a block."""
+        """Loop over all positions of a block."""
         return self.loop(
             self.u, "flats", [self.loop(self.lane, FLAT_LANES, body, LoopKind.VECTORIZED)]
         )
 
     def block_position(self, apart: str) -> Affine:
-        """A place of a block."""
+        """Return a position in a block."""
         return self.at((self.g, apart), (self.u, FLAT_LANES), (self.lane, 1))
 
     @property
     def source(self) -> list[tuple[Index, Extent | str]]:
-        """The terms of x's block."""
+        """Terms of x's block."""
         return [(self.n, "x_group"), (self.g, "x_n"), (self.c, "x_c"), (self.m, "x_m"),
                 (self.down, "x_down"), (self.across, "x_across")]
 
     @property
     def result(self) -> list[tuple[Index, Extent | str]]:
-        """The terms of y's block."""
+        """Terms of y's block."""
         return [(self.n, "y_group"), (self.g, "y_n"), (self.c, "y_c"), (self.k, "y_k"),
                 (self.down, "y_down"), (self.across, "y_across")]
 
     def fill_block(self) -> Statement:
-        """The block of x with its padding, part by part of the stride."""
+        """Copy the block of x with its padding, one part of the stride at a time."""
         p, r, v, lane = (Index(name) for name in ("p", "r", "v", "lane"))
         row = self.position((self.down, "at_down"), (p, 1), (r, "row_step"))
         column = self.position((self.across, "at_across"), (v, LANES), (lane, 1))
@@ -204,7 +204,7 @@ class _BlockNest:
         return self.loop(p, "parts", [self.rows(v, "vectors", r, "rows", lane, put)])
 
     def spread(self) -> list[Statement]:
-        """The block of a gradient, with zeros between its elements."""
+        """Copy the block of a gradient, with zeros between its elements."""
         z, r, v, lane = (Index(name) for name in ("z", "r", "v", "lane"))
         blank = Store(self.tile, self.at((self.g, "tile"), (z, FLAT_LANES), (lane, 1)), self.zero)
         clear = self.loop(z, "blank", [self.loop(lane, FLAT_LANES, [blank], LoopKind.VECTORIZED)])
@@ -219,7 +219,7 @@ class _BlockNest:
         return [clear, self.rows(v, "vectors", r, "rows", lane, put)]
 
     def accumulate_taps(self) -> Statement:
-        """Add the taps' products to the results of a block."""
+        """Add the taps' products to the block's results."""
         t, total = Index("t"), Accumulator(ReduceOp.SUM, self.type)
         factor = Load(self.weight, self.at((self.c, "w_c"), (self.k, "w_k"), (self.m, "w_m"),
                                            (t, 1)))
@@ -232,7 +232,7 @@ class _BlockNest:
                          Store(self.padded_block, place, total))
 
     def store_results(self, bias: Buffer) -> Statement:
-        """The results of a block, and the channel's bias."""
+        """Store the block's results plus the channel's bias."""
         r, v, lane = (Index(name) for name in ("r", "v", "lane"))
         there = self.below(self.position((self.down, "block"), (r, 1)), "height")
         known = self.below(self.position((self.across, "y_across"), (v, LANES), (lane, 1)), "width")
@@ -244,7 +244,7 @@ class _BlockNest:
         return self.rows(v, "y_vectors", r, "block", lane, put, there)
 
     def shares(self) -> list[Statement]:
-        """The block of y's gradient where its results are counted, zeros elsewhere."""
+        """Copy y's gradient to where the results lie, with zeros elsewhere."""
         r, v, lane = (Index(name) for name in ("r", "v", "lane"))
         there = self.below(self.position((self.down, "block"), (r, 1)), "height")
         known = all_of(
@@ -274,14 +274,14 @@ def _over_blocks(name: str, b: _BlockNest, fill: Sequence[Statement]) -> Kernel:
 
 @cache
 def windows(type: Type, step: int | None) -> Kernel:
-    """Buffers x, offsets, weight, bias, y: y = bias + the sum of windows of x by weights."""
+    """Buffers x, offsets, weight, bias, y: y = bias + the sum of windows of x times weights."""
     b = _BlockNest(type, step)
     return _over_blocks("depthwise_windows", b, [b.fill_block()])
 
 
 @cache
 def spread(type: Type, step: int | None) -> Kernel:
-    """Buffers gy, offsets, weight, zeros, gx: the gradient of the input, of a strided one."""
+    """Buffers gy, offsets, weight, zeros, gx: the input gradient of a strided convolution."""
     b = _BlockNest(type, step)
     fill = b.spread()
     b.step = 1  # of the results
@@ -302,7 +302,7 @@ def weight(type: Type, step: int | None) -> Kernel:
         Store(gw, place, total, add=True),
     ])
     clear = b.loop(t, "taps", [Store(gw, place, b.zero)])
-    # What lies behind a block meets zeros, and must be numbers.
+    # Elements behind a block are multiplied by zero, so they must be finite.
     blank = b.loop(
         z,
         MAX_TILE_ELEMENTS[type.size] // FLAT_LANES + 2,

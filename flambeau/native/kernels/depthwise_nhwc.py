@@ -1,7 +1,7 @@
-"""Depthwise convolutions of any size as kernels, of images whose channels are innermost in memory.
+"""Depthwise convolutions of any size as kernels, for images with channels innermost in memory.
 
-Each channel of an image gives one. Tables say which rows and columns of x each result reads, as in
-any_pool_last.py; weights lie with channels innermost too.
+Each input channel has one output channel. Tables say which rows and columns of x each result reads,
+as in pool_nhwc.py; weights have channels innermost too.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def windows(type: Type) -> Kernel:
 
 @cache
 def weight(type: Type) -> Kernel:
-    """Buffers x, rows, columns, gy, gw: the gradient of the weight. Channels are shared out, and
+    """Buffers x, rows, columns, gy, gw: the gradient of the weight. Threads share channels and
     rows of weights."""
     p, total = Pixels(type, columns=MAX_POOL_WINDOW_EXTENT), Accumulator(ReduceOp.SUM, type)
     gw = Buffer(type, "gw")

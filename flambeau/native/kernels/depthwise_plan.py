@@ -1,4 +1,4 @@
-"""With which arguments the kernels of any_depthwise.py make a convolution: blocks and tables."""
+"""Arguments of the kernels in depthwise.py for a convolution: blocks and tables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Pair = tuple[int, int]
 
 
 class DepthwiseCall(NamedTuple):
-    """A kernel's builder and the stride that it knows, its table, and its sizes."""
+    """A kernel's builder, the stride it is compiled for, its table, and its sizes."""
 
     builder: Callable[..., Kernel]
     step: int | None
@@ -49,7 +49,7 @@ class _Block(NamedTuple):
         return -(-((self.rows - 1) * self.pitch + last) // FLAT_LANES)
 
     def group(self, images: int, size: int) -> int:
-        """How many images a thread has room for, of elements of a size."""
+        """Return how many images fit a thread's local memory, with elements of `size` bytes."""
         tile, room = self.parts * self.tall * self.pitch, self.flats * FLAT_LANES
         return max(
             1,
@@ -71,10 +71,10 @@ def _static_step(step: int) -> int | None:
 
 
 def _block(size: int, output: Pair, reach: Pair, stride: Pair, steps: Pair) -> _Block | None:
-    """The largest blocks that a thread has room for; None where there is room for none.
+    """Return the largest block that fits a thread's local memory; None if none does.
 
-    `reach`: how many rows and columns the last tap is from the first. `stride`: how far results are
-    apart. `steps`: blocks are so many rows and columns, if there are several.
+    `reach`: rows and columns from the first tap to the last. `stride`: of the results. `steps`: if
+    there are several blocks, their extents are multiples of this.
     """
     best, wide, parts = None, output[1], min(stride[0], reach[0] + 1)
     unit = lcm(LANES, steps[1])
@@ -98,7 +98,7 @@ def _block(size: int, output: Pair, reach: Pair, stride: Pair, steps: Pair) -> _
 
 
 def _reach(g: Geometry) -> Pair:
-    """How far the last tap is from the first."""
+    """Return the rows and columns from the first tap to the last."""
     return ((g.kernel[0] - 1) * g.dilation[0], (g.kernel[1] - 1) * g.dilation[1])
 
 
@@ -125,7 +125,7 @@ def _images(g: Geometry, outputs: bool) -> dict[str, int]:
 
 
 def _ordered_sizes(values: dict[str, int], block: _Block, size: int) -> tuple[int, ...]:
-    """The sizes' values in the order of a kernel's."""
+    """Return the sizes' values in the order of the kernel's parameters."""
     group = block.group(values["images"], size)
     return DepthwiseSizes(
         **(
@@ -144,7 +144,7 @@ def _ordered_sizes(values: dict[str, int], block: _Block, size: int) -> tuple[in
 
 
 def _output_sizes(block: _Block, output: Pair) -> dict[str, int]:
-    """Where results go."""
+    """Return the sizes that place the results."""
     return {
         "down": block.down, "across": block.across, "block": block.rows, "flats": block.flats,
         "pitch": block.pitch, "y_row": output[1], "y_down": block.rows * output[1],
@@ -154,7 +154,7 @@ def _output_sizes(block: _Block, output: Pair) -> dict[str, int]:
 
 
 def _input_sizes(block: _Block, spatial: Pair, padding: Pair, stride: Pair) -> dict[str, int]:
-    """The sizes of images that windows read: `spatial`, and the padding before it."""
+    """Return the sizes of the images that windows read; `padding` is the padding before them."""
     (h, w), (top, left) = spatial, padding
     return {
         "x_row": w, "x_down": block.rows * stride[0] * w, "x_across": block.columns * stride[1],
@@ -181,17 +181,17 @@ def _forward(g: Geometry, builder: Callable[..., Kernel]) -> DepthwiseCall | Non
 
 
 def forward(g: Geometry) -> DepthwiseCall | None:
-    """For x, offsets, weight, bias, y; None where windows are too large for the kernels."""
+    """Plan the forward pass on x, offsets, weight, bias, y; None if windows are too large."""
     return _forward(g, depthwise.windows)
 
 
 def backward_weight(g: Geometry) -> DepthwiseCall | None:
-    """For x, offsets, gy, gw."""
+    """Plan the weight gradient on x, offsets, gy, gw."""
     return _forward(g, depthwise.weight)
 
 
 def backward_data(g: Geometry) -> DepthwiseCall | None:
-    """For gy, offsets, weight, zeros, gx."""
+    """Plan the input gradient on gy, offsets, weight, zeros, gx."""
     reach = _reach(g)
     block = _block(g.type.size, g.spatial, reach, (1, 1), g.stride)
     if block is None or g.kernel[0] * g.kernel[1] > MAX_TAPS:

@@ -25,7 +25,7 @@ def take_rows(type: Type) -> Kernel:
 def add_rows(type: Type) -> Kernel:
     """g, numbers (I64), table: table[numbers[k]] += g[k]. Sizes: numbers, blocks, block, width.
 
-    Threads share out blocks of columns, so that no two add to one place.
+    Threads share blocks of columns, so no two add to the same element.
     """
     g, at, table = Buffer(type, "g"), Buffer(Type.I64, "numbers"), Buffer(type, "table")
     block, k, column = Index("block"), Index("k"), Index("column")
@@ -42,7 +42,7 @@ def add_rows(type: Type) -> Kernel:
 def sum_bags(type: Type, weighted: bool) -> Kernel:
     """table, numbers (I64), bags (I64), (weights), y: y[bags[k]] += table[numbers[k]] * weights[k].
 
-    Sizes: numbers, blocks, block, width. Threads share out blocks of columns.
+    Sizes: numbers, blocks, block, width. Threads share blocks of columns.
     """
     table, y = Buffer(type, "table"), Buffer(type, "y")
     at, to, by = Buffer(Type.I64, "numbers"), Buffer(Type.I64, "bags"), Buffer(type, "weights")
@@ -60,9 +60,9 @@ def sum_bags(type: Type, weighted: bool) -> Kernel:
 
 
 def sum_even_bags(type: Type, weighted: bool) -> Kernel:
-    """table, numbers (I64), (weights), y: as sum_bags, bags of so many numbers each.
+    """table, numbers (I64), (weights), y: as sum_bags, for bags of equal size.
 
-    Sizes: bags, numbers of each, width.
+    Sizes: bags, numbers per bag, width.
     """
     table, y = Buffer(type, "table"), Buffer(type, "y")
     at, by = Buffer(Type.I64, "numbers"), Buffer(type, "weights")
@@ -81,9 +81,9 @@ def sum_even_bags(type: Type, weighted: bool) -> Kernel:
 
 
 def most_of_even_bags(type: Type) -> Kernel:
-    """table, numbers (I64), y, which (I64): maxima of bags, and the first row that has each.
+    """table, numbers (I64), y, which (I64): maxima of bags, and the first row with each maximum.
 
-    Sizes: bags, numbers of each, width.
+    Sizes: bags, numbers per bag, width.
     """
     table, y = Buffer(type, "table"), Buffer(type, "y")
     at, which = Buffer(Type.I64, "numbers"), Buffer(Type.I64, "which")

@@ -18,7 +18,7 @@ HALVES = (Type.F16, Type.BF16)
 
 
 def compute_type(type: Type) -> Type:
-    """The type in which values stored as `type` are worked with."""
+    """Return the type in which values stored as `type` are computed."""
     return Type.F32 if type in HALVES else type
 
 
@@ -26,7 +26,7 @@ class Value:
     """An expression with NumPy's operators. Half precision computes in F32."""
 
     __slots__ = ("expression",)
-    ndim = 0  # so that formulas make no use of `out=`
+    ndim = 0  # so that formulas do not use `out=`
     size = 1
     shape = ()
 
@@ -44,11 +44,11 @@ class Value:
         return np.dtype(self.type.value)
 
     def astype(self, dtype: Any, copy: bool = True) -> Value:
-        """The value in another dtype."""
+        """Convert to another dtype."""
         return self.cast(Type(np.dtype(dtype).name))
 
     def cast(self, type: Type) -> Value:
-        """The value as another type."""
+        """Convert to another type."""
         if type is self.type:
             return self
         return Value(Apply(Scalar.CAST, (self.expression,), type))
@@ -58,11 +58,11 @@ class Value:
         return apply(Scalar.ERF, self)
 
     def erfc(self) -> Value:
-        """1 less the error function."""
+        """1 minus the error function."""
         return apply(Scalar.ERFC, self)
 
     def chosen(self, a: Any, b: Any) -> Value:
-        """a where this BOOL holds, else b."""
+        """Return a where this BOOL holds, else b."""
         return where(self, a, b)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Value:
@@ -162,12 +162,12 @@ def _ufunc_formula(ufunc: str, *operands: Any) -> Value:
 
 
 def constant(number: Any, type: Type) -> Value:
-    """A number."""
+    """Return a number as a Value."""
     return Value(Constant(type, number))
 
 
 def unify_types(*operands: Any) -> list[Value]:
-    """Values and numbers as values of one common type."""
+    """Return values and numbers as Values of one common type."""
     values = [v for v in operands if isinstance(v, Value)]
     numbers = [v for v in values if v.type is not Type.BOOL] or values
     types = {v.type for v in numbers}
@@ -200,13 +200,13 @@ def apply(operation: Scalar, *operands: Any) -> Value:
 
 
 def compare(operation: Scalar, a: Any, b: Any) -> Value:
-    """A comparison, giving BOOL."""
+    """Compare two values; the result is BOOL."""
     values = unify_types(a, b)
     return Value(Apply(operation, tuple(v.expression for v in values), Type.BOOL))
 
 
 def where(condition: Value, a: Any, b: Any) -> Value:
-    """a where a BOOL holds, else b."""
+    """Return a where a BOOL holds, else b."""
     x, y = unify_types(a, b)
     branches = (condition.expression, x.expression, y.expression)
     return Value(Apply(Scalar.WHERE, branches, x.type))
@@ -235,7 +235,7 @@ def _comparison_formula(operation: Scalar) -> Callable[..., Value]:
 
 def _logical_formula(operation: Scalar) -> Callable[..., Value]:
     def formula(*operands: Value) -> Value:
-        """Numbers are true where they are not zero."""
+        """Apply the operation; nonzero numbers count as true."""
         return apply(operation, *[
             v if v.type is Type.BOOL else compare(Scalar.NE, v, 0) for v in operands
         ])
@@ -268,7 +268,7 @@ def _fmod(a: Value, b: Value) -> Value:
 
 
 def _floor_divide(a: Value, b: Value) -> Value:
-    """As C has no such function, NumPy's: by the remainder, so that the quotient is exact."""
+    """NumPy's floor division, which C lacks: via the remainder, so the quotient is exact."""
     rest = _fmod(a, b)
     quotient = (a - rest) / b
     below = (rest != 0) & ((b < 0) ^ (rest < 0))
@@ -280,7 +280,7 @@ def _floor_divide(a: Value, b: Value) -> Value:
 
 
 def _hypot(a: Value, b: Value) -> Value:
-    """Squares neither overflow nor vanish: float32's are float64, float64's of a ratio."""
+    """Avoid overflow and underflow of squares: float32 in float64, float64 by a ratio."""
     x, y = (abs(v).cast(Type.F64) for v in (a, b))
     endless = (x == math.inf) | (y == math.inf)
     if a.type is Type.F32:

@@ -9,7 +9,7 @@ from ..loop_ir.ir import (
 
 
 def take_last(type: Type) -> Kernel:
-    """x, numbers (I64), y: y[o, k] = x[o, numbers[o, k]]. Sizes: rows, numbers of a row, of x's."""
+    """x, numbers (I64), y: y[o, k] = x[o, numbers[o, k]]. Sizes: rows, numbers per row, width."""
     x, at, y = Buffer(type, "x"), Buffer(Type.I64, "numbers"), Buffer(type, "y")
     row, k = Index("row"), Index("k")
     rows, count, width = sizes = [Size(n) for n in ("rows", "count", "width")]
@@ -45,7 +45,7 @@ def take_last_checked(type: Type) -> Kernel:
 def take_middle(type: Type) -> Kernel:
     """x, numbers (I64), y: y[o, k, i] = x[o, numbers[o, k, i], i].
 
-    Sizes: o's, numbers along the axis, i's, elements of x for each o.
+    Sizes: outer, numbers along the axis, inner, elements of x per outer.
     """
     x, at, y = Buffer(type, "x"), Buffer(Type.I64, "numbers"), Buffer(type, "y")
     o, k, i = Index("o"), Index("k"), Index("i")
@@ -61,7 +61,7 @@ def take_middle(type: Type) -> Kernel:
 
 def _scatter_store(y: Buffer, at: Affine, number: Expression, apart: Size | int, value: Expression,
          how: bool | str) -> Store:
-    """Write a value at a place of y; adds it, if True; the name of an operation combines them."""
+    """Store a value in y; True adds it, and a string names the operation that combines them."""
     where = ((number, apart),)
     if isinstance(how, bool):
         return Store(y, at, value, where, add=how)
@@ -69,10 +69,9 @@ def _scatter_store(y: Buffer, at: Affine, number: Expression, apart: Size | int,
 
 
 def put_last(type: Type, add: bool | str, fresh: bool = False) -> Kernel:
-    """x, numbers (I64), y: y[o, numbers[o, k]] = x[o, k], or added to, one k after another.
+    """x, numbers (I64), y: y[o, numbers[o, k]] = x[o, k], or combined, in order of k.
 
-    `fresh`: y is zeros before, which are written here. Sizes: rows, numbers of a row, elements of
-    a row of y.
+    `fresh`: the kernel zeroes y first. Sizes: rows, numbers per row, elements per row of y.
     """
     x, at, y = Buffer(type, "x"), Buffer(Type.I64, "numbers"), Buffer(type, "y")
     row, k = Index("row"), Index("k")
@@ -89,10 +88,10 @@ def put_last(type: Type, add: bool | str, fresh: bool = False) -> Kernel:
 
 
 def put_middle(type: Type, add: bool | str) -> Kernel:
-    """x, numbers (I64), y: y[o, numbers[o, k, i], i] = x[o, k, i], or added to.
+    """x, numbers (I64), y: y[o, numbers[o, k, i], i] = x[o, k, i], or combined.
 
-    Sizes: o's, blocks of i's, numbers along the axis, i's of a block and in all, elements for each
-    o of y and of x. Threads share out blocks, so that no two write to one place.
+    Sizes: outer, blocks of inner, numbers along the axis, inner per block and in all, elements per
+    outer of y and of x. Threads share blocks, so no two write to the same element.
     """
     x, at, y = Buffer(type, "x"), Buffer(Type.I64, "numbers"), Buffer(type, "y")
     o, block, k, i = Index("o"), Index("block"), Index("k"), Index("i")

@@ -1,6 +1,6 @@
-"""Matrix products as kernels: a stack of a @ b, in any layout, perhaps plus a row.
+"""Matrix products as kernels: a stack of a @ b in any layout, optionally plus a bias row.
 
-`product` is one shape's; `sized` serves all shapes of a form, and is told sizes at each call.
+`product` serves one shape; `sized` serves all shapes of a form and takes sizes at each call.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from ..loop_ir.ir import (
 
 @dataclass(frozen=True)
 class GemmLayout:
-    """A stack of products: its extents, and strides in elements (of the stack's axes, then two).
+    """A stack of products: extents, and strides in elements (of the stack's axes, then two).
 
-    Half precision is summed in F32, the bias too. `precision`: as a Contract's.
+    Half precision is summed in F32, with the bias. `precision`: as in Contract.
     """
 
     type: Type
@@ -64,7 +64,7 @@ class _Strides:
 
 
 def product(layout: GemmLayout) -> Kernel:
-    """c = a @ b (+ bias), c contiguous. Buffers: a, b, bias where there is one, c."""
+    """c = a @ b (+ bias), c contiguous. Buffers: a, b, bias if there is one, c."""
     layout = _without_unit_axes(layout)
     result: list[int] = [layout.n, 1]
     step = layout.m * layout.n
@@ -77,7 +77,7 @@ def product(layout: GemmLayout) -> Kernel:
 
 
 def _without_unit_axes(layout: GemmLayout) -> GemmLayout:
-    """Without axes of one product: threads share out the outermost loop, or the only product."""
+    """Drop stack axes of extent 1: threads share the outermost loop, or the only product."""
     last = len(layout.stack)
     stacked = [i for i, extent in enumerate(layout.stack) if extent != 1]
     a, b = (tuple([each[i] for i in (*stacked, last, last + 1)]) for each in (layout.a, layout.b))
@@ -102,7 +102,7 @@ def sized(form: GemmForm) -> Kernel:
 def _body(
     type: Type, places: _Strides, has_bias: bool, precision: int = 3, near: bool = False
 ) -> tuple[list[Buffer], list[Statement]]:
-    """The buffers and statements of a product."""
+    """Return the buffers and statements of a product."""
     row, column, depth = (Index(name) for name in ("row", "column", "depth"))
     numbers = [Index(f"stack{i}") for i in range(len(places.stack))]
     a, b, c = (Buffer(type, name) for name in "abc")

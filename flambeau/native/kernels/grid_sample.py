@@ -1,4 +1,4 @@
-"""Images sampled at the points of a grid, and what that sends back to images and points."""
+"""Images sampled at the points of a grid, and the gradients of images and grids."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Tap:
-    """A pixel that a point is made of: its number, whether it is one, its weight.
+    """A pixel that contributes to a point: its number, whether it exists, its weight.
 
-    `slopes`: the weight's derivative by the point's coordinate along each axis.
+    `slopes`: the weight's derivative with respect to the point's coordinate along each axis.
     """
 
     place: Expression
@@ -40,7 +40,7 @@ class Tap:
 
 
 class _SampleBuilder:
-    """Writes the expressions of one point; axes are those of the image, the grid's turned."""
+    """Writes one point's expressions; axes are in the image's order, the reverse of the grid's."""
 
     def __init__(self, sampling: Sampling, point: Affine, grid: Buffer) -> None:
         self.what, self.point, self.grid = sampling, point, grid
@@ -76,7 +76,7 @@ class _SampleBuilder:
     # Coordinates.
 
     def coordinate(self, axis: int) -> tuple[Expression, Expression]:
-        """The point along an axis, in pixels, and its derivative by what the grid says."""
+        """Return the point along an axis, in pixels, and its derivative by the grid's value."""
         last = self.what.axes - 1 - axis
         coordinate = Load(self.grid, Affine(self.point.base + last, self.point.terms))
         factor = self.number(axis, 0)
@@ -87,7 +87,7 @@ class _SampleBuilder:
         return x, factor if slope is None else self.mul(factor, slope)
 
     def padded(self, axis: int, x: Expression) -> tuple[Expression, Expression | None]:
-        """A coordinate after padding, and its derivative by what it was."""
+        """Return a coordinate after padding, and its derivative by the coordinate before it."""
         if self.what.padding == "zeros":
             return x, None
         slope: Expression = self.of(1)
@@ -114,7 +114,7 @@ class _SampleBuilder:
     # Taps.
 
     def axis_taps(self, axis: int) -> list[tuple[Expression, Expression, Expression]]:
-        """Along one axis: places as floats, weights, and their derivatives."""
+        """Return positions as floats, weights, and their derivatives along one axis."""
         x, slope = self.coordinate(axis)
         unit, zero = self.of(1), self.of(0)
         if self.what.mode == "nearest":
@@ -131,7 +131,7 @@ class _SampleBuilder:
         ]
 
     def cubic(self, t: Expression) -> list[tuple[Expression, Expression]]:
-        """The four weights of cubic convolution at distance t, and their derivatives (a = -3/4)."""
+        """Return cubic convolution's four weights at distance t, and derivatives (a = -3/4)."""
         unit, a = self.of(1), -0.75
         after, two = self.sub(unit, t), self.of(2)
         far = (a, -5 * a, 8 * a, -4 * a)
@@ -152,7 +152,7 @@ class _SampleBuilder:
         return y
 
     def taps(self) -> list[Tap]:
-        """All taps of the point."""
+        """Return all taps of the point."""
         along = [self.axis_taps(axis) for axis in range(self.what.axes)]
         whole = [[self.whole(axis, place) for place, _, _ in taps]
                  for axis, taps in enumerate(along)]
@@ -173,7 +173,7 @@ class _SampleBuilder:
         return taps
 
     def whole(self, axis: int, place: Expression) -> tuple[Expression, Expression]:
-        """A place along an axis as a part of the pixel's number, and whether it is inside."""
+        """Return a position's part of the pixel number, and whether it is inside the image."""
         inside = Apply(Scalar.AND, (self.test(Scalar.GE, place, self.of(0)),
                                     self.test(Scalar.LE, place, self.number(axis, 2))),
                        Type.BOOL)

@@ -10,7 +10,7 @@ from .expression_builder import Value, apply
 
 
 class _GroupKernelBuilder:
-    """Writes a kernel that does one group after the other: its channels, their pixels.
+    """Writes a kernel that processes one group after another: its channels, their pixels.
 
     Sizes: images, groups, channels of a group, pixels, elements of a group, of an image, channels.
     """
@@ -32,26 +32,26 @@ class _GroupKernelBuilder:
         self.body: list[Statement] = []
 
     def buffer(self, name: str) -> Buffer:
-        """The next argument."""
+        """Add a buffer argument."""
         self.buffers.append(Buffer(self.type, name))
         return self.buffers[-1]
 
     def value(self, name: str, place: Affine) -> Value:
-        """Load the next argument at an index."""
+        """Add a buffer argument and load it at a position."""
         return Value(Load(self.buffer(name), place))
 
     def sum(self) -> Value:
-        """A sum, begun here."""
+        """Begin a sum."""
         accumulator = Accumulator(ReduceOp.SUM, self.type)
         self.body.append(Begin(accumulator))
         return Value(accumulator)
 
     def lanes(self, index: Index, extent: Extent, body: list[Statement]) -> Loop:
-        """A loop over what lies side by side."""
+        """Vectorize a loop over adjacent elements."""
         return Loop(index, extent, body, LoopKind.VECTORIZED)
 
     def kernel(self, name: str) -> Kernel:
-        """The kernel."""
+        """Return the kernel."""
         inner = Loop(self.group, self.groups, self.body, LoopKind.PARALLEL)
         nest = Loop(self.image, self.images, [inner], LoopKind.PARALLEL)
         return Kernel(name, self.buffers, [nest], self.sizes)

@@ -1,4 +1,4 @@
-"""Kernels over rows that gather numbers: moments, sums of products and formulas."""
+"""Row reductions: moments, sums of products, log-sum-exp, sums of formulas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pointwise kernels of any number of elements: one formula at each."""
+"""Pointwise kernels for any number of elements."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..loop_ir.ir import (
 )
 from .expression_builder import HALVES, Value, compute_type
 
-# How an operand lies under the result, which is contiguous.
+# An operand's layout relative to the contiguous result.
 FULL, NUMBER, ROW, COLUMN, APART = "full", "number", "row", "column", "apart"
 SECOND = "second"
 

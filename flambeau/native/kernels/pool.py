@@ -1,11 +1,10 @@
-"""Pooling of any size as kernels: maxima and sums of windows, rows innermost in memory.
+"""Pooling kernels of any size: maxima and sums of windows, rows innermost in memory.
 
-Where windows are is in tables: for each row of the result the rows of x that its windows reach, and
-for each column where its windows begin. So one kernel serves images of one, two or three axes,
-adaptive windows, and the gradients of averages. Rows of the result are made in two steps: rows of x
-become one, in memory of the thread's own, where windows' columns then are taken together. Several
-rows at a time, as what was just stored can not be read at other places at once. What channels
-innermost ask for is in any_pool_last.py.
+Tables locate the windows: for each result row the rows of x that it reads, for each column where
+its windows begin. One kernel thus serves one to three spatial axes, adaptive windows, and gradients
+of averages. A result row takes two steps: rows of x are reduced to one in the thread's local
+memory, then its columns are reduced by windows. Several rows are done at a time, because
+just-stored data cannot be reloaded at other offsets at once. pool_nhwc.py serves channels-last.
 """
 
 from __future__ import annotations
@@ -58,12 +57,12 @@ class PoolSizes(NamedTuple):
 
 
 def lanes_of(step: int | None) -> int:
-    """How many columns are made at a time: fewer where they are gathered."""
+    """Return how many columns are computed at a time: fewer if they are gathered."""
     return POOLED_LANES if step is not None else POOLED_LANES // 2
 
 
 def number(value: int, type: Type = Type.I64) -> Constant:
-    """An integer."""
+    """Return an integer constant."""
     return Constant(type, value)
 
 
@@ -73,17 +72,17 @@ def all_of(*conditions: Expression) -> Expression:
 
 
 def compare(how: Scalar, a: Expression, b: Expression) -> Expression:
-    """A comparison."""
+    """Return a comparison."""
     return Apply(how, (a, b), Type.BOOL)
 
 
 def cast(value: Expression, type: Type) -> Expression:
-    """A number as one of another type."""
+    """Convert a number to another type."""
     return Apply(Scalar.CAST, (value,), type)
 
 
 def first_of_equals(value: Expression, top: Expression, place: Expression) -> Expression:
-    """The place of a value that is the greatest, or NaN; else NOWHERE. The least of them counts."""
+    """Return `place` if the value equals `top` or is NaN, else NO_PLACE. The least place wins."""
     hit = Apply(Scalar.OR, (compare(Scalar.EQ, value, top), compare(Scalar.NE, value, value)),
                 Type.BOOL)
     return Apply(Scalar.WHERE, (hit, place, number(NO_PLACE, Type.I32)), Type.I32)
@@ -121,13 +120,13 @@ class _StripNest:
         return Affine(0, tuple(named))
 
     def rows_of_group(self, statement: Statement) -> Statement:
-        """A step for all rows of a group."""
+        """Run a statement for all rows of a group."""
         number_of = IndexValue(self.at((self.group, "rows"), (self.r, 1)))
         there = compare(Scalar.LT, number_of, SizeValue(self.sizes["height"]))
         return Loop(self.r, self.sizes["rows"], [If(there, [statement])])
 
     def each_row(self, *steps: Statement) -> Statement:
-        """All rows of the result, shared out."""
+        """Loop over all rows of the result, which threads share."""
         body = list(steps)
         for index, extent in ((self.block, "blocks"), (self.group, "groups"),
                               (self.image, "images")):
@@ -135,52 +134,52 @@ class _StripNest:
         return body[0]
 
     def columns(self, extent: str, body: list[Statement]) -> Statement:
-        """Some columns of all rows of a group, then the next: columns' masks are kept."""
+        """Process some columns of all rows of a group, then the next, to reuse column masks."""
         rows = self.rows_of_group(Loop(self.lane, self.lanes, body, LoopKind.VECTORIZED))
         return Loop(self.v, self.sizes[extent], [rows])
 
     def taps(self, body: list[Statement]) -> Statement:
-        """The rows of a window."""
+        """Loop over the rows of a window."""
         return Loop(self.i, self.sizes["taps"], body)
 
     def window(self, body: list[Statement]) -> Statement:
-        """The columns of a window."""
+        """Loop over the columns of a window."""
         return Loop(self.j, self.sizes["window"], body)
 
     def strip(self, step: int = 1) -> list[tuple[Index, Extent | str]]:
-        """The terms of a column in its block."""
+        """Return the terms of a column in its block."""
         return [(self.v, self.lanes * step), (self.lane, step)]
 
     @property
     def strip_position(self) -> Affine:
-        """Where a column of x is in memory of the thread's own."""
+        """The position of a column of x in local memory."""
         return self.at((self.r, "pitch"), *self.strip())
 
     @property
     def row(self) -> Load:
-        """Where in its image a row of the window begins."""
+        """The start of a window's row in its image."""
         return Load(self.rows, self.at((self.group, "group_taps"), (self.r, "taps"), (self.i, 1)))
 
     @property
     def column(self) -> Expression:
-        """Which column of x the block's first cell is."""
+        """The first column of x that the block reads."""
         return Load(self.first, self.at((self.block, 1)))
 
     @property
     def inside(self) -> Expression:
-        """Whether a column is one of x's."""
+        """Whether a column lies inside x."""
         at = IndexValue(self.at(*self.strip()))
         low = Apply(Scalar.NEG, (self.column,), Type.I64)
         high = Apply(Scalar.SUB, (SizeValue(self.sizes["width"]), self.column), Type.I64)
         return all_of(compare(Scalar.GE, at, low), compare(Scalar.LT, at, high))
 
     def input_element(self, mask: Expression) -> Load:
-        """The element of x in a row of the window."""
+        """Return the element of x in a window's row."""
         at = self.at((self.image, "x_image"), *self.strip())
         return Load(self.x, at, ((self.row, 1), (self.column, 1)), mask)
 
     def cell(self, local: Buffer) -> tuple[Load, Expression | None]:
-        """The element under a column of the window in the reduced row, and whether it exists."""
+        """Return the reduced row's element under a window column, and whether it exists."""
         if self.step is not None:
             at = self.at((self.r, "pitch"), *self.strip(self.step), (self.j, "apart"))
             return Load(local, at), None
@@ -193,13 +192,13 @@ class _StripNest:
 
     @property
     def place(self) -> Affine:
-        """Where an element of the result is."""
+        """The position of a result element."""
         return self.at((self.image, "y_image"), (self.group, "y_group"), (self.r, "length"),
                        (self.block, "block"), *self.strip())
 
     @property
     def column_exists(self) -> Expression:
-        """Whether a column is one of the result's."""
+        """Whether a column of the result exists."""
         at = IndexValue(self.at((self.block, "block"), *self.strip()))
         return compare(Scalar.LT, at, SizeValue(self.sizes["length"]))
 
@@ -207,7 +206,7 @@ class _StripNest:
         return Buffer(type or self.type, name, MAX_POOL_STRIP_ELEMENTS + 3 * POOLED_LANES)
 
     def or_lowest(self, mask: Expression | None, value: Expression) -> Expression:
-        """A value, -inf where there is none."""
+        """Return a value, or -inf if it does not exist."""
         if mask is None:
             return value
         return Apply(Scalar.WHERE, (mask, value, Constant(self.type, -inf)), self.type)
@@ -263,7 +262,7 @@ def maxima(type: Type, step: int | None) -> Kernel:
 
 
 def _column_maxima(s: _StripNest, cells: Buffer, rows: Buffer) -> Statement:
-    """Each column's greatest element, and the row of x that has it first."""
+    """Compute each column's maximum, and the first row of x that has it."""
     top, row = (
         Accumulator(ReduceOp.MAXIMUM, s.type, "top"),
         Accumulator(ReduceOp.MINIMUM, Type.I32, "row"),
@@ -281,7 +280,7 @@ def _column_maxima(s: _StripNest, cells: Buffer, rows: Buffer) -> Statement:
 
 def _window_maxima(s: _StripNest, cells: Buffer, rows: Buffer, then: list[Statement],
                    top: Accumulator, place: Accumulator) -> Statement:
-    """Each window's greatest element, and its place: the first of all in the image's order."""
+    """Compute each window's maximum, and its first place in the image's order."""
     load, mask = s.cell(cells)
     value = s.or_lowest(mask, load)
     row = Load(rows, load.at, load.indirect, mask)
@@ -303,7 +302,7 @@ def _window_maxima(s: _StripNest, cells: Buffer, rows: Buffer, then: list[Statem
 
 @cache
 def places(type: Type, step: int | None) -> Kernel:
-    """Buffers x, tables, y, places (I64): maxima, and where in the flattened image they are."""
+    """Buffers x, tables, y, places (I64): maxima, and their places in the flattened image."""
     s, where = _StripNest(type, step), Buffer(Type.I64, "places")
     cells, rows = s.local("cells"), s.local("rows", Type.I32)
     top, place = (Accumulator(ReduceOp.MAXIMUM, type, "top"),
@@ -321,7 +320,7 @@ def places(type: Type, step: int | None) -> Kernel:
 def maxima_backward(type: Type, step: int | None) -> Kernel:
     """Buffers x, tables, gy, gx: each window's gradient at the place of its maximum.
 
-    Images are shared out, as windows of one may overlap.
+    Threads share images, since windows of one image may overlap.
     """
     s, gx = _StripNest(type, step), Buffer(type, "gx")
     cells, rows = s.local("cells"), s.local("rows", Type.I32)

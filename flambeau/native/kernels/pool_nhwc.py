@@ -1,7 +1,7 @@
-"""Pooling of any size as kernels, of images whose channels are innermost in memory.
+"""Pooling kernels of any size, for images with channels innermost in memory.
 
-Lanes run over channels. Tables say which rows of x the windows of a row of the result reach, and
-which columns those of a column; -1 where that is padding.
+Lanes run over channels. Tables list the rows of x that the windows of each result row reach, and
+the columns that those of each result column reach; -1 in the padding.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class PoolNhwcSizes(NamedTuple):
 
 
 class Pixels:
-    """Pixels of the result: loops, and what windows meet. `bounds`: more of the sizes'."""
+    """Loops over result pixels, and the elements that windows read. `bounds`: more size bounds."""
 
     def __init__(self, type: Type, **bounds: int) -> None:
         self.type, bounds = (
@@ -137,7 +137,7 @@ def maxima(type: Type) -> Kernel:
 def maxima_backward(type: Type) -> Kernel:
     """Buffers x, rows, columns, y, gy, gx: each window's gradient at the place of its maximum.
 
-    Images and channels are shared out, as windows may overlap.
+    Threads share images and channels, since windows may overlap.
     """
     p, place = Pixels(type), Accumulator(ReduceOp.MINIMUM, Type.I32, "place")
     gy, gx, z = Buffer(type, "gy"), Buffer(type, "gx"), Index("z")

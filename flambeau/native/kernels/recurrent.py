@@ -1,8 +1,8 @@
 """Recurrent layers over time: all steps in one kernel, forward and backward.
 
-Threads share blocks of rows, one row a sequence. A thread takes its rows through all steps, so that
-nobody waits between them, and reads the recurrent weights as panels that stay in its cache. A step
-is a product of some rows with each panel, and at once the cell's work on that panel's columns.
+Threads share blocks of rows, one row per sequence. A thread takes its rows through all steps, so
+threads never wait for each other, and reads the recurrent weights as panels that stay in its cache.
+A step multiplies some rows by each panel, then applies the cell to that panel's columns.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ class SequenceLayout:
 
 @dataclass(frozen=True)
 class RecurrentExtents:
-    """How much there is to do.
+    """The extents of a layer.
 
-    `rows` are those of a block. `batch` is the number of all rows, where the last block has fewer.
-    `last` is the number of the last step.
+    `rows`: of a block. `batch`: all rows, if the last block has fewer. `last`: the number of the
+    last step.
     """
 
     steps: Extent
@@ -72,14 +72,14 @@ class RecurrentExtents:
 
 @dataclass
 class RecurrentKernel:
-    """A kernel, and the working memory that it wants: elements of each buffer for one block."""
+    """A kernel, and its working memory: elements of each buffer per block."""
 
     kernel: Kernel
     work: dict[Buffer, int]
 
 
 def choose_block_rows(batch: int, threads: int) -> int:
-    """Rows of a block: the same number of blocks for each thread, if there are enough rows."""
+    """Return a block's rows: the same number of blocks per thread, if there are enough rows."""
     blocks = -(-batch // MAX_RECURRENT_BLOCK_ROWS)
     blocks = min(-(-blocks // threads) * threads, batch)
     return -(-batch // blocks)
@@ -106,29 +106,29 @@ def has_narrow_panels() -> bool:
 
 
 def choose_panel_columns(width: int, type: Type) -> int:
-    """The columns of a panel of a product that wide: so that few are for nothing."""
+    """Return the panel width for a product this wide that wastes the fewest columns."""
     if has_narrow_panels():
         return 2 * host().lanes(type)
     return min(RECURRENT_PANEL_WIDTHS, key=lambda n: (-(-width // n) * n, -n))
 
 
 def units_per_panel(cell: Cell, width: int, type: Type) -> int:
-    """How many units a forward panel has; of those there are the columns of all gates."""
+    """Return how many units a forward panel has, each with the columns of all gates."""
     return 16 if cell.gates > 1 and not has_narrow_panels() else choose_panel_columns(width, type)
 
 
 def products_per_panel(cell: Cell) -> int:
-    """Of how many products a forward panel is: one for each gate, or one for all."""
+    """Return the products per forward panel: one for each gate, or one for all."""
     return cell.gates if has_narrow_panels() else 1
 
 
 def round_up_to_panels(width: int, count: int) -> int:
-    """A width up to a whole number of panels."""
+    """Round a width up to whole panels."""
     return -(-width // count) * count
 
 
 def count_packed_elements(cell: Cell, width: int, type: Type, backward: bool) -> int:
-    """Elements of the panels of the recurrent weights."""
+    """Return the number of elements of the recurrent weights' panels."""
     count = choose_panel_columns(width, type) if backward else units_per_panel(cell, width, type)
     return round_up_to_panels(width, count) * width * cell.gates
 
@@ -223,7 +223,7 @@ class _StepLoop:
                 self.buffers[grid.later] = None
 
     def working(self, name: str, columns: int) -> SequenceLayout:
-        """Memory of the block's own, of that many columns a row."""
+        """Add working memory of this block, with `columns` columns per row."""
         buffer = Buffer(self.type, name)
         self.buffers[buffer] = None
         self.work[buffer] = self.extents.rows * columns
@@ -233,7 +233,7 @@ class _StepLoop:
         return ((self.block, self.extents.rows), (row, 1))
 
     def row_exists(self, row: Index) -> Expression | None:
-        """Whether a row exists; None where all do."""
+        """Whether a row exists; None if all do."""
         if self.extents.batch is None:
             return None
         at = IndexValue(Affine(0, self.rows(row)))
@@ -241,18 +241,18 @@ class _StepLoop:
 
     def load(self, name: str, step: Index | None, row: Index, columns: Terms, mask: Any,
              first: int = 0) -> Value:
-        """An element of what is given."""
+        """Load an element of an input."""
         grid = self.inputs[name]
         return Value(Load(grid.buffer, grid.at(step, self.rows(row), columns, first), (), mask))
 
     def load_own(self, grid: SequenceLayout, row: Index, columns: Terms, first: int = 0) -> Value:
-        """An element of working memory."""
+        """Load an element of working memory."""
         return Value(Load(grid.buffer, grid.at(None, self.rows(row), columns, first)))
 
     def store_own(
         self, grid: SequenceLayout, row: Index, columns: Terms, value: Value, first: int = 0
     ) -> Store:
-        """A store to working memory."""
+        """Store to working memory."""
         return Store(grid.buffer, grid.at(None, self.rows(row), columns, first), value.expression)
 
     def stores(self, name: str, step: Index | None, row: Index, columns: Terms, mask: Any,
@@ -290,7 +290,7 @@ class _StepLoop:
         )
 
     def starts(self, name: str, into: SequenceLayout) -> Statement:
-        """A state before all steps: zeros where none is given."""
+        """Initialize a state: zeros if none is given."""
         row, column = Index("row"), Index("column")
         value = Value(Constant(self.type, 0))
         if name in self.inputs:
@@ -299,7 +299,7 @@ class _StepLoop:
         return self.over_rows([store], row, column, self.extents.width)
 
     def ends(self, name: str, state: SequenceLayout) -> list[Statement]:
-        """A state after all steps, where it is wanted."""
+        """Store a state after all steps, if it is wanted."""
         if name not in self.results:
             return []
         row, column = Index("row"), Index("column")
@@ -358,7 +358,7 @@ def forward(
 
 class _ForwardKernel(_StepLoop):
     def kernel(self) -> RecurrentKernel:
-        """The states before, the steps, the states after."""
+        """Build the kernel: initial states, the steps, final states."""
         cell = self.cell
         self.h, self.new = self.working("h", self.wide), self.working("new", self.wide)
         body = [self.starts("h", self.h)]
@@ -374,7 +374,7 @@ class _ForwardKernel(_StepLoop):
         return self.written("recurrence", body)
 
     def _panel(self, panel: Index) -> list[Statement]:
-        """A panel's sums, then its units."""
+        """Compute a panel's sums, then its units."""
         gates, rows = self.cell.gates, self.extents.rows
         across = gates * self.count
         sums = Buffer(self.type, "sums", local=rows * across)
@@ -420,7 +420,7 @@ class _ForwardKernel(_StepLoop):
         return values
 
     def _inside(self, columns: Terms) -> Expression | None:
-        """Whether a column of a panel exists; None where all do."""
+        """Whether a panel's column exists; None if all do."""
         if self.wide == self.extents.width:
             return None
         limit = Constant(Type.I64, self.extents.width)
@@ -433,7 +433,7 @@ class _ForwardKernel(_StepLoop):
         return tests[0] if tests else None
 
     def _update_state(self) -> Statement:
-        """The new state becomes the last one, when all panels have read that."""
+        """Make the new state the current one, once all panels have read the old."""
         each, count = Index("element"), self.extents.rows * self.wide
         at = Affine(0, ((self.block, count), (each, 1)))
         move = Store(self.h.buffer, at, Load(self.new.buffer, at))
@@ -460,7 +460,7 @@ def backward(
 
 class _BackwardKernel(_StepLoop):
     def kernel(self) -> RecurrentKernel:
-        """The cotangents after, the steps, those before."""
+        """Build the kernel: final cotangents, the steps, initial cotangents."""
         cell, width = self.cell, self.extents.width
         self.dh = self.working("dh", self.wide)
         self.d = self.working("d", cell.gates * width)
@@ -480,7 +480,7 @@ class _BackwardKernel(_StepLoop):
         return self.written("recurrence_backward", body)
 
     def _cell(self) -> Statement:
-        """The cotangents of a step's sums."""
+        """Compute the cotangents of a step's sums."""
         row, unit = Index("row"), Index("unit")
         columns, mask = ((unit, 1),), self.row_exists(row)
         results = self.cell.backward(self._values(row, columns, mask))
@@ -526,7 +526,7 @@ class _BackwardKernel(_StepLoop):
         return where(Value(Apply(Scalar.LT, (now, self.extents.last), Type.BOOL)), before, first)
 
     def _product(self) -> Statement:
-        """The cotangent of the last state, by panels."""
+        """Compute the previous state's cotangent, panel by panel."""
         panel, row, column = Index("panel"), Index("row"), Index("column")
         into = self.dh.at(None, self.rows(row), ((panel, self.count), (column, 1)))
         depth = self.cell.gates * self.extents.width

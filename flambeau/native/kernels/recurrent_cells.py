@@ -1,4 +1,4 @@
-"""The cells of recurrent layers: what becomes of a step's sums, and the same backward.
+"""The cells of recurrent layers: a step's new states from its sums, and the backward pass.
 
 A cell's product with the last state has `gates` parts of the layer's width, in PyTorch's order.
 Sums come from the input (`x`) and from the last state (`s`).
@@ -40,7 +40,7 @@ class Cell:
     apart: bool = False
 
     def parts(self, name: str) -> int:
-        """How many parts of the layer's width a sequence of this name has."""
+        """Return how many parts of the layer's width a sequence of this name has."""
         many = {"x": self.gates, "d": self.gates, "dx": self.gates, **self.keeps}
         return many.get(name, 1)
 
@@ -123,7 +123,7 @@ CELLS = {cell.name: cell for cell in (
 
 
 def split_parts(x: Any, count: int) -> list[Any]:
-    """Equal parts of the last axis."""
+    """Split the last axis into equal parts."""
     width = x.shape[-1] // count
     return [x[..., k * width : (k + 1) * width] for k in range(count)] if count > 1 else [x]
 
@@ -134,12 +134,12 @@ def join_parts(parts: Sequence[Any]) -> Any:
 
 
 def first_rows(state: Any, n: int) -> Any:
-    """The rows of a state that a step of n rows takes further."""
+    """Return the rows of a state that a step of n rows continues."""
     return state if state.shape[0] == n else state[:n]
 
 
 def replace_first_rows(state: Any, new: Any) -> Any:
-    """The state with its first rows new: those behind belong to sequences without this step."""
+    """Replace a state's first rows; the other sequences are already finished."""
     n = new.shape[0]
     return new if state.shape[0] == n else np.concatenate([new, state[n:]], 0)
 
@@ -148,10 +148,10 @@ def walk_forward(
     cell: Cell, sums: Sequence[Any], states: Mapping[str, Any], w: Any,
     constants: Mapping[str, Any], w_hr: Any = None,
 ) -> tuple[dict[str, list[Any]], dict[str, Any]]:
-    """A layer's steps: what each gives by name, as they are walked; the last states.
+    """Walk a layer's steps; return what each gives by name, in walking order, and the last states.
 
-    `sums`: the inputs' part of each step's sums. With `w_hr`, h is projected and "whole" is what
-    was projected.
+    `sums`: the inputs' part of each step's sums. With `w_hr`, h is projected and "whole" holds the
+    unprojected value.
     """
     results: dict[str, list[Any]] = {}
     state, turned = dict(states), w.T

@@ -11,8 +11,8 @@ from ..loop_ir.ir import (
 def resample(type: Type, taps: int, weighted: bool, last: bool, whole: bool) -> Kernel:
     """y[o, i, j] = the sum over taps of weight[i] * x[o, place[i], j]; no j if `last`.
 
-    Buffers: x, the taps' places (I64), their weights if `weighted`, y. Sizes: o's, i's, j's, and
-    the elements of each o of x and of y. Unless `whole`, a place below 0 counts nothing.
+    Buffers: x, the taps' positions (I64), their weights if `weighted`, y. Sizes: of o, i and j,
+    elements per o of x and of y. Unless `whole`, taps at positions below 0 are skipped.
     """
     x, y = Buffer(type, "x"), Buffer(type, "y")
     places = [Buffer(Type.I64, f"places{k}") for k in range(taps)]

@@ -10,7 +10,7 @@ from .expression_builder import Value, compute_type, where
 
 
 class _Scan:
-    """One scan: its buffers, what begins it, and its step at a place, number `at` of its axis."""
+    """One scan: its buffers, its accumulators, and its step at element `at` of the axis."""
 
     def __init__(self, type: Type, fold: ReduceOp, positions: bool, number: str = "") -> None:
         self.type, self.total = type, Accumulator(fold, compute_type(type))
@@ -19,12 +19,12 @@ class _Scan:
         self.where = Buffer(Type.I64, f"where{number}") if positions else None
 
     def begin(self) -> list[Statement]:
-        """Statements that begin the accumulators."""
+        """Return the statements that begin the accumulators."""
         first_statements: list[Statement] = [Begin(self.total)]
         return first_statements if self.where is None else [*first_statements, Begin(self.last)]
 
     def step(self, place: Affine, at: Index) -> list[Statement]:
-        """One element more."""
+        """Return the statements that process one element."""
         x = Value(Load(self.x, place)).cast(compute_type(self.type))
         total = Value(self.total)
         steps: list[Statement] = [
@@ -59,7 +59,7 @@ def scan_rows(type: Type, fold: ReduceOp, positions: bool, count: int) -> Kernel
 
 
 def scan_middle(type: Type, fold: ReduceOp, positions: bool) -> Kernel:
-    """x, y (positions): along the rows of each plane, the columns side by side.
+    """x, y (positions): scan along the rows of each plane, with columns in vector lanes.
 
     Sizes: planes, rows, columns, elements of a plane.
     """
@@ -74,9 +74,9 @@ def scan_middle(type: Type, fold: ReduceOp, positions: bool) -> Kernel:
 
 
 def scan_scaled(type: Type) -> Kernel:
-    """scale, x, y: along rows, what there is so far times `scale` plus x; the first is x.
+    """scale, x, y: y[r, 0] = x[r, 0], then y[r, k] = y[r, k - 1] * scale + x[r, k].
 
-    Sizes: rows, columns, columns but one.
+    Sizes: rows, columns, columns - 1.
     """
     row, column = Index("row"), Index("column")
     rows, columns, rest = sizes = [Size(n) for n in ("rows", "columns", "rest")]

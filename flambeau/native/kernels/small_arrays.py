@@ -1,4 +1,4 @@
-"""Kernels for arrays so small that the cost of a call is its number of arguments."""
+"""Kernels for arrays so small that a call's cost depends on its number of arguments."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from .softmax_and_layer_norm import RowKernelBuilder, _exp, _log
 
 
 def softmax(type: Type) -> Kernel:
-    """x in place: exp(x) over its sum along each row."""
+    """x in place: exp(x) divided by its sum along each row."""
     r = RowKernelBuilder(type)
     y = r.buffer("x")
     x = Value(Load(y, r.whole))
     shifted = _exp(x - r.fold(ReduceOp.MAXIMUM, x))
-    total = r.fold(ReduceOp.SUM, shifted)  # apart from the store, behind which x is another one
+    total = r.fold(ReduceOp.SUM, shifted)  # before the store, which overwrites x
     r.sweep(stores=[(y, shifted * (1 / total))])
     return r.kernel("small_softmax")
 
 
 def log_softmax(type: Type) -> Kernel:
-    """x in place: less the logarithm of the sum of exp(x) along each row."""
+    """x in place: x minus the logarithm of the sum of exp(x) along each row."""
     r = RowKernelBuilder(type)
     y = r.buffer("x")
     x = Value(Load(y, r.whole))
@@ -35,15 +35,15 @@ def log_softmax(type: Type) -> Kernel:
 
 
 def _is_target(r: RowKernelBuilder) -> Value:
-    """Whether a column is its row's class; an argument of those is added."""
+    """Whether a column is its row's class; adds the argument of classes."""
     target = Load(r.buffer("target", Type.I64), r.each)
     return Value(IndexValue(r.along)) == Value(target)
 
 
 def cross_entropy(type: Type, mean: bool) -> Kernel:
-    """x in place: log softmax; target (I64), loss: minus the entries there, summed or their mean.
+    """x in place: log softmax; target (I64), loss: minus the target's entries, summed or averaged.
 
-    NaN where a target is no column.
+    NaN if a target is out of range.
     """
     r = RowKernelBuilder(type)
     y = r.buffer("x")
@@ -65,7 +65,7 @@ def cross_entropy(type: Type, mean: bool) -> Kernel:
 
 
 def cross_entropy_backward(type: Type) -> Kernel:
-    """Log softmax in place, target (I64), share: (softmax less one at the target) times share."""
+    """Log softmax in place, target (I64), share: (softmax - 1 at the target) times share."""
     r = RowKernelBuilder(type)
     y = r.buffer("logs")
     logs, hit, share = Value(Load(y, r.whole)), _is_target(r), r.number("share")

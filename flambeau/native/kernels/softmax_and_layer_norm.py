@@ -14,11 +14,11 @@ from .expression_builder import Value, apply, compare, compute_type, where
 
 
 class RowKernelBuilder:
-    """Writes a kernel that does one row after the other, in passes over its columns.
+    """Writes a kernel that processes row after row, in passes over the columns.
 
-    `type` is that of the matrices. What there is for each row or column, and all that is worked
-    out, is of the type in which they are computed: float32 for half precision, or `inside`. Rows
-    that lie `apart` are as far from one another as a third size says.
+    `type` is that of the matrices. Row and column vectors and intermediate values use the compute
+    type: float32 for half precision, or `inside`. With `apart`, a third size gives the distance
+    between rows.
     """
 
     def __init__(self, type: Type, apart: int = 0, inside: Type | None = None) -> None:
@@ -34,28 +34,28 @@ class RowKernelBuilder:
         self.along = Affine(0, ((self.column, 1),))
 
     def buffer(self, name: str, type: Type | None = None) -> Buffer:
-        """The next argument, a matrix if nothing else is said."""
+        """Add a buffer argument, a matrix by default."""
         self.buffers.append(Buffer(type or self.type, name))
         return self.buffers[-1]
 
     def matrix(self, name: str) -> Value:
-        """An argument with an element for each row and column."""
+        """Add an argument with an element for each row and column."""
         return Value(Load(self.buffer(name), self.whole)).cast(self.inside)
 
     def vector(self, name: str) -> Buffer:
-        """The next argument, for numbers of rows or columns."""
+        """Add an argument with an element for each row or each column."""
         return self.buffer(name, self.inside)
 
     def of_rows(self, name: str) -> Value:
-        """An argument with an element for each row."""
+        """Add an argument with an element for each row."""
         return Value(Load(self.vector(name), self.each))
 
     def of_columns(self, name: str) -> Value:
-        """An argument with an element for each column."""
+        """Add an argument with an element for each column."""
         return Value(Load(self.vector(name), self.along))
 
     def number(self, name: str) -> Value:
-        """An argument of one element."""
+        """Add an argument of one element."""
         return Value(Load(self.vector(name), Affine()))
 
     def sweep(
@@ -63,7 +63,7 @@ class RowKernelBuilder:
         folds: Sequence[tuple[ReduceOp, Value]] = (),
         stores: Sequence[tuple[Buffer, Value]] = (),
     ) -> list[Value]:
-        """One pass over the columns: what is folded, and what is written."""
+        """Make one pass over the columns, with folds and stores; return the folds' results."""
         sums = [Accumulator(fold, value.type) for fold, value in folds]
         self.body += [Begin(total) for total in sums]
         inside: list[Statement] = [Store(b, self.whole, v.cast(b.type).expression)
@@ -74,15 +74,15 @@ class RowKernelBuilder:
         return [Value(total) for total in sums]
 
     def fold(self, fold: ReduceOp, value: Value) -> Value:
-        """One fold over the columns."""
+        """Fold a value over the columns."""
         return self.sweep([(fold, value)])[0]
 
     def keep(self, buffer: Buffer, value: Value) -> None:
-        """Write a number of the row."""
+        """Store a row's number."""
         self.body.append(Store(buffer, self.each, value.expression))
 
     def kernel(self, name: str) -> Kernel:
-        """The kernel; its sizes are the rows, the columns, and how far rows are apart."""
+        """Return the kernel. Sizes: rows, columns, and the distance between rows if `apart`."""
         loop = Loop(self.row, self.rows, self.body, LoopKind.PARALLEL)
         return Kernel(name, self.buffers, [loop], self.sizes)
 
@@ -96,7 +96,7 @@ def _log(x: Value) -> Value:
 
 
 def softmax(type: Type) -> Kernel:
-    """x, y: exp(x) over its sum along each row."""
+    """x, y: exp(x) divided by its sum along each row."""
     r = RowKernelBuilder(type)
     x, y = r.matrix("x"), r.buffer("y")
     shifted = _exp(x - r.fold(ReduceOp.MAXIMUM, x))
@@ -109,7 +109,7 @@ def softmax(type: Type) -> Kernel:
 
 
 def log_softmax(type: Type) -> Kernel:
-    """x, y: x less the logarithm of the sum of exp(x) along each row."""
+    """x, y: x minus the logarithm of the sum of exp(x) along each row."""
     r = RowKernelBuilder(type)
     x, y = r.matrix("x"), r.buffer("y")
     shifted = x - r.fold(ReduceOp.MAXIMUM, x)
@@ -140,7 +140,7 @@ def probabilities(type: Type, causal: bool) -> Kernel:
         value = Apply(Scalar.WHERE, (seen, value, Constant(type, -math.inf)), type)
     top, total = Accumulator(ReduceOp.MAXIMUM, type, "top"), Accumulator(ReduceOp.SUM, type)
     shifted = Apply(Scalar.EXP, (two(Scalar.SUB, value, top),), type)
-    # What is summed is what was stored: the scores are gone by then.
+    # Sum the stored values: the scores are overwritten by then.
     steps: list[list[Statement]] = [
         [Update(top, value)],
         [Update(total, shifted), Store(scores, at, shifted)],
@@ -172,7 +172,7 @@ def log_softmax_backward(type: Type) -> Kernel:
 
 
 def layer_norm(type: Type, weight: bool, bias: bool) -> Kernel:
-    """x, (weight), (bias), eps, 1 / columns, mean, rstd, y: rows normalised."""
+    """x, (weight), (bias), eps, 1 / columns, mean, rstd, y: rows normalized."""
     r = RowKernelBuilder(type)
     x = r.matrix("x")
     w = r.of_columns("weight") if weight else None
@@ -271,8 +271,8 @@ FORMULAS: dict[str, Callable[[Value], Value]] = {
 
 
 def accumulator_type(type: Type, fold: ReduceOp) -> Type | None:
-    """The type of a fold, if not that of its computed elements: of integers, sums and products are
-    I64."""
+    """Return the accumulator's type if it differs from the computed elements': I64 for sums and
+    products of integers."""
     return Type.I64 if fold in (ReduceOp.SUM, ReduceOp.PRODUCT) and not type.floating else None
 
 
@@ -308,8 +308,8 @@ def reduce_columns(type: Type, fold: ReduceOp, formula: str = "same", apart: int
 
 
 def reduce_all(type: Type, fold: ReduceOp, formula: str = "same") -> Kernel:
-    """x, tail, y: the fold of all elements, on one thread: of pieces first. Sizes: how many pieces
-    x has, how many elements the tail, which is what is left of x."""
+    """x, tail, y: fold all elements on one thread, piecewise. Sizes: the number of pieces of x, and
+    of elements in the tail, which is the rest of x."""
     inside = accumulator_type(type, fold) or compute_type(type)
     x, tail, y = Buffer(type, "x"), Buffer(type, "tail"), Buffer(inside, "y")
     piece, each, beyond = Index("piece"), Index("each"), Index("beyond")

@@ -1,8 +1,8 @@
-"""Rows put in order, or partly so, step by step as the C++ library's algorithms do.
+"""Sort rows fully or partly, with the same steps as the C++ library's algorithms.
 
-Where elements are equal, what comes first depends on the algorithm: introsort, introselect and
-heaps as in libstdc++ (Musser, Introspective sorting and selection algorithms, 1997), and Hoare's
-quickselect with a median of three. Keys are integers, lowest first; each has its number with it.
+The order of equal elements depends on the algorithm: introsort, introselect and heaps as in
+libstdc++ (Musser, Introspective sorting and selection algorithms, 1997), and Hoare's quickselect
+with a median of three. Keys are integers, sorted ascending; each carries its number along.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..target.eager_costs import MAX_INSERTION_SORT_LENGTH
 from .expression_builder import Value
 from .statement_program import StatementProgram, Variable
 
-_STACK_ENTRIES = 192  # ranges still to be sorted: more than 2 * log2 of any length
+_STACK_ENTRIES = 192  # ranges left to sort: more than 2 * log2 of any length
 
 
 class _RowProgram(StatementProgram):
@@ -27,7 +27,7 @@ class _RowProgram(StatementProgram):
         self.row, self.rows, self.n = Index("row"), Size("rows"), Size("n")
 
     def kernel(self, name: str, others: list[Buffer], sizes: list[Size]) -> Kernel:
-        """The kernel of what was written: for each row."""
+        """Return a kernel that runs the statements for each row."""
         nest = Loop(self.row, self.rows, self.body, LoopKind.PARALLEL)
         return Kernel(name, [self.keys, self.numbers, *others], [nest], [self.rows, self.n, *sizes])
 
@@ -40,11 +40,11 @@ class _RowProgram(StatementProgram):
         return Value(Load(self.numbers, Affine(0, ((self.row, self.n),)), ((at.expression, 1),)))
 
     def row_argument(self, buffer: Buffer) -> Value:
-        """An integer of each row."""
+        """Load an integer argument of the row."""
         return Value(Load(buffer, Affine(0, ((self.row, 1),))))
 
     def keep(self, at: Value) -> _Element:
-        """A copy of an element."""
+        """Copy an element."""
         element = _Element(Variable(self, "key", self.keys.type), Variable(self, "number"))
         element.key.put(self.key(at))
         element.number.put(self.number(at))
@@ -82,7 +82,7 @@ class _RowProgram(StatementProgram):
             i.put(i.now + 1)
 
     def partition(self, first: Value, last: Value) -> Variable:
-        """Split a range by the median of three of its elements; where its second part begins."""
+        """Partition a range by the median of three elements; return its second part's start."""
         a, c, end = first + 1, halve(last - first) + first, last - 1
         low, mid, high = self.key(a), self.key(c), self.key(end)
         median = (low < mid).chosen(
@@ -108,7 +108,7 @@ class _RowProgram(StatementProgram):
         return i
 
     def sift(self, first: Value, hole: Value, count: Value, element: _Element) -> None:
-        """Put an element into a heap with a hole, which sinks to a leaf; then the element rises.
+        """Put an element into a heap with a hole: the hole sinks to a leaf, then the element rises.
 
         A heap has its greatest key first.
         """
@@ -138,7 +138,7 @@ class _RowProgram(StatementProgram):
         self.put(first + at.now, element.key.now, element.number.now)
 
     def heap_select(self, first: Value, middle: Value, last: Value) -> None:
-        """The least elements of a range, as many as come before `middle`, as a heap."""
+        """Gather a range's least elements in front of `middle`, as a heap."""
         count = middle - first
         self.heap(first, count)
         i = self.integer("i", middle)
@@ -150,7 +150,7 @@ class _RowProgram(StatementProgram):
             i.put(i.now + 1)
 
     def heap(self, first: Value, count: Value) -> None:
-        """Make a range a heap."""
+        """Turn a range into a heap."""
         parent = self.integer("parent", halve(count - 2))
         with self.where(count < 2):
             parent.put(-1)
@@ -180,8 +180,8 @@ def halve(value: Value) -> Value:
 
 
 def introsort(type: Type) -> Kernel:
-    """The first elements of rows sorted. Buffers: keys, numbers, settings (I64: how many elements,
-    how many splits at most). Sizes: rows, their length."""
+    """Sort the first elements of rows. Buffers: keys, numbers, settings (I64: number of elements,
+    maximum number of splits). Sizes: rows, their length."""
     code, settings = _RowProgram(type), Buffer(Type.I64, "settings")
     count, depth = Value(Load(settings, Affine(0))), Value(Load(settings, Affine(1)))
     stacks = [Buffer(Type.I64, name, _STACK_ENTRIES) for name in ("first", "last", "left")]
@@ -211,9 +211,9 @@ def introsort(type: Type) -> Kernel:
 
 
 def introselect(type: Type) -> Kernel:
-    """The element of a rank of its own in each row put where it belongs, lower ones before it.
+    """Move the element of each row's rank into place, with lower ones before it.
 
-    Buffers: keys, numbers, ranks (I64, of each row), settings (I64: how many splits at most), the
+    Buffers: keys, numbers, ranks (I64, per row), settings (I64: maximum number of splits), the
     rows' length (I64). Sizes: rows, their length.
     """
     code = _RowProgram(type)
@@ -239,8 +239,8 @@ def introselect(type: Type) -> Kernel:
 
 
 def least(type: Type) -> Kernel:
-    """The least elements of rows, sorted, by a heap. Buffers: keys, numbers (what is made), rows to
-    choose from, settings (I64: their length, how many). Sizes: rows, how many, the length."""
+    """Find the least elements of rows, sorted, by a heap. Buffers: keys, numbers (both results),
+    rows to choose from, settings (I64: their length, how many). Sizes: rows, how many, length."""
     code, settings = _RowProgram(type), Buffer(Type.I64, "settings")
     candidates, length = Buffer(type, "given"), Size("length")
     zero, count = Value(Constant(Type.I64, 0)), Value(Load(settings, Affine(1)))
@@ -265,8 +265,8 @@ def least(type: Type) -> Kernel:
 
 
 def quickselect(type: Type) -> Kernel:
-    """The element of a rank put where it belongs. Buffers: keys, numbers, settings (I64: the rank,
-    the rows' length). Sizes: rows, their length."""
+    """Move the element of a rank into place. Buffers: keys, numbers, settings (I64: the rank, the
+    rows' length). Sizes: rows, their length."""
     code, settings = _RowProgram(type), Buffer(Type.I64, "settings")
     rank = Value(Load(settings, Affine(0)))
     low = code.integer("low", 0)

@@ -1,4 +1,4 @@
-"""Kernels written step by step: variables, conditions and loops that depend on data."""
+"""Kernels written step by step: variables, and data-dependent conditions and loops."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .expression_builder import Value
 
 
 class Variable:
-    """A mutable number of a kernel."""
+    """A mutable number in a kernel."""
 
     def __init__(self, code: StatementProgram, name: str, type: Type = Type.I64) -> None:
         self.code, self.buffer = code, Buffer(type, name, 1)
@@ -22,7 +22,7 @@ class Variable:
         return Value(Load(self.buffer, Affine(0)))
 
     def put(self, value: Value | float) -> None:
-        """Give it another value."""
+        """Assign a value."""
         whole = value if isinstance(value, Value) else Value(Constant(self.buffer.type, value))
         self.code.write(Store(self.buffer, Affine(0), whole.expression))
 
@@ -44,21 +44,21 @@ class StatementProgram:
         self.write(make_statement(inner))
 
     def while_(self, condition: Value) -> AbstractContextManager[None]:
-        """With statement: a While."""
+        """Context manager for the body of a While."""
         return self._inside(lambda body: While(condition.expression, body))
 
     def where(self, condition: Value) -> AbstractContextManager[None]:
-        """With statement: an If."""
+        """Context manager for the body of an If."""
         return self._inside(lambda body: If(condition.expression, body))
 
     def integer(self, name: str, value: Value | int) -> Variable:
-        """An I64 that starts at a value."""
+        """Return an I64 variable with an initial value."""
         variable = Variable(self, name)
         variable.put(value)
         return variable
 
     def real(self, name: str, value: Value | float) -> Variable:
-        """An F64 that starts at a value."""
+        """Return an F64 variable with an initial value."""
         variable = Variable(self, name, Type.F64)
         variable.put(value)
         return variable

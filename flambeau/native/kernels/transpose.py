@@ -1,4 +1,4 @@
-"""Copies of arrays whose axes lie in another order in memory."""
+"""Copies between arrays with different orders of axes in memory."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _AXES = 4  # of the rows that `rows_apart` copies, e.g. interleaved queries, key
 
 
 def in_order(type: Type, axes: int, inner: int) -> Kernel:
-    """x, y: x, whose axis `inner`, not the last one, lies step by step, copied to y in order.
+    """x, y: copy x, contiguous along axis `inner` (not the last), into y in order.
 
-    Sizes: for each axis its extent, and how far apart (in elements) its elements are in x and in y.
+    Sizes: for each axis its extent, and its strides (in elements) in x and in y.
     """
     indices = [Index(f"i{k}") for k in range(axes)]
     each = [[Size(f"{name}{k}") for name in ("extent", "x", "y")] for k in range(axes)]

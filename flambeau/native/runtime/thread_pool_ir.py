@@ -284,8 +284,8 @@ end:
 }
 """
 
-# In round k each thread signals the thread 2**k after it and waits for the one 2**k before it. After
-# the last round it has heard from all, and no two threads write to the same place.
+# In round k each thread signals the thread 2**k after it and waits for the one 2**k before it.
+# After the last round it has heard from all, and no two threads write to the same place.
 _BARRIER = """
 define internal void @barrier(ptr %state, i64 %tid, i64 %threads, i64 %epoch) noinline {
 entry:
@@ -474,7 +474,7 @@ def emit_runtime(target: Target, system: str = sys.platform) -> str:
 
 @lru_cache(maxsize=4)
 def load_runtime(system: str = sys.platform) -> dict[str, int]:
-    """The addresses of NAMES in this process."""
+    """Return the addresses of FUNCTION_NAMES in this process."""
     from ..jit.elf_loader import load
     from ..target.machine import host
 

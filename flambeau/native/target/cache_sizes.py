@@ -6,8 +6,8 @@ import ctypes
 import sys
 from pathlib import Path
 
-LINE_BYTES = 64  # of one cache line, on every processor so far
-PAGE_BYTES = 4096  # of the smallest page of memory
+LINE_BYTES = 64  # per cache line, on every supported processor
+PAGE_BYTES = 4096  # of the smallest memory page
 MIN_L2_BYTES, DEFAULT_L2_BYTES, MAX_L2_BYTES = 256 << 10, 1 << 20, 2 << 20  # bytes
 DEFAULT_LLC_BYTES = 32 << 20
 _FOLDER = "/sys/devices/system/cpu/cpu0/cache"
@@ -15,8 +15,8 @@ _UNITS = {"K": 1 << 10, "M": 1 << 20}
 
 
 def detect_l2_bytes() -> int:
-    """Bytes of a core's L2 cache, rounded down to a power of two within MIN_L2_BYTES and
-    MAX_L2_BYTES; DEFAULT_L2_BYTES if unknown.
+    """Return the bytes of a core's L2 cache, rounded down to a power of two and clamped to
+    MIN_L2_BYTES and MAX_L2_BYTES; DEFAULT_L2_BYTES if unknown.
     """
     if sys.platform.startswith("linux"):
         size_bytes = _read_sysfs(Path(_FOLDER)).get(2, 0)
@@ -28,19 +28,19 @@ def detect_l2_bytes() -> int:
 
 
 def detect_llc_bytes() -> int:
-    """Bytes of the shared last-level cache; DEFAULT_LLC_BYTES if unknown."""
+    """Return the bytes of the shared last-level cache; DEFAULT_LLC_BYTES if unknown."""
     if sys.platform.startswith("linux"):
         return _read_sysfs(Path(_FOLDER)).get(3, DEFAULT_LLC_BYTES)
     return DEFAULT_LLC_BYTES
 
 
 def round_down_l2(size: int) -> int:
-    """The power of two at or below a size, within LEAST and MOST."""
+    """Round a size down to a power of two, within MIN_L2_BYTES and MAX_L2_BYTES."""
     return max(MIN_L2_BYTES, min(MAX_L2_BYTES, 1 << (size.bit_length() - 1)))
 
 
 def _read_sysfs(folder: Path) -> dict[int, int]:
-    """Data cache sizes of the first core in bytes, by level, from Linux's sysfs."""
+    """Return the first core's data cache sizes in bytes, by level, from Linux's sysfs."""
     sizes = {}
     for entry in sorted(folder.glob("index*")):
         try:
@@ -54,7 +54,7 @@ def _read_sysfs(folder: Path) -> dict[int, int]:
 
 
 def _read_sysctl(name: str) -> int:
-    """An integer of macOS's sysctl; 0 if it does not know the name."""
+    """Return an integer from macOS's sysctl; 0 if the name is unknown."""
     value, size = ctypes.c_int64(0), ctypes.c_size_t(8)
     library = ctypes.CDLL(None)
     if library.sysctlbyname(name.encode(), ctypes.byref(value), ctypes.byref(size), None, 0):

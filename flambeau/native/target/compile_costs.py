@@ -8,23 +8,23 @@ from __future__ import annotations
 
 # --------------------------------------------------------------------------------------- recordings
 
-MAX_RECORDED_CALLS = 4  # that all differ, before a step counts as not static
+MAX_RECORDED_CALLS = 4  # all different, before a step counts as not static
 MAX_ACCUMULATING_CALLS = 64  # that may differ while gradients accumulate
 MAX_UNUSED_PROGRAMS = 2  # in a row whose guards failed before any call
 MAX_MEASURING_SECONDS = 2.0  # after which explain() starts no further run
 
 # ---------------------------------------------------------------------------------- specializations
 
-MAX_SPECIALIZATIONS = 8  # combinations of shapes and flags with a program of their own
+MAX_SPECIALIZATIONS = 8  # combinations of shapes and flags, each with its own program
 MAX_DYNAMIC_SPECIALIZATIONS = 32  # with dynamic=True
 EVICTION_CALLS = 16  # calls of a waiting key during which the victim was not called
 MAX_WAITING_KEYS = 64
-GROWING_SPECIALIZATIONS = 3  # each larger than the one before, after which calls are followed
+GROWING_SPECIALIZATIONS = 3  # in a row, each larger than the last, before calls are followed
 
 # ------------------------------------------------------------------------------------------- guards
 
 MAX_GUARDS = 2000
-MAX_INLINE_GUARDS = 64  # tensors whose checks are written out: fastest, but more code
+MAX_INLINE_GUARDS = 64  # tensors whose checks are unrolled: fastest, but more code
 MAX_UNROLLED_GUARD_MEMBERS = 24  # of a container; longer ones are compared in a loop
 MAX_GUARDED_ARRAY_BYTES = 512  # of a NumPy array that each call compares
 MAX_INDEX_CHECK_NODES = 40  # of a computation that Python repeats to check an index
@@ -34,9 +34,9 @@ MAX_INDEX_CHECK_NODES = 40  # of a computation that Python repeats to check an i
 TIMED_CALLS = 6  # of each kind in a trial
 MIN_TIMED_CALLS = 2
 MAX_TIMED_SECONDS = 0.5  # of each kind, after MIN_TIMED_CALLS
-MAX_FOLLOWED_RELATIVE_TIME = 1.02  # of a followed call: what surrounds it gains as well
+MAX_FOLLOWED_RELATIVE_TIME = 1.02  # of a followed call, since surrounding code gains as well
 MAX_FOLLOWED_PROGRAMS = 48  # of a function
-WATCHED_FROM_PROGRAMS = 12  # from here on at least half of WATCHED_CALLS must take known paths
+WATCHED_FROM_PROGRAMS = 12  # beyond, at least half of WATCHED_CALLS must take known paths
 WATCHED_CALLS = 16
 MAX_SEGMENTS_PER_EXIT = 8
 MAX_PROGRAMS_PER_EXIT = 4  # different sets of tensors may outlive it
@@ -55,18 +55,18 @@ MAX_CACHED_GRAPH_BYTES = 8 << 20
 # ------------------------------------------------------------------- compiler threads and processes
 
 FIRST_PRODUCT_COMPILE_S = 0.045  # of a kernel's first product
-OTHER_KERNEL_COMPILE_S = 0.012  # of each further product, usually smaller, and of all else
+OTHER_KERNEL_COMPILE_S = 0.012  # of each further product, usually smaller, and of other kernels
 WORKER_START_S = 0.1  # of a compiler process, which starts while kernels are planned
-WORK_PER_WORKER_S = 0.3  # that pays for a further process
-MIN_BACKGROUND_WORK_S = 0.3  # less would slow down the program by more than it takes
+WORK_PER_WORKER_S = 0.3  # that pays for one more process
+MIN_BACKGROUND_WORK_S = 0.3  # with less, workers slow the program more than they save
 IN_PROCESS_TIME_RATIO = 0.57  # of threads on two or more processors to one thread
 PROCESSORS_PER_BACKGROUND_WORKER = 4  # while the program computes
 MAX_LLVM_THREADS_PER_EMITTER = 3  # Python runs one of them at a time
 BACKGROUND_SWITCH_INTERVAL_S = 2e-4  # how long a background compiler may hold the GIL
 BACKGROUND_NICENESS = 5  # a third of a normal thread's CPU share
 WORKER_START_TIMEOUT_S = 30.0
-WORKER_IDLE_TIMEOUT_S = 10.0  # after which a process without work ends
-PARENT_CHECK_S = 1.0  # between looks whether the parent lives
+WORKER_IDLE_TIMEOUT_S = 10.0  # after which an idle process exits
+PARENT_CHECK_S = 1.0  # between checks that the parent lives
 COLLECT_AFTER_IR_CHARACTERS = 2 << 20  # whose nodes take 30 times as many bytes
 COLLECT_AFTER_KERNEL_OBJECTS = 200_000  # some 40 MB
 LLVM_LOADER_TABLE_BYTES = 1 << 20  # overhead of LLVM's loader

@@ -1,8 +1,8 @@
 """The cost model: what the code generator assumes about caches, ports and threads.
 
-Kernel templates ask it and hold no machine-dependent numbers of their own. Unless a comment says
-otherwise, numbers were tuned on AVX-512 machines with 2 MB of L2 a core. Sizes that vary (L2, last
-level) come from the Target.
+Kernel templates ask it and hold no machine-dependent numbers themselves. Unless a comment says
+otherwise, numbers were tuned on AVX-512 machines with 2 MB of L2 per core. Sizes that vary (L2,
+last level) come from the Target.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from math import gcd
 # ------------------------------------------------------------------------------------- caches
 
 L1_BYTES = 32 << 10
-ASSUMED_L2_BYTES = 1 << 20  # that any machine has: direct convolutions and Winograd plan with it
+ASSUMED_L2_BYTES = 1 << 20  # present on any machine; direct convolutions and Winograd plan with it
 L2_WAYS = 16
 SET_CONFLICT_PADDING_BYTES = 64  # between planes, which would otherwise share a set
 MAX_STACK_BYTES = 64 << 10  # of a kernel's workspace; more comes from a scratch slot
@@ -35,21 +35,21 @@ MAX_PREFETCHED_EPILOGUE_STREAMS = 3
 
 MULTIPLY_ADDS_IN_FLIGHT = 8  # latency 4 on two ports: independent sums that keep both busy
 MAX_LANES = 128  # of one vectorized loop
-# Costly operations up to which two vectors are in flight, by vector registers. An AVX2 vector is
-# half the work of an AVX-512 one, and its dependency chains are as long.
+# Most costly operations for which two vectors are in flight, by vector registers. An AVX2 vector
+# is half the work of an AVX-512 one, but its dependency chains are as long.
 MAX_PAIRED_OPERATIONS = {32: 4, 16: 6}
 FMA_PER_CYCLE = 20.0  # float32 multiply-adds that AVX-512 register tiles sustain, of 32
 L2_TO_REGISTER_CYCLES = 2.5  # for a vector of b
-MIN_LONG_SUM_ITERATIONS = 1024  # from here on a float32 sum is summed in blocks
+MIN_LONG_SUM_ITERATIONS = 1024  # from here on a float32 sum is computed in blocks
 ITERATIONS_PER_PARTIAL_SUM = 128  # of a long float32 sum, before it is added to a float64 total
-MIN_PARTIAL_SUM_ITERATIONS = 16  # shorter inner loops get no partial sum of their own
+MIN_PARTIAL_SUM_ITERATIONS = 16  # shorter inner loops get no separate partial sum
 
 # -------------------------------------------------------------------------------- thread split
 
-MIN_ITERATIONS_TO_SPLIT = 16  # of outer loops, with which threads are busy without splitting rows
+MIN_ITERATIONS_TO_SPLIT = 16  # of outer loops; with these, threads are busy without row splits
 ITERATIONS_PER_VECTORIZED_BLOCK = 1024  # of a vectorized loop that form one unit of work
 MIN_MULTIPLY_ADDS_TO_SPLIT = 200_000  # about 3 us; less does not pay for a barrier
-MAX_SPLIT_RELATIVE_COST = 0.9  # what smaller tiles for many threads may cost, of the time of larger
+MAX_SPLIT_RELATIVE_COST = 0.9  # of smaller tiles for many threads, relative to larger tiles
 MIN_CONV_UTILIZATION = 0.88  # of the threads' time, before units of rows are cut smaller
 IDLE_SPIN_S = 100e-6  # before a worker sleeps; waking it takes 20 to 50 us and more
 BARRIER_SPINS_BEFORE_YIELD = 100  # on a busy machine the awaited thread may need this processor
@@ -72,7 +72,7 @@ MAX_UNPACKED_A_SPAN_BYTES = 1536 << 10  # beyond, the steps touch more pages tha
 MIN_DEPTH_TO_UNROLL = 64  # below, long iterations are only more code
 MIN_ROWS_TO_PACK_FAR_B = 18  # of a, if b exceeds its share of L2
 MIN_ROWS_TO_PACK_CACHED_B = 128  # of a, if b fits it
-ASSUMED_COLUMN_VECTORS = 60  # where the number of columns is known only at run time
+ASSUMED_COLUMN_VECTORS = 60  # if the number of columns is known only at run time
 MAX_UNROLLED_EPILOGUE_OPERATIONS = 6  # emitted once per vector of a tile; longer ones loop
 MAX_DOT_TILE_ROWS = {32: 6, 16: 3}  # by vector registers
 PACK_STEPS_AT_ONCE = 16  # of the depth, in which side-by-side panels are packed together
@@ -123,13 +123,13 @@ MIN_WIDE_WEIGHT_BYTES = 4 << 20  # up to which panels of several tiles were meas
 
 
 def cache_lines_reached(stride: int, page: int, ways: int) -> int:
-    """Lines at a stride that a cache can hold: strides that divide its page reach few sets."""
+    """Lines at a stride that a cache can hold: strides that divide its page use few sets."""
     return page // gcd(page, max(stride, 64)) * ways
 
 
 @dataclass(frozen=True)
 class L2Budget:
-    """Shares of an L2 cache of so many bytes, tuned with 2 MB."""
+    """Shares of an L2 cache of `bytes` bytes, tuned with 2 MB."""
 
     bytes: int
 
@@ -154,7 +154,7 @@ class L2Budget:
         return self.bytes * 3 // 8
 
     def lines(self, stride: int) -> int:
-        """How many cache lines fit that are `stride` bytes apart."""
+        """Return how many cache lines `stride` bytes apart fit."""
         return cache_lines_reached(stride, self.bytes // L2_WAYS, L2_WAYS)
 
 
@@ -171,7 +171,7 @@ def tile_cycles(rows: int, vectors: int, packed: bool, registers: int) -> float:
 def split_costs(rows: int, vectors: int, lanes: int) -> tuple[int, int, int]:
     """Half cycles per depth step: of a tile, of a column panel and of a row group.
 
-    Two elements a cycle come from memory that other kernels wrote, and are packed.
+    Packing moves two elements per cycle from memory that other kernels wrote.
     """
     return rows * vectors, vectors * lanes, rows
 

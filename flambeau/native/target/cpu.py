@@ -1,7 +1,7 @@
 """LLVM's name and features of this CPU.
 
-Cached on disk under the operating system's description of the CPU: asking LLVM means loading it,
-which takes longer than a program with cached machine code takes to start.
+Cached on disk under the operating system's description of the CPU, because asking LLVM means
+loading it, which takes longer than starting a program with cached machine code.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import sys
 from ..foundation import disk_cache
 
 _CPUINFO = "/proc/cpuinfo"
-# Lines that are the same whenever the processor is: x86's, then Arm's.
+# Lines that identify the processor model: x86's, then Arm's.
 _IDENTITY_FIELDS = ("vendor_id", "cpu family", "model", "stepping", "microcode", "flags",
             "CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision",
             "Features")
 
 
 def describe_cpu(version: str) -> tuple[str, str, list[str]]:
-    """Triple, CPU name and signed features of this machine, for one version of LLVM."""
+    """Return this machine's triple, CPU name and signed features for a version of LLVM."""
     known = _read_identity()
     key = None if known is None else disk_cache.make_key("processor", version, sys.platform, *known)
     entry = None if key is None else disk_cache.get(key)
@@ -39,8 +39,7 @@ def _query_llvm() -> tuple[str, str, str]:
 
 
 def _read_identity() -> list[str] | None:
-    """The operating system's description of the first CPU, if it is enough to identify the model.
-    """
+    """Return the operating system's description of the first CPU; None if it names no model."""
     if sys.platform != "linux":
         return None
     identity = []

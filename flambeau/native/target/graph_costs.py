@@ -32,7 +32,7 @@ MAX_DELAYED_BYTES = 1 << 14  # of the arena that a kernel may occupy while it is
 MAX_FUSED_LOOPS = 64  # groups of one kernel
 MIN_PARALLEL_WORK = 1 << 17  # operations of a whole program that pay for waking a second thread
 MAX_ZEROED_ELEMENTS = 1 << 14  # zeroing more takes as long as computing them
-GROWING_MEMORY_RATIO = 2  # memory of a growing program over what the step at hand needs
+GROWING_MEMORY_RATIO = 2  # memory of a growing program over the current step's needs
 MAX_ARENA_WASTE_RATIO = 1.25  # of a free stretch's size to the size of the value placed in it
 COMPARED_BLOCK_BYTES = 1 << 18  # compared at a time, so that the temporary mask stays small
 MAX_COMPARED_WHOLE_ELEMENTS = 4096  # of two arrays compared at once in float64
@@ -44,7 +44,7 @@ EXPENSIVE_OPERATION = 10  # of a division or a function, in operations
 MIN_BLOCKED_TRANSPOSE_ELEMENTS = 1 << 14  # from here on a transpose runs in square blocks
 MIN_TRANSPOSED_COPY_ELEMENTS = 1 << 15  # of a window's operand that is copied in another order
 MIN_TRANSPOSE_READERS = 4  # products that share a transposed copy of an operand
-MIN_TRANSPOSE_ROWS, MAX_TRANSPOSE_ROWS = 24, 96  # of these: fewer read b unpacked, more hide it
+MIN_TRANSPOSE_ROWS, MAX_TRANSPOSE_ROWS = 24, 96  # fewer read b unpacked, more hide the packing
 NEGLIGIBLE_PERMUTE_RATIO = 32  # an input this many times smaller than the result is free
 MAX_GATHERED_ARRAYS = 2  # that the factor of a pool's gradient may be computed from
 MAX_SELECT_CHAIN_POSITIONS = 16  # along an axis; beyond, a scatter is no chain of selects
@@ -60,7 +60,7 @@ PREFERRED_PARTS = 16
 PART_COUNTS = (PREFERRED_PARTS, 32, 8, 24, 12, 10, 6, 4, 2)  # in order of preference
 MIN_EXTENT_PER_PART = 32
 MAX_SUM_CHAIN = 4096  # additions in sequence: rounding errors grow with it
-MAX_ADDED_PARTS = 8  # of a weight gradient; more are reduced by a kernel of their own
+MAX_ADDED_PARTS = 8  # of a weight gradient; more are reduced by a separate kernel
 MAX_WEIGHT_PARTS = 64
 RELATIVE_COST_PER_ROUND = 0.04  # of the time of all parts of a weight gradient
 MIN_READ_RATIO = 16  # operands are at least this many times larger than two parts together
@@ -88,8 +88,8 @@ ATTENTION_LOCAL_BYTES = 60 << 10  # for the blocks of one thread
 ATTENTION_LANES = 16  # extents of blocks are whole vectors
 ATTENTION_BLOCK = 64  # at most, rows and columns of a block
 ATTENTION_DIAGONAL_STEP = 16  # by which products on the diagonal grow or shrink
-MAX_UNBLOCKED_ATTENTION = 96  # rows and columns up to this are one block, where they fit
-MAX_STORED_SCORE_BYTES = 16 << 20  # more are not kept, but computed again
+MAX_UNBLOCKED_ATTENTION = 96  # rows and columns up to this are one block, if they fit
+MAX_STORED_SCORE_BYTES = 16 << 20  # larger scores are recomputed instead of stored
 MIN_ATTENTION_BLOCK = 32  # rows and columns of a block that pays
 FEW_ATTENTION_MATRICES = 4  # that threads cannot share well
 
@@ -98,13 +98,13 @@ FEW_ATTENTION_MATRICES = 4  # that threads cannot share well
 
 
 def choose_extent_parts(extent: int) -> int:
-    """How many equal parts an axis is reduced in; 1 where it is too short or has no divisor."""
+    """Return how many equal parts an axis is reduced in; 1 if it is too short or indivisible."""
     parts = next((p for p in PART_COUNTS if extent % p == 0), 1)
     return parts if extent // parts >= MIN_EXTENT_PER_PART else 1
 
 
 def choose_image_parts(images: int, threads: int) -> int:
-    """How many equal parts keep the threads evenly busy in few rounds; 1 where none does."""
+    """Return how many equal parts keep the threads evenly busy in few rounds; 1 if none do."""
     if threads <= TYPICAL_THREADS:
         return threads if images % threads == 0 else 1
     most = min(4 * threads, images, MAX_WEIGHT_PARTS)
@@ -117,9 +117,9 @@ def choose_image_parts(images: int, threads: int) -> int:
 
 
 def choose_depth_split(m: int, n: int, k: int, threads: int) -> tuple[int, int]:
-    """(parts of a product's depth, row blocks of each part); (1, 1) where splitting costs more.
+    """Return (parts of a product's depth, row blocks of each part); (1, 1) if splitting costs more.
 
-    It pays with more threads than the result has tiles.
+    It pays when there are more threads than result tiles.
     """
     best = 1, 1
     if threads <= TYPICAL_THREADS:
@@ -154,5 +154,5 @@ def _tile_cost(groups: int, panels: int, depth: int) -> float:
 
 
 def predict_seconds(flops: float, moved_bytes: float, limits: tuple[float, float]) -> float:
-    """The least time of a kernel at a machine's limits, flops and bytes a second."""
+    """Return a kernel's least time at a machine's limits, flops and bytes per second."""
     return max(flops / limits[0], moved_bytes / limits[1])

@@ -6,5 +6,5 @@ TYPICAL_THREADS = 4  # threads, for which kernels are cut as they are for two
 
 
 def utilization(count: int, threads: int) -> float:
-    """The fraction of time that threads are busy when they split `count` equal work items."""
+    """Return the fraction of time that threads are busy with `count` equal work items."""
     return count / (-(-count // threads) * threads) if count else 1.0

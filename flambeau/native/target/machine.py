@@ -34,11 +34,11 @@ class TileShape:
 class Target:
     """A CPU and what the code generator must know about it.
 
-    `tiles` are register tiles, widest first, whose accumulators fit the register file with one row
+    `tiles`: register tiles, widest first, whose accumulators fit the register file with one row
     of b and one broadcast of a. `halves`: converts float16. `parts`: AMX multiplies numbers of up
-    to so many bfloat16 terms; 0 without AMX. `pairs`: has AVX512_BF16 dot products.
-    `byte_quads`: has VPDPBUSD for whole vectors. `near` and
-    `last` are the bytes of a core's L2 and of the last-level cache.
+    to this many bfloat16 terms; 0 without AMX. `pairs`: has AVX512_BF16 dot products.
+    `byte_quads`: has VPDPBUSD for whole vectors. `near`, `last`: bytes of a core's L2 and of the
+    last-level cache.
     """
 
     triple: str
@@ -55,7 +55,7 @@ class Target:
     last: int = cache_sizes.DEFAULT_LLC_BYTES
 
     def lanes(self, type: Type) -> int:
-        """How many elements of a type fill a vector register; half precision counts as F32."""
+        """Return how many elements fill a vector register; half precision counts as F32."""
         return self.vector_bytes // (4 if type in (Type.F16, Type.BF16) else type.size)
 
 
@@ -78,10 +78,10 @@ TARGETS = {
 
 
 class _Gate:
-    """A lock that admits any number of threads into LLVM, and none while the process forks.
+    """A lock that admits any number of threads into LLVM, but none while the process forks.
 
-    A forked child would inherit locks held by threads that it does not have. LLVM objects must also
-    be destroyed inside.
+    A forked child would inherit locks held by threads that it lacks. LLVM objects must also be
+    destroyed while holding the gate.
     """
 
     def __init__(self) -> None:
@@ -95,10 +95,10 @@ class _Gate:
         atexit.register(self._shut)
 
     def _shut(self) -> None:
-        """At the end: LLVM's tables go, so threads that the end does not wait for must be out."""
+        """At exit, wait up to 10 s for threads to leave LLVM, whose tables are freed next."""
         with self._condition:
             self._closing = True
-            self._mine.depth = getattr(self._mine, "depth", 0) + 1  # what ends may still compile
+            self._mine.depth = getattr(self._mine, "depth", 0) + 1  # exit handlers may compile
             self._condition.wait_for(lambda: self._inside == 0, timeout=10.0)
 
     def _close(self) -> None:
@@ -133,12 +133,12 @@ gate = _Gate()
 
 @lru_cache(maxsize=1)
 def host() -> Target:
-    """The target of this process: its own CPU, or what FLAMBEAU_CPU asks for."""
+    """Return this process's target: its own CPU, or the one that FLAMBEAU_CPU names."""
     with gate:
         triple, cpu, has = describe_cpu(llvm_version())
     features = ",".join(has)
     if triple.startswith("x86_64"):
-        # Some processors with AVX-512 are tuned for half its width, which is slower for FMAs.
+        # Some AVX-512 processors are tuned for half its width, which is slower for FMAs.
         features += ",-prefer-256-bit"
         if {"+avx512f", "+avx512vl"} <= {*has}:
             unit = {"+amx-tile", "+amx-bf16"} <= {*has} and _request_amx_permission()
@@ -162,7 +162,7 @@ def host() -> Target:
 
 
 def _request_amx_permission() -> bool:
-    """Ask Linux for permission to use AMX, whose state it saves only for processes that asked."""
+    """Ask Linux for permission to use AMX, whose state it saves only for processes that ask."""
     system_call, number, of_tiles = 158, 0x1023, 18  # arch_prctl, ARCH_REQ_XCOMP_PERM
     if not sys.platform.startswith("linux"):
         return False
@@ -173,7 +173,7 @@ def _request_amx_permission() -> bool:
 
 
 def _select_target(like: Target) -> Target | None:
-    """The target that FLAMBEAU_CPU names, if this processor can run its code."""
+    """Return the target that FLAMBEAU_CPU names, if this processor can run its code."""
     name = CPU.value()
     if not name:
         return None
@@ -190,20 +190,20 @@ def _select_target(like: Target) -> Target | None:
 # ----------------------------------------------------------------- from text to machine code
 
 
-# Kernels come from the emitter unrolled, in vectors and tidy. LLVM's usual passes take as long as
-# its code generator, and the code is no faster for them; nor for more than these.
+# The emitter writes kernels unrolled, vectorized and tidy. LLVM's usual passes would take as long
+# as its code generator without making the code faster; these suffice.
 _CLEANUP_PASSES = ("sroa", "new_gvn", "simplify_cfg")
-# bytes that LLVM may take, in all and for a character of IR
+# bytes that LLVM may take: in all, and per character of IR
 COMPILE_BYTES, _COMPILE_BYTES_PER_CHARACTER = 16 << 20, 40
-# part of the cache's keys: to be raised whenever what follows makes other code
+# part of cache keys: raise it whenever the pipeline below generates different code
 _PIPELINE_VERSION = 2
 
 
 @lru_cache(maxsize=1)
 def _lock_free_entries() -> Any:
-    """LLVM's slow entries without llvmlite's lock, for which several contexts have no need.
+    """LLVM's slow entry points without llvmlite's lock, which separate contexts do not need.
 
-    None where they are not found as expected.
+    None if they are not found as expected.
     """
     from llvmlite.binding import ffi
 
@@ -218,7 +218,7 @@ def _lock_free_entries() -> Any:
 
 
 def initialize(target: Target) -> None:
-    """Has LLVM ready for a target."""
+    """Initialize LLVM for a target."""
     import llvmlite.binding as llvm
 
     if target == host():
@@ -234,8 +234,8 @@ _machines: dict[Target, list[Any]] = {}  # idle ones
 
 @contextmanager
 def _machine(target: Target) -> Iterator[Any]:
-    """LLVM's code generator for a target, of one thread at a time. Its tables of the processor,
-    which a small kernel takes a sixth of its time for, are kept for the next."""
+    """LLVM's code generator for a target, used by one thread at a time and then kept: building its
+    tables takes a sixth of a small kernel's compile time."""
     free = _machines.setdefault(target, [])
     try:
         machine = free.pop()
@@ -253,14 +253,14 @@ def _new_machine(target: Target) -> Any:
     initialize(target)
     triple = target.triple
     if os.name == "nt":
-        triple += "-elf"  # what LLVM's loader reads, there too
+        triple += "-elf"  # the format that LLVM's loader reads, on this system too
     return llvm.Target.from_triple(triple).create_target_machine(
         cpu=target.cpu, features=target.features, opt=2, reloc="pic", codemodel="small"
     )
 
 
 def _run_cleanup(module: Any, machine: Any, inline: bool) -> None:
-    """Run _TIDY on all functions."""
+    """Run _CLEANUP_PASSES on all functions."""
     import llvmlite.binding as llvm
 
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(2))
@@ -277,7 +277,7 @@ def _run_cleanup(module: Any, machine: Any, inline: bool) -> None:
 
 
 def _parse_module(text: str, machine: Any) -> Any:
-    """A parsed, verified and tidied module for a code generator."""
+    """Parse, verify and clean up a module for a code generator."""
     import llvmlite.binding as llvm
 
     module = llvm.parse_assembly(text, llvm.create_context())
@@ -294,15 +294,15 @@ def _read_identification(text: str, target: Target) -> str:
 
 
 def emit_assembly(text: str, target: Target | None = None) -> str:
-    """The assembly that LLVM IR becomes on a target, which need not be this machine."""
+    """Return the assembly of LLVM IR on a target, which need not be this machine."""
     with gate:
         return _read_identification(text, target or host())
 
 
 def emit_object_code(text: str, target: Target | None = None) -> bytes:
-    """The object file that LLVM IR becomes on a target.
+    """Return the object file of LLVM IR on a target.
 
-    RuntimeError with LLVM's message where the text is not valid.
+    Raises RuntimeError with LLVM's message if the text is invalid.
     """
     probe(COMPILE_BYTES + _COMPILE_BYTES_PER_CHARACTER * len(text), "making machine code")
     with gate, _machine(target or host()) as machine:
@@ -331,14 +331,14 @@ _DECLARATION = re.compile(r'^declare .*@"?([\w.$]+)"?\(', re.MULTILINE)
 
 
 def external_functions(text: str) -> list[str]:
-    """The functions that IR text declares and LLVM does not define."""
+    """Return the functions that IR text declares and LLVM does not define."""
     return [name for name in _DECLARATION.findall(text) if not name.startswith("llvm.")]
 
 
 @lru_cache(maxsize=1)
 def llvm_version() -> str:
-    """Of what makes code of LLVM IR. Asked of its files where that can be: LLVM takes a while to
-    load."""
+    """Return the version of what compiles LLVM IR, from llvmlite's files if possible, since loading
+    LLVM takes a while."""
     import llvmlite
     from llvmlite.utils import get_library_name
 

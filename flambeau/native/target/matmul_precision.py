@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-BF16_TERMS = {"highest": 3, "high": 2, "medium": 1}  # bfloat16 numbers that make one of float32
+BF16_TERMS = {"highest": 3, "high": 2, "medium": 1}  # bfloat16 terms that represent a float32
 
 
 class MatmulPrecision:
@@ -13,5 +13,5 @@ class MatmulPrecision:
 
 
 def set_precision(name: str) -> None:
-    """'highest', 'high' or 'medium'."""
+    """Set the precision: 'highest', 'high' or 'medium'."""
     MatmulPrecision.name, MatmulPrecision.parts = name, BF16_TERMS[name]
