@@ -1,1 +1,1 @@
-"""The emitter: a kernel of the loop IR as LLVM IR text. Imported only when code is made."""
+"""The emitter: loop IR kernels to LLVM IR text. Imported only when code is compiled."""

@@ -34,7 +34,7 @@ EMITTERS[Contract] = emit_contract
 
 
 def _emit_tiled(context: Context, statement: Contract) -> bool:
-    """Emit a Contract with register tiles; False where no kernel covers it."""
+    """Emit a Contract with register tiles; return False if no kernel covers it."""
     if emit_gemm(context, statement):
         return True
     if statement.product is not Scalar.MUL:
@@ -55,7 +55,7 @@ def _emit_tiled(context: Context, statement: Contract) -> bool:
 
 
 def check_winograd(kernel: Kernel) -> None:
-    """Raise Unsupported where a convolution's kernel is not made by Winograd's algorithm."""
+    """Raise Unsupported if Winograd's algorithm does not cover a convolution's kernel."""
     (contraction,) = kernel.body
     if not isinstance(contraction, Contract):
         raise Unsupported("several contractions")

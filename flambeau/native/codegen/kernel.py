@@ -26,7 +26,7 @@ from .loops.vectorization import memory_accesses, plan_vectorization
 
 
 def emit(kernel: Kernel, target: Target | None = None, name: str | None = None) -> str:
-    """The LLVM IR of a kernel's module; `name` overrides the kernel's own name."""
+    """Return the LLVM IR of a kernel's module; `name` overrides the kernel's name."""
     name = kernel.name if name is None else name
     target = target or host()
     module = Module(name, target.vector_bytes, kernel.exact)
@@ -106,7 +106,7 @@ def _allocate_locals(context: Context, kernel: Kernel) -> None:
 
 
 def _emit_entry(module: ir.Module, name: str, inner: ir.Function, flush: bool) -> None:
-    """The function that takes cells; `flush`: denormal numbers count as zero in it."""
+    """Emit the function that takes cells; `flush`: it treats denormal numbers as zero."""
     kind = ir.FunctionType(ir.VoidType(), [I64, I64, POINTER])
     function = ir.Function(module, kind, name)
     b = Builder(function.append_basic_block("entry"))

@@ -11,13 +11,13 @@ from typing import Any
 from ...tensor.tensor import Tensor
 from .operator import PUBLIC
 
-# "aten": operators that PyTorch has there only.
+# "aten": operators that PyTorch has only there.
 _SPACES = ("aten", "torch", "nn.functional", "special", "linalg", "Tensor")
 _PREFIXES = ("special_", "linalg_", "fft_")
 
 
 def _lookup(name: str) -> Callable[..., Any] | None:
-    """flambeau's function of this name."""
+    """Return flambeau's function of this name."""
     for prefix in _PREFIXES:
         if name.startswith(prefix):
             return PUBLIC[prefix[:-1]].get(name.removeprefix(prefix))
@@ -28,7 +28,7 @@ def _lookup(name: str) -> Callable[..., Any] | None:
 
 
 def _recording_class(args: tuple) -> Any:
-    """The class of the first argument that is no tensor and handles functions by itself."""
+    """Return the class of the first non-tensor argument that defines `__torch_function__`."""
     for value in args:
         if not isinstance(value, Tensor) and hasattr(type(value), "__torch_function__"):
             return type(value)

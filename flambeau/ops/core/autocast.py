@@ -24,8 +24,8 @@ class Policy(Enum):
 
     LOWER = auto()  # cast to the region's dtype
     FULL = auto()  # cast to float32
-    WIDEST = auto()  # cast to the widest among them
-    AS_IS = auto()  # left alone, the operators inside as well
+    WIDEST = auto()  # cast to the widest dtype among them
+    AS_IS = auto()  # no casts, also in the operators it calls
 
 
 class _Count:
@@ -47,7 +47,7 @@ STATE = _State()
 
 
 def cast_inputs(policy: Policy, values: Any) -> tuple[Any, ...]:
-    """The arguments of an operator as its policy wants them, in this thread."""
+    """Cast an operator's arguments as its policy asks, in this thread."""
     if not STATE.enabled or policy is Policy.AS_IS:
         return tuple(values)
     if policy is Policy.WIDEST:

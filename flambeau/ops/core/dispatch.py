@@ -1,8 +1,8 @@
 """Dispatch: the straight Python function that users call for each declared operator.
 
-Unary and binary pointwise operators are closures written out here, since small tensors live by
-them. Every other operator gets a function with exactly its body's signature, written and compiled
-when it is first called.
+Unary and binary pointwise operators are closures written out here, because small tensors depend on
+their speed. Every other operator gets a function with exactly its body's signature, generated and
+compiled on its first call.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def as_array(y: Any) -> np.ndarray:
 
 
 def straight(operator: Operator) -> frozenset[np.dtype]:
-    """The dtypes on which a pointwise body may run as it is: no cast, and nothing to refuse."""
+    """Return the dtypes on which a pointwise body runs directly: no cast, and none refused."""
     if operator.promotion is Promotion.NONE:
         return FLOATS
     refused = () if operator.refuse is None else getattr(operator.refuse, "categories", None)
@@ -145,9 +145,9 @@ def _unary(operator: Operator) -> Callable:
 
 
 def _binary(operator: Operator, unknown: Any = TypeError) -> Callable:
-    """The function of two tensors, or of a tensor and a number.
+    """Return the function of two tensors, or of a tensor and a number.
 
-    `unknown`: what to do with an operand that is neither; operators of Python's own (`+`) answer
+    `unknown`: what to do with an operand that is neither; Python's operators (`+`) return
     NotImplemented.
     """
     body = operator.ufunc or operator.body
@@ -195,7 +195,7 @@ def _binary(operator: Operator, unknown: Any = TypeError) -> Callable:
 def _numbers_with(
     operator: Operator, fast: frozenset[np.dtype], unknown: Any
 ) -> tuple[frozenset[np.dtype], frozenset[np.dtype]]:
-    """The dtypes of arrays that integers, and floats, need no promotion with."""
+    """Return the dtypes of arrays that need no promotion with integers, and with floats."""
     if unknown is not NotImplemented and "Number" not in str(operator.parameters[1].annotation):
         return frozenset(), frozenset()
     floats = fast & FLOATS
@@ -237,7 +237,7 @@ _OPERANDS = (Tensor, bool, int, float, complex, np.generic, np.ndarray)
 
 
 def _promote_by_numpy(input: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
-    """Both operands in the dtype that NumPy gives them: of float32 and int64 that is float64."""
+    """Convert both operands to NumPy's common dtype, e.g. float64 for float32 and int64."""
     kinds = input._array.dtype, other._array.dtype
     if kinds[0] == kinds[1] or "V" in (kinds[0].kind, kinds[1].kind):
         return input, other
@@ -250,7 +250,7 @@ _OF_NUMBERS = ("_add", "_sub", "mul", "_div", "floor_divide", "_div_floor", "_di
 
 
 def _check_numbers(operator: Operator, *operands: Any) -> None:
-    """TypeError for a number where the operator takes none, or where both are numbers."""
+    """Raise TypeError for a number that the operator does not take, or for two numbers."""
     only = all(not isinstance(x, Tensor) for x in operands) and operator.name not in _OF_NUMBERS
     for i, (x, parameter) in enumerate(zip(operands, operator.parameters, strict=True)):
         if not isinstance(x, Tensor) and (only or "Number" not in str(parameter.annotation)):
@@ -308,7 +308,7 @@ def python_operator(operator: Operator) -> Callable:
 
 
 def _lazy(operator: Operator) -> Callable:
-    """A function that becomes the operator's own, code and defaults, at its first call."""
+    """Return a function that takes over the generated code and defaults on its first call."""
     names: dict[str, Any] = {"__builtins__": __builtins__}
 
     def become(args: tuple, kwargs: dict) -> Any:

@@ -1,5 +1,5 @@
-"""Errors of operators: what went wrong in a body, told in PyTorch's type and words, with the
-operator's name and its arguments' shapes and dtypes."""
+"""Errors of operators: failures in a body, reported with PyTorch's exception types and messages,
+the operator's name, and its arguments' shapes and dtypes."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from .operator import Operator
 
 _UFuncTypeError: Any = vars(np)["_core"]._exceptions.UFuncTypeError  # NumPy exports it nowhere
-# Raised by NumPy on arguments that do not fit; subclasses of ValueError say what they mean.
+# Raised by NumPy for bad arguments; other subclasses of ValueError are already clear.
 _OF_NUMPY = frozenset((ValueError, np.exceptions.AxisError, np.linalg.LinAlgError))
 _NO_NAMES: dict[str, Any] = {}
 
 
 class Overriding:
-    """What hands a call over to the class of an argument that is no tensor; interception sets it.
+    """Hands a call to the class of a non-tensor argument; interception sets it.
 
-    Called with (operator, arguments); gives what the class does, or MISSING where none overrides.
+    Called with (operator, arguments); returns the class's result, or MISSING if none overrides.
     """
 
     ask: Callable[[Operator, tuple], Any]
@@ -40,7 +40,7 @@ MISSING = type("Missing", (), {"__repr__": lambda self: "<required>"})()
 
 
 class RefusedValue(ValueError):
-    """A ValueError that is no word of NumPy's: `explain` raises it as a plain one, as it is."""
+    """A ValueError of flambeau's; `explain` raises it as a plain ValueError, message unchanged."""
 
 
 def explain(operator: Operator, error: Exception, args: tuple) -> Exception:
@@ -179,7 +179,7 @@ def _explain_shapes(operator: Operator, error: Exception, args: tuple) -> Except
 
 
 def broadcast_mismatch(shapes: list[tuple[int, ...]]) -> str | None:
-    """PyTorch's sentence on the first two shapes that do not broadcast."""
+    """Return PyTorch's sentence on the first two shapes that do not broadcast."""
     for a, b in zip(shapes, shapes[1:], strict=False):
         rank = max(len(a), len(b))
         wide = [(1,) * (rank - len(s)) + tuple(s) for s in (a, b)]

@@ -1,7 +1,7 @@
-"""torch._foreach_*: one operator on each tensor of a list, as optimisers from elsewhere call them.
+"""torch._foreach_*: one operator on each tensor of a list, as third-party optimizers call them.
 
-Each is the operator itself, one tensor after another: it is recorded, promoted and compiled as the
-operator is. Twins that end in '_' write to the tensors and give the list that they were given.
+Each applies the operator to one tensor after another, so recording, promotion and compilation work
+as for the operator. Twins that end in '_' write to the tensors and return the list they were given.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _as_list(name: str, tensors: Any) -> Sequence[Tensor]:
 
 
 def _beside(tensors: Sequence[Tensor], other: Any) -> Any:
-    """One operand for each tensor: of a list, or the same number or 0-dim tensor for all."""
+    """Return one operand per tensor: from a list, or the same number or 0-dim tensor for all."""
     if not isinstance(other, (list, tuple)):
         if isinstance(other, Tensor) and other.dim():
             raise RuntimeError(f"scalar tensor expected to be 0 dim but it has {other.dim()} "
@@ -52,7 +52,7 @@ def _beside(tensors: Sequence[Tensor], other: Any) -> Any:
 
 
 def _scales(tensors: Sequence[Tensor], value: Any) -> Any:
-    """The scale of each tensor: one number, a list of them, or a tensor that holds them."""
+    """Return each tensor's scale, from one number, a list of them, or a tensor of them."""
     if not isinstance(value, Tensor):
         return _beside(tensors, value)
     if value.numel() != len(tensors):

@@ -1,6 +1,6 @@
-"""The function of an operator with its body's signature, written out as Python source.
+"""Generates an operator's function, with its body's signature, as Python source.
 
-Parameters become arrays, the body runs, and its result becomes tensors that the tape knows of.
+Parameters become arrays, the body runs, and its result becomes tensors recorded on the tape.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _NAMES: dict[str, Any] = {
 
 
 def write_function(operator: Operator) -> tuple[str, Callable]:
-    """The source of an operator's function, and the function."""
+    """Return the source of an operator's function, and the function."""
     result_type = operator.result_type
     source = SourceBuilder({
         **_NAMES, "operator": operator, "body": operator.body, "several": wrap_several,

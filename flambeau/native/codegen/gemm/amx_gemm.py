@@ -35,7 +35,7 @@ from .workspace import Workspace
 
 @dataclass(frozen=True)
 class _Terms:
-    """How many bfloat16 terms each operand has; `checked`: several, so that they may not do."""
+    """How many bfloat16 terms each operand has; `checked`: several, so a fallback may be needed."""
 
     parts: tuple[int, int]
 
@@ -45,7 +45,7 @@ class _Terms:
 
 
 class _FallbackFlags:
-    """For each packed panel, whether its terms do not represent its values."""
+    """Per packed panel, whether its terms fail to represent its values."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
@@ -126,12 +126,12 @@ class AmxTileKernel(TileKernel):
         self.terms, self.flags = terms, flags
 
     def costs(self) -> tuple[int, int, int]:
-        """In half cycles a step of the depth, as for register tiles."""
+        """Return half cycles per depth step, as for register tiles."""
         parts = self.terms.parts
         return 4 * len(term_products(*parts)), 8 * parts[1], 8 * parts[0]
 
     def configure(self) -> AbstractContextManager[None]:
-        """Tiles are configured while they are in use."""
+        """Configure tiles while they are in use."""
         return configured_tiles(self.builder)
 
     def emit(
@@ -158,7 +158,7 @@ class AmxTileKernel(TileKernel):
         self, tile: MicroTile, local: Number, near: Number, depth: Number, sums: ir.Value,
         resume: ir.Value,
     ) -> None:
-        """The sums of a tile, by AMX or by the fallback."""
+        """Compute a tile's sums, by AMX or by the fallback."""
         b = self.builder
         a, panel = self.workspace.packed_group(local), self.workspace.packed_panel(near)
         steps = constant(count_tile_steps(b, depth))
@@ -188,7 +188,7 @@ def emit_amx_product(
     product = Product(context, statement, p, plan)
 
     def panel_bytes(depth: Number, width: int, stored: Type) -> Number:
-        """Of a panel: for each step of the depth two tiles of each term."""
+        """Return a panel's bytes: two tiles per term for each depth step."""
         steps = count_tile_steps(product.builder, depth)
         size = 2 * TILE_BYTES * count_bf16_terms(stored, p.precision)
         return multiply(product.builder, steps, size)

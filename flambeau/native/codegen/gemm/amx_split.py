@@ -1,12 +1,12 @@
-"""Numbers as sums of bfloat16 numbers, and panels of such parts for the matrix unit.
+"""Split numbers into sums of bfloat16 terms, and pack panels of such terms for AMX.
 
-Three parts of a float32 number add up to it exactly. Of the nine products of two such numbers'
-parts six count: the others are below half a unit in the last place of the whole. Of two parts
-three products count, and some 16 bits are right. (Henry, Tang, Heinecke: Leveraging the bfloat16
+Three terms represent a float32 number exactly. Of the nine term products of two such numbers six
+matter: the others are below half a unit in the last place of the result. With two terms, three
+products matter, and some 16 bits are right. (Henry, Tang, Heinecke: Leveraging the bfloat16
 Artificial Intelligence Datatype For Higher-Precision Computations, 2019.)
 
-What is not finite, and panels of numbers so small that the unit takes parts for 0, are told apart
-while packing: `declare_fallback` multiplies those, number by number.
+Packing detects values that are not finite, and panels of numbers so small that AMX takes their
+terms for 0. `declare_fallback` multiplies those number by number.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _WIDE, _FLOATS, _SHORT = ir.VectorType(I32, SIDE), ir.VectorType(F32, SIDE), \
     ir.VectorType(I16, 2 * SIDE)
 _HIGH, _MAGNITUDE, _HALF_PLACE = -65536, 0x7FFFFFFF, 0x8000
 _INFINITY, _QUIET = 0x7F800000, 0x00400000
-_SMALL = 0x0D800000  # 2^-100: the unit counts parts of numbers far below as 0
+_SMALL = 0x0D800000  # 2^-100: AMX treats terms of numbers far below it as 0
 
 
 def count_bf16_terms(type: Type, precision: int) -> int:
@@ -82,7 +82,7 @@ def _split_terms(b: ir.IRBuilder, x: ir.Value, count: int) -> list[ir.Value]:
         quiet = b.or_(bits, _broadcast(_QUIET))
         return [b.select(b.fcmp_unordered("uno", x, x), quiet, _round_to_bf16(b, bits))]
     first = b.bitcast(b.and_(bits, _broadcast(_HIGH)), _FLOATS)
-    # Infinity less itself would be no number.
+    # Infinity minus itself would be NaN.
     differs = b.fcmp_unordered("!=", x, first)
     rest = b.select(differs, b.fsub(x, first), ir.Constant(_FLOATS, None))
     second = _round_to_bf16(b, b.bitcast(rest, _WIDE))
@@ -94,12 +94,12 @@ def _split_terms(b: ir.IRBuilder, x: ir.Value, count: int) -> list[ir.Value]:
 
 
 def _round_to_bf16(b: ir.IRBuilder, bits: ir.Value) -> ir.Value:
-    """Number whose upper halves are the nearest to what they were."""
+    """Round to the nearest numbers that the upper halves can hold."""
     return b.add(bits, _broadcast(_HALF_PLACE))
 
 
 def _max_magnitude(b: ir.IRBuilder, x: ir.Value, most: ir.Value) -> ir.Value:
-    """The greatest magnitude so far, as bits."""
+    """Return the greatest magnitude so far, as bits."""
     bits = b.and_(b.bitcast(x, _WIDE), _broadcast(_MAGNITUDE))
     return b.select(b.icmp_unsigned(">", bits, most), bits, most)
 
@@ -137,7 +137,7 @@ def declare_packer(module: ir.Module, operand: SplitOperand) -> ir.Function:
 
 
 def _transpose_tile(b: ir.IRBuilder, tiles: ir.Value, i: ir.Value) -> list:
-    """Transpose a tile of pairs where it lies."""
+    """Transpose a tile of pairs in place."""
     module, name = b.module, "turned_tile"
     function = module.globals.get(name)
     if function is None:
@@ -170,7 +170,7 @@ def _pack_along_depth(
     b: ir.IRBuilder, operand: SplitOperand, source: ir.Value, stride: ir.Value, valid: ir.Value,
     s: ir.Value, left: ir.Value, into: ir.Value, most: ir.Value,
 ) -> ir.Value:
-    """A step of the depth of all rows, along each of which the depth lies."""
+    """Pack one depth step of all rows, each contiguous along the depth."""
     size, stored = operand.stored.size, operand.stored
     masks = [first_lanes(b, add(b, left, -first), SIDE) for first in (0, SIDE)]
     at = offset_bytes(b, source, multiply(b, s, DEPTH_PER_TILE * size))
@@ -208,7 +208,7 @@ def _pack_along_width(
     b: ir.IRBuilder, operand: SplitOperand, source: ir.Value, stride: ir.Value, valid: ir.Value,
     s: ir.Value, left: ir.Value, into: ir.Value, most: ir.Value,
 ) -> ir.Value:
-    """A step of the depth, two rows at a time, along which the width lies."""
+    """Pack one depth step, two rows at a time, each contiguous along the width."""
     size, stored = operand.stored.size, operand.stored
     masks = [first_lanes(b, add(b, valid, -first), SIDE) for first in (0, SIDE)]
     sixteen = _broadcast(16)
@@ -290,7 +290,7 @@ def declare_fallback(module: ir.Module, parts: tuple[int, int]) -> ir.Function:
 
 
 def _clear_sums(b: ir.IRBuilder, sums: ir.Value, vectors: ir.Value) -> None:
-    """Set so many vectors of sums to zero."""
+    """Zero `vectors` vectors of sums."""
     def clear_vector(i: ir.Value, _: list) -> list:
         store_vector(b, ir.Constant(_FLOATS, None), offset_bytes(b, sums, multiply(b, i, 64)), 4)
         return []
@@ -299,7 +299,7 @@ def _clear_sums(b: ir.IRBuilder, sums: ir.Value, vectors: ir.Value) -> None:
 
 
 def _nested_loops(b: ir.IRBuilder, extents: Sequence[Number], body: Callable[..., None]) -> None:
-    """Loop inside one another, around body(index of each)."""
+    """Nest loops around body(index of each)."""
     def inner(i: ir.Value, _: list) -> list:
         _nested_loops(b, extents[1:], partial(body, i))
         return []
@@ -311,7 +311,7 @@ def _nested_loops(b: ir.IRBuilder, extents: Sequence[Number], body: Callable[...
 
 
 def _join_terms(b: ir.IRBuilder, place: ir.Value, parts: int) -> ir.Value:
-    """The number whose parts lie in tiles one behind the other."""
+    """Return the number whose terms lie in consecutive tiles."""
     terms = []
     for part in range(parts):
         bits = b.load(offset_bytes(b, place, part * 2 * TILE_BYTES), typ=I16, align=2)
@@ -320,7 +320,7 @@ def _join_terms(b: ir.IRBuilder, place: ir.Value, parts: int) -> ir.Value:
 
 
 def _load_half(b: ir.IRBuilder, place: ir.Value, half: ir.Value) -> ir.Value:
-    """One of the two numbers in each lane of a row of pairs."""
+    """Return one of the two numbers in each lane of a row of pairs."""
     bits = load_vector(b, place, Type.I32, SIDE)
     low = b.shl(bits, _broadcast(16))
     high = b.and_(bits, _broadcast(_HIGH))
@@ -328,7 +328,7 @@ def _load_half(b: ir.IRBuilder, place: ir.Value, half: ir.Value) -> ir.Value:
 
 
 def _add_terms(b: ir.IRBuilder, parts: list[ir.Value]) -> ir.Value:
-    """The number that terms add up to: smallest first, which is exact."""
+    """Add terms, smallest first, which is exact."""
     total = parts[-1]
     for part in reversed(parts[:-1]):
         total = b.fadd(total, part)

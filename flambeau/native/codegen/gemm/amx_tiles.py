@@ -1,7 +1,7 @@
-"""The matrix unit (Intel's AMX): eight tiles of 16 rows by 64 bytes, and products of tiles.
+"""Intel's AMX matrix unit: eight tiles of 16 rows by 64 bytes, and products of tiles.
 
-One instruction adds to 16 x 16 float32 sums the products of 16 x 32 by 32 x 16 bfloat16 numbers: a
-row of `a` is a row of its tile, two steps of the depth of `b` lie side by side in a row of its.
+One instruction adds the product of 16 x 32 by 32 x 16 bfloat16 numbers to 16 x 16 float32 sums. A
+row of `a` is a row of its tile; a tile row of `b` interleaves two steps of the depth.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from ..llvm.loop import declare_internal, emit_loop
 from ..llvm.types import BYTE, I64, POINTER, Number
 
 SIDE = 16  # rows and columns of a tile of sums
-DEPTH_PER_TILE = 32  # of the depth, in one instruction
-TILE_BYTES = 1024  # bytes
+DEPTH_PER_TILE = 32  # depth of one instruction
+TILE_BYTES = 1024
 _ROW_BYTES = 64  # bytes of a tile's row
-_A, _B = 4, 6  # the tiles behind the four of the sums
+_A, _B = 4, 6  # the tiles after the four of sums
 _ZERO, _LOAD, _STORE = "tilezero", "tileloadd64", "tilestored64"
 
 
@@ -53,16 +53,16 @@ def _declare_tile_shape(module: ir.Module) -> ir.GlobalVariable:
 
 @contextmanager
 def configured_tiles(b: ir.IRBuilder) -> Iterator[None]:
-    """Configures the tiles for the block, and releases them afterwards so that no one has to save
-    them.
+    """Configure the tiles for the block and release them afterwards, so that the system need not
+    save them.
     """
     _call_intrinsic(b, "ldtilecfg", [_declare_tile_shape(b.module)])
     yield
     _call_intrinsic(b, "tilerelease", [])
 
 
-# Which part of a meets which part of b: each but those that are too small to count, in an order in
-# which one of the two stays where it is. The least products come first.
+# Which terms of a and b are multiplied: all pairs that are not negligible, ordered so that one of
+# the two stays loaded. The smallest products come first.
 _TERM_ORDER = ((0, 2), (0, 1), (1, 1), (1, 0), (2, 0), (0, 0))
 
 
@@ -107,7 +107,7 @@ def declare_multiplier(
 
 
 class _SumTiles:
-    """Where the tiles of sums lie in memory."""
+    """The locations of the tiles of sums in memory."""
 
     def __init__(self, rows: int, columns: int, pointer: ir.Value) -> None:
         self.rows, self.columns, self.pointer = rows, columns, pointer
@@ -128,7 +128,7 @@ def _emit_step(
     b: ir.IRBuilder, left: ir.Value, right: ir.Value, tiles: tuple[int, int],
     order: Sequence[tuple[int, int]],
 ) -> None:
-    """One step of the depth: each pair of parts, a tile loaded only where it is another."""
+    """Emit one depth step over all term pairs; a tile is loaded only when it changes."""
     loaded = [-1, -1]
     for pair in order:
         for side, (pointer, first, count) in enumerate(
@@ -146,5 +146,5 @@ def _emit_step(
 
 
 def count_tile_steps(b: ir.IRBuilder, depth: Number) -> Number:
-    """How many steps cover a depth."""
+    """Return how many steps cover a depth."""
     return ceil_divide(b, depth, DEPTH_PER_TILE)

@@ -19,7 +19,7 @@ _DOT = "llvm.x86.avx512bf16.dpbf16ps.512"
 
 
 class _BFloatType(ir.Type):  # type: ignore[misc]
-    """LLVM's type, which llvmlite has no name for."""
+    """LLVM's bfloat type, which llvmlite lacks."""
 
     def _to_string(self) -> str:
         return "bfloat"
@@ -32,30 +32,30 @@ class _BFloatType(ir.Type):  # type: ignore[misc]
 
 
 def dot_accumulate(b: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
-    """z plus the products of both halves of the lanes of x and y."""
+    """Return z plus the products of both halves of the lanes of x and y."""
     return b.call(declare(b, _DOT, z.type, [z.type, x.type, y.type]), [z, x, y])
 
 
 def dot_accumulate_first(b: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
-    """z and the products of the first halves alone: nothing, or what is there, follows in x."""
+    """Return z plus the products of the first halves only, whatever x's second halves hold."""
     low = ir.Constant(x.type, [0xFFFF] * x.type.count)
     return dot_accumulate(b, b.and_(x, low), y, z)
 
 
 def count_pair_steps(b: ir.IRBuilder, depth: Number, pairs: bool) -> Number:
-    """How many pairs a depth makes; an odd one ends with a zero half."""
+    """Return how many pairs a depth makes; an odd depth ends with a zero half."""
     return ceil_divide(b, depth, 2) if pairs else depth
 
 
 def split_depth(b: ir.IRBuilder, depth: Number) -> tuple[Number, bool | ir.Value]:
-    """How many whole pairs a depth makes, and whether one step is left."""
+    """Return how many whole pairs a depth makes, and whether one step is left."""
     if isinstance(depth, int):
         return depth // 2, depth % 2 == 1
     return b.lshr(depth, constant(1)), b.trunc(depth, I1)
 
 
 def emit_if(b: ir.IRBuilder, holds: bool | ir.Value, body: Callable[[], object]) -> None:
-    """body() runs where a condition holds, which may be known."""
+    """Emit body() if a condition holds, which may be known at compile time."""
     if isinstance(holds, bool):
         if holds:
             body()
@@ -65,7 +65,7 @@ def emit_if(b: ir.IRBuilder, holds: bool | ir.Value, body: Callable[[], object])
 
 
 def pack_pair(b: ir.IRBuilder, steps: Sequence[ir.Value], stored: Type) -> ir.Value:
-    """Of one or two steps of the depth, elements or vectors as they came from memory."""
+    """Pack one or two depth steps, elements or vectors as loaded from memory."""
     halves = [
         b.zext(bits, _vector_like(bits, I32)) for bits in (_bf16_bits(b, x, stored) for x in steps)
     ]
@@ -77,13 +77,13 @@ def pack_pair(b: ir.IRBuilder, steps: Sequence[ir.Value], stored: Type) -> ir.Va
 
 
 def pack_consecutive(b: ir.IRBuilder, numbers: ir.Value, stored: Type) -> ir.Value:
-    """Of a vector of numbers that follow one another along the depth."""
+    """Pack a vector of numbers that are consecutive along the depth."""
     bits = _bf16_bits(b, numbers, stored)
     return b.bitcast(bits, ir.VectorType(I32, bits.type.count // 2))
 
 
 def _bf16_bits(b: ir.IRBuilder, x: ir.Value, stored: Type) -> ir.Value:
-    """bfloat16 numbers as integers; float32 ones are rounded."""
+    """Return bfloat16 numbers as integers; float32 numbers are rounded."""
     if stored is Type.BF16:
         return x
     return b.bitcast(b.fptrunc(x, _vector_like(x, _BFloatType())), _vector_like(x, I16))

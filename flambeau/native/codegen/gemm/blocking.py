@@ -80,7 +80,7 @@ def is_known(value: Number) -> bool:
 
 
 def match_gemm(context: Any, statement: Contract) -> GemmProblem | None:
-    """The product that a Contract computes, or None if it is not a plain one."""
+    """Return the product that a Contract computes, or None if it is not a plain one."""
     if len(statement.rows) > 1 or len(statement.depth) != 1:
         return None
     row = statement.rows[0] if statement.rows else Axis(Index("row"), 1)
@@ -154,7 +154,7 @@ def choose_tile(
 
 
 def plan_gemm(p: GemmProblem, target: Any, shares: int) -> GemmPlan:
-    """Chooses tile, packing and blocks from the known extents, for `shares` threads."""
+    """Choose tile, packing and blocks from the known extents, for `shares` threads."""
     if p.product is not Scalar.MUL:
         return plan_byte_products(p, target)
     lanes, registers = target.lanes(p.type), target.vector_registers
@@ -187,7 +187,7 @@ def plan_gemm(p: GemmProblem, target: Any, shares: int) -> GemmPlan:
 
 
 def plan_byte_products(p: GemmProblem, target: Any) -> GemmPlan:
-    """Of quads of bytes: both operands lie as a tile reads them, b in panels of its columns."""
+    """Plan a product of byte quads: both operands are already packed, b in panels of columns."""
     rows, vectors = BYTE_PRODUCT_TILES[target.vector_registers]
     if is_known(p.m):
         rows = min(rows, max(p.m, 1))
@@ -198,7 +198,7 @@ def plan_byte_products(p: GemmProblem, target: Any) -> GemmPlan:
 
 
 def _choose_byte_product(product: Scalar, target: Any) -> Multiply:
-    """The instructions that the target has for products of bytes."""
+    """Return the target's instructions for products of bytes."""
     if target.byte_quads:
         return dot_quads
     if not target.triple.startswith("x86_64"):

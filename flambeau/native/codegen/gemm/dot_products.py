@@ -50,7 +50,7 @@ def sum_lanes(b: ir.IRBuilder, vectors: list[ir.Value]) -> ir.Value:
 
 
 def _add_neighbours(b: ir.IRBuilder, x: ir.Value, y: ir.Value | None) -> ir.Value:
-    """The sums of neighbouring lanes of x, then of y."""
+    """Add neighboring lanes of x, then of y."""
     count = x.type.count * (1 if y is None else 2)
     kind = ir.VectorType(I32, count // 2)
     even, odd = (
@@ -73,7 +73,7 @@ class DotProductKernel:
         self.columns = min(self.lanes, 8 if self.rows <= registers // 10 else 4)
 
     def emit(self) -> None:
-        """The whole product, or this thread's share of it."""
+        """Emit the whole product, or this thread's share of it."""
         b, p = self.builder, self.p
         groups, whole = -(-p.m // self.rows), p.m // self.rows
         size = self.columns
@@ -140,7 +140,7 @@ class DotProductKernel:
                                   value, mask)
 
     def _along(self, left: list, right: list, sums: Sums) -> Sums:
-        """The loop over whole vectors of the depth, and what is left of it behind a mask."""
+        """Loop over whole vectors of the depth, then handle the remainder with a mask."""
         b, k, lanes = self.builder, self.p.k, self.lanes
         if isinstance(k, int):
             rounds, rest = k // lanes, k % lanes
@@ -157,7 +157,7 @@ class DotProductKernel:
     def _step(
         self, left: list, right: list, i: ir.Value, sums: Sums, mask: ir.Value | None
     ) -> Sums:
-        """One vector of the depth of every row and column."""
+        """Emit one vector of the depth for every row and column."""
         b, p, lanes = self.builder, self.p, self.lanes
 
         def read(pointer: ir.Value, stored: Any) -> ir.Value:

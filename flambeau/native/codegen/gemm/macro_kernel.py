@@ -38,7 +38,7 @@ class MacroKernel:
         self.plan, self.tile, self.p = product.plan, product.tile, product.p
 
     def emit(self) -> None:
-        """The whole product, or this thread's share of it."""
+        """Emit the whole product, or this thread's share of it."""
         b, tile, p = self.builder, self.tile, self.p
         groups, panels = ceil_divide(b, p.m, tile.rows), ceil_divide(b, p.n, tile.columns)
         share = TileRange(0, groups, 0, panels)

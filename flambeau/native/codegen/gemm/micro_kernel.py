@@ -37,7 +37,7 @@ class MicroTile:
 
     @property
     def columns(self) -> int:
-        """How many columns it covers."""
+        """How many columns the tile covers."""
         return self.vectors * self.lanes
 
 
@@ -87,7 +87,7 @@ class TileSource:
 
 
 def zero_sums(tile: MicroTile) -> Sums:
-    """Accumulators at zero."""
+    """Return accumulators set to zero."""
     vector = ir.VectorType(memory_type(tile.type), tile.lanes)
     return [zero(vector)] * (tile.rows * tile.vectors)
 
@@ -151,7 +151,7 @@ def _emit_innermost_loop(
     b: ir.IRBuilder, tile: MicroTile, source: TileSource, axis: DepthLoop, sums: Sums, unroll: int,
     ahead: PrefetchPlan | None,
 ) -> Sums:
-    """The loop over one axis; small tiles keep several sets of sums to hide latency."""
+    """Emit the loop over one axis; small tiles keep several sets of sums to hide latency."""
     n = len(sums)
     sets = min(4, -(-MULTIPLY_ADDS_IN_FLIGHT // n))
     if isinstance(axis.extent, int):

@@ -55,7 +55,7 @@ class PackedPanel:
 
 
 def min_of(b: ir.IRBuilder, x: Number, y: Number) -> Number:
-    """The smaller of two numbers."""
+    """Return the smaller of two numbers."""
     if isinstance(x, int) and isinstance(y, int):
         return min(x, y)
     return b.select(b.icmp_signed("<", constant(x), constant(y)), constant(x), constant(y))
@@ -75,12 +75,11 @@ def pack_panel(b: ir.IRBuilder, panel: PackedPanel, into: ir.Value) -> None:
 def pack_groups(
     b: ir.IRBuilder, panel: PackedPanel, into: ir.Value, groups: Number, apart: Number
 ) -> None:
-    """Pack panels that lie side by side along the width, each `apart` bytes after
-    the one before.
+    """Pack panels that lie side by side along the width, each `apart` bytes after the last.
 
-    Where memory runs along the width, all of them a few steps of the depth at a time, so that it
-    is read in long runs, and as many steps ahead are asked for: the processor does not guess what
-    lies that far apart. `valid` counts what all of them have.
+    If memory runs along the width, pack a few depth steps of all panels at a time, so that it is
+    read in long runs, and prefetch as many steps ahead, since the hardware does not predict such
+    distant lines. `valid` counts the elements of all panels together.
     """
     if panel.width_stride != panel.stored.size:
         _pack_each_group(b, panel, into, groups, apart)
@@ -120,7 +119,7 @@ def pack_groups(
 def _pack_each_group(
     b: ir.IRBuilder, panel: PackedPanel, into: ir.Value, groups: Number, apart: Number
 ) -> None:
-    """Such panels, one after another."""
+    """Pack the panels one after another."""
 
     def pack_group(g: ir.Value, _: list) -> list:
         done = multiply(b, g, panel.width)
@@ -138,7 +137,7 @@ def _pack_each_group(
 def _pack_along_width(
     b: ir.IRBuilder, panel: PackedPanel, into: ir.Value, ahead: int = 0
 ) -> None:
-    """Step by step of the depth; `ahead`: of which step each one asks for the lines."""
+    """Pack one depth step at a time; `ahead`: how many steps ahead to prefetch."""
     masks: list[tuple[int, int, ir.Value | None]] = []
     for start in range(0, panel.width, panel.lanes):
         count = min(panel.lanes, panel.width - start)
@@ -199,7 +198,7 @@ def _convert_for_panel(b: ir.IRBuilder, panel: PackedPanel, read: Sequence[ir.Va
 
 
 def _pack_elements(b: ir.IRBuilder, panel: PackedPanel, into: ir.Value) -> None:
-    """One element after another, for any strides."""
+    """Pack one element at a time, for any strides."""
 
     def step(target: ir.Value, sources: Sequence[ir.Value]) -> None:
         def pack_element(r: ir.Value, _: list) -> list:
@@ -221,7 +220,7 @@ def _pack_elements(b: ir.IRBuilder, panel: PackedPanel, into: ir.Value) -> None:
 
 
 def _pack_along_depth(b: ir.IRBuilder, panel: PackedPanel, into: ir.Value) -> None:
-    """Squares of vectors, transposed; what is left of the depth element by element."""
+    """Transpose squares of vectors; pack the rest of the depth element by element."""
     lanes, each = panel.lanes, panel.lanes * panel.each
     if isinstance(panel.depth, int):
         blocks, rest = divmod(panel.depth, each)
@@ -270,7 +269,7 @@ def _declare_transposer(module: ir.Module, panel: PackedPanel, count: int) -> ir
     sources = []
     for r in range(count):
         near = min_of(b, r, last)
-        # A vector that is absent altogether repeats the last element before it.
+        # A vector entirely out of range repeats the last element before it.
         sources.append(offset_bytes(b, source, multiply(b, near, stride)))
 
     def body(block: ir.Value, _: list) -> list:

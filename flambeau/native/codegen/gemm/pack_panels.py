@@ -1,6 +1,6 @@
-"""Packing: strided elements of a contraction's `b` become panels, a few vectors for each step.
+"""Packing: strided elements of a contraction's `b` become panels, a few vectors per step.
 
-What lies in memory along the depth rather than along the columns is turned in registers.
+Elements contiguous along the depth rather than the columns are transposed in registers.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def transpose_into(
     """Transpose a square of vectors into `square`: rows are `stride` bytes apart in the source.
 
     Only the first `rows` rows and the first `count` elements of each are read, others are zeros.
-    A function of its own: its many shuffles are compiled once.
+    Emitted as a separate function, so that its many shuffles are compiled once.
     """
     function = b.module.globals.get(f"turn{type.value}") or _declare_transposer(b, type, lanes)
     b.call(function, [source, constant(stride), constant(rows), constant(count), square])
@@ -132,7 +132,7 @@ def nested_loops(
 def _copy_contiguous(
     b: Builder, block: StridedBlock, source: ir.Value, target: ir.Value, valid: int
 ) -> None:
-    """Columns are contiguous already."""
+    """Copy a block whose columns are contiguous."""
     size, lanes = block.type.size, block.lanes
 
     def row(x: ir.Value, y: ir.Value) -> None:
@@ -170,7 +170,7 @@ def _pack_transposed(
     target: ir.Value,
     valid: int,
 ) -> None:
-    """A run of the depth is contiguous: squares of columns by run are transposed."""
+    """Pack a block contiguous along the depth by transposing squares of columns by run."""
     size, lanes, row = block.type.size, block.lanes, block.width * block.type.size
     length = 1
     for k in run:
@@ -230,7 +230,7 @@ def _load_step(b: Builder, table: ir.Value, at: ir.Value | int) -> ir.Value:
 def _gather_strided(
     b: Builder, block: StridedBlock, source: ir.Value, target: ir.Value, valid: int
 ) -> None:
-    """Neither columns nor depth are contiguous."""
+    """Pack a block with neither contiguous columns nor contiguous depth."""
     size, lanes = block.type.size, block.lanes
     apart = lane_numbers(lanes, I64, block.column * size)
 

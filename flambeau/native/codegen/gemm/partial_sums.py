@@ -1,4 +1,4 @@
-"""Sums of tiles that wait in memory while the blocks of a long depth pass."""
+"""Partial sums of tiles, kept in memory between the blocks of a long depth."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class PartialSums:
         self.builder, self.size, self.workspace = product.builder, product.size, workspace
 
     def address(self, group: Number, panel: Number, work: DepthBlock) -> ir.Value:
-        """Where a tile's sums wait; `group`: its place in the block."""
+        """Return the address of a tile's sums; `group`: its position in the block."""
         b, workspace = self.builder, self.workspace
         index = add(
             b, multiply(b, group, workspace.block_panels), subtract(b, panel, work.first_panel)
@@ -30,7 +30,7 @@ class PartialSums:
         )
 
     def load(self, tile: MicroTile, partial_sums: ir.Value, fresh: ir.Value) -> Sums:
-        """The sums so far; zero on the first stretch."""
+        """Load the sums so far; zero on the first stretch."""
         b = self.builder
         before = b.block
         read, go_on = b.append_basic_block("resume"), b.append_basic_block("sums")

@@ -1,4 +1,4 @@
-"""The product that is being emitted: what the parts of its emitter share.
+"""The product being emitted: state shared by the parts of its emitter.
 
 A macro-kernel (macro_kernel.py) loops over blocks and panels (tile_loops.py), packs operands
 (operand_packer.py) into working memory (workspace.py), multiplies tiles (tile_kernel.py) and runs
@@ -33,7 +33,7 @@ class PanelColumns:
 class DepthBlock:
     """A block of rows and panels over a stretch of the depth.
 
-    `ends`: whether it is the first and the last stretch, where the depth is cut.
+    `ends`: whether it is the first and the last stretch, if the depth is cut.
     """
 
     start: Number
@@ -58,13 +58,13 @@ class Product:
             streams if count_stream_bytes(streams, p.m, p.n) >= MIN_EPILOGUE_PREFETCH_BYTES else []
         )
         self.size = p.type.size
-        self.packed_type = Type.I32 if plan.pairs else p.type  # what panels hold
+        self.packed_type = Type.I32 if plan.pairs else p.type  # element type of panels
 
     def count_steps(self, depth: Number) -> Number:
-        """How many steps of packed panels a depth makes."""
+        """Return how many steps of packed panels a depth makes."""
         return count_pair_steps(self.builder, depth, self.plan.pairs)
 
     def prefetch_epilogue(self, row: Number, rows: int, column: Number, columns: int) -> None:
-        """Ask for what the epilogue of a tile will read and write."""
+        """Prefetch what the epilogue of a tile will read and write."""
         prefetch_tile(self.context, self.streams, (self.row, row, rows),
                       (self.column, column, columns))

@@ -1,4 +1,4 @@
-"""The epilogue of a product: what is done with the sums of a tile."""
+"""The epilogue of a product: the computation on a tile's sums."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class TileEpilogue:
     def _run_on_registers(
         self, tile: MicroTile, sums: Sums, first: Number, columns: PanelColumns
     ) -> None:
-        """Straight from the registers, one vector after another."""
+        """Run it on registers, one vector after another."""
         b = self.builder
         starts = [constant(add(b, columns.first, j * tile.lanes)) for j in range(tile.vectors)]
         with accumulate_in_registers(self.context):
@@ -78,7 +78,7 @@ class TileEpilogue:
     def run_on_memory(
         self, tile: MicroTile, slot: ir.Value, first: Number, valid: Number, columns: PanelColumns
     ) -> None:
-        """The epilogue on sums in memory."""
+        """Run the epilogue on sums in memory."""
         b = self.builder
         step = tile.lanes * self.size
         exact = is_known(columns.count) and columns.count == tile.columns

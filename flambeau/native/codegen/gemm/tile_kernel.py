@@ -43,21 +43,21 @@ class TileKernel:
         self.tile, self.size = product.tile, product.size
 
     def costs(self) -> tuple[int, int, int]:
-        """Of a tile, and of bringing a panel of columns and a group of rows near."""
+        """Return the costs of a tile, and of loading a column panel and a row group."""
         tile, panel, group = split_costs(self.tile.rows, self.tile.vectors, self.tile.lanes)
         if not is_known(self.p.m) and self.plan.pack_b and not self.plan.pack_a:
             group //= 4  # its rows are prefetched meanwhile; static sizes gain nothing
         return tile, panel, group
 
     def configure(self) -> AbstractContextManager[None]:
-        """The state of the machine in which tiles are computed."""
+        """Set up the machine state that tiles need."""
         return nullcontext()
 
     def emit(
         self, group: Number, rows: int, valid: Number, panel: Number, columns: PanelColumns,
         work: DepthBlock,
     ) -> None:
-        """One tile: its sums over this stretch of the depth, and what becomes of them."""
+        """Emit one tile: its sums over this stretch of the depth, then their use."""
         b, p, plan = self.builder, self.p, self.plan
         tile = MicroTile(rows, columns.vectors, self.tile.lanes, p.type)
         local = subtract(b, group, work.first_group)
@@ -128,7 +128,7 @@ class TileKernel:
         return emit_loop(b, odd, sums, lambda _, carried: emit_step(b, tile, last, carried))
 
     def _row_offsets(self, rows: int, valid: Number) -> list[Number]:
-        """Where a tile's rows of a begin; one that is not there repeats the last one."""
+        """Return the offsets of a tile's rows of a; a missing row repeats the last one."""
         b = self.builder
         last = add(b, valid, -1)
         return [multiply(b, min_of(b, i, last), self.p.a_row) for i in range(rows)]
@@ -164,5 +164,5 @@ class TileKernel:
 
 
 def _prefetch_line(b: ir.IRBuilder, place: ir.Value) -> None:
-    """Ask for the line of an address."""
+    """Prefetch the line of an address."""
     emit_prefetch(b, place, False, L2_LOCALITY)

@@ -1,4 +1,4 @@
-"""Loops over the row groups and column panels of a product, with code of their own for edges."""
+"""Loops over the row groups and column panels of a product, with separate code for edges."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class TileLoops:
     def over_panels(
         self, first: Number, last: Number, body: Callable[[Number, PanelColumns], None]
     ) -> None:
-        """body(panel, its columns); the edge panel has a body of its own, by its vectors."""
+        """Emit body(panel, its columns); the edge panel gets its own body for its vectors."""
         b, n, width, lanes = self.builder, self.p.n, self.tile.columns, self.tile.lanes
         if not is_known(n):
             self._over_panels_of_unknown(first, last, body)
@@ -105,7 +105,7 @@ class TileLoops:
         if is_known(m):
             full, tail = divmod(m, rows)
             edge = tail
-        else:  # the last tile goes beyond the rows that there are
+        else:  # the last tile extends beyond the existing rows
             full, tail, edge = b.udiv(m, constant(rows)), b.urem(m, constant(rows)), rows
         if full != 0:
             self.between(first, min_of(b, last, full), lambda g: body(g, rows, rows))

@@ -1,4 +1,4 @@
-"""The working memory of a thread that computes a product: packed operands and partial sums."""
+"""A thread's working memory for a product: packed operands and partial sums."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Workspace:
         assert self.bytes <= USABLE_BYTES, self.bytes
 
     def _choose_blocks(self, groups: Number, panels: Number) -> None:
-        """How many row groups and column panels are computed together.
+        """Choose how many row groups and column panels are computed together.
 
         While the depth is cut, their partial sums stay in memory: of the packed groups and some
         panels, or of the packed panels and some groups.
@@ -89,7 +89,7 @@ class Workspace:
         return PARTIAL_SUM_BYTES if self.plan.pack_a else PARTIAL_SUM_BYTES_WITHOUT_A
 
     def _how_many_fit(self, most: int, size: Number) -> Number:
-        """How many of a size fit: one at least."""
+        """Return how many of a size fit, at least one."""
         if isinstance(size, int):
             return max(1, most // max(size, 1))
         b = self.builder
@@ -98,13 +98,13 @@ class Workspace:
         return b.select(b.icmp_signed(">", fit, constant(0)), fit, constant(1))
 
     def reserve(self, size: int) -> int:
-        """The offset of `size` more bytes at the end."""
+        """Reserve `size` more bytes at the end; return their offset."""
         start = self.bytes
         self.bytes += size
         return start
 
     def take(self) -> Callable[[], None]:
-        """Emit code that gets the memory; the result emits what gives it back."""
+        """Emit code that gets the memory; return a function that emits its release."""
         b = self.builder
         if not self.bytes:
             return lambda: None
@@ -119,13 +119,13 @@ class Workspace:
         return lambda: b.call(give, [self.memory])
 
     def tile_slot(self) -> ir.Value:
-        """Stack memory for one tile's sums."""
+        """Return stack memory for one tile's sums."""
         if self._tile_slot is None:
             self._tile_slot = self.allocate_on_stack(self.tile_bytes)
         return self._tile_slot
 
     def allocate_on_stack(self, size: int) -> ir.Value:
-        """Stack memory that starts at a cache line."""
+        """Return stack memory aligned to a cache line."""
         with self.builder.goto_entry_block():
             slot = self.builder.alloca(ir.ArrayType(BYTE, size))
             slot.align = 64
@@ -135,12 +135,12 @@ class Workspace:
     # --------------------------------------------------------------------------- addresses
 
     def packed_group(self, local: Number) -> ir.Value:
-        """Where a packed group of rows lies, the `local`-th of its block."""
+        """Return the address of a packed group of rows, the `local`-th of its block."""
         b = self.builder
         return offset_bytes(b, self.memory, multiply(b, local, self.group_bytes))
 
     def packed_panel(self, local: Number) -> ir.Value:
-        """Where a packed panel lies, the `local`-th of those that stay in L2."""
+        """Return the address of a packed panel, the `local`-th of those that stay in L2."""
         b = self.builder
         return offset_bytes(
             b, offset_bytes(b, self.memory, self.b_at), multiply(b, local, self.panel_bytes)
