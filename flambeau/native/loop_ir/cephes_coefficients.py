@@ -1,6 +1,6 @@
 """Coefficients of the single-precision log, sin and cos of Moshier's Cephes library.
 
-PyTorch makes its normal numbers with these polynomials; array code and kernels do the same.
+PyTorch draws normal numbers with these polynomials; array code and kernels do the same.
 """
 
 LOG = (

@@ -18,17 +18,17 @@ from .ir import (
 
 
 def canonical_text(kernel: Kernel) -> str:
-    """The canonical text of a kernel; buffers, sizes and indices are numbered in order of use."""
+    """Return a kernel's canonical text; buffers, sizes and indices are numbered in order of use."""
     return _Writer(kernel).text()
 
 
 def fingerprint(kernel: Kernel) -> str:
-    """A short hash of a kernel's structure."""
+    """Return a short hash of a kernel's structure."""
     return hashlib.sha256(canonical_text(kernel).encode()).hexdigest()[:24]
 
 
 def canonical_body(body: Sequence[Statement]) -> tuple[str, list[Buffer]]:
-    """The canonical text of statements, and their buffers in the order in which it numbers them."""
+    """Return the canonical text of statements, and their buffers in order of numbering."""
     writer = _Writer(Kernel("", [], [*body]))
     return writer.text(), [item for item in writer.numbers if isinstance(item, Buffer)]
 
@@ -180,7 +180,7 @@ class _Writer:
 
 
 def exact_literal(constant: Constant) -> str:
-    """A constant's value to the last bit."""
+    """Return a constant's value, exact to the last bit."""
     if constant.type.floating:
         return struct.pack(">d", float(constant.value)).hex()
     return str(bool(constant.value) if constant.type is Type.BOOL else int(constant.value))

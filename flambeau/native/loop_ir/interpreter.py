@@ -1,4 +1,4 @@
-"""The reference interpreter of the loop IR. It is slow and simple, and defines what a kernel means.
+"""The reference interpreter of the loop IR: slow and simple, it defines what a kernel means.
 
 It sums F32 in double precision: compiled code may reorder additions and only has to come close.
 """
@@ -21,7 +21,7 @@ from .philox import philox, philox_word
 
 
 def numpy_dtype(type: Type) -> np.dtype:
-    """NumPy's dtype of a type."""
+    """Return NumPy's dtype of a type."""
     if type is Type.BF16:
         import ml_dtypes
 
@@ -30,7 +30,7 @@ def numpy_dtype(type: Type) -> np.dtype:
 
 
 def interpret(kernel: Kernel, arrays: Sequence[np.ndarray], sizes: Sequence[int] = ()) -> None:
-    """Run a kernel on arrays, one for each buffer, in place; IndexError outside of one."""
+    """Run a kernel in place on arrays, one per buffer. Raises IndexError outside of a buffer."""
     with np.errstate(all="ignore"):
         machine = _Machine(kernel, arrays, sizes)
         for statement in kernel.body:
@@ -164,7 +164,7 @@ class _Machine:
         return memory
 
     def value(self, expression: Expression) -> Any:
-        """A NumPy scalar. Shared expressions are computed once for each statement."""
+        """Return an expression's NumPy scalar. Shared expressions run once per statement."""
         memo = self.memo
         if expression not in memo:
             for each in self.order(expression):
@@ -173,7 +173,7 @@ class _Machine:
         return memo[expression]
 
     def order(self, expression: Expression) -> list[Expression]:
-        """All that an expression is made of, operands first; walked once for all iterations."""
+        """Return an expression's subexpressions, operands first; cached for all iterations."""
         order = self.orders.get(expression)
         if order is None:
             done: dict[Expression, None] = {}

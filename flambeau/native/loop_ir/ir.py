@@ -13,7 +13,7 @@ from typing import Any
 
 
 class Type(Enum):
-    """The type of an element: its NumPy name. A bool is a byte, 0 or 1."""
+    """An element type, by its NumPy name. A bool is a byte, 0 or 1."""
 
     __hash__ = object.__hash__  # Enum's own, of the name, is a Python function
 
@@ -42,7 +42,7 @@ class Type(Enum):
 
     @property
     def size(self) -> int:
-        """Bytes an element."""
+        """Bytes per element."""
         return _SIZES[self]
 
 
@@ -104,7 +104,7 @@ class Scalar(Enum):
     CEIL = auto()
     TRUNC = auto()
     ROUND = auto()  # halves to even
-    EQ = auto()  # comparisons give BOOL; ordered, false with NaN, but for NE
+    EQ = auto()  # comparisons give BOOL and are false with NaN, except NE
     NE = auto()
     LT = auto()
     LE = auto()
@@ -123,7 +123,7 @@ class Scalar(Enum):
     BITCAST = auto()  # the same bits as the expression's type, of the same size
     # Of I32: the sum of the products of four bytes each, a's unsigned, b's signed; wraps.
     DOT_BYTES = auto()
-    DOT_LOW_BYTES = auto()  # the same, where no byte of a is above 127: less work on some CPUs
+    DOT_LOW_BYTES = auto()  # the same if no byte of a exceeds 127: faster on some CPUs
 
 
 class ReduceOp(Enum):
@@ -139,7 +139,7 @@ class ReduceOp(Enum):
     ARGMIN = auto()
 
 
-NO_POSITION = (1 << 63) - 1  # the position of an ARGMAX of nothing
+NO_POSITION = (1 << 63) - 1  # the ARGMAX position of an empty range
 
 
 # ---------------------------------------------------------------------- indices and memory
@@ -147,7 +147,7 @@ NO_POSITION = (1 << 63) - 1  # the position of an ARGMAX of nothing
 
 @dataclass(eq=False)
 class Index:
-    """A loop's variable."""
+    """A loop variable."""
 
     name: str
 
@@ -174,7 +174,7 @@ class Affine:
     terms: tuple[tuple[Index, Extent], ...] = ()
 
     def stride(self, index: Index) -> Extent:
-        """The stride along an index; 0 where it does not occur."""
+        """Return the stride along an index; 0 if the index does not occur."""
         for term, stride in self.terms:
             if term is index:
                 return stride
@@ -183,7 +183,7 @@ class Affine:
 
 @dataclass(eq=False)
 class Buffer:
-    """Memory that a kernel reads or writes: an argument, or (`local`) scratch of its own.
+    """Memory that a kernel reads or writes: an argument, or private (`local`) scratch.
 
     `local` is the number of elements of a per-thread scratch array on the stack, None for an
     argument. Arguments do not overlap one another unless `aliased`.
@@ -440,7 +440,7 @@ def expressions(statement: Statement) -> Iterator[Expression]:
 
 
 def operands(expression: Expression) -> tuple[Expression, ...]:
-    """The direct operands of an expression."""
+    """Return the direct operands of an expression."""
     if isinstance(expression, Apply):
         return expression.operands
     if isinstance(expression, Load):

@@ -1,4 +1,4 @@
-"""Philox-4x32-10 (Salmon et al. 2011): random words made of a counter and a key, in NumPy."""
+"""Philox-4x32-10 (Salmon et al. 2011): random words from a counter and a key, in NumPy."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import numpy as np
 
 ROUNDS = 10
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
-STEPS = (0x9E3779B9, 0xBB67AE85)  # by which the key's words grow from round to round
+STEPS = (0x9E3779B9, 0xBB67AE85)  # added to the key's words each round
 _HALF, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
 
 
 def philox_words(counter: Any, stream: Any, key: Any) -> tuple[np.ndarray, ...]:
-    """The four words, as uint64, for counter words 0 and 1, 2 and 3, and key words 0 and 1, each
-    pair one uint64 with the first of them below."""
+    """Return the four words, as uint64, for counter words 0 and 1, 2 and 3, and key words 0 and 1;
+    each uint64 holds its pair's first word in the low half."""
     c0, c1, c2, c3, k0, k1 = (
         part for whole in (counter, stream, key)
         for part in (np.asarray(whole, np.uint64) & _LOW, np.asarray(whole, np.uint64) >> _HALF)
@@ -28,16 +28,16 @@ def philox_words(counter: Any, stream: Any, key: Any) -> tuple[np.ndarray, ...]:
 
 
 def philox(counter: Any, stream: Any, key: Any) -> np.ndarray:
-    """The first two words as one uint64, the first below: `Scalar.PHILOX`."""
+    """Return the first two words as one uint64, the first in the low half: `Scalar.PHILOX`."""
     first, second, *_ = philox_words(counter, stream, key)
     return first | (second << _HALF)
 
 
 def philox_word(index: Any, stream: Any, key: Any) -> np.ndarray:
-    """One word for each index, as uint32: `Scalar.PHILOX_WORD`.
+    """Return one uint32 word per index: `Scalar.PHILOX_WORD`.
 
-    Sixteen indices share four counters: index 16 g + 4 w + c has word w of the counter 4 g + c, so
-    that the words of neighbours are made at once.
+    Sixteen indices share four counters: index 16 g + 4 w + c has word w of counter 4 g + c, so
+    neighboring words are computed together.
     """
     index = np.asarray(index, np.uint64)
     two, three = np.uint64(2), np.uint64(3)

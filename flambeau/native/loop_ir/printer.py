@@ -1,4 +1,4 @@
-"""A kernel as pseudo-code, for people."""
+"""Prints a kernel as readable pseudo-code."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _Printer:
         self.name_counts: Counter[str] = Counter()
 
     def name(self, item: Buffer | Index | Size | Accumulator) -> str:
-        """The object's own name, with a number if another object has the same name."""
+        """Return the object's name, numbered if another object has the same one."""
         name = self.names.get(item)
         if name is None:
             self.name_counts[item.name] += 1
@@ -170,7 +170,7 @@ class _Printer:
 
 
 def _find_shared(statement: Statement) -> list[Expression]:
-    """Operations that occur more than once in a statement, what they need before them."""
+    """Return operations that occur more than once in a statement, in order of dependence."""
     uses: Counter[Expression] = Counter()
     order: list[Expression] = []
     done: set[Expression] = set()

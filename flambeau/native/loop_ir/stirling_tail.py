@@ -1,4 +1,4 @@
-"""log(k!) minus Stirling's approximation, for k = 0 .. 9, as binomial draws take it."""
+"""log(k!) minus Stirling's approximation, for k = 0 .. 9, used by binomial draws."""
 
 STIRLING_TAIL = (
     0.0810614667953272, 0.0413406959554092, 0.0276779256849983, 0.02079067210376509,

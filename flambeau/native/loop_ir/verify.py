@@ -1,4 +1,4 @@
-"""The verifier of the loop IR: `verify` raises VerifyError and names the statement."""
+"""The verifier of the loop IR: `verify` raises VerifyError and names the bad statement."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .ir import (
     Statement, Store, Type, Update, While, expressions, operands, postorder, statements,
 )
 
-LOCAL_BYTES = 64 * 1024  # of local buffers, altogether
+LOCAL_BYTES = 64 * 1024  # limit on all local buffers together
 
 _BOOLEAN = frozenset((Scalar.AND, Scalar.OR, Scalar.XOR, Scalar.NOT))
 _COMPARISONS = frozenset((Scalar.EQ, Scalar.NE, Scalar.LT, Scalar.LE, Scalar.GT, Scalar.GE))
@@ -220,7 +220,7 @@ class _Check:
     # ------------------------------------------------------------------ statements
 
     def body(self, body: Sequence[Statement]) -> None:
-        """Statements in a scope of their own: what is begun in it ends with it."""
+        """Check statements in a new scope, which ends the accumulators begun in it."""
         before = set(self.scope.begun)
         for i, statement in enumerate(body):
             self.scope.place.append(f"{type(statement).__name__} {i}")
@@ -287,7 +287,7 @@ class _Check:
         self.parallel = before
 
     def largest_extent(self, loop: Loop) -> Extent:
-        """A loop's extent; where indices around it decide, the largest."""
+        """Return a loop's extent; its maximum if it depends on outer indices."""
         if not isinstance(loop.extent, Affine):
             return loop.extent
         if loop.kind is not LoopKind.SERIAL:
@@ -310,7 +310,7 @@ class _Check:
         return {s.accumulator for s in inside if isinstance(s, Update)}
 
     def collisions(self, loop: Loop) -> None:
-        """Store of different lanes must not meet, as far as can be seen."""
+        """Fail if stores of different lanes visibly collide."""
         if loop.kind is not LoopKind.VECTORIZED or loop.extent in (0, 1):
             return
         for s in statements(loop.body):
@@ -410,7 +410,7 @@ def _is_defined(operation: Scalar, type: Type) -> bool:
 
 
 def accesses(body: Sequence[Statement]) -> list[Load | Store]:
-    """Every load and store of a body."""
+    """Return every load and store of a body."""
     collected: list[Load | Store] = []
     seen: set[Expression] = set()
     for statement in statements(body):

@@ -83,7 +83,7 @@ class Context:
         self.threads: ir.Value = builder.integer(1)
         self.scope = Scope()
         self.pending_sums: dict[tuple, PendingSum] | None = None  # sums of a tile's rows, by place
-        self.parallel = False  # within a PARALLEL loop: nothing is left to share out
+        self.parallel = False  # within a PARALLEL loop: no work is left to split
         self.sum: Accumulator | None = None  # the one of the Contract being emitted
         self.accumulators: dict[Accumulator, ReductionState | ir.Value] = {}
         # long sums that a loop around is making
@@ -99,7 +99,7 @@ class Context:
         return self.scope.bindings
 
     def extent(self, extent: Extent | Affine) -> ir.Value:
-        """An extent or stride as an i64."""
+        """Return an extent or stride as an i64."""
         if isinstance(extent, Affine):
             total = self.builder.integer(extent.base)
             for index, stride in extent.terms:
@@ -108,7 +108,7 @@ class Context:
         return self.builder.integer(extent) if isinstance(extent, int) else self.sizes[extent]
 
     def address(self, buffer: Buffer, at: Affine, bindings: Bindings) -> ir.Value:
-        """The address of an element; `bindings` adds to the indices of the enclosing loops."""
+        """Return an element's address; `bindings` adds to the indices of the enclosing loops."""
         return self.pointer(buffer, at, self.scope.inside(bindings))
 
     def tile_scope(
@@ -158,7 +158,7 @@ class Context:
     # -------------------------------------------------------------------- addresses
 
     def scale(self, index: ir.Value, stride: Extent) -> ir.Value:
-        """index * stride."""
+        """Return index * stride."""
         if isinstance(stride, int) and stride == 1:
             return index
         return self.builder.mul(index, self.extent(stride), flags=("nsw",))
@@ -194,7 +194,7 @@ class Context:
             self.pointer(buffer, Affine(min(at.base, 0), known), scope)
 
     def lane_offsets(self, stride: Extent, lanes: int) -> ir.Value:
-        """<0, stride, 2 * stride, ...> as i64."""
+        """Return <0, stride, 2 * stride, ...> as i64."""
         if isinstance(stride, int):
             return lane_numbers(lanes, I64, stride)
         return self.builder.mul(lane_numbers(lanes), self.builder.splat(self.sizes[stride], lanes))

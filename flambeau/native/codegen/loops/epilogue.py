@@ -1,4 +1,4 @@
-"""Emits the epilogue of a contraction, where a tile's sums are complete."""
+"""Emits the epilogue of a contraction, once a tile's sums are complete."""
 
 from __future__ import annotations
 

@@ -25,13 +25,13 @@ Body = Callable[[Kernel, str], ir.Function]
 
 @dataclass(frozen=True)
 class _LoopShape:
-    """What equal loops have in common: their canonical text, and the buffers in its order."""
+    """What equal loops share: their canonical text, and the buffers in its order."""
 
     text: str
     buffers: list[Buffer]
 
     def takes_arguments_only(self) -> bool:
-        """Whether all buffers are plain arguments, which a function can take as they are."""
+        """Whether all buffers are plain arguments, which a function can take unchanged."""
         return not any(b.aliased or b.local is not None or b.parts for b in self.buffers)
 
 

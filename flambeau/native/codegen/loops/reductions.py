@@ -34,7 +34,7 @@ def neutral_value(fold: ReduceOp, type: Type) -> Any:
 
 
 def combine(b: Builder, fold: ReduceOp, type: Type, current: ir.Value, value: ir.Value) -> ir.Value:
-    """One step of a reduction other than ARGMAX and ARGMIN."""
+    """Return one step of a reduction other than ARGMAX and ARGMIN."""
     if fold is ReduceOp.ANY:
         return b.or_(current, value)
     if fold is ReduceOp.ALL:
@@ -45,7 +45,7 @@ def combine(b: Builder, fold: ReduceOp, type: Type, current: ir.Value, value: ir
         return b.fmul(current, value, flags=b.contract) if type.floating else b.mul(current, value)
     greater = fold is ReduceOp.MAXIMUM
     if type.floating:
-        # LLVM's maximum and minimum give NaN for NaN; which zero wins is left to the processor.
+        # LLVM's maximum and minimum propagate NaN; the processor decides between zeros.
         name = "maximum" if greater else "minimum"
         return b.intrinsic(name, current.type, (current, value), ("nsz",))
     name = ("s" if type.signed else "u") + ("max" if greater else "min")
@@ -53,7 +53,7 @@ def combine(b: Builder, fold: ReduceOp, type: Type, current: ir.Value, value: ir
 
 
 def is_better(b: Builder, fold: ReduceOp, type: Type, current: Any, value: Any) -> ir.Value:
-    """Where a new (value, position) replaces the current pair: greater, or equal and earlier."""
+    """Whether a new (value, position) replaces the current pair: greater, or equal and earlier."""
     (old, old_at), (new, new_at) = current[:2], value[:2]
     sign = ">" if fold is ReduceOp.ARGMAX else "<"
     before = b.icmp_signed("<", new_at, old_at)
@@ -68,7 +68,7 @@ def is_better(b: Builder, fold: ReduceOp, type: Type, current: Any, value: Any) 
 
 
 def is_greater(b: Builder, fold: ReduceOp, type: Type, old: ir.Value, new: ir.Value) -> ir.Value:
-    """Where a new value replaces the current one, which came earlier."""
+    """Whether a new value replaces the current, earlier one."""
     sign = ">" if fold is ReduceOp.ARGMAX else "<"
     if not type.floating:
         return (b.icmp_signed if type.signed else b.icmp_unsigned)(sign, new, old)
@@ -148,7 +148,7 @@ class ReductionState:
     def update(
         self, b: Builder, values: tuple[ir.Value, ...], lanes: int, mask: ir.Value | None
     ) -> None:
-        """Reduce in one value (and position) per lane; masked-off lanes do not count."""
+        """Reduce in one value (and position) per lane, ignoring masked-off lanes."""
         values = tuple(b.splat(value, lanes) for value in values)
         if mask is not None:
             none = constant(self.value_type, neutral_value(self.fold, self.value_type))

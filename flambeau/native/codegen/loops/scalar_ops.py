@@ -118,7 +118,7 @@ def _divide_rounding_to_zero(
     b: Builder, x: ir.Value, y: ir.Value, type: Type, lanes: int
 ) -> ir.Value:
     if lanes > 1 and type.size <= 4 and not isinstance(y, ir.Constant):
-        # There is no vector division of integers; that of doubles is exact here.
+        # LLVM has no vector division of integers; dividing as doubles is exact here.
         double = vector(REGISTER[Type.F64], lanes)
         convert = b.sitofp if type.signed else b.uitofp
         ratio = b.fdiv(convert(x, double), convert(y, double))

@@ -140,7 +140,7 @@ def _far(loops: tuple[Loop, ...], places: Sequence[Load | Store]) -> bool:
 
 
 def prefetch_streams(context: Any, scope: Any, streams: Streams, lanes: int) -> None:
-    """Ask for the lines that come a distance behind those of this round."""
+    """Prefetch the lines at a fixed distance ahead of this iteration's."""
     b = context.builder
     far = _far_away(context, streams) if streams.places else False
     for place, written in streams.places:

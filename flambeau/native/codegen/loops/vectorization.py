@@ -1,4 +1,4 @@
-"""Vectorization: how many lanes each vectorized loop takes at once, decided before emission."""
+"""Vectorization: how many lanes each vectorized loop computes at once, chosen before emission."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def extend_plan(plan: VectorizationPlan, body: Sequence[Statement], target: Targ
 
 
 def _reads(loop: Loop, accumulator: Accumulator) -> bool:
-    """Whether a loop's rounds read an accumulator."""
+    """Whether a loop's iterations read an accumulator."""
     return accumulator in unique_expressions(list(statements(loop.body)))
 
 

@@ -1,4 +1,4 @@
-"""Splits tiles among threads: in a row, or on a grid of row groups by column panels."""
+"""Splits tiles among threads: in one sequence, or on a grid of row groups by column panels."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def split_tiles(
 
 
 def split_units(b: ir.IRBuilder, context: Context, total: int) -> tuple[ir.Value, ir.Value]:
-    """This thread's first unit out of `total` in a row, and the end of its range."""
+    """Return this thread's first unit out of `total`, and the end of its range."""
     if context.parallel:
         return constant(0), constant(total)
     low = b.sdiv(b.mul(context.tid, constant(total)), context.threads)
