@@ -18,8 +18,7 @@ _FACTORY = frozenset({"device", "dtype", "memory_format"})
 
 
 def factory_kwargs(kwargs: dict[str, Any] | None) -> dict[str, Any]:
-    """Collect the arguments in `kwargs` that `torch.empty` and similar functions take in a
-    dictionary.
+    """Return the arguments in `kwargs` that `torch.empty` and similar functions take.
 
     They may also be in a nested dictionary under the key `factory_kwargs`, if a name has another
     meaning. Raises TypeError for any other key, or one that is given twice.

@@ -39,8 +39,7 @@ def _spread(indices: Sequence[int], values: Sequence[Any], size: int) -> tuple[A
 
 
 class _Passed:
-    """The positions of tensors among the arguments, and the shape and dtype of those without
-    gradient.
+    """The positions of tensors among the arguments; shape and dtype of those without gradient.
 
     A node's hooks receive a gradient for each tensor that requires grad, and only for those.
     """

@@ -1,1 +1,1 @@
-"""Which nodes share a kernel, and which values are stored or recomputed."""
+"""Fusion: which nodes share a kernel, and which values are stored or recomputed."""

@@ -64,7 +64,7 @@ class Materialization:
         self._make_reachable()
 
     def refine(self, fusion: Fusion) -> bool:
-        """Store values that replace several wider ones, once groups exist; return whether any."""
+        """Store values that replace several wider ones, once groups exist; True if any."""
         narrower = list(narrower_values(fusion))
         self.values.update((id(node), node) for node in narrower)
         if narrower:

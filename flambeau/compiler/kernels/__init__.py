@@ -1,1 +1,1 @@
-"""Fusion groups as loop nests of the loop IR."""
+"""Kernels: build loop nests in the loop IR from fusion groups."""

@@ -1,1 +1,1 @@
-"""The passes: functions from graph to graph, each in its own file; pipeline.py has their order."""
+"""Passes: functions from graph to graph, one per file; pipeline.py defines their order."""

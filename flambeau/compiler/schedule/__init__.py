@@ -1,1 +1,1 @@
-"""From groups of nodes to kernels in the loop IR: loops, contractions, and the rest."""
+"""Scheduling: the order of kernels, memory planning, and programs as plain data."""

@@ -33,12 +33,12 @@ def noop_mask(batch: Any, head: Any, token_q: Any, token_kv: Any) -> Tensor:
 
 
 def and_masks(*mask_mods: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Show what all masks show."""
+    """Combine masks: a key is visible if all masks show it."""
     return _joined(mask_mods, ops.logical_and, "and_masks")
 
 
 def or_masks(*mask_mods: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Show what any mask shows."""
+    """Combine masks: a key is visible if any mask shows it."""
     return _joined(mask_mods, ops.logical_or, "or_masks")
 
 

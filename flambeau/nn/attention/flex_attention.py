@@ -47,8 +47,7 @@ def create_mask(
     mod_fn: Callable[..., Any], B: int | None, H: int | None, Q_LEN: int, KV_LEN: int,
     device: Any = None,
 ) -> Tensor:
-    """Return the values of a mask_mod, or the mask of a score_mod applied to zeros, at all
-    positions.
+    """Evaluate a mask_mod at all positions, or a score_mod on zeros, masking where it gives -inf.
 
     >>> from flambeau.nn.attention.flex_attention import create_mask
     >>> create_mask(lambda b, h, q, kv: q >= kv, None, None, 2, 2)

@@ -1,4 +1,4 @@
-"""Activation functions as modules. PyTorch keeps MultiheadAttention here; see attention.py."""
+"""Activation functions as modules. PyTorch has MultiheadAttention here too; see attention.py."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ __all__ = [
 
 
 class _Switchable(Module):
-    """An activation whose only setting is whether it overwrites its input."""
+    """An activation whose only setting is whether to overwrite its input."""
 
     __init_subclass__ = own_constructor
 
@@ -64,7 +64,7 @@ class _Switchable(Module):
 
 
 def _with_inplace(module: Any, *names: str) -> str:
-    """The named settings, and `inplace=True` where that is so."""
+    """The named settings, and `inplace=True` if set."""
     return _settings(module, *names) + (", inplace=True" if module.inplace else "")
 
 
@@ -477,7 +477,7 @@ class Softshrink(Module):
 
 
 class _Along(Module):
-    """A function along one dimension; None leaves the choice to F, which warns."""
+    """A function along one dimension; None lets F choose, with a warning."""
 
     __init_subclass__ = own_constructor
 

@@ -1,4 +1,4 @@
-"""AdaptiveLogSoftmaxWithLoss: a softmax over many classes, of which the rare ones cost less."""
+"""AdaptiveLogSoftmaxWithLoss: a softmax over many classes that spends less on rare ones."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
                 f"[{target.min().item()}, {target.max().item()}] were found. "
             )
         output = input.new_zeros(target.size(0))
-        head_column = target.clone()  # of the class itself, or of its cluster
+        head_column = target.clone()  # the column of the class, or of its cluster
         for i, (low, high) in enumerate(itertools.pairwise(self.cutoffs)):
             rows = ((target >= low) & (target < high)).nonzero().squeeze(1)
             if rows.numel() == 0:

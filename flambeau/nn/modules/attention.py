@@ -80,7 +80,7 @@ class MultiheadAttention(Module):
         self._reset_parameters()
 
     def _flambeau_register_projections(self, kind: dict[str, Any]) -> None:
-        """One stacked weight where query, key and value have the same size, three otherwise."""
+        """Register one stacked weight if query, key and value have the same size, else three."""
         embed = self.embed_dim
         apart = {"q_proj_weight": embed, "k_proj_weight": self.kdim, "v_proj_weight": self.vdim}
         if self._qkv_same_embed_dim:
@@ -122,7 +122,7 @@ class MultiheadAttention(Module):
     ) -> tuple[Tensor, Tensor | None]:
         swap = self.batch_first and query.dim() == 3
         if swap:
-            # One transposed tensor for each distinct input: F projects equal inputs in one product.
+            # Transpose each distinct input once: F projects equal inputs in one product.
             turned = {id(x): x.transpose(1, 0) for x in (query, key, value)}
             query, key, value = (turned[id(x)] for x in (query, key, value))
         output, weights = F.multi_head_attention_forward(
@@ -153,5 +153,5 @@ class MultiheadAttention(Module):
         return (output.transpose(1, 0) if swap else output), weights
 
 
-# PyTorch's programs and pickles look for it beside the activations.
+# PyTorch's programs and pickles look for the class beside the activations.
 MultiheadAttention.__module__ = f"{__package__}.activation"

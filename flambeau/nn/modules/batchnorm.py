@@ -1,4 +1,4 @@
-"""Batch normalisation, and the state that it shares with instance normalisation."""
+"""Batch normalization, and the state it shares with instance normalization."""
 
 from __future__ import annotations
 
@@ -114,12 +114,12 @@ def _batch_count(device: Any) -> Tensor:
 
 
 class _BatchNorm(_NormBase):
-    """Batch normalisation of any number of dimensions."""
+    """Batch normalization over any number of dimensions."""
 
     __init__ = renamed(_NormBase.__init__, "_BatchNorm.__init__")
 
     def _flambeau_average_factor(self) -> float:
-        """The weight of this batch in the running statistics; counts it, in training."""
+        """The weight of this batch in the running statistics; counts the batch in training."""
         if self.training and self.track_running_stats and self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
             if self.momentum is None:  # a cumulative average over all batches
@@ -175,7 +175,7 @@ class BatchNorm3d(_BatchNorm):
 
 
 class _LazyNormBase(LazyModuleMixin, _NormBase):
-    """Normalisation that takes num_features from its first input."""
+    """Normalization that infers num_features from its first input."""
 
     weight: UninitializedParameter
     bias: UninitializedParameter
@@ -256,7 +256,7 @@ class LazyBatchNorm3d(_LazyNormBase, _BatchNorm):
 
 
 def _process_count(process_group: Any) -> int:
-    """How many processes share the statistics. `distributed` is above this layer, hence late."""
+    """The number of processes that share statistics. Not imported: distributed is above nn."""
     distributed = sys.modules.get(f"{__name__.split('.')[0]}.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return 1
@@ -307,7 +307,7 @@ class SyncBatchNorm(_BatchNorm):
             return super().forward(input)
         momentum = self._flambeau_average_factor()
         tracked = (self.running_mean, self.running_var) if self.training else (None, None)
-        # By name, not by an import statement: distributed lies above nn.
+        # Imported by name, because distributed is a layer above nn.
         return importlib.import_module("flambeau.distributed.nn.sync_batch_norm").sync_batch_norm(
             input, self.weight, self.bias, *tracked, self.eps, momentum, self.process_group
         )

@@ -33,7 +33,7 @@ class Container(Module):
 
 
 class _Numbered(Module):
-    """What Sequential and ModuleList share: modules called "0", "1", ... in order."""
+    """Shared by Sequential and ModuleList: modules named "0", "1", ... in order."""
 
     def __len__(self) -> int:
         return len(self._modules)
@@ -48,7 +48,7 @@ class _Numbered(Module):
         self._modules = {str(i): module for i, module in enumerate(self._modules.values())}
 
     def _flambeau_make_room(self, index: int, module: Module) -> None:
-        """Put a module at an index and move the later ones up by one."""
+        """Insert a module at an index and move later ones up by one."""
         for i in range(len(self._modules), index, -1):
             self._modules[str(i)] = self._modules[str(i - 1)]
         self._modules[str(index)] = module
@@ -60,7 +60,7 @@ class _Numbered(Module):
 
     def pop(self, key: int | slice) -> Any:
         """Take a module out and return it; those after it move down."""
-        own: Any = self  # its subclasses look their modules up
+        own: Any = self  # subclasses define the lookup
         taken = own[key]
         del own[key]
         return taken
@@ -93,7 +93,7 @@ class Sequential(_Numbered):
         return input
 
     def _flambeau_key(self, index: int) -> str:
-        """The name of the module at an index, from the end where it is negative."""
+        """The name of the module at an index; negative indices count from the end."""
         return list(self._modules)[int(_index_key(index, len(self)))]
 
     def __getitem__(self, idx: int | slice) -> Any:

@@ -1,5 +1,5 @@
-"""Convolutions and transposed convolutions in one, two and three dimensions, and the lazy ones,
-which take in_channels from their first input.
+"""Convolutions and transposed convolutions in one, two and three dimensions, and their lazy forms,
+which infer in_channels from their first input.
 """
 
 from __future__ import annotations
@@ -134,16 +134,16 @@ class ConvTranspose3d(_Transposed):
 
 
 class _LazyConvXdMixin(LazyModuleMixin):
-    """Materialises the parameters of the convolution that it is mixed into."""
+    """Materializes the parameters of the convolution it is mixed into."""
 
-    if TYPE_CHECKING:  # what the convolution has
+    if TYPE_CHECKING:  # attributes of the convolution
         groups: int
         kernel_size: tuple[int, ...]
 
         def _weight_shape(self) -> tuple[int, ...]: ...
 
     def _flambeau_postpone(self, out_channels: int, bias: bool, device: Any, dtype: Any) -> None:
-        """Replace the empty parameters by ones without a shape."""
+        """Replace the empty parameters by parameters without a shape."""
         self.weight = UninitializedParameter(device=device, dtype=dtype)
         self.out_channels = out_channels
         if bias:
@@ -179,7 +179,7 @@ class _LazyConvXdMixin(LazyModuleMixin):
 
 
 class _LazyConvolution(_LazyConvXdMixin):
-    """The constructor of the forward convolutions, without in_channels."""
+    """The constructor of forward convolutions, without in_channels."""
 
     __init_subclass__ = own_constructor
 
@@ -213,7 +213,7 @@ class _LazyConvolution(_LazyConvXdMixin):
 
 
 class _LazyTransposed(_LazyConvXdMixin):
-    """The constructor of the transposed convolutions, without in_channels."""
+    """The constructor of transposed convolutions, without in_channels."""
 
     __init_subclass__ = own_constructor
 

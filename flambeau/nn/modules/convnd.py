@@ -1,7 +1,7 @@
-"""What all convolutions share: checks, parameters and their first values, how they print.
+"""Shared by all convolutions: checks, parameters and their initialization, and repr.
 
-Weights are (out, in / groups, *kernel), of a transposed convolution (in, out / groups, *kernel);
-weight and bias start uniform within +-1/sqrt(fan_in).
+Weights are (out, in / groups, *kernel), for transposed convolutions (in, out / groups, *kernel);
+weight and bias are initialized uniformly within +-1/sqrt(fan_in).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PADDING_NAMES = ("same", "valid")
 
 
 def _same_padding(kernel_size: Sequence[int], dilation: Sequence[int]) -> list[int]:
-    """Widths for F.pad that keep every size: last dimension first, the odd one out at the end."""
+    """Widths for F.pad that preserve every size: last dimension first, odd padding at the end."""
     widths = []
     for d, k in zip(reversed(dilation), reversed(kernel_size), strict=True):
         total = d * (k - 1)
@@ -35,7 +35,7 @@ def _same_padding(kernel_size: Sequence[int], dilation: Sequence[int]) -> list[i
 
 
 class _ConvNd(Module):
-    """State and checks common to all convolutions; every size is a tuple by now."""
+    """State and checks of all convolutions; every size is a tuple."""
 
     weight: Tensor
     bias: Tensor | None
@@ -68,7 +68,7 @@ class _ConvNd(Module):
         self.output_padding = output_padding
         self.groups = groups
         self.padding_mode = padding_mode
-        # What F.pad must add where the convolution itself, which pads with zeros, cannot.
+        # The padding that F.pad must add for modes other than zeros, which convolutions cannot do.
         self._reversed_padding_repeated_twice: Sequence[int]
         if padding == "same":
             self._reversed_padding_repeated_twice = _same_padding(kernel_size, dilation)
@@ -154,7 +154,7 @@ class _ConvNd(Module):
 
 
 class _Convolution(_ConvNd):
-    """A forward convolution. A subclass gives `_tuple` and `_conv_forward`."""
+    """A forward convolution. Subclasses define `_flambeau_tuple` and `_conv_forward`."""
 
     __init_subclass__ = own_constructor
 
@@ -248,7 +248,7 @@ class _ConvTransposeNd(_ConvNd):
         num_spatial_dims: int,
         dilation: Sequence[int] | None = None,
     ) -> Sequence[int]:
-        """The output padding that gives `output_size`; ValueError where none does."""
+        """The output padding that gives `output_size`; ValueError if there is none."""
         if output_size is None:
             return self.output_padding
         leading = 2 if input.dim() == num_spatial_dims + 2 else 1
@@ -275,7 +275,7 @@ class _ConvTransposeNd(_ConvNd):
 
 
 class _Transposed(_ConvTransposeNd):
-    """The constructor that users call. A subclass gives `_tuple` and `forward`."""
+    """The public constructor. Subclasses define `_flambeau_tuple` and `forward`."""
 
     __init_subclass__ = own_constructor
 
@@ -314,10 +314,10 @@ class _Transposed(_ConvTransposeNd):
         )
 
     def _flambeau_settings_for(self, input: Tensor, output_size: Sequence[int] | None) -> tuple:
-        """Stride, padding, output padding, groups and dilation, as the operator takes them."""
+        """Stride, padding, output padding, groups and dilation, in the operator's order."""
         if self.padding_mode != "zeros":
             raise ValueError(f"Only `zeros` padding mode is supported for {type(self).__name__}")
-        assert not isinstance(self.padding, str)  # "same" is for convolutions that go forward
+        assert not isinstance(self.padding, str)  # "same" is for forward convolutions
         added = self._output_padding(
             input,
             output_size,
@@ -331,7 +331,7 @@ class _Transposed(_ConvTransposeNd):
 
 
 class _ConvTransposeMixin(_ConvTransposeNd):
-    """The name by which older programs know _ConvTransposeNd."""
+    """The old name of _ConvTransposeNd, for older programs."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         warn(

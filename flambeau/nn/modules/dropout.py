@@ -1,4 +1,4 @@
-"""Dropout in its forms: elements, whole channels, and with SELU's statistics kept."""
+"""Dropout of elements, of whole channels, and preserving SELU's statistics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = [
 
 
 class _DropoutNd(Module):
-    """Holds the probability `p` of being dropped; active in training mode only."""
+    """Holds the drop probability `p`; active in training mode only."""
 
     p: float
     inplace: bool

@@ -1,4 +1,4 @@
-"""Flatten and Unflatten: several dimensions to one, one to several."""
+"""Flatten and Unflatten: merge several dimensions into one, or split one into several."""
 
 from __future__ import annotations
 

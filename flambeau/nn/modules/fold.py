@@ -1,4 +1,4 @@
-"""Unfold, which lays the windows of a convolution out as columns, and Fold, which adds them up."""
+"""Unfold, which lays out a convolution's windows as columns, and Fold, which sums them back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Instance normalisation: statistics over each channel of each sample."""
+"""Instance normalization: statistics over each channel of each sample."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = [
 
 
 class _InstanceNorm(_NormBase):
-    """Instance normalisation; a subclass says how many dimensions one sample has."""
+    """Instance normalization; subclasses define the number of dimensions of a sample."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class _InstanceNorm(_NormBase):
         unexpected_keys: list,
         error_msgs: list,
     ) -> None:
-        # Before version 1 the running statistics were kept and saved whether used or not.
+        # Before version 1 the running statistics were saved whether used or not.
         if local_metadata.get("version") is None and not self.track_running_stats:
             names = (prefix + name for name in ("running_mean", "running_var"))
             keys = [name for name in names if name in state_dict]

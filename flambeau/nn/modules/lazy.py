@@ -35,7 +35,7 @@ class LazyModuleMixin(_Mixed):
         )
 
     def _flambeau_held(self) -> Any:
-        """Name and values of the module's own parameters and buffers."""
+        """The names and values of the module's own parameters and buffers."""
         return itertools.chain(self._parameters.items(), self._buffers.items())
 
     def _save_to_state_dict(self, destination: dict, prefix: str, keep_vars: bool) -> None:
@@ -46,7 +46,7 @@ class LazyModuleMixin(_Mixed):
                 destination[prefix + name] = value if keeps_variable else value.detach()
 
     def _lazy_load_hook(self, state_dict: dict, prefix: str, *rest: Any) -> None:
-        """Give each parameter the shape of what is about to be loaded into it."""
+        """Give each parameter the shape of the value about to be loaded into it."""
         for name, value in self._flambeau_held():
             loaded = state_dict.get(prefix + name)
             if loaded is not None and is_lazy(value) and not is_lazy(loaded):
@@ -64,7 +64,7 @@ class LazyModuleMixin(_Mixed):
         return any(is_lazy(value) for _, value in self._flambeau_held())
 
     def _infer_parameters(self, module: Any, args: tuple, kwargs: dict | None = None) -> None:
-        """The hook before the first call: initialises the module and takes itself off."""
+        """The hook before the first call: initialize the module, then remove the hooks."""
         module.initialize_parameters(*args, **(kwargs or {}))
         if module.has_uninitialized_params():
             raise RuntimeError(f"module {self._get_name()} has not been fully initialized")

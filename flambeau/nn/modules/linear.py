@@ -1,4 +1,4 @@
-"""Layers that multiply by a matrix: Linear, Bilinear, LazyLinear; and Identity, which does not."""
+"""Layers that multiply by a matrix: Linear, Bilinear, LazyLinear; and Identity."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Linear(Module):
 
     def reset_parameters(self) -> None:
         """Draw weight, then bias, anew."""
-        # With a = sqrt(5) Kaiming's bound is 1 / sqrt(fan_in), the same as for the bias.
+        # With a = sqrt(5), Kaiming's bound is 1 / sqrt(fan_in), the same as for the bias.
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
             fan_in = self.weight.shape[1]

@@ -13,7 +13,7 @@ _POLICIES = ("auto", "accurate", "balanced", "compact")
 
 
 def _is_chunking_method(method: str) -> bool:
-    """Whether it is `aspect_ratio` or `aspect_ratio:k` with k a positive integer."""
+    """Whether `method` is `aspect_ratio` or `aspect_ratio:k` with k a positive integer."""
     name, colon, factor = method.partition(":")
     if not colon:
         factor = "1"

@@ -1,4 +1,4 @@
-"""Losses. `reduction` is "mean", "sum" or "none"; `size_average` and `reduce` are its old forms."""
+"""Losses. `reduction` is "mean", "sum" or "none"; `size_average` and `reduce` are deprecated."""
 
 from __future__ import annotations
 

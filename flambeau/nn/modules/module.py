@@ -1,4 +1,4 @@
-"""Names of `torch.nn.modules.module`: Module, and the registration of hooks common to all modules.
+"""The names of `torch.nn.modules.module`: Module, and registration of hooks common to all modules.
 
 Module itself is in flambeau/nn/module.py.
 """
@@ -39,7 +39,7 @@ __all__ = [
 
 
 class _Names(ModuleType):
-    """This module: assigning to a name of global hooks replaces the hooks that modules call."""
+    """This module's class: assigning to a name of global hooks replaces the hooks modules call."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in global_hooks.HOOKS:

@@ -1,4 +1,4 @@
-"""Normalisation over each sample: LayerNorm, GroupNorm, RMSNorm; and over neighbouring channels."""
+"""Normalization over each sample (LayerNorm, GroupNorm, RMSNorm), and over adjacent channels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["CrossMapLRN2d", "GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSN
 
 
 class _ResponseNorm(Module):
-    """Settings of local response normalisation."""
+    """Settings of local response normalization."""
 
     __init_subclass__ = own_constructor
 
@@ -67,7 +67,7 @@ class CrossMapLRN2d(_ResponseNorm):
         padded = F.pad(square, (0, 0, 0, 0, reach, reach))
         sums = padded.unfold(1, 2 * reach + 1, 1).sum(-1)
         if reach + 1 < input.size(1):
-            # PyTorch's running sum never lets go of channel 0; models were trained so.
+            # PyTorch's running sum never drops channel 0; models were trained that way.
             beyond = sums[:, reach + 1 :] + square[:, :1]
             sums = ops.cat([sums[:, : reach + 1], beyond], dim=1)
         return input * (self.k + self.alpha / self.size * sums) ** -self.beta
@@ -80,7 +80,7 @@ def _as_shape(normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
 
 
 class _Scaled(Module):
-    """Owner of a weight that starts at 1 and a bias that starts at 0; either may be None."""
+    """Holds a weight initialized to 1 and a bias initialized to 0; either may be None."""
 
     def _flambeau_register_scale(
         self, shape: int | tuple[int, ...], weight: bool, bias: bool, device: Any, dtype: Any

@@ -1,6 +1,6 @@
-"""Padding by a constant, reflection, replication or wrapping round.
+"""Padding with a constant, or by reflection, replication or wrapping around.
 
-`padding` is one number, or one for each side, those of the last dimension first.
+`padding` is one number, or one per side, those of the last dimension first.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 
 
 class _ShownByPadding(Module):
-    """A padding whose only setting is the widths."""
+    """A padding whose only setting is its widths."""
 
     padding: tuple[int, ...]
 

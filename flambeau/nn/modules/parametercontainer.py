@@ -1,4 +1,4 @@
-"""Containers of parameters: ParameterList and ParameterDict. They hold other values as well."""
+"""Containers of parameters, ParameterList and ParameterDict; they hold other values as well."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["ParameterDict", "ParameterList"]
 
 
 def _index_key(index: Any, length: int) -> str:
-    """The name "0", "1", ... that an index stands for; negative ones count from the end."""
+    """The name "0", "1", ... of an index; negative indices count from the end."""
     index = operator.index(index)
     if not -length <= index < length:
         raise IndexError(f"index {index} is out of range")
@@ -24,7 +24,7 @@ def _index_key(index: Any, length: int) -> str:
 
 
 def _pairs(container: str, elements: Any) -> list[tuple[str, Any]]:
-    """Elements as (key, value) pairs; raises TypeError or ValueError where they are not."""
+    """Return elements as (key, value) pairs; TypeError or ValueError if they are not."""
     if not isinstance(elements, Iterable):
         named = "ParametersDict" if container == "ParameterDict" else container
         raise TypeError(
@@ -145,7 +145,7 @@ class ParameterDict(Module):
         return getattr(self, self._key_to_attr(key))
 
     def __setitem__(self, key: str, value: Any) -> None:
-        # Without its key in _keys a parameter could not be reached, so the key goes first.
+        # A parameter without its key in _keys could not be reached, so add the key first.
         self._keys[key] = None
         setattr(self, self._key_to_attr(key), _as_parameter(value))
 
@@ -243,6 +243,6 @@ class ParameterDict(Module):
         return self
 
 
-# PyTorch reads pickled containers under the module that it has them in.
+# PyTorch unpickles containers by the module it has them in.
 for _class in (ParameterList, ParameterDict):
     _class.__module__ = __name__.replace("parametercontainer", "container")

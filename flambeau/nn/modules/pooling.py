@@ -124,7 +124,7 @@ class MaxPool3d(_MaxPoolNd):
 
 
 class _MaxUnpoolNd(Module):
-    """A subclass gives `_tuple`."""
+    """The inverse of max pooling. Subclasses define `_flambeau_tuple`."""
 
     __init_subclass__ = own_constructor
 
@@ -240,7 +240,7 @@ class AvgPool1d(_AvgPoolNd):
 
 
 class _DivisiblePool(_AvgPoolNd):
-    """Average pooling in which `divisor_override` may replace the count of elements."""
+    """Average pooling in which `divisor_override` may replace the element count."""
 
     __init_subclass__ = own_constructor
 
@@ -307,7 +307,7 @@ class AvgPool3d(_DivisiblePool):
 
 
 class _FractionalMaxPool(Module):
-    """Checks and state of fractional max pooling. A subclass gives `_tuple`."""
+    """Checks and state of fractional max pooling. Subclasses define `_flambeau_tuple`."""
 
     _flambeau_tuple: Any
 

@@ -201,7 +201,7 @@ class RNNCellBase(Module):
             )
 
     def _flambeau_step(self, operator: Callable[..., Any], input: Tensor, hx: Any) -> Any:
-        """One step of a cell whose state is h: (n, input_size) or (input_size)."""
+        """Run one step of a cell whose state is h; input is (n, input_size) or (input_size)."""
         self._flambeau_require_dim("input", input)
         if hx is not None:
             self._flambeau_require_dim("hidden", hx)

@@ -1,7 +1,8 @@
-"""RNNBase: parameters, checks and the way in and out of the recurrent layers.
+"""RNNBase: parameters, checks, and conversion of inputs and outputs of recurrent layers.
 
-weight_ih is (gates hidden, input), weight_hh (gates hidden, hidden or proj_size), with LSTM's gates
-in the order i f g o and GRU's r z n. All start uniform within +-1/sqrt(hidden_size).
+weight_ih is (gates * hidden, input), weight_hh (gates * hidden, hidden or proj_size), with LSTM's
+gates in the order i f g o and GRU's r z n. All are initialized uniformly within
++-1/sqrt(hidden_size).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
 
 
 def _each(state: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """`change` of a hidden state, or of both h and c of an LSTM's."""
+    """Apply `change` to a hidden state, or to both h and c of an LSTM's state."""
     return tuple(map(change, state)) if isinstance(state, tuple | list) else change(state)
 
 
@@ -97,9 +98,9 @@ class RNNBase(Module):
 
     @property
     def _flat_weights(self) -> list[Tensor | None]:
-        """The weights in the order in which the operators take them.
+        """The weights in the order the operators take them.
 
-        Looked up anew at each call, so that a weight that was replaced or parametrized counts.
+        Looked up on each call, so that replaced or parametrized weights are used.
         """
         return [getattr(self, name, None) for name in self._flat_weights_names]
 
@@ -184,7 +185,7 @@ class RNNBase(Module):
             )
 
     def _flambeau_run(self, *arguments: Any) -> tuple[Tensor, Any]:
-        """Call the operator; the output, and the state as the user sees it."""
+        """Call the operator; return the output, and the state in the user's format."""
         raise NotImplementedError(f"{type(self).__name__}._run")
 
     def _flambeau_options(self) -> tuple:
@@ -252,7 +253,7 @@ class RNNBase(Module):
         return ", ".join(parts)
 
     def __getstate__(self) -> dict:
-        # PyTorch, which keeps this list, wants it in what it unpickles.
+        # PyTorch keeps this list in its modules, and expects it when unpickling.
         return {**super().__getstate__(), "_flat_weights": self._flat_weights}
 
     def __setstate__(self, state: dict) -> None:

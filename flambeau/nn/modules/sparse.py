@@ -16,13 +16,13 @@ __all__ = ["Embedding", "EmbeddingBag"]
 
 
 class _Table(Module):
-    """A weight of (num_embeddings, embedding_dim), drawn from N(0, 1), its padding row zero."""
+    """A weight (num_embeddings, embedding_dim) drawn from N(0, 1), with a zero padding row."""
 
     weight: Tensor
     padding_idx: int | None
 
     def _flambeau_wrapped_padding(self, padding_idx: int | None, name: str) -> int | None:
-        """The padding row counted from the front; AssertionError where there is none such."""
+        """The padding row counted from the front; AssertionError if out of range."""
         if padding_idx is None or padding_idx == 0:
             return padding_idx
         if not -self.num_embeddings <= padding_idx < self.num_embeddings:

@@ -1,4 +1,4 @@
-"""The Transformer of Vaswani et al., 2017: layers, stacks of them, and the two together."""
+"""The Transformer of Vaswani et al., 2017: layers, stacks of layers, and the full model."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ Activation = str | Callable[[Tensor], Tensor]
 
 
 def _generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
-    """(sz, sz), -inf above the diagonal and 0 elsewhere."""
+    """Return (sz, sz), -inf above the diagonal and 0 elsewhere."""
     return ops.triu(ops.full((sz, sz), float("-inf"), dtype=dtype, device=device), diagonal=1)
 
 
 def _detect_is_causal_mask(
     mask: Tensor | None, is_causal: bool | None = None, size: int | None = None
 ) -> bool:
-    """`is_causal` where it is given, else whether `mask` is the causal mask."""
+    """Return `is_causal` if given, else whether `mask` is the causal mask."""
     if is_causal is not None or mask is None:
         return is_causal is True
     size = mask.size(-2) if size is None else size
@@ -272,9 +272,9 @@ def _additive(
     other: Tensor | None = None,
     other_name: str = "",
 ) -> Tensor | None:
-    """A bool mask as floats of `like`'s dtype, -inf where it is True; a float mask as it is.
+    """Convert a bool mask to `like`'s dtype, -inf where True; return a float mask unchanged.
 
-    Raises AssertionError for another dtype, warns where `other` has another one.
+    Raises AssertionError for other dtypes; warns if `other` has a different dtype.
     """
     if mask is None:
         return None
@@ -293,7 +293,7 @@ def _additive(
 
 
 def _obstacle(layer: Any) -> str:
-    """Why a stack of `layer` does not skip padding, in the words of PyTorch's warning, or ""."""
+    """Why a stack of `layer` does not skip padding, in PyTorch's warning's words; "" if it does."""
     own = "encoder_layer"
     if not isinstance(layer, TransformerEncoderLayer):
         return f"{own} was not TransformerEncoderLayer"
@@ -317,7 +317,7 @@ def _obstacle(layer: Any) -> str:
 
 
 def _left_aligned(mask: Tensor) -> bool:
-    """Whether every row of a bool (n, l) is True up to some place and False from there on."""
+    """Whether every row of a bool (n, l) is True up to some place and False after it."""
     return not bool((mask[:, 1:] & ~mask[:, :-1]).any())
 
 
@@ -357,7 +357,7 @@ class TransformerEncoder(Module):
             self.use_nested_tensor = False
 
     def _flambeau_skips_padding(self, src: Tensor, mask: Tensor | None, valid: Tensor) -> bool:
-        """Whether PyTorch would run the layers on the kept places only."""
+        """Whether PyTorch would run the layers on unpadded positions only."""
         return (
             mask is None
             and getattr(self, "use_nested_tensor", False)

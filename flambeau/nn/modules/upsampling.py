@@ -48,7 +48,7 @@ class Upsample(Module):
         )
 
     def __setstate__(self, state: dict) -> None:
-        state.setdefault("recompute_scale_factor", True)  # what pickles without it did
+        state.setdefault("recompute_scale_factor", True)  # the behavior of pickles without it
         super().__setstate__(state)
 
     def extra_repr(self) -> str:

@@ -1,6 +1,6 @@
-"""What the layers share: sizes given as a number or a tuple, and how a layer prints its settings.
+"""Shared by layers: sizes given as a number or a tuple, and how a layer prints its settings.
 
-The underscored names are those by which PyTorch programs import them.
+PyTorch programs import the underscored names.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ __all__ = ["consume_prefix_in_state_dict_if_present"]
 
 
 def _ntuple(n: int, name: str = "parse") -> Callable[[Any], tuple]:
-    """A function that turns a number into a tuple of `n` of it, and leaves a sequence as it is."""
+    """Return a function that repeats a number `n` times as a tuple; sequences become tuples."""
 
     def parse(x: Any) -> tuple:
         return tuple(x) if isinstance(x, Iterable) else (x,) * n
@@ -29,12 +29,12 @@ _sextuple = _ntuple(6, "_sextuple")
 
 
 def _reverse_repeat_tuple(t: Iterable, n: int) -> tuple:
-    """Each element `n` times, last first: (1, 2) and 2 give (2, 2, 1, 1), the order of `F.pad`."""
+    """Repeat each element `n` times, last first: (1, 2) gives (2, 2, 1, 1), the order of F.pad."""
     return tuple(x for x in reversed(tuple(t)) for _ in range(n))
 
 
 def _list_with_default(out_size: Any, defaults: list[int]) -> Any:
-    """`out_size` with each None replaced by the default at the same place from the end."""
+    """Replace each None in `out_size` by the default at the same place from the end."""
     if isinstance(out_size, int):
         return out_size
     if len(defaults) <= len(out_size):
@@ -61,7 +61,7 @@ def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: 
     metadata = getattr(state_dict, "_metadata", None)
     if metadata is None:
         return
-    # The metadata of the module itself is filed under the prefix without its dot.
+    # The metadata of the module itself is stored under the prefix without its dot.
     for key in [key for key in metadata if key]:
         if key == prefix.replace(".", "") or key.startswith(prefix):
             metadata[key[len(prefix) :]] = metadata.pop(key)

@@ -1,1 +1,1 @@
-"""NumPy bodies of operators, run on symbolic arrays to obtain graph nodes."""
+"""Run the NumPy bodies of operators on symbolic arrays to obtain graph nodes."""

@@ -1,1 +1,1 @@
-"""Lowerings written by hand, where the traced body would be a poor graph."""
+"""Hand-written lowerings, for operators whose traced body would be a poor graph."""
