@@ -531,11 +531,10 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
             supplied = source._array
             if self._array.__class__ is MetaArray:
                 return
-            if rest is None and target.size:
+            if rest is None:
                 check_no_internal_overlap(target)
             if rest is None and target.nbytes >= MIN_THREADED_COPY_BYTES \
-                    and supplied.dtype == target.dtype \
-                    and supplied.ndim <= target.ndim:
+                    and supplied.dtype == target.dtype and supplied.ndim <= target.ndim:
                 fill(target, supplied)
             elif _mask(target, rest, supplied):
                 pass

@@ -1,8 +1,8 @@
 """Large matrix products by kernels: one for each dtype and layout, for matrices of any size.
 
-`large_product` returns None until a form's kernel is compiled, and for forms without one: NumPy's
-BLAS then does the work. The matrix unit (AMX) needs static shapes, so products that may use it have
-a kernel for each shape.
+`large_product` returns None until a form's kernel is compiled, and for forms without one; NumPy's
+BLAS is used then. The matrix unit (AMX) needs static shapes, so products that may use it have one
+kernel per shape.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 # Operands that are not packed: the depth is at most, and rows are fewer than, this.
 _TYPES = frozenset(("float32", "float64", "bfloat16", "float16"))
 
-_calls: dict[tuple, int] = {}  # by form or shape: how many there were without a kernel
-_plans: dict[tuple, _Plan] = {}  # by shapes and strides: what calls its kernel
+_calls: dict[tuple, int] = {}  # calls without a kernel, by form or shape
+_plans: dict[tuple, _Plan] = {}  # how to call the kernel, by shapes and strides
 
 _Plan = tuple[int, tuple[int, ...], int]  # a kernel's address, its sizes, threads (0: all)
 
@@ -65,7 +65,7 @@ def large_product(
 
 
 def _find_plan(key: tuple, a: np.ndarray, b: np.ndarray, bias: np.ndarray | None) -> _Plan | None:
-    """How to call the kernel of a product; None until it is compiled."""
+    """Return how to call the kernel of a product; None until it is compiled."""
     if not _fits(a, b, bias):
         return None
     by_unit = _uses_matrix_unit(a.dtype, MatmulPrecision.parts)
@@ -106,7 +106,7 @@ def _fits(a: np.ndarray, b: np.ndarray, bias: np.ndarray | None) -> bool:
 def _describe_form(
     a: np.ndarray, b: np.ndarray, bias: np.ndarray | None
 ) -> tuple[tuple, tuple[int, ...]]:
-    """The key of the kernel, and the sizes to pass to it."""
+    """Return the kernel's key, and the sizes to pass to it."""
     *stack, m, k = a.shape
     size = a.itemsize
     row, step = a.strides[-2:]
@@ -145,7 +145,7 @@ def choose_row_blocks(count: int, rows: int, threads: int) -> int:
 def _merge_stack_axes(
     stack: list[int], a: np.ndarray, b: np.ndarray, step: int
 ) -> list[tuple[int, int, int, int]]:
-    """The extents and strides of the stack's axes, contiguous neighbours merged."""
+    """Return the extents and strides of the stack's axes, contiguous neighbors merged."""
     size = a.itemsize
     result: list[tuple[int, int, int, int]] = []
     axes = list(zip(stack, a.strides, b.strides, strict=False))
@@ -179,7 +179,7 @@ def _uses_bf16_pairs(dtype: np.dtype, parts: int) -> bool:
 
 
 def _build_kernel(key: tuple, a: np.ndarray, b: np.ndarray) -> Kernel:
-    """Build the kernel of a form, or for the matrix unit of a shape."""
+    """Build the kernel of a form, or of a shape if it uses the matrix unit."""
     from ...native.kernels.gemm import GemmForm, GemmLayout, product, sized
     from ...native.loop_ir.ir import Type
 

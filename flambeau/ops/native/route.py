@@ -1,6 +1,6 @@
-"""Marks functions that compute an operator's result in machine code, or answer None.
+"""Mark functions that compute an operator's result in machine code, or return None.
 
-The compiler traces the NumPy body of an operator; there every native route answers None.
+The compiler traces the NumPy body of an operator; there every native route returns None.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Copies of large arrays on all threads, where both sides lie in rows."""
+"""Copies of large arrays on all threads, if both sides consist of rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Array = np.ndarray  # by this name it is not what symbols are when operators are
 
 _AXES = 5  # of a kernel: four of rows, as in native/kernels/transpose.py, and one along them
 _BITS = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}
-_KNOWN = (1, 2, -1, 0)  # strides in elements that have kernels of their own
+_KNOWN = (1, 2, -1, 0)  # strides in elements with specialized kernels
 _Axis = tuple[int, int, int]  # extent, and steps of target and source in bytes
 
 
@@ -77,7 +77,7 @@ def join_rows(parts: Sequence[Array], axis: int, new: bool = False) -> Array | N
 
 
 def _fill_natively(target: Array, source: Array) -> bool:
-    """Do it on all threads, where both lie in rows of one dtype and nowhere overlap."""
+    """Copy on all threads if both arrays consist of rows of one dtype and do not overlap."""
     if target.__class__ is not Array or source.__class__ is not Array:
         return False
     bits = _BITS.get(target.itemsize)
@@ -104,7 +104,7 @@ def _fill_natively(target: Array, source: Array) -> bool:
 
 
 def _repeat(target: Array, source: Array, bits: str) -> bool:
-    """Do it for one number."""
+    """Fill the target with one number on all threads."""
     kernel = kernels.COPY_NUMBER.address(bits)
     if kernel is None:
         return False
@@ -146,7 +146,7 @@ def _rows(target: Array, source: Array) -> list[_Axis] | None:
 
 
 def _distance(axis: _Axis) -> int:
-    """How far apart the target's elements lie along an axis."""
+    """Return the distance of the target's elements along an axis, in bytes."""
     return abs(axis[1])
 
 

@@ -1,7 +1,7 @@
 """Softmax, layer norm, their gradients and reductions of large arrays in machine code.
 
-Each function gives None until its kernel is there, and for what it does not serve. Half precision
-is worked out in float32, and numbers of its rows and columns are float32 ones.
+Each function returns None until its kernel is compiled, and for arguments it does not support. Half
+precision is computed in float32, as are the vectors of its rows and columns.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ndarray = np.ndarray
 _INSIDE = {FLOAT32: FLOAT32, FLOAT64: FLOAT64, float16.numpy: FLOAT32, bfloat16.numpy: FLOAT32}
 
 _ready: dict[tuple, int] = {}  # addresses by builder and settings
-_calls: dict[tuple, int] = {}  # how many there were of middle size
+_calls: dict[tuple, int] = {}  # calls on medium-sized arrays
 
 
 @native_route
@@ -60,7 +60,7 @@ def kernel(builder: EagerKernel, x: Array, *settings: Any) -> int | None:
 
 
 def _is_called_often(key: tuple) -> bool:
-    """Count a call of arrays of middle size; whether there were so many that a kernel pays."""
+    """Count a call on medium-sized arrays; return whether to request the kernel now."""
     calls = _calls.get(key, 0)
     if calls < CALLS_BEFORE_USE and KernelPolicy.counts and len(_calls) < MAX_ROW_KERNELS:
         _calls[key] = calls + 1
@@ -167,7 +167,7 @@ def centred_products(g: Array, x: Array, mean: Array) -> tuple[Array, Array] | N
 def _run_on_two(
     builder: EagerKernel, g: Array, x: Array, mean: Array, count: int
 ) -> tuple[Array, Array] | None:
-    """What a kernel makes of two matrices and so many means: two numbers for each mean."""
+    """Run a kernel on two matrices and `count` means; return two numbers per mean."""
     if not fits(x, g) or not vector(mean, count, _INSIDE[x.dtype]):
         return None
     result = kernel(builder, x)
@@ -201,7 +201,7 @@ def times_vector(x: Array, v: Array) -> Array | None:
 
 
 def _with_vector(builder: EagerKernel, x: Array, v: Array, size: int, new: int) -> Array | None:
-    """A kernel of a matrix and a vector, which gives so many numbers."""
+    """Run a kernel on a matrix and a vector; return its `new` results."""
     if not fits(x) or v.__class__ is not _ndarray or not vector(v, size, _INSIDE[x.dtype]):
         return None
     result = kernel(builder, x)
@@ -236,8 +236,8 @@ _ORDERED = frozenset(np.dtype(n) for n in ("uint8", "int32", "int64"))
 
 
 def _inside(ufunc: Any, x: Array) -> np.dtype | None:
-    """The dtype in which large arrays are folded, int64 for sums and products of integers; None:
-    not here."""
+    """Return the dtype in which large arrays are folded, int64 for sums and products of integers;
+    None if no kernel applies."""
     if x.__class__ is not _ndarray or x.size <= MAX_NUMPY_SUM_ELEMENTS:
         return None
     kind = x.dtype
@@ -352,7 +352,7 @@ def _reduce_in_two_steps(ufunc: Any, x: Array, axes: tuple[int, ...], keepdims: 
 
 
 def _reduce_all(ufunc: Any, flat: Array, shape: tuple[int, ...], formula: str) -> Array | None:
-    """The fold of everything, as an array of one element: of much, on all threads, pieces first."""
+    """Fold all elements into an array of one; large arrays piecewise on all threads."""
     inside = _inside(ufunc, flat)
     if flat.size <= MAX_SINGLE_THREAD_ELEMENTS:
         return _alone(ufunc, flat, np.empty(shape, inside), formula)
@@ -369,7 +369,7 @@ def _reduce_all(ufunc: Any, flat: Array, shape: tuple[int, ...], formula: str) -
 
 
 def _alone(ufunc: Any, flat: Array, y: Array, formula: str) -> Array | None:
-    """The fold of everything by this thread, into `y`."""
+    """Fold all elements on this thread, into `y`."""
     result = kernel(kernels.REDUCE_ALL, flat, ufunc, formula)
     if result is None:
         return None

@@ -1,4 +1,4 @@
-"""Scans of large arrays in machine code; None until a kernel is there, and for what has none."""
+"""Scans of large arrays in machine code; None without a compiled kernel."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _shrunk(before: Array, top: Array) -> Array:
 
 
 def _share(x: Array, top: Array) -> Array:
-    """exp(x - top), 0 where both are -inf."""
+    """Return exp(x - top), or 0 if top is -inf."""
     return np.where(top == -np.inf, 0, np.exp(x - top))
 
 

@@ -1,4 +1,4 @@
-"""Kernels that are made for one shape: asked for when it comes up again, and run on arrays."""
+"""Kernels compiled for one shape, requested once it recurs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from ...native.target.eager_costs import MAX_STATIC_SHAPES
 
 
-_seen: dict[tuple, int] = {}  # by shape: how many calls there were, until its kernel is used
+_seen: dict[tuple, int] = {}  # calls per shape, until its kernel is used
 
 
 def kernel_for(key: tuple, build: Callable[[], Any], asked: int = 2, used: int = 3) -> Any:

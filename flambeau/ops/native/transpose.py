@@ -1,4 +1,4 @@
-"""Copies of large transposed arrays in machine code, by one kernel for arrays of any size."""
+"""Copies of large transposed arrays in machine code, by kernels for any size."""
 
 from __future__ import annotations
 
