@@ -60,7 +60,7 @@ class Logger:
         """The run ends with an exception."""
 
     def close(self) -> None:
-        """The run is over."""
+        """Close files and connections, however the run ended."""
 
 
 def resumes(run: Any) -> bool:

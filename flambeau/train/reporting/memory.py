@@ -62,7 +62,7 @@ class PeakMemory:
         self._thread: threading.Thread | None = None
 
     def start(self) -> Self:
-        """Begin to look."""
+        """Start sampling."""
         self.peak, self._highest_before = resident_bytes(), high_water_bytes()
         self._stop.clear()
         self._thread = threading.Thread(target=self._look, name="flambeau memory", daemon=True)
@@ -70,7 +70,7 @@ class PeakMemory:
         return self
 
     def stop(self) -> int:
-        """End; returns the peak."""
+        """Stop sampling and return the peak."""
         if self._thread is not None:
             self._stop.set()
             self._thread.join()
@@ -81,7 +81,7 @@ class PeakMemory:
         return self.look()
 
     def look(self) -> int:
-        """Look now; returns the peak so far."""
+        """Sample once and return the peak so far."""
         self.peak = max(self.peak, resident_bytes())
         return self.peak
 

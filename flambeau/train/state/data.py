@@ -90,7 +90,7 @@ def tensor_of(array: Any) -> Tensor:
 
 
 def length_of(data: Any) -> int | None:
-    """How many batches there are; None where nobody knows."""
+    """Return the number of batches; None if unknown."""
     try:
         return len(data)
     except (TypeError, NotImplementedError):

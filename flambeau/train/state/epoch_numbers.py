@@ -42,7 +42,7 @@ class Measures:
         self.loss_sum, self.loss_weight = 0.0, 0
 
     def copy(self) -> Measures:
-        """One with metrics of the same kind, and nothing in it."""
+        """Return an empty copy with the same metrics."""
         twin = Measures(self.group.twin())
         twin.reset()
         return twin
@@ -118,7 +118,7 @@ class Measures:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what `state_dict` gave. Raises KeyError where the metrics' names differ."""
+        """Restore what `state_dict` returned. Raises KeyError if the metrics' names differ."""
         self.sums, self.weights = dict(state["sums"]), dict(state["weights"])
         self.loss_sum, self.loss_weight = state["loss_sum"], state["loss_weight"]
         self.group.load_state_dict(state["metrics"])

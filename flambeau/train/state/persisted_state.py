@@ -86,7 +86,7 @@ class Persistence:
         return Persisted(values)
 
     def forget(self) -> None:
-        """A run from the beginning: nothing of the last one is given to anybody."""
+        """Drop all saved values, for a run that starts from the beginning."""
         self.values.clear()
         self.waiting.clear()
 

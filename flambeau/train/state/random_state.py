@@ -11,7 +11,7 @@ from ...tensor.random.generator import Generator, default_generator
 
 
 def generators(data: Any) -> list[Generator]:
-    """The generators of their own that a loader and its samplers draw from."""
+    """Return the distinct generators of a loader and its samplers."""
     batch_sampler = getattr(data, "batch_sampler", None)
     places = (data, getattr(data, "sampler", None), batch_sampler,
               getattr(batch_sampler, "sampler", None))
@@ -36,7 +36,7 @@ def plain(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def set_random_state(state: dict[str, Any], data: Any = None) -> None:
-    """Put back what `random_state` returned."""
+    """Restore what `random_state` returned."""
     default_generator.set_state(state["default"])
     version, words, gauss = state["python"]
     random.setstate((version, tuple(words), gauss))
