@@ -16,12 +16,12 @@ __all__ = [
 ]
 
 
-def _deprecated(function: Callable, successor: str) -> Callable:
+def _deprecate(function: Callable, successor: str) -> Callable:
     """`function` with the warning that `successor` has taken its place."""
     name = function.__name__
 
     @functools.wraps(function)
-    def warned(*args: Any, **kwargs: Any) -> Any:
+    def call_with_warning(*args: Any, **kwargs: Any) -> Any:
         warn(
             "We've integrated functorch into PyTorch. As the final step of the integration, "
             f"`functorch.{name}` is deprecated as of PyTorch 2.0 and will be deleted in a future "
@@ -32,8 +32,8 @@ def _deprecated(function: Callable, successor: str) -> Callable:
         )
         return function(*args, **kwargs)
 
-    warned.__module__ = __name__
-    return warned
+    call_with_warning.__module__ = __name__
+    return call_with_warning
 
 
 def _functionalize(function: Callable, *, remove: str = "mutations") -> Callable:
@@ -42,17 +42,17 @@ def _functionalize(function: Callable, *, remove: str = "mutations") -> Callable
 
 _functionalize.__name__ = "functionalize"
 
-vmap = _deprecated(func.vmap, "torch.vmap")
-grad = _deprecated(func.grad, "torch.func.grad")
-grad_and_value = _deprecated(func.grad_and_value, "torch.func.grad_and_value")
-vjp = _deprecated(func.vjp, "torch.func.vjp")
-jvp = _deprecated(func.jvp, "torch.func.jvp")
-jacrev = _deprecated(func.jacrev, "torch.func.jacrev")
-jacfwd = _deprecated(func.jacfwd, "torch.func.jacfwd")
-hessian = _deprecated(func.hessian, "torch.func.hessian")
-functionalize = _deprecated(_functionalize, "torch.func.functionalize")
-make_functional = _deprecated(modules.make_functional, "torch.func.functional_call")
-make_functional_with_buffers = _deprecated(
+vmap = _deprecate(func.vmap, "torch.vmap")
+grad = _deprecate(func.grad, "torch.func.grad")
+grad_and_value = _deprecate(func.grad_and_value, "torch.func.grad_and_value")
+vjp = _deprecate(func.vjp, "torch.func.vjp")
+jvp = _deprecate(func.jvp, "torch.func.jvp")
+jacrev = _deprecate(func.jacrev, "torch.func.jacrev")
+jacfwd = _deprecate(func.jacfwd, "torch.func.jacfwd")
+hessian = _deprecate(func.hessian, "torch.func.hessian")
+functionalize = _deprecate(_functionalize, "torch.func.functionalize")
+make_functional = _deprecate(modules.make_functional, "torch.func.functional_call")
+make_functional_with_buffers = _deprecate(
     modules.make_functional_with_buffers, "torch.func.functional_call")
-combine_state_for_ensemble = _deprecated(
+combine_state_for_ensemble = _deprecate(
     modules.combine_state_for_ensemble, "torch.func.stack_module_state")

@@ -126,10 +126,10 @@ def combine_state_for_ensemble(
             "combine_state_for_ensemble: Expected all models to be of the same class."
         )
     funcs, params, buffers = zip(*map(make_functional_with_buffers, models), strict=True)
-    return funcs[0], _stacked(params), _stacked(buffers)
+    return funcs[0], _stack_columns(params), _stack_columns(buffers)
 
 
-def _stacked(rows: Iterable[Tensors]) -> Tensors:
+def _stack_columns(rows: Iterable[Tensors]) -> Tensors:
     return tuple(ops.stack(column).detach() for column in zip(*rows, strict=True))
 
 
@@ -139,7 +139,8 @@ def functional_init(
     """A constructor that gives (weights, a function of weights and a tuple of data, names)."""
 
     def build(*args: Any, **kwargs: Any) -> tuple[Tensors, Callable, tuple[str, ...]]:
-        weights, _, func, names, _ = _built(model_class, ensemble_shape, device, args, kwargs)
+        weights, _, func, names, _ = _build_models(
+            model_class, ensemble_shape, device, args, kwargs)
         return weights, lambda weights, data: func(weights, (), *data), names
 
     return build
@@ -153,7 +154,7 @@ def functional_init_with_buffers(
     def build(
         *args: Any, **kwargs: Any
     ) -> tuple[Tensors, Tensors, Callable, tuple[str, ...], tuple[str, ...]]:
-        weights, buffers, func, names, buffer_names = _built(
+        weights, buffers, func, names, buffer_names = _build_models(
             model_class, ensemble_shape, device, args, kwargs)
 
         def call(weights: Tensors, buffers: Tensors, data: tuple) -> Any:
@@ -164,7 +165,7 @@ def functional_init_with_buffers(
     return build
 
 
-def _built(
+def _build_models(
     model_class: type[Module], shape: tuple[int, ...], device: Any, args: tuple, kwargs: dict
 ) -> tuple[Tensors, Tensors, FunctionalModuleWithBuffers, tuple[str, ...], tuple[str, ...]]:
     """Weights, buffers, the function and both names; an ensemble's weights are stacked."""

@@ -231,11 +231,11 @@ class Trainer(Loop):
             data, valid = set_aside(data, validation_split)
         if fast:
             limit, epochs = 1, 1
-        is_paired = not self._own_step
-        loader = training_loader(data, batch_size, shuffle, limit, overfit, is_paired)
+        loader = training_loader(
+            data, batch_size, shuffle, limit, overfit, is_paired=not self._own_step)
         self.averaged = None
-        is_paired = self._looks_by_itself
-        self._valid_data = validation_loaders(valid, batch_size, limit, is_paired)
+        self._valid_data = validation_loaders(
+            valid, batch_size, limit, is_paired=self._looks_by_itself)
         if overfit is not None:
             self._valid_data = loader
         if not self._own_step:

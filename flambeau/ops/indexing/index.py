@@ -619,7 +619,7 @@ def _put_at_once(array: np.ndarray, index: Any, value: Any) -> bool:
     if index.__class__ is not int:
         index = plain_index(index) or _positions(index)
     if index is None or array.__class__ is not np.ndarray \
-            or (array.base is not None and 0 in array.strides):
+            or (array.base is not None and 0 in array.strides):  # an expanded view
         return False
     try:
         array[index] = value

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from ....fx import Node
 from ....nn.module import Module
 from ....nn.utils.parametrize import type_before_parametrizations
+from ....tensor.tree import leaves_of
 from ..backend_config import BackendConfig, BackendPatternConfig, ObservationType
 from ..observer import _is_activation_post_process
 from ..utils import MatchAllNode
@@ -56,13 +57,9 @@ def bind(pattern: Any, node: Any) -> Any:
     return (node, *map(bind, rest, node.args))
 
 
-def nodes_of(bound: Any) -> Iterator[Node]:
+def nodes_of(bound: Any) -> list[Node]:
     """All nodes of a bound pattern."""
-    if isinstance(bound, Node):
-        yield bound
-    elif isinstance(bound, (tuple, list)):
-        for part in bound:
-            yield from nodes_of(part)
+    return leaves_of(Node, bound)
 
 
 def root_of(bound: Any, config: BackendPatternConfig | None) -> Any:

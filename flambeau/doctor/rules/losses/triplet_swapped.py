@@ -80,8 +80,9 @@ for _ in range(3):
     def on_loss(self, call: LossCall) -> None:
         if not call.name.startswith("triplet_margin") or not call.recorded:
             return
-        for node in _calls_at(call.spot):
-            if len(node.args) >= 3 and _is_swapped(node.args[2], node.args[1]):
+        for node in _nodes_at(call.spot):
+            if isinstance(node, ast.Call) and len(node.args) >= 3 \
+                    and _is_swapped(node.args[2], node.args[1]):
                 self.report("the negative stands where the positive belongs", call.spot)
                 return
 
@@ -121,19 +122,17 @@ def _is_distance(node: Any) -> bool:
     return False
 
 
-def _calls_at(spot: Spot | None) -> Iterator[ast.Call]:
+def _nodes_at(spot: Spot | None) -> Iterator[ast.AST]:
+    """All syntax nodes of the innermost statement at a spot."""
     place = place_of(spot)
     statements = list(statements_at(place.file, place.line))[-1:] if place is not None else []
-    for node in (part for statement in statements for part in ast.walk(statement)):
-        if isinstance(node, ast.Call):
-            yield node
+    for statement in statements:
+        yield from ast.walk(statement)
 
 
 def _differences_at(spot: Spot | None) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """The differences in the statement at a spot: what is added, and what is taken off."""
-    place = place_of(spot)
-    statements = list(statements_at(place.file, place.line))[-1:] if place is not None else []
-    for node in (part for statement in statements for part in ast.walk(statement)):
+    """The (minuend, subtrahend) of each difference in the statement at a spot."""
+    for node in _nodes_at(spot):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
             yield node.left, node.right
 
