@@ -41,7 +41,7 @@ def _legacy(name: str, kind: Any) -> Callable:
         return entry.sparse_coo_tensor(*args, dtype=kind)
 
     construct.__name__ = construct.__qualname__ = name
-    construct.__doc__ = f"Deprecated for `sparse_coo_tensor`: a sparse tensor of {kind}."
+    construct.__doc__ = f"Deprecated in favor of `sparse_coo_tensor`: a sparse tensor of {kind}."
     return construct
 
 

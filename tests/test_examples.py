@@ -44,10 +44,10 @@ COMPLETE = """
     train.metrics testing""".split()
 NAMESPACES = [*WITHOUT, *COMPLETE]
 
-# "`relu` in place.", "Like `view`, ...", "Deprecated for `normal_`."
+# "`relu` in place.", "Like `view`, ...", "Deprecated in favor of `normal_`."
 # "NotImplementedError: flambeau does not have it yet."
 RAISES = re.compile(r"^\w+Error: ")
-POINTER = re.compile(r"^(?:Like|Deprecated for) `(\w+)`|^`(\w+)` in place")
+POINTER = re.compile(r"^(?:Like|Deprecated in favor of) `(\w+)`|^`(\w+)` in place")
 
 
 def documented(space: str) -> Iterator[tuple[str, str]]:

@@ -365,7 +365,7 @@ def _deprecated(initialise: Callable) -> Callable:
         return initialise(*args, **kwargs)
 
     warned.__name__ = warned.__qualname__ = old
-    warned.__doc__ = f"Deprecated for `{initialise.__name__}`."
+    warned.__doc__ = f"Deprecated in favor of `{initialise.__name__}`."
     return warned
 
 

@@ -44,14 +44,14 @@ for _name, _words in _INSTEAD.items():
 
 
 def _resize(self: Tensor, *sizes: Any) -> Tensor:
-    """Deprecated for `reshape`: a view in another shape of as many elements."""
+    """Deprecated in favor of `reshape`: a view in another shape of as many elements."""
     warn("non-inplace resize is deprecated", UserWarning)
     shape = sizes[0] if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes
     return _resize_legacy(self, tuple(shape))
 
 
 def _resize_as(self: Tensor, tensor: Tensor) -> Tensor:
-    """Deprecated for `reshape_as`: a view in the shape of another tensor of as many elements."""
+    """Deprecated in favor of `reshape_as`: a view in the shape of another tensor of as many elements."""
     warn("non-inplace resize_as is deprecated", UserWarning)
     return _resize_legacy(self, tuple(tensor.shape))
 
