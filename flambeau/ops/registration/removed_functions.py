@@ -51,7 +51,7 @@ def _resize(self: Tensor, *sizes: Any) -> Tensor:
 
 
 def _resize_as(self: Tensor, tensor: Tensor) -> Tensor:
-    """Deprecated in favor of `reshape_as`: a view in the shape of another tensor of as many elements."""
+    """Deprecated in favor of `reshape_as`: a view in the shape of a tensor of as many elements."""
     warn("non-inplace resize_as is deprecated", UserWarning)
     return _resize_legacy(self, tuple(tensor.shape))
 
