@@ -19,7 +19,7 @@ from ..native.foundation.user_frames import warn
 from ..tensor.capture_marks import shape_only
 from ..tensor.tensor import Tensor, view_of, wrap
 from .errors.graph_errors import raise_freed
-from .forward_ad import LEVELS, attach, innermost_level, primal_at, same_history, tangent_at
+from .tangents import LEVELS, attach, innermost_level, primal_at, same_history, tangent_at
 from .inplace import bump, check_writable, forbid_writes, rebase
 from .mode import MODE
 from .node import Node, unpacked

@@ -13,7 +13,7 @@ from typing import Any
 from .. import ops
 from ..autograd import enable_grad, is_grad_enabled
 from ..autograd import grad as autograd_grad
-from ..autograd.forward_ad import (
+from ..autograd.tangents import (
     LEVELS, attach, carry, give, laid_out, pop_level, primal_at, push_level, same_history,
     tangent_at, tangents_of,
 )

@@ -25,9 +25,10 @@ from .windows.lazy_window import memory_of
 class VersionCounter:
     """Counts in-place writes to memory, and stores the code position of the last one."""
 
-    __slots__ = ("links", "value", "writer")
+    __slots__ = ("late_tangents", "links", "value", "writer")
 
     links: tuple[tuple[list[int], int, int], ...]
+    late_tangents: dict[int, Any]  # what writes gave the memory in forward mode; unset without
 
     def __init__(self) -> None:
         self.value = 0

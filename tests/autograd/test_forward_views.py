@@ -101,3 +101,47 @@ def test_a_write_to_what_carries_an_outer_tangent(torch):
     value, tangent = torch.func.jvp(inner, (x,), (t,))
     assert value.tolist() == [1.0, 2.0]
     assert tangent.tolist() == [1.0, 10.0]
+
+
+def write_base(torch, x, y):
+    z = x.clone()
+    older = z[0]
+    z.mul_(y)
+    return older, z[0], z
+
+
+def write_view(torch, x, y):
+    z = x.clone()
+    whole, older = z.t(), z[0, 1:]
+    whole.mul_(y.t())
+    return older, z[0, 1:], z
+
+
+def write_twice(torch, x, y):
+    z = torch.zeros(2, 3)
+    older = z[1, ::2]
+    z.add_(x)
+    z.t().mul_(y.t())
+    return older, z[1, ::2], z
+
+
+def write_inner_first(torch, x, y):
+    z = torch.zeros(2, 3)
+    older = z[0, 1:]
+    z.add_(y)
+    z.mul_(x)
+    return older, z[0, 1:], z
+
+
+@pytest.mark.parametrize("program", [write_base, write_view, write_twice, write_inner_first],
+                         ids=lambda f: f.__name__)
+def test_older_views_in_nested_levels(torch, program, numbers):
+    x, y, t = numbers
+
+    def push_y(x):
+        return torch.func.jvp(lambda y: program(torch, x, y), (y,), (torch.ones(2, 3),))[1]
+
+    _, (older, newer, whole) = torch.func.jvp(push_y, (x,), (t,))
+    assert torch.equal(whole, t)  # the mixed derivative of x * y
+    assert torch.equal(older, newer)
+    assert older.any()

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...autograd.forward_ad import sum_terms, unless_missing
+from ...autograd.tangents import sum_terms, unless_missing
 from ...autograd.mode import MODE
 from ...autograd.tape import requires
 from ...native.target.eager_costs import MAX_SAVED_PROBABILITIES, SCORES_PER_NUMPY_BLOCK

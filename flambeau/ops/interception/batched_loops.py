@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...autograd import grad as autograd_grad
-from ...autograd.forward_ad import give, primal_at, tangents_of
+from ...autograd.tangents import give, primal_at, tangents_of
 from ...autograd.mode import MODE, enable_grad
 from ...autograd.node import Node
 from ...autograd.outputs import Output

@@ -16,7 +16,7 @@ from types import FunctionType
 from typing import Any, NoReturn
 
 from ...autograd import inplace
-from ...autograd.forward_ad import LEVELS
+from ...autograd.tangents import LEVELS
 from ...autograd.inplace import check_writable
 from ...autograd.mode import MODE
 from ...autograd.tape import record, requires

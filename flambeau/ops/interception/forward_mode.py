@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
 
-from ...autograd.forward_ad import (
-    LEVELS, Switch, attach, carry, give, last_level, mark_primal, primal_at, same_history,
-    tangent_at, tangents_of, window_of, zeros_as,
+from ...autograd.tangents import (
+    LEVELS, Switch, attach, carry, give, give_late, hide, last_level, primal_at, same_history,
+    tangent_at, tangents_of, zeros_as,
 )
 from ...autograd.inplace import before_write
 from ...autograd.node import Node
@@ -71,7 +71,7 @@ def _view(
     original: Callable, args: tuple, kwargs: dict[str, Any], always: bool = False
 ) -> Any:
     if kwargs or isinstance(args[1], dtype) or not (always or level_of(args) is not None):
-        return original(*args, **kwargs)
+        return _hide_views(original(*args, **kwargs), (), args)
     shape = args[1:] if isinstance(args[1], int) else tuple(args[1])
     return OPERATORS["_view"].function(args[0], shape)
 
@@ -84,7 +84,7 @@ def _get_item(
     if item.__class__ in (slice, tuple) and always and (plain := index.plain_index(item)):
         return basic_index(x, plain)
     if item.__class__ is not int or not always:
-        return original(x, item)
+        return _hide_views(original(x, item), (), args)
     if not -x.shape[0] <= item < x.shape[0]:
         return original(x, item)
     return OPERATORS["select"].function(x, 0, item)
@@ -137,7 +137,8 @@ def push(
         return original(*args, **kwargs)
     level = level_of(args) if not kwargs else level_of((*args, *kwargs.values()))
     if level is None or not LEVELS.enabled:
-        return original(*args, **kwargs)
+        y = original(*args, **kwargs)
+        return _hide_views(y, (), args) if operator.kind is Kind.VIEW else y
     if kwargs.get("out") is not None:
         raise RuntimeError(f"Trying to use forward AD with {operator.name.strip('_')}_out that "
                            "does not support it because it is an out= function")
@@ -147,9 +148,8 @@ def push(
     y = push(operator, reflected, original, primals, named)  # outer levels, if any
     if y is NotImplemented or not operator.differentiable:
         return y
-    if operator.kind is Kind.VIEW and LEVELS.has_late:
-        for x in leaves_of(Tensor, y):
-            mark_primal(x)
+    if operator.kind is Kind.VIEW:
+        _hide_views(y, (level,), primals)
     duals = bound(operator, gather_arguments(operator, args, kwargs), kwargs, reflected)
     values = bound(operator, gather_arguments(operator, primals, named), named, reflected)
     tangents = [_tangents(value, level) for value in duals]
@@ -158,6 +158,14 @@ def push(
     if operator.kind is not Kind.COMPOSITE:
         _keep_duals(operator, y, result, duals, level)
     return result
+
+
+def _hide_views(y: Any, levels: tuple[int, ...], primals: Sequence[Any]) -> Any:
+    """Make views of a primal see no more tangents of its memory than the primal itself."""
+    if LEVELS.has_late and primals and isinstance(primals[0], Tensor):
+        for x in leaves_of(Tensor, y):
+            hide(x, levels, primals[0])
+    return y
 
 
 def gather_arguments(operator: Operator, args: tuple, kwargs: dict[str, Any]) -> tuple:
@@ -236,29 +244,14 @@ class SavedDual(SavedOutput):
 
 
 def _write_tangent(target: Tensor, primal: Tensor, tangent: Tensor | None, level: int) -> Tensor:
-    """Make the target carry `tangent`, after its primal was written; return the target."""
+    """Make the target carry `tangent` after its own `primal` was written."""
     own = tangent_at(target, level)
     if tangent is None:
         tangent = primal.new_zeros(primal.shape)
     if own is None:
-        base = target if target._base is None else target._base
-        LEVELS.has_late = True
-        whole = tangent_at(base, level)
-        if whole is None:
-            whole = zeros_as(base, tangent)
-            attach(base, level, _primal_of(base), whole)
-        own = whole
-        if base is not target:
-            own = window_of(whole, base, target)
-            primal = _primal_of(target)
-            attach(target, level, primal, own)
+        own = give_late(target, tangent, level)
     own.copy_(tangent.expand(own.shape).to(own.dtype))
     return _follow(target, primal)
-
-
-def _primal_of(x: Tensor) -> Tensor:
-    """Return `x` without the tangent that it is about to get."""
-    return mark_primal(carry(x, same_history(x)))
 
 
 def _follow(target: Tensor, primal: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from typing import Any
 
 from ...autograd import enable_grad, is_grad_enabled, no_grad
 from ...autograd import grad as autograd_grad
-from ...autograd.forward_ad import last_level
+from ...autograd.tangents import last_level
 from ...autograd.save_plan import ATTRIBUTE, DTYPE, INPUT, OUTPUT, SHAPE
 from ...autograd.unbroadcast import unbroadcast
 from ...tensor.tensor import Tensor

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...autograd.forward_ad import sum_terms, unless_missing
+from ...autograd.tangents import sum_terms, unless_missing
 from ...native.target.eager_costs import MAX_NUMPY_POINTWISE_ELEMENTS
 from ...autograd.mode import MODE
 from ...native.foundation.user_frames import warn

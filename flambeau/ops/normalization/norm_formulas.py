@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...autograd.forward_ad import sum_terms
+from ...autograd.tangents import sum_terms
 from ...tensor.dtypes import FROM_NUMPY, HALF
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...autograd.forward_ad import push_through
+from ...autograd.tangents import push_through
 from ...autograd.mode import MODE
 from ...tensor.tensor import Tensor
 from ..core.operator import Array, publish

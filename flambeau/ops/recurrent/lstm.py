@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...autograd.forward_ad import push_through
+from ...autograd.tangents import push_through
 from ...autograd.mode import MODE
 from ...autograd.tape import requires
 from ...native.target.eager_costs import BLOCK_ELEMENTS

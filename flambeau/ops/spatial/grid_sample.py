@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...autograd.forward_ad import push_through
+from ...autograd.tangents import push_through
 from ...autograd.mode import MODE
 from ...native.foundation.user_frames import warn
 from ...tensor.meta import MetaArray, meta_array

@@ -1,0 +1,327 @@
+"""Tangents that tensors carry: one per level of forward mode, beside the primal.
+
+Operators read and push them (`ops/interception/forward_mode.py`). A tangent that a write gives
+belongs to the memory written: every tensor on it sees it, whichever is older.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..tensor.tensor import Tensor
+from ..tensor.windows.batch import innermost_batch
+from ..tensor.windows.batched_window import BatchedWindow
+from .node import Node
+from .save_plan import Plan
+from .tape import new_node
+
+# Key in a tensor's __dict__: {level: (primal, tangent)}. A primal of None stands for the tensor
+# itself without the tangent.
+_SLOT = "_tangents"
+_NOTHING: dict[int, Any] = {}
+_HIDDEN = "_hidden_levels"  # key in the __dict__ of a primal: {level at which it is one}
+_next_level = itertools.count().__next__
+
+
+class _Levels(threading.local):
+    """This thread's levels, outermost first, and whether operators push tangents."""
+
+    def __init__(self) -> None:
+        self.active: list[int] = []
+        self.public = False  # enter_dual_level was called
+        self.enabled = True
+        self.has_late = False  # a write gave a tangent to memory that other tensors may share
+
+
+LEVELS = _Levels()
+
+
+class Switch:
+    """Starts (True) and stops (False) pushing tangents; set by the operators' layer."""
+
+    turn: Callable[[bool], None]
+
+
+def push_level() -> int:
+    """Enter a new level and return its number."""
+    LEVELS.active.append(_next_level())
+    Switch.turn(True)
+    return LEVELS.active[-1]
+
+
+def pop_level(level: int) -> None:
+    """Leave a level; RuntimeError if it is not the innermost one."""
+    if not LEVELS.active or LEVELS.active[-1] != level:
+        raise RuntimeError("Trying to exit a forward AD level that was not the last one that was "
+                           "entered. This is not supported.")
+    LEVELS.active.pop()
+    LEVELS.has_late = LEVELS.has_late and bool(LEVELS.active)
+    Switch.turn(False)
+
+
+def carried_by(tensor: Tensor) -> dict[int, Any]:
+    """Return the primal and tangent per level, among them those that a write gave its memory."""
+    carried: dict[int, Any] = tensor.__dict__.get(_SLOT, _NOTHING)
+    if not LEVELS.has_late or not carried and tensor._base is None:
+        return carried
+    counter = tensor._counter
+    late = None if counter is None else getattr(counter, "late_tangents", None)
+    if not late or late.keys() <= carried.keys():
+        return carried
+    hidden = tensor.__dict__.get(_HIDDEN, ())
+    for n in sorted(late):
+        outer, start, whole = late[n]
+        if n not in carried and n not in hidden and outer <= carried.keys():
+            carried = {**carried, n: (None, _window_of(whole, start, tensor))}
+            tensor.__dict__[_SLOT] = carried
+    return carried
+
+
+def give_late(target: Tensor, tangent: Tensor, level: int) -> Tensor:
+    """Give the memory of `target` zeros as its tangent, to write `tangent` into; return the part
+    that `target` covers. Older views see it, if they carry the same outer levels."""
+    base = target if target._base is None else target._base
+    outer = frozenset(n for n in carried_by(target) if n < level and n in LEVELS.active)
+    whole, start = zeros_as(base, tangent), _lowest(base).storage_offset()
+    LEVELS.has_late = True
+    counter: Any = same_history(target)._counter
+    counter.late_tangents = {**getattr(counter, "late_tangents", _NOTHING),
+                             level: (outer, start, whole)}
+    for x in (target, base):  # a base that lacks outer levels is the primal of another tensor
+        own = x.__dict__.get(_SLOT, _NOTHING)
+        if level not in own and outer <= own.keys():
+            attach(x, level, _primal_of(x, level), _window_of(whole, start, x))
+    result = tangent_at(target, level)
+    assert result is not None
+    return result
+
+
+def _primal_of(x: Tensor, level: int) -> Tensor:
+    """Return `x` without the tangent that it is about to get."""
+    return hide(carry(x, same_history(x)), (level,), x)
+
+
+def hide(tensor: Tensor, levels: Sequence[int], source: Tensor | None = None) -> Tensor:
+    """Mark `tensor` as a primal at `levels`, and at those of `source`: it does not see tangents
+    that writes give its memory there. Return it."""
+    own = tensor.__dict__.get(_HIDDEN, ())
+    others = () if source is None else source.__dict__.get(_HIDDEN, ())
+    if marks := {*own, *levels, *others}:
+        tensor.__dict__[_HIDDEN] = marks
+    return tensor
+
+
+def _window_of(tangent: Tensor, start: int, view: Tensor) -> Tensor:
+    """Return the part that `view` covers of the tangent of memory from element `start` on."""
+    offset = _lowest(view).storage_offset() - start
+    return _strided(tangent, tuple(view.shape), view.stride(), offset)
+
+
+def _lowest(x: Tensor) -> Tensor:
+    window: Any = x._array
+    while window.__class__ is BatchedWindow:
+        x = window.below
+        window = x._array
+    return x
+
+
+def _strided(x: Tensor, shape: tuple[int, ...], strides: tuple[int, ...], start: int) -> Tensor:
+    """Return a strided view of `x`, of all examples if `x` is batched."""
+    window: Any = x._array
+    if window.__class__ is not BatchedWindow or window.is_shared:
+        return x.as_strided(shape, strides, x.storage_offset() + start)
+    below = window.below
+    shown: Tensor = window.batch.wrap(
+        _strided(below, (below.shape[0], *shape), (below.stride(0), *strides), start))
+    return shown
+
+
+def laid_out(tangent: Tensor, primal: Tensor) -> Tensor:
+    """Return the tangent with the primal's strides, so that a view of one applies to the other."""
+    strides = primal._array.strides
+    if tangent._array.strides == strides or 0 in strides or not primal._array.size:
+        return tangent
+    return zeros_as(primal, tangent).copy_(tangent)
+
+
+def zeros_as(base: Tensor, tangent: Tensor) -> Tensor:
+    """Return zeros in the layout of `base` to hold `tangent`, batched if either is."""
+    return _zeros(base, tangent, tuple(base.shape), base.stride())
+
+
+def _zeros(base: Tensor, tangent: Tensor, shape: tuple, strides: tuple) -> Tensor:
+    batch = innermost_batch((base, tangent))
+    if batch is None:
+        if base._array.__class__ is not np.ndarray:
+            return base.new_zeros(shape)
+        return base.new_empty_strided(shape, strides).zero_()
+    below = batch.lower(base)
+    step = below.stride(0) if batch.holds(base) else \
+        1 + sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True) if n)
+    return batch.wrap(
+        _zeros(below, batch.lower(tangent), (batch.size, *shape), (step, *strides)))
+
+
+def last_level(tensor: Tensor) -> int | None:
+    """Return the innermost active level at which the tensor carries a tangent, or None."""
+    carried = carried_by(tensor)
+    if carried:
+        for level in reversed(LEVELS.active):
+            if level in carried:
+                return level
+    return None
+
+
+def innermost_level(values: tuple) -> int | None:
+    """Return the innermost active level at which one of the values carries a tangent, or None."""
+    levels = [last_level(v) for v in values if isinstance(v, Tensor)]
+    return max((n for n in levels if n is not None), default=None)
+
+
+def primal_at(tensor: Any, level: int) -> Any:
+    """Return the tensor without its tangent at `level`; those of other levels remain."""
+    if not isinstance(tensor, Tensor):
+        return tensor
+    carried = carried_by(tensor)
+    if not carried or level not in carried:
+        return tensor
+    primal = carried[level][0]
+    if primal is None:
+        primal = hide(same_history(tensor), (level,), tensor)
+        rest = {n: pair for n, pair in carried.items() if n != level}
+        if rest:
+            primal.__dict__[_SLOT] = rest
+    return primal
+
+
+def tangent_at(tensor: Tensor, level: int) -> Tensor | None:
+    """Return the tangent at `level`, or None."""
+    carried = carried_by(tensor)
+    pair = carried.get(level) if carried else None
+    return None if pair is None else pair[1]
+
+
+def attach(dual: Tensor, level: int, primal: Tensor, tangent: Tensor) -> None:
+    """Make `dual` carry a tangent at `level` in addition to those of `primal`."""
+    carried = dict(primal.__dict__.get(_SLOT, {}))
+    carried[level] = (primal, tangent)
+    dual.__dict__[_SLOT] = carried
+
+
+def push_through(
+    function: Callable[..., Sequence[Tensor]], primals: Sequence[Any],
+    tangents: Sequence[Tensor | None], outputs: int,
+) -> tuple[Tensor | None, ...]:
+    """Return the tangents of function(*primals), for operators that are composed of others.
+
+    outputs: number of the operator's outputs; those that the function omits have no tangent.
+    """
+    level = push_level()
+    try:
+        duals = list(primals)
+        for i, tangent in enumerate(tangents):
+            if tangent is not None:
+                duals[i] = same_history(primals[i])
+                attach(duals[i], level, primals[i], tangent)
+        pushed = [tangent_at(y, level) for y in function(*duals)]
+    finally:
+        pop_level(level)
+    return (*pushed, *(None,) * (outputs - len(pushed)))
+
+
+def sum_terms(*terms: Tensor | None) -> Tensor | None:
+    """Return the sum of the terms that are not None, or None."""
+    total = None
+    for term in terms:
+        if term is not None:
+            total = term if total is None else total + term
+    return total
+
+
+def unless_missing(function: Callable[..., Tensor], *tangents: Tensor | None) -> Tensor | None:
+    """Return function(*tangents), or None if any of them is None."""
+    return None if any(t is None for t in tangents) else function(*tangents)
+
+
+def carry(source: Tensor, target: Tensor) -> Tensor:
+    """Give `target`, which has the same value, the tangents of `source`; return it."""
+    return give(tangents_of(source), target)
+
+
+def tangents_of(tensor: Tensor) -> dict[int, Any]:
+    """Return a tensor's tangents by level, for `give`."""
+    return {n: (None, pair[1]) for n, pair in carried_by(tensor).items()}
+
+
+def give(tangents: dict[int, Any], target: Tensor) -> Tensor:
+    """Make `target` carry tangents; return it."""
+    if tangents:
+        target.__dict__[_SLOT] = dict(tangents)
+    return target
+
+
+def drop_tangents(tensor: Tensor) -> None:
+    """Remove all tangents from a tensor."""
+    tensor.__dict__.pop(_SLOT, None)
+
+
+class PrimalBackward(Node):
+    """The history of a leaf's primal: passes gradients to the leaf."""
+
+    def apply(self, g: Any) -> Any:
+        """Return the cotangent unchanged."""
+        return [g]
+
+
+_PRIMAL_PLAN: Plan[PrimalBackward] = Plan(PrimalBackward, (), (), (), False)
+
+
+def same_history(x: Tensor) -> Tensor:
+    """Return a new object that autograd treats as the same tensor: gradients reach a leaf through
+    it."""
+    result: Tensor = object.__new__(Tensor)
+    x._version  # noqa: B018  # both share a counter of writes
+    twin = x._alias()
+    result._array, result._counter = x._array, twin._counter
+    result._requires_grad, result._tracked = x._requires_grad, x._tracked
+    result._node, result._base, result._stamp, result._grad = x._node, x._base, x._stamp, None
+    if x._node is None and x._requires_grad:
+        result._node = new_node(_PRIMAL_PLAN, (x,), (), (), None)
+    return result
+
+
+def laid_out_as(tangent: Tensor, primal: Tensor) -> Tensor:
+    """Return the tangent, copied if needed to match the primal's memory layout, so that a view of
+    the primal can also be taken of the tangent."""
+    bits = (tangent.is_conj(), tangent.is_neg()), (primal.is_conj(), primal.is_neg())
+    if bits[0] != bits[1]:
+        return tangent.clone()
+    if tangent._array.__class__ is not np.ndarray or primal._array.__class__ is not np.ndarray \
+            or not primal._array.size or _lies_as(tangent, primal):
+        return tangent
+    storage = tangent.new_zeros(_storage_elements(primal))
+    window = storage.as_strided(primal.shape, primal.stride(), primal.storage_offset())
+    return window.copy_(tangent)
+
+
+def _storage_elements(x: Tensor) -> int:
+    return x.untyped_storage().nbytes() // x._array.itemsize
+
+
+def _lies_as(tangent: Tensor, primal: Tensor) -> bool:
+    """Return whether the two have the same strides, offset and storage size. Also True if dtypes
+    differ, or if the primal's elements share memory, which a tangent's must not."""
+    t, x = tangent._array, primal._array
+    strides = [(a, b) for n, a, b in zip(x.shape, t.strides, x.strides, strict=True) if n > 1]
+    if any(not b for _, b in strides):
+        return True
+    return (
+        t.dtype != x.dtype
+        or all(a == b for a, b in strides) and tangent.storage_offset() == primal.storage_offset()
+        and _storage_elements(tangent) == _storage_elements(primal)
+    )
