@@ -8,7 +8,7 @@ import weakref
 from importlib import import_module
 from typing import Any
 
-from .autograd import forward_ad
+from .autograd import forward_ad, tangents
 from .autograd.engine import current_task_number, is_graph_retained
 from .autograd.mode import MODE
 from .autograd.node import SavedTensor
@@ -132,7 +132,7 @@ def _is_fwd_grad_enabled() -> bool:
 
 def _set_fwd_grad_enabled(enabled: bool) -> None:
     """Set whether operators push tangents in this thread."""
-    forward_ad.LEVELS.enabled = enabled
+    tangents.LEVELS.enabled = enabled
 
 
 def _log_api_usage_once(event: str) -> None:
