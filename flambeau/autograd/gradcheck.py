@@ -10,7 +10,7 @@ import numpy as np
 from ..native.foundation.user_frames import warn
 from ..tensor.tensor import Tensor, wrap
 from .backward import Batched, grad
-from .forward_gradcheck import (
+from .checks.forward_gradcheck import (
     BATCHED_ADVICE, ForwardCheck, GradcheckError, draw_like, tensors_in,
 )
 from .mode import enable_grad

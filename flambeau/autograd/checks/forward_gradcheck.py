@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor.tensor import Tensor, wrap
-from .backward import Batched
-from .forward_ad import dual_level, make_dual, unpack_dual
-from .mode import no_grad
+from ...tensor.tensor import Tensor, wrap
+from ..backward import Batched
+from ..forward_ad import dual_level, make_dual, unpack_dual
+from ..mode import no_grad
 
 BATCHED_ADVICE = (
     "\ngradcheck or gradgradcheck failed while testing batched gradient computation.\n"

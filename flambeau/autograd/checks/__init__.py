@@ -1,0 +1,1 @@
+"""Comparisons of derivatives with finite differences, for `gradcheck`."""
