@@ -18,8 +18,10 @@ from ..native.foundation.public_names import class_of
 from ..native.foundation.user_frames import warn
 from ..tensor.capture_marks import shape_only
 from ..tensor.tensor import Tensor, view_of, wrap
+from ..tensor.windows.batch import innermost_batch
+from .checks.jvp_results import JvpCheck
 from .errors.graph_errors import raise_freed
-from .tangents import LEVELS, attach, innermost_level, primal_at, same_history, tangent_at
+from .tangents import LEVELS, innermost_level, primal_at, tangent_at
 from .inplace import bump, check_writable, forbid_writes, rebase
 from .mode import MODE
 from .node import Node, unpacked
@@ -279,34 +281,62 @@ class Function(metaclass=_FunctionMeta):
         )
 
     @classmethod
-    def apply(cls, *args: Any) -> Any:
-        """Run the function on the arguments and record it."""
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+        """Run the function on the arguments and record it. Keywords name arguments of a `forward`
+        that has a `setup_context`."""
+        if kwargs:
+            args = cls._flambeau_positional(args, kwargs)
         if LEVELS.active and (level := innermost_level(args)) is not None:
             return cls._flambeau_push(level, args)
         return cls._flambeau_apply(args)[1]
 
     @classmethod
+    def _flambeau_positional(cls, args: tuple, kwargs: dict[str, Any]) -> tuple:
+        """Return the arguments without keywords; TypeError if some have to stay keywords."""
+        if cls.setup_context is Function.setup_context:
+            raise TypeError("apply() takes no keyword arguments")
+        bound = inspect.signature(cls.forward).bind(*args, **kwargs)
+        if not bound.kwargs:
+            return bound.args
+        if innermost_batch((*bound.args, *bound.kwargs.values())) is not None:
+            raise NotImplementedError(
+                "Run vmap on autograd.Function with kwarg-only Tensor args. Please do not pass "
+                f"kwarg-only Tensors to autograd.Function. Got: {bound.kwargs}")
+        raise TypeError(f"forward() got an unexpected keyword argument '{next(iter(bound.kwargs))}'")
+
+    @classmethod
     def _flambeau_push(cls, level: int, args: tuple) -> Any:
         """Run the function on the primals and `jvp` on the tangents of a level; return duals."""
         primals = tuple(primal_at(a, level) if isinstance(a, Tensor) else a for a in args)
-        context, result = cls._flambeau_apply(primals)
-        context.__dict__["_flambeau_pushing"] = True
+        context, result = cls._flambeau_primal(primals)
         tangents = [tangent_at(a, level) if isinstance(a, Tensor) else None for a in args]
+        versions = [None if t is None else t._version for t in tangents]
+        supplied: Sequence[Any] = tangents
         if context.__dict__.get("materialize_grads", True):
-            tangents = [wrap(np.zeros_like(a._array)) if t is None and isinstance(a, Tensor)
+            supplied = [wrap(np.zeros_like(a._array)) if t is None and isinstance(a, Tensor)
                         and a._array.dtype.kind in "fc" else t
                         for a, t in zip(args, tangents, strict=True)]
-        pushed = cls.jvp(context, *tangents)
+        context.__dict__["_flambeau_pushing"] = True
+        pushed = cls.jvp(context, *supplied)
         del context.__dict__["_flambeau_pushing"]
         several = isinstance(result, tuple)
-        duals = []
-        for y, t in zip(result if several else (result,), pushed if several else (pushed,),
-                        strict=True):
-            dual = y if t is None else same_history(y)
-            if t is not None:
-                attach(dual, level, y, t)
-            duals.append(dual)
+        outputs = result if several else (result,)
+        check = JvpCheck(context, primals, tangents, versions)
+        duals = [check.as_dual(y, t, level, args) for y, t in
+                 zip(outputs, check.one_per_output(pushed, outputs), strict=True)]
         return tuple(duals) if several else duals[0]
+
+    @classmethod
+    def _flambeau_primal(cls, primals: tuple) -> tuple[FunctionCtx, Any]:
+        """Run the function without the tangents of a level, which its `jvp` pushes; return
+        (context, result). At outer levels the function's own `jvp` pushes them as well."""
+        if innermost_level(primals) is None or cls.setup_context is Function.setup_context:
+            return cls._flambeau_apply(primals)
+        result = cls.apply(*primals)
+        context = BackwardCFunction()
+        context.needs_input_grad = tuple(isinstance(a, Tensor) and requires(a) for a in primals)
+        cls.setup_context(context, primals, result)
+        return context, result
 
     @classmethod
     def _flambeau_apply(cls, args: tuple) -> tuple[FunctionCtx, Any]:
@@ -320,10 +350,12 @@ class Function(metaclass=_FunctionMeta):
         node.context._flambeau_node = weakref.ref(node)
         node.context.needs_input_grad = needs
         with_grad, MODE.grad = MODE.grad, False
+        pushes = LEVELS.enabled
+        LEVELS.enabled = pushes and bool(LEVELS.active) and innermost_level(args) is not None
         try:
             result = cls._flambeau_run(node.context, args)
         finally:
-            MODE.grad = with_grad
+            MODE.grad, LEVELS.enabled = with_grad, pushes
         several = isinstance(result, (tuple, list))
         outputs = tuple(result) if several else (result,)
         if recorded:

@@ -277,7 +277,10 @@ def _rows(y: Tensor, level: _Level, chunk_size: int | None) -> list[Tensor]:
         return tuple(level.gradients([y], [g]))
 
     basis = ops.eye(y.numel(), dtype=y.dtype).reshape(y.numel(), *y.shape)
-    rows = map_calls(row, 0, 0, "error", chunk_size=chunk_size)(basis)
+    if chunk_size == 1:  # runs without vmap, and so without its limits
+        rows = tuple(ops.stack(column) for column in zip(*map(row, basis), strict=True))
+    else:
+        rows = map_calls(row, 0, 0, "error", chunk_size=chunk_size)(basis)
     return [column.reshape((*y.shape, *x.shape))
             for column, x in zip(rows, level.wanted, strict=True)]
 

@@ -139,19 +139,46 @@ def _by_own_rule(
     function: type[Function], batch: Batch, args: tuple
 ) -> Any:
     """Call the Function's `vmap` for all examples; return its outputs as examples."""
+    if function.generate_vmap_rule:
+        raise RuntimeError(
+            f"You tried to vmap over {function.__name__}, but it has both generate_vmap_rule=True "
+            "and an overridden vmap staticmethod. Please set generate_vmap_rule=False or delete "
+            "the overridden vmap staticmethod to avoid ambiguity. For more details, please see "
+            "https://pytorch.org/docs/main/notes/extending.func.html")
     info = VmapInfo(batch.size, batch.randomness)
     in_dims = tuple([_axes(batch, a) for a in args])
     result = function.vmap(info, in_dims, *batch.lower_all(args))
     if not isinstance(result, tuple) or len(result) != 2:
+        returned = f"{len(result)} returns" if isinstance(result, tuple) else f"a {type(result)}"
         raise RuntimeError(
-            f"Expected the vmap staticmethod of {function.__name__} to have two returns, an output "
-            f"and out_dims with pytree structure compatible with the output. Got a {type(result)}"
-        )
+            "Expected the vmap staticmethod to have two returns, an output and out_dims with "
+            f"pytree structure compatible with the output. Got {returned} instead")
     outputs, out_dims = result
+    try:
+        return _as_moved(batch, outputs, out_dims)
+    except _Incompatible:
+        raise RuntimeError(
+            "The autograd.Function's vmap staticmethod returned an incompatible (output, out_dims) "
+            f"tuple. Expected out_dims={out_dims} to be compatible with the structure of `output`. "
+            "For more details, please see "
+            "https://pytorch.org/docs/main/notes/extending.func.html") from None
+
+
+class _Incompatible(Exception):
+    """Raised for out_dims that do not fit the outputs."""
+
+
+def _as_moved(batch: Batch, outputs: Any, dims: Any) -> Any:
+    """Return the outputs as examples; `dims` has their structure, or is one axis for all."""
     if not isinstance(outputs, (tuple, list)):
-        return _moved(batch, outputs, out_dims)
-    dims = out_dims if isinstance(out_dims, tuple) else (out_dims,) * len(outputs)
-    return type(outputs)([_moved(batch, y, d) for y, d in zip(outputs, dims, strict=True)])
+        if dims is not None and not isinstance(dims, int):
+            raise _Incompatible
+        return _moved(batch, outputs, dims)
+    if dims is None or isinstance(dims, int):
+        dims = type(outputs)([dims] * len(outputs))
+    if type(dims) is not type(outputs) or len(dims) != len(outputs):
+        raise _Incompatible
+    return type(outputs)([_as_moved(batch, y, d) for y, d in zip(outputs, dims, strict=True)])
 
 
 def _axes(batch: Batch, x: Any) -> Any:
