@@ -302,7 +302,8 @@ class Function(metaclass=_FunctionMeta):
             raise NotImplementedError(
                 "Run vmap on autograd.Function with kwarg-only Tensor args. Please do not pass "
                 f"kwarg-only Tensors to autograd.Function. Got: {bound.kwargs}")
-        raise TypeError(f"forward() got an unexpected keyword argument '{next(iter(bound.kwargs))}'")
+        name = next(iter(bound.kwargs))
+        raise TypeError(f"forward() got an unexpected keyword argument '{name}'")
 
     @classmethod
     def _flambeau_push(cls, level: int, args: tuple) -> Any:
