@@ -28,6 +28,7 @@ from ...ops.normalization import norm_formulas
 from ...tensor import tensor as tensors
 from ...tensor.capture_marks import SHAPE_ONLY
 from ...tensor.layout import owner_of
+from ...tensor.overlap import has_internal_overlap
 from ...tensor.tensor import Tensor
 from .escapes import walk
 from .record_library import replacements
@@ -92,7 +93,9 @@ def _write_into(r: Recorder, original: Callable, target: Any, result: np.ndarray
 
 
 def _copy_array(r: Recorder, original: Callable, target: Any, source: Any) -> Any:
-    if not _later(r, target._array, source._array):
+    if _later(r, target._array, source._array):
+        copies.check_copy(target._array, source._array)
+    else:
         original(target, source)
     r.write(target._array, source._array)
 
@@ -129,6 +132,10 @@ def _put_at(
 ) -> Any:
     if inplace.check_writable(self, name) or (values._tracked and values.requires_grad):
         return original(self, values, where, accumulate, name)
+    if has_internal_overlap(self._array):
+        r.problem("it writes at positions of an expanded tensor")
+        return original(self, values, where, accumulate, name)
+    index.check_put(self._array, values._array, where)
     with no_grad():
         y = index._index_put(self, values, where, accumulate)
     in_place.write(self, y._array, name)

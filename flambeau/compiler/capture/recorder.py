@@ -226,7 +226,7 @@ class Recorder:
             if result is NotImplemented:
                 return result
             self.result(operator, refs, bound, result)
-            return result if out is None else write_out(operator, result, out)
+            return result if out is None else write_out(operator, result, out, bound)
 
         return record
 

@@ -314,13 +314,8 @@ def _write(original: Callable, target: Any, y: Any, name: Any) -> None:
 
 
 def _copy(original: Callable, target: Any, source: Any) -> None:
-    a, b = target._array, source._array
-    if a.shape != b.shape:
-        ACTIVE.session.flush()  # the copy may raise
-        original(target, source)
-        NOW.write(a, b)
-        return
-    list_write(ACTIVE.session, a, b)
+    copies.check_copy(target._array, source._array)
+    list_write(ACTIVE.session, target._array, source._array)
 
 
 def _before_write(original: Callable, x: Any, keep: Any) -> Any:

@@ -108,21 +108,27 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
 
 def _copy_array(target: Tensor, src: Tensor) -> None:
     source, array = src._array, target._array
+    check_copy(array, source)
+    if source.dtype != array.dtype:
+        with np.errstate(all="ignore"):
+            source = cast(source, array.dtype)
+    elif array.nbytes >= MIN_THREADED_COPY_BYTES and np.may_share_memory(source, array):
+        source = source.copy()  # NumPy itself looks at small ones
+    fill(array, source)
+
+
+def check_copy(target: Any, source: Any) -> None:
+    """RuntimeError, with nothing written, where an array cannot be copied over another."""
     if source.__class__ is MetaArray:
         raise NotImplementedError("Cannot copy out of meta tensor; no data!")
-    check_no_internal_overlap(array)
-    check_no_overlap(array, source)
-    if source.ndim > array.ndim:
-        raise RuntimeError(_shape_error(array.shape, source.shape))
-    try:
-        if source.dtype != array.dtype:
-            with np.errstate(all="ignore"):
-                source = cast(source, array.dtype)
-        elif array.nbytes >= MIN_THREADED_COPY_BYTES and np.may_share_memory(source, array):
-            source = source.copy()  # NumPy itself looks at small ones
-        fill(array, source)
-    except ValueError:
-        raise RuntimeError(_shape_error(array.shape, source.shape)) from None
+    check_no_internal_overlap(target)
+    check_no_overlap(target, source)
+    shape, extents = target.shape, source.shape
+    if extents == shape:
+        return
+    skipped = len(shape) - len(extents)
+    if skipped < 0 or any(n not in (1, m) for n, m in zip(extents, shape[skipped:], strict=True)):
+        raise RuntimeError(_shape_error(shape, extents))
 
 
 def _shape_error(target: tuple[int, ...], source: tuple[int, ...]) -> str:

@@ -483,17 +483,21 @@ def put_at(self: Tensor, values: Tensor, where: tuple, accumulate: bool, name: s
         return assign(self, _index_put(old, values, where, accumulate), name)
     if self._array.__class__ is not MetaArray:
         source = values._array
-        check_no_internal_overlap(self._array, "index_put_")
-        check_no_overlap(self._array, source, partial=False)
-        for item in where:
-            if item.__class__ is np.ndarray:
-                check_no_overlap(self._array, item, partial=False)
+        check_put(self._array, source, where)
         if accumulate:
             np.add.at(self._array, where, source.astype(self._array.dtype))
         else:
             self._array[where] = source
     bump(self)
     return self
+
+
+def check_put(target: np.ndarray, source: np.ndarray, where: tuple) -> None:
+    """RuntimeError where values or positions share memory with the target."""
+    check_no_internal_overlap(target, "index_put_")
+    for operand in (source, *where):
+        if operand.__class__ is np.ndarray:
+            check_no_overlap(target, operand, partial=False)
 
 
 def _unless(x: Any, mask: Any, value: Any) -> Any:
