@@ -80,3 +80,11 @@ def check_operands(target: np.ndarray, operands: Iterable[Any], partial: bool = 
             check_no_overlap(target, array, partial)
         elif operand.__class__ is list or operand.__class__ is tuple:
             check_operands(target, operand, partial)
+
+
+def check_put(target: np.ndarray, source: np.ndarray, where: tuple) -> None:
+    """RuntimeError where values or positions of an indexed write share memory with its target."""
+    check_no_internal_overlap(target, "index_put_")
+    for operand in (source, *where):
+        if operand.__class__ is np.ndarray:
+            check_no_overlap(target, operand, partial=False)

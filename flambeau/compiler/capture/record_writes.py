@@ -28,7 +28,7 @@ from ...ops.normalization import norm_formulas
 from ...tensor import tensor as tensors
 from ...tensor.capture_marks import SHAPE_ONLY
 from ...tensor.layout import owner_of
-from ...tensor.overlap import has_internal_overlap
+from ...tensor.overlap import check_put, has_internal_overlap
 from ...tensor.tensor import Tensor
 from .escapes import walk
 from .record_library import replacements
@@ -135,7 +135,7 @@ def _put_at(
     if has_internal_overlap(self._array):
         r.problem("it writes at positions of an expanded tensor")
         return original(self, values, where, accumulate, name)
-    index.check_put(self._array, values._array, where)
+    check_put(self._array, values._array, where)
     with no_grad():
         y = index._index_put(self, values, where, accumulate)
     in_place.write(self, y._array, name)

@@ -23,7 +23,7 @@ from ...native.target.eager_costs import (
 from ...tensor.dtypes import FLOAT32, FLOAT64, FLOATS
 from ...tensor.meta import MetaArray
 from ...tensor.narrow_dtypes import NARROW, narrowed
-from ...tensor.overlap import check_no_internal_overlap, check_no_overlap
+from ...tensor.overlap import check_put
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, view_of, wrap
 from ..core.errors import broadcast_mismatch
@@ -490,14 +490,6 @@ def put_at(self: Tensor, values: Tensor, where: tuple, accumulate: bool, name: s
             self._array[where] = source
     bump(self)
     return self
-
-
-def check_put(target: np.ndarray, source: np.ndarray, where: tuple) -> None:
-    """RuntimeError where values or positions share memory with the target."""
-    check_no_internal_overlap(target, "index_put_")
-    for operand in (source, *where):
-        if operand.__class__ is np.ndarray:
-            check_no_overlap(target, operand, partial=False)
 
 
 def _unless(x: Any, mask: Any, value: Any) -> Any:
