@@ -23,7 +23,7 @@ from ...native.target.eager_costs import (
 from ...tensor.dtypes import FLOAT32, FLOAT64, FLOATS
 from ...tensor.meta import MetaArray
 from ...tensor.narrow_dtypes import NARROW, narrowed
-from ...tensor.overlap import check_put
+from ...tensor.overlap import check_no_internal_overlap, check_put
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, view_of, wrap
 from ..core.errors import broadcast_mismatch
