@@ -145,3 +145,25 @@ def test_older_views_in_nested_levels(torch, program, numbers):
     assert torch.equal(whole, t)  # the mixed derivative of x * y
     assert torch.equal(older, newer)
     assert older.any()
+
+
+@pytest.mark.parametrize(("name", "args"), [
+    ("unsqueeze_", (0,)), ("squeeze_", ()), ("transpose_", (0, 2)), ("as_strided_", ((3,), (1,)))])
+def test_views_in_place_turn_the_tangent_too(torch, name, args):
+    x, t = torch.ones(1, 1, 3), torch.tensor([[[1.0, 2.0, 3.0]]])
+    turned = getattr(t.clone(), name)(*args)
+
+    def f(x):
+        y = x * 2
+        getattr(y, name)(*args)
+        return y * y
+
+    assert torch.equal(torch.func.jvp(f, (x,), (t,))[1], turned * 8)
+    _, second = torch.func.jvp(lambda x: torch.func.jvp(f, (x,), (t,))[1], (x,), (t,))
+    assert torch.equal(second, turned * turned * 8)
+    assert t.shape == (1, 1, 3)
+
+
+def test_a_dual_is_not_resized(torch):
+    with pytest.raises(RuntimeError, match="cannot resize variables that has a forward grad"):
+        torch.func.jvp(lambda x: (x * 2).resize_(1), (torch.ones(2),), (torch.ones(2),))

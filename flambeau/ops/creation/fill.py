@@ -8,6 +8,7 @@ import numpy as np
 
 from ...autograd.inplace import bump, check_writable
 from ...autograd.mode import MODE
+from ...autograd.tangents import LEVELS, last_level
 from ...native.target.eager_costs import MIN_THREADED_COPY_BYTES
 from ...tensor.dtypes import FLOATS
 from ...tensor.layout import (
@@ -108,6 +109,8 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     shape = shape_of(sizes)
     if self.requires_grad:
         raise RuntimeError("cannot resize variables that require grad")
+    if LEVELS.active and last_level(self) is not None:
+        raise RuntimeError("cannot resize variables that has a forward grad")
     array = self._array
     if shape == array.shape and memory_format is None:
         return self

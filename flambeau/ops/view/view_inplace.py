@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...autograd.inplace import before_write, bump, check_writable
+from ...autograd.tangents import LEVELS, carry
 from ...tensor.tensor import Tensor
 from ..core.errors import explaining
 from ..core.operator import publish
@@ -20,9 +21,12 @@ def _turn(name: str, function: Callable, aliases: tuple[str, ...] = ()) -> None:
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if check_writable(self, name):
             y = function(before_write(self, False), *args, **kwargs)
-            self._array, self._node = y._array, y._node
+            self._node = y._node
         else:
-            self._array = function(self, *args, **kwargs)._array
+            y = function(self, *args, **kwargs)
+        self._array = y._array
+        if LEVELS.active:
+            carry(y, self)
         bump(self)
         return self
 
