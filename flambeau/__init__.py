@@ -52,7 +52,8 @@ from ._namespace.settings import (
 )
 from .ops.core.operator import PUBLIC as _PUBLIC
 from ._namespace.symbolic_numbers import (
-    SymBool, SymFloat, sym_float, sym_int, sym_ite, sym_max, sym_min, sym_not, sym_sqrt, sym_sum,
+    SymBool, SymFloat, _sym_sqrt, sym_float, sym_int, sym_ite, sym_max, sym_min, sym_not, sym_sqrt,
+    sym_sum,
 )
 from .tensor import dtypes as _dtypes
 from .tensor.devices import device, get_default_device, set_default_device

@@ -3,6 +3,7 @@ exceptions that travel between processes."""
 
 from __future__ import annotations
 
+from .compiler import is_compiling
 from .multiprocessing.exception_wrapper import ExceptionWrapper, KeyErrorMessage
 from .serialization.rebuild import (
     _rebuild_device_tensor_from_cpu_tensor,
@@ -27,7 +28,7 @@ __all__ = [
     "_rebuild_from_type_v2", "_rebuild_meta_tensor_no_storage", "_rebuild_nested_tensor",
     "_rebuild_parameter", "_rebuild_parameter_with_state", "_rebuild_qtensor",
     "_rebuild_sparse_tensor", "_rebuild_tensor", "_rebuild_tensor_v2", "_rebuild_tensor_v3",
-    "_rebuild_wrapper_subclass",
+    "_rebuild_wrapper_subclass", "is_compiling",
 ]
 
 

@@ -87,7 +87,7 @@ def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("eval_frame", "exc"):
+    if name in ("eval_frame", "exc", "utils"):
         return import_module(f"{__name__}.{name}")
     if name == "OptimizedModule":
         return import_module(f"{__name__}.eval_frame").OptimizedModule

@@ -1,5 +1,5 @@
 """torch._dynamo.exc: errors of programs that no graph can hold."""
 
-from ..export.errors import TorchDynamoException, Unsupported, UserError
+from ..export.errors import TorchDynamoException, Unsupported, UserError, UserErrorType
 
-__all__ = ["TorchDynamoException", "Unsupported", "UserError"]
+__all__ = ["TorchDynamoException", "Unsupported", "UserError", "UserErrorType"]

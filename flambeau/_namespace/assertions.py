@@ -7,6 +7,7 @@ from typing import Any
 
 from ..native.foundation.public_names import class_of
 from .. import ops
+from ..tensor.symbolic_length import SymBool
 from ..tensor.tensor import Tensor
 
 _UNSAID = (
@@ -35,6 +36,9 @@ def _assert_async(condition: Tensor, message: str | None = None) -> None:
 def _check_with(error_type: type[Exception], cond: Any, message: Callable[[], Any] | None = None
                 ) -> None:
     """Raise `error_type` with what `message` gives, unless `cond` is True."""
+    if isinstance(cond, SymBool) and error_type is RuntimeError:
+        cond.state(message)  # a condition in a program that is exported
+        return
     if cond.__class__ is not bool:
         if isinstance(cond, Tensor):
             raise TypeError("cond must be a bool, but got a Tensor. For tensor conditions, use "
@@ -77,9 +81,8 @@ def _check_not_implemented(cond: Any, message: Callable[[], Any] | None = None) 
 
 def _check_is_size(i: int, message: Callable[[], Any] | None = None, *, max: Any = None) -> None:
     """RuntimeError unless `i` can be a size."""
-    _check(bool(i >= 0), message)
-    if max is not None:
-        _check(bool(i <= max), message)
+    for cond in (i >= 0, max is None or i <= max):
+        _check(cond if isinstance(cond, SymBool) else bool(cond), message)
 
 
 def _check_tensor_all_with(

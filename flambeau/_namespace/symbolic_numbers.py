@@ -1,13 +1,17 @@
-"""Symbolic numbers: ragged lengths of nested tensors are the only ones that flambeau has. The other
-types are for `isinstance`; `sym_max` and its like compute on plain numbers."""
+"""Functions of numbers that may be symbolic: ragged lengths, and numbers of exported programs.
+
+A function of a number that varies becomes a node of the program's graph.
+"""
 
 from __future__ import annotations
 
 import builtins
+import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
-from ..tensor.symbolic_length import SymInt
+from ..tensor.symbolic_length import SymBool, SymFloat, SymInt
 
 __all__ = [
     "SymBool", "SymFloat", "SymInt", "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min",
@@ -15,14 +19,21 @@ __all__ = [
 ]
 
 
-class SymFloat:
-    """A symbolic float; nothing is one."""
+def _recordable(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Has numbers that vary compute the function themselves."""
+
+    @functools.wraps(function)
+    def call(*args: Any) -> Any:
+        for a in args:
+            computed = getattr(a, "computed", None)
+            if computed is not None:
+                return computed(call, args)
+        return function(*args)
+
+    return call
 
 
-class SymBool:
-    """A symbolic truth value; nothing is one."""
-
-
+@_recordable
 def sym_int(a: Any) -> int:
     """Towards zero.
 
@@ -32,6 +43,7 @@ def sym_int(a: Any) -> int:
     return builtins.int(a)
 
 
+@_recordable
 def sym_float(a: Any) -> float:
     """As a float.
 
@@ -41,6 +53,7 @@ def sym_float(a: Any) -> float:
     return builtins.float(a)
 
 
+@_recordable
 def sym_max(a: Any, b: Any) -> Any:
     """The greater number, as a float where one of the two is a float.
 
@@ -50,6 +63,7 @@ def sym_max(a: Any, b: Any) -> Any:
     return _float_if_one_is(builtins.max(a, b), a, b)
 
 
+@_recordable
 def sym_min(a: Any, b: Any) -> Any:
     """The smaller number, as a float where one of the two is a float.
 
@@ -63,6 +77,7 @@ def _float_if_one_is(chosen: Any, a: Any, b: Any) -> Any:
     return builtins.float(chosen) if isinstance(a, float) or isinstance(b, float) else chosen
 
 
+@_recordable
 def sym_not(a: Any) -> bool:
     """Negation.
 
@@ -72,6 +87,7 @@ def sym_not(a: Any) -> bool:
     return not a
 
 
+@_recordable
 def sym_ite(b: Any, t: Any, f: Any) -> Any:
     """`t` if `b` else `f`.
 
@@ -90,10 +106,14 @@ def sym_sum(args: Any) -> Any:
     return builtins.sum(args)
 
 
-def sym_sqrt(a: Any) -> float:
+@_recordable
+def _sym_sqrt(a: Any) -> float:
     """The square root.
 
     >>> torch.sym_sqrt(9)
     3.0
     """
     return math.sqrt(a)
+
+
+sym_sqrt = _sym_sqrt

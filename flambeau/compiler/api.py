@@ -90,17 +90,17 @@ def _uncompiled(model: Any) -> Any:
 
 
 def is_compiling() -> bool:
-    """Whether the code that asks is being recorded for compilation.
+    """Whether the code that asks is being recorded for compilation, or exported.
 
     >>> torch.compiler.is_compiling()
     False
     """
     capture = sys.modules.get("flambeau.compiler.capture.capture")
-    return capture is not None and capture.busy()
+    return capture is not None and capture.busy() or is_exporting()
 
 
 def is_dynamo_compiling() -> bool:
-    """Whether the code that asks is being recorded for compilation.
+    """Whether the code that asks is being recorded for compilation, or exported.
 
     >>> torch.compiler.is_dynamo_compiling()
     False
@@ -109,12 +109,13 @@ def is_dynamo_compiling() -> bool:
 
 
 def is_exporting() -> bool:
-    """False: there is no export.
+    """Whether the code that asks is being exported by torch.export.
 
     >>> torch.compiler.is_exporting()
     False
     """
-    return False
+    activity = sys.modules.get("flambeau.export.activity")
+    return activity is not None and activity.is_exporting()
 
 
 def disable(

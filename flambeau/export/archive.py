@@ -94,7 +94,8 @@ def _spec(spec: Any) -> dict[str, Any]:
 
 def _node(node: Node) -> dict[str, Any]:
     target = node.target if isinstance(node.target, str) else _name(node)
-    stack = [path for path, _ in node.meta.get("nn_module_stack", {}).values()]
+    stack = [[key, path, str(kind)]
+             for key, (path, kind) in node.meta.get("nn_module_stack", {}).items()]
     return {"op": node.op, "name": node.name, "target": target, "args": _write(list(node.args)),
             "kwargs": _write(dict(node.kwargs)), "stack": stack}
 
@@ -202,7 +203,10 @@ def _rebuilt(program: dict[str, Any], state: Any, constants: Any) -> ExportedPro
         target = _function(entry["target"]) if op == "call_function" else str(entry["target"])
         args, kwargs = _read(entry["args"], nodes), _read(entry["kwargs"], nodes)
         node = graph.create_node(op, target, tuple(args), kwargs, str(entry["name"]))
-        node.meta["nn_module_stack"] = {p: (p, Any) for p in entry["stack"]}
+        node.meta["nn_module_stack"] = {
+            str(key): (str(path), str(kind)) for key, path, kind in
+            ((p, p, "") if isinstance(p, str) else p for p in entry["stack"])
+        }
         nodes[entry["name"]] = node
     graph.lint()
     inputs = [InputSpec(InputKind[s["kind"]], _argument(s["arg"]), s["target"], s["persistent"])

@@ -10,9 +10,9 @@ from ..ops.core.aten import _lookup, aten
 from ..ops.core.operator import PUBLIC
 from ..tensor.tensor import Tensor
 
-__all__ = ["ATEN_FORMS", "aten_call", "getitem_steps"]
+__all__ = ["ATEN_FORMS", "OVERLOADS", "aten_call", "getitem_steps"]
 
-_OVERLOADS = {
+OVERLOADS = {
     "add": "Tensor", "sub": "Tensor", "mul": "Tensor", "div": "Tensor", "softmax": "int",
     "log_softmax": "int", "transpose": "int", "select": "int", "slice": "Tensor",
     "split": "Tensor", "index": "Tensor", "unbind": "int", "lstm": "input", "gru": "input",
@@ -41,7 +41,7 @@ def _overload(name: str, args: list[Any]) -> Any:
         kind = _DIMS[bare] if len(args) > 1 and args[1] is not None else "default"
         kind = "other" if len(tensors) > 1 and tensors[1] and bare in ("max", "min") else kind
     else:
-        kind = _OVERLOADS.get(bare, "default")
+        kind = OVERLOADS.get(bare, "default")
     return getattr(packet, kind)
 
 
@@ -233,7 +233,8 @@ def getitem_steps(self: Any, item: Any) -> list[tuple[Any, list, dict]] | None:
             if (i.start, i.stop, i.step) != (None, None, None):
                 stop = 2**63 - 1 if i.stop is None else i.stop
                 step = [] if i.step is None else [i.step]
-                steps.append((aten.slice.Tensor, [value, dim, i.start or 0, stop, *step], {}))
+                start = 0 if i.start is None else i.start
+                steps.append((aten.slice.Tensor, [value, dim, start, stop, *step], {}))
             dim += 1
         else:
             steps.append((aten.select.int, [value, dim, i], {}))

@@ -17,9 +17,10 @@ from ..fx.node import Node, map_arg
 from ..ops.core.aten import aten
 from ..tensor.layout import contiguous_format
 from ..tensor.tensor import Tensor
+from .aten_calls import OVERLOADS
 from .recorder import Recorder
 
-__all__ = ["Decomposer"]
+__all__ = ["Decomposer", "default_decompositions"]
 
 Rule = Callable[..., Any]
 
@@ -41,7 +42,11 @@ class Decomposer:
 
     def __init__(self, values: dict[Node, Any], is_dynamic: bool,
                  table: Mapping[Any, Callable] | None) -> None:
-        self.graph, self.is_dynamic, self.table = Graph(), is_dynamic, table or {}
+        self.graph, self.is_dynamic = Graph(), is_dynamic
+        table = default_decompositions() if table is None else table
+        # Operators with functions of the user's, and the names of those that rules take apart.
+        self.table = {op: f for op, f in table.items() if f not in _FUNCTIONS}
+        self.names = {op.overloadpacket.__name__ for op, f in table.items() if f in _FUNCTIONS}
         self.values = values  # of inputs, by node
         self.copies: dict[Node, Any] = {}
         self.node: Any = None  # the node that is copied
@@ -66,7 +71,8 @@ class Decomposer:
         if node.target in self.table:
             return self._recorded(self.table[node.target], args, kwargs)
         packet = getattr(node.target, "overloadpacket", None)
-        decompose = RULES.get(getattr(packet, "__name__", ""))
+        name = getattr(packet, "__name__", "")
+        decompose = RULES.get(name) if name in self.names else None
         result = None if decompose is None else decompose(self, *args, **kwargs)
         return self(node.target, *args, **kwargs) if result is None else result
 
@@ -364,3 +370,20 @@ def _in_place(e: Decomposer, x: Node, *args: Any, **kwargs: Any) -> Any:
     if bare in RULES:
         return e.apply(bare, x, *args)
     return e(getattr(getattr(aten, bare), overload), x, *args, **kwargs)
+
+
+_FUNCTIONS = frozenset(RULES.values())
+
+
+def default_decompositions() -> dict[Any, Callable]:
+    """A table of the operators that run_decompositions takes apart; those taken out stay whole.
+
+    >>> table = torch.export.default_decompositions()
+    >>> del table[torch.ops.aten.linear.default]
+    >>> program = torch.export.export(nn.Linear(3, 2), (torch.ones(1, 3),))
+    >>> [str(n.target) for n in program.run_decompositions(table).graph.nodes
+    ...  if n.op == "call_function"]
+    ['aten.linear.default']
+    """
+    return {getattr(getattr(aten, name), OVERLOADS.get(name.rstrip("_"), "default")): function
+            for name, function in RULES.items()}

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
+from .errors import UserError, UserErrorType
+from .symbolic_expressions import INFINITE
 
 __all__ = ["Dim", "ShapesCollection", "dims", "dynamic_dims"]
-
-_INFINITE = 2**63 - 2
 
 
 class _Hint:
     """A way to say that a dimension is dynamic, or not, without a name."""
 
-    def __init__(self, kind: str, min: int = 0, max: int = _INFINITE) -> None:
+    def __init__(self, kind: str, min: int = 0, max: int = INFINITE) -> None:
         self.kind, self.min, self.max = kind, min, max
 
     def __repr__(self) -> str:
         return f"DimHint({self.kind})"
 
     def __call__(self, min: int = 0, max: int | None = None) -> _Hint:
-        return _Hint(self.kind, min, _INFINITE if max is None else max)
+        return _Hint(self.kind, min, INFINITE if max is None else max)
 
 
 class Dim:
@@ -31,8 +32,8 @@ class Dim:
     `min`, `max`: the lengths that are allowed. `2 * Dim("half")` is a length derived from another.
 
     >>> batch = torch.export.Dim("batch", min=2)
-    >>> batch.min
-    2
+    >>> batch, (2 * batch + 1).fn(5)
+    (Dim('batch', min=2), 11)
     """
 
     AUTO, DYNAMIC, STATIC = _Hint("AUTO"), _Hint("DYNAMIC"), _Hint("STATIC")
@@ -41,34 +42,75 @@ class Dim:
         if not name.isidentifier():
             raise ValueError(f"Dim name must be a valid identifier, got {name}")
         self.min = 0 if min is None else min
-        self.max = _INFINITE if max is None else max
+        self.max = INFINITE if max is None else max
         if self.max <= self.min:
             raise ValueError(f"Cannot create Dim with inconsistent min={self.min}, max={self.max}")
         self.__name__ = name
         self.root: Dim = self
         self.factor, self.offset = 1, 0
 
-    def _derived(self, factor: int, offset: int) -> Dim:
-        result = Dim(self.root.__name__, min=self.root.min, max=self.root.max)
-        result.root = self.root
-        result.factor, result.offset = self.factor * factor, self.offset * factor + offset
-        return result
+    def _derived(self, factor: int, offset: int) -> DerivedDim:
+        return DerivedDim(self.root, self.factor * factor, self.offset * factor + offset)
+
+    def fn(self, length: int) -> int:
+        """The length where the root's is `length`."""
+        return self.factor * length + self.offset
 
     def __mul__(self, other: int) -> Dim:
+        _check_number(self, other, "multiply", "with")
+        if other <= 0:
+            raise NotImplementedError(
+                f"Attempted to multiply {other} with {self.__name__}, where a positive integer was "
+                "expected. (Only increasing linear operations with integer coefficients are "
+                "supported.)"
+            )
         return self._derived(other, 0)
 
     __rmul__ = __mul__
 
     def __add__(self, other: int) -> Dim:
+        _check_number(self, other, "add", "to")
         return self._derived(1, other)
 
     __radd__ = __add__
 
     def __sub__(self, other: int) -> Dim:
+        _check_number(self, other, "subtract", "from")
         return self._derived(1, -other)
 
+    def __rsub__(self, other: int) -> Dim:
+        raise NotImplementedError(
+            f"Attempted to negate {self.__name__}. (Only increasing linear operations with integer "
+            "coefficients are supported.)"
+        )
+
     def __repr__(self) -> str:
-        return f"Dim('{self.__name__}', min={self.min}, max={self.max})"
+        low = f", min={self.min}" if self.min else ""
+        high = f", max={self.max}" if self.max < INFINITE else ""
+        return f"Dim('{self.__name__}'{low}{high})"
+
+
+class DerivedDim(Dim):
+    """A multiple of another dimension's length, with a constant added."""
+
+    def __init__(self, root: Dim, factor: int, offset: int) -> None:
+        self.root, self.factor, self.offset = root, factor, offset
+        self.min = self.fn(root.min)
+        self.max = INFINITE if root.max >= INFINITE else self.fn(root.max)
+        times = "" if factor == 1 else f"{factor}*"
+        added = "" if not offset else f" {'+' if offset > 0 else '-'} {abs(offset)}"
+        self.__name__ = f"{times}{root.__name__}{added}"
+
+    def __repr__(self) -> str:
+        return self.__name__
+
+
+def _check_number(dim: Dim, value: Any, verb: str, preposition: str) -> None:
+    if not isinstance(value, int):
+        raise NotImplementedError(
+            f"Attempted to {verb} {value} {preposition} {dim.__name__}, where an integer was "
+            "expected. (Only increasing linear operations with integer coefficients are supported.)"
+        )
 
 
 def dims(*names: str, min: int | None = None, max: int | None = None) -> tuple[Dim, ...]:
@@ -92,26 +134,31 @@ class ShapesCollection:
         return len(self._shapes)
 
     def dynamic_shapes(self, m: Any, args: Any, kwargs: Any = None) -> Any:
-        """The specification for these inputs."""
-        return [self._shapes.get(id(x), (x, None))[1]
-                for x in pytree.tree_leaves((args, kwargs or {}))]
+        """The specification for these inputs, by the names of the module's parameters."""
+        bound = inspect.signature(getattr(m, "forward", m)).bind(*args, **kwargs or {})
+        return {name: pytree.tree_map(lambda x: self._shapes.get(id(x), (x, None))[1], value)
+                for name, value in bound.arguments.items()}
 
 
 def dynamic_dims(spec: Any, names: list[str], args: tuple, kwargs: dict) -> dict[int, dict]:
     """For each tensor input, by its place among the leaves: {dimension: Dim or hint}.
 
-    `spec`: by parameter name, or by position. ValueError for one that does not fit.
+    `names`: the parameters', in order. `spec`: by parameter name, or by position. UserError for
+    one that does not fit.
     """
     if spec is None:
         return {}
     if isinstance(spec, ShapesCollection):
-        flat = spec.dynamic_shapes(None, args, kwargs)
-        return {i: _of_tensor(s) for i, s in enumerate(flat) if s}
+        leaves = pytree.tree_leaves((args, kwargs))
+        pairs = [(i, x, spec._shapes.get(id(x), (x, None))[1]) for i, x in enumerate(leaves)]
+        return {i: _of_tensor(s, x, str(i)) for i, x, s in pairs if s}
     values = dict(zip(names, args, strict=False)) | kwargs
+    order = [n for n in names if n in values] + [n for n in values if n not in names]
     if isinstance(spec, (tuple, list)):
-        spec = dict(zip(values, spec, strict=False))
+        spec = dict(zip(order, spec, strict=False))
     if set(spec) - set(values):
-        raise ValueError(
+        raise UserError(
+            UserErrorType.INVALID_INPUT,
             f"When `dynamic_shapes` is specified as a dict, its top-level keys must be the arg "
             f"names {list(values)} of `inputs`, but here they are {list(spec)}."
         )
@@ -119,27 +166,55 @@ def dynamic_dims(spec: Any, names: list[str], args: tuple, kwargs: dict) -> dict
     place = 0
     for name, value in values.items():
         count = len(pytree.tree_leaves(value))
-        _collect(spec.get(name), value, place, result)
+        _collect(spec.get(name), value, place, result, f"L['{name}']")
         place += count
-    return result
+    _check_names(result)
+    return {i: dims for i, dims in result.items() if dims}
 
 
-def _collect(spec: Any, value: Any, place: int, result: dict[int, dict]) -> None:
+def _check_names(result: dict[int, dict]) -> None:
+    """Dims of one name are one dimension, and have one definition."""
+    roots: dict[str, Dim] = {}
+    for dims in result.values():
+        for dim in dims.values():
+            if not isinstance(dim, Dim):
+                continue
+            root = roots.setdefault(dim.root.__name__, dim.root)
+            if (root.min, root.max) != (dim.root.min, dim.root.max):
+                raise UserError(
+                    UserErrorType.INVALID_INPUT,
+                    f"Found different definitions {root} and {dim.root} for the same symbolic "
+                    f"dimension {root.__name__}!"
+                )
+
+
+def _collect(spec: Any, value: Any, place: int, result: dict[int, dict], label: str) -> None:
     if spec is None:
         return
     if isinstance(value, Tensor):
-        result[place] = _of_tensor(spec)
+        result[place] = _of_tensor(spec, value, label)
         return
-    if isinstance(value, (list, tuple, dict)):
-        keys = value if isinstance(value, dict) else range(len(value))
-        for key in keys:
-            inner = spec[key] if not isinstance(spec, dict) or key in spec else None
-            _collect(inner, value[key], place, result)
-            place += len(pytree.tree_leaves(value[key]))
+    if type(value) not in pytree.SUPPORTED_NODES:
+        return
+    parts, _ = pytree.SUPPORTED_NODES[type(value)].flatten_fn(value)
+    keys = list(value) if isinstance(value, dict) else range(len(parts))
+    if not isinstance(spec, (dict, list, tuple)):
+        spec = pytree.SUPPORTED_NODES[type(value)].flatten_fn(spec)[0]
+    for key, part in zip(keys, parts, strict=True):
+        inner = spec.get(key) if isinstance(spec, dict) else spec[key]
+        _collect(inner, part, place, result, f"{label}[{key!r}]")
+        place += len(pytree.tree_leaves(part))
 
 
-def _of_tensor(spec: Any) -> dict[int, Any]:
-    pairs = spec.items() if isinstance(spec, dict) else enumerate(spec)
-    return {i: d for i, d in pairs
+def _of_tensor(spec: Any, value: Tensor, label: str) -> dict[int, Any]:
+    pairs = dict(spec if isinstance(spec, dict) else enumerate(spec))
+    for i, d in pairs.items():
+        if isinstance(d, int) and d != value.shape[i]:
+            raise UserError(
+                UserErrorType.CONSTRAINT_VIOLATION,
+                f"Static shape constraint of {d} does not match input size of "
+                f"{int(value.shape[i])}, for {label}.size()[{i}]"
+            )
+    return {i: d for i, d in pairs.items()
             if d is not None and not isinstance(d, int)
             and not (isinstance(d, _Hint) and d.kind == "STATIC")}

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-__all__ = ["TorchDynamoException", "Unsupported", "UserError"]
+import enum
+from typing import Any
+
+__all__ = ["GuardOnDataDependentSymNode", "TorchDynamoException", "Unsupported", "UserError",
+           "UserErrorType"]
+
+
+class UserErrorType(enum.Enum):
+    """What is wrong with a program."""
+
+    DYNAMIC_CONTROL_FLOW, ANTI_PATTERN, STANDARD_LIBRARY, CONSTRAINT_VIOLATION, DYNAMIC_DIM, \
+        INVALID_INPUT, INVALID_OUTPUT, UNSUPPORTED_ALIASED_MUTATED_DYNAMIC_INPUTS = range(8)
 
 
 class TorchDynamoException(RuntimeError):
@@ -14,4 +25,16 @@ class Unsupported(TorchDynamoException):
 
 
 class UserError(Unsupported):
-    """The program has to be written otherwise."""
+    """The program has to be written otherwise. `msg`: the text; `error_type`: what is wrong."""
+
+    def __init__(self, error_type: UserErrorType, msg: str, case_name: str | None = None,
+                 **options: Any) -> None:
+        super().__init__(msg)
+        self.error_type, self.msg, self.case_name = error_type, msg, case_name
+
+
+class GuardOnDataDependentSymNode(UserError):
+    """A program that decides by the value of a tensor."""
+
+    def __init__(self, msg: str) -> None:
+        super().__init__(UserErrorType.ANTI_PATTERN, msg)

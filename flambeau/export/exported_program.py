@@ -9,13 +9,14 @@ from typing import Any
 from ..fx.codegen import _PyTreeCodeGen, _PyTreeInfo
 from ..fx.graph import Graph
 from ..fx.graph_module import GraphModule
-from ..fx.module_paths import assign_attribute
+from ..fx.module_paths import assign_attribute, has_attribute
 from ..fx.node import Node
 from ..nn.module import Module
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
 from .decompositions import Decomposer
-from .graph_signature import ConstantArgument, ExportGraphSignature, InputKind
+from .graph_signature import ConstantArgument, ExportGraphSignature, InputKind, InputSpec
+from .symbolic_expressions import ValueRange
 
 __all__ = ["ExportedProgram"]
 
@@ -38,6 +39,8 @@ class ExportedProgram:
         self._in_spec, self._out_spec, self._names, self._bounds = in_spec, out_spec, names, bounds
         self.example_inputs = example_inputs
         self.dialect = "TRAINING"
+        self._module_call_graph: list[Any] = []
+        self._module_aliases: dict[str, str] = {}  # each module's first path, by all its paths
 
     @property
     def graph_module(self) -> GraphModule:
@@ -67,11 +70,22 @@ class ExportedProgram:
     tensor_constants = constants
 
     @property
-    def range_constraints(self) -> dict[str, tuple[int, int]]:
-        """The least and the greatest length of each dynamic dimension, by input and dimension."""
-        return {f"{label}.size()[{d}]": (low, high)
+    def range_constraints(self) -> dict[str, ValueRange]:
+        """The least and the greatest length of each dynamic dimension, by its symbol."""
+        return {text[0] if text else f"{label}.size()[{d}]": ValueRange(low, high)
                 for label, dims in self._bounds.items()
-                for d, (length, low, high) in enumerate(dims) if length is None}
+                for d, (length, low, high, *text) in enumerate(dims) if length is None}
+
+    @property
+    def module_call_graph(self) -> list[Any]:
+        """The submodules by their paths, with the signatures that the export preserved."""
+        return self._module_call_graph
+
+    def value_of(self, spec: InputSpec) -> Tensor:
+        """The parameter, buffer or constant that an input is."""
+        lasting = spec.kind is InputKind.PARAMETER or \
+            spec.kind is InputKind.BUFFER and spec.persistent is not False
+        return (self.state_dict if lasting else self.constants)[str(spec.target)]
 
     def parameters(self) -> Iterator[Tensor]:
         """The parameters."""
@@ -90,8 +104,9 @@ class ExportedProgram:
 
     def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
         """The buffers with their paths."""
-        for name in self.graph_signature.buffers:
-            yield name, self.state_dict[name]
+        for spec in self.graph_signature.input_specs:
+            if spec.kind is InputKind.BUFFER:
+                yield str(spec.target), self.value_of(spec)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError(
@@ -109,12 +124,11 @@ class ExportedProgram:
         for spec in self.graph_signature.input_specs:
             if spec.kind is InputKind.USER_INPUT:
                 continue
-            constant = spec.kind is InputKind.CONSTANT_TENSOR
-            value = (self.constants if constant else self.state_dict)[str(spec.target)]
-            assign_attribute(value, root, str(spec.target))
-            if spec.persistent is False:
-                _make_transient(root, str(spec.target))
+            assign_attribute(self.value_of(spec), root, str(spec.target))
             paths[spec.arg.name] = str(spec.target)
+        for path, value in self.state_dict.items():  # further names of the same tensors
+            if path not in paths.values():
+                assign_attribute(value, root, path)
         graph = Graph()
         values: dict[Any, Any] = {}
         inputs = [n for n in self.graph.nodes if n.op == "placeholder"]
@@ -133,23 +147,34 @@ class ExportedProgram:
                 with graph.inserting_before(graph.output_node()):
                     graph.get_attr(str(spec.target))
         module = GraphModule(root, graph)
+        for path in (*self.constants, *self.graph_signature.non_persistent_buffers):
+            if has_attribute(module, path):
+                _make_transient(module, path)
         for node in list(graph.nodes):
             if node.op == "get_attr" and not node.users:
                 graph.erase_node(node)
         module.recompile()
         if check_guards:
             module.register_forward_pre_hook(self._check_sizes, with_kwargs=True)
+        module.train = _refuse_train
+        module.eval = _refuse_eval
         return module
 
     def _check_sizes(self, module: Any, args: tuple, kwargs: dict[str, Any]) -> None:
         names = [name for name in self._names[len(args):] if name in kwargs]
+        if len(args) + len(kwargs) != len(self._names) or len(names) < len(kwargs):
+            raise ValueError(
+                "Trying to flatten user inputs with exported input tree spec: \n"
+                f"{self._in_spec}\nbut actually got inputs with tree spec of: \n"
+                f"{pytree.tree_structure((args, kwargs))}"
+            )
         leaves = pytree.tree_leaves((args, {name: kwargs[name] for name in names}))
         for (label, bounds), leaf in zip(self._bounds.items(), leaves, strict=False):
             if not isinstance(leaf, Tensor):
                 continue
             if leaf.ndim != len(bounds):
                 raise AssertionError(f"Guard failed: len({label}.size()) == {len(bounds)}")
-            for d, (length, low, high) in enumerate(bounds):
+            for d, (length, low, high, *_) in enumerate(bounds):
                 size = leaf.shape[d]
                 if length is not None and size != length:
                     raise AssertionError(f"Guard failed: {label}.size()[{d}] == {length}")
@@ -200,8 +225,7 @@ class ExportedProgram:
             if spec.kind is InputKind.USER_INPUT:
                 values[node] = next(leaves)
             else:
-                constant = spec.kind is InputKind.CONSTANT_TENSOR
-                values[node] = (self.constants if constant else self.state_dict)[str(spec.target)]
+                values[node] = self.value_of(spec)
         return values
 
     def __str__(self) -> str:
@@ -215,3 +239,13 @@ def _make_transient(root: Module, path: str) -> None:
     above, _, name = path.rpartition(".")
     owner = root.get_submodule(above)
     owner._non_persistent_buffers_set.add(name)
+
+
+def _refuse_train(mode: bool = True) -> Any:
+    """NotImplementedError: a graph computes what the module computed when it was exported."""
+    raise NotImplementedError("Calling train() is not supported yet.")
+
+
+def _refuse_eval() -> Any:
+    """NotImplementedError: a graph computes what the module computed when it was exported."""
+    raise NotImplementedError("Calling eval() is not supported yet.")

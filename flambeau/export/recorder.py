@@ -7,9 +7,11 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+from ..fx import traceback as fx_traceback
 from ..fx.graph import Graph
 from ..fx.node import _RANDOM, Node
 from ..fx.trace_errors import explain, user_frame
+from ..fx.qualified_names import qualified_name
 from ..ops.core.aten import aten
 from ..ops.interception import torch_function
 from ..overrides import TorchFunctionMode
@@ -17,13 +19,17 @@ from ..tensor.size import Size
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
 from .aten_calls import aten_call, getitem_steps
-from .errors import UserError
-from .sizes import SymbolicSize, plain, twin
+from .errors import UserError, UserErrorType
+from .read_numbers import is_counted, read_number, read_numbers, recounted
+from .sizes import (
+    SpecializationError, SymbolicBool, SymbolicFloat, SymbolicSize, plain, twin,
+)
+from .symbolic_expressions import Expression, SymbolTable
 
 __all__ = ["Recorder"]
 
 # What a program asks of a tensor that depends on its values: no graph can answer.
-_VALUES = frozenset(("item", "tolist", "__bool__", "__int__", "__float__", "__index__", "numpy",
+_VALUES = frozenset(("__bool__", "__int__", "__float__", "__index__", "numpy",
                      "__complex__", "equal", "allclose", "is_nonzero"))
 # What depends on shape and dtype alone.
 _FACTS = frozenset(("dim", "ndimension", "is_floating_point", "is_complex", "is_contiguous",
@@ -32,6 +38,8 @@ _FACTS = frozenset(("dim", "ndimension", "is_floating_point", "is_complex", "is_
                     "is_conj", "is_neg", "result_type", "__repr__", "__format__", "has_names",
                     "_has_torch_function", "is_set_to", "is_pinned"))
 _SIZES = frozenset(("size", "numel", "nelement"))
+# What makes tensors of numbers.
+_CONSTANTS = frozenset(("tensor", "as_tensor", "from_numpy"))
 # Functions of nn.functional whose parts are recorded instead of them.
 _OPENED = frozenset(("multi_head_attention_forward", "normalize", "cosine_similarity", "glu",
                      "scaled_dot_product_attention_"))
@@ -41,11 +49,17 @@ class Recorder(TorchFunctionMode):
     """Records what is called on the tensors that `know` was told of.
 
     `twins`: whether a second input of other sizes runs along, by which dynamic sizes are told.
-    `lift`: what gives the node of a tensor that comes from outside.
+    `lift`: what gives the node of a tensor that comes from outside. `step`: how far the second
+    input's numbers are from those that the program reads from tensors; None: it may not read any.
     """
 
-    def __init__(self, graph: Graph, lift: Callable[[Tensor], Node], twins: bool) -> None:
-        self.graph, self.lift, self.twins = graph, lift, twins
+    def __init__(self, graph: Graph, lift: Callable[[Tensor], Node], twins: bool,
+                 step: int | None = None) -> None:
+        self.graph, self.lift, self.twins, self.step = graph, lift, twins, step
+        self.table = SymbolTable()
+        self.table.note = self.note
+        self.unbacked: set[Node] = set()  # those whose sizes depend on a tensor's values
+        self.calls: dict[str, int] = {}  # of functions, by name
         # By id; the tensor is stored too, so that its id is not given to another one.
         self.known: dict[int, tuple[Tensor, Node, Any]] = {}
         self.stack: dict[str, tuple[str, Any]] = {}
@@ -69,7 +83,8 @@ class Recorder(TorchFunctionMode):
                 self.fixed.add(node)
                 self.known[id(value)] = entry = value, node, value
             return entry[1]
-        return value.node if isinstance(value, SymbolicSize) else value
+        symbolic = isinstance(value, (SymbolicSize, SymbolicFloat, SymbolicBool))
+        return value.node if symbolic else value
 
     def twin_of(self, value: Any) -> Any:
         """What the second input has in the place of a value."""
@@ -84,12 +99,21 @@ class Recorder(TorchFunctionMode):
         if entry is None or not self.twins or entry[2] is tensor:
             return tensor.shape
         return tuple.__new__(Size, [
-            a if a == b else SymbolicSize(a, b, self._reads(entry[1], i))
+            a if a == b else self._length(entry[1], i, a, b)
             for i, (a, b) in enumerate(zip(tensor.shape, entry[2].shape, strict=True))
         ])
 
+    def _length(self, node: Node, dim: int, a: int, b: int) -> SymbolicSize:
+        """A length that differs between the inputs."""
+        expression = self.table.like(a, b)
+        if expression is None:
+            symbol = self.table.add("d", a, b, low=0, unbacked=node in self.unbacked)
+            expression = Expression([(symbol, 1)])
+        return SymbolicSize(a, b, self._reads(node, dim), expression, self.table)
+
     def _reads(self, node: Node, dim: int) -> Callable[[], Node]:
-        return lambda: self.graph.call_function(aten.sym_size.int, (node, dim))
+        return lambda: self.graph.create_node(
+            "call_function", aten.sym_size.int, (node, dim), {}, "sym_size_int")
 
     # ---------------------------------------------------------------- calls
 
@@ -104,11 +128,14 @@ class Recorder(TorchFunctionMode):
         name = getattr(func, "__name__", "")
         if name in _FACTS or name in _SIZES:
             return self.fact(name, func, args, kwargs)
-        if name in _VALUES:
+        if name in _VALUES or name in ("item", "tolist"):
             entry = self.known.get(id(args[0]))
-            if entry is not None and entry[1] not in self.fixed:
+            if entry is None or entry[1] in self.fixed:
+                return func(*args, **kwargs)
+            if name in _VALUES or self.step is None:
                 self.refuse(name)
-            return func(*args, **kwargs)
+            read = read_number if name == "item" else read_numbers
+            return read(self, args[0])
         if name in _OPENED:
             torch_function.STATE.modes.append(self)
             try:
@@ -150,6 +177,7 @@ class Recorder(TorchFunctionMode):
     def refuse(self, name: str) -> None:
         """A value decides over the program: RuntimeError that names the line."""
         error = UserError(
+            UserErrorType.ANTI_PATTERN,
             f"Could not guard on data-dependent expression: the program asks for the value of a "
             f"tensor ({name.strip('_')}), which an exported graph does not know"
         )
@@ -160,6 +188,8 @@ class Recorder(TorchFunctionMode):
     def record(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run a call, and add the nodes that compute it."""
         name = getattr(func, "__name__", "")
+        if name in _CONSTANTS and self.step is not None and _is_constant((args, kwargs)):
+            return self.constant(func, args, kwargs)
         if name == "__getitem__":
             steps = getitem_steps(args[0], args[1])
             steps = steps or [(operator.getitem, list(args), {})]
@@ -177,7 +207,21 @@ class Recorder(TorchFunctionMode):
             run_kwargs = kwargs if call is func else step_kwargs
             value, other = self.run(call, run_args, run_kwargs)
             node = self.add(target, step_args, step_kwargs, value)
+            if self.step is not None and is_counted(name, target, step_args):
+                other = recounted(self, value, other, kwargs)
+                self.unbacked.add(node)
+            node.meta["torch_fn"] = _origin(func, self.calls)
             value = self.receive(value, other, node)
+        return value
+
+    def constant(self, func: Any, args: Any, kwargs: Any) -> Tensor:
+        """A tensor of numbers that the program's text holds: a constant, copied on each call."""
+        value = func(*args, **kwargs)
+        source = self.lift(value)
+        node = self.graph.call_function(aten.lift_fresh_copy.default, (source,))
+        node.meta["nn_module_stack"] = dict(self.stack)
+        self.know(value, node)
+        self.fixed |= {source, node}
         return value
 
     def run(self, func: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
@@ -189,7 +233,16 @@ class Recorder(TorchFunctionMode):
         if all(a is b for a, b in zip(pytree.tree_leaves((list(args), kwargs)),
                                       pytree.tree_leaves(others), strict=True)):
             return value, value
-        return value, func(*others[0], **others[1])
+        try:
+            return value, func(*others[0], **others[1])
+        except Exception as cause:
+            error = SpecializationError(
+                "Constraints violated! The program fails for other lengths of its dynamic "
+                f"dimensions than the example's: {cause}"
+            )
+            explain(error, "Take dimensions out of `dynamic_shapes`, or relate them: "
+                           "Dim('x') and Dim('x') + 1.")
+            raise error from cause
 
     def add(self, target: Any, args: Any, kwargs: Any, value: Any) -> Node:
         """Add a node, with where it comes from."""
@@ -198,11 +251,22 @@ class Recorder(TorchFunctionMode):
         name = getattr(target, "overloadpacket", None)
         node = self.graph.create_node("call_function", target, result, words,
                                       None if name is None else name.__name__)
-        node.meta["nn_module_stack"] = dict(self.stack)
         node.meta["val"] = value
+        if not self.unbacked.isdisjoint(node.all_input_nodes):
+            self.unbacked.add(node)
         if self.fixed.issuperset(node.all_input_nodes) and \
                 getattr(target, "__name__", "").partition(".")[0] not in _RANDOM:
             self.fixed.add(node)
+        self.note(node)
+        return node
+
+    def note(self, node: Node) -> None:
+        """Tell a node which modules and which line it comes from."""
+        node.meta["nn_module_stack"] = dict(self.stack)
+        if fx_traceback.has_preserved_node_meta():  # the program is a graph itself
+            before = fx_traceback.get_current_meta()
+            node.meta |= {k: before[k] for k in ("nn_module_stack", "stack_trace") if k in before}
+            return
         frame = user_frame()
         if frame is not None:
             code = frame.f_code
@@ -210,7 +274,6 @@ class Recorder(TorchFunctionMode):
             node.meta["stack_trace"] = (
                 f'File "{code.co_filename}", line {frame.f_lineno}, in {code.co_name}\n    {line}'
             )
-        return node
 
     def receive(self, value: Any, other: Any, node: Node) -> Any:
         """Tell which nodes compute the parts of a result."""
@@ -222,7 +285,25 @@ class Recorder(TorchFunctionMode):
                 if isinstance(part, (Tensor, tuple, list)):
                     item = self.graph.call_function(operator.getitem, (node, i))
                     item.meta.update(nn_module_stack=dict(self.stack), val=part)
-                    if node in self.fixed:
-                        self.fixed.add(item)
+                    for group in (self.fixed, self.unbacked):
+                        if node in group:
+                            group.add(item)
                     self.receive(part, None if other is None else other[i], item)
         return value
+
+
+def _origin(func: Any, counts: dict[str, int]) -> tuple[str, str]:
+    """Which call of a public function a node comes from. `counts`: the calls so far, by name."""
+    path = func if isinstance(func, str) else qualified_name(func)
+    name = path.rpartition(".")[2].strip("_")
+    kind = "method_descriptor" if path.startswith("torch.Tensor.") else "function" \
+        if path.startswith(("torch.nn.functional.", "torch.functional.")) \
+        else "builtin_function_or_method"
+    counts[name] = counts.get(name, 0) + 1
+    return f"{name}_{counts[name]}", f"{kind}.{name}"
+
+
+def _is_constant(values: Any) -> bool:
+    """Whether nothing among the arguments of a call varies."""
+    return not any(isinstance(v, (Tensor, SymbolicSize, SymbolicFloat, SymbolicBool))
+                   for v in pytree.tree_leaves(values))

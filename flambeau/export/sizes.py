@@ -1,44 +1,73 @@
-"""SymbolicSize: a length that may differ from call to call, and computes like an int.
+"""Numbers that may differ from call to call: they compute like numbers, and leave nodes behind.
 
 A trace runs on two inputs of different lengths at once. A length that differs between the two is
 dynamic: it is an int with the first value that knows the second one and its node in the graph.
+A number that the program reads from a tensor has no length to tell it: it is *unbacked*, and only
+what the program states by torch._check decides over it.
 """
 
 from __future__ import annotations
 
+import linecache
 import operator
 from collections.abc import Callable
 from typing import Any
 
 from ..fx.node import Node
-from ..fx.trace_errors import explain
-from .errors import UserError
+from ..fx.trace_errors import explain, user_frame
+from ..tensor.symbolic_length import SymBool, SymFloat, SymInt
+from .errors import GuardOnDataDependentSymNode, UserError, UserErrorType
+from .symbolic_expressions import INFINITE, Expression, SymbolTable
 
-__all__ = ["SpecializationError", "SymbolicSize", "plain", "twin"]
+__all__ = ["SpecializationError", "SymbolicBool", "SymbolicFloat", "SymbolicSize", "plain", "twin"]
+
+_SIGNS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 
 
 class SpecializationError(UserError):
     """A program that takes another way for another length of a dynamic dimension."""
 
+    def __init__(self, msg: str) -> None:
+        super().__init__(UserErrorType.CONSTRAINT_VIOLATION, msg)
 
-class SymbolicSize(int):
-    """A length of a dynamic dimension. `other`: its value in the trace's second input."""
 
-    other: int
+class _Number:
+    """What symbolic numbers share: two values and a node."""
+
+    other: Any
+    table: SymbolTable
+    unbacked: bool
     _make: Callable[[], Node]
     _node: Node | None
-
-    def __new__(cls, value: int, other: int, make: Callable[[], Node]) -> SymbolicSize:
-        size = int.__new__(cls, value)
-        size.other, size._make, size._node = other, make, None
-        return size
 
     @property
     def node(self) -> Node:
         """The node that computes it, added on first use."""
         if self._node is None:
-            self._node = self._make()
+            self._node = _noted(self._make(), self, self.table)
         return self._node
+
+    def __bool__(self) -> bool:
+        return bool(operator.ne(self, 0))
+
+    def computed(self, function: Callable[..., Any], args: tuple) -> Any:
+        """A function of numbers that this one is among."""
+        return compute(function, function.__name__, args)
+
+
+class SymbolicSize(_Number, int, SymInt):
+    """An int that varies. `other`: its value in the trace's second input; `expression`: what is
+    known of it."""
+
+    expression: Expression
+
+    def __new__(cls, value: int, other: int, make: Callable[[], Node], expression: Expression,
+                table: SymbolTable) -> SymbolicSize:
+        size = int.__new__(cls, value)
+        size.other, size._make, size._node = other, make, None
+        size.expression, size.table = expression, table
+        size.unbacked = expression.unbacked
+        return size
 
     __hash__ = int.__hash__
 
@@ -47,50 +76,220 @@ class SymbolicSize(int):
 
     __index__ = __int__
 
+    def __repr__(self) -> str:
+        return repr(self.expression)
+
+    __str__ = __repr__
+
     def __reduce__(self) -> Any:
         return int, (plain(self),)
+
+    def __deepcopy__(self, memo: Any) -> SymbolicSize:
+        return self
+
+
+class SymbolicFloat(_Number, float, SymFloat):
+    """A float that varies."""
+
+    def __new__(cls, value: float, other: float, make: Callable[[], Node], unbacked: bool,
+                table: SymbolTable) -> SymbolicFloat:
+        result = float.__new__(cls, value)
+        result.other, result._make, result._node = other, make, None
+        result.unbacked, result.table = unbacked, table
+        return result
+
+    __hash__ = float.__hash__
+
+    def __reduce__(self) -> Any:
+        return float, (plain(self),)
+
+    def __deepcopy__(self, memo: Any) -> SymbolicFloat:
+        return self
+
+    def __int__(self) -> int:
+        if self.unbacked:
+            raise undecided("int of a number that a tensor holds")
+        return int(plain(self))
+
+
+class SymbolicBool(SymBool):
+    """A condition over unbacked numbers: torch._check states it, and `if` asks whether it holds."""
+
+    def __init__(self, value: bool, make: Callable[[], Node], text: str, relation: str = "",
+                 difference: Expression | None = None, table: SymbolTable | None = None) -> None:
+        self.value, self._make, self.text = value, make, text
+        self._node: Node | None = None
+        self.relation, self.difference, self.table = relation, difference, table
+
+    @property
+    def node(self) -> Node:
+        """The node that computes it, added on first use."""
+        if self._node is None:
+            self._node = _noted(self._make(), self, self.table)
+        return self._node
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def computed(self, function: Callable[..., Any], args: tuple) -> Any:
+        """torch.sym_not; NotImplementedError for other functions of conditions."""
+        inverse = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
+        if function.__name__ != "sym_not":
+            raise NotImplementedError(f"torch.export: {function.__name__} of a condition")
+
+        def make() -> Node:
+            return self.node.graph.call_function(function, (self.node,))
+
+        return SymbolicBool(not self.value, make, f"not ({self.text})",
+                            inverse.get(self.relation, ""), self.difference, self.table)
+
+    def known(self) -> bool | None:
+        """Whether it holds, as far as that is known."""
+        if self.difference is None or self.table is None:
+            return None
+        return self.table.answer(self.relation, self.difference)
+
+    def __bool__(self) -> bool:
+        answer = self.known()
+        if answer is None:
+            raise undecided(self.text)
+        return answer
+
+    def state(self, message: Any = None) -> None:
+        """Have the graph check it, and the rest of the trace rely on it."""
+        answer = self.known()
+        if answer:
+            return
+        if answer is False or not self.value:
+            raise RuntimeError(str(message()) if callable(message) else
+                               f"Expected cond to be True, but got False: {self.text}")
+        from ..ops.core.aten import aten
+
+        node = self.node
+        text = f"Runtime assertion failed for expression {self.text} on node '{node.name}'"
+        call = node.graph.create_node("call_function", aten._assert_scalar.default, (node, text),
+                                      {}, "_assert_scalar")
+        _noted(call, None, self.table)
+        if self.difference is not None and self.table is not None:
+            self.table.state(self.relation, self.difference)
+
+
+def _noted(node: Node, value: Any, table: SymbolTable | None) -> Node:
+    node.meta.setdefault("val", value)
+    if table is not None:
+        table.note(node)
+    return node
+
+
+def undecided(text: str) -> GuardOnDataDependentSymNode:
+    """The error of a program that decides by a number that a tensor holds."""
+    error = GuardOnDataDependentSymNode(
+        f"Could not guard on data-dependent expression {text} (unhinted: {text})"
+    )
+    explain(error, "State what holds by torch._check, or compute with tensors: torch.where for a "
+                   "branch, torch.cond for two ways.")
+    return error
 
 
 def plain(value: Any) -> Any:
     """The value as the first input has it."""
-    return int.__add__(value, 0) if isinstance(value, SymbolicSize) else value
+    if isinstance(value, SymbolicSize):
+        return int.__add__(value, 0)
+    if isinstance(value, SymbolicFloat):
+        return float.__add__(value, 0.0)
+    return value.value if isinstance(value, SymbolicBool) else value
 
 
 def twin(value: Any) -> Any:
     """The value as the second input has it."""
-    return value.other if isinstance(value, SymbolicSize) else value
+    if isinstance(value, (SymbolicSize, SymbolicFloat)):
+        return value.other
+    return value.value if isinstance(value, SymbolicBool) else value
 
 
-def _compute(name: str, reflected: bool) -> Callable[..., Any]:
+# ---------------------------------------------------------------------------------- arithmetic
+
+
+def _expression(value: Any) -> Expression:
+    return value.expression if isinstance(value, SymbolicSize) else Expression((), int(value))
+
+
+def _combined(name: str, args: tuple, value: int, other: int, table: SymbolTable) -> Expression:
+    """The expression of a computed size: a sum, or a symbol of its own."""
+    a, b = (_expression(x) for x in args) if len(args) == 2 else (Expression(()),
+                                                                      _expression(*args))
+    if name in ("add", "sub", "neg"):
+        return a.plus(b, 1 if name == "add" else -1)
+    if name == "mul" and not (a.terms and b.terms):
+        return a.scaled(b.constant) if a.terms else b.scaled(a.constant)
+    sign = {"mul": "*", "floordiv": "//", "mod": "%", "pow": "**"}.get(name, name)
+    low, high = -INFINITE, INFINITE
+    if not b.terms and b.constant > 0:
+        bounds = a.range
+        if name == "mod":
+            low, high = 0, b.constant - 1
+        elif name == "floordiv":
+            low, high = (n if abs(n) >= INFINITE else n // b.constant for n in bounds)
+    elif a.range.lower >= 0 and b.range.lower >= 0:
+        low = 0
+    left, right = (f"({x})" if " " in repr(x) else repr(x) for x in (a, b))
+    symbol = table.named(f"({left}{sign}{right})", value, other, low, high,
+                         a.unbacked or b.unbacked)
+    return Expression([(symbol, 1)])
+
+
+def _node_of(value: Any) -> Any:
+    return value.node if isinstance(value, (SymbolicSize, SymbolicFloat, SymbolicBool)) else value
+
+
+def compute(function: Callable[..., Any], name: str, args: tuple) -> Any:
+    """A function of numbers of which some vary."""
+    own = next(a for a in args if isinstance(a, (SymbolicSize, SymbolicFloat)))
+    value, other = function(*map(plain, args)), function(*map(twin, args))
+    unbacked = any(getattr(a, "unbacked", False) for a in args)
+    if value == other and not unbacked and name != "neg":
+        return value
+
+    def make() -> Node:
+        return own.node.graph.call_function(function, tuple(map(_node_of, args)))
+
+    if isinstance(value, int):
+        if any(isinstance(a, float) for a in args):
+            symbol = own.table.add("i", value, other, unbacked=unbacked)
+            expression = Expression([(symbol, 1)])
+        else:
+            expression = _combined(name, args, value, other, own.table)
+        return SymbolicSize(value, other, make, expression, own.table)
+    return SymbolicFloat(value, other, make, unbacked, own.table)
+
+
+def _arithmetic(name: str, reflected: bool) -> Callable[..., Any]:
     function: Any = getattr(operator, name)
 
-    def method(self: SymbolicSize, *others: Any) -> Any:
+    def method(self: Any, *others: Any) -> Any:
         args = (*others, self) if reflected else (self, *others)
         if not all(isinstance(a, (int, float)) for a in args):
             return NotImplemented
-        value, other = function(*map(plain, args)), function(*map(twin, args))
-        if isinstance(value, float):
-            return value
-        if value == other and name != "neg":
-            return value
-
-        def make() -> Node:
-            nodes = tuple(a.node if isinstance(a, SymbolicSize) else a for a in args)
-            graph = self.node.graph
-            return graph.call_function(function, nodes)
-
-        return SymbolicSize(value, other, make)
+        return compute(function, name, args)
 
     return method
 
 
-def _compare(name: str) -> Callable[..., Any]:
+def _comparison(name: str) -> Callable[..., Any]:
     function: Any = getattr(operator, name)
 
-    def method(self: SymbolicSize, with_what: Any) -> Any:
+    def method(self: Any, with_what: Any) -> Any:
         if not isinstance(with_what, (int, float)):
             return NotImplemented
+        sizes = isinstance(self, SymbolicSize) and isinstance(with_what, int)
+        difference = _expression(self).plus(_expression(with_what), -1) if sizes else None
         value = function(plain(self), plain(with_what))
+        text = f"{self!r} {_SIGNS[name]} {with_what!r}"
+        if self.unbacked or getattr(with_what, "unbacked", False):
+            def make() -> Node:
+                return self.node.graph.call_function(function, (self.node, _node_of(with_what)))
+
+            return SymbolicBool(value, make, text, name, difference, self.table)
         if value != function(twin(self), twin(with_what)):
             error = SpecializationError(
                 f"Constraints violated: the program decides by a dynamic size ({plain(self)} here)"
@@ -99,14 +298,30 @@ def _compare(name: str) -> Callable[..., Any]:
             explain(error, "Take the dimension out of `dynamic_shapes`, or write the program "
                            "without this decision.")
             raise error
+        if difference is not None:
+            _guard(name, difference, value, text)
         return value
 
     return method
 
 
-for _name in ("add", "sub", "mul", "floordiv", "mod", "truediv", "pow"):
-    setattr(SymbolicSize, f"__{_name}__", _compute(_name, False))
-    setattr(SymbolicSize, f"__r{_name}__", _compute(_name, True))
-SymbolicSize.__neg__ = _compute("neg", False)
-for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
-    setattr(SymbolicSize, f"__{_name}__", _compare(_name))
+def _guard(name: str, difference: Expression, value: bool, text: str) -> None:
+    """Note what a decision asks of the length that it asks for."""
+    if len(difference.terms) != 1:
+        return
+    (symbol, n), = difference.terms
+    relation = name if value else {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le",
+                                   "le": "gt"}[name]
+    frame = user_frame()
+    where = "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}: " + \
+        linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
+    symbol.guards.append((relation, n, difference.constant, where or text))
+
+
+for _cls in (SymbolicSize, SymbolicFloat):
+    for _name in ("add", "sub", "mul", "floordiv", "mod", "truediv", "pow"):
+        setattr(_cls, f"__{_name}__", _arithmetic(_name, False))
+        setattr(_cls, f"__r{_name}__", _arithmetic(_name, True))
+    _cls.__neg__ = _arithmetic("neg", False)
+    for _name in _SIGNS:
+        setattr(_cls, f"__{_name}__", _comparison(_name))

@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import re
-from collections.abc import Callable
 from typing import Any
 
 from ..native.foundation.public_names import class_of
 from ..autograd.mode import no_grad
+from ..fx._pytree import tree_flatten_spec
+from ..fx.codegen import _PyTreeCodeGen
 from ..fx.graph import Graph
 from ..fx.graph_module import GraphModule
+from ..fx.interpreter import Interpreter
 from ..fx.node import _RANDOM, Node
 from ..fx.patcher import Patcher
 from ..fx.trace_errors import explain
+from ..fx.traceback import preserve_node_meta
 from ..nn.module import Module
 from ..ops.core.operator import PUBLIC
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
-from .dynamic_shapes import Dim, dynamic_dims
+from .activity import exporting
+from .dimension_symbols import DimensionSymbols
+from .dynamic_shapes import dynamic_dims
+from .errors import UserError, UserErrorType
 from .exported_program import ExportedProgram
 from .graph_signature import (
     ConstantArgument, ExportGraphSignature, InputKind, InputSpec, OutputKind, OutputSpec,
     SymIntArgument, TensorArgument,
 )
+from .module_calls import ModuleCalls
+from .module_state import constant_paths, state_tensors, transient_buffers
 from .recorder import Recorder
-from .sizes import SpecializationError, SymbolicSize
+from .sizes import SpecializationError
 
 __all__ = ["export"]
 
@@ -56,67 +63,91 @@ def export(
             f"Expected `mod` to be an instance of `torch.nn.Module`, got {class_of(mod)}."
         )
     if not isinstance(args, tuple):
-        raise TypeError(
+        raise UserError(
+            UserErrorType.INVALID_INPUT,
             f"Expecting `args` to be a tuple of example positional inputs, got {class_of(args)}"
         )
-    return _Export(mod, args, kwargs or {}, dynamic_shapes).run()
+    first = _Export(mod, args, kwargs or {}, dynamic_shapes, preserve_module_call_signature)
+    try:
+        return first.run(step=1)
+    except SpecializationError as error:
+        if not first.recorder.unbacked:
+            raise
+        try:  # numbers out of tensors, which may be at their upper limit
+            return _Export(mod, args, kwargs or {}, dynamic_shapes,
+                           preserve_module_call_signature).run(step=-1)
+        except SpecializationError:
+            raise error from None
 
 
 class _Export:
     """One export."""
 
-    def __init__(self, module: Module, args: tuple, kwargs: dict[str, Any], spec: Any) -> None:
+    recorder: Recorder
+
+    def __init__(self, module: Module, args: tuple, kwargs: dict[str, Any], spec: Any,
+                 preserved: Any) -> None:
         self.module, self.args, self.kwargs = module, args, kwargs
         signature = inspect.signature(module.forward)
-        bound = signature.bind(*args, **kwargs)
-        names = _parameter_names(signature, args, kwargs)
-        self.names = names
+        self.names = _parameter_names(signature, args, kwargs)
         self.leaves, self.in_spec = pytree.tree_flatten((args, kwargs))
-        labels = _labels(names, args, kwargs)
+        labels = _labels(self.names, args, kwargs)
         self.labels = [_unique(labels, i) for i in range(len(labels))]
-        self.dims = dynamic_dims(spec, _positional(signature, bound), args, kwargs)
+        signature.bind(*args, **kwargs)
+        self.dims = dynamic_dims(spec, _positional(signature), args, kwargs)
         self.graph = Graph()
         self.inputs: list[InputSpec] = []
-        self.state: dict[str, Any] = {}
+        self.state: dict[str, Tensor] = dict(module.named_parameters(remove_duplicate=False))
+        self.state |= {path: buffer for path, buffer in module.named_buffers(remove_duplicate=False)
+                       if path not in transient_buffers(module)}
         self.constants: dict[str, Tensor] = {}
+        self.paths = constant_paths(module)
         self.first_input: Node | None = None
+        self.calls = ModuleCalls(module, preserved)
 
-    def run(self) -> ExportedProgram:
-        """The program."""
-        others = _twins(self.leaves, self.dims)
-        recorder = Recorder(self.graph, self.lift, bool(self.dims))
+    def run(self, step: int) -> ExportedProgram:
+        """The program. `step`: how far the second input's numbers are from those that the program
+        reads from tensors."""
+        self.symbols = DimensionSymbols(self.leaves, self.dims)
+        recorder = self.recorder = Recorder(self.graph, self.lift, True, step)
+        self.symbols.enter(recorder.table)
+        self.add_inputs(recorder)
         self.add_state(recorder)
-        for label, leaf, other in zip(self.labels, self.leaves, others, strict=True):
-            self.add_input(recorder, label, leaf, other)
         buffers = {name: b.clone() for name, b in self.module.named_buffers()}
         try:
-            with no_grad(), Patcher() as patcher:
-                self.follow_modules(patcher, recorder)
+            with no_grad(), Patcher() as patcher, exporting():
+                self.calls.follow(patcher, recorder)
                 with recorder:
-                    result = self.module(*self.args, **self.kwargs)
+                    result = self.compute()
         finally:
             with no_grad():
                 for name, b in self.module.named_buffers():
                     b.copy_(buffers[name])
         program = self.finish(recorder, result)
         if self.dims:
-            self.verify(program, others)
+            self.verify(program, self.symbols.others)
         return program
+
+    def compute(self) -> Any:
+        """The module's result. A graph runs node by node, so that its nodes hand on their meta."""
+        codegen = getattr(getattr(self.module, "graph", None), "_codegen", None)
+        if not isinstance(self.module, GraphModule) or not isinstance(codegen, _PyTreeCodeGen):
+            return self.module(*self.args, **self.kwargs)
+        leaves = tree_flatten_spec((self.args, self.kwargs), codegen.pytree_info.in_spec)
+        with preserve_node_meta():
+            result = Interpreter(self.module).run(*leaves, enable_io_processing=False)
+        return codegen.process_outputs(result)
 
     # ---------------------------------------------------------------- inputs
 
     def add_state(self, recorder: Recorder) -> None:
-        """Add an input for each parameter and buffer."""
-        lasting = self.module.state_dict().keys()
-        members = [(InputKind.PARAMETER, "p_", self.module.named_parameters()),
-                   (InputKind.BUFFER, "b_", self.module.named_buffers())]
-        for kind, prefix, named in members:
-            for path, value in named:
-                node = self.placeholder(re.sub(r"\W", "_", prefix + path))
-                recorder.know(value, node)
-                self.state[path] = value
-                persistent = path in lasting if kind is InputKind.BUFFER else None
-                self.inputs.append(InputSpec(kind, TensorArgument(node.name), path, persistent))
+        """Add an input for each parameter and buffer, before those that the caller passes."""
+        self.constants.update(transient_buffers(self.module))
+        for kind, path, value, persistent in state_tensors(self.module):
+            prefix = "p_" if kind is InputKind.PARAMETER else "b_"
+            node = self.hidden_input(re.sub(r"\W", "_", prefix + path))
+            recorder.know(value, node)
+            self.add_spec(InputSpec(kind, TensorArgument(node.name), path, persistent))
 
     def placeholder(self, name: str) -> Node:
         """A node for an input, which is called otherwise if the name is taken."""
@@ -124,52 +155,44 @@ class _Export:
         node.target = node.name
         return node
 
-    def add_input(self, recorder: Recorder, label: str, leaf: Any, other: Any) -> None:
-        """Add an input that the caller passes."""
-        node = self.placeholder(label)
-        self.first_input = self.first_input or node
-        node.meta["val"] = leaf
-        if isinstance(leaf, Tensor):
-            recorder.know(leaf, node, other)
-            arg: Any = TensorArgument(node.name)
-        else:
-            arg = ConstantArgument(node.name, leaf)
-        self.inputs.append(InputSpec(InputKind.USER_INPUT, arg, None))
+    def hidden_input(self, name: str) -> Node:
+        """An input before those that the caller passes."""
+        if self.first_input is not None:
+            with self.graph.inserting_before(self.first_input):
+                return self.placeholder(name)
+        call = next((n for n in self.graph.nodes if n.op != "placeholder"), self.graph._root)
+        with self.graph.inserting_before(call):
+            return self.placeholder(name)
+
+    def add_spec(self, spec: InputSpec) -> None:
+        """Say what an input is that the caller does not pass."""
+        place = next((i for i, s in enumerate(self.inputs) if s.kind is InputKind.USER_INPUT),
+                     len(self.inputs))
+        self.inputs.insert(place, spec)
+
+    def add_inputs(self, recorder: Recorder) -> None:
+        """Add the inputs that the caller passes."""
+        for label, leaf, other in zip(self.labels, self.leaves, self.symbols.others, strict=True):
+            node = self.placeholder(label)
+            self.first_input = self.first_input or node
+            node.meta["val"] = leaf
+            if isinstance(leaf, Tensor):
+                recorder.know(leaf, node, other)
+                arg: Any = TensorArgument(node.name)
+            else:
+                arg = ConstantArgument(node.name, leaf)
+            self.inputs.append(InputSpec(InputKind.USER_INPUT, arg, None))
 
     def lift(self, value: Tensor) -> Node:
         """Add an input for a tensor that is neither passed nor part of the module's state."""
-        name = f"lifted_tensor_{len(self.constants)}"
-        self.constants[name] = value.detach()
-        root = self.graph._root
-        before = self.first_input if self.first_input is not None else root.next
-        with self.graph.inserting_before(before):
-            node = self.placeholder(f"c_{name}")
+        count = sum("lifted_tensor_" in name for name in self.constants)
+        path = next((f"{path}." for path, _ in reversed(self.recorder.stack.values()) if path), "")
+        names = self.paths.get(id(value)) or [f"{path}lifted_tensor_{count}"]
+        self.constants.update(dict.fromkeys(names, value.detach()))
+        node = self.hidden_input(re.sub(r"\W", "_", f"c_{names[0]}"))
         node.meta["val"] = value
-        place = next((i for i, s in enumerate(self.inputs) if s.kind is InputKind.USER_INPUT),
-                     len(self.inputs))
-        spec = InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(node.name), name)
-        self.inputs.insert(place, spec)
+        self.add_spec(InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(node.name), names[0]))
         return node
-
-    def follow_modules(self, patcher: Patcher, recorder: Recorder) -> None:
-        """Has nodes note which modules they are called in."""
-        paths = {module: path for path, module in self.module.named_modules()}
-        call: Any = Module.__call__
-
-        @functools.wraps(call)
-        def noted(module: Any, *args: Any, **kwargs: Any) -> Any:
-            path = paths.get(module)
-            if path is None:
-                return call(module, *args, **kwargs)
-            before = recorder.stack
-            kind = type(module)
-            recorder.stack = {**before, f"L__self___{path}": (path, kind)}
-            try:
-                return call(module, *args, **kwargs)
-            finally:
-                recorder.stack = before
-
-        patcher.patch_method(Module, "__call__", noted, deduplicate=False)
 
     # ---------------------------------------------------------------- the result
 
@@ -181,34 +204,22 @@ class _Export:
         outputs = []
         for leaf, node in zip(leaves, nodes, strict=True):
             if isinstance(node, Node):
-                symbolic = isinstance(leaf, SymbolicSize)
+                symbolic = not isinstance(leaf, Tensor)
                 arg: Any = (SymIntArgument if symbolic else TensorArgument)(node.name)
             else:
                 arg = ConstantArgument("", leaf)
             outputs.append(OutputSpec(OutputKind.USER_OUTPUT, arg))
         self.graph.eliminate_dead_code(lambda node: node.is_impure() or _writes(node))
-        module = GraphModule({}, self.graph)
+        self.symbols.check()
         signature = ExportGraphSignature(self.inputs, outputs)
-        return ExportedProgram(
-            module, signature, self.state, self.constants, self.in_spec, out_spec,
-            self.names, self.bounds(), (self.args, self.kwargs),
+        program = ExportedProgram(
+            GraphModule({}, self.graph), signature, self.state, self.constants, self.in_spec,
+            out_spec, self.names, self.symbols.bounds(self.labels, self.leaves),
+            (self.args, self.kwargs),
         )
-
-    def bounds(self) -> dict[str, list[list[Any]]]:
-        """For each value that is passed, by dimension: [its length, least, greatest].
-
-        A length None is dynamic.
-        """
-        result: dict[str, list[list[Any]]] = {}
-        for i, (label, leaf) in enumerate(zip(self.labels, self.leaves, strict=True)):
-            result[label] = []
-            if isinstance(leaf, Tensor):
-                dims = self.dims.get(i, {})
-                result[label] = [
-                    [None, dims[d].min, dims[d].max] if d in dims else [int(n), int(n), int(n)]
-                    for d, n in enumerate(leaf.shape)
-                ]
-        return result
+        program._module_aliases = self.calls.aliases
+        program._module_call_graph = self.calls.entries(self.in_spec, out_spec, signature)
+        return program
 
     def verify(self, program: ExportedProgram, others: list[Any]) -> None:
         """The graph has to compute for other sizes what the program does."""
@@ -220,7 +231,8 @@ class _Export:
                 raise self.specialized() from error
             if any(_draws(node) for node in self.graph.nodes):  # random numbers differ
                 return
-            wanted = pytree.tree_leaves(self.module(*args, **kwargs))
+            with exporting():
+                wanted = pytree.tree_leaves(self.module(*args, **kwargs))
         for a, b in zip(got, wanted, strict=True):
             same = a.shape == b.shape and bool(PUBLIC["torch"]["allclose"](
                 a.double(), b.double(), rtol=1e-3, atol=1e-4, equal_nan=True)
@@ -230,12 +242,10 @@ class _Export:
 
     def specialized(self) -> SpecializationError:
         """The error of a program whose graph holds for the example's sizes alone."""
-        names = sorted({getattr(d, "__name__", repr(d)) for ds in self.dims.values()
-                        for d in ds.values()})
         error = SpecializationError(
-            f"Constraints violated ({', '.join(names)})! For more information, run with "
-            "TORCH_LOGS=\"+dynamic\".\n  - the program computes otherwise for another length of a "
-            "dynamic dimension"
+            f"Constraints violated ({', '.join(self.symbols.names)})! For more information, run "
+            "with TORCH_LOGS=\"+dynamic\".\n  - the program computes otherwise for another length "
+            "of a dynamic dimension"
         )
         explain(error, "Look for loops over a size and for sizes turned into numbers; take the "
                        "dimension out of `dynamic_shapes` if it is fixed.")
@@ -255,7 +265,7 @@ def _draws(node: Node) -> bool:
     return name in _RANDOM and not off
 
 
-def _positional(signature: inspect.Signature, bound: inspect.BoundArguments) -> list[str]:
+def _positional(signature: inspect.Signature) -> list[str]:
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return [n for n, p in signature.parameters.items() if p.kind in kinds]
 
@@ -284,24 +294,3 @@ def _labels(names: list[str], args: tuple, kwargs: dict) -> list[str]:
 def _unique(labels: list[str], i: int) -> str:
     before = labels[:i].count(labels[i])
     return f"{labels[i]}_{before}" if before else labels[i]
-
-
-def _twins(leaves: list[Any], dims: dict[int, dict[int, Any]]) -> list[Any]:
-    """The inputs with other lengths of their dynamic dimensions, and like values."""
-    lengths: dict[Any, int] = {}
-    others = []
-    take: Callable = PUBLIC["torch"]["index_select"]
-    count: Callable = PUBLIC["torch"]["arange"]
-    for i, leaf in enumerate(leaves):
-        for d, dim in dims.get(i, {}).items():
-            n = int(leaf.shape[d])
-            if isinstance(dim, Dim):
-                root = (n - dim.offset) // dim.factor
-                most = dim.root.max
-                other = lengths.setdefault(id(dim.root), root + 1 if root < most else root - 1)
-                new = other * dim.factor + dim.offset
-            else:
-                new = lengths.setdefault(n, n + 1 if n < dim.max else n - 1)
-            leaf = take(leaf, d, count(new) % max(n, 1))
-        others.append(leaf)
-    return others

@@ -361,13 +361,16 @@ class Node:
         self.__dict__.update(state)
 
 
+_CHECKS = frozenset(("_assert_scalar", "_assert_async"))
+
+
 def _is_impure_call(node: Node, impure_random: bool) -> bool:
     target: Any = node.target
     if target in _side_effectful_functions or getattr(target, "_is_impure", False):
         return True
     if isinstance(target, (aten.Overload, aten.Packet)):
         name = getattr(target, "overloadpacket", target).__name__
-        if name.endswith("_") and not name.endswith("__"):
+        if name.endswith("_") and not name.endswith("__") or name in _CHECKS:
             return True
         return impure_random and name in _RANDOM
     name = getattr(target, "__name__", "")

@@ -148,7 +148,7 @@ def _conversion(node: Node) -> Any:
 def _place(node: Node) -> str:
     stack = list(node.meta.get("nn_module_stack", {}).values())
     path, kind = stack[-1] if stack else ("", None)
-    shown = f" ({kind.__name__})" if isinstance(kind, type) else ""
+    shown = f" ({str(kind).rpartition('.')[2]})" if kind else ""
     return f"in {path or 'the model itself'}{shown}"
 
 
@@ -241,8 +241,7 @@ def _add_inputs(builder: GraphBuilder, program: ExportedProgram, names: list[str
             continue
         spec = specs[node.name]
         if spec.kind is not InputKind.USER_INPUT:
-            constant = spec.kind is InputKind.CONSTANT_TENSOR
-            value = (program.constants if constant else program.state_dict)[str(spec.target)]
+            value = program.value_of(spec)
             name = builder.unique(str(spec.target))
             if node.users:
                 array = value.detach().contiguous().numpy()
@@ -254,7 +253,7 @@ def _add_inputs(builder: GraphBuilder, program: ExportedProgram, names: list[str
             continue
         name = builder.unique(names.pop(0) if names else node.name)
         builder.names[node] = name
-        shape = [f"{label}_dim_{d}" if n is None else n for d, (n, _, _) in enumerate(bounds)]
+        shape = [f"{label}_dim_{d}" if n is None else n for d, (n, *_) in enumerate(bounds)]
         kind = DTYPES[short(node.meta["val"].dtype)]
         inputs.append(builder.helper.make_tensor_value_info(name, kind, shape))
     return inputs

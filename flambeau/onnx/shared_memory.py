@@ -85,7 +85,7 @@ class SharedMemory:
             if memory is not None:
                 self.nodes.setdefault(memory, []).append(node)
         self.labels = [label for label, bounds in program._bounds.items()
-                       if any(n is None for n, _, _ in bounds)]
+                       if any(n is None for n, *_ in bounds)]
         specs = program.graph_signature.input_specs
         self.dynamic = {s.arg.name for s in specs if s.kind is InputKind.USER_INPUT} \
             if self.labels else set()

@@ -1,7 +1,7 @@
-"""SymInt: the symbolic length of a ragged axis, identified only by its offsets.
+"""Symbolic numbers: the types, and the length of a ragged axis, identified only by its offsets.
 
-Two are equal if they are the same multiple of the same lengths. A comparison with a number only
-answers if it holds for every length.
+Two lengths are equal if they are the same multiple of the same lengths. A comparison with a number
+only answers if it holds for every length.
 """
 
 from __future__ import annotations
@@ -12,6 +12,26 @@ _INDETERMINATE = "ge: relation is indeterminate"
 
 
 class SymInt:
+    """An integer without a fixed value: a ragged length, or a size of an exported program."""
+
+    __slots__ = ()
+
+
+class SymFloat:
+    """A float without a fixed value, which an exported program computes."""
+
+    __slots__ = ()
+
+
+class SymBool:
+    """A truth value that an exported program computes."""
+
+    def state(self, message: Any = None) -> None:
+        """Take it as true from here on, and check it whenever the program runs."""
+        raise NotImplementedError(f"{type(self).__name__}.state")
+
+
+class RaggedLength(SymInt):
     """The length of ragged axis `j<number>`, times `coefficient`.
 
     >>> length = torch.nested.nested_tensor([[1], [2, 3]], layout=torch.jagged).shape[1]
@@ -29,21 +49,21 @@ class SymInt:
         return name if self.coefficient == 1 else f"{self.coefficient}*{name}"
 
     def __eq__(self, other: Any) -> bool:
-        return (isinstance(other, SymInt) and other.number == self.number
+        return (isinstance(other, RaggedLength) and other.number == self.number
                 and other.coefficient == self.coefficient)
 
     def __hash__(self) -> int:
         return hash((self.number, self.coefficient))
 
     def __ge__(self, other: Any) -> bool:
-        if isinstance(other, SymInt) and other.number == self.number:
+        if isinstance(other, RaggedLength) and other.number == self.number:
             return self.coefficient >= other.coefficient
         if isinstance(other, int) and other <= 2:
             return True
         raise ValueError(_INDETERMINATE)
 
     def __le__(self, other: Any) -> bool:
-        if isinstance(other, SymInt):
+        if isinstance(other, RaggedLength):
             return other >= self
         if other < 2:
             return False
@@ -55,9 +75,9 @@ class SymInt:
     def __gt__(self, other: Any) -> bool:
         return not self <= other
 
-    def __mul__(self, times: Any) -> SymInt:
+    def __mul__(self, times: Any) -> RaggedLength:
         if not isinstance(times, int):
             raise ValueError(f"unsupported: {type(times)}")
-        return SymInt(self.number, self.coefficient * times)
+        return RaggedLength(self.number, self.coefficient * times)
 
     __rmul__ = __mul__

@@ -37,8 +37,9 @@ def make_fx(
 ) -> Callable[..., GraphModule]:
     """A function that takes `f`'s arguments, runs it, and gives what it called as a GraphModule.
 
-    `decomposition_table`, `tracing_mode` and further options are accepted: sizes are those of the
-    arguments, and operators are not taken apart.
+    `decomposition_table` and further options are accepted: sizes are those of the arguments, and
+    operators are not taken apart. `tracing_mode="symbolic"`: numbers that the function reads from
+    tensors vary.
 
     >>> from flambeau.fx.experimental.proxy_tensor import make_fx
     >>> print(make_fx(lambda x: x * 2)(torch.ones(3)).code.strip())
@@ -56,7 +57,8 @@ def make_fx(
             with graph.inserting_before(_first_call(graph)):
                 return graph.create_node("get_attr", name)
 
-        recorder = Recorder(graph, lift, twins=False)
+        symbolic = tracing_mode == "symbolic"
+        recorder = Recorder(graph, lift, symbolic, 1 if symbolic else None)
         inputs = [_input(recorder, graph, name, value)
                   for name, value in zip(_names(f, args), args, strict=True)]
         with no_grad(), recorder:

@@ -145,7 +145,13 @@ def _to_copy(self: Tensor, **options: Any) -> Any:
     return self.to(**{k: v for k, v in options.items() if v is not None}, copy=True)
 
 
+def _assert_scalar(self: Any, assert_msg: str) -> None:
+    if not self:
+        raise RuntimeError(assert_msg)
+
+
 PUBLIC.setdefault("aten", {}).update(
+    _assert_scalar=_assert_scalar, lift_fresh_copy=lambda self: self.clone(),
     sym_size=_sym_size, index=_index, _local_scalar_dense=Tensor.item,
     _softmax=_normalize("softmax"), _log_softmax=_normalize("log_softmax"), _to_copy=_to_copy,
     _native_batch_norm_legit_no_training=_batch_norm,

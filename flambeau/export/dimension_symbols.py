@@ -1,0 +1,183 @@
+"""DimensionSymbols: the dynamic dimensions of a program's inputs, and what is asked of them.
+
+A decision that holds for the two lengths of a trace may not hold for all that a Dim allows. What
+each decision asks is compared with the Dim's bounds in the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..ops.core.operator import PUBLIC
+from ..tensor.tensor import Tensor
+from .dynamic_shapes import Dim
+from .sizes import SpecializationError
+from .symbolic_expressions import INFINITE, Expression, Symbol, SymbolTable
+
+__all__ = ["DimensionSymbols"]
+
+_SIGNS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+# Lengths of 0 and 1 are cases of their own in PyTorch too: nothing is said of them.
+_LEAST_COMMON = 2
+
+
+class DimensionSymbols:
+    """The second input of a trace, and the symbols of its dynamic dimensions.
+
+    `others`: the inputs with other lengths of their dynamic dimensions, and like values.
+    """
+
+    def __init__(self, leaves: list[Any], dims: dict[int, dict[int, Any]]) -> None:
+        self.dims = dims
+        self.lengths: dict[Any, tuple[int, int]] = {}  # of roots, in both inputs
+        self.roots: dict[Any, Any] = {}
+        self.symbols: dict[Any, Symbol] = {}
+        take: Callable = PUBLIC["torch"]["index_select"]
+        count: Callable = PUBLIC["torch"]["arange"]
+        self.others = []
+        for i, leaf in enumerate(leaves):
+            for d, dim in dims.get(i, {}).items():
+                n = int(leaf.shape[d])
+                leaf = take(leaf, d, count(self._other(dim, n)) % max(n, 1))
+            self.others.append(leaf)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the Dims."""
+        return sorted({getattr(d, "__name__", repr(d)) for dims in self.dims.values()
+                       for d in dims.values()})
+
+    def _other(self, dim: Any, n: int) -> int:
+        """The second input's length of a dimension."""
+        key, root, value = _root(dim, n)
+        if key not in self.lengths:
+            step = 1 + sum(k != key for k in self.lengths)
+            step = step if value + step <= root.max else -1 if value > max(root.min, 1) else 1
+            self.lengths[key], self.roots[key] = (value, value + step), root
+        other = self.lengths[key][1]
+        return dim.fn(other) if isinstance(dim, Dim) else other
+
+    def enter(self, table: SymbolTable) -> None:
+        """Make a symbol of each root, and tell which lengths derive from it."""
+        for key, (value, other) in self.lengths.items():
+            root = self.roots[key]
+            self.symbols[key] = table.add("s", value, other, root.min, root.max)
+        for dims in self.dims.values():
+            for dim in dims.values():
+                if isinstance(dim, Dim) and (dim.factor, dim.offset) != (1, 0):
+                    symbol = self.symbols[dim.root.__name__]
+                    table.lengths.setdefault((dim.fn(symbol.value), dim.fn(symbol.other)),
+                                             _expression(dim, symbol))
+
+    # ---------------------------------------------------------------- what is asked of them
+
+    def check(self) -> None:
+        """SpecializationError for decisions that do not hold for all lengths of a Dim."""
+        broken: list[str] = []
+        fixes: list[str] = []
+        for key, symbol in self.symbols.items():
+            root = self.roots[key]
+            low, high, torn = _narrowed(symbol)
+            named, count = isinstance(root, Dim), len(broken)
+            for relation, n, c, where in symbol.guards:
+                if named and not _holds(relation, n, c, max(root.min, _LEAST_COMMON), root.max):
+                    shown = Expression([(symbol, n)])
+                    broken.append(
+                        f"  - Not all values of {key} in the specified range "
+                        f"{_range_text(str(key), root)} satisfy the generated guard "
+                        f"{str(shown).replace(symbol.name, str(key))} {_SIGNS[relation]} {-c} "
+                        f"({where})"
+                    )
+            if len(broken) > count and not torn:
+                fix = Dim(str(key), min=low, max=high) if low < high else low
+                fixes.append(f"  {key} = {fix!r}")
+            symbol.low, symbol.high = low, high
+        if broken:
+            names = ", ".join(map(str, self.symbols))
+            advice = "\n\nSuggested fixes:\n" + "\n".join(fixes) if fixes else ""
+            raise SpecializationError(
+                f"Constraints violated ({names})! For more information, run with "
+                f'TORCH_LOGS="+dynamic".\n' + "\n".join(broken) + advice
+            )
+
+    def bounds(self, labels: list[str], leaves: list[Any]) -> dict[str, list[list[Any]]]:
+        """For each value that is passed, by dimension: [its length, least, greatest].
+
+        A length None is dynamic; its expression stands behind the bounds.
+        """
+        result: dict[str, list[list[Any]]] = {}
+        for i, (label, leaf) in enumerate(zip(labels, leaves, strict=True)):
+            result[label] = []
+            if isinstance(leaf, Tensor):
+                dims = self.dims.get(i, {})
+                result[label] = [self._bound(dims.get(d), int(n)) for d, n in enumerate(leaf.shape)]
+        return result
+
+    def _bound(self, dim: Any, n: int) -> list[Any]:
+        if dim is None:
+            return [n, n, n]
+        symbol = self.symbols[_root(dim, n)[0]]
+        expression = _expression(dim, symbol)
+        return [None, *expression.range, str(expression)]
+
+
+def _root(dim: Any, n: int) -> tuple[Any, Any, int]:
+    """What a dimension varies with: its key, its bounds, and its length where `dim` has n.
+
+    Dimensions of the same name are one; those without a name are one if their lengths are equal.
+    """
+    if not isinstance(dim, Dim):
+        return n, dim, n
+    value, rest = divmod(n - dim.offset, dim.factor)
+    if rest:
+        raise SpecializationError(
+            f"Constraints violated ({dim.__name__})! For more information, run with "
+            f'TORCH_LOGS="+dynamic".\n  - Expected input of size {n} to be of the form '
+            f"{dim.__name__}, where {dim.root.__name__} is an integer"
+        )
+    return dim.root.__name__, dim.root, value
+
+
+def _expression(dim: Any, symbol: Symbol) -> Expression:
+    return Expression([(symbol, getattr(dim, "factor", 1))], getattr(dim, "offset", 0))
+
+
+def _narrowed(symbol: Symbol) -> tuple[int, int, bool]:
+    """The bounds of a symbol for which its guards hold; whether a hole is left between them."""
+    low, high, holes = symbol.low, symbol.high, []
+    for relation, n, c, _ in symbol.guards:
+        if n < 0:
+            relation = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}.get(relation, relation)
+        bound, rest = divmod(-c * (1 if n > 0 else -1), abs(n))
+        if relation == "ge":
+            low = max(low, bound + bool(rest))
+        elif relation == "gt":
+            low = max(low, bound + 1)
+        elif relation == "le":
+            high = min(high, bound)
+        elif relation == "lt":
+            high = min(high, bound - (not rest))
+        elif relation == "ne" and not rest:
+            holes.append(bound)
+    for hole in sorted(holes):
+        low = hole + 1 if low <= hole < _LEAST_COMMON else low
+        high = hole - 1 if hole == high else high
+    return low, high, any(low <= hole <= high for hole in holes)
+
+
+def _holds(relation: str, n: int, c: int, low: int, high: int) -> bool:
+    """Whether n * s + c stands so to zero for each s within bounds."""
+    ends = sorted((n * low + c, n * high + c))
+    if relation == "ne":
+        value, rest = divmod(-c, n)
+        return bool(rest) or not low <= value <= high
+    return {"ge": ends[0] >= 0, "gt": ends[0] > 0, "le": ends[1] <= 0, "lt": ends[1] < 0,
+            "eq": ends == [0, 0]}[relation]
+
+
+def _range_text(name: str, root: Dim) -> str:
+    """Bounds as PyTorch writes them."""
+    if root.max >= INFINITE:
+        return f"{name} >= {root.min}" if root.min else name
+    return f"{root.min} <= {name} <= {root.max}"

@@ -1,0 +1,80 @@
+"""Numbers that a program reads from tensors, and row counts that values decide: a trace leaves them
+open, with other numbers and counts on its second input."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..fx.node import Node
+from ..ops.core.aten import aten
+from ..ops.core.operator import PUBLIC
+from ..tensor.tensor import Tensor
+from .sizes import SymbolicBool, SymbolicFloat, SymbolicSize
+from .symbolic_expressions import INFINITE, Expression
+
+__all__ = ["is_counted", "read_number", "read_numbers", "recounted"]
+
+# What gives as many rows as the values say.
+_COUNTED = frozenset(("nonzero", "argwhere", "masked_select", "unique", "unique_consecutive"))
+
+
+def read_number(recorder: Any, tensor: Tensor) -> Any:
+    """The value of a tensor's only element, as a number that varies."""
+    value = tensor.item()
+    if isinstance(value, complex):
+        recorder.refuse("item")
+    node: Node = recorder.add(aten.item.default, [tensor], {}, value)
+    recorder.unbacked.add(node)
+    result: Any
+    if isinstance(value, bool):
+        result = SymbolicBool(value, lambda: node, str(node))
+    elif isinstance(value, float):
+        result = SymbolicFloat(value, value, lambda: node, True, recorder.table)
+    else:
+        other = value + recorder.step
+        symbol = recorder.table.add("u", value, other, -INFINITE, unbacked=True)
+        result = SymbolicSize(value, other, lambda: node, Expression([(symbol, 1)]), recorder.table)
+    node.meta["val"] = result
+    return result
+
+
+def read_numbers(recorder: Any, tensor: Tensor) -> Any:
+    """The values of a tensor, in nested lists."""
+    if not tensor.ndim:
+        return read_number(recorder, tensor)
+    if isinstance(recorder.shape_of(tensor)[0], SymbolicSize):
+        recorder.refuse("tolist")
+    parts = recorder.record(PUBLIC["torch"]["unbind"], (tensor,), {})
+    return [read_numbers(recorder, part) for part in parts]
+
+
+def is_counted(name: str, target: Any, args: list[Any]) -> bool:
+    """Whether a call gives as many rows as the values of its arguments say."""
+    if name in _COUNTED:
+        return True
+    if name != "__getitem__" or getattr(target, "__name__", "") != "index.Tensor":
+        return False
+    return any(isinstance(i, Tensor) and i.dtype.name == "bool" for i in args[1])
+
+
+def recounted(recorder: Any, value: Any, other: Any, kwargs: dict[str, Any]) -> Any:
+    """The second input's result, with another number of rows than its values give."""
+    if not isinstance(value, tuple):
+        return _resized(recorder, value, other)
+    last = len(value) - 1
+    follows = [i == 0 or kwargs.get("as_tuple") or i == last and kwargs.get("return_counts")
+               for i in range(len(value))]
+    return tuple(_resized(recorder, a, b) if also else b
+                 for a, b, also in zip(value, other, follows, strict=True))
+
+
+def _resized(recorder: Any, value: Tensor, other: Tensor) -> Tensor:
+    n, step = len(value), recorder.step
+    rows = n + step if n + step >= 0 else n + 1
+    if recorder.table.like(n, rows) is None:
+        recorder.table.add("u", n, rows, 0, unbacked=True)
+    if not len(other):
+        return other.new_zeros((rows, *other.shape[1:]))
+    places = PUBLIC["torch"]["arange"](rows) % len(other)
+    resized: Tensor = PUBLIC["torch"]["index_select"](other, 0, places)
+    return resized

@@ -1,0 +1,163 @@
+"""Symbols, and sums of them, that a trace reasons about: what range has `2*s0 + 1`?
+
+A symbol is a length of a dynamic dimension (s0), a number that the program reads from a tensor
+(u0), or what is no sum, as `(s0//2)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from ..fx.node import Node
+
+__all__ = ["INFINITE", "Expression", "Symbol", "SymbolTable", "ValueRange"]
+
+INFINITE = 2**63 - 2
+
+
+class ValueRange(NamedTuple):
+    """The least and the greatest value of a number."""
+
+    lower: int
+    upper: int
+
+
+class Symbol:
+    """A number without a fixed value. `low` and `high` bound it; `unbacked`: no size tells it."""
+
+    def __init__(self, name: str, value: int, other: int, low: int, high: int,
+                 unbacked: bool) -> None:
+        self.name, self.value, self.other, self.unbacked = name, value, other, unbacked
+        self.low, self.high = low, high
+        # What decisions asked of it: relation, factor and constant of the sum, line of the program.
+        self.guards: list[tuple[str, int, int, str]] = []
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class Expression:
+    """A sum of symbols with integer factors, and a constant."""
+
+    __slots__ = ("constant", "terms")
+
+    def __init__(self, terms: Iterable[tuple[Symbol, int]], constant: int = 0) -> None:
+        self.terms = tuple(sorted(((s, n) for s, n in terms if n), key=lambda t: t[0].name))
+        self.constant = constant
+
+    def plus(self, other: Expression, times: int = 1) -> Expression:
+        """The sum with so many times another expression."""
+        factors = dict(self.terms)
+        for symbol, n in other.terms:
+            factors[symbol] = factors.get(symbol, 0) + times * n
+        return Expression(factors.items(), self.constant + times * other.constant)
+
+    def scaled(self, times: int) -> Expression:
+        """The product with a number."""
+        return Expression([(s, n * times) for s, n in self.terms], self.constant * times)
+
+    @property
+    def unbacked(self) -> bool:
+        """Whether a number that no size tells is part of it."""
+        return any(s.unbacked for s, _ in self.terms)
+
+    @property
+    def range(self) -> ValueRange:
+        """Its bounds, from those of its symbols."""
+        low = high = self.constant
+        for symbol, n in self.terms:
+            least, most = (symbol.low, symbol.high) if n > 0 else (symbol.high, symbol.low)
+            low = -INFINITE if abs(least) >= INFINITE else low + n * least
+            high = INFINITE if abs(most) >= INFINITE else high + n * most
+        return ValueRange(max(low, -INFINITE), min(high, INFINITE))
+
+    def __repr__(self) -> str:
+        text = ""
+        for symbol, n in self.terms:
+            sign = (" - " if n < 0 else " + ") if text else ("-" if n < 0 else "")
+            text += f"{sign}{'' if abs(n) == 1 else f'{abs(n)}*'}{symbol}"
+        if not text:
+            return str(self.constant)
+        if self.constant:
+            text += f" {'-' if self.constant < 0 else '+'} {abs(self.constant)}"
+        return text
+
+
+class SymbolTable:
+    """The symbols of a trace, and what its program has stated of them."""
+
+    def __init__(self) -> None:
+        self.symbols: dict[str, Symbol] = {}
+        self.lengths: dict[tuple[int, int], Expression] = {}  # by their values in the two runs
+        # By terms: the greatest number that is known not to exceed the sum, and differences.
+        self.lower: dict[tuple, int] = {}
+        self.unequal: set[tuple] = set()
+        self.note: Callable[[Node], None] = lambda node: None  # tells a node where it comes from
+
+    def add(self, prefix: str, value: int, other: int, low: int = -INFINITE, high: int = INFINITE,
+            *, unbacked: bool = False) -> Symbol:
+        """A new symbol."""
+        count = sum(name.startswith(prefix) for name in self.symbols)
+        symbol = Symbol(f"{prefix}{count}", value, other, low, high, unbacked)
+        self.symbols[symbol.name] = symbol
+        self.lengths.setdefault((value, other), Expression([(symbol, 1)]))
+        return symbol
+
+    def named(self, name: str, value: int, other: int, low: int, high: int, unbacked: bool
+              ) -> Symbol:
+        """The symbol for what is no sum; one that has the same name is the same."""
+        return self.symbols.setdefault(name, Symbol(name, value, other, low, high, unbacked))
+
+    def like(self, value: int, other: int) -> Expression | None:
+        """What has these values in the two runs."""
+        return self.lengths.get((value, other))
+
+    # ---------------------------------------------------------------- what is known
+
+    def state(self, relation: str, difference: Expression) -> None:
+        """Remember that a difference stands so to zero."""
+        if relation == "lt":
+            self.state("ge", difference.scaled(-1).plus(Expression((), -1)))
+        elif relation == "gt":
+            self.state("ge", difference.plus(Expression((), -1)))
+        elif relation == "le":
+            self.state("ge", difference.scaled(-1))
+        elif relation == "eq":
+            self.state("ge", difference)
+            self.state("ge", difference.scaled(-1))
+        elif relation == "ne":
+            self.unequal |= {(e.terms, e.constant) for e in (difference, difference.scaled(-1))}
+        else:
+            self._bound(difference)
+
+    def _bound(self, difference: Expression) -> None:
+        """Remember that an expression is at least zero."""
+        least = -difference.constant
+        self.lower[difference.terms] = max(least, self.lower.get(difference.terms, least))
+        if len(difference.terms) == 1:
+            (symbol, n), = difference.terms
+            if n > 0:
+                symbol.low = max(symbol.low, -(-least // n))
+            else:
+                symbol.high = min(symbol.high, least // n)
+
+    def answer(self, relation: str, difference: Expression) -> bool | None:
+        """Whether a difference stands so to zero; None if that is not known."""
+        if relation in ("lt", "gt", "ne"):
+            inverse = self.answer({"lt": "ge", "gt": "le", "ne": "eq"}[relation], difference)
+            return None if inverse is None else not inverse
+        if relation == "le":
+            return self.answer("ge", difference.scaled(-1))
+        low, high = self._low(difference), -self._low(difference.scaled(-1))
+        if relation == "ge":
+            return True if low >= 0 else False if high < 0 else None
+        if low == high == 0:
+            return True
+        unequal = (difference.terms, difference.constant) in self.unequal
+        return False if low > 0 or high < 0 or unequal else None
+
+    def _low(self, expression: Expression) -> int:
+        stated = self.lower.get(expression.terms, -INFINITE)
+        return max(expression.range.lower, stated + expression.constant
+                   if stated > -INFINITE else -INFINITE)

@@ -1,0 +1,418 @@
+"""unflatten: an exported program as a tree of modules again, one for each module that it called.
+
+The flat graph's nodes know which call of which module they come from. Each call becomes a graph of
+its own: what it reads from outside are its inputs, what others read of it are its outputs.
+"""
+
+from __future__ import annotations
+
+import abc
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+from ..fx.codegen import _PyTreeCodeGen, _PyTreeInfo
+from ..fx.graph import Graph
+from ..fx.interpreter import Interpreter
+from ..fx.module_paths import assign_attribute
+from ..fx.node import Node, map_arg
+from ..nn.module import Module
+from ..utils import _pytree as pytree
+from .exported_program import ExportedProgram
+from .graph_signature import ConstantArgument, InputKind
+from .module_calls import ModuleCallSignature
+
+__all__ = ["FlatArgsAdapter", "InterpreterModule", "UnflattenedModule", "unflatten"]
+
+
+class FlatArgsAdapter(abc.ABC):
+    """Fits arguments that nest otherwise than those that were exported."""
+
+    @abc.abstractmethod
+    def adapt(self, target_spec: pytree.TreeSpec, input_spec: pytree.TreeSpec,
+              input_args: list[Any], metadata: Any = None, obj: Any = None) -> list[Any]:
+        """The leaves of arguments like `target_spec`, out of those like `input_spec`."""
+
+
+class InterpreterModule(Module):
+    """A module that runs its graph node by node.
+
+    Where a program calls it several times and reads different things of it, each call has a graph
+    of its own; calls take turns.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__()
+        self.graph = graph
+        self._call_graphs: list[Graph] = []
+        self._calls = 0
+        graph._owning_module = self  # type: ignore[assignment]
+
+    def add_call(self, graph: Graph) -> None:
+        """Add the graph of the next call."""
+        if not self._call_graphs:
+            self.graph = graph
+        self._call_graphs.append(graph)
+        graph._owning_module = self  # type: ignore[assignment]
+
+    def merge_calls(self) -> None:
+        """Keep one graph if those of all calls are the same."""
+        if len(set(map(_shape_of, self._call_graphs))) < 2:
+            self._call_graphs = []
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the graph on its inputs, by position and then by name."""
+        graph = self.graph
+        if self._call_graphs:
+            graph = self._call_graphs[self._calls % len(self._call_graphs)]
+            self._calls += 1
+        codegen: Any = graph._codegen
+        if isinstance(codegen, _PyTreeCodeGen):
+            names = codegen.pytree_info.orig_args[len(args):]
+            words = {name: kwargs[name] for name in names if name in kwargs}
+            return Interpreter(self, graph=graph).run(args, words)
+        names = [n.target for n in graph.nodes if n.op == "placeholder"]
+        flat = [*args, *(kwargs[str(name)] for name in names[len(args):])]
+        return Interpreter(self, graph=graph).run(*flat, enable_io_processing=False)
+
+
+class UnflattenedModule(Module):
+    """A program as a tree of modules. It is called as the exported module was."""
+
+    def __init__(self, program: ExportedProgram, flat_args_adapter: FlatArgsAdapter | None = None
+                 ) -> None:
+        super().__init__()
+        self.graph_signature = program.graph_signature
+        self.graph = Graph()
+        self.flat_args_adapter = flat_args_adapter
+        self._program_in_spec, self._program_out_spec = program._in_spec, program._out_spec
+        object.__setattr__(self, "_flambeau_program", program)
+        self._add_state(program)
+        paths = [entry.fqn for entry in program.module_call_graph]
+        _Unflattening(self, program).run()
+        for module in self.modules():
+            if isinstance(module, InterpreterModule):
+                module.merge_calls()
+        self._arrange(paths)
+
+    def _add_state(self, program: ExportedProgram) -> None:
+        values: dict[str, Any] = dict(program.state_dict) | program.constants
+        transient = set(program.graph_signature.non_persistent_buffers)
+        for path, value in values.items():
+            above = path.rpartition(".")[0]
+            parts = above.split(".") if above else []
+            for i in range(len(parts)):
+                _module_at(self, ".".join(parts[: i + 1]))
+            assign_attribute(value, self, path)
+            owner = self.get_submodule(above)
+            if path in transient or path in program.constants:
+                owner._non_persistent_buffers_set.add(path.rpartition(".")[2])
+
+    def _arrange(self, paths: list[str]) -> None:
+        """Give each module all its names, in the order of the module that was exported."""
+        originals = dict(zip(paths, _shared(self.__dict__["_flambeau_program"], paths),
+                             strict=True))
+        for path in filter(None, paths):
+            source = originals[path]
+            if source != path:
+                above, _, name = path.rpartition(".")
+                _module_at(self, above)._modules[name] = _module_at(self, source)
+            else:
+                _module_at(self, path)
+        places = {path: i for i, path in enumerate(paths)}
+        for prefix, module in self.named_modules():
+            names = sorted(module._modules, key=lambda name: places.get(
+                f"{prefix}.{name}" if prefix else name, len(places)))
+            module._modules.update({name: module._modules.pop(name) for name in names})
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the tree of graphs."""
+        program: ExportedProgram = self.__dict__["_flambeau_program"]
+        names = [name for name in program._names[len(args):] if name in kwargs]
+        words = {name: kwargs[name] for name in names} | kwargs
+        leaves, spec = pytree.tree_flatten((args, words))
+        if spec != self._program_in_spec:
+            if self.flat_args_adapter is None:
+                raise TypeError(
+                    "There is no flat args adapter sepcified. "
+                    "Are you sure you are calling this with the right arguments? "
+                )
+            leaves = self.flat_args_adapter.adapt(
+                target_spec=self._program_in_spec, input_spec=spec, input_args=leaves)
+            if len(leaves) != self._program_in_spec.num_leaves:
+                raise TypeError(
+                    f"Flat args adaption failed, number of args mismatch Adatped: {len(leaves)} \n"
+                    f"Exported module: {self._program_in_spec.num_leaves}"
+                )
+            args, words = pytree.tree_unflatten(leaves, self._program_in_spec)
+        program._check_sizes(self, args, words)
+        for module in self.modules():
+            if isinstance(module, InterpreterModule):
+                module._calls = 0
+        results = Interpreter(self, graph=self.graph).run(*leaves, enable_io_processing=False)
+        return pytree.tree_unflatten(results, self._program_out_spec)
+
+
+def unflatten(
+    module: ExportedProgram, flat_args_adapter: FlatArgsAdapter | None = None
+) -> UnflattenedModule:
+    """A program as a tree of modules, with the paths of the module that was exported.
+
+    `flat_args_adapter`: fits arguments that nest otherwise than the exported ones.
+
+    >>> model = nn.Sequential(nn.Linear(4, 2), nn.ReLU())
+    >>> tree = torch.export.unflatten(torch.export.export(model, (torch.ones(1, 4),)))
+    >>> [path for path, _ in tree.named_children()], tree(torch.ones(3, 4)[:1]).shape
+    (['0', '1'], torch.Size([1, 2]))
+    """
+    return UnflattenedModule(module, flat_args_adapter)
+
+
+def _module_at(root: Module, path: str) -> Any:
+    """The module at a path, added if there is none."""
+    module = root
+    for name in path.split(".") if path else ():
+        if module._modules.get(name) is None:
+            module.add_module(name, InterpreterModule(_empty()))
+        module = module._modules[name]
+    return module
+
+
+def _empty() -> Graph:
+    graph = Graph()
+    graph.output(())
+    return graph
+
+
+def _shared(program: ExportedProgram, paths: list[str]) -> list[str]:
+    """For each path, the first path of the same module."""
+    return [program._module_aliases.get(path, path) for path in paths]
+
+
+class _Frame:
+    """The graph of one call of a module, while its nodes are copied."""
+
+    def __init__(self, graph: Graph, path: str, key: str, above: _Frame | None) -> None:
+        self.graph, self.path, self.key, self.above = graph, path, key, above
+        self.values: dict[Node, Node] = {}  # by nodes of the flat graph
+        self.reads: list[Node] = []  # nodes of the flat graph that come in from above
+        self.last_input: Node | None = None
+        self.begin: Node | None = None
+
+
+class _Unflattening:
+    """Copies the nodes of a flat graph into graphs of the calls that they come from."""
+
+    def __init__(self, root: UnflattenedModule, program: ExportedProgram) -> None:
+        self.root, self.program = root, program
+        self.nodes = list(program.graph.nodes)
+        self.state: dict[str, str] = {
+            s.arg.name: str(s.target) for s in program.graph_signature.input_specs
+            if s.kind is not InputKind.USER_INPUT
+        }
+        values: dict[str, Any] = dict(program.state_dict) | program.constants
+        self.names = {path: [p for p, v in values.items() if v is values[path]]
+                      for path in self.state.values()}
+        self.signatures = {e.fqn: e.signature for e in program.module_call_graph
+                           if e.fqn and e.signature is not None}
+        self.by_name = {node.name: node for node in self.nodes}
+
+    def run(self) -> None:
+        """Fill the root's graph, and the tree below it."""
+        frame = _Frame(self.root.graph, "", "", None)
+        position = 0
+        while position < len(self.nodes):
+            node = self.nodes[position]
+            if node.op == "placeholder":
+                if node.name not in self.state:
+                    frame.values[node] = frame.graph.node_copy(node)
+                position += 1
+            elif node.op == "output":
+                frame.graph.output(map_arg(node.args[0], lambda n: self.value(frame, n)))
+                position += 1
+            else:
+                position = self.copy(frame, position, depth=1)
+        frame.graph._owning_module = self.root  # type: ignore[assignment]
+        for node in list(frame.graph.nodes):
+            if node.op == "get_attr" and not node.users:
+                frame.graph.erase_node(node)
+
+    def copy(self, frame: _Frame, position: int, depth: int) -> int:
+        """Copy a node, or the call that it begins; gives the position behind it."""
+        node = self.nodes[position]
+        calls = _calls(node)
+        if len(calls) > depth:
+            return self.enter(frame, position, depth, *calls[depth])
+        args, kwargs = map_arg((node.args, node.kwargs), lambda n: self.value(frame, n))
+        copied = frame.graph.create_node(node.op, node.target, args, kwargs, node.name)
+        copied.meta = node.meta.copy()
+        frame.values[node] = copied
+        return position + 1
+
+    def enter(self, above: _Frame, position: int, depth: int, key: str, path: str) -> int:
+        """Copy the nodes of one call into a graph of its own, and call that."""
+        end = position
+        while end < len(self.nodes) and len(calls := _calls(self.nodes[end])) > depth and \
+                calls[depth][0] == key:
+            end += 1
+        frame = _Frame(Graph(), path, key, above)
+        signature = self.signatures.get(path)
+        if signature is not None:
+            self.add_signature_inputs(frame, signature)
+        inside = self.nodes[position:end]
+        while position < end:
+            position = self.copy(frame, position, depth + 1)
+        members = set(inside)
+        outputs = [n for n in inside if any(user not in members for user in n.users)]
+        if signature is not None:
+            self.close_with_signature(above, frame, signature)
+        else:
+            self.close(above, frame, outputs)
+        return end
+
+    # ---------------------------------------------------------------- values
+
+    def value(self, frame: _Frame, node: Node) -> Node:
+        """What stands for a flat graph's node in a frame: its copy, an attribute, or an input."""
+        known = frame.values.get(node)
+        if known is not None:
+            return known
+        path = self.attribute(frame, node)
+        if path is None and frame.above is not None:
+            return self.read_from_above(frame, node)
+        if path is None:
+            raise RuntimeError(f"torch.export.unflatten: {node} is computed nowhere")
+        first = next((n for n in frame.graph.nodes if n.op not in ("placeholder", "get_attr")),
+                     frame.graph._root)
+        with frame.graph.inserting_before(first):
+            result = frame.graph.create_node("get_attr", path, (), {}, path.replace(".", "_"))
+        result.meta = node.meta.copy()
+        frame.values[node] = result
+        return result
+
+    def attribute(self, frame: _Frame, node: Node) -> str | None:
+        """The path below the frame's module of the parameter or buffer that a node is."""
+        prefix = f"{frame.path}." if frame.path else ""
+        names = self.names.get(self.state.get(node.name, ""), ())
+        return next((n.removeprefix(prefix) for n in names if n.startswith(prefix)), None)
+
+    def read_from_above(self, frame: _Frame, node: Node) -> Node:
+        """Add an input for a value that the caller has."""
+        first = next((n for n in frame.graph.nodes if n.op != "placeholder"), frame.graph._root)
+        with frame.graph.inserting_before(first):
+            result = frame.graph.create_node("placeholder", node.name, (), {}, node.name)
+        result.meta = node.meta.copy()
+        frame.reads.append(node)
+        frame.values[node] = result
+        return result
+
+    # ---------------------------------------------------------------- calls
+
+    def close(self, above: _Frame, frame: _Frame, outputs: list[Node]) -> None:
+        """End a frame that takes what it reads, and gives what others read of it."""
+        inner = [frame.values[n] for n in outputs]
+        single = len(inner) == 1
+        frame.graph.output(inner[0] if single else tuple(inner))
+        args = tuple(self.value(above, n) for n in frame.reads)
+        call = self.call(above, frame, args, {})
+        values = [n.meta.get("val") for n in outputs]
+        call.meta["val"] = values[0] if single else tuple(values)
+        if single:
+            above.values[outputs[0]] = call
+            return
+        for i, node in enumerate(outputs):
+            above.values[node] = _item(above.graph, call, i, node)
+
+    def add_signature_inputs(self, frame: _Frame, signature: ModuleCallSignature) -> None:
+        """Add inputs for all arguments of a module whose signature is preserved."""
+        for i, argument in enumerate(signature.inputs):
+            constant = isinstance(argument, ConstantArgument)
+            node = None if constant else self.by_name[argument.name]
+            result = frame.graph.placeholder(f"arg_{i}" if node is None else node.name)
+            result.meta["val"] = argument.value if node is None else node.meta.get("val")
+            if node is not None:
+                frame.values[node] = result
+
+    def close_with_signature(self, above: _Frame, frame: _Frame, signature: ModuleCallSignature
+                             ) -> None:
+        """End a frame whose module takes and gives what the exported one did."""
+        if frame.reads:
+            raise NotImplementedError(
+                f"torch.export.unflatten: {frame.path} reads {', '.join(map(str, frame.reads))}, "
+                "which is none of its arguments"
+            )
+
+        def at(f: _Frame, argument: Any) -> Any:
+            if isinstance(argument, ConstantArgument):
+                return argument.value
+            return self.value(f, self.by_name[argument.name])
+
+        frame.graph.output(tuple(at(frame, o) for o in signature.outputs))
+        names = [f"arg_{i}" for i in range(signature.in_spec.num_children)]
+        names = signature.forward_arg_names or names
+        frame.graph._codegen = _PyTreeCodeGen(
+            _PyTreeInfo(names, signature.in_spec, signature.out_spec))
+        graph = above.graph
+        flat = [at(above, argument) for argument in signature.inputs]
+        whole = graph.call_function(pytree.tree_unflatten, (
+            flat, self.spec(above, signature.in_spec)))
+        args, words = (_item(graph, whole, i) for i in range(2))
+        args_spec, words_spec = signature.in_spec.children()
+        given = tuple(_item(graph, args, i) for i in range(args_spec.num_children))
+        named = {k: _item(graph, words, k) for k in words_spec.context}
+        call = self.call(above, frame, given, named)
+        leaves = graph.call_function(pytree.tree_leaves, (call,))
+        for i, argument in enumerate(signature.outputs):
+            if not isinstance(argument, ConstantArgument):
+                node = self.by_name[argument.name]
+                above.values[node] = _item(graph, leaves, i, node)
+
+    def spec(self, frame: _Frame, spec: pytree.TreeSpec) -> Node:
+        """A node for how arguments nest."""
+        module = _module_at(self.root, frame.path)
+        name = f"_spec_{sum(k.startswith('_spec_') for k in vars(module))}"
+        object.__setattr__(module, name, spec)
+        node = frame.graph.create_node("get_attr", name)
+        node.meta["val"] = spec
+        return node
+
+    def call(self, above: _Frame, frame: _Frame, args: tuple, kwargs: dict[str, Any]) -> Node:
+        """Give a frame's module its graph, and call it."""
+        _module_at(self.root, frame.path).add_call(frame.graph)
+        return above.graph.create_node("call_module", self.relative(above, frame.path), args,
+                                       kwargs, frame.path.rpartition(".")[2])
+
+    def relative(self, frame: _Frame, path: str) -> str:
+        """A module's path from a frame's; modules above it are called by another name."""
+        prefix = f"{frame.path}." if frame.path else ""
+        if path.startswith(prefix):
+            return path.removeprefix(prefix)
+        name = path.replace(".", "_")
+        _module_at(self.root, frame.path)._modules[name] = _module_at(self.root, path)
+        return name
+
+
+def _calls(node: Node) -> list[tuple[str, str]]:
+    """The calls that a node is in, outermost first: a key for each, and the module's path."""
+    stack = node.meta.get("nn_module_stack") or {}
+    calls = [(key, path) for key, (path, _) in stack.items()]
+    return calls if calls and calls[0][1] == "" else [("", ""), *calls]
+
+
+def _item(graph: Graph, value: Node, key: Any, like: Node | None = None) -> Node:
+    node = graph.call_function(operator.getitem, (value, key))
+    if like is not None:
+        node.meta = like.meta.copy()
+    return node
+
+
+def _shape_of(graph: Graph) -> str:
+    """A graph as text in which nodes are numbers."""
+    numbers = {node: i for i, node in enumerate(graph.nodes)}
+
+    def shown(node: Node) -> Iterator[str]:
+        yield node.op
+        yield "" if node.op == "placeholder" else str(node.target)
+        yield str(map_arg((node.args, node.kwargs), lambda n: f"%{numbers[n]}"))
+
+    return "\n".join(" ".join(shown(node)) for node in graph.nodes)
