@@ -12,7 +12,12 @@ _INDETERMINATE = "ge: relation is indeterminate"
 
 
 class SymInt:
-    """An integer without a fixed value: a ragged length, or a size of an exported program."""
+    """An integer without a fixed value: a ragged length, or a size of an exported program.
+
+    >>> length = torch.nested.nested_tensor([[1], [2, 3]], layout=torch.jagged).shape[1]
+    >>> isinstance(length, torch.SymInt), length == 2, length >= 2
+    (True, False, True)
+    """
 
     __slots__ = ()
 
@@ -32,12 +37,7 @@ class SymBool:
 
 
 class RaggedLength(SymInt):
-    """The length of ragged axis `j<number>`, times `coefficient`.
-
-    >>> length = torch.nested.nested_tensor([[1], [2, 3]], layout=torch.jagged).shape[1]
-    >>> isinstance(length, torch.SymInt), length == 2, length >= 2
-    (True, False, True)
-    """
+    """The length of ragged axis `j<number>`, times `coefficient`."""
 
     __slots__ = ("coefficient", "number")
 
