@@ -55,7 +55,8 @@ class _Number:
         return compute(function, function.__name__, args)
 
 
-class SymbolicSize(_Number, int, SymInt):
+@SymInt.register
+class SymbolicSize(_Number, int):
     """An int that varies. `other`: its value in the trace's second input; `expression`: what is
     known of it."""
 

@@ -15,7 +15,7 @@ from .. import ops
 from ..tensor.devices import device as Device
 from ..tensor.layout import contiguous_format, jagged
 from ..tensor.size import Size
-from ..tensor.symbolic_length import RaggedLength, SymInt
+from ..tensor.symbolic_length import SymInt
 from ..tensor.tensor import Tensor
 from .packing import pack
 from .ragged_tensor import SHARED, RaggedTensor, Rules
@@ -28,7 +28,7 @@ def get_tensor_symint(tensor: Tensor, *, coeff: int = 1) -> SymInt:
     """The length that offsets stand for: the same for the same tensor of offsets."""
     length = tensor.__dict__.get(_LENGTH)
     if length is None:
-        length = tensor.__dict__[_LENGTH] = RaggedLength(next(_numbers))
+        length = tensor.__dict__[_LENGTH] = SymInt(next(_numbers))
     return length if coeff == 1 else length * coeff
 
 

@@ -6,20 +6,10 @@ only answers if it holds for every length.
 
 from __future__ import annotations
 
+from abc import ABC
 from typing import Any
 
 _INDETERMINATE = "ge: relation is indeterminate"
-
-
-class SymInt:
-    """An integer without a fixed value: a ragged length, or a size of an exported program.
-
-    >>> length = torch.nested.nested_tensor([[1], [2, 3]], layout=torch.jagged).shape[1]
-    >>> isinstance(length, torch.SymInt), length == 2, length >= 2
-    (True, False, True)
-    """
-
-    __slots__ = ()
 
 
 class SymFloat:
@@ -36,8 +26,15 @@ class SymBool:
         raise NotImplementedError(f"{type(self).__name__}.state")
 
 
-class RaggedLength(SymInt):
-    """The length of ragged axis `j<number>`, times `coefficient`."""
+class SymInt(ABC):  # noqa: B024  # for `register`
+    """The length of ragged axis `j<number>`, times `coefficient`.
+
+    Sizes of exported programs, which are ints, count as instances.
+
+    >>> length = torch.nested.nested_tensor([[1], [2, 3]], layout=torch.jagged).shape[1]
+    >>> isinstance(length, torch.SymInt), length == 2, length >= 2
+    (True, False, True)
+    """
 
     __slots__ = ("coefficient", "number")
 
@@ -49,21 +46,21 @@ class RaggedLength(SymInt):
         return name if self.coefficient == 1 else f"{self.coefficient}*{name}"
 
     def __eq__(self, other: Any) -> bool:
-        return (isinstance(other, RaggedLength) and other.number == self.number
+        return (type(other) is SymInt and other.number == self.number
                 and other.coefficient == self.coefficient)
 
     def __hash__(self) -> int:
         return hash((self.number, self.coefficient))
 
     def __ge__(self, other: Any) -> bool:
-        if isinstance(other, RaggedLength) and other.number == self.number:
+        if type(other) is SymInt and other.number == self.number:
             return self.coefficient >= other.coefficient
         if isinstance(other, int) and other <= 2:
             return True
         raise ValueError(_INDETERMINATE)
 
     def __le__(self, other: Any) -> bool:
-        if isinstance(other, RaggedLength):
+        if type(other) is SymInt:
             return other >= self
         if other < 2:
             return False
@@ -75,9 +72,9 @@ class RaggedLength(SymInt):
     def __gt__(self, other: Any) -> bool:
         return not self <= other
 
-    def __mul__(self, times: Any) -> RaggedLength:
+    def __mul__(self, times: Any) -> SymInt:
         if not isinstance(times, int):
             raise ValueError(f"unsupported: {type(times)}")
-        return RaggedLength(self.number, self.coefficient * times)
+        return SymInt(self.number, self.coefficient * times)
 
     __rmul__ = __mul__
