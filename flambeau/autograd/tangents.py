@@ -222,6 +222,7 @@ def push_through(
     outputs: number of the operator's outputs; those that the function omits have no tangent.
     """
     level = push_level()
+    enabled, LEVELS.enabled = LEVELS.enabled, True
     try:
         duals = list(primals)
         for i, tangent in enumerate(tangents):
@@ -230,6 +231,7 @@ def push_through(
                 attach(duals[i], level, primals[i], tangent)
         pushed = [tangent_at(y, level) for y in function(*duals)]
     finally:
+        LEVELS.enabled = enabled
         pop_level(level)
     return (*pushed, *(None,) * (outputs - len(pushed)))
 

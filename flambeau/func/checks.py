@@ -97,6 +97,9 @@ def check_tangents(primals: Any, tangents: Any) -> None:
     if not isinstance(primals, tuple):
         raise RuntimeError(f"{call}: Expected primals to be a tuple. E.g. it should be valid to "
                            "call f(*primals).")
+    if tangents.__class__ is tuple and 0 < len(primals) == len(tangents) and primals.__class__ \
+            is tuple and all([isinstance(x, Tensor) for x in (*primals, *tangents)]):
+        return
     wanted, structure = _pytree.tree_structure(primals), _pytree.tree_structure(tangents)
     if structure != wanted:
         raise RuntimeError(f"{call}: Expected primals and tangents to have the same python "

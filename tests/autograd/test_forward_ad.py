@@ -314,6 +314,16 @@ KERNEL_RULES = {
     "cross entropy": (lambda x: F.cross_entropy(x, LABELS), (300, 129)),
     "cross entropy, ignored": (
         lambda x: F.cross_entropy(x, LABELS, ignore_index=3, reduction="sum"), (300, 129)),
+    "cross entropy, each row": (
+        lambda x: F.cross_entropy(x, LABELS, reduction="none"), (300, 129)),
+    "softmax": (lambda x: x.softmax(1), (300, 129)),
+    "log softmax": (lambda x: x.log_softmax(1), (300, 129)),
+    "log softmax of columns": (lambda x: x.log_softmax(0), (300, 129)),
+    "max pool": (lambda x: F.max_pool2d(x, 3, 2, 1), (2, 5, 60, 60)),
+    "attention": (F.scaled_dot_product_attention, (3, 2, 65, 8), (3, 2, 70, 8), (3, 2, 70, 6)),
+    "attention, causal": (
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
+        (3, 2, 65, 8), (3, 2, 65, 8), (3, 2, 65, 8)),
     "layer norm": (lambda x, w, b: F.layer_norm(x, (129,), w, b), (300, 129), (129,), (129,)),
     "batch norm": (
         lambda x, w, b: F.batch_norm(x, None, None, w, b, True), (6, 5, 40, 40), (5,), (5,)),

@@ -317,6 +317,20 @@ def places(type: Type, step: int | None) -> Kernel:
 
 
 @cache
+def tangents(type: Type, step: int | None) -> Kernel:
+    """Buffers x, tables, t, yt: the elements of t at the places of x's maxima."""
+    s, t = _StripNest(type, step), Buffer(type, "t")
+    cells, rows = s.local("cells"), s.local("rows", Type.I32)
+    top, place = (Accumulator(ReduceOp.MAXIMUM, type, "top"),
+                  Accumulator(ReduceOp.MINIMUM, Type.I32, "place"))
+    taken = Load(t, s.at((s.image, "x_image")), ((cast(place, Type.I64), 1),), s.column_exists)
+    then: list[Statement] = [Store(s.y, s.place, taken, mask=s.column_exists)]
+    across = _window_maxima(s, cells, rows, then, top, place)
+    body = s.each_row(_column_maxima(s, cells, rows), across)
+    return s.kernel("pool_tangents", [s.x, *s.tables, t, s.y], body)
+
+
+@cache
 def maxima_backward(type: Type, step: int | None) -> Kernel:
     """Buffers x, tables, gy, gx: each window's gradient at the place of its maximum.
 

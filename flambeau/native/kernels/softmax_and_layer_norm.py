@@ -171,6 +171,15 @@ def log_softmax_backward(type: Type) -> Kernel:
     return r.kernel("log_softmax_backward")
 
 
+def log_softmax_tangent(type: Type) -> Kernel:
+    """t, y, yt: the tangent of log_softmax's result y."""
+    r = RowKernelBuilder(type)
+    t, y, yt = r.matrix("t"), r.matrix("y"), r.buffer("yt")
+    total = r.fold(ReduceOp.SUM, t * _exp(y))
+    r.sweep(stores=[(yt, t - total)])
+    return r.kernel("log_softmax_tangent")
+
+
 def layer_norm(type: Type, weight: bool, bias: bool) -> Kernel:
     """x, (weight), (bias), eps, 1 / columns, mean, rstd, y: rows normalized."""
     r = RowKernelBuilder(type)

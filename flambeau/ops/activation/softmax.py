@@ -8,6 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from ...autograd.mode import MODE
 from ...native.foundation.user_frames import warn
 from ...native.runtime.background_jit import KernelPolicy
 from ...native.runtime.fast_call import FastCalls
@@ -233,7 +234,21 @@ def _(g: Tensor, y: Tensor, dim: int) -> Tensor:
 @log_softmax.jvp
 def _(input_t: Tensor, y: Tensor, dim: int) -> Tensor:
     t = input_t.to(y.dtype)
-    return t - (t * y.exp()).sum(dim, True)
+    return t - (t * y.exp()).sum(dim, True) if MODE.grad else log_softmax_tangent(t, y, dim)
+
+
+@opaque(name="_log_softmax_tangent", expose=(), differentiable=False, ref=None, samples=None)
+def log_softmax_tangent(input_t: Array, output: Array, dim: int) -> Array:
+    """The tangent of log_softmax's result."""
+    if not output.ndim:
+        return np.zeros((), output.dtype)
+    if output.size > MAX_NUMPY_ROW_ELEMENTS:
+        y = over_rows(kernels.LOG_SOFTMAX_TANGENT, dim, input_t, output)
+        if y is not None:
+            return y
+    inside = compute_dtype(output.dtype)
+    total = reduce_sum(input_t * np.exp(output, dtype=inside), dim, None, None, True)
+    return np.subtract(input_t, total, dtype=inside).astype(output.dtype, copy=False)
 
 
 @opaque(name="_log_softmax_backward_data", node="LogSoftmaxBackwardBackward0", expose=("torch",),

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...autograd.tangents import sum_terms, unless_missing
+from ...autograd.tangents import LEVELS, sum_terms, unless_missing
 from ...autograd.mode import MODE
 from ...autograd.tape import requires
 from ...native.target.eager_costs import MAX_SAVED_PROBABILITIES, SCORES_PER_NUMPY_BLOCK
@@ -190,12 +190,15 @@ def _(
 @attention.jvp
 def _(
     query_t: Tensor | None, key_t: Tensor | None, value_t: Tensor | None, mask_t: Tensor | None,
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, is_causal: bool
+    ys: tuple[Tensor, Tensor | None], query: Tensor, key: Tensor, value: Tensor,
+    mask: Tensor | None, scale: float, is_causal: bool, keep: float
 ) -> tuple[Tensor | None, ...]:
-    p = _probabilities(query, key, mask, scale, is_causal)
+    p = ys[1] if keep == _PROBABILITIES and not MODE.grad else None
+    if p is None:
+        p = _probabilities(query, key, mask, scale, is_causal)
     scores_t = sum_terms(
-        unless_missing(lambda t: (t @ key.transpose(-1, -2)) * scale, query_t),
-        unless_missing(lambda t: (query @ t.transpose(-1, -2)) * scale, key_t), mask_t)
+        unless_missing(lambda t: (t * scale) @ key.transpose(-1, -2), query_t),
+        unless_missing(lambda t: (query * scale) @ t.transpose(-1, -2), key_t), mask_t)
     p_t = unless_missing(lambda t: softmax_backward(t.expand(p.shape), p, -1, None), scores_t)
     return sum_terms(unless_missing(lambda t: t @ value, p_t),
                      unless_missing(lambda t: p @ t, value_t)), None
@@ -327,7 +330,7 @@ def scaled_dot_product_attention(
         p = _probabilities(query, key, attn_mask, scale, is_causal)
         return (dropout(p, dropout_p, True) if dropout_p > 0 else p) @ value
     keep = _NOTHING
-    if any(map(_record, (query, key, value))):
+    if LEVELS.active or any(map(_record, (query, key, value))):  # their rules read probabilities
         keep = _PROBABILITIES if math.prod(q[:-1]) * k[-2] <= MAX_SAVED_PROBABILITIES else _LOG_SUMS
     return attention(query, key, value, attn_mask, scale, is_causal, keep)[0]
 

@@ -7,7 +7,7 @@ tangents; both may carry tangents of outer levels, and be recorded.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -106,10 +106,30 @@ def level_of(args: Sequence[Any]) -> int | None:
     return None if batch is not None and batch.outer_level >= level else level
 
 
-def _last_level(args: Sequence[Any]) -> int | None:
-    levels = [last_level(x) for x in leaves_of(Tensor, args)
-              if "_tangents" in x.__dict__ or x._base is not None]
-    return max((level for level in levels if level is not None), default=None)
+def _last_level(args: Iterable[Any]) -> int | None:
+    """Return the innermost level of the tensors in `args`; hot: runs for every operator."""
+    innermost: int | None = None
+    for x in args:
+        if isinstance(x, Tensor):
+            if "_tangents" not in x.__dict__ and x._base is None:
+                continue
+            level = last_level(x)
+        elif isinstance(x, (tuple, list)):
+            level = _last_level(x)
+        elif isinstance(x, dict):
+            level = _last_level(x.values())
+        else:
+            continue
+        if level is not None and (innermost is None or level > innermost):
+            innermost = level
+    return innermost
+
+
+def _primals_at(args: tuple, level: int) -> tuple:
+    """Return the arguments without their tangents at `level`."""
+    return tuple([primal_at(x, level) if isinstance(x, Tensor) else
+                  map_leaves_of(Tensor, lambda t: primal_at(t, level), x)
+                  if isinstance(x, (tuple, list, dict)) else x for x in args])
 
 
 def bound(operator: Operator, args: tuple, kwargs: dict[str, Any], reflected: bool) -> list[Any]:
@@ -117,15 +137,21 @@ def bound(operator: Operator, args: tuple, kwargs: dict[str, Any], reflected: bo
     if reflected:
         args = args[::-1]
     values = list(args)
+    if not kwargs:
+        values += _defaults(operator)[len(values) :]
+        return values
     for alias, name in (("axis", "dim"), ("keepdims", "keepdim")):
         if alias in kwargs and alias not in operator.names:
             kwargs = {**kwargs, name: kwargs[alias]}
-    for parameter in operator.parameters[len(values) :]:
-        if parameter.kind is parameter.VAR_POSITIONAL:
-            values.append(kwargs.get(parameter.name, ()))
-        else:
-            values.append(kwargs.get(parameter.name, parameter.default))
+    values += [kwargs.get(parameter.name, default) for parameter, default in
+               zip(operator.parameters, _defaults(operator), strict=True)][len(values) :]
     return values
+
+
+@functools.cache
+def _defaults(operator: Operator) -> tuple[Any, ...]:
+    """Return what each parameter is bound to if it is left out."""
+    return tuple([() if p.kind is p.VAR_POSITIONAL else p.default for p in operator.parameters])
 
 
 def push(
@@ -135,17 +161,21 @@ def push(
     if not LEVELS.active:
         _pushing.count_idle_call()
         return original(*args, **kwargs)
-    level = level_of(args) if not kwargs else level_of((*args, *kwargs.values()))
-    if level is None or not LEVELS.enabled:
+    level = None
+    if LEVELS.enabled:
+        level = level_of(args) if not kwargs else level_of((*args, *kwargs.values()))
+    if level is None:
         y = original(*args, **kwargs)
         return _hide_views(y, (), args) if operator.kind is Kind.VIEW else y
     if kwargs.get("out") is not None:
         raise RuntimeError(f"Trying to use forward AD with {operator.name.strip('_')}_out that "
                            "does not support it because it is an out= function")
-    strip = functools.partial(primal_at, level=level)
-    primals = map_leaves_of(Tensor, strip, args)
-    named = map_leaves_of(Tensor, strip, kwargs)
-    y = push(operator, reflected, original, primals, named)  # outer levels, if any
+    primals = _primals_at(args, level)
+    named = map_leaves_of(Tensor, lambda x: primal_at(x, level), kwargs) if kwargs else kwargs
+    if len(LEVELS.active) == 1:
+        y = original(*primals, **named)
+    else:  # there may be tangents of outer levels
+        y = push(operator, reflected, original, primals, named)
     if y is NotImplemented or not operator.differentiable:
         return y
     if operator.kind is Kind.VIEW:
@@ -170,13 +200,21 @@ def _hide_views(y: Any, levels: tuple[int, ...], primals: Sequence[Any]) -> Any:
 
 def gather_arguments(operator: Operator, args: tuple, kwargs: dict[str, Any]) -> tuple:
     """Return the positional arguments, those of a `*parameter` as one tuple."""
-    for at, p in enumerate(operator.parameters):
-        if p.kind is p.VAR_POSITIONAL:
-            rest = (kwargs[p.name],) if p.name in kwargs else args[at:]
-            if len(rest) == 1 and isinstance(rest[0], (tuple, list)):
-                rest = tuple(rest[0])
-            return (*args[:at], rest)
-    return args
+    at = _variadic_position(operator)
+    if at is None:
+        return args
+    name = operator.parameters[at].name
+    rest = (kwargs[name],) if name in kwargs else args[at:]
+    if len(rest) == 1 and isinstance(rest[0], (tuple, list)):
+        rest = tuple(rest[0])
+    return (*args[:at], rest)
+
+
+@functools.cache
+def _variadic_position(operator: Operator) -> int | None:
+    """Return the position of the operator's `*parameter`, or None."""
+    return next((at for at, p in enumerate(operator.parameters) if p.kind is p.VAR_POSITIONAL),
+                None)
 
 
 def _tangents(value: Any, level: int) -> Any:

@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ...autograd import enable_grad, is_grad_enabled, no_grad
 from ...autograd import grad as autograd_grad
-from ...autograd.tangents import last_level
+from ...autograd.tangents import LEVELS, last_level
 from ...autograd.save_plan import ATTRIBUTE, DTYPE, INPUT, OUTPUT, SHAPE
 from ...autograd.unbroadcast import unbroadcast
 from ...tensor.tensor import Tensor
-from ...tensor.tree import leaves_of
 from ...tensor.windows.batched_window import is_example
 from ..core.operator import Kind, Operator
 
@@ -36,16 +35,26 @@ def push(operator: Operator, values: list[Any], tangents: list[Any], y: Any) -> 
             return _apply_rule(operator, values, tangents, y)
     if requires and is_grad_enabled():
         return _apply_rule(operator, values, tangents, y)
-    with no_grad():
-        return _apply_rule(operator, values, tangents, y)
+    enabled, LEVELS.enabled = LEVELS.enabled, False  # nothing below carries a tangent
+    try:
+        with no_grad():
+            return _apply_rule(operator, values, tangents, y)
+    finally:
+        LEVELS.enabled = enabled
 
 
-def _find_histories(values: Sequence[Any]) -> tuple[bool, bool]:
+def _find_histories(values: Iterable[Any]) -> tuple[bool, bool]:
     """Return whether any value carries a tangent or is a vmap example, which kernels cannot handle,
     and whether any requires grad."""
-    tensors = leaves_of(Tensor, values)
-    has_tangents = any(last_level(x) is not None or is_example(x._array) for x in tensors)
-    return has_tangents, any(x.requires_grad for x in tensors)
+    has_tangents = requires = False
+    for x in values:
+        if isinstance(x, Tensor):
+            has_tangents = has_tangents or last_level(x) is not None or is_example(x._array)
+            requires = requires or x.requires_grad
+        elif isinstance(x, (tuple, list, dict)):
+            below = _find_histories(x.values() if isinstance(x, dict) else x)
+            has_tangents, requires = has_tangents or below[0], requires or below[1]
+    return has_tangents, requires
 
 
 def _apply_rule(operator: Operator, values: list[Any], tangents: list[Any], y: Any) -> Any:

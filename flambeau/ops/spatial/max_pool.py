@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...autograd.mode import MODE
 from ...tensor.dtypes import FROM_NUMPY, bool_
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.promotion import legacy_name
@@ -19,7 +20,7 @@ from ..core.sample_inputs import Rng, Sample
 from ..pointwise.selection import where as select
 from .conv_reference import Window
 from .max_pool_reference import (
-    find_maxima, find_maxima_and_indices, gather_at_maxima, scatter_to_maxima,
+    find_maxima, find_maxima_and_indices, gather_at_maxima, gather_tangent, scatter_to_maxima,
 )
 from .pool_window import key_of, pooling_window
 
@@ -87,6 +88,13 @@ def _(g: Tensor) -> None:
     return None
 
 
+@opaque(layout=Layout.FREE, name="_max_pool_tangent", expose=(), differentiable=False, ref=None,
+        samples=None)
+def _tangent(t: Array, input: Array, window: Window) -> Array:
+    """The elements of t at the places of the windows' maxima."""
+    return gather_tangent(t, input, window)
+
+
 def _gather_tangent(t: Tensor, indices: Tensor, n: int) -> Tensor:
     """Take the tangent's elements at the indices of maxima in the flattened image."""
     return t.flatten(-n).gather(-1, indices.flatten(-n)).reshape(indices.shape)
@@ -112,7 +120,9 @@ def _declare_operators(n: int) -> tuple[Declared, Declared]:
 
     @pool_values.jvp
     def _(input_t: Tensor, input: Tensor, window: Window) -> Tensor:
-        return _gather_tangent(input_t, pool_both(input.detach(), window)[1], n)
+        if MODE.grad:
+            return _gather_tangent(input_t, pool_both(input.detach(), window)[1], n)
+        return _tangent(input_t, input, window)
 
     @opaque(layout=Layout.CHANNELS_LAST if n < 3 else Layout.VOLUME, examples=("input",),
             name=f"_max_pool{n}d_with_indices", node=node, expose=(), constant_outputs=(1,),

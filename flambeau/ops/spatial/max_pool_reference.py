@@ -198,6 +198,19 @@ def _scatter_along(x: Array, y: Array, g: Array, axis: int, window: Window) -> A
     return result
 
 
+def gather_tangent(t: Array, input: Array, window: Window) -> Array:
+    """Take the elements of t at the places of the windows' maxima, before these are known."""
+    n = len(window.kernel)
+    spatial = input.shape[-n:]
+    native = pool_native.tangents(t, input, n, windows, window, spatial)
+    if native is not None:
+        return native
+    indices = find_maxima_and_indices(input, window)[1]
+    flat = t.reshape(*t.shape[:-n], -1)
+    taken = np.take_along_axis(flat, indices.reshape(*flat.shape[:-1], -1), -1)
+    return taken.reshape(indices.shape)
+
+
 def gather_at_maxima(u: Array, input: Array, maxima: Array, window: Window) -> Array:
     """Take the elements of u at the places of the windows' maxima."""
     n = len(window.kernel)

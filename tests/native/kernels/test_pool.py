@@ -88,6 +88,10 @@ def test_maxima_of_rows(check, case: str) -> None:
     runs(check, pool.maxima(f32, t.step), [x, *t.tables], sizes, [y])
     runs(check, pool.places(f32, t.step), [x, *t.tables], sizes, [y, where], 2)
     runs(check, pool.maxima_backward(f32, t.step), [x, *t.tables, g], sizes, [gx])
+    tangent = np.random.default_rng(5).normal(size=shape).astype(np.float32)
+    flat = tangent.reshape(*shape[:2], -1)
+    pushed = np.take_along_axis(flat, where.reshape(*shape[:2], -1), -1).reshape(y.shape)
+    runs(check, pool.tangents(f32, t.step), [x, *t.tables, tangent], sizes, [pushed])
 
 
 @pytest.mark.parametrize("case", LAST)

@@ -127,6 +127,22 @@ def test_places(made, monkeypatch, n: int) -> None:
                 np.testing.assert_array_equal(one, two)
 
 
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_tangents_of_maxima(made, monkeypatch, n: int) -> None:
+    """Of equal maxima the first one's tangent counts."""
+    rng = np.random.default_rng(9)
+    x = flambeau.tensor(rng.integers(0, 4, (2, 3, *(9,) * n)).astype(np.float32))
+    t = flambeau.tensor(rng.normal(size=x.shape).astype(np.float32))
+    pool = getattr(F, f"max_pool{n}d")
+    for window in ((2, 2, 0), (3, 2, 1), (3, 1, 1), (4, 3, 2)):
+        _, places = pool(x, *window, return_indices=True)
+        expected = t.flatten(2).gather(2, places.flatten(2)).reshape(places.shape)
+        for least in (1, 1 << 62):
+            monkeypatch.setattr(pool_native, "MIN_POOLED_ELEMENTS", least)
+            pushed = flambeau.func.jvp(lambda x, w=window: pool(x, *w), (x,), (t,))[1]
+            np.testing.assert_array_equal(pushed.numpy(), expected.numpy())
+
+
 @pytest.mark.parametrize("last", [False, True])
 def test_all_shapes_take_the_same_kernels(made, last: bool) -> None:
     rng = np.random.default_rng(10)
