@@ -98,7 +98,7 @@ def check_tangents(primals: Any, tangents: Any) -> None:
         raise RuntimeError(f"{call}: Expected primals to be a tuple. E.g. it should be valid to "
                            "call f(*primals).")
     if tangents.__class__ is tuple and 0 < len(primals) == len(tangents) and primals.__class__ \
-            is tuple and all([isinstance(x, Tensor) for x in (*primals, *tangents)]):
+            is tuple and all(isinstance(x, Tensor) for x in (*primals, *tangents)):
         return
     wanted, structure = _pytree.tree_structure(primals), _pytree.tree_structure(tangents)
     if structure != wanted:

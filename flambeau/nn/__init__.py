@@ -35,12 +35,4 @@ def factory_kwargs(kwargs: dict[str, Any] | None) -> dict[str, Any]:
     return result | options
 
 
-def __getattr__(name: str) -> Any:
-    if name == "quantized":  # loaded on demand: few models use it
-        from importlib import import_module
-
-        return import_module(f"{__name__}.quantized")
-    return _lacking(name)
-
-
-_lacking = _answering(__name__)
+__getattr__ = _answering(__name__)

@@ -21,6 +21,7 @@ from typing import Any, NoReturn, Union
 __all__ = ["Lacking", "answer_for_absent", "give_absent_methods", "install_finders", "lacking"]
 
 _PACKAGE = __name__.partition(".")[0]
+_MOVED = ("intrinsic", "qat", "quantizable", "quantized")  # from torch.nn to torch.ao.nn
 _IMPORT_FROM = opcode.opmap["IMPORT_FROM"]
 
 
@@ -109,12 +110,20 @@ def lacking(module: str, names: Iterable[str] = ()) -> Callable[[str], Any]:
                 return importlib.import_module(f"{module}.{name}")
             home = names_of(torch_name).get(name)
             if home is not None:
+                home = home or _moved(torch_name, name)
                 result = _resolve(home) if home else Lacking(f"{torch_name}.{name}")
                 if result.__class__ is not Lacking or not _is_optional_import():
                     return result
         raise AttributeError(f"module '{torch_name}' has no attribute '{name}'")
 
     return __getattr__
+
+
+def _moved(module: str, name: str) -> str:
+    """Return the path below `torch` of a name in a package that PyTorch moved, or ""."""
+    below = module.removeprefix("torch.nn.")
+    is_moved = below != module and below.partition(".")[0] in _MOVED
+    return f"ao.nn.{below}.{name}" if is_moved else ""
 
 
 def _is_optional_import() -> bool:

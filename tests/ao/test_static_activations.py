@@ -16,7 +16,7 @@ def q():
 
 
 @pytest.mark.parametrize("middle", [
-    nn.ELU(0.5), nn.Hardswish(), nn.LeakyReLU(0.1), nn.ReLU6(), nn.Sigmoid(), nn.Softmax(1),
+    nn.ELU(0.5), nn.Hardswish(), nn.LeakyReLU(0.1), nn.ReLU6(),
     nn.BatchNorm2d(4), nn.GroupNorm(2, 4), nn.InstanceNorm2d(4, affine=True), nn.LayerNorm(6),
     nn.PReLU(), nn.Dropout(0.5),
 ], ids=lambda m: type(m).__name__)
@@ -36,6 +36,16 @@ def test_modules_are_converted_and_stay_close(middle):
     assert (converted(x) - expected).abs().max() < 0.1  # norms stretch steps of 0.05
     again = quantization.convert(quantization.prepare(model))
     again.load_state_dict(converted.state_dict(), strict=False)
+
+
+@pytest.mark.parametrize("layer", [nn.Sigmoid(), nn.Softmax(1)], ids=lambda m: type(m).__name__)
+def test_modules_of_known_range(q, layer):
+    """They are not converted by default: functions of quantized tensors know their range."""
+    kind = getattr(torch.ao.nn.quantized, type(layer).__name__)
+    assert type(layer) not in quantization.get_default_static_quant_module_mappings()
+    y = kind.from_reference(layer, 1 / 256, 0)(q)
+    assert y.is_quantized
+    assert (y.dequantize() - layer(q.dequantize())).abs().max() < 1 / 256
 
 
 def test_sums_are_exact_in_means_of_windows(q):

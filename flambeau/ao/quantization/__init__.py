@@ -25,11 +25,12 @@ from .histogram_observer import HistogramObserver, default_histogram_observer
 from .mappings import (
     get_default_dynamic_quant_module_mappings, get_default_qat_module_mappings,
     get_default_qconfig_propagation_list, get_default_static_quant_module_mappings,
-    get_default_static_quant_reference_module_mappings,
+    get_default_static_quant_reference_module_mappings, get_embedding_qat_module_mappings,
 )
 from .observer import (
     MinMaxObserver, MovingAverageMinMaxObserver, MovingAveragePerChannelMinMaxObserver,
-    NoopObserver, ObserverBase, PerChannelMinMaxObserver, PlaceholderObserver, ReuseInputObserver,
+    NoopObserver, ObserverBase, RecordingObserver, default_debug_observer,
+    PerChannelMinMaxObserver, PlaceholderObserver, ReuseInputObserver,
     UniformQuantizationObserverBase, default_reuse_input_observer, get_observer_state_dict,
     load_observer_state_dict, per_channel_weight_observer_range_neg_127_to_127,
     weight_observer_range_neg_127_to_127, default_dynamic_quant_observer,
@@ -37,7 +38,8 @@ from .observer import (
     default_per_channel_weight_observer, default_placeholder_observer, default_weight_observer,
 )
 from .qconfig import (
-    QConfig, default_dynamic_qat_qconfig, default_dynamic_qconfig, default_embedding_qat_qconfig,
+    QConfig, default_debug_qconfig, default_dynamic_qat_qconfig,
+    default_dynamic_qconfig, default_embedding_qat_qconfig,
     default_embedding_qat_qconfig_4bit, float_qparams_weight_only_qconfig_4bit,
     default_per_channel_qconfig, default_qat_qconfig, default_qat_qconfig_v2, default_qconfig,
     get_default_qat_qconfig,
@@ -53,7 +55,8 @@ from .qconfig_mapping import (
 )
 from .quant_type import QuantType
 from .quantize import (
-    add_quant_dequant, convert, prepare, prepare_qat, propagate_qconfig_, quantize,
+    add_quant_dequant, convert, get_default_custom_config_dict, prepare,
+    prepare_qat, propagate_qconfig_, quantize,
     quantize_dynamic, quantize_qat, swap_module,
 )
 from .stubs import DeQuantStub, QuantStub, QuantWrapper

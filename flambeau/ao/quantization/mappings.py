@@ -21,6 +21,8 @@ DYNAMIC: dict[Any, Any] = {
     modules.Embedding: quantized.Embedding,
     modules.EmbeddingBag: quantized.EmbeddingBag,
     modules.RNNCell: dynamic.RNNCell,
+    intrinsic.LinearReLU: fused.dynamic.LinearReLU,
+    qat.dynamic.Linear: dynamic.Linear,
 }
 STATIC: dict[Any, Any] = {
     QuantStub: quantized.Quantize,
@@ -38,7 +40,7 @@ STATIC: dict[Any, Any] = {
     **{getattr(modules, name): getattr(quantized, name) for name in (
         "BatchNorm2d", "BatchNorm3d", "Dropout", "ELU", "GroupNorm", "Hardswish",
         "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d", "LayerNorm", "LeakyReLU", "PReLU",
-        "ReLU6", "Sigmoid", "Softmax")},
+        "ReLU6")},
     intrinsic.ConvReLU1d: fused.ConvReLU1d,
     intrinsic.ConvReLU2d: fused.ConvReLU2d,
     intrinsic.ConvReLU3d: fused.ConvReLU3d,
@@ -50,23 +52,25 @@ STATIC: dict[Any, Any] = {
 QAT: dict[Any, Any] = {
     modules.Linear: qat.Linear,
     modules.linear.NonDynamicallyQuantizableLinear: qat.Linear,
-    modules.Conv1d: qat.Conv1d,
     modules.Conv2d: qat.Conv2d,
     modules.Conv3d: qat.Conv3d,
     intrinsic.LinearReLU: fused_qat.LinearReLU,
     intrinsic.LinearBn1d: fused_qat.LinearBn1d,
     **{getattr(intrinsic, f"{name}{rank}d"): getattr(fused_qat, f"{name}{rank}d")
-       for name in ("ConvReLU", "ConvBn", "ConvBnReLU") for rank in (1, 2, 3)},
+       for name, ranks in (("ConvReLU", (2, 3)), ("ConvBn", (1, 2, 3)), ("ConvBnReLU", (1, 2, 3)))
+       for rank in ranks},
 }
 STATIC.update({
     qat.Linear: quantized.Linear,
     fused_qat.LinearBn1d: quantized.Linear,
     fused_qat.LinearReLU: fused.LinearReLU,
-    **{getattr(qat, f"Conv{rank}d"): getattr(quantized, f"Conv{rank}d") for rank in (1, 2, 3)},
+    **{getattr(qat, f"Conv{rank}d"): getattr(quantized, f"Conv{rank}d") for rank in (2, 3)},
     **{getattr(fused_qat, f"ConvBn{rank}d"): getattr(quantized, f"Conv{rank}d")
        for rank in (1, 2, 3)},
-    **{getattr(fused_qat, f"{name}{rank}d"): getattr(fused, f"ConvReLU{rank}d")
-       for name in ("ConvReLU", "ConvBnReLU") for rank in (1, 2, 3)},
+    **{getattr(fused_qat, f"ConvReLU{rank}d"): getattr(fused, f"ConvReLU{rank}d")
+       for rank in (2, 3)},
+    **{getattr(fused_qat, f"ConvBnReLU{rank}d"): getattr(fused, f"ConvReLU{rank}d")
+       for rank in (1, 2, 3)},
 })
 # What computes in float32 with weights rounded as a quantized model's will be.
 REFERENCE: dict[Any, Any] = {
@@ -86,6 +90,12 @@ def get_default_dynamic_quant_module_mappings() -> dict[Any, Any]:
 def get_default_qat_module_mappings() -> dict[Any, Any]:
     """The modules that `prepare_qat` replaces, and by what."""
     return dict(QAT)
+
+
+def get_embedding_qat_module_mappings() -> dict[Any, Any]:
+    """The modules that `prepare_qat` replaces, and tables, which it does not by default."""
+    return {**QAT, **{getattr(modules, name): getattr(qat, name)
+                      for name in ("Embedding", "EmbeddingBag")}}
 
 
 def get_default_static_quant_module_mappings() -> dict[Any, Any]:

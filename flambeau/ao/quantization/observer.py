@@ -313,6 +313,33 @@ class NoopObserver(ObserverBase):
         raise RuntimeError("calculate_qparams should not be called for NoopObserver")
 
 
+class RecordingObserver(ObserverBase):
+    """Keeps a copy of every tensor that it sees.
+
+    >>> observer = torch.ao.quantization.RecordingObserver()
+    >>> y = observer(torch.ones(2))
+    >>> observer.get_tensor_value()
+    [tensor([1., 1.])]
+    """
+
+    def __init__(self, dtype: Any = quint8) -> None:
+        super().__init__(dtype=dtype, is_dynamic=False)
+        self.tensor_val: list[Tensor] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The tensor itself."""
+        self.tensor_val.append(x.clone())
+        return x
+
+    def calculate_qparams(self) -> Any:
+        """An error, as in PyTorch."""
+        raise Exception("calculate_qparams should not be called for RecordingObserver")
+
+    def get_tensor_value(self) -> list[Tensor]:
+        """The tensors so far."""
+        return self.tensor_val
+
+
 class ReuseInputObserver(ObserverBase):
     """Looks at nothing: results have the scale of what they are made from, as of a reshape."""
 
@@ -350,6 +377,7 @@ def load_observer_state_dict(mod: Any, obs_dict: Any) -> None:
     mod.load_state_dict(obs_dict, strict=False)
 
 
+default_debug_observer = RecordingObserver
 default_observer = MinMaxObserver.with_args(quant_min=0, quant_max=127)
 default_reuse_input_observer = ReuseInputObserver
 default_placeholder_observer = PlaceholderObserver

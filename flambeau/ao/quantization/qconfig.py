@@ -9,7 +9,7 @@ from ...nn.module import Module
 from ...tensor.dtypes import float16, float32, qint8, quint8
 from ...tensor.quantizers import per_channel_symmetric, per_tensor_symmetric
 from .fake_quantize import (
-    FakeQuantize, FusedMovingAvgObsFakeQuantize, default_dynamic_fake_quant,
+    FakeQuantize, FakeQuantizeBase, FusedMovingAvgObsFakeQuantize, default_dynamic_fake_quant,
     default_embedding_fake_quant, default_embedding_fake_quant_4bit, default_fake_quant,
     default_fused_act_fake_quant, default_fused_per_channel_wt_fake_quant,
     default_fused_wt_fake_quant, default_per_channel_weight_fake_quant, default_weight_fake_quant,
@@ -18,7 +18,7 @@ from .histogram_observer import HistogramObserver
 from .observer import (
     MinMaxObserver, MovingAverageMinMaxObserver, MovingAveragePerChannelMinMaxObserver,
     NoopObserver, PerChannelMinMaxObserver, PlaceholderObserver, ReuseInputObserver,
-    default_dynamic_quant_observer,
+    default_debug_observer, default_dynamic_quant_observer,
     default_float_qparams_observer, default_float_qparams_observer_4bit, default_observer,
     default_per_channel_weight_observer, default_placeholder_observer,
     default_reuse_input_observer, default_weight_observer, _PartialWrapper,
@@ -89,6 +89,7 @@ default_qat_qconfig = QConfig(default_fake_quant, default_weight_fake_quant)
 default_qat_qconfig_v2 = QConfig(default_fused_act_fake_quant, default_fused_wt_fake_quant)
 default_dynamic_qat_qconfig = QConfig(default_dynamic_fake_quant, default_weight_fake_quant)
 default_qconfig = QConfig(default_observer, default_weight_observer)
+default_debug_qconfig = QConfig(default_debug_observer, default_weight_observer)
 default_per_channel_qconfig = QConfig(default_observer, default_per_channel_weight_observer)
 default_dynamic_qconfig = QConfig(default_dynamic_quant_observer, default_weight_observer)
 per_channel_dynamic_qconfig = QConfig(
@@ -153,6 +154,14 @@ def _factories_equal(first: Any, second: Any) -> bool:
     inner = left.pop("observer", None), right.pop("observer", None)
     return (first.p.func == second.p.func and first.p.args == second.p.args and left == right
             and _factories_equal(*inner))
+
+
+def _activation_is_memoryless(qconfig: Any) -> bool:
+    """Whether the observer of activations only knows the last values that it saw."""
+    activation = qconfig.activation()
+    if isinstance(activation, FakeQuantizeBase):
+        activation = getattr(activation, "activation_post_process", activation)
+    return getattr(activation, "averaging_constant", None) == 1
 
 
 def _is_reuse_input_qconfig(qconfig: Any) -> bool:

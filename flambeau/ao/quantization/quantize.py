@@ -3,53 +3,66 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from typing import Any
 
 from ...native.foundation.user_frames import warn
 from ...nn import modules
 from ...nn.module import Module
+from ...nn.utils.parametrize import type_before_parametrizations
 from ...tensor import Tensor
 from ...tensor.dtypes import float16, qint8, quint4x2, quint8
+from ..nn import quantizable, quantized
 from ..nn.intrinsic import _FusedModule
-from ..nn.quantized import FloatFunctional
-from .fixed_parameters import default_fixed_qparams_range_0to1_observer
 from .mappings import (
     QAT, REFERENCE, STATIC, TABLES, get_default_dynamic_quant_module_mappings,
+    get_default_qconfig_propagation_list,
 )
+from .module_observers import add_observers, observe_output, remove_qconfig as drop_qconfig
 from .qconfig import (
     QConfig, default_dynamic_qconfig, float16_dynamic_qconfig, float_qparams_weight_only_qconfig,
     float_qparams_weight_only_qconfig_4bit,
 )
-from .stubs import DeQuantStub, QuantWrapper
+from .stubs import QuantWrapper
 from .utils import get_qparam_dict, is_per_channel
 
-_FIXED_RANGE: dict[Any, Any] = {  # activations whose results lie in a known range
-    modules.Sigmoid: default_fixed_qparams_range_0to1_observer,
-    modules.Softmax: default_fixed_qparams_range_0to1_observer,
-}
 _TABLES_BY_DTYPE: dict[Any, tuple[Any, ...]] = {quint8: TABLES, quint4x2: TABLES[1:]}
 _TRANSPOSED = (modules.ConvTranspose1d, modules.ConvTranspose2d, modules.ConvTranspose3d)
 _QUANTIZED_BY_DEFAULT = (modules.Linear, modules.LSTM, modules.GRU, modules.LSTMCell,
                          modules.RNNCell, modules.GRUCell)
 
 
+def get_default_custom_config_dict() -> dict[str, dict[Any, Any]]:
+    """The modules that `prepare` and `convert` replace as a whole: LSTM, MultiheadAttention."""
+    kinds = ("LSTM", "MultiheadAttention")
+    return {
+        "float_to_observed_custom_module_class": {
+            getattr(modules, name): getattr(quantizable, name) for name in kinds},
+        "observed_to_quantized_custom_module_class": {
+            getattr(quantizable, name): getattr(quantized, name) for name in kinds},
+    }
+
+
 def propagate_qconfig_(
     module: Any, qconfig_dict: dict[Any, Any] | None = None,
     prepare_custom_config_dict: Any = None,
 ) -> None:
-    """Give each module the `qconfig` of its path, its class, itself or its parent."""
-    _propagate(module, qconfig_dict or {}, None, "")
+    """Give each module the `qconfig` of its path, its class, itself or its parent.
+
+    Parts named in `non_traceable_module_name` or `non_traceable_module_class` get none.
+    """
+    _propagate(module, qconfig_dict or {}, None, "", prepare_custom_config_dict or {})
 
 
-def _propagate(module: Any, configs: dict[Any, Any], parent: Any, path: str) -> None:
-    own = configs.get(type(module), parent)
+def _propagate(module: Any, configs: dict[Any, Any], parent: Any, path: str, custom: Any) -> None:
+    own = configs.get(type_before_parametrizations(module), parent)
     own = configs.get(path, own)
     module.qconfig = own = getattr(module, "qconfig", own)
-    if own is not None and not isinstance(own, QConfig):
-        raise TypeError(f"the qconfig of {path or 'the model'} is a {type(own).__name__}")
     check_qconfig(module, own)
     for name, child in module.named_children():
-        _propagate(child, configs, own, f"{path}.{name}" if path else name)
+        if name not in custom.get("non_traceable_module_name", ()) \
+                and type(child) not in custom.get("non_traceable_module_class", ()):
+            _propagate(child, configs, own, f"{path}.{name}" if path else name, {})
 
 
 def check_qconfig(module: Any, qconfig: Any) -> None:
@@ -108,27 +121,6 @@ qscheme=torch.per_tensor_affine)
     return model
 
 
-def _observe_output(self: Any, args: Any, output: Tensor) -> Any:
-    return self.activation_post_process(output)
-
-
-def _check_static(module: Any, path: str) -> None:
-    """NotImplementedError for what `convert` has no counterpart of."""
-    for name, child in module.named_children():
-        where = f"{path}.{name}" if path else name
-        if type(child) in STATIC:
-            continue
-        own = list(child.parameters(recurse=False))
-        if own and type(child) not in STATIC and getattr(child, "qconfig", None) is not None:
-            error = NotImplementedError(
-                f"static quantization of {type(child).__name__} (at '{where}') is not implemented "
-                "in flambeau; set its qconfig to None to leave it in float32")
-            error.add_note("Batch normalization behind a convolution is folded into it by "
-                           "torch.ao.quantization.fuse_modules.")
-            raise error
-        _check_static(child, where)
-
-
 def prepare(
     model: Any, inplace: bool = False, allow_list: Any = None,
     observer_non_leaf_module_list: Any = None, prepare_custom_config_dict: Any = None,
@@ -136,8 +128,17 @@ def prepare(
     """A copy of the model that observes activations, to be run on samples and then converted.
 
     The model has a `qconfig`, and QuantStub and DeQuantStub around its quantized part.
-    NotImplementedError where a module with parameters has no quantized counterpart.
+
+    Args:
+        allow_list: The classes of modules whose outputs are observed; None: all that `convert`
+            replaces.
+        observer_non_leaf_module_list: Classes of modules with parts that are observed as one.
+        prepare_custom_config_dict: `float_to_observed_custom_module_class` maps classes to those
+            whose `from_float` makes a module that observes itself; by default LSTM and
+            MultiheadAttention to those of `torch.ao.nn.quantizable`.
     """
+    custom = get_default_custom_config_dict() if prepare_custom_config_dict is None \
+        else prepare_custom_config_dict
     if not inplace:
         model = copy.deepcopy(model)
     propagate_qconfig_(model)
@@ -145,27 +146,10 @@ def prepare(
         warn("None of the submodule got qconfig applied. Make sure you passed correct "
              "configuration through `qconfig_dict` or by assigning the `.qconfig` attribute "
              "directly on submodules", UserWarning)
-    _check_static(model, "")
-    allowed = tuple(allow_list) if allow_list is not None else tuple(STATIC)
-    _observe(model, allowed)
+    observed = get_default_qconfig_propagation_list() if allow_list is None else allow_list
+    add_observers(model, observed, observer_non_leaf_module_list or (),
+                  custom.get("float_to_observed_custom_module_class", {}))
     return model
-
-
-def _observe(module: Any, allowed: tuple) -> None:
-    """Put observers on the outputs of modules; a fused module is one."""
-    if getattr(module, "qconfig", None) is not None and type(module) in allowed:
-        if isinstance(module, FloatFunctional):
-            module.activation_post_process = module.qconfig.activation()
-            return
-        if not isinstance(module, (DeQuantStub, *TABLES)):
-            observer = _FIXED_RANGE.get(type(module), module.qconfig.activation)()
-            module.add_module("activation_post_process", observer)
-            module.register_forward_hook(_observe_output, prepend=True)
-    if isinstance(module, _FusedModule) or hasattr(module, "weight_fake_quant"):
-        return
-    for name, child in list(module.named_children()):
-        if name != "activation_post_process":
-            _observe(child, allowed)
 
 
 def convert(
@@ -175,28 +159,33 @@ def convert(
 ) -> Any:
     """A copy of a prepared model with the quantized counterpart of each of its modules.
 
-    With `is_reference` modules that compute in float32 with weights rounded as the quantized ones.
+    Args:
+        is_reference: Modules that compute in float32 with weights rounded as the quantized ones.
+        convert_custom_config_dict: `observed_to_quantized_custom_module_class` maps classes to
+            those whose `from_observed` makes the quantized module.
+        use_precomputed_fake_quant: Round weights by the observers that were trained with them.
     """
     if not inplace:
         module = copy.deepcopy(module)
     if mapping is None:
         mapping = REFERENCE if is_reference else STATIC
-    _convert(module, mapping)
+    custom = get_default_custom_config_dict() if convert_custom_config_dict is None \
+        else convert_custom_config_dict
+    _convert(module, mapping, custom.get("observed_to_quantized_custom_module_class", {}),
+             use_precomputed_fake_quant)
     if remove_qconfig:
-        for child in module.modules():
-            if hasattr(child, "qconfig"):
-                del child.qconfig
-            _stop_observing(child)
+        drop_qconfig(module)
     return module
 
 
-def _convert(module: Any, mapping: Any) -> None:
-    for name, child in list(module.named_children()):
-        if name == "activation_post_process":
-            continue
-        if type(child) not in mapping:
-            _convert(child, mapping)
-        module._modules[name] = swap_module(child, mapping, {})
+def _convert(module: Any, mapping: Any, custom: Any, precomputed: bool) -> None:
+    replaced = {}
+    for name, child in module.named_children():
+        if not isinstance(child, _FusedModule) and type_before_parametrizations(child) \
+                not in custom:
+            _convert(child, mapping, custom, precomputed)
+        replaced[name] = swap_module(child, mapping, custom, precomputed)
+    module._modules.update(replaced)
 
 
 def swap_module(
@@ -204,17 +193,25 @@ def swap_module(
     use_precomputed_fake_quant: bool = False,
 ) -> Module:
     """The quantized counterpart of a module that has one and a `qconfig`; else the module."""
-    counterpart = mapping.get(type(mod))
-    if counterpart is None or getattr(mod, "qconfig", None) is None:
+    kind = type_before_parametrizations(mod)
+    if getattr(mod, "qconfig", None) is None:
         return mod
-    if getattr(counterpart, "_IS_REFERENCE", False):
-        result: Any = counterpart.from_float(mod, observe_weights(mod, mod.qconfig))
+    counterpart: Any = mapping.get(kind)
+    if kind in custom_module_class_mapping:
+        result: Any = custom_module_class_mapping[kind].from_observed(mod)
+    elif counterpart is None:
+        return mod
+    elif getattr(counterpart, "_IS_REFERENCE", False):
+        result = counterpart.from_float(mod, observe_weights(mod, mod.qconfig))
+    elif "use_precomputed_fake_quant" in inspect.signature(counterpart.from_float).parameters:
+        result = counterpart.from_float(
+            mod, use_precomputed_fake_quant=use_precomputed_fake_quant)
     else:
         result = counterpart.from_float(mod)
     for hook in mod._forward_pre_hooks.values():
         result.register_forward_pre_hook(hook)
     for hook in mod._forward_hooks.values():
-        if hook is not _observe_output:
+        if hook is not observe_output:
             result.register_forward_hook(hook)
     return result
 
@@ -232,14 +229,6 @@ def observe_weights(mod: Any, qconfig: Any, observer: Any = None) -> dict[str, A
         return look(mod.weight, qconfig.weight() if observer is None else observer)
     return {name: look(weight, qconfig.weight())
             for name, weight in mod.named_parameters(recurse=False) if name.startswith("weight")}
-
-
-def _stop_observing(module: Any) -> None:
-    if "activation_post_process" in module._modules and not isinstance(module, FloatFunctional):
-        del module._modules["activation_post_process"]
-    for key, hook in list(module._forward_hooks.items()):
-        if hook is _observe_output:
-            del module._forward_hooks[key]
 
 
 def quantize(
@@ -265,8 +254,9 @@ def prepare_qat(model: Any, mapping: Any = None, inplace: bool = False) -> Any:
     if not inplace:
         model = copy.deepcopy(model)
     propagate_qconfig_(model)
-    convert(model, QAT if mapping is None else mapping, inplace=True, remove_qconfig=False)
-    prepare(model, inplace=True)
+    mapping = QAT if mapping is None else mapping
+    convert(model, mapping, inplace=True, remove_qconfig=False)
+    prepare(model, observer_non_leaf_module_list=set(mapping.values()), inplace=True)
     return model
 
 
@@ -290,5 +280,6 @@ def add_quant_dequant(module: Any) -> Module:
     return module
 
 
-__all__ = ["add_quant_dequant", "convert", "prepare", "prepare_qat", "propagate_qconfig_",
-           "quantize", "quantize_dynamic", "quantize_qat", "swap_module"]
+__all__ = ["add_quant_dequant", "convert", "get_default_custom_config_dict", "prepare",
+           "prepare_qat", "propagate_qconfig_", "quantize", "quantize_dynamic", "quantize_qat",
+           "swap_module"]

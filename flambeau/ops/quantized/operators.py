@@ -150,7 +150,7 @@ def _declare_fixed_range(name: str) -> None:
     """A function whose results lie in a known range, which its quantizer covers."""
     own = PUBLIC["torch"].get(name) or _functional[name]
 
-    def function(input: Any) -> Tensor:
+    def function(input: Any, inplace: bool = False) -> Tensor:
         dtype = input.dtype
         if dtype not in _FIXED_RANGE[name]:
             raise NotImplementedError(f"{name} of {dtype}")

@@ -10,7 +10,7 @@ from ....tensor import Tensor
 from ....tensor.absent import lacking
 from ....tensor.quantizers import per_channel_affine_float_qparams
 
-__all__ = ["Conv1d", "Conv2d", "Conv3d", "Embedding", "EmbeddingBag", "Linear"]
+__all__ = ["Conv1d", "Conv2d", "Conv3d", "Embedding", "EmbeddingBag", "Linear", "dynamic"]
 
 __getattr__ = lacking(__name__)
 
@@ -113,13 +113,14 @@ class _Table:
     """A table whose rows are fake-quantized; a mixin before the float one."""
 
     weight_fake_quant: Any
+    _NAME: str
 
     def __init__(self, *args: Any, qconfig: Any = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         observer = check_config(qconfig).weight()
         if observer.qscheme is not per_channel_affine_float_qparams:
             raise AssertionError(
-                f"{type(self).__name__} weights requires a qscheme of "
+                f"{self._NAME} weights requires a qscheme of "
                 f"torch.per_channel_affine_float_qparams Got {observer.qscheme}")
         self.qconfig, self.weight_fake_quant = qconfig, observer
 
@@ -150,6 +151,7 @@ class Embedding(_Table, float_modules.Embedding):
     """A table whose rows are fake-quantized."""
 
     _FLOAT_MODULE = float_modules.Embedding
+    _NAME = "Embedding"
     _SETTINGS = ("num_embeddings", "embedding_dim", "padding_idx", "max_norm", "norm_type",
                  "scale_grad_by_freq", "sparse")
 
@@ -163,6 +165,7 @@ class EmbeddingBag(_Table, float_modules.EmbeddingBag):
     """A table whose rows are fake-quantized, and summed."""
 
     _FLOAT_MODULE = float_modules.EmbeddingBag
+    _NAME = "Embedding Bag"
     _SETTINGS = ("num_embeddings", "embedding_dim", "max_norm", "norm_type", "scale_grad_by_freq",
                  "mode", "sparse", "include_last_offset", "padding_idx")
 
@@ -175,3 +178,6 @@ class EmbeddingBag(_Table, float_modules.EmbeddingBag):
             input, self.weight_fake_quant(self.weight), offsets, self.max_norm, self.norm_type,
             self.scale_grad_by_freq, self.mode, self.sparse, per_sample_weights,
             self.include_last_offset, self.padding_idx)
+
+
+from . import dynamic

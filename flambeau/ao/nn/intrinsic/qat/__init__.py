@@ -6,16 +6,19 @@ gives, since these are what the quantized model has; the statistics go on being 
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ..... import ops
 from .....nn import functional as F
+from .....nn import init, modules
 from .....nn.modules import ReLU
 from .....nn.parameter import Parameter
 from .....nn.utils.fusion import fuse_conv_bn_weights, fuse_linear_bn_weights
 from .....tensor import Tensor
 from ... import qat
 from .. import fused
+from ..fused import _FusedModule
 
 __all__ = [
     "ConvBn1d", "ConvBn2d", "ConvBn3d", "ConvBnReLU1d", "ConvBnReLU2d", "ConvBnReLU3d",
@@ -39,19 +42,19 @@ class _WithReLU:
         return getattr(fused, name)(inner, ReLU())
 
 
-class LinearReLU(_WithReLU, qat.Linear):
+class LinearReLU(_WithReLU, qat.Linear, _FusedModule):
     """A linear layer with rounded weights, then ReLU."""
 
 
-class ConvReLU1d(_WithReLU, qat.Conv1d):
+class ConvReLU1d(_WithReLU, qat.Conv1d, _FusedModule):
     """A convolution with rounded weights, then ReLU."""
 
 
-class ConvReLU2d(_WithReLU, qat.Conv2d):
+class ConvReLU2d(_WithReLU, qat.Conv2d, _FusedModule):
     """A convolution with rounded weights, then ReLU."""
 
 
-class ConvReLU3d(_WithReLU, qat.Conv3d):
+class ConvReLU3d(_WithReLU, qat.Conv3d, _FusedModule):
     """A convolution with rounded weights, then ReLU."""
 
 
@@ -60,6 +63,34 @@ class _WithNorm:
 
     bn: Any
     freeze_bn = False
+
+    def __init__(
+        self: Any, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1,
+        padding: Any = 0, dilation: Any = 1, groups: int = 1, bias: Any = None,
+        padding_mode: str = "zeros", eps: float = 1e-5, momentum: float = 0.1,
+        freeze_bn: bool = False, qconfig: Any = None,
+    ) -> None:
+        super().__init__(  # type: ignore[call-arg]
+            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bool(bias),
+            padding_mode, qconfig=qconfig)
+        kind = getattr(modules, f"BatchNorm{len(self.kernel_size)}d")
+        self.bn = kind(out_channels, eps, momentum)
+        self.reset_bn_parameters()
+        if freeze_bn:
+            self.freeze_bn_stats()
+
+    def reset_running_stats(self) -> None:
+        """Forget the statistics."""
+        self.bn.reset_running_stats()
+
+    def reset_bn_parameters(self: Any) -> None:
+        """Draw the parameters behind the convolution anew."""
+        self.bn.reset_running_stats()
+        init.uniform_(self.bn.weight)
+        init.zeros_(self.bn.bias)
+        if self.bias is not None:
+            bound = 1 / math.sqrt(math.prod(self.weight.shape[1:]))
+            init.uniform_(self.bias, -bound, bound)
 
     def fold_norm(self: Any) -> tuple[Tensor, Tensor]:
         """The weights and the bias with the normalization in them."""
@@ -119,7 +150,7 @@ def _declare(name: str, *bases: Any) -> Any:
     return type(name, bases, {"__module__": __name__, "__doc__": f"{name} with rounded weights."})
 
 
-class LinearBn1d(qat.Linear):
+class LinearBn1d(qat.Linear, _FusedModule):
     """A linear layer, then batch normalization; its weights are rounded as they are folded."""
 
     bn: Any
@@ -153,9 +184,9 @@ class LinearBn1d(qat.Linear):
         return result
 
 
-ConvBn1d = _declare("ConvBn1d", _WithNorm, qat.Conv1d)
-ConvBn2d = _declare("ConvBn2d", _WithNorm, qat.Conv2d)
-ConvBn3d = _declare("ConvBn3d", _WithNorm, qat.Conv3d)
+ConvBn1d = _declare("ConvBn1d", _WithNorm, qat.Conv1d, _FusedModule)
+ConvBn2d = _declare("ConvBn2d", _WithNorm, qat.Conv2d, _FusedModule)
+ConvBn3d = _declare("ConvBn3d", _WithNorm, qat.Conv3d, _FusedModule)
 ConvBnReLU1d = _declare("ConvBnReLU1d", _WithReLU, ConvBn1d)
 ConvBnReLU2d = _declare("ConvBnReLU2d", _WithReLU, ConvBn2d)
 ConvBnReLU3d = _declare("ConvBnReLU3d", _WithReLU, ConvBn3d)

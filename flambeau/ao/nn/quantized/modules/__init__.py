@@ -12,9 +12,11 @@ from .normalization import (
     BatchNorm2d, BatchNorm3d, GroupNorm, InstanceNorm1d, InstanceNorm2d, InstanceNorm3d, LayerNorm,
 )
 from .quantize import DeQuantize, Quantize
+from .converted import LSTM, MultiheadAttention  # isort: skip  (built on the modules above)
 
 __all__ = [
     "ELU",
+    "LSTM",
     "BatchNorm2d",
     "BatchNorm3d",
     "Conv1d",
@@ -39,6 +41,7 @@ __all__ = [
     "Linear",
     "LinearPackedParams",
     "MaxPool2d",
+    "MultiheadAttention",
     "PReLU",
     "QFunctional",
     "Quantize",

@@ -8,6 +8,7 @@ from ......nn import modules as float_modules
 from ......ops.quantized import packed_linear
 from ......tensor import Tensor
 from ......tensor.dtypes import float16, qint8
+from ....qat import dynamic as qat_dynamic
 from ...modules import linear as static
 from ...modules.observed import inner_module
 from ...modules.weights import quantize_weight
@@ -55,7 +56,8 @@ class Linear(static.Linear):
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Linear:
         """The layer of a float one that has a `qconfig`."""
-        kinds = (float_modules.Linear, float_modules.linear.NonDynamicallyQuantizableLinear)
+        kinds = (float_modules.Linear, float_modules.linear.NonDynamicallyQuantizableLinear,
+                 qat_dynamic.Linear)
         assert type(mod) in kinds, (
             "nn.quantized.dynamic.Linear.from_float only works for one of"
             f"{[kind.__name__ for kind in kinds]}, got {type(mod)}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from .......ops.quantized import packed_linear
 from .......tensor import Tensor
 from .......tensor.dtypes import float16
@@ -21,6 +23,12 @@ class LinearReLU(dynamic.Linear):
         else:
             y = packed_linear.linear_relu_dynamic(x, packed._packed_params, True)
         return y.to(x.dtype)
+
+    @classmethod
+    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
+        """The layer of a float linear layer fused with a ReLU that has a `qconfig`."""
+        mod[0].qconfig = mod.qconfig
+        return super().from_float(mod[0])
 
     def _get_name(self) -> str:
         return "DynamicQuantizedLinearReLU"
