@@ -233,13 +233,17 @@ def _(g: Tensor, y: Tensor, dim: int) -> Tensor:
 
 @log_softmax.jvp
 def _(input_t: Tensor, y: Tensor, dim: int) -> Tensor:
-    t = input_t.to(y.dtype)
-    return t - (t * y.exp()).sum(dim, True) if MODE.grad else log_softmax_tangent(t, y, dim)
+    return push_log_softmax(input_t.to(y.dtype), y, dim)
+
+
+def push_log_softmax(t: Tensor, y: Tensor, dim: int) -> Tensor:
+    """The tangent of log_softmax's result y, from that of its input."""
+    return t - (t * y.exp()).sum(dim, True) if MODE.grad else _log_softmax_tangent(t, y, dim)
 
 
 @opaque(name="_log_softmax_tangent", expose=(), differentiable=False, ref=None, samples=None)
-def log_softmax_tangent(input_t: Array, output: Array, dim: int) -> Array:
-    """The tangent of log_softmax's result."""
+def _log_softmax_tangent(input_t: Array, output: Array, dim: int) -> Array:
+    """The same on arrays."""
     if not output.ndim:
         return np.zeros((), output.dtype)
     if output.size > MAX_NUMPY_ROW_ELEMENTS:

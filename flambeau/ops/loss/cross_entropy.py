@@ -14,8 +14,7 @@ from ...native.target.eager_costs import MAX_NUMPY_POINTWISE_ELEMENTS, MAX_SMALL
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
-from ...autograd.mode import MODE
-from ..activation.softmax import log_softmax, log_softmax_backward, log_softmax_tangent
+from ..activation.softmax import log_softmax, log_softmax_backward, push_log_softmax
 from ..core.autocast import Policy
 from ...tensor.windows.batch import Batch
 from ..core.operator import Array
@@ -259,10 +258,7 @@ def _fuse(name: str, node: str) -> Any:
     ) -> tuple[Tensor | None, ...]:
         likelihood = _nll_loss if input_t.dim() < 3 else _nll_loss2d
         dim = 0 if input_t.dim() == 1 else 1
-        if MODE.grad:
-            logs_t = input_t - (input_t * ys[1].exp()).sum(dim, True)
-        else:
-            logs_t = log_softmax_tangent(input_t, ys[1], dim)
+        logs_t = push_log_softmax(input_t, ys[1], dim)
         return likelihood(logs_t, target, weight, reduction, ignore_index), logs_t
 
     return body

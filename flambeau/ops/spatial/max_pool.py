@@ -120,9 +120,8 @@ def _declare_operators(n: int) -> tuple[Declared, Declared]:
 
     @pool_values.jvp
     def _(input_t: Tensor, input: Tensor, window: Window) -> Tensor:
-        if MODE.grad:
-            return _gather_tangent(input_t, pool_both(input.detach(), window)[1], n)
-        return _tangent(input_t, input, window)
+        return _gather_tangent(input_t, pool_both(input.detach(), window)[1], n) if MODE.grad \
+            else _tangent(input_t, input, window)
 
     @opaque(layout=Layout.CHANNELS_LAST if n < 3 else Layout.VOLUME, examples=("input",),
             name=f"_max_pool{n}d_with_indices", node=node, expose=(), constant_outputs=(1,),

@@ -123,6 +123,8 @@ class MultiheadAttention(modules.MultiheadAttention):
         padding = _bool_mask("key_padding_mask", key_padding_mask)
         if mask is not None:
             mask = _check_mask(mask, batch * self.num_heads, length, key.size(0))
+        assert padding is None or padding.shape == key.shape[1::-1], (
+            f"key_padding_mask.size() must be {key.shape[1::-1]}, got {padding.size()}")
         if self.bias_k is not None and self.bias_v is not None:
             k = ops.cat([k, self.bias_k.repeat(1, batch, 1)])
             v = ops.cat([v, self.bias_v.repeat(1, batch, 1)])
@@ -130,9 +132,6 @@ class MultiheadAttention(modules.MultiheadAttention):
         # (length, batch, embed) as (batch * heads, length, head)
         q, k, v = (x.contiguous().view(-1, batch * self.num_heads, self.head_dim).transpose(0, 1)
                    for x in (q, k, v))
-        if padding is not None:
-            assert padding.shape == (batch, k.size(1)), (
-                f"key_padding_mask.size() must be {(batch, k.size(1))}, got {padding.size()}")
         if self.add_zero_attn:
             k, v = _append_zeros(k), _append_zeros(v)
             mask, padding = _pad(mask), _pad(padding)
@@ -146,10 +145,10 @@ class MultiheadAttention(modules.MultiheadAttention):
             y = y.transpose(0, 1).contiguous().view(length, batch, self.embed_dim)
         y = self.out_proj(self.quant_attn_output(y))
         weights = self.quant_attn_output_weights(weights)
-        if not need_weights:
-            return y, None
         weights = weights.view(batch, self.num_heads, length, k.size(1))
-        return y, weights.mean(dim=1) if average_attn_weights else weights
+        if need_weights and average_attn_weights:
+            weights = weights.mean(dim=1)
+        return y, weights if need_weights else None
 
     def _attend(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, padding: Tensor | None
