@@ -114,11 +114,7 @@ class MultiheadAttention(modules.MultiheadAttention):
             query, key, value = (x.transpose(0, 1) for x in (query, key, value))
         length, batch, size = query.size()
         assert size == self.embed_dim, f"embed_dim mismatch: {self.embed_dim} != {size}"
-        assert key.shape[:2] == value.shape[:2], (
-            f"key and value size mismatch: key.size()={key.size()}, value.size()={value.size()}")
-        q, k, v = (layer(x) for layer, x in
-                   zip(self._projections, (query, key, value), strict=True))
-        q = self.q_scaling_product.mul_scalar(q, self.head_dim**-0.5)
+        q, k, v = self._project(query, key, value)
         mask = _bool_mask("attn_mask", attn_mask)
         padding = _bool_mask("key_padding_mask", key_padding_mask)
         if mask is not None:
@@ -149,6 +145,13 @@ class MultiheadAttention(modules.MultiheadAttention):
         if need_weights and average_attn_weights:
             weights = weights.mean(dim=1)
         return y, weights if need_weights else None
+
+    def _project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Any, Any, Any]:
+        """Query, key and value as the heads see them, the query scaled."""
+        assert key.shape[:2] == value.shape[:2], (
+            f"key and value size mismatch: key.size()={key.size()}, value.size()={value.size()}")
+        q, k, v = self.linear_Q(query), self.linear_K(key), self.linear_V(value)
+        return self.q_scaling_product.mul_scalar(q, self.head_dim**-0.5), k, v
 
     def _attend(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, padding: Tensor | None
