@@ -14,6 +14,7 @@ from ...tensor import Tensor
 from ...tensor.dtypes import float16, qint8, quint4x2, quint8
 from ..nn import quantizable, quantized
 from ..nn.intrinsic import _FusedModule
+from ..nn.quantizable.steps import Steps
 from .mappings import (
     QAT, REFERENCE, STATIC, TABLES, get_default_dynamic_quant_module_mappings,
     get_default_qconfig_propagation_list,
@@ -279,6 +280,8 @@ def add_quant_dequant(module: Any) -> Module:
         module._modules[name] = add_quant_dequant(child)
     return module
 
+
+Steps.prepare, Steps.prepare_qat, Steps.convert = prepare, prepare_qat, convert
 
 __all__ = ["add_quant_dequant", "convert", "get_default_custom_config_dict", "prepare",
            "prepare_qat", "propagate_qconfig_", "quantize", "quantize_dynamic", "quantize_qat",

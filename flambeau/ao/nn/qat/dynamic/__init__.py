@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import Linear as _Linear
+from ..layers import Linear as _Linear
 
 __all__ = ["Linear"]
 

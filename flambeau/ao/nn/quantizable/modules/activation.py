@@ -12,6 +12,7 @@ from .....tensor import Tensor
 from .....tensor.dtypes import bool_, uint8
 from .....native.foundation.user_frames import warn
 from ...quantized.modules.functional_modules import FloatFunctional
+from ..steps import Steps
 
 
 class MultiheadAttention(modules.MultiheadAttention):
@@ -49,8 +50,6 @@ class MultiheadAttention(modules.MultiheadAttention):
     @classmethod
     def from_float(cls, other: Any) -> Any:
         """An `nn.MultiheadAttention` with a `qconfig`, prepared to be run on samples."""
-        from ....quantization.quantize import prepare
-
         assert type(other) is cls._FLOAT_MODULE, \
             f"Expected type {cls._FLOAT_MODULE}, got {type(other)}"
         assert hasattr(other, "qconfig"), "The float module must have 'qconfig'"
@@ -70,7 +69,7 @@ class MultiheadAttention(modules.MultiheadAttention):
             layer.weight = Parameter(weight.detach(), weight.requires_grad)
             layer.bias = None if bias is None else Parameter(bias.detach(), bias.requires_grad)
         observed.eval()
-        return prepare(observed, inplace=True)
+        return Steps.prepare(observed, inplace=True)
 
     def dequantize(self) -> Any:
         """The `nn.MultiheadAttention` of a quantized one's weights."""

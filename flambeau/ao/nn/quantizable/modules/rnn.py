@@ -12,6 +12,7 @@ from .....nn.parameter import Parameter
 from .....tensor import Tensor
 from .....tensor.dtypes import quint8
 from ...quantized.modules.functional_modules import FloatFunctional
+from ..steps import Steps
 
 State = tuple[Any, Any]
 _GATES = ("input", "forget", "cell", "output")
@@ -269,8 +270,6 @@ class LSTM(Module):
     @classmethod
     def from_float(cls, other: Any, qconfig: Any = None, split_gates: bool = False) -> Any:
         """An `nn.LSTM` with a `qconfig`, prepared to be run on samples."""
-        from ....quantization.quantize import prepare, prepare_qat
-
         assert isinstance(other, cls._FLOAT_MODULE), \
             f"Expected module type {cls._FLOAT_MODULE}, got {type(other)}"
         assert hasattr(other, "qconfig") or qconfig, \
@@ -283,7 +282,7 @@ class LSTM(Module):
             observed.layers[i] = _LSTMLayer.from_float(
                 other, i, qconfig, batch_first=False, split_gates=split_gates)
         observed.train(other.training)
-        return (prepare_qat if other.training else prepare)(observed, inplace=True)
+        return (Steps.prepare_qat if other.training else Steps.prepare)(observed, inplace=True)
 
     @classmethod
     def from_observed(cls, other: Any) -> Any:

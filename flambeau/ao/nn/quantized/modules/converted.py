@@ -9,6 +9,7 @@ from ..... import ops
 from .....ops.quantized.conversion import _choose_qparams_per_tensor
 from .....tensor.dtypes import quint8
 from ... import quantizable
+from ...quantizable.steps import Steps
 
 
 class LSTM(quantizable.LSTM):
@@ -63,10 +64,8 @@ class MultiheadAttention(quantizable.MultiheadAttention):
 
 
 def _convert(cls: Any, other: Any) -> Any:
-    from ....quantization.quantize import convert
-
     assert isinstance(other, cls._FLOAT_MODULE), \
         f"Expected module type {cls._FLOAT_MODULE}, got {type(other)}"
-    result = convert(other, inplace=False, remove_qconfig=True)
+    result = Steps.convert(other, inplace=False, remove_qconfig=True)
     result.__class__ = cls
     return result
