@@ -109,3 +109,58 @@ def test_wrong_arguments(torch, masked, data, mask):
         masked.masked_tensor(data.to(torch.complex64), mask)
     with pytest.raises(TypeError), pytest.warns(UserWarning, match="is not implemented"):
         torch.linalg.qr(x)
+
+
+@pytest.mark.parametrize("convert", ["to_sparse", "to_sparse_csr"])
+def test_sparse_layouts(torch, masked, data, mask, convert):
+    stored = getattr(mask, convert)()
+    if convert == "to_sparse":
+        stored = stored.coalesce()
+    x = masked.masked_tensor(data.sparse_mask(stored), stored)
+    assert x.layout is stored.layout
+    for y, wanted in ((x * 2, data * 2), (x.exp(), data.exp()), (x + x, data + data)):
+        assert y.layout is stored.layout
+        assert torch.equal(y.to_dense().to_tensor(0.0), wanted.masked_fill(~mask, 0))
+    for name in ("sum", "amax", "prod") if convert == "to_sparse" else ():
+        dense = masked.masked_tensor(data, mask)
+        assert getattr(x, name)().to_tensor(0.0) == getattr(dense, name)().to_tensor(0.0)
+
+
+@pytest.mark.parametrize("convert", ["to_sparse", "to_sparse_csr"])
+def test_gradients_through_sparse_layouts(torch, masked, data, mask, convert):
+    x = masked.masked_tensor(data, mask, requires_grad=True)
+    y = getattr(x, convert)()
+    (y.to_dense() * 3).sum().backward()
+    assert x.grad.layout is torch.strided
+    assert x.grad.to_tensor(0.0).tolist() == (mask * 3.0).tolist()
+
+
+def test_sparse_data_and_mask_store_the_same_places(torch, masked):
+    places = [torch.tensor([[0, 1], [i, 0]]) for i in (1, 2)]
+    data = torch.sparse_coo_tensor(places[0], torch.ones(2), (2, 3))
+    mask = torch.sparse_coo_tensor(places[1], torch.tensor([True, True]), (2, 3))
+    with pytest.raises(ValueError, match="both sparse COO tensors but do not have the same"):
+        masked.masked_tensor(data, mask)
+    with pytest.raises(TypeError, match="torch.sparse_csc is not supported"):
+        masked.masked_tensor(torch.eye(2).to_sparse_csc(), torch.eye(2).bool().to_sparse_csc())
+
+
+def test_softmax_and_powers_in_place(torch, masked, data, mask):
+    x = masked.masked_tensor(data, mask, requires_grad=True)
+    (torch.softmax(x, -1) * data).sum().backward()
+    plain = data.masked_fill(~mask, float("-inf")).requires_grad_()
+    (torch.softmax(plain, -1) * data).sum().backward()
+    assert torch.allclose(x.grad.to_tensor(0.0), plain.grad)
+    y = masked.masked_tensor(data, mask)
+    assert y.pow_(2) is y
+    assert y.to_tensor(0.0).tolist() == (data**2 * mask).tolist()
+
+
+def test_names_of_operators(torch, masked):
+    unary = import_module(torch.__name__ + ".masked.maskedtensor.unary")
+    binary = import_module(torch.__name__ + ".masked.maskedtensor.binary")
+    assert "sqrt" in unary.UNARY_NAMES
+    assert len(binary.NATIVE_INPLACE_BINARY_FNS) == 30
+    x = torch.tensor([1.0, 5.0])
+    filled = masked._combine_input_and_mask(torch.amax, x, torch.tensor([True, False]))
+    assert filled.tolist() == [1.0, float("-inf")]

@@ -265,7 +265,10 @@ _SUFFIXES = {"transpose": "int", "select": "int", "slice": "Tensor", "where": "s
 
 def _aten_name(operator: Operator) -> str:
     names = {"layer_norm": "native_layer_norm", "softmax": "_softmax",
-             "log_softmax": "_log_softmax", "relu_only": "relu"}
+             "log_softmax": "_log_softmax", "relu_only": "relu", "pow_number": "pow",
+             "max_all": "max", "min_all": "min",
+             "softmax_backward_data": "_softmax_backward_data",
+             "log_softmax_backward_data": "_log_softmax_backward_data"}
     name = operator.name.strip("_")
     return names.get(name, name)
 
@@ -277,7 +280,7 @@ def _suffix(operator: Operator, args: tuple) -> str:
         return "Tensor"
     if name in _EITHER:
         return "Tensor" if all(tensors) else "Scalar"
-    if name == "pow":
+    if name in ("pow", "pow_number"):
         return "Tensor_Tensor" if all(tensors) else "Tensor_Scalar" if tensors[0] else "Scalar"
     if name in ("sum", "mean") and len(args) > 1 and args[1] is not None:
         return "dim_IntList" if name == "sum" else "dim"

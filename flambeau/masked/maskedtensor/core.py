@@ -9,35 +9,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .. import ops
-from ..autograd.function import Function
-from ..native.foundation.user_frames import warn
-from ..ops.interception.subclass import DisableTorchFunctionSubclass
-from ..tensor import dtypes as types
-from ..tensor.layout import strided
-from ..tensor.tensor import Tensor
-from . import reductions
+from ... import ops
+from ...autograd.function import Function
+from ...native.foundation.user_frames import warn
+from ...ops.interception.subclass import DisableTorchFunctionSubclass
+from ...tensor import dtypes as types
+from ...tensor.layout import sparse_coo, sparse_csr, strided
+from ...tensor.tensor import Tensor
+from .. import reductions
+from .binary import BINARY_NAMES
+from .layouts import (
+    check_places, converted, prepared, same_places, tensors_match, values_of, with_values,
+)
+from .reductions import REDUCE_NAMES
+from .unary import UNARY_NAMES
 
 __all__ = ["MaskedTensor", "as_masked_tensor", "is_masked_tensor", "masked_tensor"]
 
-UNARY = frozenset("""
-    abs absolute acos arccos acosh arccosh angle asin arcsin asinh arcsinh atan arctan atanh arctanh
-    bitwise_not ceil clamp clip conj_physical cos cosh deg2rad digamma erf erfc erfinv exp exp2
-    expm1 fix floor frac lgamma log log10 log1p log2 logit i0 isnan nan_to_num neg negative positive
-    pow rad2deg reciprocal round rsqrt sigmoid sign sgn signbit sin sinc sinh sqrt square tan tanh
-    trunc relu
-""".split())
-BINARY = frozenset("""
-    add atan2 arctan2 bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift div
-    divide floor_divide fmod logaddexp logaddexp2 mul multiply nextafter remainder sub subtract
-    true_divide eq ne le ge greater greater_equal gt less_equal lt less maximum minimum fmax fmin
-    not_equal
-""".split())
+_POINTWISE = frozenset((*UNARY_NAMES, "relu", *BINARY_NAMES))
+
 MOVEMENTS = frozenset("""
     select transpose split t slice slice_backward select_backward index expand view _unsafe_view
     _reshape_alias cat unsqueeze unfold im2col col2im stack permute squeeze split_sizes
 """.split())
-REDUCTIONS = frozenset("sum mean amin amax argmin argmax prod all norm var std".split())
 
 
 def is_masked_tensor(obj: Any, /) -> bool:
@@ -75,14 +69,34 @@ class MaskedTensor(Tensor):
         if data.requires_grad:
             warn("It is not recommended to create a MaskedTensor with a tensor that requires_grad. "
                  "To avoid this, you can use data.detach().clone()")
+        if requires_grad and not (data.is_floating_point() or data.is_complex()):
+            raise RuntimeError("Only Tensors of floating point and complex dtype can require "
+                               "gradients")
         make: Any = Tensor._make_wrapper_subclass
         return make(cls, data.size(), dtype=data.dtype, device=data.device,
                     requires_grad=requires_grad)
 
     def __init__(self, data: Tensor, mask: Tensor, requires_grad: bool = False) -> None:
+        data, mask = prepared(data, mask)
         _validate(data, mask)
         with DisableTorchFunctionSubclass():
             self._masked_data, self._masked_mask = data.detach().clone(), mask.clone()
+
+    @property
+    def layout(self) -> Any:
+        """The layout of data and mask."""
+        return self._masked_data.layout
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether data and mask are sparse COO tensors."""
+        return self._masked_data.is_sparse
+
+    def is_contiguous(self, *args: Any, **kwargs: Any) -> bool:
+        """Whether the data is; ValueError for sparse data."""
+        if self.layout is not strided:
+            raise ValueError("MaskedTensors with sparse data do not have is_contiguous")
+        return self._masked_data.is_contiguous(*args, **kwargs)
 
     @classmethod
     def __torch_function__(
@@ -90,12 +104,19 @@ class MaskedTensor(Tensor):
     ) -> Any:
         """Reductions and `where` have derivatives of their own; the rest is dispatched."""
         name, named = getattr(func, "__name__", ""), kwargs or {}
-        if name in REDUCTIONS and is_masked_tensor(args[0]):
+        if name in REDUCE_NAMES and is_masked_tensor(args[0]):
             return _reduce(name, *args, **named)
         if name == "where" and len(args) == 3:
             return _Where.apply(*args)
-        if name == "contiguous" and is_masked_tensor(args[0]):
+        if name in _CONVERSIONS and is_masked_tensor(args[0]):
+            return _convert(args[0], _CONVERSIONS[name])
+        if name in ("pow_", "__ipow__") and is_masked_tensor(args[0]):
+            args[0]._masked_data.pow_(*map(_data_of, args[1:]))
             return args[0]
+        if name == "contiguous" and is_masked_tensor(args[0]):
+            if args[0].is_contiguous():
+                return args[0]
+            return as_masked_tensor(args[0].get_data().contiguous(), args[0]._masked_mask)
         return super().__torch_function__(func, types, args, named)
 
     @classmethod
@@ -105,13 +126,13 @@ class MaskedTensor(Tensor):
         """What an operator does to data and mask, by its name."""
         packet, named = func.overloadpacket, kwargs or {}
         name = packet.__name__
-        in_place = name.endswith("_") and name.rstrip("_") in UNARY | BINARY
+        in_place = name.endswith("_") and name.rstrip("_") in _POINTWISE
         plain = name.rstrip("_") if in_place else name
-        if plain in UNARY | BINARY:
-            return _pointwise(packet, plain in BINARY, in_place, args, named)
+        if plain in _POINTWISE:
+            return _pointwise(packet, plain in BINARY_NAMES, in_place, args, named)
         if name in MOVEMENTS:
             return _move(packet, args, named)
-        if name in REDUCTIONS:
+        if name in REDUCE_NAMES:
             return _reduce(name, *args, **named)
         if name.lstrip("_") in HANDLERS:
             return HANDLERS[name.lstrip("_")](packet, *args, **named)
@@ -124,7 +145,7 @@ class MaskedTensor(Tensor):
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         """The elements, `--` for those that are missing."""
-        data, mask = self._masked_data, self._masked_mask
+        data, mask = converted(self._masked_data, self._masked_mask, strided)
         if self.dim() == 0:
             shown = _element(data.item()) if mask.item() else "--"
             return f"MaskedTensor({shown}, {mask.item()})"
@@ -171,11 +192,6 @@ def as_masked_tensor(data: Any, mask: Any) -> MaskedTensor:
 
 
 def _validate(data: Tensor, mask: Tensor) -> None:
-    if data.layout is not mask.layout:
-        raise TypeError("data and mask must have the same layout.")
-    if data.layout is not strided:
-        raise NotImplementedError(
-            f"torch.masked.MaskedTensor of layout {data.layout} is not implemented in flambeau")
     if type(data) is not type(mask):
         raise TypeError(f"data and mask must have the same type. Got {type(data)} and {type(mask)}")
     if mask.dtype is not types.bool_:
@@ -187,6 +203,7 @@ def _validate(data: Tensor, mask: Tensor) -> None:
         raise ValueError("data.dim() must equal mask.dim()")
     if data.size() != mask.size():
         raise ValueError("data.size() must equal mask.size()")
+    check_places(data, mask)
 
 
 def _element(value: Any) -> str:
@@ -247,6 +264,32 @@ class GetData(Function):
         return gs[0] if is_masked_tensor(gs[0]) else MaskedTensor(gs[0].detach(), ctx.mask)
 
 
+class _Conversion(Function):
+    """A MaskedTensor in another layout; its cotangent gets the old one."""
+
+    @staticmethod
+    def forward(ctx: Any, masked: MaskedTensor, layout: Any) -> MaskedTensor:
+        """Data and mask in that layout."""
+        ctx.layout = masked.layout
+        return MaskedTensor(*converted(masked._masked_data, masked._masked_mask, layout))
+
+    @staticmethod
+    def backward(ctx: Any, *gs: Any) -> Any:
+        """The cotangent in the layout of the argument."""
+        return _convert(gs[0], ctx.layout), None
+
+
+_CONVERSIONS = {"to_dense": strided, "to_sparse": sparse_coo, "to_sparse_coo": sparse_coo,
+                "to_sparse_csr": sparse_csr}
+
+
+def _convert(masked: MaskedTensor, layout: Any) -> MaskedTensor:
+    if masked.layout is layout:
+        return masked
+    result: MaskedTensor = _Conversion.apply(masked, layout)
+    return result
+
+
 class _Where(Function):
     """`where`, whose cotangents miss the elements that were not chosen."""
 
@@ -290,13 +333,22 @@ def _pointwise(packet: Any, binary: bool, in_place: bool, args: tuple, kwargs: d
         raise TypeError(f"MaskedTensor {'binary' if binary else 'unary'} ops do not support "
                         "additional Tensor arguments")
     masks = [m for m in map(_mask_of, operands) if m is not None]
-    if len(masks) == 2 and (masks[0].shape != masks[1].shape or not ops.equal(*masks)):
+    if len(masks) == 2 and not tensors_match(masks[0], masks[1]):
         raise ValueError("Input masks must match. If you need support for this, please open an "
                          "issue on Github.")
-    result = packet(*[_data_of(x) for x in args], **kwargs)
-    if in_place:
-        return args[0]
-    return MaskedTensor(result, masks[0].expand_as(result))
+    data = [_data_of(x) for x in args]
+    first = data[0]
+    if not isinstance(first, Tensor) or first.layout is strided:
+        result = packet(*data, **kwargs)
+        return args[0] if in_place else MaskedTensor(result, masks[0].expand_as(result))
+    if binary and isinstance(data[1], Tensor) and not same_places(first, data[1]):
+        raise ValueError(f"{first.layout} indices must match. If you need support for this, please "
+                         "open an issue on Github.".replace("torch.", "", 1))
+    result = with_values(first, packet(*map(values_of, data), **kwargs))
+    if not in_place:
+        return MaskedTensor(result, masks[0])
+    args[0]._masked_data = result
+    return args[0]
 
 
 def _move(packet: Any, args: tuple, kwargs: dict) -> Any:
@@ -314,6 +366,10 @@ def _reduce(
     dtype: Any = None, **kwargs: Any,
 ) -> MaskedTensor:
     """`torch.masked`'s reduction; an element is missing where all that it reads is."""
+    if input.layout is not strided:  # what a sparse mask does not store is masked out
+        if dim is not None:
+            raise NotImplementedError(f"MaskedTensor.{name} of layout {input.layout} along axes")
+        input = _convert(input, strided)
     data, mask = input.get_data(), input._masked_mask
     there = mask
     axes = range(mask.dim()) if dim is None else [dim] if isinstance(dim, int) else dim
@@ -351,6 +407,18 @@ def _softmax(packet: Any, input: MaskedTensor, dim: int, *rest: Any) -> MaskedTe
     return MaskedTensor(reductions.softmax(_data_of(input), dim, mask=mask), mask)
 
 
+def _softmax_gradient(
+    packet: Any, grad: MaskedTensor, output: MaskedTensor, *rest: Any
+) -> MaskedTensor:
+    """The cotangent of a softmax: its operands' elements that are there."""
+    if not tensors_match(grad._masked_mask, output._masked_mask):
+        raise ValueError(f"__torch_dispatch__, {packet}: expected the masks of grad and output to "
+                         "match")
+    mask = grad._masked_mask
+    g, y = (_data_of(x).masked_fill(~mask, 0) for x in (grad, output))
+    return MaskedTensor(packet(g, y, *rest), mask)
+
+
 def _item(packet: Any, input: MaskedTensor) -> Any:
     """The only element; ValueError if it is missing."""
     if not input._masked_mask.item():
@@ -360,5 +428,22 @@ def _item(packet: Any, input: MaskedTensor) -> Any:
 
 HANDLERS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("clone", "detach", "ones_like", "zeros_like", "to_copy"), _on_data),
-    "where": _where, "softmax": _softmax, "local_scalar_dense": _item,
+    "where": _where, "softmax": _softmax, "softmax_backward_data": _softmax_gradient,
+    "local_scalar_dense": _item,
 }
+
+
+def _tensors_match(
+    a: Tensor, b: Tensor, exact: bool = True, rtol: float = 1e-05, atol: float = 1e-08
+) -> bool:
+    """Return whether two plain tensors are equal; ValueError for MaskedTensors."""
+    if is_masked_tensor(a) or is_masked_tensor(b):
+        raise ValueError("Neither `a` nor `b` can be a MaskedTensor.")
+    return tensors_match(a, b, exact, rtol, atol)
+
+
+def _masks_match(a: Any, b: Any) -> bool:
+    """Return whether two MaskedTensors have one mask; True unless both are ones."""
+    if is_masked_tensor(a) and is_masked_tensor(b):
+        return tensors_match(a._masked_mask, b._masked_mask)
+    return True
