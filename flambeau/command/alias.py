@@ -99,8 +99,8 @@ def _own_metadata(folder: Path) -> Iterator[Path]:
 
 def _real_files(folder: Path) -> list[Path]:
     """What belongs to another torch than the alias in `folder`."""
-    own = set(_own_metadata(folder))
-    metadata = [info for info in folder.glob("torch-*.dist-info") if info not in own]
+    alias_metadata = set(_own_metadata(folder))
+    metadata = [info for info in folder.glob("torch-*.dist-info") if info not in alias_metadata]
     modules = [path for path in (folder / PACKAGE, folder / "torch.py")
                if path.exists() and not is_alias(path)]
     return modules + metadata
@@ -177,8 +177,8 @@ def install(folder: Path, force: bool = False, constraints: Path | None = None) 
 
 
 def _fill(staging: Path) -> None:
-    own = Path(__file__).resolve().parent.parent
-    for path, data in alias_files.contents(own).items():
+    package = Path(__file__).resolve().parent.parent
+    for path, data in alias_files.contents(package).items():
         target = staging / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(data)

@@ -137,8 +137,8 @@ def _parameters(name: str, function: Callable[..., Any], method: bool) -> str:
     composite = operator is None or operator.kind is Kind.COMPOSITE
     if operator is not None and (operator.numpy_names or not composite):
         notes = {} if composite else {p.name: p.annotation for p in operator.parameters}
-        for own, alias in (("dim", "axis"), ("keepdim", "keepdims")):
-            if own in names and alias not in names:
+        for name_, alias in (("dim", "axis"), ("keepdim", "keepdims")):
+            if name_ in names and alias not in names:
                 at = len(supplied) - (supplied[-1].kind is inspect.Parameter.VAR_KEYWORD)
                 supplied.insert(at, inspect.Parameter(alias, inspect.Parameter.KEYWORD_ONLY,
                                                    default=None))
@@ -281,11 +281,11 @@ def package() -> str:
     import flambeau
 
     lines = [namespace("the torch namespace.", ".", PUBLIC["torch"]), "\n"]
-    own = vars(flambeau)
-    for name in sorted(own["_SUBMODULES"] | {"autograd", "ops"}):
+    names = vars(flambeau)
+    for name in sorted(names["_SUBMODULES"] | {"autograd", "ops"}):
         if (ROOT / f"{name}.py").exists() or (ROOT / name / "__init__.py").exists():
             lines.append(f"from . import {name} as {name}\n")
-    for name, home in sorted(own["_ELSEWHERE"].items()):
+    for name, home in sorted(names["_ELSEWHERE"].items()):
         there = (ROOT / f"{home.replace('.', '/')}.py").exists() or (ROOT / home).exists()
         if there and hasattr(importlib.import_module(f"flambeau.{home}"), name):
             lines.append(f"from .{home} import {name} as {name}\n")

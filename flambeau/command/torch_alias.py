@@ -84,14 +84,14 @@ class TorchFinder:
 
     @staticmethod
     def _module(fullname: str) -> ModuleType:
-        ours = "flambeau" + fullname[len("torch") :]
+        target = "flambeau" + fullname[len("torch") :]
         try:
-            module = importlib.import_module(ours)
+            module = importlib.import_module(target)
         except ModuleNotFoundError as error:
-            if error.name is None or not (ours == error.name or ours.startswith(error.name + ".")):
+            if error.name is None or not f"{target}.".startswith(error.name + "."):
                 raise  # flambeau has it, and it needs something that is not installed
             raise _lacking(fullname) from None
-        above, _, last = ours.rpartition(".")
+        above, _, last = target.rpartition(".")
         result = vars(sys.modules[above]).get(last) if above else module
         if result is None:  # an absent module, below a package that was imported after it
             setattr(sys.modules[above], last, module)

@@ -9,7 +9,7 @@ from pathlib import Path
 from . import report
 from .doctor import Doctor
 from .finding import Level, Mistake
-from .observers.steps import Enough
+from .observers.steps import StopWatching
 
 USAGE = """\
 flambeau --doctor SCRIPT [ARGS]           watch the training: mistakes are told on standard error
@@ -79,7 +79,7 @@ class Watched:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: object) -> bool:
         """Write the requested reports; suppress the exceptions by which the doctor stops."""
-        ended = isinstance(error, (Enough, Mistake))
+        ended = isinstance(error, (StopWatching, Mistake))
         self.doctor.session.stop(None if ended or isinstance(error, SystemExit) else error)
         if self.options.json:
             self.doctor.json(self.options.json)

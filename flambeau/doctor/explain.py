@@ -41,7 +41,7 @@ def explain(id: str) -> str:
     """
     rules = all_rules()
     if id not in rules:
-        near = difflib.get_close_matches(id, rules, 3, 0.4)
-        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        matches = difflib.get_close_matches(id, rules, 3, 0.4)
+        hint = f"; did you mean {' or '.join(matches)}?" if matches else ""
         raise ValueError(f"no check is called {id!r}{hint}")
     return entry(rules[id])

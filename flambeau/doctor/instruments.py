@@ -31,9 +31,9 @@ class Instruments:
 
     id = "instruments"
 
-    def _point(self, kind: str, what: str, value: float) -> None:
+    def _point(self, kind: str, label: str, value: float) -> None:
         curves = self.session.curves
-        name = f"{kind}: {what}"
+        name = f"{kind}: {label}"
         if name not in curves:
             if sum(known.startswith(f"{kind}:") for known in curves) >= _CURVES:
                 return

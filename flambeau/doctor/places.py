@@ -22,11 +22,11 @@ def here(depth: int = 2) -> Spot | None:
     return None if frame is None else (frame.f_code, frame.f_lasti)
 
 
-def callers(most: int = 2) -> tuple[Spot, ...]:
-    """Return up to `most` running spots in user code, innermost first."""
+def callers(limit: int = 2) -> tuple[Spot, ...]:
+    """Return up to `limit` running spots in user code, innermost first."""
     spots: list[Spot] = []
     frame = user_frame(2)
-    while frame is not None and len(spots) < most:
+    while frame is not None and len(spots) < limit:
         if not is_internal(frame.f_code):
             spots.append((frame.f_code, frame.f_lasti))
         frame = frame.f_back
@@ -38,9 +38,9 @@ def constructor_spot(instance: Any) -> Spot | None:
     frame = user_frame(2)
     while frame is not None:
         code = frame.f_code
-        own = code.co_name == "__init__" and code.co_argcount > 0 \
+        is_constructor = code.co_name == "__init__" and code.co_argcount > 0 \
             and frame.f_locals.get(code.co_varnames[0]) is instance
-        if not own and not is_internal(code):
+        if not is_constructor and not is_internal(code):
             return code, frame.f_lasti
         frame = frame.f_back
     return None
@@ -61,18 +61,18 @@ def _place(code: CodeType, offset: int) -> Place:
     return Place(code.co_filename, line, code.co_qualname)
 
 
-def variable_name(thing: Any, frame: FrameType | None) -> str | None:
+def variable_name(target: Any, frame: FrameType | None) -> str | None:
     """Return the user's name for an object: a variable, or an attribute of `self`, in a frame or
     its callers."""
     while frame is not None:
         if not is_internal(frame.f_code):
             for scope in (frame.f_locals, frame.f_globals):
                 for name, value in list(scope.items()):
-                    if value is thing and not name.startswith("_"):
+                    if value is target and not name.startswith("_"):
                         return name
             owner = frame.f_locals.get("self")
             for name, value in list(getattr(owner, "__dict__", {}).items()):
-                if value is thing:
+                if value is target:
                     return f"self.{name}"
         frame = frame.f_back
     return None

@@ -8,15 +8,15 @@ LOOKED = 1024  # rows hashed per batch
 _NUMBERS = 256  # at most this many evenly spaced values hashed per row
 
 
-def row_hashes(array: np.ndarray, least: int = 3) -> list[int]:
-    """Return a hash per sample, skipping samples with fewer than `least` distinct values or only
-    whole numbers among their first 16. Non-float arrays have none."""
+def row_hashes(array: np.ndarray, min_columns: int = 3) -> list[int]:
+    """Return a hash per sample, skipping samples with fewer than `min_columns` distinct values or
+    only whole numbers among their first 16. Non-float arrays have none."""
     rows = array.reshape(len(array), -1)
-    if rows.dtype.kind != "f" or rows.shape[1] < least:
+    if rows.dtype.kind != "f" or rows.shape[1] < min_columns:
         return []
     rows = rows[:LOOKED]
     head = np.sort(rows[:, :16], axis=1)
-    several = (np.diff(head, axis=1) != 0).sum(1) >= least - 1
+    several = (np.diff(head, axis=1) != 0).sum(1) >= min_columns - 1
     fractions = (head != np.round(head)).any(1)
     rows = rows[several & fractions][:, :: -(-rows.shape[1] // _NUMBERS)]
     return [hash(row.tobytes()) for row in rows]

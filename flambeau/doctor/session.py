@@ -95,11 +95,11 @@ class Session:
                     key = id(parameter)
                     self.optimized[key] = weakref.ref(parameter, self._without(key))
 
-    def follow(self, thing: Any) -> None:
+    def follow(self, target: Any) -> None:
         """Have rules forget an object when it dies, because its id may be reused."""
-        key = id(thing)
+        key = id(target)
         if key not in self._followed:
-            self._followed[key] = weakref.ref(thing, lambda _: self._gone.append(key))
+            self._followed[key] = weakref.ref(target, lambda _: self._gone.append(key))
 
     def _without(self, key: int) -> Callable[[Any], None]:
         return lambda _: self.optimized.pop(key, None)
@@ -227,9 +227,9 @@ class Session:
 
     # ---------------------------------------------------------------- names
 
-    def name_of(self, thing: Any, default: str) -> str:
+    def name_of(self, target: Any, default: str) -> str:
         """Return the user's name for an object in the running code, or `default`."""
-        return variable_name(thing, user_frame(1)) or default
+        return variable_name(target, user_frame(1)) or default
 
     def parameter_name(self, parameter: Any) -> str:
         """Return a parameter's path in its model, prefixed with the model's name."""

@@ -129,13 +129,13 @@ def function_body(file: str, code: CodeType) -> ast.AST | None:
     return None
 
 
-def assignment_of(thing: Any, frame: FrameType | None) -> tuple[str, int] | None:
+def assignment_of(target: Any, frame: FrameType | None) -> tuple[str, int] | None:
     """Return (file, line) of the statement that assigned an object to a variable of a frame or its
     callers. If a name is assigned several times, take the last one above the running line."""
     while frame is not None:
         if not is_internal(frame.f_code):
             for space in (frame.f_locals, frame.f_globals):
-                names = [name for name, value in list(space.items()) if value is thing]
+                names = [name for name, value in list(space.items()) if value is target]
                 scope = "<module>" if space is frame.f_globals else frame.f_code
                 line = _last_assignment(frame, names, scope)
                 if line:

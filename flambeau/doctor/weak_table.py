@@ -16,21 +16,21 @@ class WeakTable(MutableMapping[Any, V]):
     def __init__(self) -> None:
         self._entries: dict[int, tuple[weakref.ref[Any], V]] = {}
 
-    def __setitem__(self, thing: Any, value: V) -> None:
-        key, entries = id(thing), self._entries
-        entries[key] = weakref.ref(thing, lambda _: entries.pop(key, None)), value
+    def __setitem__(self, owner: Any, value: V) -> None:
+        key, entries = id(owner), self._entries
+        entries[key] = weakref.ref(owner, lambda _: entries.pop(key, None)), value
 
-    def __getitem__(self, thing: Any) -> V:
-        return self._entries[id(thing)][1]
+    def __getitem__(self, owner: Any) -> V:
+        return self._entries[id(owner)][1]
 
-    def __delitem__(self, thing: Any) -> None:
-        del self._entries[id(thing)]
+    def __delitem__(self, owner: Any) -> None:
+        del self._entries[id(owner)]
 
     def __iter__(self) -> Iterator[Any]:
         for reference, _ in list(self._entries.values()):
-            thing = reference()
-            if thing is not None:
-                yield thing
+            owner = reference()
+            if owner is not None:
+                yield owner
 
     def __len__(self) -> int:
         return len(self._entries)

@@ -275,17 +275,17 @@ class Tracer(TracerBase):
                 _transfer_attributes(value, out)
                 args.append(out)
             return root_fn, args
-        own = [next(names) for _ in range(len(args), total)]
+        positional = [next(names) for _ in range(len(args), total)]
         if isinstance(concrete_args, tuple):
-            if len(own) != len(concrete_args):
-                raise RuntimeError(f"Tracing expected {len(own)} arguments but got "
+            if len(positional) != len(concrete_args):
+                raise RuntimeError(f"Tracing expected {len(positional)} arguments but got "
                                    f"{len(concrete_args)} concrete arguments")
-            concrete_args = dict(zip(own, concrete_args, strict=True))
+            concrete_args = dict(zip(positional, concrete_args, strict=True))
         starred = [mark + next(names) for mark, flag in
                    (("*", inspect.CO_VARARGS), ("**", inspect.CO_VARKEYWORDS))
                    if code.co_flags & flag]
         args += [self._proxy_placeholder(name, concrete_args, signature, inner)
-                 for name in own + starred]
+                 for name in positional + starred]
         if code.co_kwonlyargcount or starred:
             root_fn = _patch_function(inner, len(args))
         leaves, spec = pytree.tree_flatten(tuple(args))
@@ -444,8 +444,8 @@ def _annotations(function: Any) -> dict[str, Any]:
 def _transfer_attributes(source: Any, out: Proxy) -> None:
     if isinstance(source, PHBase) and source is not PH:
         for name in dir(source):
-            own = name.startswith("__") or callable(getattr(source, name))
-            if not own and not hasattr(out.node, name):
+            is_inherited = name.startswith("__") or callable(getattr(source, name))
+            if not is_inherited and not hasattr(out.node, name):
                 setattr(out.node, name, getattr(source, name))
 
 

@@ -283,9 +283,9 @@ class Graph:
         result = copied.graph_copy(self, val_map=memo, return_output_node=True)
         copied._codegen = copy.deepcopy(self._codegen)
         if result is not None:
-            value, own = result
-            output = copied.output(value, type_expr=own.type)
-            output.meta = copy.copy(own.meta)
+            value, original_output = result
+            output = copied.output(value, type_expr=original_output.type)
+            output.meta = copy.copy(original_output.meta)
         return copied
 
     # ---------------------------------------------------------------- changes

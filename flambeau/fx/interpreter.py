@@ -231,7 +231,7 @@ class Transformer(Interpreter):
             result = super().run(enable_io_processing=False)
         if result is not None:
             value = map_aggregate(result, lambda a: a.node if isinstance(a, Proxy) else a)
-            own = self.graph.output_node()
+            original_output = self.graph.output_node()
             node = self.new_graph.output(value)
-            node.meta.update(own.meta)
+            node.meta.update(original_output.meta)
         return make_graph_module(self.module, self.new_graph)

@@ -36,7 +36,7 @@ def delete_attribute(module: Any, path: str) -> None:
     delattr(attribute_at(module, above), name)
 
 
-def _put(module: Any, name: str, value: Any) -> None:
+def _set_attribute(module: Any, name: str, value: Any) -> None:
     if isinstance(value, Tensor) and not isinstance(value, Parameter):
         module.register_buffer(name, value)
     else:
@@ -57,7 +57,7 @@ def copy_attribute(source: Any, to: Any, path: str) -> None:
             inner = Module()
             setattr(to, part, inner)
         source, to = outer, inner
-    _put(to, name, getattr(source, name))
+    _set_attribute(to, name, getattr(source, name))
 
 
 def assign_attribute(value: Any, to: Any, path: str) -> None:
@@ -69,4 +69,4 @@ def assign_attribute(value: Any, to: Any, path: str) -> None:
             inner = Module()
             setattr(to, part, inner)
         to = inner
-    _put(to, name, value)
+    _set_attribute(to, name, value)

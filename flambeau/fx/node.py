@@ -89,8 +89,8 @@ class Node:
             )
         if op not in _legal_ops:
             raise AssertionError(f"op '{op}' is not in _legal_ops")
-        own = self.__dict__
-        own.update(
+        attributes = self.__dict__
+        attributes.update(
             graph=graph, name=name, op=op, target=target, type=return_type, meta={}, users={},
             _input_nodes={}, _args=(), _kwargs=immutable_dict(), _repr_fn=None, _prev=self,
             _next=self, _position=0,
@@ -116,9 +116,9 @@ class Node:
         if self is x:
             return
         x._remove_from_list()
-        before, own, its = self.prev, self.__dict__, x.__dict__
-        before.__dict__["_next"], its["_prev"] = x, before
-        its["_next"], own["_prev"] = self, x
+        before, attributes, moved = self.prev, self.__dict__, x.__dict__
+        before.__dict__["_next"], moved["_prev"] = x, before
+        moved["_next"], attributes["_prev"] = self, x
         self.graph._flambeau_order_is_known = False
 
     def append(self, x: Node) -> None:
@@ -182,11 +182,12 @@ class Node:
                 inputs[leaf] = None
             return leaf
 
-        own = self.__dict__
-        own["_args"], own["_kwargs"] = map_aggregate(tuple(args), note), map_aggregate(kwargs, note)
+        attributes = self.__dict__
+        attributes["_args"] = map_aggregate(tuple(args), note)
+        attributes["_kwargs"] = map_aggregate(kwargs, note)
         for node in self._input_nodes:
             node.users.pop(self, None)
-        own["_input_nodes"] = inputs
+        attributes["_input_nodes"] = inputs
         for node in inputs:
             node.users.setdefault(self)
 

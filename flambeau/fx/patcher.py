@@ -49,18 +49,18 @@ class Patcher:
     ) -> None:
         """Replace a method of a class."""
         setattr(new_fn, _MARK, deduplicate)
-        own = name in vars(cls)
+        is_defined = name in vars(cls)
         before = getattr(cls, name)
         if getattr(before, _MARK, False):
             return
-        self.undo.append(functools.partial(setattr, cls, name, before) if own
+        self.undo.append(functools.partial(setattr, cls, name, before) if is_defined
                          else functools.partial(delattr, cls, name))
         setattr(cls, name, new_fn)
 
-    def visit_once(self, thing: Any) -> bool:
-        """Whether this is the first call with `thing`."""
-        first = id(thing) not in self.visited
-        self.visited.add(id(thing))
+    def visit_once(self, target: Any) -> bool:
+        """Whether this is the first call with `target`."""
+        first = id(target) not in self.visited
+        self.visited.add(id(target))
         return first
 
     def __enter__(self) -> Patcher:

@@ -78,9 +78,9 @@ def snake_case(name: str) -> str:
 
 def _path_in_pytorch(space: str, name: str) -> str:
     """The path below torch that PyTorch's graphs show for a public function."""
-    own = f"{space}.{name}" if space else name
-    if own in _MOVED:
-        return _MOVED[own]
+    path = f"{space}.{name}" if space else name
+    if path in _MOVED:
+        return _MOVED[path]
     if space == "nn.functional":
         if name in _IN_NN:
             return f"_C._nn.{name}"
@@ -118,10 +118,10 @@ def _public_names() -> dict[Any, str]:
                 continue
         except TypeError:  # unhashable
             continue
-        own = getattr(value, "__name__", "")
+        spelled_name = getattr(value, "__name__", "")
         spelled = f"{space}_{name}" if space in ("linalg", "fft", "special") else name
         shared = space == "" and name in _RATHER_FUNCTIONAL
-        if spelled == own and not shared:
+        if spelled == spelled_name and not shared:
             certain.add(value)
             names[value] = "torch." + _path_in_pytorch(space, name)
         else:

@@ -20,13 +20,13 @@ from ..tensor.tensor import Tensor
 Dims = int | Sequence[int] | None
 
 
-def _least(kind: Dtype) -> Any:
+def _lowest(kind: Dtype) -> Any:
     if kind is types.bool_:
         return False
     return -math.inf if kind.is_floating_point or kind.is_complex else types.iinfo(kind).min
 
 
-def _greatest(kind: Dtype) -> Any:
+def _highest(kind: Dtype) -> Any:
     if kind is types.bool_:
         return True
     return math.inf if kind.is_floating_point or kind.is_complex else types.iinfo(kind).max
@@ -34,9 +34,9 @@ def _greatest(kind: Dtype) -> Any:
 
 # What a masked-out element counts as, so that it does not count.
 _NEUTRAL: dict[str, Callable[[Dtype], Any]] = {
-    "sum": lambda kind: 0, "prod": lambda kind: 1, "amax": _least, "amin": _greatest,
-    "argmax": _least, "argmin": _greatest, "logsumexp": _least, "median": lambda kind: math.nan,
-    "norm": lambda kind: 0, "least norm": _greatest,
+    "sum": lambda kind: 0, "prod": lambda kind: 1, "amax": _lowest, "amin": _highest,
+    "argmax": _lowest, "argmin": _highest, "logsumexp": _lowest, "median": lambda kind: math.nan,
+    "norm": lambda kind: 0, "least norm": _highest,
 }
 
 
@@ -225,8 +225,8 @@ def mean(
     if input._array.strides is None:
         if mask is None:
             raise ValueError(f"masked mean expects explicit mask for {input.layout} tensor input")
-        ones = _input_mask(input, mask=mask).to(kind)
-        return _divided(total, sum(ones, dim, keepdim=keepdim, dtype=kind, mask=mask))
+        valid = _input_mask(input, mask=mask).to(kind)
+        return _divided(total, sum(valid, dim, keepdim=keepdim, dtype=kind, mask=mask))
     return total / _count(input, dim, bool(keepdim), mask)
 
 

@@ -12,8 +12,8 @@ from .jagged_tensor import jagged_from_list, jagged_from_tensor_and_lengths, vie
 from .strided_tensor import StridedNestedTensor, strided_from_rows
 
 
-def _unsupported(what: str, layout: Any) -> RuntimeError:
-    return RuntimeError(f"Specified layout is unsupported for nested {what}: {layout}")
+def _unsupported(subject: str, layout: Any) -> RuntimeError:
+    return RuntimeError(f"Specified layout is unsupported for nested {subject}: {layout}")
 
 
 def nested_tensor(

@@ -44,7 +44,7 @@ def reduce(
 ) -> Any:
     """`call(x, dim, keepdim)` over axes of a nested tensor; `padding` changes no result."""
     axes, r = _axes(dim, nt), nt._ragged_idx
-    many = isinstance(dim, (tuple, list))
+    is_tuple = isinstance(dim, (tuple, list))
     if axes is None:
         y = call(nt._values, dim, keepdim)
         return _each(lambda t: t.unsqueeze(r), y) if keepdim else y
@@ -55,16 +55,16 @@ def reduce(
             raise RuntimeError(f"{name}(): reducing across the ragged dimension is not supported "
                                "for non-contiguous nested tensors with holes")
         if 0 in axes:
-            y = call(nt._values, inner if many else inner[0], keepdim)
+            y = call(nt._values, inner if is_tuple else inner[0], keepdim)
             return _each(lambda t: t.unsqueeze(0), y) if keepdim else y
         if over_rest:
             raise RuntimeError(f"{name}(): reducing along a ragged and non-batch dimension is not "
                                "supported for nested tensors")
-        return call(pad(nt, padding), [r] if many else r, keepdim)
+        return call(pad(nt, padding), [r] if is_tuple else r, keepdim)
     if 0 in axes:
         raise RuntimeError(f"{name}(): reducing along the batch dimension but not the ragged "
                            "dimension is not supported for nested tensors")
-    y = call(nt._values, inner if many else inner[0], keepdim)
+    y = call(nt._values, inner if is_tuple else inner[0], keepdim)
     moved = r if keepdim else r - sum(a < r - 1 for a in inner)
     return _each(lambda t: nt._like(t, moved), y)
 

@@ -332,8 +332,8 @@ def copy_(self: NestedTensor, src: NestedTensor, non_blocking: bool = False) -> 
         raise ValueError("NestedTensor copy_default(self: jt_all, src: jt_all, non_blocking: any?):"
                          " expected src to be a jagged layout NestedTensor")
     if tuple(self._size) != tuple(src._size):
-        mine, others = unbind(self), unbind(src)
-        if [a.shape for a in mine] != [b.shape for b in others]:
+        targets, sources = unbind(self), unbind(src)
+        if [a.shape for a in targets] != [b.shape for b in sources]:
             raise RuntimeError("copy_(): expected compatible input and src shapes, but got: "
                                f"{self.shape} and {src.shape}")
     self._values.copy_(src._values)

@@ -246,10 +246,10 @@ _rebuild_njt.__module__ = "flambeau.nested._internal.nested_tensor"
 def ragged_sizes_match(nt: NestedTensor, size: Iterable[Any]) -> bool:
     """Whether a size agrees with the tensor up to its ragged axis; -1 agrees with anything."""
     end = nt._ragged_idx + 1
-    mine, others = nt._size[:end], tuple(size)[:end]
-    return len(mine) == len(others) and all(
+    sizes, expected = nt._size[:end], tuple(size)[:end]
+    return len(sizes) == len(expected) and all(
         a == b or (not isinstance(b, SymInt) and b == -1)
-        for a, b in zip(mine, others, strict=True))
+        for a, b in zip(sizes, expected, strict=True))
 
 
 def _mismatch(name: str, a: NestedTensor, b: Tensor) -> RuntimeError:

@@ -169,9 +169,9 @@ def first_nested(values: Iterable[Any]) -> Any:
 
 def _call_on_values(name: str, func: Any, args: tuple, named: dict) -> tuple[Any, Any]:
     """The nested tensor whose rows count, and the function's result on values."""
-    everything = (*args, *named.values())
-    pattern = first_nested(everything)
-    operands = pattern._operands(name, everything)
+    operands_and_settings = (*args, *named.values())
+    pattern = first_nested(operands_and_settings)
+    operands = pattern._operands(name, operands_and_settings)
     result = func(*operands[:len(args)], **dict(zip(named, operands[len(args):], strict=True)))
     return pattern, result
 
@@ -279,18 +279,18 @@ def equal(input: Any, other: Any) -> bool:
     """Whether rows and elements are the same."""
     if not (input.is_nested and other.is_nested):
         return False
-    mine, others = input.unbind(), other.unbind()
-    return len(mine) == len(others) and all(
-        a.equal(b) for a, b in zip(mine, others, strict=True))
+    parts, other_parts = input.unbind(), other.unbind()
+    return len(parts) == len(other_parts) and all(
+        a.equal(b) for a, b in zip(parts, other_parts, strict=True))
 
 
 @shared
 def allclose(input: Any, other: Any, *args: Any, **named: Any) -> bool:
     """Whether the rows have the same lengths, and elements that are close."""
-    mine, others = input.unbind(), other.unbind()
-    return len(mine) == len(others) and all(
+    parts, other_parts = input.unbind(), other.unbind()
+    return len(parts) == len(other_parts) and all(
         a.shape == b.shape and a.allclose(b, *args, **named)
-        for a, b in zip(mine, others, strict=True))
+        for a, b in zip(parts, other_parts, strict=True))
 
 
 @shared

@@ -336,8 +336,8 @@ def copy_(self: StridedNestedTensor, src: Any, non_blocking: bool = False) -> Te
     if self._sizes != src._sizes:
         raise RuntimeError("copy_ only supports tensors that are the same size for Nested "
                            "implementations")
-    for mine, others in zip(self.rows(), src.rows(), strict=True):
-        mine.copy_(others)
+    for target, source in zip(self.rows(), src.rows(), strict=True):
+        target.copy_(source)
     return self
 
 

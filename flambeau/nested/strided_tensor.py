@@ -68,13 +68,13 @@ class StridedNestedTensor(RaggedTensor):
 
     def _operands(self, name: str, values: Iterable[Any]) -> list[Any]:
         """Arguments of an elementwise function as they meet the buffer of `self`."""
-        everything = list(values)
+        operands = list(values)
         alone = not any(v is not self and isinstance(v, (Tensor, int, float, complex))
-                        for v in everything if v.__class__ is not bool)
+                        for v in operands if v.__class__ is not bool)
         if alone and not self.is_contiguous() and name not in ("clone", "to", "dropout", "type"):
             raise RuntimeError("NestedTensor must be contiguous to get buffer.")
-        return [self._operand(name.strip("_"), v, v is everything[0]) if isinstance(v, Tensor)
-                else v for v in everything]
+        return [self._operand(name.strip("_"), v, v is operands[0]) if isinstance(v, Tensor)
+                else v for v in operands]
 
     def _operand(self, name: str, x: Tensor, is_first: bool) -> Tensor:
         if not isinstance(x, StridedNestedTensor):

@@ -67,7 +67,7 @@ class KFold:
         return order[np.argsort(labels[order], kind="stable")]
 
     def _grouped(self, groups: np.ndarray) -> np.ndarray:
-        names, which, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+        names, group_index, sizes = np.unique(groups, return_inverse=True, return_counts=True)
         if len(names) < self.k:
             raise ValueError(f"KFold: {len(names)} groups make no {self.k} folds")
         order = self._order(len(names))
@@ -75,7 +75,7 @@ class KFold:
         for group in order[np.argsort(-sizes[order], kind="stable")]:
             fold_of[group] = np.argmin(filled)
             filled[fold_of[group]] += sizes[group]
-        return fold_of[which]
+        return fold_of[group_index]
 
 
 @dataclass
@@ -179,8 +179,8 @@ def _takes_one(make: Callable[..., Any]) -> bool:
     return form_of(make) != ""
 
 
-def _flat(values: Any, n: int, what: str) -> np.ndarray:
+def _flat(values: Any, n: int, subject: str) -> np.ndarray:
     array = values._array if isinstance(values, Tensor) else np.asarray(values)
     if array.shape[:1] != (n,) or array.size != n:
-        raise ValueError(f"KFold: {n} samples, but {what} of shape {array.shape}")
+        raise ValueError(f"KFold: {n} samples, but {subject} of shape {array.shape}")
     return array.reshape(n)

@@ -88,7 +88,7 @@ def test_averages_have_a_net_of_their_own():
 @pytest.mark.parametrize("kind", ["module", "parameter", "optimizer", "accumulated"])
 def test_hooks_are_called_at_every_step(kind, monkeypatch):
     """They are Python: where there is one, the step runs operator by operator, and says so."""
-    monkeypatch.setattr(step_function, "_told", False)
+    monkeypatch.setattr(step_function, "_warned", False)
     trainer, seen = made(True), []
     until_compiled(trainer, "predict", lambda: trainer.predict(X))
     trainer.fit((X, Y), epochs=2)
@@ -117,7 +117,7 @@ def _has_program(whole):
 @pytest.mark.parametrize("kind", ["module", "parameter"])
 def test_a_hook_that_comes_within_an_epoch(kind, monkeypatch):
     """It is called from the next step on, though a program has taken over."""
-    monkeypatch.setattr(step_function, "_told", True)
+    monkeypatch.setattr(step_function, "_warned", True)
     trainer, seen = made(True), []
     whole = trainer.supervised
     end = time.monotonic() + 60
@@ -182,13 +182,13 @@ def test_a_smaller_last_batch_is_not_recorded_until_it_came_often():
         sizes.append(len(x))
         return compiled(x, y)
 
-    noted.is_kept = lambda *batch: False
+    noted.is_cached = lambda *batch: False
     frequent.compiled = noted
     trainer.fit((X[:40], Y[:40]), epochs=12)  # 32 and 8
     assert sizes.count(8) <= 4
     assert 8 in sizes  # from the ninth on
     sizes.clear()
-    noted.is_kept = lambda x, y: len(x) == 7
+    noted.is_cached = lambda x, y: len(x) == 7
     trainer.fit((X[:39], Y[:39]))  # 32 and 7
     trainer.fit((X[:38], Y[:38]))  # 32 and 6
     assert sorted(sizes) == [7, *([32] * sizes.count(32))]

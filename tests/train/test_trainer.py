@@ -397,7 +397,7 @@ def test_falls_back_to_eager_and_says_so_once(at_once, monkeypatch):
 
     fails = Fails(at_once)
     monkeypatch.setattr(step_function.compiler, "compile", fails)
-    monkeypatch.setattr(step_function, "_told", False)
+    monkeypatch.setattr(step_function, "_warned", False)
     trainer, eager = make(compile=True, dropout=0.5), make(dropout=0.5)
     torch.manual_seed(2)
     with pytest.warns(UserWarning, match=r"not compiled.*compile=False") as caught:
@@ -571,7 +571,7 @@ def test_why_it_is_not_compiled_is_said(monkeypatch):
     from flambeau.train.training_step import step_function
 
     for options, why in (({}, "listens to backward"), ({"precision": "float16"}, "float16 scales")):
-        monkeypatch.setattr(step_function, "_told", False)
+        monkeypatch.setattr(step_function, "_warned", False)
         trainer = make(compile=True, **options)
         if not options:
             trainer.attach(backward.end, lambda: None)

@@ -82,7 +82,7 @@ class Compiled:
         """Whether any program is ready."""
         return bool(self._programs)
 
-    def is_kept(self, *args: Any) -> bool:
+    def is_cached(self, *args: Any) -> bool:
         """Whether a program for these arguments is cached on disk."""
         if CHECK.value():
             return False

@@ -37,9 +37,9 @@ def step_targets(session: Session) -> list[tuple[Any, Observer]]:
     return [
         (Module.__call__, modules.call),
         (Module._call_impl, modules.call),
-        (Module.zero_grad, _told_before(session, "on_zero_grad")),
+        (Module.zero_grad, _notify_before(session, "on_zero_grad")),
         *passes.targets(),
-        (optimizers.Optimizer.zero_grad, _told_before(session, "on_zero_grad")),
+        (optimizers.Optimizer.zero_grad, _notify_before(session, "on_zero_grad")),
         (clipping.clip_grad_norm_, _clip_observer(session)),
         (clipping.clip_grad_value_, _clip_observer(session)),
         (scaler.scale, _unscale_observer(session)),
@@ -57,7 +57,7 @@ def rare_targets(session: Session) -> list[tuple[Any, Observer]]:
     result: list[tuple[Any, Observer]] = [
         (Module.__init__, modules.construct),
         (Module.train, modules.mode),
-        (Module.state_dict, _told_after(session, "on_state")),
+        (Module.state_dict, _notify_after(session, "on_state")),
         (Module.load_state_dict, _load_observer(session)),
         (optimizers.Optimizer.__init__, _optimizer_observer(session)),
         (optimizers.Optimizer.load_state_dict, _optimizer_load_observer(session)),
@@ -204,7 +204,7 @@ def add_step_hooks(session: Session) -> None:
         session.updates += 1
         session.emit("after_step", pending.pop())
         if session.steps is not None and session.updates >= session.steps:
-            raise Enough
+            raise StopWatching
 
     _handles.append(optimizers.register_optimizer_step_pre_hook(before))
     _handles.append(optimizers.register_optimizer_step_post_hook(after))
@@ -230,7 +230,7 @@ def add_heartbeat(session: Session) -> None:
     _handles.append(optimizers.register_optimizer_step_pre_hook(beat))
 
 
-class Enough(BaseException):
+class StopWatching(BaseException):
     """Raised to end a program after the requested number of steps."""
 
 
@@ -293,24 +293,24 @@ def _noted(session: Session) -> Observer:
     return construct
 
 
-def _told_before(session: Session, event: str) -> Observer:
-    def told(original: Callable, args: tuple, kwargs: dict) -> Any:
+def _notify_before(session: Session, event: str) -> Observer:
+    def call(original: Callable, args: tuple, kwargs: dict) -> Any:
         if not session.busy:
             session.emit(event, args[0], here())
         return original(*args, **kwargs)
 
-    return told
+    return call
 
 
-def _told_after(session: Session, event: str) -> Observer:
-    def told(original: Callable, args: tuple, kwargs: dict) -> Any:
+def _notify_after(session: Session, event: str) -> Observer:
+    def call(original: Callable, args: tuple, kwargs: dict) -> Any:
         result = original(*args, **kwargs)
         caller = user_frame(2)
         if not session.busy and caller is not None and kwargs.get("destination") is None:
             session.emit(event, args[0], result, here())
         return result
 
-    return told
+    return call
 
 
 def _load_observer(session: Session) -> Observer:

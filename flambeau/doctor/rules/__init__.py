@@ -20,7 +20,7 @@ def all_rules() -> dict[str, type[Rule]]:
         for file in pkgutil.iter_modules(package.__path__):
             module = importlib.import_module(f"{package.__name__}.{file.name}")
             for value in vars(module).values():
-                own = getattr(value, "__module__", None) == module.__name__
-                if own and isinstance(value, type) and issubclass(value, Rule):
+                is_local = getattr(value, "__module__", None) == module.__name__
+                if is_local and isinstance(value, type) and issubclass(value, Rule):
                     result[value.id] = value
     return dict(sorted(result.items()))

@@ -71,10 +71,10 @@ class Rule:
             self.fix if fix is None else fix,
         )
 
-    def report_when_run(self, what: str, place: Place, frame: Any, **more: Any) -> None:
+    def report_when_run(self, message: str, place: Place, frame: Any, **more: Any) -> None:
         """Report what was read in the source, once its line has run."""
         self.session.lines.when_run(place.file, place.line, frame,
-                                    lambda: self.report(what, place, **more))
+                                    lambda: self.report(message, place, **more))
 
     def loss_constructor(self, call: LossCall) -> list[Spot | None]:
         """Where the module of a loss was constructed, and with it its weights and options; nothing
@@ -86,8 +86,9 @@ class Rule:
         the constructor is first, unless the call stands in a forward method."""
         call, layer = spot_of(node), module_of(node)
         spots = [] if call is None else [call]
-        own = layer is not None and type(layer).__module__.startswith("flambeau.nn.modules")
-        constructor = self.session.built_at.get(layer) if own and not layer._modules else None
+        is_leaf = layer is not None and type(layer).__module__.startswith("flambeau.nn.modules") \
+            and not layer._modules
+        constructor = self.session.built_at.get(layer) if is_leaf else None
         if constructor is not None:
             spots.insert(1 if call is not None and call[0].co_name == "forward" else 0, constructor)
         return spots

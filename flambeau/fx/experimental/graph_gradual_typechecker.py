@@ -156,9 +156,9 @@ def flatten_refinement_rule(n: Node) -> list[Equality]:
     rank = len(n.type.dims)
     start = rank if start == -1 else start
     end = rank + end + 1 if end < 0 else end + 1
-    own, its = n.type.dims, source.type.dims
-    pairs = [*zip(own[:start], its[:start], strict=False),
-             *zip(own[end:], its[end:], strict=False)]
+    output_dims, input_dims = n.type.dims, source.type.dims
+    pairs = [*zip(output_dims[:start], input_dims[:start], strict=False),
+             *zip(output_dims[end:], input_dims[end:], strict=False)]
     return [Equality(a, b) for a, b in pairs]
 
 

@@ -56,16 +56,16 @@ class AST_Rewriter(ast.NodeTransformer):
 def _rewritten(fn: Any) -> Any:
     if not isinstance(fn, Module):
         return AST_Rewriter().rewrite(fn)
-    own = fn
+    module = fn
 
     class RewrittenModule(Module):
         def __init__(self) -> None:
             super().__init__()
-            for name, value in vars(own).items():
+            for name, value in vars(module).items():
                 child = _rewritten(value) if isinstance(value, Module) else value
                 self.__dict__[name] = copy.copy(child)
 
-    RewrittenModule.forward = AST_Rewriter().rewrite(own.forward)  # type: ignore[arg-type]
+    RewrittenModule.forward = AST_Rewriter().rewrite(module.forward)  # type: ignore[arg-type]
     return RewrittenModule()
 
 

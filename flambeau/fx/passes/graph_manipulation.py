@@ -70,5 +70,5 @@ def get_size_of_node(fx_module: GraphModule, node: Node) -> size_bytes:
     if node.op == "call_module":
         module = dict(fx_module.named_modules())[node.target]
         total += sum(p.numel() * p.element_size() for _, p in module.named_parameters())
-    own = _bytes_of(get_tensor_meta(node))
-    return size_bytes(own, total + own)
+    output_bytes = _bytes_of(get_tensor_meta(node))
+    return size_bytes(output_bytes, total + output_bytes)

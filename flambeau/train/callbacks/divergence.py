@@ -47,11 +47,12 @@ class TerminateOnNaN:
         if name is not None:
             self._end(run, f"the loss is finite, but the net is not: {name}")
 
-    def _end(self, run: Any, what: str) -> None:
+    def _end(self, run: Any, problem: str) -> None:
         state = run.state
         state.diverged = True
         causes = [self._batch(state.batch), _in_net(run.net)]
-        text = "; ".join([f"epoch {state.epoch}, step {state.step}: {what}", *filter(None, causes)])
+        where = f"epoch {state.epoch}, step {state.step}"
+        text = "; ".join([f"{where}: {problem}", *filter(None, causes)])
         if self.raises:
             raise FloatingPointError(text)
         warn(f"{text}. The run stops here", UserWarning)

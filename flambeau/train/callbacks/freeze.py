@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from ..events.order import Band
-from ..events.suggestions import near
+from ..events.suggestions import suggest
 
 
 def matching(net: Any, patterns: tuple[str, ...]) -> dict[str, Any]:
@@ -18,15 +18,15 @@ def matching(net: Any, patterns: tuple[str, ...]) -> dict[str, Any]:
     named = dict(net.named_parameters())
     result: dict[str, Any] = {}
     for pattern in patterns:
-        own = {
+        matches = {
             name: parameter for name, parameter in named.items()
             if name == pattern or name.startswith(f"{pattern}.") or fnmatchcase(name, pattern)
         }
-        if not own:
+        if not matches:
             modules = [name for name, _ in net.named_modules() if name]
-            known = near(pattern, [*modules, *named])
+            known = suggest(pattern, [*modules, *named])
             raise ValueError(f"no parameter is called '{pattern}'{known}")
-        result.update(own)
+        result.update(matches)
     return result
 
 

@@ -27,18 +27,18 @@ class Writer:
         self._thread: threading.Thread | None = None
 
     def write(
-        self, state: Any, paths: Sequence[Location], what: str, gone: Sequence[Location] = ()
+        self, state: Any, paths: Sequence[Location], label: str, obsolete: Sequence[Location] = ()
     ) -> None:
-        """Write `state` under each path in turn, then remove what is `gone`; waits for the one
+        """Write `state` under each path in turn, then remove what is `obsolete`; waits for the one
         before, whose failure is told."""
         self.wait()
         if not self.background:
-            self._work(state, paths, what, gone)
+            self._work(state, paths, label, obsolete)
             self.tell()
             return
         # No daemon: a program that ends waits for what it is writing.
         self._thread = threading.Thread(
-            target=self._work, args=(state, paths, what, gone), name="flambeau checkpoint"
+            target=self._work, args=(state, paths, label, obsolete), name="flambeau checkpoint"
         )
         self._thread.start()
 
@@ -59,37 +59,37 @@ class Writer:
         failed, self.failed = self.failed, None
         if failed is None:
             return
-        path, what, error = failed
+        path, label, error = failed
         if not isinstance(error, OSError):
             raise error
         older = "There is none from before"
         if path.exists():
             older = f"That of {self._written.get(path, 'an earlier run')} is still there, whole"
         warn(
-            f"the checkpoint {path.as_posix()} of {what} was not written: "
+            f"the checkpoint {path.as_posix()} of {label} was not written: "
             f"{error.strerror or error} ({free_space(path.parent)}). {older}. The run goes on, and "
             "tries again at the next",
             UserWarning,
         )
 
     def _work(
-        self, state: Any, paths: Sequence[Location], what: str, gone: Sequence[Location]
+        self, state: Any, paths: Sequence[Location], label: str, obsolete: Sequence[Location]
     ) -> None:
         path, self.wrote = paths[0], False
         try:
             write_state(state, path)
-            self._written[path] = what
+            self._written[path] = label
             for path in paths[1:]:
                 duplicate(paths[0], path)
-                self._written[path] = what
+                self._written[path] = label
             self.wrote = True
-            for path in gone:
+            for path in obsolete:
                 path.unlink(missing_ok=True)
         except BaseException as error:
             if not isinstance(error, OSError) and (place := _unpicklable(state)):
                 error.add_note(f"while writing {path.as_posix()}: the state's {place} cannot be "
                                "pickled")
-            self.failed = path, what, error
+            self.failed = path, label, error
 
 
 def _unpicklable(tree: Any, place: str = "") -> str:

@@ -44,8 +44,8 @@ class Direct:
         for result in self._calls_in_use:
             calls = result()
             if calls is not None and entry in calls.entries:
-                calls[calls.entries.index(entry)] = _nothing
+                calls[calls.entries.index(entry)] = _ignore
 
 
-def _nothing(run: Any) -> None:
+def _ignore(run: Any) -> None:
     """Instead of a handler that was taken out."""

@@ -47,10 +47,10 @@ class Event:
         event_filter: Predicate | None = None,
     ) -> Event:
         predicate = both(predicate, event_filter)
-        own = counting(predicate, every, once, before, after)
+        count_filter = counting(predicate, every, once, before, after)
         filtered = Event(self.name, self.scope)
         filtered.source = self.source
-        filtered.predicate = both(self.predicate, own)
+        filtered.predicate = both(self.predicate, count_filter)
         supplied = {"every": every, "once": once, "before": before, "after": after}
         filtered.arguments = (
             *self.arguments,
@@ -101,12 +101,12 @@ def counting(
         raise TypeError(f"an event is filtered by a function (run, n), got {predicate!r}")
     for name, value in (("every", every), ("before", before), ("after", after)):
         if value is not None:
-            _check(name, value, least=0 if name == "after" else 1)
+            _check(name, value, minimum=0 if name == "after" else 1)
     chosen: frozenset[int] | None = None
     if once is not None:
         chosen = frozenset((once,) if isinstance(once, int) else once)
         for value in chosen:
-            _check("once", value, least=1)
+            _check("once", value, minimum=1)
     if every in (None, 1) and chosen is None and before is None and after is None:
         return predicate
     first = after or 0
@@ -128,8 +128,8 @@ def counting(
     return holds
 
 
-def _check(name: str, value: Any, least: int) -> None:
+def _check(name: str, value: Any, minimum: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{name} counts events, so it is a whole number; got {value!r}")
-    if value < least:
-        raise ValueError(f"{name} must be at least {least}, got {value}")
+    if value < minimum:
+        raise ValueError(f"{name} must be at least {minimum}, got {value}")

@@ -219,7 +219,7 @@ class Handlers:
     def remove(self, entry: Entry) -> None:
         """Take an entry out of its list; if its event is firing, it is not called any more."""
         entry.attached = False
-        entry.call, entry.of_run = _nothing, None
+        entry.call, entry.of_run = _ignore, None
         name = entry.event.name
         if name in self.direct:
             self.direct[name].drop(entry)
@@ -331,7 +331,7 @@ class Entered:
             raise
 
 
-def _nothing(n: int) -> None:
+def _ignore(n: int) -> None:
     """What is left of an entry that was taken out, for the list that is just gone through."""
 
 

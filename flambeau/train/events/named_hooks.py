@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, MutableMapping
 from typing import TYPE_CHECKING, Any
 
-from .suggestions import near
+from .suggestions import suggest
 from .other_libraries import TNT
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class HookState(MutableMapping[str, Any]):
     def __getitem__(self, key: str) -> Any:
         owner, name = self._place(key)
         if not hasattr(owner, name):
-            raise KeyError(f"the state has no '{key}'{near(key, self)}")
+            raise KeyError(f"the state has no '{key}'{suggest(key, self)}")
         return getattr(owner, name)
 
     def __setitem__(self, key: str, value: Any) -> None:
@@ -64,7 +64,7 @@ class Hooks(MutableMapping[str, Callable[[HookState], Any]]):
 
     def __setitem__(self, name: str, function: Callable[[HookState], Any]) -> None:
         if name not in TNT:
-            raise KeyError(f"there is no hook '{name}'{near(name, TNT)}")
+            raise KeyError(f"there is no hook '{name}'{suggest(name, TNT)}")
         if not callable(function):
             raise TypeError(f"hooks['{name}'] is a function of the state, got {function!r}")
         if name in self._set:
@@ -76,7 +76,7 @@ class Hooks(MutableMapping[str, Callable[[HookState], Any]]):
 
     def __getitem__(self, name: str) -> Callable[[HookState], Any]:
         if name not in self._set:
-            raise KeyError(f"no hook '{name}' is set{near(name, self._set)}")
+            raise KeyError(f"no hook '{name}' is set{suggest(name, self._set)}")
         return self._set[name][0]
 
     def __delitem__(self, name: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-from .suggestions import near
+from .suggestions import suggest
 
 
 class Band(enum.IntEnum):
@@ -33,6 +33,6 @@ def band_of(value: Any) -> Band:
     if isinstance(value, str):
         names = [band.name.lower() for band in Band]
         if value.lower() not in names:
-            raise ValueError(f"there is no band '{value}'{near(value, names)}")
+            raise ValueError(f"there is no band '{value}'{suggest(value, names)}")
         return Band[value.upper()]
     return Band(value)

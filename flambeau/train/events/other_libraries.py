@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from . import scope
 from .event import Event, Events
-from .suggestions import near
+from .suggestions import suggest
 
 
 def _training(run: Any, n: int) -> bool:
@@ -24,7 +24,7 @@ class _Ignite(type):
     def __getattr__(cls, name: str) -> NoReturn:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise AttributeError(f"Events has no '{name}'{near(name, IGNITE)}")
+        raise AttributeError(f"Events has no '{name}'{suggest(name, IGNITE)}")
 
 
 class IgniteEvents(metaclass=_Ignite):
@@ -156,4 +156,4 @@ def event_named(name: str) -> Event | Events:
     if name in IGNITE:
         return getattr(IgniteEvents, name)
     known = list(scope.EVENTS) if "." in name else [*scope.EVENTS, *IGNITE]
-    raise ValueError(f"there is no event '{name}'{near(name, known)}")
+    raise ValueError(f"there is no event '{name}'{suggest(name, known)}")

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from .event import Event, Predicate
-from .suggestions import near
+from .suggestions import suggest
 
 
-_OWN: set[str] = set()  # names of the scopes below: whoever listens to them would hear a second one
+_BUILTIN_NAMES: set[str] = set()  # of the scopes below: their handlers would hear a second scope
 
 
 class Scope:
@@ -29,7 +29,7 @@ class Scope:
     __test__ = False  # `test` is no test
 
     def __init__(self, name: str) -> None:
-        if name in _OWN:
+        if name in _BUILTIN_NAMES:
             raise ValueError(f"'{name}' is a scope of every run: from flambeau.train import it")
         self.name = name
         self.start = Event(f"{name}.start", name)
@@ -47,7 +47,7 @@ class Scope:
         if name.startswith("__"):
             raise AttributeError(name)
         known = [known for known in vars(self) if known != "name"]
-        raise AttributeError(f"scope '{self.name}' has no event '{name}'{near(name, known)}")
+        raise AttributeError(f"scope '{self.name}' has no event '{name}'{suggest(name, known)}")
 
     def __repr__(self) -> str:
         return f"{self.name}{str(self.start).removeprefix(self.start.name)}"
@@ -84,7 +84,7 @@ SCOPES = (
     run, epoch, train, step, fetch, forward, backward, optim, valid, valid.step, test, test.step,
     predict, predict.step,
 )
-_OWN.update(scope.name for scope in SCOPES)
+_BUILTIN_NAMES.update(scope.name for scope in SCOPES)
 EVENTS = {
     event.name: event for scope in SCOPES for event in (scope.start, scope.end, scope.error)
 } | {stopped.name: stopped}

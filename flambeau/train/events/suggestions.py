@@ -5,10 +5,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-_MOST = 20  # names that are listed when none is near
+_MAX_LISTED = 20  # names that are listed when none is near
 
 
-def near(name: str, known: Iterable[str]) -> str:
+def suggest(name: str, known: Iterable[str]) -> str:
     """The end of an error message: the names near `name`, or all there are.
 
     >>> near("valid_los", ["loss", "valid_loss"])
@@ -22,9 +22,9 @@ def near(name: str, known: Iterable[str]) -> str:
         question = f". Did you mean {' or '.join(repr(folded[match]) for match in result)}?"
     if not names:
         return f"{question}. There are none"
-    listed = names if len(names) <= _MOST else [folded[match] for match in result]
+    listed = names if len(names) <= _MAX_LISTED else [folded[match] for match in result]
     if not listed:
-        return f"{question}. There are: {', '.join(names[:_MOST])}, ..."
-    if len(names) > _MOST:
+        return f"{question}. There are: {', '.join(names[:_MAX_LISTED])}, ..."
+    if len(names) > _MAX_LISTED:
         return question
     return f"{question or '.'} There are: {', '.join(listed)}"

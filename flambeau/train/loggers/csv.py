@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from .logger import Logger, is_kept, resumes
+from .logger import Logger, should_log, resumes
 
 
 class Table:
@@ -94,10 +94,10 @@ class CSVLogger(Logger):
         """Start the files; a resumed run keeps the lines up to where it resumes."""
         again = resumes(run)
         earlier = self._epochs.read() if again else []
-        self._epochs.open([row for row in earlier if is_kept(run, row)])
+        self._epochs.open([row for row in earlier if should_log(run, row)])
         if self.every is not None:
             steps = self._steps.read() if again else []
-            self._steps.open([row for row in steps if is_kept(run, {**row, "kind": "step"})])
+            self._steps.open([row for row in steps if should_log(run, {**row, "kind": "step"})])
 
     def write_epoch(self, epoch: int, step: int, numbers: dict[str, float]) -> None:
         """A line for an epoch."""

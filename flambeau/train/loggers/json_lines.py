@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from .logger import Logger, finite, is_kept, resumes
+from .logger import Logger, finite, should_log, resumes
 
 
 class JSONLogger(Logger):
@@ -47,7 +47,7 @@ class JSONLogger(Logger):
                 row = json.loads(line)
             except ValueError:  # cut off by whatever ended the run
                 continue
-            if is_kept(run, row):
+            if should_log(run, row):
                 lines.append(line)
         return lines
 

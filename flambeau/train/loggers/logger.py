@@ -17,7 +17,7 @@ class Logger:
 
     A subclass says where they go: `open`, `write_epoch`, `write_step`, `close`, which is called
     however the run ends. A resumed run goes on in the same place; what was written behind the
-    point from which it resumes is taken out (see `is_kept`).
+    point from which it resumes is taken out (see `should_log`).
     """
 
     band = Band.IO
@@ -68,7 +68,7 @@ def resumes(run: Any) -> bool:
     return run.state.step > 0 or bool(run.history)
 
 
-def is_kept(run: Any, row: dict[str, Any]) -> bool:
+def should_log(run: Any, row: dict[str, Any]) -> bool:
     """Whether a row of the earlier run stays: it is of what that run had done when it was saved."""
     if row.get("kind") == "step":
         return int(row["step"]) <= run.state.step

@@ -40,14 +40,14 @@ class MLflowLogger(Logger):
         self.experiment = experiment
         self.parameters = parameters
         self.options = options
-        self._own = False
+        self._started_run = False
         self._status = "FINISHED"
 
     def open(self, run: Any) -> None:
         """Join the active run, or start one."""
         self._status = "FINISHED"
-        self._own = self.mlflow.active_run() is None
-        if self._own:
+        self._started_run = self.mlflow.active_run() is None
+        if self._started_run:
             if self.experiment is not None:
                 self.mlflow.set_experiment(self.experiment)
             self.mlflow.start_run(**self.options)
@@ -68,7 +68,7 @@ class MLflowLogger(Logger):
 
     def close(self) -> None:
         """End the run that it started."""
-        if self._own:
+        if self._started_run:
             self.mlflow.end_run(status=self._status)
 
 
@@ -83,14 +83,14 @@ class WandbLogger(Logger):
         super().__init__(every)
         self.wandb = package("wandb", "WandbLogger")
         self.options = options
-        self._own = False
+        self._started_run = False
         self._exit = 0
 
     def open(self, run: Any) -> None:
         """Join the active run, or start one."""
         self._exit = 0
-        self._own = self.wandb.run is None
-        if self._own:
+        self._started_run = self.wandb.run is None
+        if self._started_run:
             self.wandb.init(**self.options)
 
     def write_epoch(self, epoch: int, step: int, numbers: dict[str, float]) -> None:
@@ -107,5 +107,5 @@ class WandbLogger(Logger):
 
     def close(self) -> None:
         """Finish the run that it started."""
-        if self._own:
+        if self._started_run:
             self.wandb.finish(exit_code=self._exit)

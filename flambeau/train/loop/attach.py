@@ -9,7 +9,7 @@ from typing import Any
 from ..events.generators import is_generator_callback
 from ..events.handlers import Handle, Handlers
 from ..events.other_libraries import METHODS
-from ..events.suggestions import near
+from ..events.suggestions import suggest
 from ..state.persisted_state import Persistence
 from ..events.scope import run as run_scope
 
@@ -74,7 +74,7 @@ def _attach_methods(handlers: Handlers, callback: Any, handle: Handle) -> None:
         raise TypeError(f"{handle.title} is no callback: it has no method on_epoch_end or the like")
     for name in methods:
         if name not in METHODS:
-            raise ValueError(f"{handle.title}.{name} names no event{near(name, METHODS)}")
+            raise ValueError(f"{handle.title}.{name} names no event{suggest(name, METHODS)}")
         event, number = METHODS[name]
         method = getattr(callback, name)
         if _does_nothing(method):
@@ -83,11 +83,11 @@ def _attach_methods(handlers: Handlers, callback: Any, handle: Handle) -> None:
         handlers.attach(event, method, band, number=number, handle=handle)
 
 
-def _belongs(thing: Any) -> str | None:
+def _belongs(target: Any) -> str | None:
     """What a thing is that is no callback, and where it goes."""
-    if all(hasattr(thing, name) for name in ("update", "compute", "reset")):
+    if all(hasattr(target, name) for name in ("update", "compute", "reset")):
         return "a metric: Trainer(..., metrics=[...]) takes it"
-    if hasattr(thing, "get_last_lr"):
+    if hasattr(target, "get_last_lr"):
         return "a scheduler: Schedule(...) steps it, flambeau.train.Schedule"
     return None
 
@@ -98,7 +98,7 @@ def _does_nothing(method: Any) -> bool:
     code = getattr(method, "__code__", None)
     if not isinstance(code, types.CodeType) or code.co_names or code.co_freevars:
         return False
-    return len(code.co_code) == len(_NOTHING.co_code)
+    return len(code.co_code) == len(_EMPTY_CODE.co_code)
 
 
-_NOTHING = (lambda: None).__code__
+_EMPTY_CODE = (lambda: None).__code__

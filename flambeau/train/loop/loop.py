@@ -19,7 +19,7 @@ from ..events.event import Event
 from ..events.handlers import Entered, Frame, Handle, Handlers
 from ..events.named_hooks import Hooks
 from ..events.other_libraries import ELSEWHERE, Elsewhere
-from ..events.suggestions import near
+from ..events.suggestions import suggest
 from ..state.numpy_packing import packed, unpacked
 from ..state.persisted_state import Persisted, Persistence
 from ..state.random_state import plain, random_state, set_random_state
@@ -215,7 +215,7 @@ class Loop:
         except KeyError:
             raise MissingMetric(
                 f"there is no '{name}' in the logs of epoch {self.state.epoch}"
-                f"{near(name, self.state.metrics)}"
+                f"{suggest(name, self.state.metrics)}"
             ) from None
 
     # ---- running ----
@@ -352,11 +352,11 @@ class Loop:
         return iterator
 
     def _fetching(self, iterator: Iterator[Any]) -> Iterator[Any]:
-        nothing = object()
+        end = object()
         while True:
             with self.scope(scopes.fetch, self.state.step + 1):
-                batch = next(iterator, nothing)
-            if batch is nothing:
+                batch = next(iterator, end)
+            if batch is end:
                 return
             yield batch
 

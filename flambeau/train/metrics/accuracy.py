@@ -75,7 +75,7 @@ class Accuracy(Metric):
                 f"{self.name}: all scores lie between 0 and 1 and the threshold is 0, so each "
                 "counts as a 1; for probabilities pass Accuracy(threshold=0.5)",
             )
-        return self.correct / self.total if self.total else self._nothing()
+        return self.correct / self.total if self.total else self._undefined()
 
     def _watch(self, scores: np.ndarray) -> None:
         """Note the range of binary scores: probabilities compared with 0 are a mistake."""
@@ -130,12 +130,13 @@ class TopK(Metric):
             retained = wanted != self.ignore_index
             scores, wanted = scores[retained], wanted[retained]
         # Counting who stands before the class is cheaper than sorting, and exact about ties.
-        own = scores[np.arange(len(wanted)), wanted][:, None]
+        target_score = scores[np.arange(len(wanted)), wanted][:, None]
         earlier = np.arange(scores.shape[1]) < wanted[:, None]
-        rank = ((scores > own) | ((scores == own) & earlier)).sum(1)
-        self.correct += int(np.count_nonzero((rank < self.k) & (own[:, 0] == own[:, 0])))
+        rank = ((scores > target_score) | ((scores == target_score) & earlier)).sum(1)
+        is_number = ~np.isnan(target_score[:, 0])
+        self.correct += int(np.count_nonzero((rank < self.k) & is_number))
         self.total += len(wanted)
 
     def compute(self) -> Value:
         """The share, from 0 to 1; NaN before the first batch."""
-        return self.correct / self.total if self.total else self._nothing()
+        return self.correct / self.total if self.total else self._undefined()

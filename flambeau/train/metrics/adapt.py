@@ -73,8 +73,8 @@ def adapt(metrics: Any) -> dict[str, MetricProtocol]:
     ['accuracy', 'l1_loss']
     """
     result: dict[str, MetricProtocol] = {}
-    for name, thing in _items(metrics):
-        metric = _adapt_metric(thing, name)
+    for name, metric_like in _items(metrics):
+        metric = _adapt_metric(metric_like, name)
         if metric.name in result:
             raise ValueError(
                 f"two metrics are called {metric.name!r}; give them names: "
@@ -92,47 +92,47 @@ def _items(metrics: Any) -> Iterable[tuple[str | None, Any]]:
     elif _is_pair(metrics):
         yield metrics
     elif isinstance(metrics, (list, tuple)):
-        for thing in metrics:
-            if _is_pair(thing):
-                yield thing
+        for item in metrics:
+            if _is_pair(item):
+                yield item
             else:
-                yield None, thing
+                yield None, item
     else:
         yield None, metrics
 
 
-def _is_pair(thing: Any) -> bool:
+def _is_pair(item: Any) -> bool:
     return (
-        isinstance(thing, tuple)
-        and len(thing) == 2
-        and isinstance(thing[0], str)
-        and not isinstance(thing[1], str)
+        isinstance(item, tuple)
+        and len(item) == 2
+        and isinstance(item[0], str)
+        and not isinstance(item[1], str)
     )
 
 
-def _adapt_metric(thing: Any, name: str | None = None) -> MetricProtocol:
+def _adapt_metric(candidate: Any, name: str | None = None) -> MetricProtocol:
     """A metric from its name, class, object or function; `name` overrides its own."""
-    if isinstance(thing, str):
-        return _by_name(thing, name or thing)
-    if inspect.isclass(thing) and has(thing, "compute"):
-        thing = thing()
-    if all(has(thing, attribute) for attribute in (*_METHODS, "name")):
+    if isinstance(candidate, str):
+        return _by_name(candidate, name or candidate)
+    if inspect.isclass(candidate) and has(candidate, "compute"):
+        candidate = candidate()
+    if all(has(candidate, attribute) for attribute in (*_METHODS, "name")):
         if name is not None:
-            thing.name = name
-        return thing
-    if all(has(thing, method) for method in ("update", "compute", "reset")):
-        return Foreign(thing, name=name)
-    if not callable(thing):
-        lacking = [name for name in ("update", "compute", "reset") if not has(thing, name)]
+            candidate.name = name
+        return candidate
+    if all(has(candidate, method) for method in ("update", "compute", "reset")):
+        return Foreign(candidate, name=name)
+    if not callable(candidate):
+        lacking = [name for name in ("update", "compute", "reset") if not has(candidate, name)]
         if 0 < len(lacking) < 3:
-            raise TypeError(f"metric {type(thing).__name__} has no {' and no '.join(lacking)}")
+            raise TypeError(f"metric {type(candidate).__name__} has no {' and no '.join(lacking)}")
         raise TypeError(
             f"a metric is a name, an object with update/compute/reset, or a function of "
-            f"(output, target), not {type(thing).__name__}: {thing!r}"
+            f"(output, target), not {type(candidate).__name__}: {candidate!r}"
         )
-    if is_scikit(thing):
-        return scikit(thing, name=name)
-    return Mean(_truth_last(thing), name=name or named(thing, "metric"))
+    if is_scikit(candidate):
+        return scikit(candidate, name=name)
+    return Mean(_truth_last(candidate), name=name or named(candidate, "metric"))
 
 
 def _truth_last(function: Any) -> Any:
@@ -157,7 +157,7 @@ def _by_name(word: str, name: str) -> MetricProtocol:
     loss = getattr(functional, word, None)
     if callable(loss) and (word.endswith("_loss") or "cross_entropy" in word):
         return Mean(loss, name=name, higher_is_better=False)
-    near = difflib.get_close_matches(word, [*NAMED, "cross_entropy", "l1_loss"])
-    hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
+    matches = difflib.get_close_matches(word, [*NAMED, "cross_entropy", "l1_loss"])
+    hint = f"did you mean {' or '.join(map(repr, matches))}? " if matches else ""
     raise ValueError(f"no metric is called {word!r}; {hint}There are {', '.join(NAMED)}, and "
                      "the losses of nn.functional")

@@ -82,19 +82,19 @@ class AUROC(Metric):
     def compute(self) -> Value:
         """The area, from 0 to 1."""
         if not self.scores:
-            return self._nothing()
+            return self._undefined()
         scores, targets = np.concatenate(self.scores), np.concatenate(self.targets)
         if scores.ndim == 2 and scores.shape[1] == 1:
             scores = scores[:, 0]
         if targets.ndim == 2 and targets.shape[1] == 1:
             targets = targets[:, 0]
         if scores.ndim == 1:
-            return self._told(area(scores, targets == 1))
+            return self._warn_of_nan(area(scores, targets == 1))
         if targets.ndim == 2:
             return self._averaged(scores, targets == 1)
         scores = probabilities(scores)
         if scores.shape[1] == 2:
-            return self._told(area(scores[:, 1], targets == 1))
+            return self._warn_of_nan(area(scores[:, 1], targets == 1))
         return self._averaged(scores, targets[:, None] == np.arange(scores.shape[1]))
 
     def _averaged(self, scores: np.ndarray, positive: np.ndarray) -> Value:
@@ -103,13 +103,13 @@ class AUROC(Metric):
             return areas
         there = ~np.isnan(areas)
         if not there.all():
-            self._told(float("nan"))
+            self._warn_of_nan(float("nan"))
         if not there.any():
             return float("nan")
         weights = positive.sum(0)[there] if self.average == "weighted" else None
         return float(np.average(areas[there], weights=weights))
 
-    def _told(self, value: float) -> float:
+    def _warn_of_nan(self, value: float) -> float:
         if value != value:
             warn(
                 f"{self.name}: a class is always there or never, or a score is NaN: no area",

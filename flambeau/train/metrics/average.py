@@ -92,7 +92,7 @@ class Mean(Metric):
 
     def compute(self) -> Value:
         """The weighted mean; NaN before the first batch."""
-        return self.sum / self.weight if self.weight else self._nothing()
+        return self.sum / self.weight if self.weight else self._undefined()
 
 
 class RunningAverage(Metric):
@@ -177,7 +177,7 @@ class RunningAverage(Metric):
     def compute(self) -> Value:
         """The average now; NaN before the first batch."""
         if not self.count:
-            return self._nothing()
+            return self._undefined()
         return sum(self.recent) / len(self.recent) if self.recent else self.value
 
 
@@ -222,7 +222,7 @@ class EpochMetric(Metric):
     def compute(self) -> Value:
         """What the function says of everything; NaN before the first batch."""
         if not self.outputs:
-            return self._nothing()
+            return self._undefined()
         value = self.function(np.concatenate(self.outputs), np.concatenate(self.targets))
         array = np.asarray(value)
         return float(array) if array.ndim == 0 else array

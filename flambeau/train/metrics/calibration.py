@@ -54,7 +54,7 @@ class _Mean(Metric):
 
     def compute(self) -> Value:
         """The mean; NaN before the first batch."""
-        return self.total / self.count if self.count else self._nothing()
+        return self.total / self.count if self.count else self._undefined()
 
     def _measure(self, shares: np.ndarray, labels: np.ndarray) -> np.ndarray:
         raise NotImplementedError

@@ -24,7 +24,7 @@ from .metric import Metric, array_of, saved
 
 # What scikit-learn calls a parameter that takes probabilities, and functions that do not say so.
 _SCORES = ("y_score", "y_scores", "y_proba", "y_prob", "pred_decision")
-_NOTHING = object()
+_MISSING = object()
 _SCORED = ("log_loss", "d2_log_loss_score")
 
 
@@ -128,9 +128,9 @@ class Foreign(Metric):
         )
 
 
-def has(thing: Any, name: str) -> bool:
+def has(target: Any, name: str) -> bool:
     """Whether there is such an attribute. ignite's metrics make something of every other name."""
-    return inspect.getattr_static(thing, name, _NOTHING) is not _NOTHING
+    return inspect.getattr_static(target, name, _MISSING) is not _MISSING
 
 
 def scikit(function: Callable, *, name: str | None = None) -> EpochMetric:

@@ -38,7 +38,7 @@ class _ImageMetric(Metric):
 
     def compute(self) -> Value:
         """The mean over images; NaN before the first batch."""
-        return self.total / self.count if self.count else self._nothing()
+        return self.total / self.count if self.count else self._undefined()
 
     def _measure(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         raise NotImplementedError

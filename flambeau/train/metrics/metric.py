@@ -155,7 +155,7 @@ class Metric:
             setattr(self, name, added(getattr(self, name), getattr(other, name)))
         return self
 
-    def _nothing(self) -> Value:
+    def _undefined(self) -> Value:
         """The value before any batch: there is none."""
         return float("nan")
 

@@ -62,6 +62,6 @@ class Perplexity(Metric):
     def compute(self) -> Value:
         """The perplexity; NaN before the first token, inf where it is out of range."""
         if not self.count:
-            return self._nothing()
+            return self._undefined()
         mean = self.loss / self.count
         return math.exp(mean) if mean < 709 else math.inf

@@ -73,7 +73,7 @@ class _ByClass(Metric):
         """The averaged ratio, or for "none" that of each class; NaN before the first batch."""
         average = self.average or ("binary" if self.binary else "macro")
         if not len(self.hits):
-            return self._nothing()
+            return self._undefined()
         if average == "micro":
             return float(self._ratio(self.hits.sum(), self.predicted.sum(), self.actual.sum()))
         ratios = self._ratio(self.hits, self.predicted, self.actual)

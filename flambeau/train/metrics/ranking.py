@@ -66,7 +66,7 @@ class AveragePrecision(Metric):
     def compute(self) -> Value:
         """From 0 to 1; NaN before the first batch."""
         if not self.scores:
-            return self._nothing()
+            return self._undefined()
         scores, targets = np.concatenate(self.scores), np.concatenate(self.targets)
         if scores.ndim == 1:
             return average_precision(scores, targets == 1)
@@ -121,7 +121,7 @@ class NDCG(Metric):
 
     def compute(self) -> Value:
         """The mean over queries, from 0 to 1; NaN before the first batch."""
-        return self.total / self.count if self.count else self._nothing()
+        return self.total / self.count if self.count else self._undefined()
 
 
 def _gain(scores: np.ndarray, gains: np.ndarray, discount: np.ndarray) -> float:

@@ -56,7 +56,7 @@ class MSE(Metric):
     def compute(self) -> Value:
         """The mean; NaN before the first batch."""
         if not self.count:
-            return self._nothing()
+            return self._undefined()
         mean = self.error / self.count
         return mean if self.squared else mean**0.5
 
@@ -90,7 +90,7 @@ class MAE(Metric):
 
     def compute(self) -> Value:
         """The mean; NaN before the first batch."""
-        return self.error / self.count if self.count else self._nothing()
+        return self.error / self.count if self.count else self._undefined()
 
 
 class R2(Metric):
@@ -152,7 +152,7 @@ class R2(Metric):
         """R2; NaN with fewer than two samples, and as in scikit-learn 0 (or 1 where nothing is
         left over) for targets that are all the same."""
         if self.count < 2:
-            return self._nothing()
+            return self._undefined()
         flat = self.spread == 0
         ratio = self.residual / np.where(flat, 1.0, self.spread)
         result = np.where(flat, np.where(self.residual == 0, 1.0, 0.0), 1.0 - ratio)

@@ -58,10 +58,10 @@ class BLEU(Metric):
             self.lengths += (len(words), nearest)
             for i in range(self.n):
                 counts = _grams(words, i + 1)
-                most: Counter[tuple[str, ...]] = Counter()
+                reference_counts: Counter[tuple[str, ...]] = Counter()
                 for reference in tokens:
-                    most |= _grams(reference, i + 1)
-                self.matches[i] += (counts & most).total()
+                    reference_counts |= _grams(reference, i + 1)
+                self.matches[i] += (counts & reference_counts).total()
                 self.possible[i] += max(len(words) - i, 0)
 
     def _tokens(self, text: Any) -> Tokens:
@@ -71,7 +71,7 @@ class BLEU(Metric):
         """The score; NaN before the first text, 0 where some length of n-gram never matches."""
         length, nearest = map(int, self.lengths)
         if not nearest:
-            return self._nothing()
+            return self._undefined()
         if not self.matches.all():
             return 0.0
         precision = float(np.log(self.matches / self.possible).mean())
@@ -126,7 +126,7 @@ class ROUGE(Metric):
 
     def compute(self) -> Value:
         """The mean, from 0 to 1; NaN before the first text."""
-        return self.total / self.count if self.count else self._nothing()
+        return self.total / self.count if self.count else self._undefined()
 
 
 def _words(text: Any) -> Tokens:

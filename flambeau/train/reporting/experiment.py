@@ -66,8 +66,8 @@ class Experiment:
         """An experiment in a folder of its own: `root/001-name`, `root/002-name`, ..."""
         root = Path(root)
         root.mkdir(parents=True, exist_ok=True)
-        taken = [int(p.name[:3]) for p in root.iterdir() if p.name[:3].isdigit()]
-        number = max(taken, default=0)
+        numbers = [int(p.name[:3]) for p in root.iterdir() if p.name[:3].isdigit()]
+        number = max(numbers, default=0)
         while True:
             number += 1
             folder = root / (f"{number:03}-{name}" if name else f"{number:03}")

@@ -114,13 +114,14 @@ def summarize(net: Module, batch: Any = None) -> ModelSummary:
 def _layers(net: Module, outputs: dict[str, Any], counts: dict[str, int]) -> Iterable[Layer]:
     root = type(net).__name__
     for name, module in net.named_modules():
-        own = list(module.parameters(recurse=False))
-        if next(module.children(), None) is not None and not own:
+        parameters = list(module.parameters(recurse=False))
+        if next(module.children(), None) is not None and not parameters:
             continue
         tensor = _first_tensor(outputs.get(name))
         yield Layer(
             name or root, type(module).__name__, "" if tensor is None else str(tuple(tensor.shape)),
-            sum(p.numel() for p in own), sum(p.numel() for p in own if p.requires_grad),
+            sum(p.numel() for p in parameters),
+            sum(p.numel() for p in parameters if p.requires_grad),
             counts.get(f"{root}.{name}" if name else root, 0),
             0 if tensor is None else tensor.numel() * tensor.element_size(),
         )

@@ -57,28 +57,28 @@ class Panel:
         room = 0.06 * (high - low) or max(abs(high) * 0.05, 1e-12)
         return left, right, low - room, high + room
 
-    def x_ticks(self, most: int = 6) -> list[tuple[float, str]]:
+    def x_ticks(self, count: int = 6) -> list[tuple[float, str]]:
         """Where ticks of x are, in straight coordinates, and what they say."""
         left, right, _, _ = self.limits()
-        return log_ticks(left, right) if self.log_x else ticks(left, right, most, self.whole_x)
+        return log_ticks(left, right) if self.log_x else ticks(left, right, count, self.whole_x)
 
-    def y_ticks(self, most: int = 5) -> list[tuple[float, str]]:
+    def y_ticks(self, count: int = 5) -> list[tuple[float, str]]:
         """Where ticks of y are, in straight coordinates, and what they say."""
         _, _, low, high = self.limits()
-        return log_ticks(low, high) if self.log_y else ticks(low, high, most, False)
+        return log_ticks(low, high) if self.log_y else ticks(low, high, count, False)
 
 
-def step_of(span: float, most: int, whole: bool) -> float:
+def step_of(span: float, count: int, whole: bool) -> float:
     """The distance between ticks: 1, 2 or 5 times a power of ten."""
-    raw = span / most
+    raw = span / count
     power = 10.0 ** math.floor(math.log10(raw)) if raw > 0 else 1.0
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw * 0.999)
     return max(1.0, round(step)) if whole else step
 
 
-def ticks(low: float, high: float, most: int, whole: bool) -> list[tuple[float, str]]:
+def ticks(low: float, high: float, count: int, whole: bool) -> list[tuple[float, str]]:
     """Round numbers from `low` to `high`."""
-    step = step_of(high - low, most, whole)
+    step = step_of(high - low, count, whole)
     digits = max(0, -math.floor(math.log10(step) + 1e-9))
     large = max(abs(low), abs(high))
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)

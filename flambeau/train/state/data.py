@@ -156,11 +156,11 @@ def _shown(batch: Any) -> str:
     return f"a {type(batch).__name__}"
 
 
-def moved(thing: Any, device: Any) -> Any:
-    """Tensors inside `thing`, on a device."""
-    return map_leaves_of(Tensor, lambda x: x.to(device), thing)
+def moved(tree: Any, device: Any) -> Any:
+    """Tensors inside `tree`, on a device."""
+    return map_leaves_of(Tensor, lambda x: x.to(device), tree)
 
 
-def detached(thing: Any) -> Any:
-    """Tensors inside `thing`, cut off from the graph."""
-    return map_leaves_of(Tensor, Tensor.detach, thing)
+def detached(tree: Any) -> Any:
+    """Tensors inside `tree`, cut off from the graph."""
+    return map_leaves_of(Tensor, Tensor.detach, tree)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..events.suggestions import near
+from ..events.suggestions import suggest
 from .formatting import scalars, stage_of
 
 # Words in a metric's name that say which way is better.
@@ -31,9 +31,9 @@ def higher_is_better(run: Any, name: str) -> bool | None:
     _, metric = stage_of(name)
     for known in (name, metric, metric.partition("/")[0]):
         if known in metrics:
-            said = getattr(metrics[known], "higher_is_better", None)
-            if said is not None:
-                return bool(said)
+            declared = getattr(metrics[known], "higher_is_better", None)
+            if declared is not None:
+                return bool(declared)
     return higher_by_name(name)
 
 
@@ -47,7 +47,7 @@ class Monitor:
 
     def __init__(self, name: str, mode: str | None = None, min_delta: float = 0.0) -> None:
         if mode not in (None, "min", "max"):
-            raise ValueError(f"mode is 'min', 'max' or None{near(str(mode), ('min', 'max'))}")
+            raise ValueError(f"mode is 'min', 'max' or None{suggest(str(mode), ('min', 'max'))}")
         if min_delta < 0:
             raise ValueError(f"min_delta is at least 0, not {min_delta}")
         self.name, self.mode, self.min_delta = name, mode, float(min_delta)
@@ -56,12 +56,12 @@ class Monitor:
         """Whether more is better."""
         if self.mode is not None:
             return self.mode == "max"
-        said = higher_is_better(run, self.name)
-        if said is None:
+        declared = higher_is_better(run, self.name)
+        if declared is None:
             raise ValueError(
                 f"whether a higher '{self.name}' is better is not known: say mode='max' or 'min'"
             )
-        return said
+        return declared
 
     def value(self, run: Any) -> float | None:
         """This epoch's number; None where the epoch was cut short."""

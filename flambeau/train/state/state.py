@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..events.suggestions import near
+from ..events.suggestions import suggest
 
 
 class State:
@@ -46,7 +46,7 @@ class State:
         self.error: BaseException | None = None
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"the state has no '{name}'{near(name, vars(self))}")
+        raise AttributeError(f"the state has no '{name}'{suggest(name, vars(self))}")
 
     @property
     def iteration(self) -> int:

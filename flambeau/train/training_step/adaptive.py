@@ -35,7 +35,7 @@ class Frequent:
             return self.first(*batch)
         if seen[kind] <= _SELDOM:
             if kind not in self._is_cached:
-                self._is_cached[kind] = self.compiled.is_kept(*batch)
+                self._is_cached[kind] = self.compiled.is_cached(*batch)
             if not self._is_cached[kind]:
                 return self.plain(*batch)
         return self.compiled(*batch)

@@ -16,8 +16,8 @@ from .step_function import Region, ask_for_compiled, call
 from .batch_kinds import Kinds
 
 _COMPILER = "flambeau.compiler.driver.compiled_function"
-_FEW = 4  # batches before a program is asked for
-_MANY = 8  # batches for which it is asked for before
+_EAGER_BATCHES = 4  # batches before a program is asked for
+_LONG_RUN_BATCHES = 8  # batches for which it is asked for before
 
 
 class Look:
@@ -64,8 +64,8 @@ class Whole:
 
     def expect(self, batches: int) -> None:
         """So many will come."""
-        if batches > _MANY:
-            self._calls = _FEW
+        if batches > _LONG_RUN_BATCHES:
+            self._calls = _EAGER_BATCHES
 
     def __call__(self, *batch: Any) -> Any:
         if self._step is None:
@@ -73,23 +73,23 @@ class Whole:
                 from .deterministic import ExactStep  # brings the compiler
 
                 self._step = ExactStep(self.function, self.parts, (), self.kinds)
-            elif self._calls < _FEW and not self._is_kept(batch):
+            elif self._calls < _EAGER_BATCHES and not self._is_cached(batch):
                 self._calls += 1
                 return self.function(*batch)
             else:
-                self._step = self._asked_for()
+                self._step = self._request_compiled()
         return self._step(*batch)
 
-    def _asked_for(self) -> Any:
-        """The compiled function, which need not be used."""
+    def _request_compiled(self) -> Any:
+        """Return the compiled function, creating it on the first call. Need not be called."""
         if self._compiled is None:
             # Batches were seen, or trained on: what a net makes at its first call is there.
             self._compiled = ask_for_compiled(self.function, options={"settled": True})
         return self._compiled
 
-    def _is_kept(self, batch: tuple[Any, ...]) -> bool:
-        """Whether an earlier process kept the program; the compiler is not brought to look."""
+    def _is_cached(self, batch: tuple[Any, ...]) -> bool:
+        """Whether an earlier process cached the program. Does not import the compiler to look."""
         if _COMPILER not in sys.modules:
             return False
-        is_kept = getattr(self._asked_for(), "is_kept", None)
-        return is_kept is not None and bool(is_kept(*batch))
+        lookup = getattr(self._request_compiled(), "is_cached", None)
+        return lookup is not None and bool(lookup(*batch))

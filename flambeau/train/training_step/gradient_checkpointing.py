@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ...autograd.mode import is_grad_enabled
 from ...nn import Module, ModuleList, Sequential
 from ...utils.checkpoint import checkpoint
-from ..events.suggestions import near
+from ..events.suggestions import suggest
 
 if TYPE_CHECKING:
     from ..trainer import Trainer
@@ -37,7 +37,8 @@ def blocks_of(net: Module, wanted: Any) -> list[Module]:
         wanted = [wanted] if isinstance(wanted, str) else list(wanted)
         for name in wanted:
             if name not in named:
-                raise ValueError(f"gradient_checkpointing: no module '{name}'{near(name, named)}")
+                raise ValueError(
+                    f"gradient_checkpointing: no module '{name}'{suggest(name, named)}")
         actual = [named[name] for name in wanted]
     else:
         raise TypeError(

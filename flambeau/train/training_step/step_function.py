@@ -25,7 +25,7 @@ from ..state.data import detached
 Step = Callable[..., Any]
 Region = Callable[[], contextlib.AbstractContextManager[Any]]
 
-_told = False
+_warned = False
 
 
 def call(net: Any, x: Any) -> Any:
@@ -159,9 +159,9 @@ def ask_for_compiled(step: Step, **options: Any) -> Step:
 
 def say(why: str) -> None:
     """Tell once that steps are not compiled, and why."""
-    global _told
-    if not _told:
-        _told = True
+    global _warned
+    if not _warned:
+        _warned = True
         warn(
             f"Trainer: the step is not compiled, it runs operator by operator ({why}); "
             "compile=False asks for that",

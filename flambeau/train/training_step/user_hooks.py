@@ -14,7 +14,7 @@ _OF_MODULES = (
 _OF_TENSORS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 _OF_OPTIMIZERS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
 DOCTOR = "the doctor"  # which asks for plain steps itself, so nobody need be told
-_OWN = __name__.partition(".")[0] + "."
+_PACKAGE = __name__.partition(".")[0] + "."
 
 
 def watched(parts: Iterable[Any], optimizers: Iterable[Any] = ()) -> str | None:
@@ -39,10 +39,10 @@ def watched(parts: Iterable[Any], optimizers: Iterable[Any] = ()) -> str | None:
     return None
 
 
-def _hooked(thing: Any, names: tuple[str, ...]) -> bool:
-    own = vars(thing)
+def _hooked(target: Any, names: tuple[str, ...]) -> bool:
+    attributes = vars(target)
     return any(
-        not (getattr(hook, "__module__", None) or "").startswith(_OWN)
+        not (getattr(hook, "__module__", None) or "").startswith(_PACKAGE)
         for name in names
-        for hook in (own.get(name) or {}).values()
+        for hook in (attributes.get(name) or {}).values()
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ... import optim
 from ...nn import functional
 from ...optim import Optimizer
-from ..events.suggestions import near
+from ..events.suggestions import suggest
 
 if TYPE_CHECKING:
     from ..trainer import Trainer
@@ -28,7 +28,7 @@ def optimizer_named(optimizer: Any, net: Any) -> Any:
                  if isinstance(kind, type) and issubclass(kind, Optimizer)}
         known.pop("optimizer", None)
         if optimizer.lower() not in known:
-            raise ValueError(f"there is no optimiser '{optimizer}'{near(optimizer, known)}")
+            raise ValueError(f"there is no optimiser '{optimizer}'{suggest(optimizer, known)}")
         if net is None:
             raise ValueError(f"optimizer '{optimizer}' needs a net")
         if not any(True for _ in net.parameters()):
@@ -56,7 +56,7 @@ def loss_named(loss: Any) -> Any:
         for name in (loss, f"{loss}_loss", _SHORT.get(loss)):
             if name in known:
                 return getattr(functional, name)
-        raise ValueError(f"there is no loss '{loss}' in nn.functional{near(loss, known)}")
+        raise ValueError(f"there is no loss '{loss}' in nn.functional{suggest(loss, known)}")
     if isinstance(loss, type):
         raise TypeError(f"loss is the class {loss.__name__}: give an instance, {loss.__name__}()")
     if loss is not None and not callable(loss):
@@ -98,9 +98,9 @@ def check_trainable(trainer: Trainer) -> None:
             f"{type(trainer.net).__name__} has no trainable parameters"
             + (f": all {len(parameters)} have requires_grad=False" if parameters else "")
         )
-    mine = set(map(id, parameters))
+    trained = set(map(id, parameters))
     for optimizer in trainer.optimizers.values():
-        if any(id(p) in mine for group in optimizer.param_groups for p in group["params"]):
+        if any(id(p) in trained for group in optimizer.param_groups for p in group["params"]):
             return
     raise ValueError(
         f"none of the optimiser's parameters belongs to trainer.net ({type(trainer.net).__name__})"

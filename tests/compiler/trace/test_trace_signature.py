@@ -114,11 +114,11 @@ def test_a_kept_program_is_known_before_the_first_call(tmp_path):
         return torch.compile(step, mode="now")
 
     step = made()
-    assert not step.is_kept(x, y)
+    assert not step.is_cached(x, y)
     for _ in range(4):
         step(x, y)
-    assert made().is_kept(x, y)
-    assert not made().is_kept(x[:5], y[:5])
+    assert made().is_cached(x, y)
+    assert not made().is_cached(x[:5], y[:5])
 
 
 def test_what_was_kept_of_another_step_costs_nothing_but_a_plain_call(tmp_path):

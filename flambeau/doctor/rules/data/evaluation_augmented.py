@@ -132,6 +132,6 @@ def root_of(dataset: Any) -> Any:
 
 def shares_transform(a: Any, b: Any) -> bool:
     """Whether two datasets are one, or have a function among their attributes in common."""
-    own = [value for value in vars(a).values() if callable(value)] if hasattr(a, "__dict__") else []
-    others = list(vars(b).values()) if hasattr(b, "__dict__") else []
-    return a is b or any(value is other for value in own for other in others)
+    transforms = [value for value in getattr(a, "__dict__", {}).values() if callable(value)]
+    other_transforms = list(getattr(b, "__dict__", {}).values())
+    return a is b or any(value is other for value in transforms for other in other_transforms)

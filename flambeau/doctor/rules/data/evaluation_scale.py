@@ -124,8 +124,8 @@ with torch.no_grad():
             if not valid.any():
                 continue
             ratio = width[valid] / spread[valid]
-            far = np.abs(other - mean)[valid] > _FACTOR * np.maximum(width, spread)[valid]
-            apart = (ratio > _FACTOR) | (ratio < 1 / _FACTOR) | far
+            is_shifted = np.abs(other - mean)[valid] > _FACTOR * np.maximum(width, spread)[valid]
+            apart = (ratio > _FACTOR) | (ratio < 1 / _FACTOR) | is_shifted
             if apart.mean() > 0.8 and valid.mean() > 0.5:
                 self.report("the model is evaluated with inputs on another scale than it was "
                             "trained with", *test.places,

@@ -14,7 +14,7 @@ from ...source import assignment_of
 from ..rule import Rule
 
 _CALLS = 3
-_MOST = 1 << 16  # numbers that are looked at
+_MAX_PIXELS = 1 << 16  # numbers that are looked at
 
 
 class PixelsScaledTwice(Rule):
@@ -58,7 +58,7 @@ for _ in range(4):
         key = id(call.module)
         if self.times.get(key, 0) >= _CALLS or not call.tensors or not call.recorded:
             return
-        values = call.tensors[0]._array.reshape(-1)[:_MOST]
+        values = call.tensors[0]._array.reshape(-1)[:_MAX_PIXELS]
         scaled = values.dtype.kind == "f" and values.size >= 64 and values.min() >= 0 \
             and 0.5 < values.max() * 255 < 1.001 and _on_grid(values * (255.0 * 255.0))
         self.times[key] = self.times.get(key, 0) + 1 if scaled else _CALLS

@@ -16,7 +16,7 @@ from ..rule import Rule
 from ...samples import row_hashes
 
 _ROWS = 16  # of each part
-_MOST = 1 << 14  # rows of a part that are added up
+_MAX_ROWS = 1 << 14  # rows of a part that are added up
 _ERROR = 2e-4  # of a mean and a deviation that were set to 0 and 1: float32, and an epsilon
 _SCALERS = ("fit_transform", "fit")
 
@@ -34,7 +34,7 @@ class Part:
         """Add what is new of a batch."""
         array = call.tensors[0]._array
         hashes = row_hashes(array)
-        if len(hashes) != len(array) or len(self.seen) > _MOST:
+        if len(hashes) != len(array) or len(self.seen) > _MAX_ROWS:
             self.whole = False
             return
         self.spot = call.spot
@@ -160,14 +160,14 @@ with torch.no_grad():
             self._judge(train, test)
 
     def _judge(self, train: Part, test: Part) -> None:
-        own = is_standard(test.deviation())
+        is_scaled = is_standard(test.deviation())
         every = train.count + test.count
         sums, squares = (a + b for a, b in zip(train.sums, test.sums, strict=True))
-        if own and is_standard(train.deviation() / 500):
+        if is_scaled and is_standard(train.deviation() / 500):
             self.report(f"the {test.count} samples of the evaluation are scaled by their own mean "
                         f"and deviation", *self._cause(test.count, test.spot, True), test.spot,
                         rows=test.count, **{"largest deviation": float(test.deviation().max())})
-        elif not own and not is_standard(train.deviation()) \
+        elif not is_scaled and not is_standard(train.deviation()) \
                 and is_standard(_deviation(every, sums, squares)):
             self.report(f"mean and deviation are those of all {every} samples, {test.count} of the "
                         "evaluation among them", *self._cause(every, test.spot, False), test.spot,

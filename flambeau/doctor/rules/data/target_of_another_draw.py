@@ -13,7 +13,7 @@ from ...programs import edit
 from ..rule import Rule
 from ...samples import row_hashes
 
-_MOST = 1 << 14  # rows that are remembered
+_MAX_ROWS = 1 << 14  # rows that are remembered
 _TIMES = 6
 _NUMBERS = 4096  # of each tensor
 _LOSSES = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
@@ -119,11 +119,11 @@ for _ in range(9):
         """Whether the model was given nothing but rows of earlier steps, which hold no noise."""
         parts = [part for part in (_part(array, target.shape) for array in self.inputs)
                  if part is not None and part.ndim > 1]
-        hashes = [row_hashes(part, least=2) for part in parts]
+        hashes = [row_hashes(part, min_columns=2) for part in parts]
         known = bool(hashes) and all(
             rows and len(rows) == len(part) and self.rows.issuperset(rows)
             for rows, part in zip(hashes, parts, strict=True))
-        if len(self.rows) < _MOST:
+        if len(self.rows) < _MAX_ROWS:
             self.rows.update(row for rows in hashes for row in rows)
         count = self.clean[loss] = self.clean.get(loss, 0) + 1 if known else 0
         if count >= _TIMES:

@@ -106,16 +106,17 @@ for _ in range(6):
         nodes = student(), teacher()
         if None in nodes:
             return
-        own, other = ({key for key, leaf in Graph([node]).leaves.items()
+        leaves, teacher_leaves = ({key for key, leaf in Graph([node]).leaves.items()
                        if isinstance(leaf, Parameter)} for node in nodes)
         optimized = self.session.optimized
-        if not own or not other or own & other or not all(key in optimized for key in other):
+        if not leaves or not teacher_leaves or leaves & teacher_leaves \
+                or not all(key in optimized for key in teacher_leaves):
             return
-        if not other <= self.loaded and not all(
-            not self.together.get(key, own) & own for key in other
+        if not teacher_leaves <= self.loaded and not all(
+            not self.together.get(key, leaves) & leaves for key in teacher_leaves
         ):
             return
         self.times += 1
         if self.times >= _TIMES:
             self.report("the target of the distillation has a gradient: the teacher is trained",
-                        spot_of(nodes[1]), spot, parameters=len(other))
+                        spot_of(nodes[1]), spot, parameters=len(teacher_leaves))

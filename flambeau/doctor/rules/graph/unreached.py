@@ -109,13 +109,15 @@ for step in range(8):
             last, spot = idle[-1]
             built = self.session.built_at.get(last)
             library = built is not None and is_installed_file(built[0].co_filename)
-            own = [p for module, _ in idle for p in module._parameters.values() if p is not None]
-            self.report(f"{self.session.parameter_names(own)} take part in each step, and no loss "
+            parameters = [p for module, _ in idle
+                          for p in module._parameters.values() if p is not None]
+            names = self.session.parameter_names(parameters)
+            self.report(f"{names} take part in each step, and no loss "
                         "depends on them", spot, built, level=Level.HINT if library else None,
-                        parameters=sum(p._array.size for p in own), steps=self.updates)
+                        parameters=sum(p._array.size for p in parameters), steps=self.updates)
 
     def _idle(self, layer: Any) -> bool:
-        own = [p for p in layer._parameters.values() if p is not None and p.requires_grad]
-        return bool(own) and all(
-            id(p) in self.session.optimized and id(p) not in self.graded for p in own
+        trainable = [p for p in layer._parameters.values() if p is not None and p.requires_grad]
+        return bool(trainable) and all(
+            id(p) in self.session.optimized and id(p) not in self.graded for p in trainable
         )

@@ -153,5 +153,5 @@ def _lines(a: Any, b: Any) -> tuple[Spot, ...]:
         return ()
     names = frame.f_code.co_varnames[:frame.f_code.co_argcount]
     supplied = [frame.f_locals.get(name) for name in names]
-    taken = all(any(value is tensor for value in supplied) for tensor in (a, b))
-    return spots[1:] if taken else ()
+    is_direct = all(any(value is tensor for value in supplied) for tensor in (a, b))
+    return spots[1:] if is_direct else ()

@@ -83,18 +83,18 @@ for _ in range(4):
         target = getattr(call.target, "_array", None)
         if target is None:
             return
-        what = None
+        message = None
         if call.name.startswith("triplet"):
             if call.values.shape == target.shape and np.array_equal(call.values, target):
-                what = "each anchor is its own positive"
+                message = "each anchor is its own positive"
         elif call.name == "cross_entropy" and call.values.shape[0] == call.values.shape[1] > 3 \
                 and target.shape == call.values.shape[:1]:
-            what = _similarity(call, target)
-        if what is None:
+            message = _similarity(call, target)
+        if message is None:
             return
         self.times[call.spot] = self.times.get(call.spot, 0) + 1
         if self.times[call.spot] >= _TIMES:
-            self.report(what, call.spot, *self.origin(call.node), losses=self.times[call.spot],
+            self.report(message, call.spot, *self.origin(call.node), losses=self.times[call.spot],
                         rows=len(call.values))
 
 

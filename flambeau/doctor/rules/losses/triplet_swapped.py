@@ -19,8 +19,9 @@ from .term_of_wrong_sign import signed_terms
 _HINGES = ("relu", "relu_only", "_clamp", "softplus", "maximum")
 _POWERS = ("_pow_number", "square", "abs", "_vector_norm")
 _WITHIN = RESHAPES | {"sum", "mean", "sqrt", "mul", "_clamp", "_add", *_POWERS}
-_NEAR = frozenset(("pos", "positive", "positives", "p", "ap", "same", "similar", "matching"))
-_FAR = frozenset(("neg", "negative", "negatives", "n", "an", "different", "dissimilar"))
+_POSITIVE_WORDS = frozenset(
+    ("pos", "positive", "positives", "p", "ap", "same", "similar", "matching"))
+_NEGATIVE_WORDS = frozenset(("neg", "negative", "negatives", "n", "an", "different", "dissimilar"))
 
 
 class TripletSwapped(Rule):
@@ -140,8 +141,8 @@ def _differences_at(spot: Spot | None) -> Iterator[tuple[ast.expr, ast.expr]]:
 def _is_swapped(positive: ast.expr, negative: ast.expr) -> bool:
     """Whether what stands for the positive is named a negative, and the reverse."""
     words, others = _words(positive), _words(negative)
-    return bool((words - others) & _NEAR) and bool((others - words) & _FAR) \
-        and not (words - others) & _FAR and not (others - words) & _NEAR
+    return bool((words - others) & _POSITIVE_WORDS) and bool((others - words) & _NEGATIVE_WORDS) \
+        and not (words - others) & _NEGATIVE_WORDS and not (others - words) & _POSITIVE_WORDS
 
 
 def _words(node: ast.expr) -> set[str]:

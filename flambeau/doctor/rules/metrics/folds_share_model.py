@@ -14,7 +14,7 @@ from ...samples import LOOKED
 from ..rule import Rule
 
 _ROWS = 1 << 14  # that are remembered of a model
-_ENOUGH = 16  # samples that have changed sides
+_MIN_SAMPLES = 16  # samples that have changed sides
 _WEIGHTS = 64  # numbers by which weights are known again
 
 
@@ -41,7 +41,7 @@ class FoldsShareModel(Rule):
     why = (
         "From the second fold on, the score is that of training data. Told when samples that were "
         "held out are trained on, and others are evaluated in their place that were trained on "
-        f"before and not since, {_ENOUGH} of them. Silent where weights are set anew between "
+        f"before and not since, {_MIN_SAMPLES} of them. Silent where weights are set anew between "
         "folds, for evaluations of the training data, and for samples that are evaluated first "
         "and then learned."
     )
@@ -125,7 +125,7 @@ for last in (16, 32, 48):
             model.at = self.session.updates
             return
         before = sum(at is not None and at < model.at for at in latest)
-        if before >= _ENOUGH and before == len(latest):
+        if before >= _MIN_SAMPLES and before == len(latest):
             name = self.session.name_of(call.module, "the model")
             self.report(
                 f"{name} is evaluated on samples that an earlier fold trained it on",

@@ -124,12 +124,12 @@ for _ in range(4):
                     rows=len(target._array), evaluated=count)
 
 
-def bound_name(thing: Any, pattern: re.Pattern[str], frame: FrameType | None) -> str | None:
+def bound_name(target: Any, pattern: re.Pattern[str], frame: FrameType | None) -> str | None:
     """The name, of those that fit a pattern, of a variable that holds an object."""
     while frame is not None:
         if not is_internal(frame.f_code):
             for name, value in [*frame.f_locals.items(), *frame.f_globals.items()]:
-                if value is thing and pattern.search(name):
+                if value is target and pattern.search(name):
                     return str(name)
         frame = frame.f_back
     return None

@@ -32,12 +32,12 @@ def active_layers(module: Any) -> list[str]:
     return result
 
 
-def _nothing() -> None:
+def _no_output() -> None:
     """What a weak reference to nothing gives."""
 
 
 def _reference(output: Any) -> Any:
-    return weakref.ref(output) if isinstance(output, Tensor) else _nothing
+    return weakref.ref(output) if isinstance(output, Tensor) else _no_output
 
 
 @dataclass
@@ -134,7 +134,7 @@ with torch.no_grad():
         self.models: dict[int, _Model] = {}
         self.last: _Model | None = None
         self.latest: _Model | None = None
-        self.output: Any = _nothing  # the latest output, weakly
+        self.output: Any = _no_output  # the latest output, weakly
 
     def on_mode(self, module: Any, training: bool, spot: Spot | None) -> None:
         if training:
@@ -208,7 +208,7 @@ with torch.no_grad():
 
     def on_backward(self, backward: Backward) -> None:
         self.last = self.latest = None
-        self.output = _nothing
+        self.output = _no_output
         for model in self.models.values():
             model.calls, model.inputs = 0, ()
             model.argmax, model.looked, model.unused = False, 0, None

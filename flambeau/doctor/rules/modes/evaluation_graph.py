@@ -12,7 +12,7 @@ from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
 
-_KEPT = 8
+_MIN_ALIVE = 8
 
 
 class EvaluationGraph(Rule):
@@ -24,7 +24,7 @@ class EvaluationGraph(Rule):
     title = "predictions are computed with gradients enabled: each keeps its graph in memory"
     why = (
         "eval() does not turn gradients off. Without torch.no_grad() each output holds all "
-        f"activations. Likely when {_KEPT} outputs with their graphs are alive; else a hint."
+        f"activations. Likely when {_MIN_ALIVE} outputs with their graphs are alive; else a hint."
     )
     fix = "with torch.no_grad(): around the evaluation"
     broken = """
@@ -65,10 +65,10 @@ outputs = [net(xb) for xb in x.split(4)]
             self.nodes, self.first = [], call.spot
         self.nodes.append(weakref.ref(node))
         alive = sum(reference() is not None for reference in self.nodes)
-        if alive >= _KEPT:
+        if alive >= _MIN_ALIVE:
             self.report(f"{alive} outputs of a model in evaluation mode keep their graphs",
                         call.spot, level=Level.LIKELY, **{"graphs alive": alive})
-        elif len(self.nodes) == 2 * _KEPT:
+        elif len(self.nodes) == 2 * _MIN_ALIVE:
             self.report("a model in evaluation mode records a graph that nobody uses", call.spot,
                         calls=len(self.nodes))
 

@@ -100,12 +100,12 @@ for _ in range(5):
         self.called.clear()
 
     def on_step(self, update: Update) -> None:
-        own = {id(p) for p in update.params}
+        updated = {id(p) for p in update.params}
         for key, (module, training) in self.used.items():
             if training:
                 self.trained.add(key)
             elif key in self.trained and key in self.evaluated \
-                    and any(id(p) in own for p in module.parameters()) \
+                    and any(id(p) in updated for p in module.parameters()) \
                     and not any(layer.training for layer in module.modules()):
                 self.times[key] = self.times.get(key, 0) + 1
                 layers = _switched_off(module)

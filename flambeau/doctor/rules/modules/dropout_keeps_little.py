@@ -9,7 +9,7 @@ from ...programs import edit
 from ..rule import Rule
 
 _NEARLY_ALL = 0.85
-_MOST = 0.6  # where the line speaks of keeping
+_SUSPICIOUS = 0.6  # where the line speaks of keeping
 
 
 class DropoutKeepsLittle(Rule):
@@ -20,8 +20,8 @@ class DropoutKeepsLittle(Rule):
     needs = ("on_layer",)
     title = "p of dropout is the share that is dropped, not the share that is kept"
     why = (
-        f"Told for p of {_NEARLY_ALL} or more, and of {_MOST} where the line that makes the layer "
-        "speaks of keeping. Silent for p = 1, which removes a branch."
+        f"Told for p of {_NEARLY_ALL} or more, and of {_SUSPICIOUS} where the line that makes the "
+        "layer speaks of keeping. Silent for p = 1, which removes a branch."
     )
     fix = "nn.Dropout(1 - keep)"
     broken = """
@@ -50,7 +50,7 @@ for _ in range(3):
         if "Dropout" not in type(call.module).__name__ or not call.module.training:
             return
         share = getattr(call.module, "p", 0.0)
-        if not isinstance(share, float) or not _MOST <= share < 1:
+        if not isinstance(share, float) or not _SUSPICIOUS <= share < 1:
             return
         spot = self.session.built_at.get(call.module)
         place = place_of(spot)

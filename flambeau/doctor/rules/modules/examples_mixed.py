@@ -17,7 +17,7 @@ from ...programs import edit
 from ..rule import Rule
 
 _PROBES = 2
-_LEAST = 4  # examples
+_MIN_EXAMPLES = 4  # examples
 _MEANT = ("norm", "batch", "memory", "mix", "shuffle")  # in names of modules that mix on purpose
 _STATISTICS = ("batch_norm", "std", "var", "index")  # and of operators
 
@@ -90,7 +90,7 @@ for _ in range(4):
                     spot: Spot | None) -> None:
         if name == "getitem" and isinstance(args[1], Tensor) and isinstance(args[-1], Tensor):
             index = args[1]._array
-            if index.ndim == 1 and index.dtype.kind == "i" and len(index) >= _LEAST \
+            if index.ndim == 1 and index.dtype.kind == "i" and len(index) >= _MIN_EXAMPLES \
                     and np.any(np.diff(index) < 0) and args[-1]._array.shape[:1] == index.shape:
                 self.rows = [*self.rows[-3:], args[-1]]
 
@@ -116,7 +116,7 @@ for _ in range(4):
         examples = len(source) if source.ndim > 1 else 0
         of_batch = any(np.may_share_memory(rows._array, source)
                        and len(rows._array) == examples for rows in self.rows)
-        if examples < _LEAST or not of_batch or output._array.shape[:1] != (examples,) \
+        if examples < _MIN_EXAMPLES or not of_batch or output._array.shape[:1] != (examples,) \
                 or first._array.shape[:1] != (examples,) or _is_meant(call.module):
             return
         graph = Graph([output._node])
@@ -171,10 +171,10 @@ def probe(output: Any, first: Any, graph: Graph) -> tuple[bool | None, Any]:
     if not others > 1e-5 * np.abs(slope).max():
         return False, None
     for node in reversed(graph.nodes):
-        own = arrays.get(id(node))
+        output_array = arrays.get(id(node))
         below = [arrays.get(id(node_of(edge))) for edge in node.edges
                  if isinstance(node_of(edge), Node) and id(node_of(edge)) in leading]
-        if own is not None and is_apart(own, examples) and any(
+        if output_array is not None and is_apart(output_array, examples) and any(
             array is not None and not is_apart(array, examples) for array in below
         ):
             return True, node

@@ -148,13 +148,13 @@ for _ in range(3):
             suspect = self.suspects.pop(key, None)
             if suspect is None or not leaf.requires_grad or key in known:
                 continue
-            module, name, what = suspect
+            module, name, contents = suspect
             kind = type(module).__name__
             text = (
-                f"self.{name} of {kind} holds {what} that parameters() leaves out: not trained"
+                f"self.{name} of {kind} holds {contents} that parameters() leaves out: not trained"
             )
             count = sum(1 for s in self.suspects.values() if s[:2] == (module, name)) + 1
             place = assignment_of(module, name) or place_of(self.session.built_at.get(module))
-            fix = "nn.ModuleList or nn.ModuleDict" if what == "layers" else "nn.Parameter(...)"
+            fix = "nn.ModuleList or nn.ModuleDict" if contents == "layers" else "nn.Parameter(...)"
             self.report(text, place, backward.spot, fix=f"self.{name} = {fix}",
                         parameters=count)

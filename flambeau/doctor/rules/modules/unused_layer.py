@@ -117,17 +117,17 @@ for _ in range(9):
                         )
 
     def _unused(self, layer: Any) -> bool:
-        own = [p for p in layer.parameters() if p.requires_grad]
-        return bool(own) and all(
+        trainable = [p for p in layer.parameters() if p.requires_grad]
+        return bool(trainable) and all(
             id(p) in self.session.optimized and id(p) not in self.used
-            and self.steps.get(id(p), 0) >= _STEPS for p in own
+            and self.steps.get(id(p), 0) >= _STEPS for p in trainable
         )
 
 
 def _forgotten(owner: Any, name: str) -> bool:
     """Whether no method of a class but its constructor mentions an attribute, nor loops over all
     of them."""
-    everything = {name, "children", "modules", "named_children", "named_modules", "_modules",
+    uses = {name, "children", "modules", "named_children", "named_modules", "_modules",
                   "getattr", "__dict__", "get_submodule"}
     for kind in type(owner).__mro__:
         if kind.__module__.startswith("flambeau."):
@@ -140,7 +140,7 @@ def _forgotten(owner: Any, name: str) -> bool:
                 continue
             if function_body(code.co_filename, code) is None:
                 return False
-            if everything & {*code.co_names, *_names_within(code)}:
+            if uses & {*code.co_names, *_names_within(code)}:
                 return False
     return True
 

@@ -183,7 +183,7 @@ for _ in range(3):
                 self._tell("the loss is finite, but a gradient is nan", backward, slopes=True)
                 return
 
-    def _tell(self, what: str, backward: Backward, slopes: bool = False) -> None:
+    def _tell(self, message: str, backward: Backward, slopes: bool = False) -> None:
         self.told = True
         graph = backward.graph
         known = self.places.get(graph.signature(), [])
@@ -195,16 +195,16 @@ for _ in range(3):
         if result is None:
             rate = self.session.optimizers.get(self.last) if self.last is not None else None
             if _grows(self.losses):
-                self.report(f"{what}, after it grew at every step", rate, backward.spot,
+                self.report(f"{message}, after it grew at every step", rate, backward.spot,
                             fix="a smaller learning rate, or inputs and targets that are scaled",
                             **evidence)
             else:
-                self.report(what, backward.spot, rate, **evidence)
+                self.report(message, backward.spot, rate, **evidence)
             return
         node, did, more = result
         spot = spot_of(node) or spots.get(id(node), (None, None))[0]
         places = self.origin(node) if spot_of(node) is not None else [spot]
-        self.report(f"{what}: {did}", *places, backward.spot, **{**more, **evidence})
+        self.report(f"{message}: {did}", *places, backward.spot, **{**more, **evidence})
 
 
 def _grows(losses: list[float]) -> bool:

@@ -91,9 +91,10 @@ for _ in range(8):
         if len(values) < _CALLS or len(values) > 64:
             return
         middle = len(values) // 2
-        early, late = sum(values[:middle]) / middle, sum(values[middle:]) / (len(values) - middle)
-        rises = late > early + 1e-3 * abs(early)
-        falls = late < early - 1e-3 * abs(early)
+        early_mean = sum(values[:middle]) / middle
+        late_mean = sum(values[middle:]) / (len(values) - middle)
+        rises = late_mean > early_mean + 1e-3 * abs(early_mean)
+        falls = late_mean < early_mean - 1e-3 * abs(early_mean)
         name = _argument(spot)
         wrong = (scheduler.mode == "min" and rises and _SCORE.search(name)
                  and not _ERROR.search(name)

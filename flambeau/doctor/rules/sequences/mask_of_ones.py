@@ -78,9 +78,10 @@ for _ in range(4):
             array = mask._array
             if array.dtype.kind != "f" or not 2 <= array.size <= _LARGEST:
                 continue
-            ones = array == 1
-            if ones.any() and not ones.all() and np.all(ones | (array == 0)):
+            is_one = array == 1
+            if is_one.any() and not is_one.all() and np.all(is_one | (array == 0)):
                 built_at = [at for mask, at in self.triangles if mask.shape == array.shape[-2:]
                            and (mask == array).all()]
                 self.report(f"`{keyword}` holds 0 and 1 as floats, which are added to the scores",
-                            *built_at[-1:], spot, shape=list(array.shape), ones=float(ones.mean()))
+                            *built_at[-1:], spot, shape=list(array.shape),
+                            ones=float(is_one.mean()))

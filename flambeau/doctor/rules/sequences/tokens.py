@@ -64,5 +64,5 @@ def sees_the_future(call: LossCall, tokens: Tokens, pair: Pairing) -> bool | Non
     if slope is None:
         return None
     later = np.moveaxis(slope._array, pair.axis, 0)[1:]
-    own = np.moveaxis(slope._array, pair.axis, 0)[0]
-    return bool(np.abs(later).max() > 1e-6 * max(np.abs(own).max(), 1e-30))
+    present = np.moveaxis(slope._array, pair.axis, 0)[0]
+    return bool(np.abs(later).max() > 1e-6 * max(np.abs(present).max(), 1e-30))

@@ -80,9 +80,9 @@ net.load_state_dict(net.state_dict())
             places.append((self.session.updates, spot))
 
     def on_load(self, module: Any, state: Any, strict: bool, spot: Spot | None) -> None:
-        own = dict((*module.named_parameters(), *module.named_buffers()))
+        tensors = dict((*module.named_parameters(), *module.named_buffers()))
         try:
-            entries = [(own[name], value) for name, value in state.items() if name in own]
+            entries = [(tensors[name], value) for name, value in state.items() if name in tensors]
         except (AttributeError, TypeError):
             return  # not a mapping: load_state_dict says so
         shared = [

@@ -110,16 +110,17 @@ for step in range(9):
                          if isinstance(v, Module)]
             frame = frame.f_back
         for follower in seen:
-            own = list(follower.parameters())
-            if not own or follower in self.known or id(own[0]) in optimized:
+            averages = list(follower.parameters())
+            if not averages or follower in self.known or id(averages[0]) in optimized:
                 continue
             for leader in seen:
-                other = list(leader.parameters())
-                alike = len(own) == len(other) and id(other[0]) in optimized and all(
-                    a._array.shape == b._array.shape for a, b in zip(own, other, strict=True))
-                if alike and own[0]._array.size < 1 << 16:
+                sources = list(leader.parameters())
+                alike = len(averages) == len(sources) and id(sources[0]) in optimized and all(
+                    a._array.shape == b._array.shape
+                    for a, b in zip(averages, sources, strict=True))
+                if alike and averages[0]._array.size < 1 << 16:
                     self.known[follower] = None
-                    self.averages.append(_Average(follower, own[0], other[0]))
+                    self.averages.append(_Average(follower, averages[0], sources[0]))
                     break
 
     def _measure(self, average: _Average, update: Update) -> None:

@@ -81,8 +81,8 @@ for _ in range(4):
             return
         self.times += 1
         if self.times == _TIMES:
-            taken = self.taken.get(id(tensor))
-            origin = taken[1] if taken is not None and taken[0]() is tensor else \
+            copy_of = self.taken.get(id(tensor))
+            origin = copy_of[1] if copy_of is not None and copy_of[0]() is tensor else \
                 alias_line(self.session, user_frame(1))
             self.report(f"{name}() mixes a parameter with itself: both share their memory",
                         origin, spot)

@@ -172,11 +172,11 @@ def _is_same(optimizer: Any, state: Mapping[str, Any]) -> bool:
     groups = state["param_groups"]
     if not state["state"] or len(groups) != len(optimizer.param_groups):
         return False
-    for own, stored in zip(optimizer.param_groups, groups, strict=True):
-        rates = [group.get("initial_lr", group.get("lr")) for group in (own, stored)]
-        if len(own["params"]) != len(stored["params"]) or rates[0] != rates[1]:
+    for current, stored in zip(optimizer.param_groups, groups, strict=True):
+        rates = [group.get("initial_lr", group.get("lr")) for group in (current, stored)]
+        if len(current["params"]) != len(stored["params"]) or rates[0] != rates[1]:
             return False
-        for parameter, number in zip(own["params"], stored["params"], strict=True):
+        for parameter, number in zip(current["params"], stored["params"], strict=True):
             moments = [v for v in state["state"].get(number, {}).values()
                        if isinstance(v, Tensor) and v.dim()]
             if any(v.shape != parameter.shape for v in moments):

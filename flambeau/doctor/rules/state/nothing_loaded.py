@@ -61,11 +61,11 @@ net.load_state_dict(state, strict=False)
     def on_load(self, module: Any, state: Any, strict: bool, spot: Spot | None) -> None:
         if strict or not hasattr(state, "keys"):
             return
-        own, supplied = set(module.state_dict()), set(state.keys())
-        if not own or not supplied:
+        expected, supplied = set(module.state_dict()), set(state.keys())
+        if not expected or not supplied:
             return
-        fitting = len(own & supplied)
-        if fitting >= 0.1 * min(len(own), len(supplied)):
+        fitting = len(expected & supplied)
+        if fitting >= 0.1 * min(len(expected), len(supplied)):
             return
         prefix = common_prefix(supplied)
         evidence: dict[str, Any] = {"names that fit": f"{fitting} of {len(supplied)}"}

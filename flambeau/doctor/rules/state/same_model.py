@@ -13,7 +13,7 @@ from ...programs import edit
 from ...source import plain_assignments, value_of
 from ..rule import Rule
 
-_KEPT = re.compile(r"(^|[._])(best|ema|teacher|backup|snapshot|frozen|old|previous|averaged?)"
+_COPY_WORDS = re.compile(r"(^|[._])(best|ema|teacher|backup|snapshot|frozen|old|previous|averaged?)"
                    r"([._]|$)|target_(net|model|policy|q|critic|actor)|(net|model|policy|q)_target")
 
 
@@ -73,7 +73,7 @@ for _ in range(5):
             code = frame.f_code
             if not is_internal(code):
                 for line, target, value in plain_assignments(code.co_filename):
-                    if _KEPT.search(target.lower()) and not _KEPT.search(value.lower()):
+                    if _COPY_WORDS.search(target.lower()) and not _COPY_WORDS.search(value.lower()):
                         copy, model = value_of(target, frame), value_of(value, frame)
                         if copy is model and isinstance(model, Module) and self._is_trained(model):
                             self.report(f"{target} is {value} itself, which goes on changing",

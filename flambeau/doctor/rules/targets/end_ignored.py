@@ -98,16 +98,16 @@ for _ in range(4):
 def _ends(body: ast.AST) -> list[str]:
     """Names of flags that are assigned and read by nothing but assignments to themselves."""
     flags: dict[str, None] = {}
-    own: set[int] = set()
+    excluded: set[int] = set()
     for node in ast.walk(body):
         if isinstance(node, ast.Assign):
             names = {part.id for target in node.targets for part in ast.walk(target)
                      if isinstance(part, ast.Name)}
             flags |= dict.fromkeys(n for n in names if _ENDS.fullmatch(n))
-            own |= {id(part) for part in ast.walk(node.value)
+            excluded |= {id(part) for part in ast.walk(node.value)
                     if isinstance(part, ast.Name) and names == {part.id}}
     read = {node.id for node in ast.walk(body) if isinstance(node, ast.Name)
-            and isinstance(node.ctx, ast.Load) and id(node) not in own}
+            and isinstance(node.ctx, ast.Load) and id(node) not in excluded}
     return [name for name in flags if name not in read]
 
 

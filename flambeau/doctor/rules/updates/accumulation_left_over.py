@@ -81,22 +81,22 @@ for k in (2, 2, 2, 3, 3, 3, 4, 4, 4):
             self.skip -= 1
             return
         self.counts.append(passes)
-        few = min(self.counts)
-        if self.done or passes <= few or few < 2:
+        fewest = min(self.counts)
+        if self.done or passes <= fewest or fewest < 2:
             return
         self.done = len(self.session.optimizers) > 1 or len(self.counts) > 4096
-        uneven = [i for i, count in enumerate(self.counts) if count != few]
-        more = self.counts[uneven[0]]
+        uneven = [i for i, count in enumerate(self.counts) if count != fewest]
+        last = self.counts[uneven[0]]
         periods = {after - before for before, after in pairwise(uneven)}
         if not self.woken:
             periods.add(uneven[0])  # the first epoch began with the first update
-        regular = len(periods) <= 1 and all(self.counts[i] == more for i in uneven) \
+        regular = len(periods) <= 1 and all(self.counts[i] == last for i in uneven) \
             and (not self.woken or max(periods, default=3) > 2)
-        self.done |= not regular or more >= 2 * few
+        self.done |= not regular or last >= 2 * fewest
         if not self.done and len(uneven) >= (3 if self.woken else 2):
             self.done = True
-            self._report(update.spot, few, more, max(periods))
+            self._report(update.spot, fewest, last, max(periods))
 
-    def _report(self, spot: Spot | None, few: int, more: int, period: int) -> None:
-        self.report(f"{more - few} batches at the end of an epoch are added to the next epoch's "
-                    f"first {few}", spot, **{"updates an epoch": period, "passes": more})
+    def _report(self, spot: Spot | None, fewest: int, last: int, period: int) -> None:
+        self.report(f"{last - fewest} batches at the end of an epoch are added to the next epoch's "
+                    f"first {fewest}", spot, **{"updates an epoch": period, "passes": last})

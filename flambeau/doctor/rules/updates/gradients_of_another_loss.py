@@ -135,15 +135,15 @@ def _crossings(backward: Backward, every: list[Any]) -> dict[int, Spot | None]:
     below: dict[int, set[int]] = {}
     result: dict[int, Spot | None] = {}
     for node in backward.graph.nodes:
-        own, others = set(), set()
+        direct, inherited = set(), set()
         for edge in node.edges:
             source = None if edge is None else node_of(edge)
             if id(source) in owners:
-                own.add(owners[id(source)])
+                direct.add(owners[id(source)])
             else:
-                others |= below.get(id(source), set())
-        for owner in own:
-            if others - {owner}:
+                inherited |= below.get(id(source), set())
+        for owner in direct:
+            if inherited - {owner}:
                 result.setdefault(owner, call_of(node) or spot_of(node))
-        below[id(node)] = own | others
+        below[id(node)] = direct | inherited
     return result

@@ -96,11 +96,11 @@ for epoch in range(8):
         used = {node.sequence for node in backward.graph.nodes}
         pending, self.pending = self.pending, {}
         for lines, sequences in pending.items():
-            which = [sequence in used for sequence in sequences]
-            if not which[-1] or any(which[:-1]) or len(pending) > 1 or len(which) >= _PENDING:
+            is_used = [sequence in used for sequence in sequences]
+            if not is_used[-1] or any(is_used[:-1]) or len(pending) > 1 or len(is_used) >= _PENDING:
                 self.out.add(lines)
             elif lines not in self.out:
-                self._note(lines, len(which) - 1, backward)
+                self._note(lines, len(is_used) - 1, backward)
 
     def _note(self, lines: Any, count: int, backward: Backward) -> None:
         counts = self.unused.setdefault(lines, [])

@@ -102,8 +102,8 @@ Net()(x)
                     if name in _MISSPELT:
                         self._tell(name, "a parameter", call.spot)
 
-    def _tell(self, name: str, what: str, spot: Spot) -> None:
+    def _tell(self, name: str, owner: str, spot: Spot) -> None:
         file = spot[0].co_filename
         line = assigned(file, name)
         place = None if line is None else Place(file, line)
-        self.report(f"{what} has no attribute '{name}': setting it has no effect", place, spot)
+        self.report(f"{owner} has no attribute '{name}': setting it has no effect", place, spot)

@@ -69,19 +69,19 @@ for _ in range(8):
         self.loaded = True
 
     def on_optimizer(self, optimizer: Any, spot: Spot | None) -> None:
-        own = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        parameters = {id(p) for group in optimizer.param_groups for p in group["params"]}
         before, times = self.last.get(spot, (set(), 0))
         steps = self.steps.get(spot, 0)
-        again = before == own and steps > 0 and not self.loaded
+        again = before == parameters and steps > 0 and not self.loaded
         self.loaded = False
         times = times + 1 if again else 1
-        self.last[spot], self.steps[spot] = (own, times), 0
+        self.last[spot], self.steps[spot] = (parameters, times), 0
         self.spots[id(optimizer)] = spot
         group = optimizer.param_groups[0]
         stateless = type(optimizer).__name__ == "SGD" and not group.get("momentum")
         if times >= 5 and not stateless:
-            often = "at every step" if steps == 1 else f"after every {steps} steps"
-            self.report(f"{type(optimizer).__name__} is constructed anew {often}", spot,
+            frequency = "at every step" if steps == 1 else f"after every {steps} steps"
+            self.report(f"{type(optimizer).__name__} is constructed anew {frequency}", spot,
                         **{"times": times, "steps each": steps})
 
     def on_step(self, update: Update) -> None:

@@ -84,15 +84,15 @@ for step in range(10):
         self.steps[key] = self.steps.get(key, 0) + 1
         if self.steps[key] != _STEPS:
             return
-        own = [p for p in update.params if p.requires_grad]
-        orphans = [p for p in own if id(p) not in self.reached]
+        trainable = [p for p in update.params if p.requires_grad]
+        orphans = [p for p in trainable if id(p) not in self.reached]
         known = self.session.optimized
         strays = [
             p for i, p in self.reached.items()
             if i not in known and p.requires_grad and isinstance(p, Parameter)
         ]
         replaced = [p for p in orphans if self.session.root_of(p) is None]
-        if len(orphans) == len(own):
+        if len(orphans) == len(trainable):
             replaced = orphans  # nothing that it has is used
         if not orphans or not strays or not replaced:
             return
@@ -107,18 +107,18 @@ for step in range(10):
     def _judge_abandoned(self, update: Update, latest: dict[int, Any]) -> None:
         """A model that took the place of one that was trained: the optimizer has the old one."""
         known, key = self.session.optimized, id(update.optimizer)
-        own = [p for p in update.params if p.requires_grad]
+        trainable = [p for p in update.params if p.requires_grad]
         strays = [p for i, p in latest.items()
                   if i not in known and p.requires_grad and isinstance(p, Parameter)]
-        without = all(id(p) in self.reached and id(p) not in latest for p in own)
-        self.idle[key] = self.idle.get(key, 0) + 1 if strays and own and without else 0
+        without = all(id(p) in self.reached and id(p) not in latest for p in trainable)
+        self.idle[key] = self.idle.get(key, 0) + 1 if strays and trainable and without else 0
         if self.idle[key] == _STEPS:
             name = self.session.name_of(update.optimizer, "the optimizer")
             self.report(
                 f"{name} has the parameters of a model that is no longer used, and lacks "
                 f"{self.session.parameter_names(strays)}",
                 self.session.optimizers.get(update.optimizer), self._constructor(strays[0]),
-                **{"in no optimizer": len(strays), "without gradients": len(own)},
+                **{"in no optimizer": len(strays), "without gradients": len(trainable)},
             )
 
     def _constructor(self, parameter: Any) -> Spot | None:

@@ -122,11 +122,11 @@ for _ in range(8):
             return  # a layer that is not registered: modules-in-a-list
         if root is not None and (not root.training or root not in self.session.built_at):
             return
-        own = [] if root is None else list(root.parameters())
-        partly = any(id(p) in known for p in own)
+        parameters = [] if root is None else list(root.parameters())
+        partly = any(id(p) in known for p in parameters)
         born = self.order.get(id(update.optimizer), 0)
         later = bool(owners) and self.order.get(id(owners[0]), -1) > born
-        frozen = any(not p.requires_grad for p in own)
+        frozen = any(not p.requires_grad for p in parameters)
         level = Level.HINT if (partly and not later) or frozen else Level.LIKELY
         self.report(
             f"{self.session.parameter_names(group)} get gradients, but no optimizer has them",

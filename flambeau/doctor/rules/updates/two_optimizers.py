@@ -77,9 +77,9 @@ for _ in range(7):
     def on_step(self, update: Update) -> None:
         if not update.watched:
             return
-        own = {id(p) for p in update.params if not is_zero(p._grad)}
+        updated = {id(p) for p in update.params if not is_zero(p._grad)}
         key, before = id(update.optimizer), self.latest
-        self.graded[key] = update.optimizer, own
+        self.graded[key] = update.optimizer, updated
         self.latest = key
         if before is None or before == key or before not in self.graded:
             return

@@ -127,13 +127,13 @@ class CapabilityBasedPartitioner:
         for order, node in enumerate(reversed(self.graph_module.graph.nodes)):
             orders[node] = order
             is_new = self.operator_support.is_node_supported(modules, node)
-            own = [merging.add(node, order)] if is_new else []
+            fresh = [merging.add(node, order)] if is_new else []
             if self.skip_horizontal_fusion:
                 users = [merging.of[user] for user in node.users if user in merging.of]
                 others = list(dict.fromkeys(users)) if is_new else []
             else:
-                others = [p for p in merging.all if p not in own]
-            candidates = [*own, *others]
+                others = [p for p in merging.all if p not in fresh]
+            candidates = [*fresh, *others]
             for other in candidates[1:]:
                 candidates[0] = merging.merge(candidates[0], other)
         for partition in merging.all:
@@ -143,7 +143,7 @@ class CapabilityBasedPartitioner:
         chosen = [p for p in merging.all if p.size() > 0]
         if self.allows_single_node_partition:
             return chosen
-        return [p for p in chosen if self._is_worth_it(p)]
+        return [p for p in chosen if self._pays(p)]
 
     def _move_items(self, merging: _Merging) -> None:
         """Has items of a tuple lie where the tuple is computed; items of items too."""
@@ -162,7 +162,7 @@ class CapabilityBasedPartitioner:
                     home.add_node(user)
                     merging.of[user] = home
 
-    def _is_worth_it(self, partition: Partition) -> bool:
+    def _pays(self, partition: Partition) -> bool:
         """Whether a part computes more than one thing, or one that may be alone."""
         free = {"torch.ops.aten.view", _GETITEM, *self.non_compute_ops}
         alone = set(self.allowed_single_node_partition_ops)

@@ -179,10 +179,10 @@ def _same_kind_of_attribute(p: Node, g: Node) -> bool:
 def _without_overlaps(matches: list[InternalMatch]) -> list[InternalMatch]:
     """Of matches that share nodes the first."""
     chosen: list[InternalMatch] = []
-    taken: set[Node] = set()
+    covered: set[Node] = set()
     for match in matches:
         nodes = {g for p, g in match.nodes_map.items() if p.op not in ("placeholder", "output")}
-        if not nodes & taken:
+        if not nodes & covered:
             chosen.append(match)
-            taken |= nodes
+            covered |= nodes
     return chosen

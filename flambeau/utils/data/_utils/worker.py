@@ -110,7 +110,7 @@ class _Worker:
         self._ended = False  # whether the stream has ended in this epoch
         self._fetcher: Any = None
         self._failure: ExceptionWrapper | None = None  # of `start`; reported with the first task
-        self._told: str | None = None
+        self._reported_failure: str | None = None
 
     def start(self) -> None:
         """Call `worker_init_fn` and open the dataset."""
@@ -153,9 +153,10 @@ class _Worker:
             parts = self._pickler.message(self._epoch, task, self._wrapped(indices))
         del data  # the parent may release its region for reuse any time
         self._channel.send(parts)
-        if self._arena.failure != self._told:
-            self._told = self._arena.failure
-            self._channel.send(self._pickler.message(self._epoch, _OUT_OF_MEMORY, self._told))
+        if self._arena.failure != self._reported_failure:
+            self._reported_failure = self._arena.failure
+            self._channel.send(self._pickler.message(
+                self._epoch, _OUT_OF_MEMORY, self._reported_failure))
 
     def _load(self, indices: Any) -> Any:
         """Return the batch, or a marker for the end of the stream or an error."""

@@ -34,8 +34,8 @@ def quantize_weight(weight: Tensor, observer: Any) -> Tensor:
 
 def _clamped(weight: Any, observer: Any) -> Tensor:
     """The integers within the observer's range, where that is narrower than the dtype's."""
-    least, most = weight.dtype.limits
-    if observer.quant_min > least or observer.quant_max < most:
+    low, high = weight.dtype.limits
+    if observer.quant_min > low or observer.quant_max < high:
         array = weight._array
         array.write(array.codes.clip(observer.quant_min, observer.quant_max))
     result: Tensor = weight

@@ -64,9 +64,9 @@ class Linear(static.Linear):
         assert hasattr(mod, "qconfig"), "Input float module must have qconfig defined"
         from ......ao.quantization.qconfig import default_dynamic_qconfig
 
-        own = mod.qconfig if mod.qconfig is not None and mod.qconfig.weight is not None \
+        qconfig = mod.qconfig if mod.qconfig is not None and mod.qconfig.weight is not None \
             else default_dynamic_qconfig
-        observer = own.weight()
+        observer = qconfig.weight()
         assert observer.dtype in (qint8, float16), (
             "The only supported dtypes for dynamic quantized linear are qint8 and float16, got: "
             f"{observer.dtype}")

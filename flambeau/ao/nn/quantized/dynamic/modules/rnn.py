@@ -48,12 +48,12 @@ def observed_dtype(mod: Any) -> tuple[Any, Any]:
     from ......ao.quantization.qconfig import default_dynamic_qconfig
 
     assert hasattr(mod, "qconfig"), "Input float module must have qconfig defined"
-    own = mod.qconfig if mod.qconfig is not None and mod.qconfig.weight is not None \
+    qconfig = mod.qconfig if mod.qconfig is not None and mod.qconfig.weight is not None \
         else default_dynamic_qconfig
-    dtype = own.weight().dtype
+    dtype = qconfig.weight().dtype
     if dtype not in (qint8, float16):
         raise RuntimeError(f"Unsupported dtype for dynamic RNN quantization: {dtype}")
-    return own.weight, dtype
+    return qconfig.weight, dtype
 
 
 def quantized_for(weight: Tensor, make_observer: Any, dtype: Any) -> Tensor:
@@ -171,9 +171,9 @@ class RNNBase(Module):
         expected = (len(self._layers()), count, self.hidden_size)
         for i, state in enumerate(states):
             if tuple(state.shape) != expected:
-                which = f"[{i}]" if len(states) > 1 else ""
-                raise RuntimeError(f"Expected hidden{which} size {expected}, got "
-                                   f"{list(state.shape)}" if which else
+                position = f"[{i}]" if len(states) > 1 else ""
+                raise RuntimeError(f"Expected hidden{position} size {expected}, got "
+                                   f"{list(state.shape)}" if position else
                                    f"Expected hidden size {expected}, got {list(state.shape)}")
 
     def _run(self, input: Any, hx: Any, function: Any, states: int) -> tuple[Any, Any]:

@@ -27,9 +27,9 @@ class _Rounded(float_modules.module.Module):
         decomposed = {"is_decomposed": values.get("is_decomposed", False)}
         for name, _ in list(self.named_parameters(recurse=False)):
             if name.startswith("weight"):
-                own = values.get(name)
+                parameters = values.get(name)
                 self._roundings[name] = WeightRounding(
-                    self, name, None if own is None else {**own, **decomposed})
+                    self, name, None if parameters is None else {**parameters, **decomposed})
 
     def _round(self, name: str) -> Any:
         """A weight, rounded if it is to be."""

@@ -76,17 +76,17 @@ class WeightRounding:
         kind = "per_tensor" if self.scheme is per_tensor_affine else "per_channel"
         operator = getattr(namespace("quantized_decomposed"), f"{name}_{kind}")
         axis = () if kind == "per_tensor" else (self.axis,)
-        least, most = self.range
-        if least is None or most is None:
-            least, most = self.dtype.limits
+        low, high = self.range
+        if low is None or high is None:
+            low, high = self.dtype.limits
         result: Tensor = operator(
-            x, scale, zero_point, *axis, least, most, _INTEGERS[self.dtype])
+            x, scale, zero_point, *axis, low, high, _INTEGERS[self.dtype])
         return result
 
 
 def _store(module: Module, name: str, value: Any, dtype: Any) -> None:
-    own = value.detach().clone() if isinstance(value, Tensor) else ops.tensor(value, dtype=dtype)
-    module.register_buffer(name, own)
+    buffer = value.detach().clone() if isinstance(value, Tensor) else ops.tensor(value, dtype=dtype)
+    module.register_buffer(name, buffer)
 
 
 class ReferenceQuantizedModule(Module):
