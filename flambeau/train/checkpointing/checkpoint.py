@@ -71,7 +71,7 @@ class Checkpoint:
         self._writer = Writer(background)
         self._handles: list[Handle] = []
         self._next, self._saved = 0.0, -1
-        self.best: list[dict[str, Any]] = []  # epoch and value of each, best first
+        self.entries: list[dict[str, Any]] = []  # epoch and value of each, best first
         self._before: list[dict[str, Any]] = []  # the same, before what is being written
         self._ranking: list[dict[str, Any]] | None = None  # the same, with what is to be written
 
@@ -96,7 +96,7 @@ class Checkpoint:
             )
         self.folder.mkdir(parents=True, exist_ok=True)
         if not run.state.resumed:
-            self.best = []
+            self.entries = []
         self._saved = run.state.step if run.state.resumed else -1
         if self.steps is not None:
             self._handles.append(run.attach(step.end(every=self.steps), self._now, self.band))
@@ -158,11 +158,11 @@ class Checkpoint:
         # The last one at last: a process that is killed before it makes the best ones again.
         paths = [*(self.folder / name for name in names), self.last]
         label = f"epoch {state.epoch}, step {state.step}"
-        self._before, ranking, self._ranking = self.best, self._ranking, None
+        self._before, ranking, self._ranking = self.entries, self._ranking, None
         if ranking is not None:
-            self.best = ranking
+            self.entries = ranking
         obsolete = [self.folder / _file_of(item["epoch"]) for item in self._before
-                if self.count > 1 and item not in self.best]
+                if self.count > 1 and item not in self.entries]
         saved = {**copied(run.state_dict()), "rounding": rounding()}
         if writes_files():
             self._writer.write(saved, paths, label, obsolete)
@@ -172,7 +172,7 @@ class Checkpoint:
         """Waits for what is being written; best ones that could not be are no best ones."""
         self._writer.wait()
         if not self._writer.wrote:
-            self.best, self._writer.wrote = self._before, True
+            self.entries, self._writer.wrote = self._before, True
 
     def _ranked(self, run: Any) -> list[str]:
         """The names under which this epoch is to be kept, as one of the best."""
@@ -183,7 +183,7 @@ class Checkpoint:
         if value is None or value != value:
             return []
         epoch, sign = run.state.epoch, -1 if monitor.higher(run) else 1
-        retained = [item for item in self.best if item["epoch"] != epoch]
+        retained = [item for item in self.entries if item["epoch"] != epoch]
         retained.append({"epoch": epoch, "value": value})
         retained.sort(key=lambda single: (sign * single["value"], single["epoch"]))
         retained = retained[: self.count]
@@ -195,11 +195,11 @@ class Checkpoint:
 
     def state_dict(self) -> dict[str, Any]:
         """Which epochs are the best so far."""
-        return {"kept": [dict(item) for item in self.best]}
+        return {"kept": [dict(item) for item in self.entries]}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Go on from what `state_dict` gave."""
-        self.best = [dict(item) for item in saved["kept"]]
+        self.entries = [dict(item) for item in saved["kept"]]
 
 
 def _file_of(epoch: int) -> str:
