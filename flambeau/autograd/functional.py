@@ -349,9 +349,9 @@ def _as_tensors(values: Any, what: str, name: str) -> tuple[bool, tuple[Tensor, 
     tensors = values if several else (values,)
     for i, x in enumerate(tensors):
         if not isinstance(x, Tensor):
-            which = f"value at index {i}" if several else f"given {what}"
+            subject = f"value at index {i}" if several else f"given {what}"
             raise TypeError(f"The {what} given to {name} must be either a Tensor or a tuple of "
-                            f"Tensors but the {which} has type {class_of(x)}.")
+                            f"Tensors but the {subject} has type {class_of(x)}.")
     return several, tensors
 
 
@@ -408,9 +408,9 @@ def _filled(
         if g is None and strict:
             raise RuntimeError(_MISSING[stage].format(i))
         if g is not None and strict and create_graph and not g.requires_grad:
-            which = "hessian" if "double" in stage else "jacobian"
+            matrix = "hessian" if "double" in stage else "jacobian"
             raise RuntimeError(
-                f"The {which} of the user-provided function is independent of input {i}. This is "
+                f"The {matrix} of the user-provided function is independent of input {i}. This is "
                 "not allowed in strict mode when create_graph=True."
             )
         new.append(_zeros(x) if g is None else g)

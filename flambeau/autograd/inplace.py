@@ -118,10 +118,10 @@ def _node_view_error(node: Any, why: str) -> RuntimeError:
 
 def _no_grad_view_error(why: str, leaf: Tensor | None = None) -> RuntimeError:
     """Return the error for a view made without history, or for a view of such a view (`leaf`)."""
-    what = "A view was created in" if leaf is None else \
+    origin = "A view was created in" if leaf is None else \
         "This is a view of a view which was created in"
     return RuntimeError(
-        f"{what} no_grad mode and is being modified inplace with grad mode enabled. {why}"
+        f"{origin} no_grad mode and is being modified inplace with grad mode enabled. {why}"
     )
 
 

@@ -136,8 +136,8 @@ def reduce(tensor: Tensor, dst: int | None = None, op: ReduceOp = ReduceOp.SUM,
     def call() -> None:
         if target.array.size == 0:
             return
-        own = target.array if pg.rank() == root else target.array.copy()
-        reduced(own, op, engine, lambda array, plain: engine.reduce(array, plain, root))
+        buffer = target.array if pg.rank() == root else target.array.copy()
+        reduced(buffer, op, engine, lambda array, plain: engine.reduce(array, plain, root))
         target.settle()
 
     return launch(pg, "REDUCE", call, [tensor], [tensor], async_op)

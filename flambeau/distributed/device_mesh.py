@@ -45,13 +45,13 @@ class DeviceMesh:
     def _line(self, axis: int) -> Any:
         """Return this process's group along an axis. Every process creates all its groups."""
         lines = np.moveaxis(self._ranks, axis, -1).reshape(-1, self._ranks.shape[axis])
-        mine: Any = None
+        containing: Any = None
         for ranks in lines.tolist():
             whole = sorted(ranks) == list(range(get_world_size()))
             result = member() if whole else new_group(ranks, group_desc=f"mesh_dim_{axis}")
             if self._rank in ranks:
-                mine = result
-        return mine
+                containing = result
+        return containing
 
     @property
     def mesh(self) -> Tensor:

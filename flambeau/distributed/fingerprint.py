@@ -52,11 +52,11 @@ def check_agreement(
     group: ProcessGroup, number: int, name: str, tensors: Sequence[Tensor]
 ) -> None:
     """Raise RuntimeError on all ranks if they are about to run different collectives."""
-    mine = _fingerprint(number, name, tensors)
-    text = json.dumps(mine).encode()
+    local = _fingerprint(number, name, tensors)
+    text = json.dumps(local).encode()
     if len(text) > _BYTES:  # too many tensors: compare their number and total size
         shapes = [[len(tensors), sum(tensor.numel() for tensor in tensors)]]
-        text = json.dumps({**mine, "TensorShape": shapes, "TensorDtypes": []}).encode()
+        text = json.dumps({**local, "TensorShape": shapes, "TensorDtypes": []}).encode()
     sent = np.zeros(_BYTES, np.uint8)
     sent[: len(text)] = np.frombuffer(text, np.uint8)
     received = np.empty((group.size(), _BYTES), np.uint8)
@@ -68,15 +68,15 @@ def check_agreement(
             raise _mismatch(here, rank, prints[here], other)
 
 
-def _mismatch(here: int, there: int, mine: dict[str, Any], other: dict[str, Any]) -> RuntimeError:
+def _mismatch(here: int, there: int, local: dict[str, Any], remote: dict[str, Any]) -> RuntimeError:
     aspects = "".join(
-        f"\t {label}: {mine[key]}vs {other[key]}"
+        f"\t {label}: {local[key]}vs {remote[key]}"
         for key, label in _ASPECTS
-        if mine[key] != other[key]
+        if local[key] != remote[key]
     )
     error = RuntimeError(
         f"Detected mismatch between collectives on ranks. Rank {here} is running collective: "
-        f"{_shown(mine)}, but Rank {there} is running collective: {_shown(other)}."
+        f"{_shown(local)}, but Rank {there} is running collective: {_shown(remote)}."
         f"Collectives differ in the following aspects: {aspects}"
     )
     error.add_note("All ranks of a group call the same collectives in the same order, on tensors "

@@ -167,10 +167,10 @@ def _mpi_world(limit: timedelta) -> Engine:
     from .engines.mpi import MPIEngine, load_mpi
 
     all_processes = load_mpi().COMM_WORLD
-    asked = int(os.environ.get("WORLD_SIZE", all_processes.size))
-    if all_processes.size != asked:
+    wanted = int(os.environ.get("WORLD_SIZE", all_processes.size))
+    if all_processes.size != wanted:
         raise RuntimeError(
-            f"backend='mpi' finds {all_processes.size} process(es) and WORLD_SIZE={asked}: start "
+            f"backend='mpi' finds {all_processes.size} process(es) and WORLD_SIZE={wanted}: start "
             "the program with `mpiexec -n N`, or use backend='gloo'"
         )
     return MPIEngine(all_processes.Dup(), limit.total_seconds())
@@ -351,12 +351,12 @@ def new_subgroups_by_enumeration(
     ranks = [rank for part in ranks_per_subgroup_list for rank in part]
     if len(set(ranks)) < len(ranks):
         raise ValueError("Rank has appeared in more than one subgroup")
-    mine, result = None, []
+    containing, result = None, []
     for part in ranks_per_subgroup_list:
         result.append(new_group(part, timeout, backend, pg_options, group_desc=group_desc))
         if get_rank() in part:
-            mine = result[-1]
-    return mine, result
+            containing = result[-1]
+    return containing, result
 
 
 def new_subgroups(

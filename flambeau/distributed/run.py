@@ -130,17 +130,18 @@ def _default_threads(workers: int) -> None:
 
 def config_from_args(args: Namespace) -> tuple[LaunchConfig, Callable[..., Any] | str, list[str]]:
     """Return the configuration, the workers' entry point, and its arguments."""
-    least, most = parse_min_max_nnodes(args.nnodes)
-    if not 0 < least <= most:
+    min_nodes, max_nodes = parse_min_max_nnodes(args.nnodes)
+    if not 0 < min_nodes <= max_nodes:
         raise AssertionError(
-            f"min_nodes must be > 0 and <= max_nodes, got min_nodes={least}, max_nodes={most}"
+            "min_nodes must be > 0 and <= max_nodes, "
+            f"got min_nodes={min_nodes}, max_nodes={max_nodes}"
         )
     if args.max_restarts < 0:
         raise AssertionError("max_restarts must be >= 0")
     workers = determine_local_world_size(args.nproc_per_node)
     _default_threads(workers)
     config = LaunchConfig(
-        min_nodes=least, max_nodes=most, nproc_per_node=workers, run_id=args.rdzv_id,
+        min_nodes=min_nodes, max_nodes=max_nodes, nproc_per_node=workers, run_id=args.rdzv_id,
         role=args.role, rdzv_endpoint=get_rdzv_endpoint(args), rdzv_backend=args.rdzv_backend,
         rdzv_configs=_rendezvous_options(args), max_restarts=args.max_restarts,
         monitor_interval=args.monitor_interval, start_method=args.start_method,

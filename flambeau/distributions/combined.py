@@ -113,21 +113,21 @@ class TransformedDistribution(Distribution):
             raise ValueError(f"transforms must be a Transform or a list of Transforms, but was "
                              f"{transforms}")
         whole = ComposeTransform(self.transforms)
-        taken, supplied = whole.domain.event_dim, whole.codomain.event_dim
+        required, supplied = whole.domain.event_dim, whole.codomain.event_dim
         shape = base_distribution.batch_shape + base_distribution.event_shape
         events = len(base_distribution.event_shape)
-        if len(shape) < taken:
+        if len(shape) < required:
             raise ValueError("base_distribution needs to have shape with size at least "
-                             f"{taken}, but got {shape}.")
+                             f"{required}, but got {shape}.")
         result = Size(whole.forward_shape(shape))
         needed = whole.inverse_shape(result)
         if tuple(shape) != tuple(needed):
             base_distribution = base_distribution.expand(needed[: len(needed) - events])
-        if taken > events:
-            base_distribution = Independent(base_distribution, taken - events)
+        if required > events:
+            base_distribution = Independent(base_distribution, required - events)
         self.base_dist = base_distribution
         events = len(base_distribution.event_shape)
-        cut = len(result) - max(supplied, events + supplied - taken)
+        cut = len(result) - max(supplied, events + supplied - required)
         super().__init__(result[:cut], result[cut:], validate_args=validate_args)
 
     @property
@@ -409,8 +409,8 @@ class MixtureSameFamily(Distribution):
             raise ValueError("The Component distribution need to be an instance of "
                              "torch.distributions.Distribution")
         batch, mixing = component_distribution.batch_shape, mixture_distribution.batch_shape
-        for mine, theirs in zip(reversed(mixing), reversed(batch[:-1]), strict=False):
-            if mine != 1 and theirs != 1 and mine != theirs:
+        for size, part_size in zip(reversed(mixing), reversed(batch[:-1]), strict=False):
+            if size != 1 and part_size != 1 and size != part_size:
                 raise ValueError(
                     f"`mixture_distribution.batch_shape` ({mixing}) is not compatible with "
                     f"`component_distribution.batch_shape`({batch[:-1]})")
@@ -458,12 +458,12 @@ class MixtureSameFamily(Distribution):
 
     def sample(self, sample_shape: Sequence[int] = EVENTLESS) -> Tensor:
         with no_grad():
-            which = self.mixture_distribution.sample(sample_shape)
+            component = self.mixture_distribution.sample(sample_shape)
             drawn = self.component_distribution.sample(sample_shape)
             events = len(self._event_shape)
             at = drawn.dim() - events - 1
-            which = which.reshape(*which.shape, *(1,) * (events + 1))
-            index = which.expand(*which.shape[: at + 1], *drawn.shape[at + 1 :])
+            component = component.reshape(*component.shape, *(1,) * (events + 1))
+            index = component.expand(*component.shape[: at + 1], *drawn.shape[at + 1 :])
             return drawn.gather(at, index).squeeze(at)
 
     def log_prob(self, value: Tensor) -> Tensor:

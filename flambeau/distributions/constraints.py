@@ -256,8 +256,8 @@ class _CorrCholesky(Constraint):
     event_dim = 2
 
     def check(self, value: Any) -> Tensor:
-        near = 10 * value.size(-1) * types.finfo(value.dtype).eps
-        unit = ((value.square().sum(-1) - 1).abs() <= near).all(-1)
+        tolerance = 10 * value.size(-1) * types.finfo(value.dtype).eps
+        unit = ((value.square().sum(-1) - 1).abs() <= tolerance).all(-1)
         return lower_cholesky.check(value) & unit
 
 

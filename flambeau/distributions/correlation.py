@@ -37,8 +37,8 @@ class LKJCholesky(Distribution):
         (self.concentration,) = broadcast_all(concentration)
         rows = ops.arange(dim - 1, dtype=self.concentration.dtype)
         rows = ops.cat([rows.new_zeros(1), rows])
-        most = self.concentration + 0.5 * (dim - 2)
-        self._beta = Beta(rows + 0.5, most.unsqueeze(-1) - 0.5 * rows)
+        beta_concentration = self.concentration + 0.5 * (dim - 2)
+        self._beta = Beta(rows + 0.5, beta_concentration.unsqueeze(-1) - 0.5 * rows)
         super().__init__(self.concentration.shape, (dim, dim), validate_args)
 
     def sample(self, sample_shape: Sequence[int] = EVENTLESS) -> Tensor:

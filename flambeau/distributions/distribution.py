@@ -77,10 +77,10 @@ def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
     tensor([[1., 0.],
             [2., 3.]])
     """
-    many = vec.shape[-1]
-    n = (-(1 + 2 * diag) + ((1 + 2 * diag) ** 2 + 8 * many + 4 * abs(diag) * (diag + 1)) ** 0.5) / 2
+    size = vec.shape[-1]
+    n = (-(1 + 2 * diag) + ((1 + 2 * diag) ** 2 + 8 * size + 4 * abs(diag) * (diag + 1)) ** 0.5) / 2
     if round(n) - n > types.finfo(vec.dtype).eps:
-        raise ValueError(f"The size of last dimension is {many} which cannot be expressed as the "
+        raise ValueError(f"The size of last dimension is {size} which cannot be expressed as the "
                          "lower triangular part of a square D x D matrix.")
     size = round(n)
     result = vec.new_zeros((*vec.shape[:-1], size, size))
@@ -276,8 +276,8 @@ class Distribution:
             if name in self._flambeau_unexpanded:
                 pass
             elif isinstance(value, Tensor) and value.dim() >= len(self._batch_shape):
-                own = value.dim() - len(self._batch_shape)
-                value = value.expand(shape + value.shape[value.dim() - own :])
+                own_rank = value.dim() - len(self._batch_shape)
+                value = value.expand(shape + value.shape[value.dim() - own_rank :])
             elif isinstance(value, Distribution):
                 more = len(value._batch_shape) - len(self._batch_shape)
                 tail = value._batch_shape[len(value._batch_shape) - more :]

@@ -90,7 +90,7 @@ def _kl_expfamily_expfamily(p: ExponentialFamily, q: ExponentialFamily) -> Tenso
         normalizer = p._log_normalizer(*natural)
         slopes = grad(normalizer.sum(), natural, create_graph=True)
     divergence = q._log_normalizer(*q._natural_params) - normalizer
-    for mine, theirs, slope in zip(natural, q._natural_params, slopes, strict=True):
-        term = (theirs - mine) * slope
+    for p_natural, q_natural, slope in zip(natural, q._natural_params, slopes, strict=True):
+        term = (q_natural - p_natural) * slope
         divergence = divergence - sum_rightmost(term, term.dim() - divergence.dim())
     return divergence

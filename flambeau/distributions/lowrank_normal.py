@@ -101,9 +101,9 @@ class LowRankMultivariateNormal(Distribution):
         shape = self._extended_shape(sample_shape)
         w = self._unbroadcasted_cov_factor
         narrow = standard_normal(self.loc, (*shape[:-1], w.shape[-1]))
-        own = standard_normal(self.loc, shape)
+        diagonal_noise = standard_normal(self.loc, shape)
         spread = (w @ narrow.unsqueeze(-1)).squeeze(-1)
-        return self.loc + spread + self._unbroadcasted_cov_diag.sqrt() * own
+        return self.loc + spread + self._unbroadcasted_cov_diag.sqrt() * diagonal_noise
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)

@@ -112,7 +112,7 @@ def test_the_best_three(tmp_path):
     loop = Loop(lambda batch: None, callbacks=[checkpoint])
     loop.attach(epoch.end, lambda run: run.log(valid_loss=next(losses)))
     kept = []
-    loop.attach(epoch.end, lambda: kept.append([one["epoch"] for one in checkpoint.entries]), "outer")
+    loop.attach(epoch.end, lambda: kept.append([e["epoch"] for e in checkpoint.entries]), "outer")
     loop.run([1], epochs=8)
     assert kept == [[1], [2, 1], [2, 3, 1], [2, 3, 1], [5, 2, 3], [5, 2, 3], [5, 7, 2], [5, 7, 2]]
     assert files(tmp_path) == [

@@ -45,12 +45,12 @@ _CONVOLUTIONS = frozenset(("conv1d", "conv2d", "conv3d"))
 
 def count_flops(name: str, shapes: _Shapes, result: Sequence[int]) -> int:
     """Return the operations of a call of `aten::name`; 0 for operators that are not counted."""
-    own = name.removeprefix("aten::")
+    operator = name.removeprefix("aten::")
     if not all(isinstance(n, int) for shape in (*shapes[:3], result) for n in shape):
         return 0  # lists of tensors, or symbolic lengths
-    if own in _BY_ELEMENTS:
+    if operator in _BY_ELEMENTS:
         return math.prod(result)
-    if own in _CONVOLUTIONS and len(shapes) > 1:
+    if operator in _CONVOLUTIONS and len(shapes) > 1:
         return _convolution(shapes, result)
-    rule = _BY_SHAPES.get(own)
+    rule = _BY_SHAPES.get(operator)
     return 0 if rule is None or len(shapes) < 2 else rule(shapes)

@@ -51,9 +51,9 @@ def _end(text: str, width: int) -> str:
     return "..." + text[3:] if len(text) > 3 else text
 
 
-def _width(texts: Sequence[str], most: int | None) -> int:
+def _width(texts: Sequence[str], limit: int | None) -> int:
     width = max(map(len, texts)) + 4
-    return width if most is None else min(width, most)
+    return width if limit is None else min(width, limit)
 
 
 def build_table(
@@ -95,11 +95,11 @@ def build_table(
     return _draw(titles, rows, columns, lined, header, top_level_only, total_us)
 
 
-def _flops_unit(least: int) -> tuple[str, float] | None:
-    """Return name and size of the unit for `least` operations, or None if none were counted."""
-    if least <= 0:
+def _flops_unit(flops: int) -> tuple[str, float] | None:
+    """Return name and size of the unit for `flops` operations, or None if none were counted."""
+    if flops <= 0:
         return None
-    power = min(int(math.log10(least)) // 3, 5)
+    power = min(int(math.log10(flops)) // 3, 5)
     return ("FLOPs", "KFLOPs", "MFLOPs", "GFLOPs", "TFLOPs", "PFLOPs")[power], 1e3**power
 
 

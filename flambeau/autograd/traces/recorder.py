@@ -70,13 +70,13 @@ class Recorder:
         nbytes, address = array.nbytes, array.ctypes.data
         self._note(nbytes, address)
 
-        def gone(reference: Any) -> None:
+        def forget(reference: Any) -> None:
             if self._alive.get(key) is reference:
                 del self._alive[key]
                 if Recording.now is self:
                     self._note(-nbytes, address)
 
-        self._alive[key] = weakref.ref(array, gone)
+        self._alive[key] = weakref.ref(array, forget)
 
     def _note(self, nbytes: int, address: int) -> None:
         self._total_bytes += nbytes

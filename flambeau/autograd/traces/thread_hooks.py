@@ -22,10 +22,10 @@ def set_in_all_threads(hook: Callable[..., Any] | None) -> None:
     if sys.version_info >= (3, 12):
         sys._setprofileallthreads(hook)  # type: ignore[attr-defined, unused-ignore]
         return
-    caller, own = _find_c_caller(), _api().PyThreadState_Get()
+    caller, current = _find_c_caller(), _api().PyThreadState_Get()
     if caller is not None:
         for state in _states():
-            if state != own:
+            if state != current:
                 _api()._PyEval_SetProfile(state, None if hook is None else caller, hook)
     sys.setprofile(hook)
 

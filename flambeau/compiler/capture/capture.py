@@ -182,8 +182,8 @@ def _defer(recorder: Recorder, like: Precedent, watcher: Watcher | None) -> None
 def _conclude(recorder: Recorder, states: list[tuple], leaves: list[Any]) -> None:
     """Add the call's effects to the trace. `states`: existing tensors' state before it."""
     trace, existing = recorder.trace, recorder.held[0][0]
-    for what in recorder.awaited.values():
-        trace.add_problem(f"{what} outside of it: compile the whole step, backward included", "")
+    for problem in recorder.awaited.values():
+        trace.add_problem(f"{problem} outside of it: compile the whole step, backward included", "")
     finish(trace)
     _count_writes(trace, recorder.versions)
     _compare_states(trace, states)

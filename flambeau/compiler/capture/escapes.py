@@ -34,7 +34,7 @@ def finish(trace: Trace) -> None:
             "inside the step, or return tensor.detach()", "",
         )
     trace.walked_nodes = dict.fromkeys(trace.walked_nodes)
-    _find_kept(trace, tensors)
+    _find_retained(trace, tensors)
 
 
 def _forget_own_grads(trace: Trace, returned: list[Tensor]) -> None:
@@ -139,23 +139,23 @@ def walk(trace: Trace, target: Any) -> None:
             stack.extend(single.edges)
 
 
-def _find_kept(trace: Trace, returned: list[Tensor]) -> None:
+def _find_retained(trace: Trace, returned: list[Tensor]) -> None:
     """Add a problem for each tensor that outlives the step without being returned."""
     allowed: set[int] = set()
     stack: list[Any] = [*returned]
     stack += [access.tensor._grad for access in trace.grads.values()]
     if trace.backward is not None:
-        stack += _held(trace.backward.outputs, True)
-    stack += _held(returned, False)
+        stack += _list_reachable(trace.backward.outputs, True)
+    stack += _list_reachable(returned, False)
     while stack:
         tensor = stack.pop()
         if tensor is not None and id(tensor) not in allowed:
             allowed.add(id(tensor))
             stack.append(tensor._base)
-    retained = _kept(trace, allowed)
+    retained = _list_retained(trace, allowed)
     if retained:
         gc.collect()
-        retained = _kept(trace, allowed)
+        retained = _list_retained(trace, allowed)
     if retained:
         line = _line_of(trace, retained[0])
         trace.add_problem(
@@ -163,7 +163,7 @@ def _find_kept(trace: Trace, returned: list[Tensor]) -> None:
         )
 
 
-def _held(outputs: list[Tensor], saved: bool) -> list[Tensor]:
+def _list_reachable(outputs: list[Tensor], saved: bool) -> list[Tensor]:
     """Return the leaves of the outputs' graph and, if `saved`, the tensors saved for backward."""
     result: list[Tensor] = []
     stack: list[Any] = [y._node for y in outputs]
@@ -180,7 +180,7 @@ def _held(outputs: list[Tensor], saved: bool) -> list[Tensor]:
     return result
 
 
-def _kept(trace: Trace, allowed: set[int]) -> list[Tensor]:
+def _list_retained(trace: Trace, allowed: set[int]) -> list[Tensor]:
     result = [reference() for reference in trace.tensors.values()]
     return [t for t in result if t is not None and id(t) not in allowed]
 

@@ -75,13 +75,13 @@ class Deferred:
         if arrays is None:
             return NOT_NOW
         self.originals[at] = original, swapped
-        many, _ = self.precedent.forms[at]
+        is_tuple, _ = self.precedent.forms[at]
         source = next((x for x in bound if isinstance(x, Tensor)), None)
         with self.recorder.silence():
             tensors = [None if y is None else
                        view_of(source, y) if operator.kind is Kind.VIEW and source is not None
                        else wrap(y) for y in arrays]
-            result: Any = tuple(tensors) if many else tensors[0]
+            result: Any = tuple(tensors) if is_tuple else tensors[0]
             attach(operator, result, bound)
         return result if operator.result_type is None else operator.result_type(*result)
 

@@ -32,9 +32,9 @@ def _functions(recorder: Recorder) -> list[tuple[Any, Callable, Operator | None]
             if twin is not None:
                 result.setdefault(id(twin), (twin, _through(twin), None))
     for function in vars(Tensor).values():
-        if (made_of := pointwise_call(function)) is not None:
-            record = recorder.operator(made_of.operator, swapped=made_of.swapped)
-            result.setdefault(id(function), (function, record, made_of.operator))
+        if (call := pointwise_call(function)) is not None:
+            record = recorder.operator(call.operator, swapped=call.swapped)
+            result.setdefault(id(function), (function, record, call.operator))
     for names in PUBLIC.values():
         for name, function in names.items():
             if _is_function(function) and id(function) not in result:
@@ -122,7 +122,7 @@ def _sparse(function: Any, problem: Callable[[str], None]) -> Callable | None:
 
 def restore_all() -> None:
     """Restore all functions. An interrupt meanwhile is raised at the end."""
-    late = None
+    failure = None
     while _swaps:
         try:
             while _swaps:
@@ -133,9 +133,9 @@ def restore_all() -> None:
                     last.check = None
                 _swaps.pop()
         except KeyboardInterrupt as error:
-            late = error
-    if late is not None:
-        raise late
+            failure = error
+    if failure is not None:
+        raise failure
 
 
 def _record_nothing(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -153,9 +153,9 @@ def swaps_of(operators: Iterable[Operator], recorder: Callable) -> list[Swap]:
     for operator in wanted.values():
         swaps.append(swap_of(operator.function, recorder(operator)))
     for function in set(filter(_is_function, vars(Tensor).values())):
-        made_of = pointwise_call(function)
-        if made_of is not None and wanted.get(made_of.operator.name) is made_of.operator:
-            swaps.append(Swap(function, recorder(made_of.operator)))
+        call = pointwise_call(function)
+        if call is not None and wanted.get(call.operator.name) is call.operator:
+            swaps.append(Swap(function, recorder(call.operator)))
     for swap in swaps:
         swap.start()
     return swaps

@@ -41,7 +41,7 @@ def replacements(r: Recorder) -> list[tuple[Any, Callable]]:
         (multihead._additive, _additive),
         (embedding.one_hot, lambda original, *a, **k: _one_hot(r, original, *a, **k)),
         (join.repeat_interleave, _repeat_interleave),
-        (transformer._detect_is_causal_mask, _as_told),
+        (transformer._detect_is_causal_mask, _trust_is_causal),
         (clip_grad._get_total_norm, lambda original, *a, **k: _total_norm(r, original, *a, **k)),
         (clip_grad._clip_grads_with_norm_, _clip_by),
         (clip_grad.clip_grad_value_, _clip_values),
@@ -83,9 +83,9 @@ def _probabilities(original: Callable, q: Any, k: Any, mask: Any, scale: Any, ca
     return ops.softmax(scores.masked_fill(empty, 0.0), -1).masked_fill(empty, 0.0)
 
 
-def _clamp_from(original: Callable, x: Any, least: Any) -> Any:
+def _clamp_from(original: Callable, x: Any, minimum: Any) -> Any:
     low = x.detach()
-    return x + (low.clamp(min=least) - low)
+    return x + (low.clamp(min=minimum) - low)
 
 
 def _additive(original: Callable, mask: Any, name: Any, like: Any) -> Any:
@@ -104,7 +104,9 @@ def _one_hot(r: Recorder, original: Callable, tensor: Any, num_classes: Any = -1
     return (known.unsqueeze(-1) == classes).to(tensor.dtype).reshape(*tensor.shape, num_classes)
 
 
-def _as_told(original: Callable, mask: Any, is_causal: Any = None, size: Any = None) -> bool:
+def _trust_is_causal(
+    original: Callable, mask: Any, is_causal: Any = None, size: Any = None
+) -> bool:
     return is_causal is True  # masks may change between calls; they are applied anyway
 
 

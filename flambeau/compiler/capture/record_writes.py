@@ -198,7 +198,7 @@ _RESERVING = ("empty", "empty_like", "empty_strided", "empty_permuted", "new_emp
               "new_empty_strided")
 
 
-def _made_of_nothing(r: Recorder, original: Callable, *args: Any, **kwargs: Any) -> Any:
+def _record_factory(r: Recorder, original: Callable, *args: Any, **kwargs: Any) -> Any:
     target = kwargs.get("out")
     if tensors_in((args[1:], kwargs)):
         r.compute()
@@ -276,11 +276,11 @@ def _viewed(r: Recorder, original: Callable, source: Any, array: Any) -> Any:
 
 
 def _factories(r: Recorder) -> Pairs:
-    everything = {**ops.PUBLIC["Tensor"], **ops.PUBLIC["torch"]}
+    functions = {**ops.PUBLIC["Tensor"], **ops.PUBLIC["torch"]}
     for name in _FACTORIES:
-        yield everything[name], when_on(r, _made_of_nothing)
+        yield functions[name], when_on(r, _record_factory)
     for name in _RESERVING:
-        yield everything[name], when_on(r, _reserved)
+        yield functions[name], when_on(r, _reserved)
     yield ops.tensor, when_on(r, _tensor)
     yield interchange.from_numpy, when_on(r, _from_numpy)
     yield norm_formulas.statistics, when_on(r, _statistics)

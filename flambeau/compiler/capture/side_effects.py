@@ -40,8 +40,8 @@ def note_stores(recorder: Recorder, watcher: Watcher | None, returned: Any) -> N
     for module, key, value in _changed_attributes(recorder):
         if (id(module), key) not in seen:
             if not isinstance(value, Tensor):
-                what = f"it changes {type(module).__name__}.{key}, which is Python's"
-                trace.add_problem(what, "")
+                problem = f"it changes {type(module).__name__}.{key}, which is Python's"
+                trace.add_problem(problem, "")
             trace.effects.append(Effect(Place(module, key, True)))
             values.append(value)
     recorder.container_ids += [id(x) for x in containers_of(values)][1:]

@@ -261,9 +261,9 @@ def _write_result(x: Any, positions: dict[int, int], tensors: list[list], trace:
     """Serialize a result; append new tensors to `tensors`, their indices to `positions`."""
     if isinstance(x, bind.NewTensor):
         if id(x) not in positions:
-            said = _write_new_tensor(x, positions, tensors, trace)
+            entry = _write_new_tensor(x, positions, tensors, trace)
             positions[id(x)] = len(tensors)
-            tensors.append(said)
+            tensors.append(entry)
         return ["new", positions[id(x)]]
     if isinstance(x, bind.ReturnedArgument):
         return ["leaf", x.number]

@@ -41,24 +41,24 @@ class Fallback:
         self.followed = None
         self.warnings.clear()
 
-    def stop(self, specialization: Specialization, what: str, line: str) -> None:
+    def stop(self, specialization: Specialization, reason: str, line: str) -> None:
         """Keep a specialization's calls eager, with a warning. Raises if fullgraph=True."""
         specialization.precedent = None
-        specialization.become(Event.STOPPED, Eager(reason=what))
+        specialization.become(Event.STOPPED, Eager(reason=reason))
         where = f" ({line})" if line else ""
-        text = f"flambeau.compile: {self.name} stays eager: {what}{where}"
-        text += f". {more}" if (more := advise(what)) else ""
+        text = f"flambeau.compile: {self.name} stays eager: {reason}{where}"
+        text += f". {more}" if (more := advise(reason)) else ""
         if self.policy.is_strict:
             raise RuntimeError(text)
         self.warn(text, line)
 
-    def stop_skipping(self, specialization: Specialization, what: str, line: str) -> None:
+    def stop_skipping(self, specialization: Specialization, reason: str, line: str) -> None:
         """Follow calls from now on, because the step's Python must run."""
         if self.policy.may_follow:
             self.start_following(". ".join(filter(None, (
-                f"{what} ({line})" if line else what, advise(what)))))
+                f"{reason} ({line})" if line else reason, advise(reason)))))
         else:
-            self.stop(specialization, what, line)
+            self.stop(specialization, reason, line)
 
     def refuse_another(self) -> None:
         """Handle a call beyond the limit on combinations of shapes and plain arguments."""
@@ -94,12 +94,12 @@ class Fallback:
             warn(text, UserWarning)
 
 
-def describe_limit(most: int) -> str:
+def describe_limit(kinds: int) -> str:
     """Return the warning for exceeding the limit on specializations."""
     limit = MAX_DYNAMIC_SPECIALIZATIONS
-    more = "" if most >= limit else f"; dynamic=True allows {limit}"
+    more = "" if kinds >= limit else f"; dynamic=True allows {limit}"
     return (
-        f"{most} kinds of calls (shapes, dtypes, plain arguments, flags) have programs "
+        f"{kinds} kinds of calls (shapes, dtypes, plain arguments, flags) have programs "
         "of their own; others run without, until one of these is called no more. Pad inputs "
         f"to a few shapes, and pass numbers that change as tensors{more}."
     )

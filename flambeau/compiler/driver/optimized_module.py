@@ -10,7 +10,7 @@ from ...nn.parallel import DistributedDataParallel
 from ...nn.registration import HOOK_TABLES
 from .compiled_function import Compiled
 
-_OWN = frozenset(("_orig_mod", "_compiled", "_compiled_call_impl"))
+_WRAPPER_ATTRIBUTES = frozenset(("_orig_mod", "_compiled", "_compiled_call_impl"))
 
 
 class _CompiledInside:
@@ -87,7 +87,8 @@ class OptimizedModule(Module):
         return getattr(modules["_orig_mod"], name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in _OWN or name == "training" or "_orig_mod" not in self.__dict__["_modules"]:
+        if name in _WRAPPER_ATTRIBUTES or name == "training" \
+                or "_orig_mod" not in self.__dict__["_modules"]:
             super().__setattr__(name, value)
         else:
             setattr(self._orig_mod, name, value)

@@ -171,9 +171,10 @@ def _make_check(bound: IndexBound, graph: Graph, slots: list[Any], looked: list[
     known = all(isinstance(slots[n.slot], (Argument, State)) for n in inputs)
     if not known or len(nodes) > MAX_INDEX_CHECK_NODES or any(n.op is Op.CALL for n in nodes):
         return None
-    own = {id(n): Node(Op.INPUT, (), n.shape, n.type, {"slot": k}) for k, n in enumerate(inputs)}
+    inputs_of = {id(n): Node(Op.INPUT, (), n.shape, n.type, {"slot": k})
+                 for k, n in enumerate(inputs)}
     small = Graph([graph.sources[n.slot] for n in inputs], inputs, [bound.node], [])
-    small = rewrite(small, lambda n, operands: own.get(id(n)) or Node(
+    small = rewrite(small, lambda n, operands: inputs_of.get(id(n)) or Node(
         n.op, operands, n.shape, n.type, n.attributes))
     check = IndexCheck(bound, graph=small, slots=tuple(slots[n.slot] for n in inputs))
     if any(isinstance(slots[n.slot], Argument) for n in inputs) or (inputs and check.test({})):

@@ -165,9 +165,9 @@ class RegionSlice:
 def locate_window(axes: Sequence[Axis], offset: int, window: Value) -> RegionSlice | None:
     """Return the window as ranges of axes; None if that is impossible."""
     wide = [(n, s) for n, s in zip(window.shape, window.strides, strict=True) if n != 1 and s]
-    own = [s for n, s in axes if n != 1]
+    strides = [s for n, s in axes if n != 1]
     seen = [abs(s) for _, s in wide]
-    for cuts in (seen, own + seen, own):
+    for cuts in (seen, strides + seen, strides):
         result = _place_in_axes(_cut_axes(axes, cuts), offset, wide)
         if result is not None:
             return result

@@ -102,9 +102,9 @@ class BufferAssignment:
     def _keep_old_value(self, node: Node) -> Place:
         """Return a place where a value can still be read after all other kernels have run."""
         if node.op is Op.INPUT and any(node.slot == slot for slot, _ in self.graph.writes):
-            own = allocate_in_arena(node)
-            self.first.append((self._places[id(node)], own))
-            return own
+            place = allocate_in_arena(node)
+            self.first.append((self._places[id(node)], place))
+            return place
         if id(node) not in self._places:
             self._add_target(node, allocate_in_arena(node))
         return self._places[id(node)]

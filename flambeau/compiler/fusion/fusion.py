@@ -61,11 +61,11 @@ class Fusion:
         A partial sum can join any group that iterates over its elements, so all such groups must
         exist first.
         """
-        late: set[int] = set()
+        deferred: set[int] = set()
         for node in self.nodes:
-            if node.op is Op.SUM_PARTS or any(id(a) in late for a in node.inputs):
-                late.add(id(node))
-        return sorted(self.nodes, key=lambda node: id(node) in late)
+            if node.op is Op.SUM_PARTS or any(id(a) in deferred for a in node.inputs):
+                deferred.add(id(node))
+        return sorted(self.nodes, key=lambda node: id(node) in deferred)
 
     def _assign_to_group(self, node: Node) -> None:
         """Add a materialized node to a group it fits, or to a new group."""
@@ -75,9 +75,9 @@ class Fusion:
         joined = None
         if node.op in INLINE or node.op in FOLDS:
             shape, _ = domain(node)
-            near = {id(g): g for leaf, _ in read for g in self.readers.get(id(leaf), [])[-6:]
+            neighbors = {id(g): g for leaf, _ in read for g in self.readers.get(id(leaf), [])[-6:]
                     if g.shape == shape}
-            order = sorted({**near, **sources}.values(), key=lambda g: -g.position)
+            order = sorted({**neighbors, **sources}.values(), key=lambda g: -g.position)
             for group in order:
                 if self.fits(group, node, read, list(sources.values())):
                     joined = group
@@ -104,9 +104,9 @@ class Fusion:
         """The group whose kernel also computes this node: another result of the same attention or
         recurrent layer; None if there is none.
         """
-        near = {id(g): g for leaf, _ in read for g in self.readers.get(id(leaf), [])
+        neighbors = {id(g): g for leaf, _ in read for g in self.readers.get(id(leaf), [])
                 if g.special is not None}
-        for group in near.values():
+        for group in neighbors.values():
             bit = 1 << group.position
             later = any(source is group or source.before & bit for source in sources)
             assert group.special is not None
@@ -152,8 +152,8 @@ class Fusion:
             return False  # the group would have to run before itself
         if any(self.group_of.get(id(table)) is group for table in self._gathered_tables(node)):
             return False  # the node reads elements that the kernel has not computed yet
-        everything = {id(leaf) for item in group.nodes for leaf, _ in self.read(item)}
-        if len(everything | {id(leaf) for leaf, _ in read}) + len(group.nodes) > MAX_BUFFERS_READ:
+        leaves = {id(leaf) for item in group.nodes for leaf, _ in self.read(item)}
+        if len(leaves | {id(leaf) for leaf, _ in read}) + len(group.nodes) > MAX_BUFFERS_READ:
             return False
         if group.contraction is not None:
             return self._fits_epilogue(group, node)
@@ -195,9 +195,9 @@ class Fusion:
         window = partial_sum_view(node, group.shape)
         if window is None or window.strides[-1] != 1:
             return False
-        own = {id(leaf) for item in group.nodes for leaf, _ in self.read(item)}
+        leaves = {id(leaf) for item in group.nodes for leaf, _ in self.read(item)}
         return all(
-            id(leaf) in own or self.group_of.get(id(leaf)) is group
+            id(leaf) in leaves or self.group_of.get(id(leaf)) is group
             or prod(leaf.shape) < prod(group.shape)
             for leaf, _ in self.read(node)
         )

@@ -116,10 +116,10 @@ class Materialization:
             return below
         full = [operand for operand in node.inputs if prod(operand.shape) == prod(node.shape)]
         is_expensive = node.op is not Op.APPLY or node.operation in EXPENSIVE_OPERATIONS
-        own = EXPENSIVE_OPERATION if is_expensive else 1
+        operations = EXPENSIVE_OPERATION if is_expensive else 1
         if not folded and any(self._has_one_reader(_skip_movements(item), uses) for item in full):
-            own += MAX_RECOMPUTE_OPERATIONS  # better computed once, in the contraction's epilogue
-        return own + below + (len(full) > 1)
+            operations += MAX_RECOMPUTE_OPERATIONS  # cheaper once, in the epilogue
+        return operations + below + (len(full) > 1)
 
     @staticmethod
     def _has_one_reader(node: Node, uses: dict[int, set[int]]) -> bool:

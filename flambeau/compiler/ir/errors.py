@@ -9,9 +9,9 @@ from contextlib import contextmanager
 class Unfit(Exception):
     """A step that cannot become a program: the obstacle, and the source line."""
 
-    def __init__(self, what: str, line: str = "") -> None:
-        super().__init__(what)
-        self.what, self.line = what, line
+    def __init__(self, reason: str, line: str = "") -> None:
+        super().__init__(reason)
+        self.what, self.line = reason, line
 
 
 class CheckFailed(Exception):

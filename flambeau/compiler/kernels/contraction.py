@@ -71,7 +71,7 @@ class ContractionKernel:
         """Build the statements that use one element of the product: the epilogue and its stores."""
         values = self.values
         body: list[Statement] = []
-        late: list[Statement] = []
+        deferred: list[Statement] = []
         values.enter(at)
         values.at_hand[id(self.node)] = total
         for node in self.group.nodes:
@@ -83,8 +83,8 @@ class ContractionKernel:
             if node is not self.node:
                 values.at_hand[id(node)] = values.compute(node, chain)
             value = values.at_hand[id(node)]
-            body += values.stores(self.layout.targets(node), value, chain, late)
-        return body + late
+            body += values.stores(self.layout.targets(node), value, chain, deferred)
+        return body + deferred
 
     def _new_sum(self) -> Accumulator:
         return Accumulator(ReduceOp.SUM, self.node.type)

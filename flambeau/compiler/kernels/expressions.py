@@ -175,10 +175,10 @@ class ExpressionBuilder:
     # ----------------------------------------------------------------------------- stores
 
     def stores(
-        self, places: Sequence[Place], value: Expression, chain: Chain, late: list[Statement]
+        self, places: Sequence[Place], value: Expression, chain: Chain, deferred: list[Statement]
     ) -> list[Statement]:
         """Store a value in each place. The old value of a source may still be read at this point,
-        so the new one is kept in a register and stored in `late`.
+        so the new one is kept in a register and stored in `deferred`.
         """
         result: list[Statement] = []
         for place in places:
@@ -193,7 +193,7 @@ class ExpressionBuilder:
             result.append(Begin(new, first))
             same = first.type is value.type
             fixed = new if same else Apply(Scalar.CAST, (new,), value.type)
-            late.append(self.store(place, fixed, chain))
+            deferred.append(self.store(place, fixed, chain))
         return result
 
     def store(self, place: Place, value: Expression, chain: Chain = ()) -> Statement:

@@ -65,11 +65,11 @@ def block_extent(rows: int, columns: int, depth: int, width: int, size: int, cau
     unblocked = ATTENTION_BLOCK if is_square_causal else MAX_UNBLOCKED_ATTENTION
     if extent <= unblocked and fits(extent):
         return extent
-    most = next((n for n in range(ATTENTION_BLOCK, 0, -ATTENTION_LANES) if fits(n)), 0)
-    if not most:
+    largest = next((n for n in range(ATTENTION_BLOCK, 0, -ATTENTION_LANES) if fits(n)), 0)
+    if not largest:
         return 0
-    each = -(-extent // -(-extent // most))
-    return min(-(-each // ATTENTION_LANES) * ATTENTION_LANES, most)
+    each = -(-extent // -(-extent // largest))
+    return min(-(-each // ATTENTION_LANES) * ATTENTION_LANES, largest)
 
 
 @dataclass(frozen=True)
@@ -251,10 +251,11 @@ class _AttentionKernel:
         """Tiles that cover all visible scores: wide ones, of two steps of rows."""
         result: list[_Tile] = []
         for first, count in self._diagonal_steps(keys, rows, 2 * ATTENTION_DIAGONAL_STEP):
-            near = min(ATTENTION_DIAGONAL_STEP, count)
-            result.append(_Tile((0, first + near), (first, count)))
-            if count > near:
-                result.append(_Tile((first + near, count - near), (first + near, count - near)))
+            diagonal = min(ATTENTION_DIAGONAL_STEP, count)
+            result.append(_Tile((0, first + diagonal), (first, count)))
+            if count > diagonal:
+                rest = first + diagonal, count - diagonal
+                result.append(_Tile(rest, rest))
         return result or [_Tile((0, keys.columns.count), (0, rows.count))]
 
     def list_row_tiles(self, keys: _KeyBlocks, rows: _Range) -> list[_Tile]:

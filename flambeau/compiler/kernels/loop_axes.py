@@ -35,12 +35,12 @@ def _accessed_views(
 ) -> list[StridedView]:
     """The views through which the loops' domain accesses each array."""
     shape, rows = group.shape, group.rows
-    own = {id(node) for node in nodes}
+    computed = {id(node) for node in nodes}
     result: list[StridedView | None] = []
     for node in nodes:
         number = reshape_chain(node, rows) if group.is_number(node) else ()
         for leaf, chain in fusion.read(node):
-            if id(leaf) in own:
+            if id(leaf) in computed:
                 continue
             window = view_through(layout.place(leaf).window, (*chain, *number))
             if window is not None and window.shape == shape:

@@ -210,7 +210,7 @@ class LoopKernel:
         """Build one stage's work at one element."""
         values = self.values
         body: list[Statement] = []
-        late: list[Statement] = []
+        deferred: list[Statement] = []
         values.enter(at)
         self._load_scratch(folded, indices)
         full = []
@@ -226,7 +226,7 @@ class LoopKernel:
                 continue
             value = values.at_hand[id(node)] = values.compute(node)
             full.append(node)
-            body += values.stores(self.layout.targets(node), value, (), late)
+            body += values.stores(self.layout.targets(node), value, (), deferred)
             if self._needs_scratch(node, folded):
                 extent = prod(axes_extent(self.group.shape, axes) for axes in folded)
                 buffer = self.scratch[id(node)] = Buffer(node.type, "row", local=extent)
@@ -238,7 +238,7 @@ class LoopKernel:
                     self.done.add(id(node))
         for key in self.scratch:
             values.at_hand.pop(key, None)
-        return body + late
+        return body + deferred
 
     def _load_scratch(self, folded: list[list[int]], indices: list[Index]) -> None:
         """Load values that an earlier stage left in the kernel's scratch buffers."""
@@ -272,7 +272,7 @@ class LoopKernel:
     ) -> None:
         """Compute and store the row's numbers that become known at a stage."""
         values = self.values
-        late: list[Statement] = []
+        deferred: list[Statement] = []
         values.enter(at)
         for node in self.nodes:
             if self.stages.known_from.get(id(node)) != stage:
@@ -282,8 +282,8 @@ class LoopKernel:
                 sums[id(node)] if node.op is Op.REDUCE else values.compute(node, chain)
             )
             values.at_hand[id(node)] = number
-            body += values.stores(self.layout.targets(node), number, chain, late)
-        body += late
+            body += values.stores(self.layout.targets(node), number, chain, deferred)
+        body += deferred
 
     def _index_along(self, node: Node, at: list[At]) -> Expression:
         base, steps = at[node.axes[0]]

@@ -28,12 +28,12 @@ class Stages:
 
 def assign_stages(group: FusionGroup, nodes: Sequence[Node], fusion: Fusion) -> Stages:
     """Assign each node to the first stage after the numbers it needs."""
-    own = {id(node) for node in nodes}
+    computed = {id(node) for node in nodes}
     stages = Stages({}, {})
     for node in nodes:
         stage = 0
         for leaf, _ in fusion.read(node):
-            if id(leaf) in own:
+            if id(leaf) in computed:
                 known = stages.known_from.get(id(leaf), stages.of.get(id(leaf), 0))
                 stage = max(stage, known)
         if node.op is Op.REDUCE:

@@ -41,5 +41,5 @@ def _needs_copy(node: Node, known: dict[int, StridedView]) -> bool:
 
 def _copy(node: Node) -> Node:
     """Build a slice of the whole node, which `strided_slice` would simplify to the node itself."""
-    everything = {"starts": (0,) * len(node.shape), "steps": (1,) * len(node.shape)}
-    return Node(Op.SLICE, (node,), node.shape, node.type, everything)
+    window = {"starts": (0,) * len(node.shape), "steps": (1,) * len(node.shape)}
+    return Node(Op.SLICE, (node,), node.shape, node.type, window)

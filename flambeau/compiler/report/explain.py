@@ -59,8 +59,8 @@ def relative_origin(origin: str) -> str:
     return origin.replace(f" at {here}", " at ")
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number != 1)}"
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def graph_lines(graph: Graph) -> Iterator[str]:
@@ -68,7 +68,8 @@ def graph_lines(graph: Graph) -> Iterator[str]:
     names: dict[int, str] = {}
     for k, node in enumerate(graph.nodes()):
         names[id(node)] = f"v{k}"
-        yield f"v{k} = {_said(node, names)}" + (f"  # {node.origin}" if node.origin else "")
+        origin = f"  # {node.origin}" if node.origin else ""
+        yield f"v{k} = {_describe_node(node, names)}{origin}"
     for k, node in enumerate(graph.outputs):
         yield f"output {k}: {names[id(node)]}"
     for slot, node in graph.writes:
@@ -76,7 +77,7 @@ def graph_lines(graph: Graph) -> Iterator[str]:
         yield f"{name} becomes {names[id(node)]}"
 
 
-def _said(node: Node, names: dict[int, str]) -> str:
+def _describe_node(node: Node, names: dict[int, str]) -> str:
     read = [names[id(operand)] for operand in node.inputs]
     attributes = [f"{k}={getattr(v, 'name', v)}" for k, v in node.attributes.items()
                   if getattr(v, "size", 0) < 16]

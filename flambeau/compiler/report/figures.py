@@ -74,7 +74,7 @@ class StepFigures:
 def measure_figures(step: Step, values: Sequence[Any], title: str = "") -> StepFigures:
     """Measure each task and compare it with the machine's limits. The step's writes are undone."""
     threads = step.count()
-    most = measure_peaks(threads)
+    peaks = measure_peaks(threads)
     times = time_step(step, values)
     phases, places = phases_of(step.graph), {id(n): i for i, n in enumerate(step.graph.nodes())}
     lines: list[KernelFigures] = []
@@ -82,16 +82,16 @@ def measure_figures(step: Step, values: Sequence[Any], title: str = "") -> StepF
     for k, task in enumerate(step.tasks):
         seconds, busy = times.seconds[k], times.busy[k] if threads > 1 else 1.0
         moved = _moved(task)
-        share, bound = _bound(task, moved / most[1], task.flops / most[0], seconds, busy)
+        share, bound = _bound(task, moved / peaks[1], task.flops / peaks[0], seconds, busy)
         code = codes.setdefault(step.addresses[k], len(codes)) if step.addresses[k] else -1
         before = lines[-1].phase if lines else PHASES[0]
-        predicted = predict_seconds(task.flops, moved, most)
+        predicted = predict_seconds(task.flops, moved, peaks)
         phase = _phase(task, phases) or before
         lines.append(KernelFigures(
             task.name, seconds, predicted, moved, task.flops, share, bound, busy, phase,
             origins(task, step, places), _main(task), code,
         ))
-    return StepFigures(times.total, lines, step.plan.size, threads, most, title, step.tasks)
+    return StepFigures(times.total, lines, step.plan.size, threads, peaks, title, step.tasks)
 
 
 def _bound(

@@ -70,7 +70,7 @@ def summarize(
     for step, figures in result:
         lines += [f"{figures.title}: " + line if i == 0 else line
                   for i, line in enumerate(explain_text(step, figures, level))]
-    lines += [f"runs as it is: {what}" for what in program.bindings.calls]
+    lines += [f"runs as it is: {call}" for call in program.bindings.calls]
     lines.append(f"Python is skipped: proved harmless, {len(program.proof.guards)} guards a call")
     lines += [note] if note else []
     return Explanation("\n".join(lines), drawn)

@@ -212,14 +212,14 @@ def _swap_memory(tensors: list[Tensor]) -> Iterator[None]:
         sys.getrefcount(counter) > _UNSHARED_COUNTER_REFS for counter in counters
     ):
         raise_no_double_backward()
-    own = [(t, t._array, t._counter) for t in tensors]
+    previous = [(t, t._array, t._counter) for t in tensors]
     try:
         for tensor in tensors:
             tensor._array, tensor._counter = tensor._array.copy("K"), VersionCounter()
             tensor._counter.value = _UNREACHABLE_VERSION
         yield
     finally:
-        for tensor, array, counter in own:
+        for tensor, array, counter in previous:
             tensor._array, tensor._counter = array, counter
 
 

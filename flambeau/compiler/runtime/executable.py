@@ -238,7 +238,7 @@ class Step:
         assert isinstance(part, LaunchTable)
         numbers, arrays, pack = self._selectors
         start, empty, count = part.run, np.empty, len(self.changing)
-        most = self._max_threads
+        max_threads = self._max_threads
 
         def run(values: Sequence[Any]) -> list[np.ndarray]:
             if len(values) != count:
@@ -248,7 +248,7 @@ class Step:
             except MemoryError:
                 raise self._out_of_memory() from None
             pack(together, 0, *numbers(values))
-            start([*arrays(values), *outputs], self.threads or min(most, threads()))
+            start([*arrays(values), *outputs], self.threads or min(max_threads, threads()))
             return outputs
 
         return run

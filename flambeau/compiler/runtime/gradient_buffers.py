@@ -39,7 +39,7 @@ class GradBuffers:
         pairs = zip(self.count_references(), before, self.counts, strict=True)
         self.counts = [count + now - old for now, old, count in pairs]
 
-    def give_away_shared(self, put: Callable[[int, Any], None]) -> None:
+    def give_away_shared(self, replace: Callable[[int, Any], None]) -> None:
         """Reallocate gradients that user code refers to; call put(index, new gradient).
 
         Safe to interrupt: the next call completes the rest.
@@ -47,7 +47,7 @@ class GradBuffers:
         stored = zip(self.count_references(), self.counts, strict=True)
         self.due.update(i for i, (now, before) in enumerate(stored) if now > before)
         for i in sorted(self.due):
-            self._give_away(i, put)
+            self._give_away(i, replace)
             self.due.discard(i)
         for i, (_, grad) in enumerate(self.bindings.grads):
             if grad is not None and grad._counter is not None:
@@ -55,11 +55,11 @@ class GradBuffers:
                 grad._counter.value = self.bindings.grad_versions[i]
         self.note_counts()  # no local variable refers to them here
 
-    def _give_away(self, i: int, put: Callable[[int, Any], None]) -> None:
+    def _give_away(self, i: int, replace: Callable[[int, Any], None]) -> None:
         leaf, grad = self.bindings.grads[i]
         reallocate_grad(self.bindings, self.step, i)
         _, result = self.bindings.grads[i]
-        put(i, result)
+        replace(i, result)
         if leaf._grad is grad:
             leaf._grad = result
 

@@ -52,8 +52,8 @@ class ReachableState:
         """
         tensors = [*self.tensors, *self._aliased]
         for module in self._modules.values():
-            own = (*module._parameters.values(), *module._buffers.values())
-            tensors += [tensor for tensor in own if tensor is not None]
+            members = (*module._parameters.values(), *module._buffers.values())
+            tensors += [tensor for tensor in members if tensor is not None]
         return {id(owner_of(tensor._array)) for tensor in tensors if not is_lazy(tensor)}
 
     def _list_hooks(self) -> list[tuple]:
@@ -65,8 +65,9 @@ class ReachableState:
         for optimizer in self._optimizers:
             places += [optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks]
         for tensor in self.tensors:
-            own = tensor.__dict__
-            places += [own.get("_backward_hooks"), own.get("_post_accumulate_grad_hooks")]
+            attributes = tensor.__dict__
+            places += [attributes.get(name)
+                       for name in ("_backward_hooks", "_post_accumulate_grad_hooks")]
         return [tuple(place or ()) for place in places]
 
 

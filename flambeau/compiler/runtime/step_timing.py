@@ -30,9 +30,9 @@ class Times:
 def time_step(step: Step, values: Sequence[Any], rounds: int = 5) -> Times:
     """Return the times of the step and each task: medians of runs whose writes are undone."""
     runs: list[tuple[float, list[tuple[float, float]]]] = []
-    enough = perf_counter() + MAX_MEASURING_SECONDS
+    deadline = perf_counter() + MAX_MEASURING_SECONDS
     with step.restoring_writes(values), offline(step.edges):
-        while len(runs) < 2 or (len(runs) <= rounds and perf_counter() < enough):
+        while len(runs) < 2 or (len(runs) <= rounds and perf_counter() < deadline):
             runs.append(_time_once(step, values))
     medians = np.median([times for _, times in runs[1:]], axis=0).tolist()
     total = float(np.median([total for total, _ in runs[1:]]))
@@ -50,9 +50,9 @@ def _time_once(step: Step, values: Sequence[Any]) -> tuple[float, list[tuple[flo
         for t, mean in zip(timing.records, timing.busy.mean(axis=0), strict=True):
             times.append((float(t), float(mean / t) if t else 1.0))
 
-    def call(*what: Any) -> None:
+    def call(*args: Any) -> None:
         began = perf_counter()
-        step.calls.run(*what)
+        step.calls.run(*args)
         totals.append(perf_counter() - began)
         times.append((totals[-1], 1.0))
 

@@ -46,8 +46,8 @@ def _names(program: LaunchTable) -> list[str]:
             else:
                 parts[-1].append(tasks[i].name if len(tasks) == len(entries) else entry.code)
         programs = [part for part in owner.parts if isinstance(part, LaunchTable)]
-        for own, names in zip(programs, filter(None, parts), strict=False):
-            if own is program and len(names) == len(program):
+        for candidate, names in zip(programs, filter(None, parts), strict=False):
+            if candidate is program and len(names) == len(program):
                 return names
     return [str(i) for i in range(len(program))]
 

@@ -116,14 +116,14 @@ def _place_barriers(
             continue
         stored = written_memories(task)
         spans = [(_memory_span(m, offsets), id(m) in stored) for m in task.memories]
-        mine = [span for span, store in spans if store]
+        own_writes = [span for span, store in spans if store]
         clash = any(_overlap(s, w) for s, _ in spans for w in writes) or any(
-            _overlap(s, r) for s in mine for r in reads
+            _overlap(s, r) for s in own_writes for r in reads
         )
         if clash:
             result[k - 1] = True
             reads, writes = [], []
-        writes += mine
+        writes += own_writes
         reads += [span for span, store in spans if not store]
     if result:
         result[-1] = True

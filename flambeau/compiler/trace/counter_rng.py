@@ -157,8 +157,8 @@ def _bernoulli(bits: _Bits, wide: Type, type: Type, p: float) -> Node:
 
 def _dropout(bits: _Bits, wide: Type, type: Type, p: float) -> Node:
     scale = 0.0 if p == 1 else 1 / (1 - p)
-    is_kept = _is_below(bits, 1 - p)
-    return apply(Scalar.WHERE, is_kept, _constant_of(scale, wide), _constant_of(0.0, wide))
+    survives = _is_below(bits, 1 - p)
+    return apply(Scalar.WHERE, survives, _constant_of(scale, wide), _constant_of(0.0, wide))
 
 
 def _normal(bits: _Bits, wide: Type, type: Type, mean: float, std: float) -> Node:

@@ -43,7 +43,7 @@ def write_mismatch(now: str, value: Any, name: Callable[[Any], str]) -> str:
 def instance_dict(x: Any) -> dict[str, Any]:
     """Return an object's instance attributes without running code of its class."""
     try:
-        own = object.__getattribute__(x, "__dict__")
+        attributes = object.__getattribute__(x, "__dict__")
     except AttributeError:
         return {}
-    return own if isinstance(own, dict) else {}
+    return attributes if isinstance(attributes, dict) else {}

@@ -261,11 +261,11 @@ class Trace:
         """Drop the owner's number when it dies, because its id may be reused."""
         key, numbers, watched = id(owner), self.storage_numbers, self.owner_refs
 
-        def gone(_: Any) -> None:
+        def forget(_: Any) -> None:
             watched.pop(key, None)
             numbers.pop(key, None)
 
-        reference = watched[key] = weakref.ref(owner, gone)
+        reference = watched[key] = weakref.ref(owner, forget)
         return reference
 
     def value_of(self, array: np.ndarray, fresh: bool = False) -> Value | None:
@@ -320,9 +320,9 @@ class Trace:
         if self.deferred is not None:
             self.deferred.compute()
 
-    def add_problem(self, what: str, line: str) -> None:
+    def add_problem(self, problem: str, line: str) -> None:
         """Record a reason why this call cannot be compiled."""
-        self.problems.append((what, line))
+        self.problems.append((problem, line))
 
 
 def count_updates(trace: Trace, optimiser: Any) -> int:
@@ -347,9 +347,9 @@ def find_divergence(a: Trace, b: Trace) -> tuple[str, str] | None:
              for storage, two in zip(a.storages, b.storages, strict=False)
              if storage.argument_offset != two.argument_offset}
     for first, second in zip(a.events, b.events, strict=False):
-        what = _compare_events(first, second, offset_shifts)
-        if what is not None:
-            return what, second.line
+        difference = _compare_events(first, second, offset_shifts)
+        if difference is not None:
+            return difference, second.line
     if a.layout != b.layout or not _is_equal(a.returned, b.returned, offset_shifts):
         return "it returns other objects, or views of other tensors, in some calls", ""
     if len(a.plain) != len(b.plain) or not all(map(same_plain, a.plain, b.plain)):

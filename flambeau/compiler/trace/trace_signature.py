@@ -235,7 +235,7 @@ def _deserialize(data: bytes) -> Precedent:
         [tuple(None if v is None else
                Value(v[0], v[1], tuple(v[2]), tuple(v[3]), kinds.get(v[4]) or np.dtype(v[4]))
                for v in result) for result in results],
-        [(many, tuple(parts)) for many, parts in forms], files, *rest,
+        [(is_tuple, tuple(parts)) for is_tuple, parts in forms], files, *rest,
     )
 
 

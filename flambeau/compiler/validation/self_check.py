@@ -31,17 +31,17 @@ def check(step: Any, bindings: Bindings, backward: Any = None,
     If they agree, `take` gets the program's outputs, and its writes are kept.
     """
     slots, states = bindings.slots, _States(step, bindings)
-    least = _noise_floor(bindings)
+    noise = _noise_floor(bindings)
     try:
         states.rewind()
         inputs = [_as_argument(slots[i], bindings.recorded[i]) for i in step.changing]
         with offline(step.edges) as exchanges:
             outputs = [np.array(y) for y in step.run(inputs)]
-            wrong = _exchanges(exchanges, least)
+            wrong = _exchanges(exchanges, noise)
         if wrong is not None:
             return wrong
         cotangents = _backward(backward, bindings, outputs)
-        wrong = _first_mismatch(step, bindings, outputs, cotangents, states, least)
+        wrong = _first_mismatch(step, bindings, outputs, cotangents, states, noise)
         if wrong is None and take is not None:
             states.leave()
             take(outputs)
@@ -100,17 +100,17 @@ def _is_updated(step: Any, bindings: Bindings, slot: int) -> bool:
 
 def _first_mismatch(
     step: Any, bindings: Bindings, outputs: list[np.ndarray], cotangents: list[tuple],
-    states: _States, least: float,
+    states: _States, noise: float,
 ) -> str | None:
-    """Return the first result that differs. Differences below `least` may be rounding."""
+    """Return the first result that differs. Differences below `noise` may be rounding."""
     for number, (actual, wanted) in enumerate(zip(outputs, bindings.expected, strict=False)):
-        if not agree(actual, wanted, least):
+        if not agree(actual, wanted, noise):
             return f"result {number} ({_describe_gap(actual, wanted)})"
     for actual, wanted in cotangents:
-        largest = max(least, *(max_magnitude(cotangent) for _, cotangent in cotangents))
+        largest = max(noise, *(max_magnitude(cotangent) for _, cotangent in cotangents))
         if not agree(actual, wanted, largest):
             return f"gradient ({_describe_gap(actual, wanted)})"
-    return _compare_writes(step, bindings, states, least)
+    return _compare_writes(step, bindings, states, noise)
 
 
 def _backward(step: Any, bindings: Bindings, outputs: list[np.ndarray]) -> list[tuple]:
@@ -126,7 +126,7 @@ def _backward(step: Any, bindings: Bindings, outputs: list[np.ndarray]) -> list[
     return list(zip(step.run(values), second.expected, strict=True))
 
 
-def _compare_writes(step: Any, bindings: Bindings, states: _States, least: float) -> str | None:
+def _compare_writes(step: Any, bindings: Bindings, states: _States, noise: float) -> str | None:
     """Compare the writes: updated parameters as a whole, the rest one by one."""
     pairs, gradients = [], []
     for (slot, _), wanted in zip(step.edges.writes, bindings.written, strict=True):
@@ -140,11 +140,11 @@ def _compare_writes(step: Any, bindings: Bindings, states: _States, least: float
             gradients.append((actual, wanted))
         elif _is_updated(step, bindings, slot):
             pairs.append((actual, wanted))
-        elif not agree(actual, wanted, least):
+        elif not agree(actual, wanted, noise):
             return f"value of {name or 'a state'} ({_describe_gap(actual, wanted)})"
     # Rounding may put an activation on either side of its kink, which changes single elements of
     # gradients: if some disagree, compare gradients as a whole.
-    largest = max((max_magnitude(wanted) for _, wanted in gradients), default=least)
+    largest = max((max_magnitude(wanted) for _, wanted in gradients), default=noise)
     if not all(agree(result, wanted, largest) for result, wanted in gradients):
         gap = sum(squared_distance(a, b) for a, b in gradients)
         size = sum(squared_size(b) for _, b in gradients)
@@ -164,12 +164,12 @@ def _noise_floor(bindings: Bindings) -> float:
     return CANCELLATION_TOLERANCE * min(1.0, max(map(max_magnitude, arrays), default=0.0))
 
 
-def _exchanges(exchanges: list[Exchange], least: float) -> str | None:
+def _exchanges(exchanges: list[Exchange], noise: float) -> str | None:
     """Compare values sent to other processes, with the tolerance of gradients."""
     for exchange in exchanges:
         wanted_arrays, _ = exchange.recorded or ((), ())
         for actual, wanted in zip(exchange.seen, wanted_arrays, strict=True):
-            if agree(actual, wanted, least):
+            if agree(actual, wanted, noise):
                 continue
             gap, size = squared_distance(actual, wanted), squared_size(wanted)
             if not gap <= KINK_TOLERANCE**2 * size:
@@ -214,8 +214,8 @@ def _is_close(actual: np.ndarray, wanted: np.ndarray, bound: float, scale: float
     """Whether no element is off by more than `bound` times the greatest magnitude; False if any is
     not finite."""
     with np.errstate(all="ignore"):
-        most = max(scale, float(np.max(np.abs(wanted))), 1e-6)
-        return float(np.max(np.abs(actual - wanted))) <= bound * most < np.inf
+        magnitude = max(scale, float(np.max(np.abs(wanted))), 1e-6)
+        return float(np.max(np.abs(actual - wanted))) <= bound * magnitude < np.inf
 
 
 def agree(actual: np.ndarray, wanted: np.ndarray, scale: float = 0.0) -> bool:

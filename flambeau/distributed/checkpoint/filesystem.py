@@ -38,13 +38,13 @@ class _MetadataUnpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         """Return an allowed class. Raises UnpicklingError for others."""
-        ours = "flambeau" + module[5:] if f"{module}.".startswith("torch.") else module
-        if ours.partition(".")[0] not in _SAFE_MODULES or (
-            ours == "builtins" and name not in _SAFE_BUILTINS
+        renamed = "flambeau" + module[5:] if f"{module}.".startswith("torch.") else module
+        if renamed.partition(".")[0] not in _SAFE_MODULES or (
+            renamed == "builtins" and name not in _SAFE_BUILTINS
         ):
             raise pickle.UnpicklingError(f".metadata asks for {module}.{name}, which is no part of "
                                          "a checkpoint's description")
-        return super().find_class(ours, name)
+        return super().find_class(renamed, name)
 
 
 class FileSystemWriter:

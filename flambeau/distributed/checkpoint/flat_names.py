@@ -47,7 +47,7 @@ def flatten(state_dict: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Pa
     return flat, paths
 
 
-def put(state_dict: Any, path: Path, value: Any) -> None:
+def set_at(state_dict: Any, path: Path, value: Any) -> None:
     """Set the value at a path."""
     for key in path[:-1]:
         state_dict = state_dict[key]

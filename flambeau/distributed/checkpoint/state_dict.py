@@ -94,10 +94,12 @@ def set_optimizer_state_dict(model: Any, optimizers: Any, optim_state_dict: dict
         numbers = [names[id(p)] for group in optimizer.param_groups for p in group["params"]]
         state = {at: optim_state_dict["state"][name] for at, name in enumerate(numbers)
                  if name in optim_state_dict["state"]}
-        own, groups = groups[: len(optimizer.param_groups)], groups[len(optimizer.param_groups) :]
+        count = len(optimizer.param_groups)
+        selected, groups = groups[:count], groups[count:]
         number = {name: at for at, name in enumerate(numbers)}
-        own = [{**group, "params": [number[name] for name in group["params"]]} for group in own]
-        optimizer.load_state_dict({"state": state, "param_groups": own})
+        selected = [{**group, "params": [number[name] for name in group["params"]]}
+                    for group in selected]
+        optimizer.load_state_dict({"state": state, "param_groups": selected})
 
 
 def set_state_dict(model: Any, optimizers: Any, *, model_state_dict: dict[str, Any],

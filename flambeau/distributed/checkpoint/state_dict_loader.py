@@ -9,7 +9,7 @@ from typing import Any
 from ...autograd.mode import no_grad
 from ...tensor import Tensor
 from .filesystem import FileSystemReader
-from .flat_names import flatten, put
+from .flat_names import flatten, set_at
 from .metadata import Metadata, MetadataIndex, TensorStorageMetadata
 from .state_dict_saver import _folder
 from .stateful import Stateful
@@ -37,7 +37,7 @@ def load(
     for name, value in flat.items():
         put_back = _loaded(reader, metadata, name, value)
         if put_back is not value:
-            put(plain, paths[name], put_back)
+            set_at(plain, paths[name], put_back)
     for key, value in state_dict.items():
         if isinstance(value, Stateful):
             value.load_state_dict(plain[key])

@@ -89,16 +89,16 @@ def save(
     writer = storage_writer or FileSystemWriter(_folder(checkpoint_id))
     rank, size = _everybody(no_dist, process_group)
     flat, paths = flatten(state_dict)
-    own = {name: v._array.nbytes if isinstance(v, Tensor) else 0 for name, v in flat.items()}
-    owner = owners(_gathered(own, size, process_group))
-    mine = {name: value for name, value in flat.items() if owner[name] == rank}
+    sizes = {name: v._array.nbytes if isinstance(v, Tensor) else 0 for name, v in flat.items()}
+    owner = owners(_gathered(sizes, size, process_group))
+    local = {name: value for name, value in flat.items() if owner[name] == rank}
     error: OSError | None = None
     places: dict[Any, Any] = {}
     try:
-        places = writer.write({_index(name, value): value for name, value in mine.items()}, rank)
+        places = writer.write({_index(name, value): value for name, value in local.items()}, rank)
     except OSError as failure:
         error = failure
-    report = ({name: _described(value) for name, value in mine.items()}, paths, places, error)
+    report = ({name: _described(value) for name, value in local.items()}, paths, places, error)
     reports = _gathered(report, size, process_group)
     failed = {r: part[3] for r, part in enumerate(reports) if part[3] is not None}
     if failed:

@@ -87,8 +87,8 @@ def check_same_parameters(parameters: Sequence[Tensor], group: ProcessGroup) -> 
         return
     engine, here = group._engine, group.rank()
     counts = np.empty((size, 1), np.int64)
-    own = np.array([len(parameters)], np.int64)
-    group._communicator.run(lambda: engine.all_gather(counts, own))
+    count = np.array([len(parameters)], np.int64)
+    group._communicator.run(lambda: engine.all_gather(counts, count))
     for rank in range(size):
         if counts[rank, 0] != len(parameters):
             raise RuntimeError(

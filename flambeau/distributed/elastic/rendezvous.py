@@ -181,7 +181,7 @@ def _is_here(host: str) -> bool:
         return True
     try:
         addresses = {info[4][0] for info in socket.getaddrinfo(host, None)}
-        own = {info[4][0] for info in socket.getaddrinfo(socket.gethostname(), None)}
+        local_addresses = {info[4][0] for info in socket.getaddrinfo(socket.gethostname(), None)}
     except OSError:
         return False
-    return not addresses.isdisjoint(own) or os.uname().nodename == host
+    return not addresses.isdisjoint(local_addresses) or os.uname().nodename == host

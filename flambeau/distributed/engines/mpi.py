@@ -79,12 +79,12 @@ class MPIEngine(Engine):
 
     def subgroup(self, ranks: Sequence[int], number: int) -> MPIEngine:
         """Create an engine of some members. All of them must call it."""
-        mine, members = self._comm.Get_group(), None
+        all_ranks, members = self._comm.Get_group(), None
         try:
-            members = mine.Incl(list(ranks))
+            members = all_ranks.Incl(list(ranks))
             return MPIEngine(self._comm.Create_group(members, number), self.timeout_s)
         finally:
-            mine.Free()
+            all_ranks.Free()
             if members is not None:
                 members.Free()
 

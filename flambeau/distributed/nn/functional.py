@@ -41,8 +41,8 @@ class _Broadcast(Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
         total = _Reduce.apply(ctx.src, ReduceOp.SUM, ctx.group, g)
-        own = rank_in(member(ctx.group), ctx.src) == _rank(ctx.group)
-        return None, None, total if own else ops.zeros_like(g)
+        is_source = rank_in(member(ctx.group), ctx.src) == _rank(ctx.group)
+        return None, None, total if is_source else ops.zeros_like(g)
 
 
 class _Reduce(Function):

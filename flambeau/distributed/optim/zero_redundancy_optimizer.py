@@ -61,10 +61,10 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         self._owners: dict[int, int] = {}
         for group in self.param_groups:
             self._assign(group["params"])
-        own = [{**group, "params": self._mine(group)} for group in self.param_groups]
-        self.optim: Any = optimizer_class(own, **defaults)
-        for group, theirs in zip(self.param_groups, self.optim.param_groups, strict=True):
-            group.update({k: v for k, v in theirs.items() if k != "params"})
+        local_groups = [{**group, "params": self._mine(group)} for group in self.param_groups]
+        self.optim: Any = optimizer_class(local_groups, **defaults)
+        for group, inner in zip(self.param_groups, self.optim.param_groups, strict=True):
+            group.update({k: v for k, v in inner.items() if k != "params"})
         self.initialized = True
 
     def _assign(self, parameters: list[Tensor]) -> None:
@@ -90,8 +90,8 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         joining = Join.notify_join_context(self)
         if joining is not None:
             joining.wait()
-        for group, theirs in zip(self.param_groups, self.optim.param_groups, strict=True):
-            theirs.update({k: v for k, v in group.items() if k != "params"})
+        for group, inner in zip(self.param_groups, self.optim.param_groups, strict=True):
+            inner.update({k: v for k, v in group.items() if k != "params"})
         loss = self.optim.step(**kwargs) if closure is None else self.optim.step(closure, **kwargs)
         for rank in range(self.world_size):
             owned = [p for group in self.param_groups for p in group["params"]
@@ -116,10 +116,10 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
             )
         whole = super().state_dict()
         numbers = self._numbers()
-        for rank, theirs in enumerate(self._all_state_dicts):
+        for rank, part in enumerate(self._all_state_dicts):
             owned = [p for group in self.param_groups for p in group["params"]
                      if self._owners[id(p)] == rank]
-            for at, value in theirs["state"].items():
+            for at, value in part["state"].items():
                 whole["state"][numbers[id(owned[at])]] = value
         whole["state"] = dict(sorted(whole["state"].items()))
         return whole
@@ -135,11 +135,11 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         state = {at: copy.copy(state_dict["state"][numbers[id(p)]]) for at, p in enumerate(owned)
                  if numbers[id(p)] in state_dict["state"]}
         groups = self.optim.state_dict()["param_groups"]
-        for group, theirs, saved in zip(self.param_groups, groups, state_dict["param_groups"],
+        for group, local, saved in zip(self.param_groups, groups, state_dict["param_groups"],
                                         strict=True):
             settings = {k: v for k, v in saved.items() if k != "params"}
             group.update(settings)
-            theirs.update(settings)
+            local.update(settings)
         self.optim.load_state_dict({"state": state, "param_groups": groups})
 
     def join_hook(self, **kwargs: Any) -> JoinHook:

@@ -69,13 +69,13 @@ def is_recording() -> bool:
 
 
 def request_kernel(
-    key: Hashable, builder: Callable[[], Kernel], exact: bool = False, worth: float = 1
+    key: Hashable, builder: Callable[[], Kernel], exact: bool = False, weight: float = 1
 ) -> KernelFunction | None:
     """Return the compiled kernel that `builder` builds; None on the first call with this key.
 
     The second call waits for the compilation. Also None if KernelPolicy forbids kernels, if the
     build failed, and for calls that are only recorded (`recording`) until CALLS_BEFORE_COMPILING
-    of a key; one call counts as `worth` calls. `exact` kernels match NumPy bit for bit, so they
+    of a key; one call counts as `weight` calls. `exact` kernels match NumPy bit for bit, so they
     are always allowed and never waited for.
     """
     if not (exact or KernelPolicy.allowed):
@@ -86,7 +86,7 @@ def request_kernel(
         pass
     event = _compiling.get(key)
     if event is None:
-        if _should_compile(key, worth):
+        if _should_compile(key, weight):
             _enqueue(key, builder)
         return None
     if exact:
@@ -97,12 +97,12 @@ def request_kernel(
     return _ready.get(key)
 
 
-def _should_compile(key: Hashable, worth: float) -> bool:
+def _should_compile(key: Hashable, weight: float) -> bool:
     """Whether to compile a missing kernel; depends only on the calls."""
     calls = _recording.calls
     if calls is None:
         return True
-    calls[key] = calls.get(key, 0) + worth
+    calls[key] = calls.get(key, 0) + weight
     return calls[key] >= _RecordingState.CALLS_BEFORE_COMPILING
 
 

@@ -43,7 +43,7 @@ _samples = matrices(((5,), 0), ((3, 4), 1), ((2, 3, 4), -2), ((), 0))
 
 
 @lru_cache(maxsize=64)
-def _ones(n: int, kind: np.dtype) -> Array:
+def _ones_of(n: int, kind: np.dtype) -> Array:
     return np.ones(n, kind)
 
 
@@ -57,7 +57,7 @@ def _max_along(x: Array, axis: int) -> Array:
 def _sum_along(x: Array, axis: int) -> Array:
     """The sums along an axis, which stays as one of length 1; a BLAS product for rows."""
     if axis == 1 and x.ndim == 2:
-        return np.dot(x, _ones(x.shape[1], x.dtype))[:, None]
+        return np.dot(x, _ones_of(x.shape[1], x.dtype))[:, None]
     return reduce_sum(x, axis, None, None, True)
 
 
@@ -108,9 +108,9 @@ def _compute_as(
     axis = canonical_dim(dim, input.ndim)
     kind = input.dtype if dtype is None else dtype.numpy
     if not FROM_NUMPY[kind].is_floating_point:
-        which = "lastdim_kernel_impl" if axis == input.ndim - 1 else "kernel_impl"
+        kernel_name = "lastdim_kernel_impl" if axis == input.ndim - 1 else "kernel_impl"
         raise NotImplementedError(
-            f"\"{name}_{which}\" not implemented for '{legacy_name(FROM_NUMPY[kind])}'"
+            f"\"{name}_{kernel_name}\" not implemented for '{legacy_name(FROM_NUMPY[kind])}'"
         )
     if input.size > MAX_NUMPY_ROW_ELEMENTS and kind == input.dtype \
             and (y := over_rows(_KERNELS[formula], axis, input)) is not None:

@@ -39,7 +39,7 @@ from .native import forward as whole_forward
 from .native import in_parts
 
 # Scores worked on at a time, and how many probabilities are kept for backward.
-_PROBABILITIES, _LOG_SUMS, _NOTHING = range(3)
+_PROBABILITIES, _LOG_SUMS, _NO_STATE = range(3)
 
 
 def _samples(rng: Rng) -> Iterator[Sample]:
@@ -148,14 +148,14 @@ def attention(
         result = whole_forward(q, k, v, scale, is_causal)
         if result is not None:
             return _positions_outside(result[0].astype(kind, copy=False)), result[1]
-    if keep == _NOTHING and mask is None:
+    if keep == _NO_STATE and mask is None:
         alone = in_parts(q, k, v, scale, is_causal)
         if alone is not None:
             return _positions_outside(alone.astype(kind, copy=False)), None
     y = np.empty((*shape[:-1], v.shape[-1]), inside)
     scores = _Scores(q, k, mask, scale, is_causal)
     saved: Any = None
-    if keep != _NOTHING:
+    if keep != _NO_STATE:
         saved = np.empty(shape if keep == _PROBABILITIES else shape[:-1], inside)
     with np.errstate(all="ignore"):
         for window in _windows(shape):
@@ -329,7 +329,7 @@ def scaled_dot_product_attention(
     if dropout_p > 0 or not plain or (attn_mask is not None and _record(attn_mask)):
         p = _probabilities(query, key, attn_mask, scale, is_causal)
         return (dropout(p, dropout_p, True) if dropout_p > 0 else p) @ value
-    keep = _NOTHING
+    keep = _NO_STATE
     if LEVELS.active or any(map(_record, (query, key, value))):  # their rules read probabilities
         keep = _PROBABILITIES if math.prod(q[:-1]) * k[-2] <= MAX_SAVED_PROBABILITIES else _LOG_SUMS
     return attention(query, key, value, attn_mask, scale, is_causal, keep)[0]

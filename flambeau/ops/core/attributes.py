@@ -191,7 +191,7 @@ def _attach() -> None:
     methods.__long__, methods.const_data_ptr = Tensor.__int__, Tensor.data_ptr
     for name in ("ipu", "maia", "mtia", "vulkan", "xla"):
         setattr(methods, f"is_{name}", property(_no))
-    methods.name = property(_nothing)
+    methods.name = property(_no_name)
     methods._cdata = property(id)  # PyTorch's: the address of what stands behind the object
 
 
@@ -199,7 +199,7 @@ def _no(self: Tensor) -> bool:
     return False
 
 
-def _nothing(self: Tensor) -> None:
+def _no_name(self: Tensor) -> None:
     return None
 
 

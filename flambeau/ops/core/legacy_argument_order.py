@@ -45,9 +45,9 @@ def in_order(function: Callable, name: str, positional: tuple, named: dict[str, 
     factors, tensors = _FACTORS[plain], _TENSORS[plain]
     result = _split(positional, factors, tensors)
     if result is None:
-        most, came = len(tensors), len(positional) - 1
+        limit, came = len(tensors), len(positional) - 1
         raise TypeError(
-            f"{name}() takes {most} positional argument{'s' * (most > 1)} but {came} "
+            f"{name}() takes {limit} positional argument{'s' * (limit > 1)} but {came} "
             f"{'was' if came == 1 else 'were'} given"
         )
     for factor, value in result[1].items():

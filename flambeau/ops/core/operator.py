@@ -286,8 +286,8 @@ def _camel(name: str) -> str:
 
 def publish(function: Any, names: Sequence[str], namespaces: Sequence[str]) -> None:
     """Put a function where users find it; names ending in '_' are in-place twins."""
-    own = getattr(function, "__name__", "")
-    if own.startswith("_") and own not in names and isinstance(function, FunctionType):
+    own_name = getattr(function, "__name__", "")
+    if own_name.startswith("_") and own_name not in names and isinstance(function, FunctionType):
         function.__name__ = function.__qualname__ = names[0].rpartition(".")[2]
     if isinstance(function, FunctionType):
         document(function, names, namespaces)

@@ -14,7 +14,7 @@ from ...tensor.promotion import result_dtype
 from ...tensor.tensor import Tensor
 from .narrow_arithmetic import compute_narrow
 from .operator import Operator, Promotion
-from ..native.pointwise import large_with, least, mix_dtypes, swap_operands
+from ..native.pointwise import large_with, min_kernel_elements, mix_dtypes, swap_operands
 
 
 def compute_pointwise(
@@ -71,7 +71,7 @@ def _halves(
 def _promote_mixed(operator: Operator, operands: tuple, common: dtype) -> np.ndarray | None:
     """The result by a kernel that reads each operand in its own dtype, for large arrays."""
     first, body = operands[0], operator.ufunc or operator.body
-    if not isinstance(first, Tensor) or first._array.size <= least(body) \
+    if not isinstance(first, Tensor) or first._array.size <= min_kernel_elements(body) \
             or any(x is None for x in operands):
         return None
     kind = common.numpy

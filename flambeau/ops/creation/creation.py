@@ -452,8 +452,9 @@ def _symmetric(start: Any, end: Any, steps: int, kind: np.dtype) -> np.ndarray:
     start, end = np.asarray(start).astype(inside), np.asarray(end).astype(inside)
     step = (end - start) / inside.type(max(steps - 1, 1))
     half, real = steps // 2, inside.type(0).real.dtype
-    few = steps < 1 << 24  # so that float32 counts them
-    counts = np.arange(steps - half, dtype=real) if few else np.arange(steps - half).astype(real)
+    is_exact = steps < 1 << 24  # so that float32 counts them
+    counts = np.arange(steps - half, dtype=real) if is_exact \
+        else np.arange(steps - half).astype(real)
     y = np.empty(steps, inside)
     np.multiply(step, counts[:half], y[:half])
     np.add(start, y[:half], y[:half])
@@ -577,9 +578,9 @@ def _like(name: str, value: Any) -> Callable:
         return requiring(result) if requires_grad else result
 
     function.__name__ = function.__qualname__ = name
-    what = {"empty_like": "uninitialised memory", "zeros_like": "zeros", "ones_like": "ones"}
+    contents = {"empty_like": "uninitialised memory", "zeros_like": "zeros", "ones_like": "ones"}
     shown = ".shape\n    torch.Size([2])" if value is None else f"\n    tensor([{value}, {value}])"
-    function.__doc__ = f"""A tensor of {what[name]} with the shape and dtype of `input`.
+    function.__doc__ = f"""A tensor of {contents[name]} with the shape and dtype of `input`.
 
     >>> torch.{name}(torch.tensor([5, 6])){shown}
     """

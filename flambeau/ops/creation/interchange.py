@@ -142,9 +142,10 @@ def _check_alias(obj: Any, result: Tensor) -> None:
         raise RuntimeError("can't alias NumPy scalars. Either remove copy=False or transform it in "
                            "a ndarray. ")
     if isinstance(obj, (Tensor, np.ndarray)):
-        own = obj.dtype if isinstance(obj, Tensor) else FROM_NUMPY[obj.dtype]
-        if own is not result.dtype:
-            raise ValueError(f"can't alias tensor with dtype '{legacy_name(own)}' into dtype "
+        dtype_of_obj = obj.dtype if isinstance(obj, Tensor) else FROM_NUMPY[obj.dtype]
+        if dtype_of_obj is not result.dtype:
+            source = legacy_name(dtype_of_obj)
+            raise ValueError(f"can't alias tensor with dtype '{source}' into dtype "
                              f"'{legacy_name(result.dtype)}'.")
     elif isinstance(obj, (list, tuple, range)):
         raise ValueError("can't alias arbitrary sequence into a tensor.")
@@ -284,7 +285,7 @@ def _construct(cls: type, *args: Any, dtype: Dtype | None = None, device: Any = 
     return result if cls is Tensor else result._alias(cls)
 
 
-def _check_legacy_device(place: Any, args: tuple, what: str, name: str) -> None:
+def _check_legacy_device(place: Any, args: tuple, constructor: str, name: str) -> None:
     """RuntimeError for a device that the legacy constructors do not take."""
     kind = as_device(place).type
     if kind != "cpu":
@@ -292,9 +293,9 @@ def _check_legacy_device(place: Any, args: tuple, what: str, name: str) -> None:
             f"legacy constructor expects device type: cpu but device type: {kind} was passed"
         )
     if len(args) == 1 and isinstance(args[0], Tensor):
-        instead = "torch.as_tensor(...) instead." if what == "tensor new" else \
+        instead = "torch.as_tensor(...) instead." if constructor == "tensor new" else \
             "torch.tensor(...) or torch.as_tensor(...) instead."
-        raise RuntimeError(f"Legacy {what} of the form {name}(tensor, device=device) is not "
+        raise RuntimeError(f"Legacy {constructor} of the form {name}(tensor, device=device) is not "
                            f"supported.  Use {instead}")
 
 

@@ -316,6 +316,6 @@ def _check(input: Array, weight: Array, offset: Array, mask: Array, call: _Call)
             )
 
 
-def _check_size(what: str, size: int, expected: int) -> None:
+def _check_size(subject: str, size: int, expected: int) -> None:
     if size != expected:
-        raise RuntimeError(f"{what} is not valid: got: {size} expected: {expected}")
+        raise RuntimeError(f"{subject} is not valid: got: {size} expected: {expected}")

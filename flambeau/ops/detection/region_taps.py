@@ -55,14 +55,14 @@ def _axis(start: Array, end: Array, bins: int, size: int, grid: Grid, inside: np
     by = counts.astype(start.dtype)
     x = start[region] + bin.astype(start.dtype) * step[region] \
         + (nth.astype(start.dtype) + kind(0.5)) * step[region] / by[region]
-    near = (x >= -1) & (x <= size)
-    x, owner = np.maximum(x[near], kind(0)), owner[near]
+    is_near = (x >= -1) & (x <= size)
+    x, owner = np.maximum(x[is_near], kind(0)), owner[is_near]
     low = np.minimum(x.astype(np.int64), size - 1)
     share = np.where(low >= size - 1, kind(0), x - low.astype(x.dtype))
     high = np.minimum(low + 1, size - 1)
     keys = np.concatenate([owner * size + low, owner * size + high])
-    unique, which = np.unique(keys, return_inverse=True)
-    weights = np.bincount(which, np.concatenate([1 - share, share]), len(unique))
+    unique, inverse = np.unique(keys, return_inverse=True)
+    weights = np.bincount(inverse, np.concatenate([1 - share, share]), len(unique))
     present = weights != 0
     unique, weights = unique[present], weights[present].astype(inside)
     bounds = np.searchsorted(unique, np.arange(len(each) + 1) * size)

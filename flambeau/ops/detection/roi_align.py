@@ -55,11 +55,11 @@ def bilinear(plane: Any, y: float, x: float) -> float:
 
 def _bin(
     plane: np.ndarray, roi: np.ndarray, scale: float, bins: tuple[int, ...], at: tuple[int, ...],
-    ratio: int, shift: float, least: float
+    ratio: int, shift: float, min_length: float
 ) -> float:
     """The definition of one bin: the mean over its grid of points."""
     x1, y1, x2, y2 = roi[1:] * scale - shift
-    lengths = max(y2 - y1, least), max(x2 - x1, least)
+    lengths = max(y2 - y1, min_length), max(x2 - x1, min_length)
     each = [int(np.ceil(n / b)) for n, b in zip(lengths, bins, strict=True)]
     points = [ratio, ratio] if ratio > 0 else each
     sums = [
@@ -77,8 +77,8 @@ def _align_reference(
     y = np.zeros((len(rois), input.shape[1], high, wide))
     for k, c, i, j in np.ndindex(*y.shape):
         plane = input[int(rois[k, 0]), c]
-        shift, least = (0.5, -np.inf) if aligned else (0.0, 1.0)
-        y[k, c, i, j] = _bin(plane, rois[k], scale, (high, wide), (i, j), ratio, shift, least)
+        shift, min_length = (0.5, -np.inf) if aligned else (0.0, 1.0)
+        y[k, c, i, j] = _bin(plane, rois[k], scale, (high, wide), (i, j), ratio, shift, min_length)
     return y
 
 

@@ -139,21 +139,21 @@ def roi_pool(
     planes = np.repeat(images * (h * w), pooled_height * pooled_width)
     table = put_in_order(input.astype(kind, copy=False).transpose(0, 2, 3, 1))
     table = np.ascontiguousarray(table).reshape(-1, c)
-    most, which = _find_maxima(table, pixels, bounds, planes)
-    if not np.isfinite(most).all():  # as in torchvision, only what exceeds the lowest number counts
+    maxima, argmax = _find_maxima(table, pixels, bounds, planes)
+    if not np.isfinite(maxima).all():  # as in torchvision, only numbers above the lowest count
         lowest = np.finfo(kind).min
-        most, which = _find_maxima(np.fmax(table, lowest), pixels, bounds, planes)
-        which[most == lowest] = -1
-    y = most.reshape(len(rois), pooled_height, pooled_width, c).transpose(0, 3, 1, 2)
-    at = which.reshape(len(rois), pooled_height, pooled_width, c).transpose(0, 3, 1, 2)
+        maxima, argmax = _find_maxima(np.fmax(table, lowest), pixels, bounds, planes)
+        argmax[maxima == lowest] = -1
+    y = maxima.reshape(len(rois), pooled_height, pooled_width, c).transpose(0, 3, 1, 2)
+    at = argmax.reshape(len(rois), pooled_height, pooled_width, c).transpose(0, 3, 1, 2)
     return np.ascontiguousarray(y, input.dtype), np.ascontiguousarray(at)
 
 
 def _find_maxima(table: Array, pixels: Array, bounds: Array, planes: Array) -> tuple[Array, Array]:
     """The maxima of the bins' rows, and their first pixels, for bins of one size at a time."""
     counts = np.diff(bounds)
-    most = np.zeros((len(counts), table.shape[1]), table.dtype)
-    which = np.full(most.shape, -1, np.int32)
+    maxima = np.zeros((len(counts), table.shape[1]), table.dtype)
+    argmax = np.full(maxima.shape, -1, np.int32)
     by_count = np.argsort(counts, kind="stable")
     lengths, starts = np.unique(counts[by_count], return_index=True)
     for i, length in enumerate(lengths.tolist()):
@@ -163,9 +163,9 @@ def _find_maxima(table: Array, pixels: Array, bounds: Array, planes: Array) -> t
             some = bins[a : a + step]
             rows = pixels[bounds[some][:, None] + np.arange(length)] + planes[some][:, None]
             offsets = np.arange(len(some)) * length
-            most[some], at = reduced_bags.operator.body(table, rows.ravel(), offsets, _MAX)
-            which[some] = at - planes[some][:, None]
-    return most, which
+            maxima[some], at = reduced_bags.operator.body(table, rows.ravel(), offsets, _MAX)
+            argmax[some] = at - planes[some][:, None]
+    return maxima, argmax
 
 
 @roi_pool.vjp
@@ -205,11 +205,11 @@ def _flat_places(rois: Array, argmax: Array, shape: tuple[int, ...]) -> tuple[Ar
 
 @roi_pool_backward.vjp
 def _(g: Tensor, rois: Tensor, argmax: Tensor) -> tuple[Tensor | None, ...]:
-    return _taken(g, rois, argmax), None, None
+    return _gather_argmax(g, rois, argmax), None, None
 
 
 @opaque(name="_roi_pool_taken", expose=(), ref=None, samples=None, differentiable=False)
-def _taken(input: Array, rois: Array, argmax: Array) -> Array:
+def _gather_argmax(input: Array, rois: Array, argmax: Array) -> Array:
     """The input's elements at the places of maxima, 0 for empty bins."""
     places, present = _flat_places(rois, argmax, input.shape)
     return np.where(present, input.reshape(-1)[np.where(present, places, 0)], input.dtype.type(0))

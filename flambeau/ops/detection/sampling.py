@@ -26,8 +26,8 @@ class Taps(NamedTuple):
 
 def _cuts(bounds: Array, width: int) -> list[int]:
     """The results at which blocks of about GATHERED_ELEMENTS_PER_BLOCK elements begin and end."""
-    most = max(GATHERED_ELEMENTS_PER_BLOCK // max(width, 1), 1)
-    steps = np.arange(0, int(bounds[-1]), most)[1:]
+    block = max(GATHERED_ELEMENTS_PER_BLOCK // max(width, 1), 1)
+    steps = np.arange(0, int(bounds[-1]), block)[1:]
     cuts = np.unique(np.searchsorted(bounds, steps))
     return [0, *cuts[(cuts > 0) & (cuts < len(bounds) - 1)].tolist(), len(bounds) - 1]
 

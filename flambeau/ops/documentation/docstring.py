@@ -20,11 +20,11 @@ _SECTION = re.compile(r"^(Args|Returns|Raises):\n((?:    .*\n|\n(?=    ))*)", re
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 
 
-def compose(function: Callable, own: str, paths: list[str]) -> str:
+def compose(function: Callable, source: str, paths: list[str]) -> str:
     """The whole docstring of the function that is published as `paths`."""
     operator: Any = getattr(function, "operator", None)
     module = function.__module__ if operator is None else operator.body.__module__
-    text, sections = _split(inspect.cleandoc(own))
+    text, sections = _split(inspect.cleandoc(source))
     name = paths[0].rpartition(".")[2]
     base = name.rstrip("_").removesuffix("_copy")
     parts = [text]

@@ -21,8 +21,8 @@ class LazyDocstring(str):
     _compose: Callable[[], str]
     _whole: str | None
 
-    def __new__(cls, own: str, compose: Callable[[], str]) -> LazyDocstring:
-        docstring = str.__new__(cls, own)
+    def __new__(cls, source: str, compose: Callable[[], str]) -> LazyDocstring:
+        docstring = str.__new__(cls, source)
         docstring._compose, docstring._whole = compose, None
         return docstring
 
@@ -57,10 +57,10 @@ def _answering_from_the_whole(name: str) -> Callable[..., Any]:
     return function
 
 
-_OWN = {"maketrans", "__new__", "__init__", "__str__", "__reduce__", "__reduce_ex__"}
+_EXCLUDED = {"maketrans", "__new__", "__init__", "__str__", "__reduce__", "__reduce_ex__"}
 _PROTOCOL = ("__add__", "__contains__", "__eq__", "__format__", "__getitem__", "__hash__",
              "__iter__", "__len__", "__mod__", "__mul__", "__ne__", "__repr__")
-for _name in (*(n for n in dir(str) if n[0] != "_" and n not in _OWN), *_PROTOCOL):
+for _name in (*(n for n in dir(str) if n[0] != "_" and n not in _EXCLUDED), *_PROTOCOL):
     setattr(LazyDocstring, _name, _answering_from_the_whole(_name))
 
 
@@ -72,15 +72,15 @@ def own_text(function: Any) -> str:
 
 def document(function: Any, names: Sequence[str], namespaces: Sequence[str]) -> None:
     """Give a function that is published under `names` its docstring, composed when it is read."""
-    own = function.__doc__
+    source = function.__doc__
     private = names[0].rpartition(".")[2].startswith("_")
-    if private or own.__class__ is LazyDocstring or not (namespaces or "." in names[0]):
+    if private or source.__class__ is LazyDocstring or not (namespaces or "." in names[0]):
         return
     paths = [name if "." in name else f"{namespaces[0]}.{name}" for name in names]
 
     def composed() -> str:
         from .docstring import compose
 
-        return compose(Stubs.take_off(function), own or "", paths)
+        return compose(Stubs.take_off(function), source or "", paths)
 
-    function.__doc__ = LazyDocstring(own or "", composed)
+    function.__doc__ = LazyDocstring(source or "", composed)

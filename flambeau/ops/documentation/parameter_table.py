@@ -17,7 +17,7 @@ class Description(NamedTuple):
 _ENTRY = re.compile(r"    (\*{0,2}\w+)(?: \(([^)]*)\))?: (.*)")
 
 
-def describe(name: str, module: str, own: dict[str, Description]) -> Description:
+def describe(name: str, module: str, overrides: dict[str, Description]) -> Description:
     """The description of a parameter called `name` of an operator that `module` declares.
 
     Its sentence is empty where no table has the name; a test asks for one.
@@ -30,8 +30,8 @@ def describe(name: str, module: str, own: dict[str, Description]) -> Description
         if name in _families().get(family, ()):
             described = _families()[family][name]
             break
-    if name in own:
-        return Description(own[name].type or described.type, own[name].sentence)
+    if name in overrides:
+        return Description(overrides[name].type or described.type, overrides[name].sentence)
     return described
 
 

@@ -315,7 +315,7 @@ def _declare(
         x = _floating(input, name, real)
         return compute(x, (_check_dim(x, dim),), [n], norm, forward, out)
 
-    def many(
+    def transform_axes(
         input: Tensor, s: Any = None, dim: Sequence[int] | None = None, norm: Any = None, *,
         out: Any = None
     ) -> Tensor:
@@ -329,10 +329,10 @@ def _declare(
         input: Tensor, s: Any = None, dim: Sequence[int] = (-2, -1), norm: Any = None, *,
         out: Any = None
     ) -> Tensor:
-        return many(input, s, dim, norm, out=out)
+        return transform_axes(input, s, dim, norm, out=out)
 
     for function, ending, where in ((along_axis, "", "along an axis"), (two, "2", "over two axes"),
-                                    (many, "n", "over many axes")):
+                                    (transform_axes, "n", "over many axes")):
         function.__name__ = function.__qualname__ = f"fft_{name}{ending}"
         x, y = (f"[[{row}]]" if ending else f"[{row}]" for row in example)
         function.__doc__ = f"""{doc}, {where}.

@@ -92,7 +92,7 @@ def reduced_bags(
     ) is not None:
         return most
     shape = (offsets.size, width)
-    which = np.full(shape, -1, np.int64) if mode == _MAX else np.broadcast_to(np.int64(-1), shape)
+    argmax = np.full(shape, -1, np.int64) if mode == _MAX else np.broadcast_to(np.int64(-1), shape)
     if mode != _MAX and indices.size and bags.__class__ is np.ndarray and (
         y := bags_summed(weight, indices, bags, offsets.size, each)
     ) is not None:
@@ -100,7 +100,7 @@ def reduced_bags(
             counts = np.diff(offsets, append=bags.size) if padding_idx < 0 \
                 else np.bincount(bags, minlength=offsets.size)
             y /= np.maximum(counts, 1)[:, None].astype(y.dtype)
-        return y, which
+        return y, argmax
     result = np.zeros(shape, inside)
     if indices.size:
         rows = weight.take(indices, 0).astype(inside, copy=False)
@@ -109,12 +109,12 @@ def reduced_bags(
         starts = np.flatnonzero(np.r_[True, bags[1:] != bags[:-1]])
         filled = bags[starts]
         if mode == _MAX:
-            result[filled], which[filled] = _find_maxima(rows, starts, indices)
+            result[filled], argmax[filled] = _find_maxima(rows, starts, indices)
         else:
             result[filled] = np.add.reduceat(rows, starts, 0)
             if mode == _MEAN:
                 result[filled] /= np.diff(np.append(starts, bags.size))[:, None]
-    return result.astype(weight.dtype, copy=False), which
+    return result.astype(weight.dtype, copy=False), argmax
 
 
 def _find_maxima(rows: Array, starts: Array, indices: Array) -> tuple[Array, Array]:
@@ -134,15 +134,15 @@ def _find_maxima_by_turns(
 ) -> tuple[Array, Array]:
     """`_find_maxima` for short runs: the first rows of all, then the second ones, and so on."""
     largest = rows[starts]
-    which = np.repeat(indices[starts][:, None], rows.shape[1], 1)
+    argmax = np.repeat(indices[starts][:, None], rows.shape[1], 1)
     for k in range(1, counts.max()):
         longer = slice(None) if k < counts.min() else np.flatnonzero(counts > k)
         at = starts[longer] + k
         values, stored = rows[at], largest[longer]
         more = ~(values <= stored) & ~np.isnan(stored)
         largest[longer] = np.where(more, values, stored)
-        which[longer] = np.where(more, indices[at][:, None], which[longer])
-    return largest, which
+        argmax[longer] = np.where(more, indices[at][:, None], argmax[longer])
+    return largest, argmax
 
 
 @reduced_bags.vjp("weight")
@@ -219,17 +219,17 @@ def _(gg: Tensor, indices: Tensor, offsets: Tensor, mode: Any, padding_idx: Any)
 
 
 @opaque(linear_in="g", layout=Layout.FREE, name="_embedding_bag_max_rows", expose=())
-def _max_adjoint(g: Array, which: Array, rows: int) -> Array:
+def _max_adjoint(g: Array, argmax: Array, rows: int) -> Array:
     """The cotangent of each bag's maximum at the row that had it."""
     result = np.zeros((rows, g.shape[1]), compute_dtype(g.dtype))
-    bag, column = np.nonzero(which >= 0)
-    np.add.at(result, (which[bag, column], column), g[bag, column])
+    bag, column = np.nonzero(argmax >= 0)
+    np.add.at(result, (argmax[bag, column], column), g[bag, column])
     return result.astype(g.dtype, copy=False)
 
 
 @_max_adjoint.vjp("g")
-def _(gg: Tensor, which: Tensor) -> Tensor:
-    return gg.gather(0, which.clamp(min=0)).masked_fill(which < 0, 0)
+def _(gg: Tensor, argmax: Tensor) -> Tensor:
+    return gg.gather(0, argmax.clamp(min=0)).masked_fill(argmax < 0, 0)
 
 
 @composite(name="torch.embedding_bag", expose=(), explains=True)
@@ -247,14 +247,14 @@ def _native(
     tensor([[4., 6.],
             [3., 4.]])
     """
-    y, which, offsets, padding = _reduce(
+    y, argmax, offsets, padding = _reduce(
         weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights,
         include_last_offset, padding_idx,
     )
     bags = bags_of(indices._array.size, offsets._array)
     valid = bags if padding < 0 else bags[indices._array != padding]
     sizes = np.bincount(valid, minlength=offsets._array.size)
-    return y, wrap(bags), wrap(sizes), which
+    return y, wrap(bags), wrap(sizes), argmax
 
 
 def _reduce(
@@ -277,9 +277,9 @@ def _reduce(
                 f"{rows - 1}, but got {padding_idx}"
             )
         padding += rows if padding < 0 else 0
-    y, which = reduced_bags(
+    y, argmax = reduced_bags(
         weight, indices, offsets, mode, each, scale_grad_by_freq, padding, sparse)
-    return y, which, offsets, padding
+    return y, argmax, offsets, padding
 
 
 publish(_native, ("embedding_bag",), ("torch",))

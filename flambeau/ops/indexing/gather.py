@@ -79,21 +79,21 @@ def _places(shape: tuple[int, ...]) -> tuple[Array, ...]:
     )
 
 
-def _same_rank(name: str, a: Array, b: Array, what: str = "self") -> None:
+def _same_rank(name: str, a: Array, b: Array, subject: str = "self") -> None:
     if b.size and max(a.ndim, 1) != max(b.ndim, 1):
         raise RuntimeError(
-            f"Index tensor must have the same number of dimensions as {what} tensor"
+            f"Index tensor must have the same number of dimensions as {subject} tensor"
         )
 
 
-def _fits(name: str, index: Array, shape: tuple, dim: int, skip: bool, what: str) -> None:
+def _fits(name: str, index: Array, shape: tuple, dim: int, skip: bool, subject: str) -> None:
     if index.shape == shape:
         return
     for axis, (n, m) in enumerate(zip(index.shape, shape, strict=True)):
         if n > m and not (skip and axis == dim):
             raise RuntimeError(
                 f"Size does not match at dimension {axis} expected index {list(index.shape)} to "
-                f"be no larger than {what} {list(shape)} apart from dimension {dim} ({name})"
+                f"be no larger than {subject} {list(shape)} apart from dimension {dim} ({name})"
             )
 
 

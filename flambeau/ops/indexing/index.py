@@ -543,7 +543,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
             return
         target = self if basic is None or _whole(basic, rest) else _view(self, basic)
         if rest is not None:
-            _put(target, _like(source, target), check_version(rest, index, self, source))
+            _write_back(target, _like(source, target), check_version(rest, index, self, source))
         elif requires(self) or (source._tracked and requires(source)):
             overwrite(target, source, "setitem")
         else:  # a broadcast value may alias the target, as in PyTorch
@@ -579,7 +579,7 @@ def _value_mismatch(self: Tensor, basic: Any, rest: Any, source: Tensor) -> Runt
     )
 
 
-def _put(target: Tensor, values: Tensor, where: tuple) -> None:
+def _write_back(target: Tensor, values: Tensor, where: tuple) -> None:
     put_at(target, values, where, False, "index_put_")
 
 

@@ -53,11 +53,11 @@ def _align(operator: Operator, batch: Batch, values: list[Any]) -> Any:
         if not batch.holds(value):
             lowered[i] = batch.lower(value)
             continue
-        below, own = batch.lower(value), value._array.ndim
-        if kind is not None and not own:  # 0-dim: ranks below tensors with axes in promotion
+        below, own_rank = batch.lower(value), value._array.ndim
+        if kind is not None and not own_rank:  # 0-dim: ranks below tensors with axes in promotion
             below = below.to(kind)
-        if own < rank:
-            below = below.reshape(batch.size, *[1] * (rank - own), *value._array.shape)
+        if own_rank < rank:
+            below = below.reshape(batch.size, *[1] * (rank - own_rank), *value._array.shape)
         lowered[i] = below
     return call_with(operator, lowered)
 

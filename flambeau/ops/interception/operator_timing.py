@@ -57,9 +57,9 @@ def _operators() -> dict[Any, str]:
             operator = getattr(function, "operator", None)
             if not isinstance(function, FunctionType) or operator is None:
                 continue
-            own = operator.name.strip("_")
+            operator_name = operator.name.strip("_")
             if function not in result or (
-                name.strip("_") == own and result[function].strip("_") != own
+                name.strip("_") == operator_name and result[function].strip("_") != operator_name
             ):
                 result[function] = prefix + name
     for operator in OPERATORS.values():

@@ -244,8 +244,8 @@ def meet(cls: type) -> bool:
     """Record that objects of a class exist; return whether the class overrides."""
     if cls in _ORDINARY:
         return False
-    for told in INSTANTIATED:
-        told(cls)
+    for listener in INSTANTIATED:
+        listener(cls)
     if not overrides(cls):
         if cls.__module__.partition(".")[0] in ("flambeau", "torch", "builtins", "numpy"):
             _ORDINARY.add(cls)
@@ -272,10 +272,10 @@ def _met(operator: Operator, args: tuple) -> Any:
 def check_for(function: Any, problem: Callable[[str], None]) -> Callable | None:
     """Return, for a capture, a check that dispatches calls on overriding arguments to their
     classes; None if not needed."""
-    _, *told = ROUTES.targets.get(function, (None,))
-    if not ROUTES.permanent or not told:
+    _, *names = ROUTES.targets.get(function, (None,))
+    if not ROUTES.permanent or not names:
         return None
-    shown = told[0]
+    shown = names[0]
 
     def check(args: tuple, kwargs: dict[str, Any]) -> Callable | None:
         if STATE.no_subclasses or (_ORDINARY.issuperset(map(type, args)) and not kwargs) \
@@ -336,11 +336,11 @@ def public_functions() -> dict[FunctionType, tuple[Callable, Any]]:
     """Return, per public function, its handler and the function passed to `__torch_function__`."""
     result: dict[FunctionType, tuple[Callable, Any]] = {}
     methods = vars(Tensor)
-    for name, told in _PYTHON_OPERATORS.items():
+    for name, method in _PYTHON_OPERATORS.items():
         function = methods.get(name)
         if isinstance(function, FunctionType):
-            result.setdefault(function, (_call_operator, methods.get(told, function)))
-            if not told:
+            result.setdefault(function, (_call_operator, methods.get(method, function)))
+            if not method:
                 function.__name__ = name
     for name in _PROTOCOLS:
         if isinstance(methods.get(name), FunctionType):
@@ -372,13 +372,13 @@ def properties() -> dict[str, property]:
 
 def _route_properties(cls: type) -> None:
     known = properties()
-    own: Any = cls
-    hook = getattr(own.__torch_function__, "__func__", None)
+    subclass: Any = cls
+    hook = getattr(subclass.__torch_function__, "__func__", None)
     if cls is not Tensor and hook is vars(Tensor)["__torch_function__"].__func__:
         known = {n: known[n] for n in _TENSORS}  # the default hook changes nothing else
-    mine = [n for n in known if next(k for k in cls.__mro__ if n in vars(k)) is Tensor]
-    _routed[cls] = mine
-    for name in mine:
+    inherited = [n for n in known if next(k for k in cls.__mro__ if n in vars(k)) is Tensor]
+    _routed[cls] = inherited
+    for name in inherited:
         setattr(cls, name, _routed_property(known[name]))
 
 
@@ -391,18 +391,18 @@ def _unroute_properties(cls: type) -> None:
         setattr(cls, name, _SLOTS[name])
 
 
-def _routed_property(own: property) -> property:
+def _routed_property(original: property) -> property:
     def get(self: Any) -> Any:
-        return _attribute(own.__get__, self)
+        return _attribute(original.__get__, self)
 
-    def put(self: Any, value: Any) -> None:
-        _attribute(own.__set__, self, value)
+    def set_value(self: Any, value: Any) -> None:
+        _attribute(original.__set__, self, value)
 
     def delete(self: Any) -> None:
-        _attribute(own.__delete__, self)
+        _attribute(original.__delete__, self)
 
-    setter, deleter = own.fset and put, own.fdel and delete
-    return property(get, setter, deleter, own.__doc__)
+    setter, deleter = original.fset and set_value, original.fdel and delete
+    return property(get, setter, deleter, original.__doc__)
 
 
 def _attribute(accessor: Any, *args: Any) -> Any:

@@ -68,8 +68,9 @@ def parse(equation: str, ranks: tuple[int, ...]) -> tuple[tuple, tuple[Label, ..
     left, arrow, right = equation.partition("->")
     pieces = left.split(",")
     if len(pieces) != len(ranks):
-        few = "fewer" if len(pieces) > len(ranks) else "more"
-        raise RuntimeError(f"einsum(): {few} operands were provided than specified in the equation")
+        words = "fewer" if len(pieces) > len(ranks) else "more"
+        raise RuntimeError(
+            f"einsum(): {words} operands were provided than specified in the equation")
     operands, start = [], 0
     for i, (piece, rank) in enumerate(zip(pieces, ranks, strict=True)):
         operands.append(_label_axes(_scan(piece, start, f"operand {i}"), rank, i))

@@ -106,11 +106,11 @@ def _check(input: Array, weight: Array, bias: Array | None) -> None:
             "both arguments to linear need to be at least 1D, but they are 0D and "
             f"{weight.ndim}D"
         )
-    for other, what in ((weight, "mat2"), (bias, "bias")):
+    for other, label in ((weight, "mat2"), (bias, "bias")):
         if other is not None and other.dtype != input.dtype:
             kinds = [legacy_name(FROM_NUMPY[x.dtype]) for x in (input, other)]
             raise noted(
-                RuntimeError(f"mat1 and {what} must have the same dtype, but got {kinds[0]} and "
+                RuntimeError(f"mat1 and {label} must have the same dtype, but got {kinds[0]} and "
                              f"{kinds[1]}"),
                 f"Convert the input to the layer's dtype: x.to({FROM_NUMPY[other.dtype]}). NumPy's "
                 "arrays are float64 unless they are told otherwise.",

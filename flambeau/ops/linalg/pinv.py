@@ -63,9 +63,9 @@ def _pinv(
         return np.zeros((*A.shape[:-2], n, m), A.dtype)
     U, S, Vh = _values(A, hermitian, True)
     sizes = np.abs(S)
-    least = _zero_threshold(sizes.max(-1), atol, rtol, A.shape, S.dtype)
+    threshold = _zero_threshold(sizes.max(-1), atol, rtol, A.shape, S.dtype)
     with np.errstate(all="ignore"):
-        inverse = np.where(sizes > least, 1 / S, 0).astype(S.dtype)
+        inverse = np.where(sizes > threshold, 1 / S, 0).astype(S.dtype)
     return np.matmul(np.swapaxes(Vh, -1, -2).conj() * inverse[..., None, :],
                      np.swapaxes(U, -1, -2).conj())
 
@@ -128,8 +128,8 @@ def _matrix_rank(A: Array, atol: Any = None, rtol: Any = None, hermitian: bool =
     if not A.size:
         return np.zeros(A.shape[:-2], np.int64)
     S = _values(A, hermitian, False)[1]
-    least = _zero_threshold(S.max(-1), atol, rtol, A.shape, S.dtype)
-    return np.asarray((least < S).sum(-1), np.int64)
+    threshold = _zero_threshold(S.max(-1), atol, rtol, A.shape, S.dtype)
+    return np.asarray((threshold < S).sum(-1), np.int64)
 
 
 @linalg_function()

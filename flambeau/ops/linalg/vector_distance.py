@@ -24,10 +24,10 @@ def _broadcast(x1: Tensor, x2: Tensor) -> tuple[Tensor, Tensor]:
     return x1.expand(shape), x2.expand(shape)
 
 
-def _clamp_from(x: Tensor, least: float) -> Tensor:
+def _clamp_from(x: Tensor, minimum: float) -> Tensor:
     """max(x, least) whose gradient is that of x."""
     low = x.detach()
-    return x if bool((low >= least).all()) else x + (low.clamp(min=least) - low)
+    return x if bool((low >= minimum).all()) else x + (low.clamp(min=minimum) - low)
 
 
 @composite(expose=("torch", "nn.functional"), explains=True)

@@ -83,18 +83,18 @@ def _likelihood(
 ) -> Array:
     """Minus the rows' entries at their targets, weighted and reduced."""
     t, valid = _locate(target, _classes(x.shape), ignore_index)
-    picked, factors = _pick(x, t), _row_weights(t, valid, weight)
+    selected, factors = _pick(x, t), _row_weights(t, valid, weight)
     if factors is not None:
-        picked = np.where(factors == 0, 0, picked * factors) if valid is not None \
-            else picked * factors
+        selected = np.where(factors == 0, 0, selected * factors) if valid is not None \
+            else selected * factors
     if reduction == NONE:
-        return np.negative(picked).astype(kind, copy=False)
-    y = -np.add.reduce(picked, None)
+        return np.negative(selected).astype(kind, copy=False)
+    y = -np.add.reduce(selected, None)
     if reduction == MEAN:
         total = _total(t, factors)
         if not total:
             return np.array(np.nan, kind)
-        y = y / picked.dtype.type(total)
+        y = y / selected.dtype.type(total)
     return np.asarray(y, kind)
 
 

@@ -572,8 +572,8 @@ def _hinge_embedding(
     >>> torch.hinge_embedding_loss(torch.tensor([0.25]), torch.tensor([-1.]), reduction=1)
     tensor(0.7500)
     """
-    far = (margin - input).clamp_min(0)
-    y = where(target != 1, far, 0) + where(target != -1, input, 0)
+    hinge = (margin - input).clamp_min(0)
+    y = where(target != 1, hinge, 0) + where(target != -1, input, 0)
     return reduce_tensor(y, reduction)
 
 

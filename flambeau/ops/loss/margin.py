@@ -217,10 +217,10 @@ def _triplet(anchor: Tensor, positive: Tensor, negative: Tensor, distance: Calla
             f"dimensions, but got: anchor {ranks[0]}D, positive {ranks[1]}D, and negative "
             f"{ranks[2]}D inputs"
         )
-    near, far = distance(anchor, positive), distance(anchor, negative)
+    positive_distance, negative_distance = distance(anchor, positive), distance(anchor, negative)
     if swap:
-        far = far.minimum(distance(positive, negative))
-    return reduce_tensor((margin + near - far).clamp_min(0), number)
+        negative_distance = negative_distance.minimum(distance(positive, negative))
+    return reduce_tensor((margin + positive_distance - negative_distance).clamp_min(0), number)
 
 
 def _torch_triplet(

@@ -78,9 +78,9 @@ def bags_most(
     kernel = kernels.MOST_OF_EVEN_BAGS.address(table.dtype) if length else None
     if kernel is None:
         return None
-    y, which = np.empty((count, width), table.dtype), np.empty((count, width), np.int64)
-    call_on_threads(kernel, table, numbers, y, which, count, length, width)
-    return y, which
+    y, argmax = np.empty((count, width), table.dtype), np.empty((count, width), np.int64)
+    call_on_threads(kernel, table, numbers, y, argmax, count, length, width)
+    return y, argmax
 
 
 def bags_summed(

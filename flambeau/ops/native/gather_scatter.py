@@ -77,9 +77,9 @@ def take_within(x: Array, at: int, index: Array) -> Array | None:
         return None
     rows, n, count = apart[0], x.shape[at], index.shape[at]
     numbers, y = np.ascontiguousarray(index), np.empty(index.shape, x.dtype)
-    last, most = np.array(n - 1, np.uint64), np.empty(rows, np.uint64)
-    call_kernel(kernel, index.size, x, numbers, last, most, y, rows, count, n)
-    return y if np.maximum.reduce(most) < n else None
+    last, largest = np.array(n - 1, np.uint64), np.empty(rows, np.uint64)
+    call_kernel(kernel, index.size, x, numbers, last, largest, y, rows, count, n)
+    return y if np.maximum.reduce(largest) < n else None
 
 
 def add_at(shape: tuple[int, ...], at: int, index: Array, value: Array) -> Array | None:

@@ -51,7 +51,7 @@ _straight: dict[tuple, tuple[int, np.dtype, int]] = {}
 
 
 @native_route
-def least(body: Any) -> int:
+def min_kernel_elements(body: Any) -> int:
     """The elements up to which NumPy is as fast as a kernel of a body."""
     if body in _CHEAP:
         return MAX_NUMPY_CHEAP_ELEMENTS
@@ -81,7 +81,7 @@ def large(body: Any, *operands: Any) -> Array | None:
     if kind not in FLOATS and not (kind in _INTEGERS and _exact(body)) \
             and not (kind is _BOOL and (body is np.logical_not or not isinstance(body, np.ufunc))):
         return None
-    if first.size <= least(body):
+    if first.size <= min_kernel_elements(body):
         return None
     result = serve(body, operands)
     if key is not None and result is not None:
@@ -97,7 +97,7 @@ def _keep_straight(key: tuple, body: Any, arrays: tuple) -> None:
         return
     entry = _ready.get((body, tuple([(a.dtype, "full") for a in arrays])))
     if entry.__class__ is tuple:
-        _straight[key] = (*entry, least(known))
+        _straight[key] = (*entry, min_kernel_elements(known))
 
 
 def _exact(body: Any) -> bool:
@@ -109,7 +109,8 @@ def _exact(body: Any) -> bool:
 def mix_dtypes(body: Any, operands: tuple, kind: np.dtype) -> Array | None:
     """body on arrays of several dtypes and numbers, all cast to `kind` first, or None."""
     first = operands[0]
-    if first.__class__ is not _ndarray or first.size <= least(body) or not KernelPolicy.allowed:
+    if first.__class__ is not _ndarray or first.size <= min_kernel_elements(body) \
+            or not KernelPolicy.allowed:
         return None
     if kind not in FLOATS and not (kind in _INTEGERS and _exact(body)):
         return None
@@ -160,7 +161,8 @@ def large_with(
         if y.dtype == result[1]:
             call_kernel(result[0], size, *arrays, y, size)
             return y
-    if size <= (least(body) if kind in FLOATS and target is None else MAX_NUMPY_COSTLY_ELEMENTS):
+    if size <= (min_kernel_elements(body) if kind in FLOATS and target is None
+                else MAX_NUMPY_COSTLY_ELEMENTS):
         return None
     if kind not in FLOATS and kind not in _HALVES and not (kind in _INTEGERS and _exact(body)):
         return None
@@ -461,18 +463,18 @@ def _in_order(operands: tuple) -> tuple:
 
 def _stretch(shape: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[str, int]:
     """How an array is broadcast, along rows or columns, and the rows' length; 0: otherwise."""
-    own = shape
-    while own and own[0] == 1:
-        own = own[1:]
-    if len(own) <= len(wanted) == max(len(shape), len(wanted)) \
-            and wanted[len(wanted) - len(own) :] == own:
-        return "row", prod(own)
+    trimmed = shape
+    while trimmed and trimmed[0] == 1:
+        trimmed = trimmed[1:]
+    if len(trimmed) <= len(wanted) == max(len(shape), len(wanted)) \
+            and wanted[len(wanted) - len(trimmed) :] == trimmed:
+        return "row", prod(trimmed)
     if len(shape) != len(wanted):
         return "column", 0
-    own = shape
-    while own and own[-1] == 1:
-        own = own[:-1]
-    return "column", prod(wanted[len(own) :]) if own == wanted[: len(own)] else 0
+    trimmed = shape
+    while trimmed and trimmed[-1] == 1:
+        trimmed = trimmed[:-1]
+    return "column", prod(wanted[len(trimmed) :]) if trimmed == wanted[: len(trimmed)] else 0
 
 
 def _dense(x: Array) -> bool:

@@ -155,9 +155,9 @@ def _nearest(axes: Sequence[_Axis], size: int) -> bool:
     in one of them at a distance that kernels know."""
     if axes[-1][1:] == (size, size):
         return True
-    for which in (1, 2):
-        step = abs(axes[-1][which])
-        if any(0 < abs(axis[which]) < step for axis in axes[:-1]):
+    for field in (1, 2):
+        step = abs(axes[-1][field])
+        if any(0 < abs(axis[field]) < step for axis in axes[:-1]):
             return False
     return axes[-1][1] // size in _KNOWN and axes[-1][1] != 0 and (
         axes[-1][2] // size in _KNOWN or size < 8)

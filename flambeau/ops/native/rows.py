@@ -311,8 +311,8 @@ def _apart(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool, f
     if every:
         return np.full((1,) * rank if keepdims else (), ufunc.reduce(y), y.dtype)
     rest = x.shape[outer:] if down else x.shape[:outer]
-    ones = (1,) * (rank - len(rest)) if keepdims else ()
-    return y.reshape(ones + rest if down else rest + ones)
+    padding = (1,) * (rank - len(rest)) if keepdims else ()
+    return y.reshape(padding + rest if down else rest + padding)
 
 
 def _in_order(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool, formula: str

@@ -14,18 +14,18 @@ from ...native.target.eager_costs import MAX_STATIC_SHAPES
 _seen: dict[tuple, int] = {}  # calls per shape, until its kernel is used
 
 
-def kernel_for(key: tuple, build: Callable[[], Any], asked: int = 2, used: int = 3) -> Any:
-    """The function of a shape's kernel, or None.
+def kernel_for(key: tuple, build: Callable[[], Any], request_at: int = 2, use_at: int = 3) -> Any:
+    """Return the function of a shape's kernel, or None.
 
-    The call number `asked` has it made in the background, the call number `used` is the first that
-    takes it, and waits for it.
+    Call number `request_at` requests it in the background; call number `use_at` is the first to
+    use it, and waits for it.
     """
     calls = _seen.get(key, 0) + 1
     if calls == 1 and len(_seen) >= MAX_STATIC_SHAPES:
         return None
-    if calls <= used:
+    if calls <= use_at:
         _seen[key] = calls
-    if calls < asked or asked < calls < used:
+    if calls < request_at or request_at < calls < use_at:
         return None
     from ...native.runtime.background_jit import request_kernel
 

@@ -311,12 +311,12 @@ def _(g: Tensor, input: Tensor) -> Tensor:
 # ------------------------------------------------------------------------------- of real tensors
 
 
-def _check_parts(first: np.ndarray, second: np.ndarray, what: str) -> None:
+def _check_parts(first: np.ndarray, second: np.ndarray, kinds_wanted: str) -> None:
     kinds = [legacy_name(FROM_NUMPY[a.dtype]) for a in (first, second)]
     if first.dtype.kind != "f" or second.dtype.kind != "f" or (
-            first.dtype.itemsize < 4 and "Half" not in what):
+            first.dtype.itemsize < 4 and "Half" not in kinds_wanted):
         raise RuntimeError(
-            f"Expected both inputs to be {what} tensors but got {kinds[0]} and {kinds[1]}"
+            f"Expected both inputs to be {kinds_wanted} tensors but got {kinds[0]} and {kinds[1]}"
         )
     if first.dtype != second.dtype:
         raise RuntimeError(

@@ -185,9 +185,9 @@ def _bounds(rng: Rng) -> Iterator[Sample]:
 
 
 def _clip_ref(x: np.ndarray, low: np.ndarray | None, high: np.ndarray | None) -> np.ndarray:
-    least, most = np.asarray(-np.inf if low is None else low), \
+    lower, upper = np.asarray(-np.inf if low is None else low), \
         np.asarray(np.inf if high is None else high)
-    return np.where(x > most, most, np.where(x < least, least, x))
+    return np.where(x > upper, upper, np.where(x < lower, lower, x))
 
 
 @pointwise(name="_clamp_tensors", node="ClampBackward0", expose=(), refuse=_clamp_real,

@@ -41,17 +41,17 @@ def _rectified(values: Tensor, relu: bool) -> Tensor:
 def _added(qa: Any, b: float, relu: bool) -> Tensor:
     """qa + b: the zero point moves; where that leaves the range the scale grows."""
     quantizer: PerTensor = qa._array.quantizer
-    least, most = quantizer.dtype.limits
+    low, high = quantizer.dtype.limits
     scale, moved = quantizer.scale, quantizer.zero_point - int(np.rint(b / quantizer.scale))
-    if least <= moved <= most:
+    if low <= moved <= high:
         result = PerTensor(quantizer.dtype, scale, moved)
         codes = qa._array.codes.copy("K")
         if relu:
             np.maximum(codes, codes.dtype.type(moved), out=codes)
         return quantized(codes, result)
-    end = least if moved < least else most
-    far = most if moved < least else least
-    wider = abs(far - moved) / (most - least) * scale
+    end = low if moved < low else high
+    other_end = high if moved < low else low
+    wider = abs(other_end - moved) / (high - low) * scale
     shifted = (qa._array.codes.astype(np.int64) - moved).astype(np.float32) * np.float32(scale)
     return requantize(_rectified(wrap(shifted), relu), qa, np.float32(wider), end)
 
@@ -59,12 +59,12 @@ def _added(qa: Any, b: float, relu: bool) -> Tensor:
 def _multiplied(qa: Any, b: float, relu: bool) -> Tensor:
     """qa * b: the scale is multiplied; a negative factor turns the integers round."""
     quantizer: PerTensor = qa._array.quantizer
-    least, most = quantizer.dtype.limits
+    low, high = quantizer.dtype.limits
     codes = qa._array.codes.copy("K")
     zero, scale = quantizer.zero_point, b * quantizer.scale
     if b < 0:
-        codes = (least + most - codes.astype(np.int64)).astype(codes.dtype)
-        zero, scale = least + most - zero, -scale
+        codes = (low + high - codes.astype(np.int64)).astype(codes.dtype)
+        zero, scale = low + high - zero, -scale
     elif b == 0:
         codes[...] = zero = 0
         scale = 1.0
@@ -270,7 +270,7 @@ batch_norm1d_relu = batch_norm2d_relu = batch_norm3d_relu = batch_norm_relu
 
 
 def _declare_max_pool(name: str) -> Callable:
-    own = _functional[name]
+    original = _functional[name]
 
     def function(
         qx: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
@@ -278,10 +278,10 @@ def _declare_max_pool(name: str) -> Callable:
     ) -> Tensor:
         """The greatest element of each window, with the input's scale; bytes are taken as well."""
         if not isinstance(qx, QuantizedTensor):
-            values = own(qx.float(), kernel_size, stride, padding, dilation, ceil_mode)
+            values = original(qx.float(), kernel_size, stride, padding, dilation, ceil_mode)
             return values.to(qx.dtype)
         codes = wrap(qx._array.codes.astype(np.float64))  # holds all integers
-        pooled = own(codes, kernel_size, stride or kernel_size, padding, dilation, ceil_mode)
+        pooled = original(codes, kernel_size, stride or kernel_size, padding, dilation, ceil_mode)
         return quantized(pooled._array.astype(qx._array.codes.dtype), qx._array.quantizer)
 
     function.__name__ = function.__qualname__ = name

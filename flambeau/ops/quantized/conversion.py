@@ -44,9 +44,9 @@ def _check_float32(input: Tensor) -> np.ndarray:
 
 
 def _check_zero_point(zero_point: int, dtype: QuantizedDtype, name: str) -> None:
-    least, most = dtype.limits
-    if not least <= zero_point <= most:
-        side = "below lower" if zero_point < least else "above upper"
+    low, high = dtype.limits
+    if not low <= zero_point <= high:
+        side = "below lower" if zero_point < low else "above upper"
         raise RuntimeError(f"{name} zero_point {zero_point} is {side} bound.")
 
 

@@ -33,11 +33,11 @@ def _per_tensor(x: Any, name: str) -> PerTensor:
 
 def _declare_ordered(name: str, space: Any) -> None:
     """A choice among the elements, which is one among their integers."""
-    own = space[name]
+    original = space[name]
 
     def function(input: Any, *args: Any, **kwargs: Any) -> Any:
         quantizer = _per_tensor(input, name)
-        result = own(codes_of(input), *args, **kwargs)
+        result = original(codes_of(input), *args, **kwargs)
         if not isinstance(result, tuple):
             return rewrapped(result, quantizer)
         values, indices = result
@@ -53,12 +53,12 @@ for _name in ("max", "min", "sort", "topk", "amax", "amin"):
 
 def _declare_max_pool(name: str) -> None:
     """The greatest element of each window."""
-    own = _functional[name]
+    original = _functional[name]
 
     def function(input: Any, *args: Any, **kwargs: Any) -> Tensor:
         quantizer = _per_tensor(input, name)
         codes = input._array.codes
-        pooled = own(wrap(codes.astype(np.float64)), *args, **kwargs)  # holds all integers
+        pooled = original(wrap(codes.astype(np.float64)), *args, **kwargs)  # holds all integers
         return quantized(pooled._array.astype(codes.dtype), quantizer)
 
     function.__name__ = name
@@ -103,11 +103,11 @@ def relu_(input: Any) -> Tensor:
 
 def _declare_requantized(name: str, space: Any) -> None:
     """A function of the numbers, whose result has the input's quantizer."""
-    own = space[name]
+    original = space[name]
 
     def function(input: Any, *args: Any, **kwargs: Any) -> Tensor:
         quantizer = _per_tensor(input, name)
-        result = own(dequantize(input), *args, **kwargs)
+        result = original(dequantize(input), *args, **kwargs)
         return quantized(quantizer.quantize(result._array), quantizer)
 
     function.__name__ = name
@@ -123,12 +123,12 @@ for _name in "hardtanh relu6 leaky_relu gelu threshold interpolate".split():
 
 def _declare_mean_of_windows(name: str) -> None:
     """Means of integers, which are exact until they are rounded."""
-    own = _functional[name]
+    original = _functional[name]
 
     def function(input: Any, *args: Any, **kwargs: Any) -> Tensor:
         quantizer = _per_tensor(input, name)
         codes, zero = input._array.codes, quantizer.zero_point
-        means = own(wrap((codes.astype(np.int64) - zero).astype(np.float32)), *args, **kwargs)
+        means = original(wrap((codes.astype(np.int64) - zero).astype(np.float32)), *args, **kwargs)
         steps = np.rint(means._array) + zero
         return quantized(np.clip(steps, *quantizer.dtype.limits).astype(codes.dtype), quantizer)
 
@@ -148,14 +148,14 @@ _FIXED_RANGE = {
 
 def _declare_fixed_range(name: str) -> None:
     """A function whose results lie in a known range, which its quantizer covers."""
-    own = PUBLIC["torch"].get(name) or _functional[name]
+    original = PUBLIC["torch"].get(name) or _functional[name]
 
     def function(input: Any, inplace: bool = False) -> Tensor:
         dtype = input.dtype
         if dtype not in _FIXED_RANGE[name]:
             raise NotImplementedError(f"{name} of {dtype}")
         quantizer = PerTensor(dtype, *_FIXED_RANGE[name][dtype])
-        return quantized(quantizer.quantize(own(dequantize(input))._array), quantizer)
+        return quantized(quantizer.quantize(original(dequantize(input))._array), quantizer)
 
     function.__name__ = name
     implements(name)(function)
@@ -190,11 +190,11 @@ def equal(input: Any, other: Any) -> bool:
 
 
 def _declare_comparison(name: str, *operators: str) -> None:
-    own = PUBLIC["torch"][name]
+    original = PUBLIC["torch"][name]
 
     def function(input: Any, other: Any) -> Any:
         a, b = (dequantize(x) if isinstance(x, QuantizedTensor) else x for x in (input, other))
-        return own(a, b)
+        return original(a, b)
 
     function.__name__ = name
     implements(name, *operators)(function)

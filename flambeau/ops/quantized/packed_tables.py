@@ -88,7 +88,7 @@ def _byte_rows(table: np.ndarray) -> np.ndarray:
 
 def _prepack_narrow(weight: Tensor, bits: int, optimized: bool) -> Tensor:
     values = weight.detach()._array.astype(np.float32)
-    each, most = 8 // bits, np.float32(2**bits - 1)
+    each, max_code = 8 // bits, np.float32(2**bits - 1)
     low, high = values.min(-1, keepdims=True), values.max(-1, keepdims=True)
     if optimized:
         for i, row in enumerate(values):
@@ -96,10 +96,10 @@ def _prepack_narrow(weight: Tensor, bits: int, optimized: bool) -> Tensor:
             high[i], low[i] = (end._array for end in ends)
     low = low.astype(np.float16)
     span = high - low.astype(np.float32)
-    step = np.where(span == 0, np.float32(1), span / most).astype(np.float16)
+    step = np.where(span == 0, np.float32(1), span / max_code).astype(np.float16)
     step = np.where(step == 0, np.float16(1), step)
     inverse = np.float32(1) / step.astype(np.float32)
-    codes = np.clip(np.rint((values - low.astype(np.float32)) * inverse), 0, most)
+    codes = np.clip(np.rint((values - low.astype(np.float32)) * inverse), 0, max_code)
     columns = -(-values.shape[-1] // each) * each
     whole = np.zeros((*values.shape[:-1], columns), np.uint8)
     whole[..., : values.shape[-1]] = codes

@@ -15,12 +15,12 @@ def _loss(row: np.ndarray, low: np.float32, high: np.float32, bit_width: int) ->
 
     The least value and the step are float16 numbers, as in packed tables.
     """
-    most = np.float32(2**bit_width - 1)
+    max_code = np.float32(2**bit_width - 1)
     start = np.float32(np.float16(low))
     span = high - start
-    step = np.float32(1) if span == 0 else np.float32(np.float16(span / most))
+    step = np.float32(1) if span == 0 else np.float32(np.float16(span / max_code))
     inverse = np.float32(1) if step == 0 else np.float32(1) / step
-    codes = np.clip(np.rint((row - start) * inverse), np.float32(0), most)
+    codes = np.clip(np.rint((row - start) * inverse), np.float32(0), max_code)
     squares = np.square(row - (codes * step + start))
     whole = squares.size // _LANES * _LANES
     sums = np.zeros(_LANES, np.float32)
@@ -52,13 +52,13 @@ def choose_qparams_optimized(
     step = np.float32((high - low) / np.float32(n_bins))
     narrowest = np.float32(n_bins * (1.0 - float(np.float32(ratio)))) * step
     best = (low, high)
-    loss = least = _loss(row, low, high, bit_width)
+    loss = best_loss = _loss(row, low, high, bit_width)
     while low + narrowest < high:
         from_left, from_right = low + step, high - step
         left = _loss(row, from_left, high, bit_width)
         right = _loss(row, low, from_right, bit_width)
-        if loss < min(left, right, least):
-            best, least = (low, high), loss
+        if loss < min(left, right, best_loss):
+            best, best_loss = (low, high), loss
         if left < right:
             low, loss = from_left, left
         else:
@@ -73,5 +73,5 @@ def _saturate_weight_to_fp16(weight: Tensor) -> Tensor:
     >>> torch._saturate_weight_to_fp16(torch.tensor([1., -1e6]))
     tensor([ 1.0000e+00, -6.5504e+04])
     """
-    most = float(np.finfo(np.float16).max)
-    return weight.clamp(-most, most)
+    limit = float(np.finfo(np.float16).max)
+    return weight.clamp(-limit, limit)

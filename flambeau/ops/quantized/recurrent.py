@@ -121,8 +121,8 @@ def _layers(
         outputs = []
         for direction in range(directions):
             at = layer * directions + direction
-            own = tuple(part[at] for part in states)
-            y, last = _direction(x, sizes, own if len(own) > 1 else own[0], params[at], step,
+            state = tuple(part[at] for part in states)
+            y, last = _direction(x, sizes, state if len(state) > 1 else state[0], params[at], step,
                                  direction == 1)
             outputs.append(y)
             for collected, part in zip(finals, last, strict=True):

@@ -27,13 +27,13 @@ def rewrapped(result: Any, quantizer: Quantizer) -> Any:
 
 def _declare_view(name: str, keeps_channels: bool) -> None:
     """A view or copy of the integers, with the same quantizer."""
-    own = vars(Tensor)[name]
+    original = vars(Tensor)[name]
 
     def function(self: Any, *args: Any, **kwargs: Any) -> Any:
         quantizer = self._array.quantizer
         if isinstance(quantizer, PerChannel) and not keeps_channels:
             raise RuntimeError("Setting strides is possible only on uniformly quantized tensor")
-        return rewrapped(own(codes_of(self), *args, **kwargs), quantizer)
+        return rewrapped(original(codes_of(self), *args, **kwargs), quantizer)
 
     function.__name__ = name
     implements(name)(function)
@@ -52,10 +52,10 @@ for _name in (
 
 def _declare_reshaped(name: str) -> None:
     """The integers under another shape, in which channels lie along the same axis."""
-    own = vars(Tensor)[name]
+    original = vars(Tensor)[name]
 
     def function(self: Any, *args: Any, **kwargs: Any) -> Tensor:
-        result = own(codes_of(self), *args, **kwargs)
+        result = original(codes_of(self), *args, **kwargs)
         quantizer = self._array.quantizer
         if isinstance(quantizer, PerChannel):
             axis, count = quantizer.axis, quantizer.scales.size
@@ -123,11 +123,11 @@ def unbind(self: Any, dim: int = 0) -> tuple[Tensor, ...]:
 
 def _declare_cut(name: str) -> None:
     """Parts one behind the other along an axis."""
-    own = vars(Tensor)[name]
+    original = vars(Tensor)[name]
 
     def function(self: Any, sizes: Any, dim: int = 0) -> Any:
         parts, start = [], 0
-        for codes in own(codes_of(self), sizes, dim):
+        for codes in original(codes_of(self), sizes, dim):
             parts.append(narrow(self, dim, start, codes.shape[dim]))
             start += codes.shape[dim]
         return tuple(parts)
@@ -158,18 +158,18 @@ def squeeze(self: Any, *dims: Any, dim: Any = None) -> Tensor:
     codes = codes_of(self).squeeze() if named is None else codes_of(self).squeeze(named)
     quantizer = self._array.quantizer
     if isinstance(quantizer, PerChannel):
-        gone = _squeezed(self.shape, named)
-        if quantizer.axis in gone:
+        removed = _squeezed(self.shape, named)
+        if quantizer.axis in removed:
             raise RuntimeError("Squeeze is only possible on non-axis dimension for Per-Channel "
                                "Quantized Tensors.")
-        before = sum(d < quantizer.axis for d in gone)
+        before = sum(d < quantizer.axis for d in removed)
         quantizer = quantizer._replace(axis=quantizer.axis - before)
     return quantized(codes._array, quantizer)
 
 
 def _squeezed(shape: tuple[int, ...], dims: Any) -> list[int]:
-    asked = range(len(shape)) if dims is None else (dims,) if isinstance(dims, int) else dims
-    return [d % len(shape) for d in asked if shape[d] == 1]
+    candidates = range(len(shape)) if dims is None else (dims,) if isinstance(dims, int) else dims
+    return [d % len(shape) for d in candidates if shape[d] == 1]
 
 
 def is_basic(index: Any) -> bool:
@@ -189,13 +189,13 @@ def __getitem__(self: Any, index: Any) -> Tensor:
         raise RuntimeError("Setting strides is possible only on uniformly quantized tensor")
     items = index if isinstance(index, tuple) else (index,)
     codes_of(self)[items]  # says what is wrong with them
-    taken = sum(item is not None and item is not Ellipsis for item in items)
+    indexed = sum(item is not None and item is not Ellipsis for item in items)
     result, dim = self, 0
     for item in items:
         if item is None:
             result, dim = unsqueeze(result, dim), dim + 1
         elif item is Ellipsis:
-            dim += self.ndim - taken
+            dim += self.ndim - indexed
         elif isinstance(item, slice):
             result, dim = result if item == slice(None) else cut(result, dim, item), dim + 1
         else:

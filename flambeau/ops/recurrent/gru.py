@@ -144,7 +144,7 @@ def _(
     w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None, b_hh: Tensor | None, sizes: Any, reverse: bool
 ) -> tuple[Tensor | None, ...]:
     return push_through(
-        lambda *own: _in_operators(*own, sizes, reverse), (x, h, w_ih, w_hh, b_ih, b_hh),
+        lambda *inputs: _in_operators(*inputs, sizes, reverse), (x, h, w_ih, w_hh, b_ih, b_hh),
         (x_t, h_t, w_ih_t, w_hh_t, b_ih_t, b_hh_t), len(ys))
 
 
@@ -155,7 +155,7 @@ def _(
     needs: tuple[bool, ...]
 ) -> tuple[Tensor | None, ...]:
     if MODE.grad:
-        return differentiable_adjoint(lambda *own: _in_operators(*own, sizes, reverse),
+        return differentiable_adjoint(lambda *inputs: _in_operators(*inputs, sizes, reverse),
                                       (x, h, w_ih, w_hh, b_ih, b_hh), gs[:2], needs)
     return gru_adjoint(gs[0], gs[1], x, h, w_ih, w_hh, ys[0], *ys[2:4], sizes, reverse, needs)
 

@@ -215,7 +215,7 @@ def _call(
     }
     sizes = {"steps": call.count, "blocks": call.blocks}
     forth = -1 if form.descending else 1
-    sizes.update({name: n * many * width * forth for name, many in _parts(form).items()})
+    sizes.update({name: n * parts * width * forth for name, parts in _parts(form).items()})
     places: dict[str, Any] = {
         "panels": panels, "last": np.array([call.count - 1], np.int64),
         "batch": np.array([n], np.int64),

@@ -76,10 +76,10 @@ def differentiable_adjoint(
     needs: tuple[bool, ...],
 ) -> tuple[Tensor | None, ...]:
     """The cotangents of `inputs` as recorded values, for second derivatives."""
-    own = [None if x is None else x.view_as(x) for x in inputs]
-    ys = forward(*own)
+    views = [None if x is None else x.view_as(x) for x in inputs]
+    ys = forward(*views)
     pairs = [(y, g) for y, g in zip(ys, gs, strict=False) if g is not None and y.requires_grad]
-    wanted: Any = [x for x, need in zip(own, needs, strict=True) if need]
+    wanted: Any = [x for x, need in zip(views, needs, strict=True) if need]
     actual = iter(grad([y for y, _ in pairs], wanted, [g for _, g in pairs], create_graph=True,
                        allow_unused=True))
     return tuple(next(actual) if need else None for need in needs)
@@ -105,11 +105,11 @@ def run_in_operators(
     result: list[Any] = [None] * len(sizes)
     for t, part in steps_of(linear(x, w_ih, b_ih), sizes, reverse):
         n, stored = sizes[t], states[0]._array.shape[0]
-        own = dict(zip("hc", states if n == stored else [s[:n] for s in states], strict=False))
-        values = forward({**own, "x": part.chunk(gates, 1),
-                          "s": linear(own["h"], w_hh, b_hh).chunk(gates, 1)})
+        state = dict(zip("hc", states if n == stored else [s[:n] for s in states], strict=False))
+        values = forward({**state, "x": part.chunk(gates, 1),
+                          "s": linear(state["h"], w_hh, b_hh).chunk(gates, 1)})
         y = values["y"][0] if w_hr is None else linear(values["y"][0], w_hr)
-        new = (y, *values["cells"]) if "c" in own else (y,)
+        new = (y, *values["cells"]) if "c" in state else (y,)
         result[t] = y
         states = new if n == stored else tuple(
             cat([a, s[n:]]) for a, s in zip(new, states, strict=True)

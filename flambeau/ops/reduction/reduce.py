@@ -57,9 +57,9 @@ def mean_dtype(input: Array, dtype: Dtype | None, name: str) -> np.dtype:
     """The dtype of a mean or variance; RuntimeError for integers without a floating `dtype`."""
     kind = FROM_NUMPY[input.dtype] if dtype is None else dtype
     if not (kind.is_floating_point or kind.is_complex):
-        which = "Input" if dtype is None else "Optional"
+        subject = "Input" if dtype is None else "Optional"
         raise RuntimeError(
-            f"{name}(): could not infer output dtype. {which} dtype must be either a floating "
+            f"{name}(): could not infer output dtype. {subject} dtype must be either a floating "
             f"point or complex dtype. Got: {legacy_name(kind)}"
         )
     return input.dtype if dtype is None else dtype.numpy

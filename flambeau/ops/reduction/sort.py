@@ -219,8 +219,8 @@ def kthvalue(input: Array, k: int, dim: int = -1, keepdim: bool = False) -> tupl
         raise RuntimeError("kthvalue(): selected number k out of range for dimension " f"{at}")
     if not input.ndim:
         return input.copy(), np.zeros((), np.int64)
-    if (few := _of_few(input, k - 1, keepdim)) is not None:
-        return few
+    if (y := _of_few(input, k - 1, keepdim)) is not None:
+        return y
     values, where = _find(
         input, at, 1, False, lambda keys: sort_kernels.rank_numbers(keys, k - 1, False)
     )
@@ -293,8 +293,8 @@ def _median(name: str, ignore_nan: bool) -> Any:
             return input.copy(), np.zeros((), np.int64)
         if input.shape[at] == 0:
             raise IndexError(f"{name}(): Expected reduction dim {at} to have non-zero size.")
-        if (few := _of_few(input, (input.size - 1) // 2, keepdim)) is not None:
-            return few
+        if (y := _of_few(input, (input.size - 1) // 2, keepdim)) is not None:
+            return y
         where = _middle(input, at, ignore_nan)
         values = np.take_along_axis(input, where, at)
         return (values, where) if keepdim else (values.squeeze(at), where.squeeze(at))

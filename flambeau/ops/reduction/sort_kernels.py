@@ -232,14 +232,14 @@ def least_numbers(k: Array, count: int) -> Array:
         result, where = _heap(k, count + 1)
         tied, where = (result[:, 1:] == result[:, :-1]).any(1), where[:, :count]
     else:
-        where, tied = _few(k, count)
+        where, tied = _smallest(k, count)
     if 0 < np.count_nonzero(tied) * n <= MAX_SELECTED_TIE_ELEMENTS:
         where = where.copy()
         where[tied] = _least_as_cpp(k[tied], count)
     return where
 
 
-def _few(k: Array, count: int) -> tuple[Array, Array]:
+def _smallest(k: Array, count: int) -> tuple[Array, Array]:
     """`least_numbers` for few of many, by places; and the rows where several could be chosen."""
     edge = np.partition(k, count - 1, -1)[:, count - 1 : count]
     chosen = k <= edge

@@ -45,16 +45,16 @@ def check_norm_dtype(input: Array, dtype: Any, name: str) -> None:
     if dtype is None:
         return
     kind = FROM_NUMPY[input.dtype]
-    asked = legacy_name(dtype)
+    spelled = legacy_name(dtype)
     if not (dtype.is_floating_point or dtype.is_complex):
-        raise RuntimeError(f"{name}: dtype should be floating point or complex, but got {asked}")
+        raise RuntimeError(f"{name}: dtype should be floating point or complex, but got {spelled}")
     if kind.is_complex != dtype.is_complex:
-        which = "complex" if kind.is_complex else "real"
-        raise RuntimeError(f"{name}: dtype should be {which} for {which} inputs, but got {asked}")
+        side = "complex" if kind.is_complex else "real"
+        raise RuntimeError(f"{name}: dtype should be {side} for {side} inputs, but got {spelled}")
     if np.result_type(input.dtype, dtype.numpy) != dtype.numpy and kind not in HALF:
         raise RuntimeError(
             f"{name}: the dtype of the input ({legacy_name(kind)}) should be convertible without "
-            f"narrowing to the specified dtype ({asked})"
+            f"narrowing to the specified dtype ({spelled})"
         )
 
 

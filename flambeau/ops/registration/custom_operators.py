@@ -277,8 +277,8 @@ class Namespace:
         packets = self.__dict__.get("_packets", {})
         if name in packets:
             return packets[name]
-        own = self.__dict__.get("__name__", "").rpartition(".")[2]
-        raise AttributeError(f"'_OpNamespace' '{own}' object has no attribute '{name}'")
+        namespace = self.__dict__.get("__name__", "").rpartition(".")[2]
+        raise AttributeError(f"'_OpNamespace' '{namespace}' object has no attribute '{name}'")
 
     def __dir__(self) -> list[str]:
         return list(self._packets)

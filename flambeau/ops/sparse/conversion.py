@@ -20,12 +20,12 @@ from .dispatch import implements, sparse_operator
 from .masking import _masked
 
 
-def coo(x: Tensor, what: str) -> CooArray:
+def coo(x: Tensor, subject: str) -> CooArray:
     """The coordinates of a tensor; RuntimeError, naming the method, for another layout."""
     array: Any = x._array
     if not isinstance(array, CooArray):
         raise RuntimeError(
-            f"{what} expected sparse coordinate tensor layout but got {layout_name(x.layout)}"
+            f"{subject} expected sparse coordinate tensor layout but got {layout_name(x.layout)}"
         )
     return array
 
@@ -351,9 +351,9 @@ def _check_compressed_copy(self: Tensor, src: Tensor) -> None:
     if not isinstance(a, CompressedArray):
         raise RuntimeError("copy_sparse_compressed_ expected sparse compressed tensor layout but "
                            f"got {layout_name(self.layout)}")
-    what = "torch.copy_: copy of sparse compressed tensors having different"
+    message = "torch.copy_: copy of sparse compressed tensors having different"
     if self.layout is not src.layout:
-        raise RuntimeError(f"{what} layouts is not supported. self layout is "
+        raise RuntimeError(f"{message} layouts is not supported. self layout is "
                            f"{layout_name(self.layout)} and src layout is "
                            f"{layout_name(src.layout)}")
     if a.plain.shape[-1] != b.plain.shape[-1]:
@@ -366,7 +366,7 @@ def _check_compressed_copy(self: Tensor, src: Tensor) -> None:
                                "corresponding dimensions of self and src are "
                                f"{a.shape[dim]} and {b.shape[dim]}, respectively.")
     if a.block != b.block:
-        raise RuntimeError(f"{what} block sizes is not supported. self and src block sizes are "
+        raise RuntimeError(f"{message} block sizes is not supported. self and src block sizes are "
                            f"{list(a.block)} and {list(b.block)}, respectively.")
 
 

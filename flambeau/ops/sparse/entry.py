@@ -57,12 +57,12 @@ def sparse_compressed_tensor(*args: Any, **named: Any) -> Tensor:
     return _home("construction", "sparse_compressed_tensor")(*args, **named)
 
 
-def _constructor(name: str, what: str, arguments: str, values: str) -> Any:
+def _constructor(name: str, parts: str, arguments: str, values: str) -> Any:
     def function(*args: Any, **named: Any) -> Tensor:
         return _home("construction", name)(*args, **named)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"""A matrix of {what}: where each begins, the places in it, and the values.
+    function.__doc__ = f"""A matrix of {parts}: where each begins, the places in it, and the values.
 
     https://pytorch.org/docs/stable/generated/torch.{name}.html
 

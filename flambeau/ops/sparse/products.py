@@ -81,11 +81,11 @@ def _batches(a: Any, b: Any) -> np.ndarray:
 
 
 def _check_product(name: str, a: Tensor, b: Tensor) -> None:
-    for which, x in (("mat1", a), ("mat2", b)):
+    for label, x in (("mat1", a), ("mat2", b)):
         if isinstance(x._array, CooArray) and x.sparse_dim() != x.dim():
             raise RuntimeError(f"addmm: matrices expected, got {x.sparse_dim()}D tensor")
         if x.dim() != 2:
-            raise RuntimeError(f"{which} must be a matrix, got {x.dim()}-D tensor"
+            raise RuntimeError(f"{label} must be a matrix, got {x.dim()}-D tensor"
                                if x.layout is strided
                                else f"{name}: Matrices expected, got {x.dim()}D tensor")
     if a.shape[1] != b.shape[0]:

@@ -121,9 +121,9 @@ def _run_depthwise(conv: Convolution, call: DepthwiseCall, arrays: Sequence[Arra
 
     kind = Type.F32 if conv.kind == "f" else Type.F64
     key = ("depthwise", call.builder.__name__, conv.kind, call.step)
-    worth = max(1.0, conv.multiplications / CONV_MULTIPLICATIONS_PER_CALL)
+    call_weight = max(1.0, conv.multiplications / CONV_MULTIPLICATIONS_PER_CALL)
     function = background_jit.request_kernel(
-        key, lambda: call.builder(kind, call.step), worth=worth
+        key, lambda: call.builder(kind, call.step), weight=call_weight
     )
     if function is None:
         return False
@@ -181,9 +181,9 @@ def _build_dynamic_kernel(conv: Convolution, grouped: bool) -> Kernel:
 def _request_dynamic_kernel(conv: Convolution, grouped: bool) -> Any:
     """The kernel, or None."""
     key = ("any convolution", conv.direction == "weight", conv.kind, grouped)
-    worth = max(1.0, conv.multiplications / CONV_MULTIPLICATIONS_PER_CALL)
+    call_weight = max(1.0, conv.multiplications / CONV_MULTIPLICATIONS_PER_CALL)
     return background_jit.request_kernel(
-        key, lambda: _build_dynamic_kernel(conv, grouped), worth=worth
+        key, lambda: _build_dynamic_kernel(conv, grouped), weight=call_weight
     )
 
 

@@ -420,7 +420,7 @@ def _plan_transposed(
     extra = _each(output_padding, n, "output_padding")
     if any(e >= s and e >= d for e, s, d in zip(extra, stride, dilation, strict=True)):
         axes = ("depth", "height", "width")[-n:] if n > 1 else ("width",)
-        words = [f"{what}_{a}: {v}" for what, values in (
+        words = [f"{label}_{a}: {v}" for label, values in (
             ("output_padding", extra), ("stride", stride), ("dilation", dilation))
             for a, v in zip(axes, values, strict=True)]
         raise RuntimeError("output padding must be smaller than either stride or dilation, but got "

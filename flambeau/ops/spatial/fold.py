@@ -20,12 +20,12 @@ def _window(kernel: Any, dilation: Any, padding: Any, stride: Any) -> Window:
     options = (kernel, dilation, padding, stride)
     pairs = [tuple(v) if isinstance(v, (tuple, list)) else (v, v) for v in options]
     kernel, dilation, padding, stride = (v * 2 if len(v) == 1 else v for v in pairs)
-    for name, short, values, least in (
+    for name, short, values, minimum in (
         ("kernel size", "kernel", kernel, 1), ("dilation", "dilation", dilation, 1),
         ("padding", "pad", padding, 0), ("stride", "stride", stride, 1),
     ):
-        if any(v < least for v in values):
-            wanted = "greater than zero" if least else "non-negative"
+        if any(v < minimum for v in values):
+            wanted = "greater than zero" if minimum else "non-negative"
             raise RuntimeError(f"{name} should be {wanted}, but got {short}_height: {values[0]} "
                                f"{short}_width: {values[1]}")
     return Window(kernel, stride, tuple((p, p) for p in padding), dilation)

@@ -116,10 +116,10 @@ def _sizes(n: int, input: Tensor, kernel: Any, size: Any, ratio: Any) -> tuple[t
 def _check_samples(n: int, x: Tensor, random: Tensor) -> None:
     if random.dim() != 3:
         raise RuntimeError(f"Expect _random_samples to have 3 dimensions, got {random.dim()}")
-    for axis, wanted, what in ((0, x.size(0), "batch size"), (1, x.size(1), "channel size")):
+    for axis, wanted, label in ((0, x.size(0), "batch size"), (1, x.size(1), "channel size")):
         if random.size(axis) != wanted:
             raise RuntimeError(
-                f"Expect _random_samples.size({axis}) equals to input {what}. "
+                f"Expect _random_samples.size({axis}) equals to input {label}. "
                 f"(got {random.size(axis)}, want {wanted})"
             )
     if random.size(2) != n:
@@ -178,9 +178,9 @@ def _publish_functions(n: int) -> None:
         return result if return_indices else result[0]
 
     _describe(n, name, pool, with_indices)
-    for function, own in ((pool, name), (with_indices, f"{name}_with_indices")):
-        function.__name__ = function.__qualname__ = own
-        publish(function, (own,), ("nn.functional",))
+    for function, path in ((pool, name), (with_indices, f"{name}_with_indices")):
+        function.__name__ = function.__qualname__ = path
+        publish(function, (path,), ("nn.functional",))
 
 
 for _n in (2, 3):

@@ -151,8 +151,9 @@ def _(
             lambda x, points: (by_parts(x, points, mode, padding, align),), (input, grid), (g,),
             needs[:2],
         )
-    own = g, input, grid, mode, padding, align
-    return (_image_adjoint(*own) if needs[0] else None, _points_adjoint(*own) if needs[1] else None)
+    args = g, input, grid, mode, padding, align
+    return (_image_adjoint(*args) if needs[0] else None,
+            _points_adjoint(*args) if needs[1] else None)
 
 
 @opaque(layout=Layout.FREE, examples=("g", "input", "grid"),

@@ -131,9 +131,9 @@ def _triangle(x: np.ndarray) -> np.ndarray:
 
 def _keys(x: np.ndarray) -> np.ndarray:
     x, a = np.abs(x), -0.5
-    near = ((a + 2) * x - (a + 3)) * x * x + 1
-    far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
-    return np.where(x < 1, near, np.where(x < 2, far, 0))
+    inner = ((a + 2) * x - (a + 3)) * x * x + 1
+    outer = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+    return np.where(x < 1, inner, np.where(x < 2, outer, 0))
 
 
 def _lanczos(x: np.ndarray) -> np.ndarray:
@@ -357,13 +357,13 @@ def _sizes(spatial: tuple[int, ...], size: Any, factor: Any) -> tuple[Any, Any]:
         per_axis = per_axis.tolist()
     if isinstance(per_axis, (tuple, list)):
         if len(per_axis) != len(spatial):
-            what, of, letter = (("output size", "output size of", "o") if factor is None
+            label, of, letter = (("output size", "output size of", "o") if factor is None
                                 else ("scale_factor", "scale_factor of shape", "s"))
             raise ValueError(
-                f"Input and {what.removesuffix(' size')} must have the same number of spatial "
+                f"Input and {label.removesuffix(' size')} must have the same number of spatial "
                 f"dimensions, but got input with spatial dimensions of {list(spatial)} and {of} "
                 f"{per_axis}. Please provide input tensor in (N, C, d1, d2, ...,dK) format and "
-                f"{what} in ({letter}1, {letter}2, ...,{letter}K) format."
+                f"{label} in ({letter}1, {letter}2, ...,{letter}K) format."
             )
         result = list(per_axis)
     else:
@@ -409,9 +409,9 @@ def _check_input(input: Tensor, sizes: Sequence[int], mode: str) -> None:
             f"{list(shape)}"
         )
     if not kind.is_floating_point and input._array.dtype != np.uint8:
-        what = "nearest" if mode.startswith("nearest") else "linear"
+        kernel_name = "nearest" if mode.startswith("nearest") else "linear"
         raise NotImplementedError(
-            f"\"compute_indices_weights_{what}\" not implemented for '{legacy_name(kind)}'"
+            f"\"compute_indices_weights_{kernel_name}\" not implemented for '{legacy_name(kind)}'"
         )
 
 

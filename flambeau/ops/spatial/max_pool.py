@@ -211,8 +211,9 @@ def _publish_functions(n: int) -> None:
         return pool_values(input, window)
 
     _describe(n, name, pool, torch_pool, with_indices)
-    for function, own in ((pool, name), (torch_pool, name), (with_indices, f"{name}_with_indices")):
-        function.__name__ = function.__qualname__ = own
+    for function, path in (
+            (pool, name), (torch_pool, name), (with_indices, f"{name}_with_indices")):
+        function.__name__ = function.__qualname__ = path
     publish(pool, (name,), ("nn.functional",))
     publish(torch_pool, (name,), ("torch",))
     publish(with_indices, (f"{name}_with_indices",), ("nn.functional",))

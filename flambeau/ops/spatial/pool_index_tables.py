@@ -114,10 +114,10 @@ def _combine(axes: Sequence[Reach], sizes: Sequence[int]) -> Array:
     """The elements that windows over several axes have, counted in an image: (windows, most)."""
     result, step = np.zeros((1, 1), np.int64), 1
     for axis, size in zip(reversed(axes), reversed(sizes), strict=True):
-        own = axis.indices
-        outer, inner = own[:, None, :, None], result[None, :, None, :]
+        indices = axis.indices
+        outer, inner = indices[:, None, :, None], result[None, :, None, :]
         pair = np.where((outer < 0) | (inner < 0), -1, outer * step + inner)
-        result = pair.reshape(own.shape[0] * result.shape[0], -1)
+        result = pair.reshape(indices.shape[0] * result.shape[0], -1)
         step *= size
     return np.ascontiguousarray(result, np.int64)
 
@@ -129,10 +129,10 @@ def rows_of(axes: Sequence[Reach], maxima: bool) -> Rows | None:
     """
     *outer, last = axes
     rows = _combine(outer, [item.length for item in outer])
-    least = rows.max(1, initial=-1, keepdims=True)
-    whole = bool((least >= 0).all() and (last.indices.max(1, initial=-1) >= 0).all())
+    first_row = rows.max(1, initial=-1, keepdims=True)
+    whole = bool((first_row >= 0).all() and (last.indices.max(1, initial=-1) >= 0).all())
     if maxima:
-        rows = np.where(rows < 0, least, rows)
+        rows = np.where(rows < 0, first_row, rows)
     lanes = lanes_of(last.step)
     result = _blocks(last, lanes)
     window, image = int(last.counts.max()), prod(axis.length for axis in axes)

@@ -32,18 +32,20 @@ def key_of(value: Any) -> Any:
 
 
 def _check(name: str, n: int, kernel: tuple, stride: tuple, pads: tuple, dilation: tuple) -> None:
-    own = f"{name}() " if n == 1 else ""
+    prefix = f"{name}() " if n == 1 else ""
     if any(k <= 0 for k in kernel):
-        raise RuntimeError(f"{own or 'kernel size should be greater than zero: '}kernel_size must "
-                           f"be greater than zero, but got {_one(kernel)}")
+        prefix = prefix or "kernel size should be greater than zero: "
+        raise RuntimeError(f"{prefix}kernel_size must "
+                           f"be greater than zero, but got {_spell(kernel)}")
     if any(s <= 0 for s in stride):
         if n == 1:
-            raise RuntimeError(f"{own}stride must be greater than zero, but got {_one(stride)}")
+            raise RuntimeError(
+                f"{prefix}stride must be greater than zero, but got {_spell(stride)}")
         raise RuntimeError("stride should not be zero")
     if any(d <= 0 for d in dilation):
         words = " ".join(f"dilation{a}: {d}" for a, d in zip(_AXES[n], dilation, strict=True))
         raise RuntimeError(
-            f"{own}dilation must be greater than zero, but got {_one(dilation)}" if n == 1
+            f"{prefix}dilation must be greater than zero, but got {_spell(dilation)}" if n == 1
             else f"dilation should be greater than zero, but got {words}"
         )
     for k, p, d in zip(kernel, pads, dilation, strict=True):
@@ -56,7 +58,7 @@ def _check(name: str, n: int, kernel: tuple, stride: tuple, pads: tuple, dilatio
             )
 
 
-def _one(values: tuple) -> Any:
+def _spell(values: tuple) -> Any:
     return values[0] if len(values) == 1 else values
 
 
@@ -115,9 +117,9 @@ def _check_shape(name: str, n: int, shape: tuple) -> None:
             f"have positive length, but input has a shape of {list(shape)} and non-batch "
             f"dimension {empty + len(shape)} has length zero!"
         )
-    own = f"{name}: " if n == 1 else ""
+    prefix = f"{name}: " if n == 1 else ""
     raise RuntimeError(
-        f"{own}Expected {n + 1}D or {n + 2}D (batch mode) tensor with optional 0 dim batch size "
+        f"{prefix}Expected {n + 1}D or {n + 2}D (batch mode) tensor with optional 0 dim batch size "
         f"for input, but got:{list(shape)} (non-empty {n + 1}D or {n + 2}D (batch mode) tensor "
         "expected for input)"
     )

@@ -108,13 +108,13 @@ def lgamma_of_single(input: Any) -> Any:
     below = x < 0.5
     a = np.where(below, 1 - x, x)
     steps = a * (a + 1) * (a + 2) * ((a + 3) * (a + 4) * (a + 5))
-    far = np.where(a < 8, a + 6, a)
-    stirling = (far - 0.5) * np.log(far) - far + _HALF_LOG_TWO_PI
-    stirling = stirling + _polynomial(_STIRLING, 1 / (far * far) - 0.0078125) / far
+    shifted = np.where(a < 8, a + 6, a)
+    stirling = (shifted - 0.5) * np.log(shifted) - shifted + _HALF_LOG_TWO_PI
+    stirling = stirling + _polynomial(_STIRLING, 1 / (shifted * shifted) - 0.0078125) / shifted
     c = np.where(a < 1.5, a + 1, a)
-    near = (c - 1) * (c - 2) * _polynomial(_BETWEEN, c - 2)
+    between = (c - 1) * (c - 2) * _polynomial(_BETWEEN, c - 2)
     product = np.where(a < 1.5, a, np.where(a < 2.5, 1.0, np.where(a < 8, steps, 1.0)))
-    whole = np.where(a < 2.5, near, stirling)
+    whole = np.where(a < 2.5, between, stirling)
     sine = abs(_sine(x - np.rint(x)))  # 0 at the poles
     rest = np.log(np.where(below, product * math.pi / sine, product))
     y = np.where(below, rest - whole, whole - rest)
@@ -130,10 +130,10 @@ def digamma_of_single(input: Any) -> Any:
     over, under = 1.0, a  # the sum of 1 / (a + k), as one fraction
     for k in range(1, 8):
         over, under = over * (a + k) + under, under * (a + k)
-    far = np.where(a < 8, a + 8, a)
-    inverse = 1 / far
+    shifted = np.where(a < 8, a + 8, a)
+    inverse = 1 / shifted
     square = inverse * inverse
-    y = np.log(far) - inverse * 0.5 - square * _polynomial(_DIGAMMA, square - 0.0078125)
+    y = np.log(shifted) - inverse * 0.5 - square * _polynomial(_DIGAMMA, square - 0.0078125)
     y = y - np.where(a < 8, over / under, 0.0)
     around = (a - _ROOT) * _polynomial(_AROUND_ROOT, a - 1.5)
     y = np.where((x - 1) * (x - 2) <= 0, around, y)
@@ -157,17 +157,17 @@ def ndtr_of_single(input: Any) -> Any:
 
 def _scaled_i0(size: Any) -> Any:
     """exp(-x) I0(x) for x >= 0."""
-    near = _polynomial(_I0_NEAR, np.minimum(size, 8.0) - 4)
-    far = _polynomial(_I0_FAR, 1 / np.maximum(size, 8.0) - 0.0625) / np.sqrt(size)
-    return np.where(size < 8, near, far)
+    small = _polynomial(_I0_NEAR, np.minimum(size, 8.0) - 4)
+    large = _polynomial(_I0_FAR, 1 / np.maximum(size, 8.0) - 0.0625) / np.sqrt(size)
+    return np.where(size < 8, small, large)
 
 
 def _scaled_i1(x: Any) -> Any:
     """exp(-|x|) I1(x)."""
     size = abs(x)
-    near = x * _polynomial(_I1_NEAR, np.minimum(size, 8.0) - 4)
-    far = _polynomial(_I1_FAR, 1 / np.maximum(size, 8.0) - 0.0625) / np.sqrt(size)
-    return np.where(size < 8, near, np.copysign(far, x))
+    small = x * _polynomial(_I1_NEAR, np.minimum(size, 8.0) - 4)
+    large = _polynomial(_I1_FAR, 1 / np.maximum(size, 8.0) - 0.0625) / np.sqrt(size)
+    return np.where(size < 8, small, np.copysign(large, x))
 
 
 def i0e_of_single(input: Any) -> Any:

@@ -56,13 +56,13 @@ def _beta_slope(x: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     total = a + b
     below = x * total < a
     sign = np.where(below, -1.0, 1.0)
-    near, power = np.where(below, x, 1 - x), np.where(below, a, b)
+    distance, power = np.where(below, x, 1 - x), np.where(below, a, b)
     centre = special("digamma")(a) - special("digamma")(total)
     scale = 1 / (np.abs(a - total * x) + np.minimum(np.sqrt(total * x * (1 - x)), power))
 
     def integrand(w: np.ndarray) -> np.ndarray:
         # The nearer one of t and 1 - t shrinks by exp(-w) in odds, the other grows to one.
-        grown = np.log1p(near * np.expm1(-w))
+        grown = np.log1p(distance * np.expm1(-w))
         log_t = np.log(x) - grown - np.where(below, w, 0.0)
         return (log_t - centre) * np.exp(-power * w - total * grown)
 

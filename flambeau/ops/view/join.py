@@ -34,7 +34,7 @@ def _legacy_empty(a: Array) -> bool:
     return a.ndim == 1 and a.size == 0  # torch.cat passes over these, whatever the other shapes
 
 
-def _few(function: Any, arrays: Sequence[Array], dim: int) -> Array | None:
+def _join_few(function: Any, arrays: Sequence[Array], dim: int) -> Array | None:
     """NumPy's function of a few small arrays of one dtype; None where that is not so, or fails."""
     kind, size = arrays[0].dtype, 0
     for a in arrays:
@@ -62,7 +62,7 @@ def cat(tensors: Sequence[Array], dim: int = 0) -> Array:
     """
     if not tensors:
         raise RefusedValue("torch.cat(): expected a non-empty list of Tensors")
-    if (y := _few(np.concatenate, tensors, dim)) is not None:
+    if (y := _join_few(np.concatenate, tensors, dim)) is not None:
         return y
     nonempty = [a for a in tensors if not _legacy_empty(a)]
     if not nonempty:
@@ -131,7 +131,7 @@ def stack(tensors: Sequence[Array], dim: int = 0) -> Array:
                 f"stack expects each tensor to be equal size, but got {list(first.shape)} at entry "
                 f"0 and {list(a.shape)} at entry {i}"
             )
-    if at == 0 and first.ndim and (y := _few(np.concatenate, tensors, 0)) is not None:
+    if at == 0 and first.ndim and (y := _join_few(np.concatenate, tensors, 0)) is not None:
         return y.reshape(len(tensors), *first.shape)
     if all(a.dtype is first.dtype for a in tensors):
         return np.stack(tensors, at) if (y := join_rows(tensors, at, new=True)) is None else y

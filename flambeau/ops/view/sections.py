@@ -195,7 +195,7 @@ def tensor_split(
     )
 
 
-def _split_along(name: str, axis_of: Any, least: int, words: str) -> Any:
+def _split_along(name: str, axis_of: Any, min_dims: int, words: str) -> Any:
     def function(
         input: Tensor, indices_or_sections: Any = None, *, indices: Sequence[int] | None = None,
         sections: int | None = None
@@ -207,9 +207,9 @@ def _split_along(name: str, axis_of: Any, least: int, words: str) -> Any:
                 f"{type(indices_or_sections).__name__}), but expected one of:\n"
                 " * (Tensor input, int sections)\n * (Tensor input, tuple of ints indices)\n"
             )
-        if input._array.ndim < least:
+        if input._array.ndim < min_dims:
             raise RuntimeError(
-                f"torch.{name} requires a tensor with at least {least} dimension, but got a "
+                f"torch.{name} requires a tensor with at least {min_dims} dimension, but got a "
                 f"tensor with {input._array.ndim} dimensions!"
             )
         at = axis_of(input._array.ndim)

@@ -53,10 +53,10 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     shape, r = input._array.shape, downscale_factor
     _spatial("pixel_unshuffle", shape, r, "downscale_factor")
     *batch, c, h, w = shape
-    for axis, what, n in ((-2, "height", h), (-1, "width", w)):
+    for axis, label, n in ((-2, "height", h), (-1, "width", w)):
         if n % r:
             raise RuntimeError(
-                f"pixel_unshuffle expects {what} to be divisible by downscale_factor, but "
+                f"pixel_unshuffle expects {label} to be divisible by downscale_factor, but "
                 f"input.size({axis})={n} is not divisible by {r}"
             )
     k = len(batch)

@@ -157,8 +157,8 @@ def _view_dtype(input: Array, dtype: Dtype) -> Array:
             f"{legacy_name(dtype)} (different element sizes)"
         )
     steps = strides_of(input)
-    own, other = legacy_name(FROM_NUMPY[input.dtype]), legacy_name(dtype)
-    names = f"to view {own} as {other} (different element sizes), but got"
+    source, target = legacy_name(FROM_NUMPY[input.dtype]), legacy_name(dtype)
+    names = f"to view {source} as {target} (different element sizes), but got"
     if steps[-1] != 1:
         raise RuntimeError(f"self.stride(-1) must be 1 {names} {steps[-1]}")
     shape = (*input.shape[:-1], input.shape[-1] * input.itemsize // kind.itemsize)
@@ -406,9 +406,9 @@ def movedim(input: Tensor, source: int | Sequence[int], destination: int | Seque
             "dims)"
         )
     a, b = [canonical_dim(d, n) for d in sources], [canonical_dim(d, n) for d in targets]
-    for what, dims, axes in (("source", a, sources), ("destination", b, targets)):
+    for argument, dims, axes in (("source", a, sources), ("destination", b, targets)):
         if len(set(dims)) != len(dims):
-            raise RuntimeError(f"movedim: repeated dim in `{what}` ({axes})")
+            raise RuntimeError(f"movedim: repeated dim in `{argument}` ({axes})")
     rest = iter(i for i in range(n) if i not in a)
     placed = dict(zip(b, a, strict=True))
     return permute(input, [placed[i] if i in placed else next(rest) for i in range(n)])

@@ -107,7 +107,7 @@ def test_a_call_that_does_the_same_many_times_asks() -> None:
 def test_a_large_call_counts_as_many() -> None:
     half = background_jit._RecordingState.CALLS_BEFORE_COMPILING / 2
     with background_jit.recording(True):
-        found = [background_jit.request_kernel("large", slow, worth=half) for _ in range(3)]
+        found = [background_jit.request_kernel("large", slow, weight=half) for _ in range(3)]
     assert found[:-1] == [None, None]
     assert found[-1] is not None
 

@@ -118,12 +118,12 @@ def take_along_axis_of(x: Node, index: Node, axis: int = 0, negative: bool = Tru
         return reshape_node(wide, (*x.shape[:axis], -1, *x.shape[axis + 1 :]))
     front = graph.permute(x, (axis, *(i for i in range(rank) if i != axis)))
     shape = (*index.shape, *front.shape[1:])
-    taken = Node(Op.TAKE, (front, index), shape, x.type)
+    gathered = Node(Op.TAKE, (front, index), shape, x.type)
     if not axis:
-        return taken
+        return gathered
     k = len(index.shape)
     order = (*range(k, k + axis), *range(k), *range(k + axis, k + rank - 1))
-    return graph.permute(taken, order)
+    return graph.permute(gathered, order)
 
 
 def _evenly_spaced(index: Node) -> tuple[int, int, int] | None:
@@ -177,10 +177,10 @@ class AdvancedIndex:
         flat = reshape_node(
             front, (math.prod(front.shape[: self.count]), *front.shape[self.count :])
         )
-        taken = take_along_axis_of(flat, self.index, 0, False)
+        gathered = take_along_axis_of(flat, self.index, 0, False)
         k, rest = len(self.index.shape), len(front.shape) - self.count
         back = (*range(k, k + self.target), *range(k), *range(k + self.target, k + rest))
-        return graph.permute(taken, back)
+        return graph.permute(gathered, back)
 
     def first(self, values: Node, rest: Sequence[int]) -> Node:
         """Broadcast values to the result's shape, with one row per position."""

@@ -164,12 +164,12 @@ def einsum(subscripts: Any, *operands: Any, **_: Any) -> Symbol:
 
 def _spell_ellipses(terms: list[str], target: str, ranks: list[int]) -> tuple[list[str], str]:
     """Replace ellipses with letters."""
-    many = max(r - len(t) + 3 for t, r in zip(terms, ranks, strict=True) if "..." in t)
-    letters = "ABCDEFGHIJ"[:many]
+    ellipsis_rank = max(r - len(t) + 3 for t, r in zip(terms, ranks, strict=True) if "..." in t)
+    letters = "ABCDEFGHIJ"[:ellipsis_rank]
     named = []
     for t, r in zip(terms, ranks, strict=True):
         n = r - len(t) + 3
-        named.append(t.replace("...", letters[many - n :]) if "..." in t else t)
+        named.append(t.replace("...", letters[ellipsis_rank - n :]) if "..." in t else t)
     return named, target.replace("...", letters)
 
 

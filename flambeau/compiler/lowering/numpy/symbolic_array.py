@@ -201,9 +201,9 @@ class SymbolArray(metaclass=_Kind):
         """A view with another shape."""
         wanted = shape[0] if len(shape) == 1 and not hasattr(shape[0], "__index__") else shape
         wanted = reshape_node(self._node, tuple(wanted)).shape
-        own = self.shape
+        old_shape = self.shape
         return SymbolArray.window(
-            self, lambda n: reshape_node(n, wanted), lambda n, v: reshape_node(v, own))
+            self, lambda n: reshape_node(n, wanted), lambda n, v: reshape_node(v, old_shape))
 
     def transpose(self, *axes: Any) -> SymbolArray:
         """A view with permuted axes."""
@@ -229,8 +229,8 @@ class SymbolArray(metaclass=_Kind):
     def squeeze(self, axis: Any = None) -> SymbolArray:
         """Drop axes of extent 1."""
         axes = range(self.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
-        gone = {a % self.ndim for a in axes if axis is not None or self.shape[a] == 1}
-        return self.reshape([n for i, n in enumerate(self.shape) if i not in gone])
+        removed = {a % self.ndim for a in axes if axis is not None or self.shape[a] == 1}
+        return self.reshape([n for i, n in enumerate(self.shape) if i not in removed])
 
     def view(self, dtype: Any = None) -> SymbolArray:
         """A view of the whole array; with a dtype of the same size, its bits reinterpreted."""
@@ -239,8 +239,8 @@ class SymbolArray(metaclass=_Kind):
         type = type_of(dtype)
         if type.size != self._node.type.size:
             refuse("bits read in another size")
-        own = self._node.type
-        return SymbolArray.window(self, lambda n: bitcast(n, type), lambda n, v: bitcast(v, own))
+        before = self._node.type
+        return SymbolArray.window(self, lambda n: bitcast(n, type), lambda n, v: bitcast(v, before))
 
     # ------------------------------------------------------------------------ copies
 

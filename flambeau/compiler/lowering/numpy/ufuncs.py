@@ -173,8 +173,8 @@ def _remainder(a: Node, b: Node) -> Node:
     remainder_fixed = where(_has_opposite_sign(rest, b), apply_operation(Scalar.ADD, rest, b), rest)
     if not a.type.floating:
         return remainder_fixed
-    nothing = apply_operation(Scalar.EQ, rest, number_like(0, rest))
-    return where(nothing, apply_operation(Scalar.COPYSIGN, number_like(0, a), b), remainder_fixed)
+    is_zero = apply_operation(Scalar.EQ, rest, number_like(0, rest))
+    return where(is_zero, apply_operation(Scalar.COPYSIGN, number_like(0, a), b), remainder_fixed)
 
 
 def _power(a: Node, b: Node) -> Node:
@@ -231,10 +231,10 @@ def _shift_builder(operation: Scalar) -> Callable[[Node, Node], Node]:
             apply_operation(Scalar.GE, b, number_like(0, b)),
         )
         y = apply_operation(operation, a, where(in_range, b, number_like(0, b)))
-        gone = number_like(0, a)
+        overflow = number_like(0, a)
         if operation is Scalar.SHR and a.type.signed:
-            gone = apply_operation(Scalar.SHR, a, number_like(width - 1, a))
-        return where(in_range, y, gone)
+            overflow = apply_operation(Scalar.SHR, a, number_like(width - 1, a))
+        return where(in_range, y, overflow)
 
     return shift
 

@@ -13,7 +13,7 @@ from ....native.loop_ir.ir import Scalar
 from ....native.target.graph_costs import (
     FEW_ATTENTION_MATRICES, MAX_STORED_SCORE_BYTES, MIN_ATTENTION_BLOCK,
 )
-from ....ops.attention.scaled_dot_product import _LOG_SUMS, _NOTHING, _PROBABILITIES
+from ....ops.attention.scaled_dot_product import _LOG_SUMS, _NO_STATE, _PROBABILITIES
 from ....ops.core.promotion import compute_dtype
 from ...fusion.fusion_group import MOVEMENTS
 from ...ir.any_length import serves_any_length
@@ -55,10 +55,10 @@ def _prefers_flash(q: Symbol, k: Symbol, v: Symbol, causal: bool, keep: int) -> 
         return True
     if block < min(MIN_ATTENTION_BLOCK, rows, columns):
         return False
-    if keep == _NOTHING:
+    if keep == _NO_STATE:
         return True
-    few = math.prod(batch) < FEW_ATTENTION_MATRICES  # backward is parallel over these
-    return not few and (causal or depth <= _NARROW or columns >= _LONG)
+    is_serial = math.prod(batch) < FEW_ATTENTION_MATRICES  # backward is parallel over these
+    return not is_serial and (causal or depth <= _NARROW or columns >= _LONG)
 
 
 def _mask_node(mask: Any, q: Symbol) -> tuple[Node, ...]:
@@ -80,7 +80,7 @@ def _flash_attention(
     inputs = (q.node, k.node, v.node, *masks)
     type = q.node.type
     y = symbol(Node(Op.ATTENTION, inputs, (*q.shape[:-1], v.shape[-1]), type, how))
-    if keep == _NOTHING:
+    if keep == _NO_STATE:
         return y, None
     sums = symbol(Node(Op.ATTENTION_SUMS, (q.node, k.node, *masks), q.shape[:-1], type, how))
     if keep == _LOG_SUMS:
@@ -113,7 +113,7 @@ def _attention(
     if not s.shape[-1]:
         y = np.zeros_like(v, shape=(*q.shape[:-1], v.shape[-1]))
         saved = s if keep == _PROBABILITIES else np.sum(s, -1)
-        return y.astype(query.dtype), None if keep == _NOTHING else saved
+        return y.astype(query.dtype), None if keep == _NO_STATE else saved
     top = np.max(s, -1, keepdims=True)
     if mask is not None:  # rows may be fully masked: they give 0
         top = np.where(np.equal(top, -math.inf), inside.type(0), top)

@@ -18,7 +18,7 @@ from ..numpy.node_builders import cast, compute_type, dtype_of, reshape_node, sl
 from ..numpy.symbolic_array import Symbol, node_of, symbol
 from ..registry import lowering
 from . import conv3d
-from .strided_windows import cropped, interleave, nothing
+from .strided_windows import cropped, interleave, zeros_of
 
 
 class _Plane:
@@ -62,7 +62,7 @@ def conv_node(x: Node, w: Node, stride: Sequence[int], dilation: Sequence[int],
     ]
     shape = (x.shape[0], *lengths, w.shape[3])
     if 0 in shape or 0 in x.shape or 0 in w.shape:
-        return nothing(x, shape)
+        return zeros_of(x, shape)
     return Node(Op.CONV, (x, w), shape, x.type,
                 {"stride": tuple(stride), "dilation": tuple(dilation),
                  "groups": groups})
@@ -101,7 +101,7 @@ def _convolution_weight(input: Any, output: Any, window: Any, groups: int) -> Sy
     x, g = plane.padded(plane.image(x)), plane.image(g)
     shape = (*plane.kernel, x.shape[3] // groups, g.shape[3])
     if 0 in x.shape or 0 in g.shape:
-        gradient = nothing(x, shape)
+        gradient = zeros_of(x, shape)
     else:
         gradient = Node(Op.CONV_WEIGHT, (x, g), shape, x.type, {
             "stride": plane.stride, "dilation": plane.dilation, "groups": groups})
@@ -171,7 +171,7 @@ def _phase(g: Node, w: Node, plane: _Plane, places: Sequence[int], counts: Seque
         )
         start += skipped
         if not taps:
-            return nothing(g, (g.shape[0], *counts, w.shape[3]))
+            return zeros_of(g, (g.shape[0], *counts, w.shape[3]))
         # Reversed: the last tap reads the first position.
         w = slice_axis(w, axis, first + (taps - 1) * step, taps, -step)
         low = (taps - 1) * dilation - start

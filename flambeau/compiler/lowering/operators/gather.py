@@ -227,8 +227,8 @@ def _index_add(
 @lowering("_index_fill")
 def _index_fill(input: Any, dim: int, index: Any, value: Any) -> Symbol:
     x, at = node_of(input), reshape_node(node_of(index), (-1,))
-    own = x.shape
-    x = x if own else reshape_node(x, (1,))
+    shape = x.shape
+    x = x if shape else reshape_node(x, (1,))
     axis = dim % len(x.shape)
     require_positions(node_of(index), x.shape[axis], True)
     places = iota((x.shape[axis], at.shape[0]), 0)
@@ -236,7 +236,7 @@ def _index_fill(input: Any, dim: int, index: Any, value: Any) -> Symbol:
     hits = symbol(apply_operation(Scalar.EQ, places, wanted)).any(1)
     mask = hits.reshape([-1 if i == axis else 1 for i in range(len(x.shape))])
     filled = where(mask.node, cast(node_of(value), x.type), x)
-    return symbol(reshape_node(filled, own))
+    return symbol(reshape_node(filled, shape))
 
 
 @lowering("take")
@@ -303,7 +303,7 @@ def _index_copy(input: Symbol, dim: int, index: Symbol, source: Symbol) -> Any:
 
 
 @lowering("put")
-def _put(input: Symbol, index: Any, source: Any, accumulate: bool = False) -> Symbol:
+def _lower_put(input: Symbol, index: Any, source: Any, accumulate: bool = False) -> Symbol:
     x, at, values = (reshape_node(node_of(v), (-1,)) for v in (input, index, source))
     require_positions(node_of(index), x.shape[0], True)
     if accumulate:

@@ -42,14 +42,14 @@ def _likelihood(
     ignore_index: int, kind: np.dtype,
 ) -> Symbol:
     axis, type = _axis(x), x.dtype.type
-    picked = np.sum(np.where(_is_target(target, x.shape, axis), x, type(0)), axis)
+    selected = np.sum(np.where(_is_target(target, x.shape, axis), x, type(0)), axis)
     factors = _row_weights(target, weight, ignore_index, x.dtype)
     within = 0 <= ignore_index < x.shape[axis]
     if weight is not None or within:
-        picked = np.where(call_ufunc(np.equal, (factors, 0)), type(0), picked * factors)
+        selected = np.where(call_ufunc(np.equal, (factors, 0)), type(0), selected * factors)
     if reduction == NONE:
-        return (-picked).astype(kind)
-    y = -np.sum(picked)
+        return (-selected).astype(kind)
+    y = -np.sum(selected)
     return (y / np.sum(factors) if reduction == MEAN else y).astype(kind)
 
 

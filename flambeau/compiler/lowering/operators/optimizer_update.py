@@ -94,10 +94,10 @@ class UpdateSymbol(TensorFacade):
         wide = weight.wide if isinstance(weight, StepNumber) else number(float(weight), Type.F64)
         gap = self._do(Scalar.SUB, end, self)
         rest = StepNumber(apply_operation(Scalar.SUB, number(1.0, Type.F64), wide), self.node.type)
-        near = apply_operation(Scalar.LT, wide, number(0.5, Type.F64), type=Type.BOOL)
+        is_near_start = apply_operation(Scalar.LT, wide, number(0.5, Type.F64), type=Type.BOOL)
         first = self._do(Scalar.ADD, self, self._do(Scalar.MUL, gap, weight))
         second = self._do(Scalar.SUB, end, self._do(Scalar.MUL, gap, rest))
-        return self._set(self._choose(near, first, second))
+        return self._set(self._choose(is_near_start, first, second))
 
     def maximum(self, other: Any) -> UpdateSymbol:
         return self._do(Scalar.MAXIMUM, self, other)

@@ -22,7 +22,7 @@ from ..numpy.node_builders import (
 )
 from ..numpy.symbolic_array import Symbol, node_of, symbol
 from ..registry import lowering
-from .strided_windows import add_border, interleave, nothing
+from .strided_windows import add_border, interleave, zeros_of
 
 
 class Windows:
@@ -129,7 +129,7 @@ class Windows:
             for i, (v, r, s, count) in enumerate(zip(reach, phase, w.stride, counts, strict=True)):
                 value = _shift_axis(value, self.first + i, (v - r) // s, count)
             total = value if total is None else apply_operation(Scalar.ADD, total, value)
-        return nothing(like, (*self.lead, *counts)) if total is None else total
+        return zeros_of(like, (*self.lead, *counts)) if total is None else total
 
 
 def _shift_axis(node: Node, axis: int, by: int, count: int) -> Node:
@@ -218,11 +218,11 @@ def _max_pool_gather(u: Any, input: Any, tops: Any, window: Any) -> Symbol:
     inside = compute_type(x.type)
     firsts = _first_maxima(cast(x, inside), cast(y, inside), windows)
     values = windows.bordered(values, 0)
-    picked: Node | None = None
+    gathered: Node | None = None
     for i, at in enumerate(windows.positions()):
         value = windows.met(values, at)
-        picked = value if picked is None else where(_equals(firsts, i), value, picked)
-    return symbol(picked) if picked is not None else u
+        gathered = value if gathered is None else where(_equals(firsts, i), value, gathered)
+    return symbol(gathered) if gathered is not None else u
 
 
 @lowering("_max_pool1d_with_indices", "_max_pool2d_with_indices", "_max_pool3d_with_indices")

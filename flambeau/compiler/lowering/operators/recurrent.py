@@ -154,8 +154,8 @@ class _Layer:
         if not self.is_one_kernel:
             return np.matmul(d.T, self.join_steps(self.states_before(y, h)))
         n = self.rows
-        late, first = (d[:-n], d[-n:]) if self.reverse else (d[n:], d[:n])
-        gradient = np.matmul(late.T, y[n:] if self.reverse else y[:-n])
+        later, first = (d[:-n], d[-n:]) if self.reverse else (d[n:], d[:n])
+        gradient = np.matmul(later.T, y[n:] if self.reverse else y[:-n])
         return gradient if _is_absent_or_zero(h) else gradient + np.matmul(first.T, h)
 
 

@@ -57,6 +57,6 @@ def interleave(parts: list[Node], axis: int) -> Node:
     return reshape_node(stacked_parts, shape)
 
 
-def nothing(node: Node, shape: Sequence[int]) -> Node:
+def zeros_of(node: Node, shape: Sequence[int]) -> Node:
     """Zeros of a shape, with a node's type."""
     return graph.constant(0, node.type, tuple(shape))

@@ -201,14 +201,14 @@ class MultiprocessContext(PContext):
         self._values: dict[int, Any] = {}
 
     def _start(self, rank: int) -> None:
-        ours, theirs = self._context.Pipe(duplex=False)
-        self._pipes[rank] = ours
+        reader, writer = self._context.Pipe(duplex=False)
+        self._pipes[rank] = reader
         streams = self.logs.stdouts[rank], self.logs.stderrs[rank]
         process = self._context.Process(
-            target=_call, args=(self.entrypoint, self.args[rank], self.envs[rank], streams, theirs)
+            target=_call, args=(self.entrypoint, self.args[rank], self.envs[rank], streams, writer)
         )
         process.start()
-        theirs.close()
+        writer.close()
         self._processes[rank] = process
 
     def pids(self) -> dict[int, int]:

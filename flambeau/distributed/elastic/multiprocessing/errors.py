@@ -89,10 +89,10 @@ class ProcessFailure:
             with open(self.error_file) as file:
                 self.error_file_data = json.load(file)
             self.message = self.error_file_data["message"]
-            told = self.error_file_data
+            details = self.error_file_data
             if isinstance(self.message, dict):
-                told = self.message["extraInfo"]
-            self.timestamp = int(told.get("timestamp", 0))
+                details = self.message["extraInfo"]
+            self.timestamp = int(details.get("timestamp", 0))
         else:
             self.error_file = _NOT_AVAILABLE
         if not self.message:
