@@ -127,7 +127,7 @@ def test_higher_is_better_where_the_metric_says_so(tmp_path):
     checkpoint = Checkpoint(tmp_path, monitor="valid_accuracy", best=2)
     rows = fit(trainer, epochs=5, callbacks=[checkpoint])
     order = sorted(rows, key=lambda row: (-row["valid_accuracy"], row["epoch"]))
-    assert [one["epoch"] for one in checkpoint.best] == [row["epoch"] for row in order[:2]]
+    assert [one["epoch"] for one in checkpoint.entries] == [row["epoch"] for row in order[:2]]
     unknown = Checkpoint(tmp_path, monitor="size", name="two")
     loop = Loop(lambda batch: None, callbacks=[unknown])
     loop.attach(epoch.end, lambda run: run.log(size=1))
@@ -238,7 +238,7 @@ def test_best_ones_that_were_not_written_are_no_best_ones(tmp_path, monkeypatch)
 
     with pytest.warns(UserWarning, match=r"best-epoch-0003\.pt of epoch 3, step 3 was not written"):
         loop.run([1], epochs=4)
-    assert [one["epoch"] for one in checkpoint.best] == [4, 2]
+    assert [one["epoch"] for one in checkpoint.entries] == [4, 2]
     assert files(tmp_path) == ["best-epoch-0002.pt", "best-epoch-0004.pt", "best.pt", "last.pt"]
     assert torch.load(checkpoint.best)["epoch"] == 4
     assert torch.load(checkpoint.last)["persistence"]["objects"]["Checkpoint"]["kept"] == [
