@@ -122,8 +122,8 @@ def main() -> None:
         for variant in variants:
             rounds[variant].append(start(variant, options.ranks))
     best = {
-        v: {c: {s: min(r[c][s] for r in found) for s in SIZES} for c in COLLECTIVES}
-        for v, found in rounds.items()
+        v: {c: {s: min(r[c][s] for r in sample) for s in SIZES} for c in COLLECTIVES}
+        for v, sample in rounds.items()
     }
     print(f"{options.ranks} ranks, us per call" + "".join(f"{v:>16}" for v in variants))
     for collective in COLLECTIVES:

@@ -76,29 +76,29 @@ def measured(
         env = {**os.environ, **THREADS, **caches(place)}
         processes[engine] = Process(command + ["--quick"] * quick, env, LIMIT)
     all_in_turn(list(processes.values()))
-    found: dict[str, dict | None] = {}
-    for engine, one in processes.items():
-        if one.failed:
-            print(f"\n{engine} {job}:\n{one.errors[-2000:]}", file=sys.stderr)
-        found[engine] = None if one.failed else json.loads(one.lines[-1])
+    results: dict[str, dict | None] = {}
+    for engine, process in processes.items():
+        if process.failed:
+            print(f"\n{engine} {job}:\n{process.errors[-2000:]}", file=sys.stderr)
+        results[engine] = None if process.failed else json.loads(process.lines[-1])
         print(".", end="", file=sys.stderr, flush=True)
-    return found
+    return results
 
 
 def engines(args: argparse.Namespace) -> tuple[dict[str, str], list[str]]:
     """The interpreter of each engine that is here, and why others are not."""
     torch = python_with_torch(args.torch_python)
-    found, missing = {"torch": torch, "eager": sys.executable, "compiled": sys.executable}, []
+    pythons, missing = {"torch": torch, "eager": sys.executable, "compiled": sys.executable}, []
     if any(map(shutil.which, ("g++", "clang++", "c++"))):
-        found["inductor"] = torch
+        pythons["inductor"] = torch
     else:
         missing.append("torch.compile: there is no C++ compiler here, which it needs")
     jax = python_with("flax", args.jax_python or args.torch_python) or python_with("flax")
     if jax is None:
         missing.append("JAX: jax, flax and optax are not installed (the extra `bench`)")
     else:
-        found["jax"] = jax
-    return {name: found[name] for name in ENGINES if name in found}, missing
+        pythons["jax"] = jax
+    return {name: pythons[name] for name in ENGINES if name in pythons}, missing
 
 
 def collect(args: argparse.Namespace, pythons: dict[str, str]) -> dict[str, dict[str, list]]:
@@ -110,28 +110,29 @@ def collect(args: argparse.Namespace, pythons: dict[str, str]) -> dict[str, dict
     with tempfile.TemporaryDirectory(prefix="flambeau-bench-") as folder:
         for number in range(args.rounds):
             for job, wanted, rounds in todo:
-                order = [one for one in wanted if one in pythons and number < rounds]
-                some = {one: pythons[one] for one in (order if number % 2 == 0 else order[::-1])}
-                for engine, found in measured(job, some, Path(folder), quick).items():
-                    samples.setdefault(job, {}).setdefault(engine, []).append(found)
+                order = [engine for engine in wanted if engine in pythons and number < rounds]
+                in_turn = order if number % 2 == 0 else order[::-1]
+                some = {engine: pythons[engine] for engine in in_turn}
+                for engine, result in measured(job, some, Path(folder), quick).items():
+                    samples.setdefault(job, {}).setdefault(engine, []).append(result)
     print(file=sys.stderr)
     return samples
 
 
 def summary(rounds: list[dict | None]) -> dict[str, Any]:
     """Medians of the rounds; what the first, with cold caches, took apart from the others."""
-    done = [one for one in rounds if one is not None]
+    done = [sample for sample in rounds if sample is not None]
     if len(done) != len(rounds):
         return {}
-    found = dict(done[-1])
-    for key, value in found.items():
+    result = dict(done[-1])
+    for key, value in result.items():
         if isinstance(value, int | float):
-            found[key] = statistics.median(one[key] for one in done)
+            result[key] = statistics.median(sample[key] for sample in done)
     for key in ("first", "compiling", "memory", "own memory"):
-        warm = [one[key] for one in done[1:] if one.get(key) is not None]
-        found[f"cold {key}"] = done[0].get(key)
-        found[f"warm {key}"] = statistics.median(warm) if warm else None
-    return found
+        warm = [sample[key] for sample in done[1:] if sample.get(key) is not None]
+        result[f"cold {key}"] = done[0].get(key)
+        result[f"warm {key}"] = statistics.median(warm) if warm else None
+    return result
 
 
 def main() -> None:
@@ -156,8 +157,8 @@ def main() -> None:
     results = {
         "machine": versions(pythons), "load": load, "rounds": args.rounds, "missing": missing,
         "parts": [part for part in PARTS if part in (args.only or PARTS)],
-        "jobs": {job: {engine: summary(rounds) for engine, rounds in found.items()}
-                 for job, found in samples.items()},
+        "jobs": {job: {engine: summary(rounds) for engine, rounds in by_engine.items()}
+                 for job, by_engine in samples.items()},
     }
     print(markdown(results))
     if args.json:

@@ -41,7 +41,7 @@ Jobs = dict[str, dict[str, dict[str, Any]]]
 def shown(results: dict) -> list[str]:
     """The engines that were measured."""
     jobs: Jobs = results["jobs"]
-    return [name for name in NAMES if any(name in found for found in jobs.values())]
+    return [name for name in NAMES if any(name in by_engine for by_engine in jobs.values())]
 
 
 def row(*cells: object) -> str:
@@ -62,14 +62,15 @@ def times(theirs: float | None, ours: float | None) -> str:
     return "" if not theirs or not ours else f"{theirs / ours:.2f}"
 
 
-def best(found: dict[str, dict[str, Any]]) -> float | None:
+def best(by_engine: dict[str, dict[str, Any]]) -> float | None:
     """The least time of the others."""
-    known = [found[name]["seconds"] for name in OTHERS if found.get(name, {}).get("seconds")]
+    known = [by_engine[name]["seconds"] for name in OTHERS
+             if by_engine.get(name, {}).get("seconds")]
     return min(known, default=None)
 
 
-def value(found: dict[str, dict[str, Any]], engine: str, key: str = "seconds") -> Any:
-    return found.get(engine, {}).get(key)
+def value(by_engine: dict[str, dict[str, Any]], engine: str, key: str = "seconds") -> Any:
+    return by_engine.get(engine, {}).get(key)
 
 
 def steps(results: dict) -> list[str]:
@@ -77,10 +78,10 @@ def steps(results: dict) -> list[str]:
     names = shown(results)
     lines = head("Training step with Adam", *(NAMES[n] for n in names), "times PyTorch's speed",
                  "times the best other", "aim")
-    for name, found in _of(results, "step"):
-        model, ours = MODELS[name], value(found, "compiled")
-        lines.append(row(model.title, *(duration(value(found, n)) for n in names),
-                         times(value(found, "torch"), ours), times(best(found), ours),
+    for name, by_engine in _of(results, "step"):
+        model, ours = MODELS[name], value(by_engine, "compiled")
+        lines.append(row(model.title, *(duration(value(by_engine, n)) for n in names),
+                         times(value(by_engine, "torch"), ours), times(best(by_engine), ours),
                          f"{model.aim:g}"))
     return lines
 
@@ -89,17 +90,17 @@ def roofline(results: dict) -> list[str]:
     """What compiled steps reach of the machine's limits, and where the rest goes."""
     lines = head("Compiled step", "kernels", "Gflop", "MB moved", "GFLOP/s", "of the limit",
                  *(f"lost: {name}" for name in LOST.values()), "between kernels")
-    for name, found in _of(results, "step"):
-        ours = found.get("compiled", {})
+    for name, by_engine in _of(results, "step"):
+        ours = by_engine.get("compiled", {})
         whole = ours.get("measured")
         if not whole:
             continue
-        lost = [ours["lost"].get(one, 0.0) for one in LOST]
+        lost = [ours["lost"].get(part, 0.0) for part in LOST]
         between = max(0.0, whole - ours["least"] - sum(lost))
         lines.append(row(
             MODELS[name].title, ours["kernels"], f"{ours['flops'] / 1e9:.3g}",
             f"{ours['bytes'] / 1e6:.3g}", f"{ours['flops'] / whole / 1e9:.3g}",
-            *(f"{one / whole:.0%}" for one in (ours["least"], *lost, between)),
+            *(f"{part / whole:.0%}" for part in (ours["least"], *lost, between)),
         ))
     return lines if len(lines) > 2 else []
 
@@ -110,13 +111,13 @@ def first(results: dict) -> list[str]:
     titles = [f"{NAMES[name]}, {cache}" for name in names for cache in ("cold", "warm")]
     lines = head("Until the step is compiled", *titles, "cold, times faster than torch.compile",
                  "of flambeau's cold: compiling")
-    for name, found in _of(results, "step"):
-        cells = [maybe(duration, value(found, engine, f"{cache} first"))
+    for name, by_engine in _of(results, "step"):
+        cells = [maybe(duration, value(by_engine, engine, f"{cache} first"))
                  for engine in names for cache in ("cold", "warm")]
-        ours = value(found, "compiled", "cold first")
-        faster = times(value(found, "inductor", "cold first"), ours)
+        ours = value(by_engine, "compiled", "cold first")
+        faster = times(value(by_engine, "inductor", "cold first"), ours)
         lines.append(row(MODELS[name].title, *cells, faster,
-                         duration(value(found, "compiled", "cold compiling"))))
+                         duration(value(by_engine, "compiled", "cold compiling"))))
     return lines
 
 
@@ -125,10 +126,11 @@ def memory(results: dict) -> list[str]:
     names = shown(results)
     lines = head("Peak memory of the process", *(NAMES[n] for n in names),
                  "compiled, warm cache", "times smaller than PyTorch")
-    for name, found in _of(results, "step"):
-        cold, theirs = value(found, "compiled", "cold memory"), value(found, "torch", "memory")
-        cells = [megabytes(value(found, n, "cold memory")) for n in names]
-        warm = maybe(megabytes, value(found, "compiled", "warm memory"))
+    for name, by_engine in _of(results, "step"):
+        cold = value(by_engine, "compiled", "cold memory")
+        theirs = value(by_engine, "torch", "memory")
+        cells = [megabytes(value(by_engine, n, "cold memory")) for n in names]
+        warm = maybe(megabytes, value(by_engine, "compiled", "warm memory"))
         lines.append(row(MODELS[name].title, *cells, warm, times(theirs, cold)))
     return lines
 
@@ -136,9 +138,9 @@ def memory(results: dict) -> list[str]:
 def inference(results: dict) -> list[str]:
     """Models under inference_mode."""
     lines = head("Inference", "batch", NAMES["torch"], NAMES["compiled"], "times PyTorch's speed")
-    for name, found in _of(results, "inference"):
+    for name, by_engine in _of(results, "inference"):
         for batch in ("1", "32"):
-            theirs, ours = value(found, "torch", batch), value(found, "compiled", batch)
+            theirs, ours = value(by_engine, "torch", batch), value(by_engine, "compiled", batch)
             title = MODELS[name.split(":")[0]].title.split(", batch")[0]
             lines.append(row(title, batch, duration(theirs), duration(ours), times(theirs, ours)))
     return lines
@@ -154,13 +156,14 @@ def matmul(results: dict) -> list[str]:
     lines = head("Matrix product", NAMES["torch"], NAMES["eager"], NAMES["compiled"],
                  "times PyTorch's speed", "GFLOP/s", "of the peak", "best turn, of the best peak",
                  "aim")
-    for size, found in _of(results, "matmul"):
-        theirs, ours = value(found, "torch"), value(found, "compiled")
+    for size, by_engine in _of(results, "matmul"):
+        theirs, ours = value(by_engine, "torch"), value(by_engine, "compiled")
         flops, peak, burst, quickest = 2 * int(size) ** 3, *(
-            value(found, "compiled", name) for name in ("peak", "burst", "quickest"))
+            value(by_engine, "compiled", name) for name in ("peak", "burst", "quickest"))
         rate, best = (flops / seconds if seconds else None for seconds in (ours, quickest))
         lines.append(row(
-            f"{size} x {size}", duration(theirs), duration(value(found, "eager")), duration(ours),
+            f"{size} x {size}", duration(theirs), duration(value(by_engine, "eager")),
+            duration(ours),
             times(theirs, ours), f"{rate / 1e9:.0f}" if rate else "",
             *(f"{a / b:.0%}" if a and b else "" for a, b in ((rate, peak), (best, burst))), "80%",
         ))
@@ -172,14 +175,14 @@ def growth(results: dict) -> list[str]:
     lines = head("char GPT, batch 12x64", NAMES["torch"], NAMES["compiled"],
                  "times PyTorch's speed", "until compiled, cold", "of it compiling",
                  "memory, times smaller")
-    for name, found in _of(results, "growth"):
+    for name, by_engine in _of(results, "growth"):
         layers, width = map(int, name.split(":"))
-        theirs, ours = value(found, "torch"), value(found, "compiled")
+        theirs, ours = value(by_engine, "torch"), value(by_engine, "compiled")
         lines.append(row(
             growing(layers, width).title, duration(theirs), duration(ours), times(theirs, ours),
-            duration(value(found, "compiled", "cold first")),
-            duration(value(found, "compiled", "cold compiling")),
-            times(value(found, "torch", "memory"), value(found, "compiled", "memory")),
+            duration(value(by_engine, "compiled", "cold first")),
+            duration(value(by_engine, "compiled", "cold compiling")),
+            times(value(by_engine, "torch", "memory"), value(by_engine, "compiled", "memory")),
         ))
     return lines
 
@@ -195,7 +198,7 @@ TABLES: dict[str, tuple[str, tuple[Callable[[dict], list[str]], ...]]] = {
 def _of(results: dict, kind: str) -> list[tuple[str, dict[str, dict[str, Any]]]]:
     """What was measured of one kind: (the rest of the job's name, by engine)."""
     jobs: Jobs = results["jobs"]
-    return [(job.partition(":")[2], found) for job, found in jobs.items()
+    return [(job.partition(":")[2], results_of) for job, results_of in jobs.items()
             if job.partition(":")[0] == kind]
 
 
@@ -205,7 +208,7 @@ def footnote(results: dict) -> str:
         f"PyTorch {machine['torch']}, Python {machine['python']}, {machine['processor']}, "
         f"2 threads, {machine['date']}; medians of {results['rounds']} rounds, each in fresh "
         "processes. Ratios of times say how many times faster compiled flambeau is.",
-        *(f"Left out: {one}." for one in results["missing"]),
+        *(f"Left out: {engine}." for engine in results["missing"]),
     ]
     return "\n".join(lines)
 
@@ -217,8 +220,8 @@ def markdown(results: dict) -> str:
         kind, tables = TABLES[part]
         if _of(results, kind):
             for table in tables:
-                found = table(results)
-                lines += [*found, ""] if found else []
+                rows = table(results)
+                lines += [*rows, ""] if rows else []
     return "\n".join([*lines, footnote(results)])
 
 

@@ -85,18 +85,18 @@ def stream_of(torch: Any) -> Any:
 
 def cases() -> dict[str, tuple[Any, int, str]]:
     """By name: dataset, workers, what is measured."""
-    found: dict[str, tuple[Any, int, str]] = {}
+    cases_by_title: dict[str, tuple[Any, int, str]] = {}
     for workers in WORKERS:
-        found[f"images, {workers} workers"] = Images, workers, "batch"
+        cases_by_title[f"images, {workers} workers"] = Images, workers, "batch"
     for workers in WORKERS:
-        found[f"small samples, {workers} workers"] = Small, workers, "batch"
+        cases_by_title[f"small samples, {workers} workers"] = Small, workers, "batch"
     for workers in WORKERS:
-        found[f"stream, {workers} workers"] = stream_of, workers, "batch"
+        cases_by_title[f"stream, {workers} workers"] = stream_of, workers, "batch"
     for workers in (0, 2):
-        found[f"5 ms transform, {workers} workers"] = Transformed, workers, "epoch"
-    found["start of 2 workers (fork)"] = Small, 2, "fork"
-    found["start of 2 workers (spawn)"] = Small, 2, "spawn"
-    return found
+        cases_by_title[f"5 ms transform, {workers} workers"] = Transformed, workers, "epoch"
+    cases_by_title["start of 2 workers (fork)"] = Small, 2, "fork"
+    cases_by_title["start of 2 workers (spawn)"] = Small, 2, "spawn"
+    return cases_by_title
 
 
 def epoch_s(data: Any, dataset: Any, workers: int, measure: str) -> float:
@@ -158,8 +158,8 @@ def main() -> None:
         return
     print(f"{'':32}{'flambeau':>12}{'PyTorch':>12}{'times faster':>14}")
     for name in options.cases or cases():
-        found = run(name, options.rounds)
-        ours, theirs = found["flambeau"], found["torch"]
+        results = run(name, options.rounds)
+        ours, theirs = results["flambeau"], results["torch"]
         print(f"{name:32}{ours * 1e3:9.3f} ms{theirs * 1e3:9.3f} ms{theirs / ours:14.2f}",
               flush=True)
 

@@ -41,12 +41,12 @@ def measure(
         for library in order
     }
     all_in_turn(list(processes.values()))
-    found = {}
+    results = {}
     for library, process in processes.items():
         print(process.errors, end="", file=sys.stderr)
         nothing: dict[str, float | None] = dict.fromkeys(names)
-        found[library] = nothing if process.failed else json.loads(process.lines[-1])
-    return found
+        results[library] = nothing if process.failed else json.loads(process.lines[-1])
+    return results
 
 
 def one_round(pythons: dict[str, str], chosen: dict[str, list[str]], order, samples) -> None:
@@ -55,15 +55,15 @@ def one_round(pythons: dict[str, str], chosen: dict[str, list[str]], order, samp
     jobs = [[], *([chosen["small"]] if chosen["small"] else [])]
     jobs += [[name] for group in ("large", "steps") for name in chosen[group]]
     for names in jobs:
-        for library, found in measure(pythons, order, names).items():
+        for library, times in measure(pythons, order, names).items():
             keep = samples[library]
             for name in names:
-                keep.setdefault(name, []).append(found[name])
+                keep.setdefault(name, []).append(times[name])
             if not names:
-                keep.setdefault("import", []).append(found.get("import"))
-                keep.setdefault("import memory", []).append(found.get("peak"))
+                keep.setdefault("import", []).append(times.get("import"))
+                keep.setdefault("import memory", []).append(times.get("peak"))
             elif names[0] in GROUPS["steps"]:
-                peak = None if found[names[0]] is None else found["peak"]
+                peak = None if times[names[0]] is None else times["peak"]
                 keep.setdefault(f"{names[0]} memory", []).append(peak)
         print(".", end="", file=sys.stderr, flush=True)
 

@@ -33,7 +33,7 @@ BEGIN = "<!-- examples: begin (written by benchmarks/examples.py --readme) -->"
 END = "<!-- examples: end -->"
 
 
-class Enough(Exception):
+class StopTraining(Exception):
     """The example has made its steps."""
 
 
@@ -58,7 +58,7 @@ def run(engine: str, name: str, steps: int, turns: bool, rest: float = 0.0) -> N
         losses.append(loss)
         seconds.append(now - begun["step"])
         if len(losses) == steps:
-            raise Enough
+            raise StopTraining
         time.sleep(rest)
         if turns and now - begun["turn"] > TURN:
             wait_for_turn()
@@ -72,7 +72,7 @@ def run(engine: str, name: str, steps: int, turns: bool, rest: float = 0.0) -> N
         wait_for_turn()
     try:
         runpy.run_path(str(path), run_name="__main__")
-    except Enough:
+    except StopTraining:
         print()
         print(json.dumps({"losses": losses, "seconds": statistics.median(seconds[steps // 4 :])}))
 
@@ -88,15 +88,15 @@ def measured(name: str, python: str, folder: str) -> dict[str, dict]:
     process("compiled", "--alone")
     processes = {engine: process(engine) for engine in ENGINES}
     all_in_turn(list(processes.values()))
-    for engine, one in processes.items():
-        if one.failed:
-            sys.exit(f"{engine} {name}:\n{one.errors[-2000:]}")
-    return {engine: json.loads(one.lines[-1]) for engine, one in processes.items()}
+    for engine, child in processes.items():
+        if child.failed:
+            sys.exit(f"{engine} {name}:\n{child.errors[-2000:]}")
+    return {engine: json.loads(child.lines[-1]) for engine, child in processes.items()}
 
 
-def apart(found: dict, wanted: dict, steps: int) -> str:
+def apart(actual: dict, wanted: dict, steps: int) -> str:
     """The greatest relative distance between two runs' losses over the first steps."""
-    pairs = zip(found["losses"][:steps], wanted["losses"][:steps], strict=True)
+    pairs = zip(actual["losses"][:steps], wanted["losses"][:steps], strict=True)
     return f"{max(abs(a - b) / abs(b) for a, b in pairs):.0e}"
 
 
@@ -105,11 +105,11 @@ def markdown(results: dict[str, dict[str, dict]], machine: dict) -> str:
     lines = ["| Example, with its data and `item()` | PyTorch | flambeau | with `--compile` "
              "| over PyTorch | over flambeau | losses apart, 10 steps | 50 steps | 200 steps |",
              "|---|---:|---:|---:|---:|---:|---:|---:|---:|"]
-    for name, found in results.items():
-        torch, eager, compiled = (found[engine] for engine in ENGINES)
-        times = [one["seconds"] for one in (torch, eager, compiled)]
+    for name, by_engine in results.items():
+        torch, eager, compiled = (by_engine[engine] for engine in ENGINES)
+        times = [time["seconds"] for time in (torch, eager, compiled)]
         cells = [f"`{name}.py`: {EXAMPLES[name]}", *map(duration, times),
-                 *(f"{one / times[2]:.2f}" for one in times[:2]),
+                 *(f"{time / times[2]:.2f}" for time in times[:2]),
                  *(apart(compiled, torch, n) for n in (10, 50, STEPS))]
         lines.append(f"| {' | '.join(cells)} |")
     note = (f"PyTorch {machine['torch']}, Python {machine['python']}, {machine['processor']}, "

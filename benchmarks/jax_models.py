@@ -76,7 +76,7 @@ class Block(nn.Module):
         n, t, _ = x.shape
         qkv = nn.Dense(3 * self.width)(nn.LayerNorm(epsilon=1e-5)(x))
         query, key, value = (
-            one.reshape(n, t, self.heads, -1) for one in jnp.split(qkv, 3, axis=-1)
+            x.reshape(n, t, self.heads, -1) for x in jnp.split(qkv, 3, axis=-1)
         )
         mixed = jax.nn.dot_product_attention(query, key, value, is_causal=True)
         x = x + nn.Dense(self.width)(mixed.reshape(n, t, self.width))
@@ -161,10 +161,10 @@ def training(name: str, batch: int) -> tuple[Callable[[], Any], Callable[[], Non
         return (optax.apply_updates(params, updates), statistics, moments, key), value
 
     run = jax.jit(step, donate_argnums=0)
-    held = {"state": (params, statistics, adam.init(params), key), "loss": None}
+    carry = {"state": (params, statistics, adam.init(params), key), "loss": None}
 
     def work() -> Any:
-        held["state"], held["loss"] = run(held["state"], x, y)
-        return held["loss"]
+        carry["state"], carry["loss"] = run(carry["state"], x, y)
+        return carry["loss"]
 
-    return work, lambda: jax.block_until_ready(held["state"])
+    return work, lambda: jax.block_until_ready(carry["state"])

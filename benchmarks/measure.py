@@ -26,15 +26,15 @@ SPAN = {"small": 0.015, "large": 0.05, "steps": 0.25}  # seconds one repeat last
 # Kernels for large tensors begin within the first calls: at the eighth of products, at the fortieth
 # of a convolution's shape, several of which come in a step.
 WARM_UP = {"small": 200, "large": 48, "steps": 16}
-LEAST, ENOUGH = 16, 1.5  # calls, and seconds after which no more of them follow
+LEAST, MAX_SECONDS = 16, 1.5  # calls, and seconds after which no more of them follow
 
 
 def memory() -> float:
     """The most memory this process has held so far, in MB."""
     with contextlib.suppress(OSError):  # what getrusage says on Linux has the parent's peak in it
-        found = re.search(r"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text())
-        if found:
-            return int(found[1]) / 1024
+        match = re.search(r"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text())
+        if match:
+            return int(match[1]) / 1024
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (1024 if sys.platform != "darwin" else 1024 * 1024)
 
@@ -48,7 +48,7 @@ def time_of(work, group: str, before=None) -> float:
     begin = time.perf_counter()
     for number in range(WARM_UP[group]):
         work()
-        if number >= LEAST and time.perf_counter() - begin > ENOUGH:
+        if number >= LEAST and time.perf_counter() - begin > MAX_SECONDS:
             break
     begin = time.perf_counter()
     work()
@@ -74,7 +74,7 @@ def main() -> None:
         import flambeau as torch
     else:
         import torch
-    found: dict[str, float | None] = {"import": time.perf_counter() - begin, "peak": memory()}
+    results: dict[str, float | None] = {"import": time.perf_counter() - begin, "peak": memory()}
 
     from turns import wait_for_turn  # now, as what it imports would make the library's import short
 
@@ -91,12 +91,12 @@ def main() -> None:
         for group, cases in GROUPS.items():
             for name in (name for name in cases if name in names):
                 try:
-                    found[name] = time_of(cases[name].prepare(torch), group, wait_for_turn)
+                    results[name] = time_of(cases[name].prepare(torch), group, wait_for_turn)
                 except Exception:  # a row that does not run is shown as such, the others go on
                     traceback.print_exc()
-                    found[name] = None
-        found["peak"] = memory()
-    print(json.dumps(found))
+                    results[name] = None
+        results["peak"] = memory()
+    print(json.dumps(results))
 
 
 if __name__ == "__main__":

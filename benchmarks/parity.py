@@ -51,17 +51,17 @@ def distances(theirs: list[float], ours: list[float]) -> list[float]:
     return [abs(a - b) / abs(a) for a, b in zip(theirs, ours, strict=True)]
 
 
-def draw(found: dict[str, tuple[list[float], list[float]]], path: Path) -> None:
+def draw(curves_of: dict[str, tuple[list[float], list[float]]], path: Path) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
     figure, grid = pyplot.subplots(
-        2, len(found), figsize=(3.2 * len(found), 4.8), sharex=True, squeeze=False,
+        2, len(curves_of), figsize=(3.2 * len(curves_of), 4.8), sharex=True, squeeze=False,
         height_ratios=(2, 1), layout="constrained",
     )
-    for (example, (theirs, ours)), (above, below) in zip(found.items(), grid.T, strict=True):
+    for (example, (theirs, ours)), (above, below) in zip(curves_of.items(), grid.T, strict=True):
         steps = range(1, len(theirs) + 1)
         above.plot(steps, theirs, color="tab:orange", linewidth=4, alpha=0.6, label="PyTorch")
         above.plot(steps, ours, color="black", linewidth=1, label="flambeau")
@@ -83,17 +83,17 @@ def main() -> int:
     args = parser.parse_args()
 
     python = python_with_torch(args.torch_python)
-    found, near = {}, True
+    curves_of, near = {}, True
     print(f"largest relative difference over the first {EARLY} and {args.steps} steps")
     for example in args.examples or EXAMPLES:
-        found[example] = curves(example, args.steps, python)
-        apart = distances(*found[example])
+        curves_of[example] = curves(example, args.steps, python)
+        apart = distances(*curves_of[example])
         early, every = max(apart[:EARLY]), max(apart)
         within = early <= BOUNDS["early"] and every <= BOUNDS["all"]
         near = near and within
         mark = "" if within else "   OUT OF BOUNDS"
         print(f"{example:>14}  {early:.1e}  {every:.1e}{mark}", flush=True)
-    draw(found, args.picture)
+    draw(curves_of, args.picture)
     return 0 if near else 1
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "2")
 
 
-def python_with(module: str, given: str | None = None) -> str | None:
+def python_with(module: str, path: str | None = None) -> str | None:
     """The interpreter given, or this one, or that of .venv-parity: the first that has a module."""
     parity = Path(__file__).resolve().parent.parent / ".venv-parity" / "bin" / "python"
-    candidates = [given] if given else [sys.executable, str(parity)]
+    candidates = [path] if path else [sys.executable, str(parity)]
     search = f"import importlib.util, sys; sys.exit(importlib.util.find_spec('{module}') is None)"
     for python in candidates:
         try:
@@ -23,12 +23,12 @@ def python_with(module: str, given: str | None = None) -> str | None:
     return None
 
 
-def python_with_torch(given: str | None = None) -> str:
+def python_with_torch(path: str | None = None) -> str:
     """The first of them that has torch; where none has, that is said and the program ends."""
-    found = python_with("torch", given)
-    if found is not None:
-        return found
-    candidates = [given] if given else [sys.executable, ".venv-parity/bin/python"]
+    python = python_with("torch", path)
+    if python is not None:
+        return python
+    candidates = [path] if path else [sys.executable, ".venv-parity/bin/python"]
     sys.exit(
         f"no PyTorch in {' or '.join(candidates)}: `make parity` installs it, "
         "or name an interpreter that has it with --torch-python"

@@ -85,11 +85,11 @@ def rates(a: Any, b: Any, threads: int, again: Any, torch: Any) -> list[float]:
     def times(call: Callable[[], Any]) -> Callable[[int], None]:
         return lambda count: [call() for _ in range(count)][-1]
 
-    found = [best(native, flops, clock), best(times(lambda: np.matmul(a, b, out=y)), flops, clock)]
+    speeds = [best(native, flops, clock), best(times(lambda: np.matmul(a, b, out=y)), flops, clock)]
     if torch is not None:
         x, w, z = (torch.from_numpy(each) for each in (a, b, y))
-        found.append(best(times(lambda: torch.matmul(x, w, out=z)), flops, clock))
-    return found
+        speeds.append(best(times(lambda: torch.matmul(x, w, out=z)), flops, clock))
+    return speeds
 
 
 def main() -> None:
@@ -97,36 +97,36 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--only", default="")
-    given = parser.parse_args()
+    options = parser.parse_args()
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "FLAMBEAU_THREADS"):
-        os.environ[name] = str(given.threads)
+        os.environ[name] = str(options.threads)
     import numpy as np
     from peak import peak
 
     try:
         import torch
 
-        torch.set_num_threads(given.threads)
+        torch.set_num_threads(options.threads)
     except ImportError:
         torch = None
-    limit, again, rng = peak(given.threads), repeat(), np.random.default_rng(0)
-    print(f"peak {limit:.0f} GFLOP/s on {given.threads} thread(s)")
+    limit, again, rng = peak(options.threads), repeat(), np.random.default_rng(0)
+    print(f"peak {limit:.0f} GFLOP/s on {options.threads} thread(s)")
     for m, k, n in SHAPES:
         for flip in ("NN", "NT", "TN"):
             a = rng.normal(size=(k, m) if flip[0] == "T" else (m, k)).astype("f")
             b = rng.normal(size=(n, k) if flip[1] == "T" else (k, n)).astype("f")
             row(f"{m}x{k} @ {k}x{n} {flip}", a.T if flip[0] == "T" else a,
-                b.T if flip[1] == "T" else b, given, limit, again, torch)
+                b.T if flip[1] == "T" else b, options, limit, again, torch)
     count, m, k, n = STACK
     row(f"{count} of {m}x{k} @ {k}x{n} NN", rng.normal(size=(count, m, k)).astype("f"),
-        rng.normal(size=(count, k, n)).astype("f"), given, limit, again, torch)
+        rng.normal(size=(count, k, n)).astype("f"), options, limit, again, torch)
 
 
-def row(name: str, a: Any, b: Any, given: Any, limit: float, again: Any, torch: Any) -> None:
+def row(name: str, a: Any, b: Any, options: Any, limit: float, again: Any, torch: Any) -> None:
     """Measures and prints one product."""
-    if not re.search(given.only, name):
+    if not re.search(options.only, name):
         return
-    native, *others = rates(a, b, given.threads, again, torch)
+    native, *others = rates(a, b, options.threads, again, torch)
     named = zip(("NumPy", "PyTorch"), others, strict=False)
     beside = "  ".join(f"{what} {rate:6.1f} ({native / rate:4.2f}x)" for what, rate in named)
     print(f"{name:32} flambeau {native:6.1f} ({native / limit:4.0%} of peak)  {beside}", flush=True)

@@ -28,7 +28,7 @@ HERE = Path(__file__).resolve().parent
 ENGINES = ("torch", "flambeau")
 ROUNDS, SPAN = 3, 0.05  # repeats, and seconds that one lasts at least
 WARM_UP = 42  # calls: a convolution's own kernel is used from the fortieth on
-ENOUGH = 0.4  # seconds of calls that warm up
+WARM_UP_SECONDS = 0.4  # seconds of calls that warm up
 LIMIT = 120.0  # seconds of a turn
 LARGER = {"mlp": 1024, "cnn": 512, "resnet": 128, "char_gpt": 64, "lstm": 256}  # batches
 Work = Callable[[], Any]
@@ -57,8 +57,8 @@ def steps(torch: Any, engine: str) -> dict[str, Callable[[], Work]]:
         torch.manual_seed(0)
         module, loss = MODELS[name].make(torch)
         step = training(torch, "compiled" if engine == "flambeau" else engine, module, loss)
-        given = MODELS[name].data(torch, batch)
-        return lambda: step(*given)
+        tensors = MODELS[name].data(torch, batch)
+        return lambda: step(*tensors)
 
     sizes = [(name, model.batch) for name, model in MODELS.items()] + [*LARGER.items()]
     return {f"{name}, batch {size}": partial(prepare, name, size) for name, size in sizes}
@@ -71,37 +71,37 @@ def operators(torch: Any) -> dict[str, Callable[[], Work]]:
     def on(work: Callable[..., Any], *shapes: tuple[int, ...]) -> Callable[[], Work]:
         def prepare() -> Work:
             torch.manual_seed(0)
-            given = [torch.randn(*shape) for shape in shapes]
-            return lambda: work(*given)
+            tensors = [torch.randn(*shape) for shape in shapes]
+            return lambda: work(*tensors)
 
         return prepare
 
     heads = (16, 8, 512, 64)
-    found = {f"matmul {n}": on(lambda a, b: a @ b, (n, n), (n, n)) for n in (256, 1024, 2048, 4096)}
-    found["conv 3x3, 64 to 64, 32x32, batch 32"] = on(
+    cases = {f"matmul {n}": on(lambda a, b: a @ b, (n, n), (n, n)) for n in (256, 1024, 2048, 4096)}
+    cases["conv 3x3, 64 to 64, 32x32, batch 32"] = on(
         lambda x, w: functional.conv2d(x, w, padding=1), (32, 64, 32, 32), (64, 64, 3, 3)
     )
-    found["attention, 16x8 heads of 512x64"] = on(
+    cases["attention, 16x8 heads of 512x64"] = on(
         functional.scaled_dot_product_attention, heads, heads, heads
     )
-    found["x + x, 64K"] = on(lambda x: x + x, (256, 256))
-    found["softmax, 128K"] = on(lambda x: x.softmax(-1), (512, 256))
+    cases["x + x, 64K"] = on(lambda x: x + x, (256, 256))
+    cases["softmax, 128K"] = on(lambda x: x.softmax(-1), (512, 256))
     for name, shape in (("4M", (2048, 2048)), ("64M", (8192, 8192))):
-        found[f"x + x, {name}"] = on(lambda x: x + x, shape)
-        found[f"gelu, {name}"] = on(functional.gelu, shape)
-        found[f"sum, {name}"] = on(lambda x: x.sum(), shape)
-        found[f"softmax, {name}"] = on(lambda x: x.softmax(-1), shape)
-        found[f"layer_norm, {name}"] = on(
+        cases[f"x + x, {name}"] = on(lambda x: x + x, shape)
+        cases[f"gelu, {name}"] = on(functional.gelu, shape)
+        cases[f"sum, {name}"] = on(lambda x: x.sum(), shape)
+        cases[f"softmax, {name}"] = on(lambda x: x.softmax(-1), shape)
+        cases[f"layer_norm, {name}"] = on(
             lambda x: functional.layer_norm(x, x.shape[-1:]), shape
         )
-    return found
+    return cases
 
 
 def seconds(work: Work, warm_up: int) -> float:
     """The median over some turns of what a call takes."""
     begin = time.perf_counter()
     calls = 0
-    while calls < 2 or (calls < warm_up and time.perf_counter() < begin + ENOUGH):
+    while calls < 2 or (calls < warm_up and time.perf_counter() < begin + WARM_UP_SECONDS):
         work()
         calls += 1
     begin = time.perf_counter()
@@ -135,35 +135,35 @@ def main() -> None:
     parser.add_argument("--only", default="", metavar="REGEX")
     parser.add_argument("--torch-python", metavar="PYTHON")
     parser.add_argument("--one", nargs=2, metavar=("ENGINE", "THREADS"), help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.one:
-        measure(given.one[0], int(given.one[1]), given.only)
+    options = parser.parse_args()
+    if options.one:
+        measure(options.one[0], int(options.one[1]), options.only)
         return
-    pythons = {"torch": python_with_torch(given.torch_python), "flambeau": sys.executable}
-    print("| | " + " | ".join(map(str, given.threads)) + " |")
-    print("|---|" + "---:|" * len(given.threads), flush=True)
+    pythons = {"torch": python_with_torch(options.torch_python), "flambeau": sys.executable}
+    print("| | " + " | ".join(map(str, options.threads)) + " |")
+    print("|---|" + "---:|" * len(options.threads), flush=True)
     with tempfile.TemporaryDirectory(prefix="flambeau-bench-") as folder:
-        started = {(engine, count): _process(pythons[engine], engine, count, given.only, folder)
-                   for count in given.threads for engine in ENGINES}
+        started = {(engine, count): _process(pythons[engine], engine, count, options.only, folder)
+                   for count in options.threads for engine in ENGINES}
         shown = 0
-        while any(not one.ended for one in started.values()):
-            for one in [one for one in started.values() if not one.ended]:
-                one.turn()
+        while any(not process.ended for process in started.values()):
+            for process in [process for process in started.values() if not process.ended]:
+                process.turn()
                 time.sleep(PAUSE)
-            while all(len(one.lines) > shown for one in started.values()):
-                lines = {key: json.loads(one.lines[shown]) for key, one in started.items()}
-                print(row(lines, given.threads), flush=True)
+            while all(len(process.lines) > shown for process in started.values()):
+                lines = {key: json.loads(process.lines[shown]) for key, process in started.items()}
+                print(row(lines, options.threads), flush=True)
                 shown += 1
-    for key, one in started.items():
-        if one.failed:
-            print(f"{key}: {one.errors[-2000:]}", file=sys.stderr)
+    for key, process in started.items():
+        if process.failed:
+            print(f"{key}: {process.errors[-2000:]}", file=sys.stderr)
 
 
 def _process(python: str, engine: str, threads: int, only: str, folder: str) -> Process:
     command = [python, __file__, "--only", only, "--one", engine, str(threads)]
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "FLAMBEAU_THREADS")
-    kept = {"FLAMBEAU_CACHE_DIR": os.environ.get("FLAMBEAU_CACHE_DIR", folder)}
-    return Process(command, {**os.environ, **dict.fromkeys(names, str(threads)), **kept}, LIMIT)
+    cache = {"FLAMBEAU_CACHE_DIR": os.environ.get("FLAMBEAU_CACHE_DIR", folder)}
+    return Process(command, {**os.environ, **dict.fromkeys(names, str(threads)), **cache}, LIMIT)
 
 
 def row(lines: dict[tuple[str, int], tuple[str, float]], counts: list[int]) -> str:

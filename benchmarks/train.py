@@ -55,19 +55,19 @@ def measure(python: str, engine: str, *options: str, **variables: str) -> dict[s
 def nothing_kept() -> float:
     """flambeau's first epoch where every kernel has to be made."""
     with tempfile.TemporaryDirectory() as folder:
-        found = measure(sys.executable, "flambeau", "1", "--digits", FLAMBEAU_CACHE_DIR=folder)
-    return found["mnist, first epoch"]
+        times = measure(sys.executable, "flambeau", "1", "--digits", FLAMBEAU_CACHE_DIR=folder)
+    return times["mnist, first epoch"]
 
 
-def table(found: dict[str, dict[str, float]]) -> str:
+def table(results: dict[str, dict[str, float]]) -> str:
     """The medians as text; behind those of the others, how many times flambeau's they are."""
     lines = [f"{'':<22}" + "".join(f"{engine:>18}" for engine in ENGINES)]
     for row, (unit, factor, _) in ROWS.items():
-        line, ours = f"{row:<22}", found["flambeau"].get(row)
+        line, ours = f"{row:<22}", results["flambeau"].get(row)
         if ours is None:  # --epochs 0 trains nothing
             continue
         for engine in ENGINES:
-            value = found[engine].get(row)
+            value = results[engine].get(row)
             if value is None:
                 line += f"{'-':>18}"
                 continue
@@ -94,15 +94,15 @@ def main() -> None:
                 samples[engine].setdefault(row, []).append(value)
             print(".", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
-    found = {
+    results = {
         engine: {row: statistics.median(values) for row, values in rows.items()}
         for engine, rows in samples.items()
     }
     if args.epochs:
-        found["flambeau"]["mnist, nothing kept"] = nothing_kept()
-    print(table(found))
+        results["flambeau"]["mnist, nothing kept"] = nothing_kept()
+    print(table(results))
     if args.json:
-        Path(args.json).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        Path(args.json).write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

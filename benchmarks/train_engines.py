@@ -60,15 +60,15 @@ def differences(makers: dict, make_bare, batches: list) -> dict[str, float]:
             watched[row].times = []
             runs[row]()
             rounds[row].append(watched[row].times)
-    bare, found = rounds.pop(""), {}
+    bare, results = rounds.pop(""), {}
     for row, times in rounds.items():
         pairs = sorted(
             # An engine that counts its batches does not come to the end of the last tenth.
             (pair for both in zip(times, bare, strict=True) for pair in zip(*both, strict=False)),
             key=sum,
         )
-        found[row] = statistics.median(a - b for a, b in pairs[: len(pairs) // 4])
-    return found
+        results[row] = statistics.median(a - b for a, b in pairs[: len(pairs) // 4])
+    return results
 
 
 class FlambeauEngine:
@@ -294,11 +294,11 @@ def digits(engine, torch, epochs: int) -> dict[str, float]:
         accuracies.append(float(accuracy))
 
     engine.epochs(net, optimizer, torch.nn.functional.nll_loss, loader, valid, epochs, over)
-    found = {"mnist, first epoch": times[1] - times[0], "mnist accuracy": accuracies[-1]}
+    results = {"mnist, first epoch": times[1] - times[0], "mnist accuracy": accuracies[-1]}
     if epochs > 1:
-        found["mnist, later epoch"] = (times[-1] - times[1]) / (epochs - 1)
-        found["mnist, all epochs"] = times[-1] - times[0]
-    return found
+        results["mnist, later epoch"] = (times[-1] - times[1]) / (epochs - 1)
+        results["mnist, all epochs"] = times[-1] - times[0]
+    return results
 
 
 def main() -> None:
@@ -318,15 +318,15 @@ def main() -> None:
     import torch
 
     engine.imported()
-    found = {"import": time.perf_counter() - begin}
+    results = {"import": time.perf_counter() - begin}
     torch.set_num_threads(THREADS)
     if not args.digits and hasattr(engine, "empty"):
-        found |= empty_steps(engine)
+        results |= empty_steps(engine)
     if not args.digits and engine is not TorchEngine:
-        found |= small_steps(engine, torch, False)
+        results |= small_steps(engine, torch, False)
         if args.engine == "flambeau":
-            found |= small_steps(engine, torch, True)
-    print(json.dumps(found | (digits(engine, torch, args.epochs) if args.epochs else {})))
+            results |= small_steps(engine, torch, True)
+    print(json.dumps(results | (digits(engine, torch, args.epochs) if args.epochs else {})))
 
 
 if __name__ == "__main__":

@@ -71,9 +71,9 @@ class Process:
 
 def all_in_turn(processes: Sequence[Process]) -> None:
     """Until all have ended: a turn for each that has not."""
-    live = [one for one in processes if not one.ended]
+    live = [process for process in processes if not process.ended]
     while live:
-        for one in live:
-            one.turn()
+        for process in live:
+            process.turn()
             time.sleep(PAUSE)
-        live = [one for one in live if not one.ended]
+        live = [process for process in live if not process.ended]

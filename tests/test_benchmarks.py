@@ -106,24 +106,24 @@ def found_by(engine: str, job: str, tmp_path: Path) -> dict:
     """What compiled_measure.py prints about a job, in a process of its own."""
     from compiled import measured
 
-    found = measured(job, {engine: sys.executable}, tmp_path, quick=True)[engine]
-    assert found is not None
-    return found
+    result = measured(job, {engine: sys.executable}, tmp_path, quick=True)[engine]
+    assert result is not None
+    return result
 
 
 @pytest.mark.parametrize("engine", ["eager", "compiled"])
 def test_a_step_is_measured(benchmarks, engine, tmp_path):
-    found = found_by(engine, "step:tiny_mlp", tmp_path)
-    assert 0 < found["seconds"] < 10
-    assert 0 < found["compiling"] <= found["first"]
-    assert 0 < found["own memory"] < found["memory"]
+    result = found_by(engine, "step:tiny_mlp", tmp_path)
+    assert 0 < result["seconds"] < 10
+    assert 0 < result["compiling"] <= result["first"]
+    assert 0 < result["own memory"] < result["memory"]
 
 
 @pytest.mark.parametrize("job", ["inference:mlp:1,4", "matmul:64"])
 def test_other_jobs_are_measured(benchmarks, job, tmp_path):
-    found = found_by("compiled", job, tmp_path)
-    assert all(value > 0 for value in found.values())
-    assert set(found) >= ({"1", "4"} if "inference" in job else {"seconds", "peak"})
+    result = found_by("compiled", job, tmp_path)
+    assert all(value > 0 for value in result.values())
+    assert set(result) >= ({"1", "4"} if "inference" in job else {"seconds", "peak"})
 
 
 def test_a_compiled_step_knows_its_limits(benchmarks):
@@ -132,12 +132,12 @@ def test_a_compiled_step_knows_its_limits(benchmarks):
     double = flambeau.compile(lambda x: 2 * x, mode="now")
     for _ in range(4):
         double(flambeau.ones(4096))
-    found = figures_of(double)
-    assert found["kernels"] == 1
-    assert found["bytes"] == 2 * 4 * 4096
-    assert 0 <= found["least"] <= found["measured"] + 1e-6
-    lost = sum(found["lost"].values())
-    assert found["least"] + lost <= 1.5 * found["measured"]
+    result = figures_of(double)
+    assert result["kernels"] == 1
+    assert result["bytes"] == 2 * 4 * 4096
+    assert 0 <= result["least"] <= result["measured"] + 1e-6
+    lost = sum(result["lost"].values())
+    assert result["least"] + lost <= 1.5 * result["measured"]
 
 
 @pytest.mark.slow
@@ -178,13 +178,13 @@ def test_the_examples_are_measured_and_compared(benchmarks):
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "benchmarks", env=env,
                           capture_output=True, text=True, check=True)
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert len(found["losses"]) == 8
-    assert found["seconds"] > 0
-    one = {"losses": [1.0] * 10 + [2.0] * 190, "seconds": 3e-3}
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert len(result["losses"]) == 8
+    assert result["seconds"] > 0
+    curve = {"losses": [1.0] * 10 + [2.0] * 190, "seconds": 3e-3}
     other = {"losses": [1.0] * 10 + [2.02] * 190, "seconds": 1e-3}
     machine = {"torch": "2", "python": "3", "processor": "p", "date": "d"}
-    results = {"mlp": {"torch": one, "eager": one, "compiled": other}}
+    results = {"mlp": {"torch": curve, "eager": curve, "compiled": other}}
     text = examples.markdown(results, machine)
     assert "| 3 ms | 3 ms | 1 ms | 3.00 | 3.00 | 0e+00 | 1e-02 | 1e-02 |" in text
     page = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8")
@@ -205,13 +205,13 @@ def test_processes_take_turns(benchmarks, tmp_path):
         "print('done', sys.argv[1])\n"
     )
     env = {**os.environ, "PYTHONPATH": str(ROOT / "benchmarks")}
-    found = [Process([sys.executable, "-c", text, name, str(tmp_path / "log")], env, 60.0)
+    processes = [Process([sys.executable, "-c", text, name, str(tmp_path / "log")], env, 60.0)
              for name in "abc"]
-    all_in_turn(found)
+    all_in_turn(processes)
     lines = (tmp_path / "log").read_text().split("\n")[:-1]
     turns = [f"{name}{i}" for i in range(3) for name in "abc" if (name, i) != ("b", 2)]
     assert lines == [f"{turn} {what}" for turn in turns for what in ("begin", "end")
                      if (turn, what) != ("b1", "end")]
-    assert [one.failed for one in found] == [False, True, False]
-    assert "no more" in found[1].errors
-    assert found[2].lines == ["done c\n"]
+    assert [process.failed for process in processes] == [False, True, False]
+    assert "no more" in processes[1].errors
+    assert processes[2].lines == ["done c\n"]

@@ -64,9 +64,9 @@ def test_moments_and_draws(name):
 def test_cdf_and_its_inverse(name):
     ours, scipy, values = KNOWN[name]
     wanted = torch.tensor(scipy.cdf(values.numpy()))
-    made = ours.cdf(values)
-    torch.testing.assert_close(made.reshape(-1), wanted, rtol=1e-6, atol=1e-6)
-    torch.testing.assert_close(ours.icdf(made), values, rtol=1e-6, atol=1e-6)
+    probabilities = ours.cdf(values)
+    torch.testing.assert_close(probabilities.reshape(-1), wanted, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(ours.icdf(probabilities), values, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["Normal", "Laplace", "Cauchy", "Uniform", "Exponential", "Gamma",
@@ -77,41 +77,42 @@ def test_entropy(name):
 
 
 def test_categorical():
-    one = D.Categorical(logits=t(0.0, 1.0, 2.0))
-    assert one.probs.sum().item() == pytest.approx(1)
-    torch.testing.assert_close(one.log_prob(torch.tensor([2, 0])), one.logits[[2, 0]])
-    assert one.entropy().item() == pytest.approx(st.entropy(one.probs.numpy()))
-    assert one.sample((3, 2)).shape == (3, 2)
-    assert one.enumerate_support().tolist() == [0, 1, 2]
+    categorical = D.Categorical(logits=t(0.0, 1.0, 2.0))
+    assert categorical.probs.sum().item() == pytest.approx(1)
+    log_probabilities = categorical.log_prob(torch.tensor([2, 0]))
+    torch.testing.assert_close(log_probabilities, categorical.logits[[2, 0]])
+    assert categorical.entropy().item() == pytest.approx(st.entropy(categorical.probs.numpy()))
+    assert categorical.sample((3, 2)).shape == (3, 2)
+    assert categorical.enumerate_support().tolist() == [0, 1, 2]
     rows = D.Categorical(torch.ones(4, 3))
     assert rows.sample((5,)).shape == (5, 4)
     assert rows.log_prob(torch.zeros(4, dtype=torch.int64)).shape == (4,)
     hot = D.OneHotCategorical(torch.tensor([0.0, 1.0])).sample((3,))
     assert hot.tolist() == [[0, 1]] * 3
-    many = D.Multinomial(10, torch.tensor([0.2, 0.8]))
-    assert many.sample((6,)).sum(-1).tolist() == [10] * 6
+    multinomial = D.Multinomial(10, torch.tensor([0.2, 0.8]))
+    assert multinomial.sample((6,)).sum(-1).tolist() == [10] * 6
     wanted = st.multinomial(10, [0.2, 0.8]).logpmf([3, 7])
-    assert many.log_prob(torch.tensor([3.0, 7.0])).item() == pytest.approx(wanted, rel=1e-5)
+    assert multinomial.log_prob(torch.tensor([3.0, 7.0])).item() == pytest.approx(wanted, rel=1e-5)
 
 
-@pytest.mark.parametrize("made", [D.Categorical, D.Bernoulli], ids=lambda made: made.__name__)
-def test_what_a_draw_asked_for_first_still_has_its_gradient(made):
+@pytest.mark.parametrize("family", [D.Categorical, D.Bernoulli], ids=lambda family: family.__name__)
+def test_what_a_draw_asked_for_first_still_has_its_gradient(family):
     logits = t(0.0, 1.0, 2.0).requires_grad_()
-    drawn = made(logits=logits)
+    drawn = family(logits=logits)
     drawn.sample()  # works out the probabilities, without recording how it draws
     entropy = drawn.entropy().sum()
-    (found,) = torch.autograd.grad(entropy, logits)
-    (wanted,) = torch.autograd.grad(made(logits=logits).entropy().sum(), logits)
-    torch.testing.assert_close(found, wanted)
+    (gradient,) = torch.autograd.grad(entropy, logits)
+    (wanted,) = torch.autograd.grad(family(logits=logits).entropy().sum(), logits)
+    torch.testing.assert_close(gradient, wanted)
     assert drawn.probs.requires_grad
 
 
 def test_a_straight_through_draw_hands_its_gradient_on():
     logits = t(0.0, 1.0, 2.0).requires_grad_()
     draw = D.OneHotCategoricalStraightThrough(logits=logits).rsample()
-    (found,) = torch.autograd.grad(draw[2], logits)
+    (gradient,) = torch.autograd.grad(draw[2], logits)
     (wanted,) = torch.autograd.grad(logits.softmax(0)[2], logits)
-    torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(gradient, wanted)
 
 
 def test_multivariate_normal():
@@ -120,10 +121,10 @@ def test_multivariate_normal():
             D.MultivariateNormal(t(1.0, -1.0), scale_tril=torch.linalg.cholesky(covariance)),
             D.MultivariateNormal(t(1.0, -1.0), precision_matrix=covariance.inverse())]
     scipy = st.multivariate_normal([1, -1], covariance.numpy())
-    for one in ones:
-        assert one.log_prob(t(0.0, 0.3)).item() == pytest.approx(scipy.logpdf([0, 0.3]))
-        assert one.entropy().item() == pytest.approx(scipy.entropy())
-        torch.testing.assert_close(one.covariance_matrix, covariance)
+    for distribution in ones:
+        assert distribution.log_prob(t(0.0, 0.3)).item() == pytest.approx(scipy.logpdf([0, 0.3]))
+        assert distribution.entropy().item() == pytest.approx(scipy.entropy())
+        torch.testing.assert_close(distribution.covariance_matrix, covariance)
     torch.manual_seed(0)
     torch.testing.assert_close(torch.cov(ones[0].sample((20000,)).T), covariance, rtol=0, atol=0.06)
     assert ones[0].expand((3,)).sample((2,)).shape == (2, 3, 2)
@@ -131,10 +132,10 @@ def test_multivariate_normal():
 
 def test_independent_transformed_and_mixed():
     base = D.Normal(torch.zeros(2, 3), 1.0)
-    one = D.Independent(base, 1)
-    assert (one.batch_shape, one.event_shape) == ((2,), (3,))
-    x = one.sample()
-    torch.testing.assert_close(one.log_prob(x), base.log_prob(x).sum(-1))
+    distribution = D.Independent(base, 1)
+    assert (distribution.batch_shape, distribution.event_shape) == ((2,), (3,))
+    x = distribution.sample()
+    torch.testing.assert_close(distribution.log_prob(x), base.log_prob(x).sum(-1))
     squashed = D.TransformedDistribution(base, [D.TanhTransform(), D.AffineTransform(1.0, 2.0)])
     y = 1 + 2 * torch.tanh(x)
     wanted = base.log_prob(x) - torch.log(2 * (1 - torch.tanh(x) ** 2))
@@ -236,8 +237,8 @@ def test_a_policy_step_is_compiled():
         return [step(x, action, x[:, 0]).item() for _ in range(8)], step
 
     wanted, _ = train(lambda f: f)
-    made, step = train(lambda f: torch.compile(f, mode="now", fullgraph=True))
-    assert made == pytest.approx(wanted, rel=1e-4)
+    actual, step = train(lambda f: torch.compile(f, mode="now", fullgraph=True))
+    assert actual == pytest.approx(wanted, rel=1e-4)
     assert "kernel" in step.explain()
 
 

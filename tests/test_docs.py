@@ -24,12 +24,12 @@ LINK = re.compile(r"\]\((?!\w+:)([^)#]+)")
 
 def _modules() -> list[str]:
     """The modules with examples; operators' own are run by tests/ops."""
-    found = []
+    names = []
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts
         if ">>>" in path.read_text() and parts[1] != "ops" and parts[-1] != "__main__":
-            found.append(".".join(parts).removesuffix(".__init__"))
-    return found
+            names.append(".".join(parts).removesuffix(".__init__"))
+    return names
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")  # of old names

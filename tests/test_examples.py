@@ -64,25 +64,25 @@ def shows(space: str, docstring: str) -> bool:
     """Whether there is an example, here or under the name that the docstring says to look under."""
     if ">>>" in docstring or RAISES.match(docstring):
         return True
-    found = POINTER.match(docstring)
-    if found is None:
+    match = POINTER.match(docstring)
+    if match is None:
         return False
-    name = found[1] or found[2]
+    name = match[1] or match[2]
     places = [importlib.import_module(f"flambeau.{space}".rstrip(".")), torch, torch.Tensor]
     return any(">>>" in (getattr(getattr(p, name, None), "__doc__", "") or "") for p in places)
 
 
 @pytest.mark.parametrize("space", NAMESPACES)
 def test_names_without_examples_are_those_listed(space: str) -> None:
-    found = [name for name, docstring in documented(space) if not shows(space, docstring)]
-    assert found == WITHOUT.get(space, "").split(), "give it an example, or take it off the list"
+    missing = [name for name, docstring in documented(space) if not shows(space, docstring)]
+    assert missing == WITHOUT.get(space, "").split(), "give it an example, or take it off the list"
 
 
 def test_what_tensors_have_shows_how_it_is_used() -> None:
     """Methods and properties; flags such as `is_xla` say by their name what they are."""
-    found = {n: getattr(torch.Tensor, n).__doc__ for n in dir(torch.Tensor) if n[0] != "_"}
+    docstrings = {n: getattr(torch.Tensor, n).__doc__ for n in dir(torch.Tensor) if n[0] != "_"}
     functions = {n: f.__doc__ for n, f in PUBLIC["Tensor"].items()}
-    documented = {n: d for n, d in {**found, **functions}.items() if d}
+    documented = {n: d for n, d in {**docstrings, **functions}.items() if d}
     assert len(documented) > 500
     assert [n for n, docstring in documented.items() if not shows("", docstring)] == []
 

@@ -228,13 +228,13 @@ def test_figures(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_no_absolute_paths() -> None:
     pages = [*ROOT.glob("*.md"), *ROOT.glob("*.toml"), *(ROOT / "docs").rglob("*.md")]
-    found = [
+    offenders = [
         f"{relative(path)}:{number}"
         for path in [*ALL, *pages, ROOT / "Makefile"]
         for number, line in enumerate(path.read_text().splitlines(), 1)
         if ABSOLUTE.search(line) and relative(path) not in HOSTILE
     ]
-    assert not found
+    assert not offenders
 
 
 def test_import_is_lean() -> None:

@@ -19,12 +19,12 @@ from flambeau.tensor.absent import Lacking
 ])
 def test_using_one_names_it(name: str) -> None:
     module, _, last = name.rpartition(".")
-    found = getattr(__import__(f"flambeau.{module}", fromlist=["x"]), last)
-    assert isinstance(found, Lacking)
+    absent = getattr(__import__(f"flambeau.{module}", fromlist=["x"]), last)
+    assert isinstance(absent, Lacking)
     with pytest.raises(NotImplementedError, match=f"torch.{name} is not implemented in flambeau"):
-        found(1)
+        absent(1)
     with pytest.raises(NotImplementedError, match=f"torch.{name}"):
-        exec("class Derived(found): pass", {"found": found})
+        exec("class Derived(found): pass", {"found": absent})
 
 
 def test_other_names_are_attribute_errors() -> None:
@@ -38,7 +38,7 @@ def test_old_names_of_mixed_precision() -> None:
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         scaler, region = GradScaler(), autocast()
-    assert [one.category for one in seen] == [FutureWarning, UserWarning] * 2
+    assert [warning.category for warning in seen] == [FutureWarning, UserWarning] * 2
     assert not scaler.is_enabled()
     with region:
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype is torch.float32
@@ -68,9 +68,9 @@ def test_hub_keeps_what_it_downloads(tmp_path: Path) -> None:
     source = tmp_path / "net-0000.pth"
     torch.save({"w": torch.ones(2)}, source)
     folder = tmp_path / "kept"
-    found = torch.hub.load_state_dict_from_url(source.as_uri(), str(folder))
-    assert found["w"].tolist() == [1, 1]
-    assert [one.name for one in folder.iterdir()] == ["net-0000.pth"]
+    state = torch.hub.load_state_dict_from_url(source.as_uri(), str(folder))
+    assert state["w"].tolist() == [1, 1]
+    assert [path.name for path in folder.iterdir()] == ["net-0000.pth"]
     with pytest.raises(RuntimeError, match="invalid hash value"):
         torch.hub.load_state_dict_from_url(source.as_uri(), str(tmp_path / "x"), check_hash=True)
     assert not list((tmp_path / "x").iterdir())

@@ -58,9 +58,9 @@ def test_shapes_come_from_the_fake_kernel(space: str) -> None:
     def _(x, k=1.0):
         return torch.empty_like(x)
 
-    found = sine(torch.empty(3, device="meta"))
-    assert found.shape == (3,)
-    assert found.device.type == "meta"
+    actual = sine(torch.empty(3, device="meta"))
+    assert actual.shape == (3,)
+    assert actual.device.type == "meta"
 
 
 def test_writing_to_an_argument(space: str) -> None:

@@ -48,12 +48,13 @@ def test_processes_write_to_one_memory(method: str) -> None:
     workers = [context.Process(target=add, args=(i, shared, net, queue, done)) for i in range(2)]
     for worker in workers:
         worker.start()
-    found = sorted((queue.get(timeout=60) for _ in workers), key=lambda one: one[0])
+    reports = sorted((queue.get(timeout=60) for _ in workers), key=lambda report: report[0])
     done.set()
     for worker in workers:
         worker.join()
-    assert [(n, x.tolist(), kept) for n, x, kept in found] == [(0, [0, 0], True), (1, [1, 1], True)]
-    assert all(x.is_shared() for _, x, _ in found)
+    assert [(n, x.tolist(), same_memory) for n, x, same_memory in reports] == [
+        (0, [0, 0], True), (1, [1, 1], True)]
+    assert all(x.is_shared() for _, x, _ in reports)
     assert (shared.tolist(), net.weight.tolist()) == ([1, 2], [[1], [1]])
 
 

@@ -118,8 +118,8 @@ def test_modules_of_each_row(torch, rows):
 def test_reductions_over_the_ragged_axis(torch, jagged, rows, name):
     reduce = getattr(torch, name)
     assert torch.allclose(reduce(jagged, 1), torch.stack([reduce(r, 0) for r in rows]))
-    kept = reduce(jagged, 1, keepdim=True)
-    assert kept.shape == (3, 1, 4)
+    reduced = reduce(jagged, 1, keepdim=True)
+    assert reduced.shape == (3, 1, 4)
     assert torch.allclose(reduce(jagged, 2).values(), reduce(torch.cat(rows), 1))
     if name in ("sum", "mean"):
         assert torch.allclose(reduce(jagged), reduce(torch.cat(rows)))

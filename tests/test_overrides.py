@@ -91,11 +91,11 @@ class Tagged(torch.Tensor):
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         cls.seen.append(func)
         with torch._C.DisableTorchFunctionSubclass():
-            found = func(*args, **(kwargs or {}))
+            result = func(*args, **(kwargs or {}))
         if func in {torch.Tensor.clone, torch.Tensor.to, torch.Tensor.requires_grad_}:
-            found = found.as_subclass(cls)
-            found.tag = args[0].tag
-        return found
+            result = result.as_subclass(cls)
+            result.tag = args[0].tag
+        return result
 
 
 def tagged() -> Tagged:
@@ -128,14 +128,14 @@ def test_a_subclass_of_a_subclass_is_asked_first():
 
 
 def test_the_default_hook_gives_objects_of_the_class():
-    class Kept(torch.Tensor):
+    class OwnTensor(torch.Tensor):
         @classmethod
         def __torch_function__(cls, func, types, args=(), kwargs=None):
             return super().__torch_function__(func, types, args, kwargs)
 
-    x = torch.tensor([3.0, 1.0]).as_subclass(Kept)
-    assert type(x * 2) is Kept
-    assert [type(y) for y in x.sort()] == [Kept, Kept]
+    x = torch.tensor([3.0, 1.0]).as_subclass(OwnTensor)
+    assert type(x * 2) is OwnTensor
+    assert [type(y) for y in x.sort()] == [OwnTensor, OwnTensor]
     assert type(x.tolist()) is list
 
 

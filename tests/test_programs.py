@@ -33,9 +33,9 @@ def run(program: str, *launcher: str) -> str:
     return done.stdout
 
 
-def assert_alike(expected: str, found: str) -> None:
+def assert_alike(expected: str, actual: str) -> None:
     """Compares two printouts: words by letters, numbers with a tolerance."""
-    for a, b in zip(expected.splitlines(), found.splitlines(), strict=True):
+    for a, b in zip(expected.splitlines(), actual.splitlines(), strict=True):
         assert NUMBER.sub("#", a) == NUMBER.sub("#", b)
         for x, y in zip(NUMBER.findall(a), NUMBER.findall(b), strict=True):
             assert float(y) == pytest.approx(float(x), rel=2e-3, abs=2e-4), (a, b)

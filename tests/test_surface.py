@@ -15,7 +15,7 @@ MODULES = [name for name in _lines() if not name.endswith(".")
 PUBLIC = [name for name in MODULES if not any(p.startswith("_") for p in name.split("."))]
 
 
-def found(path):
+def find_module(path):
     value = flambeau
     for part in path.split(".")[1:]:
         value = getattr(value, part)
@@ -25,7 +25,7 @@ def found(path):
 @pytest.mark.parametrize("module", PUBLIC)
 def test_module_and_its_names(module):
     """Reachable by attribute and by import; each of its names too."""
-    home = found(module)
+    home = find_module(module)
     if isinstance(home, Lacking):
         return
     importlib.import_module("flambeau" + module.removeprefix("torch"))

@@ -58,8 +58,8 @@ def test_a_file_as_memory(tmp_path: Path) -> None:
     shared = torch.UntypedStorage.from_file(str(path), True, 64)
     shared[0] = 9
     assert path.read_bytes()[0] == 9
-    made = torch.from_file(str(tmp_path / "new.bin"), shared=True, size=3, dtype=torch.int16)
-    made.fill_(5)
+    mapped = torch.from_file(str(tmp_path / "new.bin"), shared=True, size=3, dtype=torch.int16)
+    mapped.fill_(5)
     assert (tmp_path / "new.bin").read_bytes() == b"\x05\x00" * 3
     with pytest.raises(RuntimeError, match="unable to mmap 128 bytes"):
         torch.UntypedStorage.from_file(str(path), False, 128)

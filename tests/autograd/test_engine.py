@@ -88,10 +88,10 @@ def test_retain_graph(torch):
 
 def test_what_was_saved_is_freed(torch):
     x = leaf(torch, 2.0)
-    held = (x * 3).exp()
-    array = weakref.ref(held)
-    y = held * held
-    del held
+    power = (x * 3).exp()
+    array = weakref.ref(power)
+    y = power * power
+    del power
     assert array() is not None
     z = y.sum()
     z.backward()
@@ -147,8 +147,8 @@ def test_unused_inputs(torch):
     with pytest.raises(RuntimeError, match="not have been used"):
         torch.autograd.grad(x * 2, unused)
     assert torch.autograd.grad(x * 2, (x, unused), allow_unused=True)[1] is None
-    found = torch.autograd.grad(x * 2, (x, unused), materialize_grads=True)
-    assert found[1].tolist() == [0.0]
+    gradients = torch.autograd.grad(x * 2, (x, unused), materialize_grads=True)
+    assert gradients[1].tolist() == [0.0]
 
 
 def test_branches_that_are_not_needed_do_not_run(torch):
@@ -321,10 +321,10 @@ def test_operators_on_a_view_made_before_a_write_to_its_base(torch, name):
     base.mul_(0).add_(w)
     y = operators[name](v)
     assert y.requires_grad
-    (found,) = torch.autograd.grad((y * y).sum(), w)
+    (gradient,) = torch.autograd.grad((y * y).sum(), w)
     y = operators[name](w.view(2, 2))
     (wanted,) = torch.autograd.grad((y * y).sum(), w)
-    assert torch.allclose(found, wanted)
+    assert torch.allclose(gradient, wanted)
 
 
 def test_chain_of_views_and_writes(torch):
@@ -441,7 +441,7 @@ def _in_threads(count, work):
 
 
 def test_threads_with_graphs_of_their_own(torch):
-    found = {}
+    results = {}
 
     def work(i):
         x = torch.full((100,), float(i), requires_grad=True)
@@ -449,10 +449,10 @@ def test_threads_with_graphs_of_their_own(torch):
             ((x * x).exp() * 1e-30).sum().backward()
             x.grad = None
         (x * x).sum().backward()
-        found[i] = x.grad[0].item()
+        results[i] = x.grad[0].item()
 
     _in_threads(4, work)
-    assert found == {i: 2.0 * i for i in range(4)}
+    assert results == {i: 2.0 * i for i in range(4)}
 
 
 def test_threads_that_share_leaves(torch):
@@ -550,9 +550,9 @@ def test_gradients_of_vectors_are_no_views():
 
     x = flambeau.randn(2, 3, 4, requires_grad=True)
     for layer in (flambeau.nn.LayerNorm(4), flambeau.nn.Linear(4, 5)):
-        found = flambeau.autograd.grad(layer(x).sum(), list(layer.parameters()))
-        assert all(g._array.base is None for g in found)
-        assert [g.shape for g in found] == [p.shape for p in layer.parameters()]
+        gradients = flambeau.autograd.grad(layer(x).sum(), list(layer.parameters()))
+        assert all(g._array.base is None for g in gradients)
+        assert [g.shape for g in gradients] == [p.shape for p in layer.parameters()]
 
 
 def test_gradient_edges_stand_for_tensors(torch):

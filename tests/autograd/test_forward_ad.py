@@ -112,9 +112,9 @@ def test_derivatives_nest_in_every_order():
 
     wanted = jacrev(jacrev(function))(x)
     for nested in (hessian, lambda f: jacfwd(jacfwd(f)), lambda f: jacrev(jacfwd(f))):
-        found = nested(function)(x)
-        assert torch.allclose(found, wanted)
-        assert not found.requires_grad
+        actual = nested(function)(x)
+        assert torch.allclose(actual, wanted)
+        assert not actual.requires_grad
     product = jvp(grad(function), (x,), (torch.ones_like(x),))[1]
     assert torch.allclose(product, wanted.sum(1))
 
@@ -126,9 +126,9 @@ def test_jacobians_of_several_arguments_linearize_and_vmap():
     def function(x, y):
         return x.exp() * y.sum(), x + y
 
-    found = jacfwd(function, (0, 1))(x, y)
+    actual = jacfwd(function, (0, 1))(x, y)
     wanted = jacrev(function, (0, 1))(x, y)
-    assert all(torch.allclose(f, w) for fs, ws in zip(found, wanted, strict=True)
+    assert all(torch.allclose(f, w) for fs, ws in zip(actual, wanted, strict=True)
                for f, w in zip(fs, ws, strict=True))
     value, push = linearize(lambda x: x.exp() * x.sum(), x)
     basis = torch.eye(3, dtype=F64)
@@ -258,10 +258,10 @@ def test_a_tangent_lies_in_memory_as_its_primal() -> None:
         dual = forward_ad.make_dual(x, torch.randn(2, 3))
         assert forward_ad.unpack_dual(dual).tangent.stride() == x.stride()
         part, tangent = torch.randn(5)[:4].detach(), torch.randn(4)
-        given = tangent.clone()
+        inputs = tangent.clone()
         copy = forward_ad.unpack_dual(forward_ad.make_dual(part, tangent)).tangent
         copy *= 2
-        assert torch.equal(tangent, given)
+        assert torch.equal(tangent, inputs)
         assert copy.as_strided((5,), (1,), 0).shape == (5,)
         other = torch.randn(3, 2).t()
         assert forward_ad.unpack_dual(forward_ad.make_dual(x, other)).tangent is other

@@ -41,9 +41,9 @@ def numbers(torch):
 @PROGRAMS
 def test_older_views_see_the_tangent(torch, program, numbers):
     x, y, t = numbers
-    _, found = torch.func.jvp(lambda y: program(torch, x, y), (y,), (t,))
+    _, actual = torch.func.jvp(lambda y: program(torch, x, y), (y,), (t,))
     wanted = program(torch, x * 0, t)
-    assert all(torch.equal(a, b) for a, b in zip(found, wanted, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(actual, wanted, strict=True))
 
 
 @pytest.mark.parametrize("program", [through_base, through_view], ids=lambda f: f.__name__)
@@ -73,11 +73,11 @@ def test_a_tangent_that_lies_otherwise_in_memory(torch, numbers):
 
     x, y, t = numbers
     transposed = t.t().contiguous().t()
-    _, found = torch.func.jvp(f, (x.clone(), y), (transposed * 0, t))
-    assert found[0].tolist() == [1.0, 100.0]
-    _, found = torch.vmap(lambda *given: torch.func.jvp(f, given[:2], given[2:]), (0, 0, 2, 0))(
+    _, actual = torch.func.jvp(f, (x.clone(), y), (transposed * 0, t))
+    assert actual[0].tolist() == [1.0, 100.0]
+    _, actual = torch.vmap(lambda *args: torch.func.jvp(f, args[:2], args[2:]), (0, 0, 2, 0))(
         torch.stack([x, x]), torch.stack([y, y]), torch.ones(2, 3, 2), torch.stack([t, t * 2]))
-    assert found[0].tolist() == [[1.0, 100.0], [2.0, 200.0]]
+    assert actual[0].tolist() == [[1.0, 100.0], [2.0, 200.0]]
 
 
 def test_a_primal_has_no_tangent(torch):

@@ -10,24 +10,24 @@ def functional(torch):
     return torch.autograd.functional
 
 
-def close(torch, found, wanted):
-    assert torch.allclose(found, torch.as_tensor(wanted, dtype=found.dtype)), (found, wanted)
+def close(torch, actual, wanted):
+    assert torch.allclose(actual, torch.as_tensor(wanted, dtype=actual.dtype)), (actual, wanted)
 
 
 def test_jacobian_of_a_linear_map_is_its_matrix(torch, functional):
     a, x = torch.randn(3, 4), torch.randn(4)
     close(torch, functional.jacobian(lambda t: a @ t, x), a)
-    found = functional.jacobian(lambda t: a @ t, x, vectorize=True)
-    close(torch, found, a)
-    assert not found.requires_grad
+    actual = functional.jacobian(lambda t: a @ t, x, vectorize=True)
+    close(torch, actual, a)
+    assert not actual.requires_grad
 
 
 def test_jacobian_nests_outputs_over_inputs(torch, functional):
     x, y = torch.randn(2), torch.randn(3)
-    found = functional.jacobian(lambda p, q: (p.sum() * q, p), (x, y))
-    assert [[tuple(t.shape) for t in row] for row in found] == [[(3, 2), (3, 3)], [(2, 2), (2, 3)]]
-    close(torch, found[0][1], x.sum() * torch.eye(3))
-    close(torch, found[1][1], torch.zeros(2, 3))
+    actual = functional.jacobian(lambda p, q: (p.sum() * q, p), (x, y))
+    assert [[tuple(t.shape) for t in row] for row in actual] == [[(3, 2), (3, 3)], [(2, 2), (2, 3)]]
+    close(torch, actual[0][1], x.sum() * torch.eye(3))
+    close(torch, actual[1][1], torch.zeros(2, 3))
 
 
 def test_jacobian_differentiates_again(torch, functional):
@@ -39,9 +39,9 @@ def test_jacobian_differentiates_again(torch, functional):
 def test_hessian(torch, functional):
     x = torch.tensor([1.0, 2.0])
     close(torch, functional.hessian(lambda t: t[0] ** 2 * t[1], x), [[4.0, 2.0], [2.0, 0.0]])
-    found = functional.hessian(lambda p, q: (p * q).sum(), (x, x))
-    close(torch, found[0][1], torch.eye(2))
-    close(torch, found[0][0], torch.zeros(2, 2))
+    actual = functional.hessian(lambda p, q: (p * q).sum(), (x, x))
+    close(torch, actual[0][1], torch.eye(2))
+    close(torch, actual[0][0], torch.zeros(2, 2))
 
 
 def test_products_agree_with_the_matrices(torch, functional):
@@ -56,9 +56,9 @@ def test_products_agree_with_the_matrices(torch, functional):
         return (f(t) ** 2).sum()
 
     jacobian, hessian = functional.jacobian(f, x), functional.hessian(loss, x)
-    y, found = functional.vjp(f, x, u)
+    y, actual = functional.vjp(f, x, u)
     close(torch, y, f(x))
-    close(torch, found, u @ jacobian)
+    close(torch, actual, u @ jacobian)
     close(torch, functional.jvp(f, x, v)[1], jacobian @ v)
     close(torch, functional.vhp(loss, x, v)[1], v @ hessian)
     close(torch, functional.hvp(loss, x, v)[1], hessian @ v)

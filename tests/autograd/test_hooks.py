@@ -421,7 +421,7 @@ def test_saved_tensors_hooks(torch):
 
     x = leaf(torch, 1.0, 2.0)
     with torch.autograd.graph.saved_tensors_hooks(
-        pack, lambda kept: torch.tensor(kept, dtype=torch.float64)
+        pack, lambda packed: torch.tensor(packed, dtype=torch.float64)
     ):
         y = x * x
     z = y.exp()

@@ -15,8 +15,8 @@ def test_backward_sees_what_was_saved():
         y = a.exp()
         exponentials = y.sum()
         y.mul_(0)
-        found = torch.autograd.grad(squares + exponentials, a)[0]
-    assert torch.allclose(found, 2 * a + a.exp())
+        gradients = torch.autograd.grad(squares + exponentials, a)[0]
+    assert torch.allclose(gradients, 2 * a + a.exp())
 
 
 def test_outside_of_it_the_write_is_refused():

@@ -147,8 +147,8 @@ def test_line_9_gradients(torch, write):
     (out * weights).sum().backward()
     slopes = numeric_gradients(torch, program, (x, v), weights)
     for leaf, expected in zip((x, v), slopes, strict=True):
-        got = [0.0] * leaf.numel() if leaf.grad is None else leaf.grad.reshape(-1).tolist()
-        assert got == pytest.approx(expected, rel=1e-6, abs=1e-6)
+        actual = [0.0] * leaf.numel() if leaf.grad is None else leaf.grad.reshape(-1).tolist()
+        assert actual == pytest.approx(expected, rel=1e-6, abs=1e-6)
 
 
 def test_line_9_chain(torch):

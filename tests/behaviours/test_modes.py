@@ -43,10 +43,10 @@ def test_line_12_frozen_parameter_lets_gradients_through(torch):
 
 def test_line_12_what_is_made_under_no_grad(torch):
     with torch.no_grad():
-        made = torch.ones(2, requires_grad=True)
+        result = torch.ones(2, requires_grad=True)
         parameter = torch.nn.Parameter(torch.ones(2))
-        computed = made * 2
-    assert made.requires_grad
+        computed = result * 2
+    assert result.requires_grad
     assert parameter.requires_grad
     assert not computed.requires_grad
 

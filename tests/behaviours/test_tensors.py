@@ -100,9 +100,9 @@ def test_line_21_item_and_tolist(torch):
     assert type(torch.tensor([[2.5]]).item()) is float
     assert type(torch.tensor(True).item()) is bool
     assert type(torch.tensor(1j).item()) is complex
-    for many in (torch.ones(2), torch.ones(0)):
+    for values in (torch.ones(2), torch.ones(0)):
         with pytest.raises(RuntimeError, match="cannot be converted to Scalar"):
-            many.item()
+            values.item()
     assert torch.tensor([[1, 2], [3, 4]]).tolist() == [[1, 2], [3, 4]]
     assert torch.tensor(5).tolist() == 5
 

@@ -203,11 +203,11 @@ def test_own_messages(tmp_path):
 
 
 def test_tensors_say_that_they_are_pytorchs(tmp_path):
-    found = subprocess.run(
+    actual = subprocess.run(
         [sys.executable, "-m", "flambeau", "-c",
          "import torch; print(torch.__name__, type(torch.ones(1)), type(torch.float32), "
          "torch.nn.Parameter)"],
         capture_output=True, text=True, check=True,
     )
     parameter = "<class 'torch.nn.parameter.Parameter'>"
-    assert found.stdout == f"torch <class 'torch.Tensor'> <class 'torch.dtype'> {parameter}\n"
+    assert actual.stdout == f"torch <class 'torch.Tensor'> <class 'torch.dtype'> {parameter}\n"

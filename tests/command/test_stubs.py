@@ -78,6 +78,6 @@ def test_a_program_type_checks(tmp_path):
 
 @pytest.mark.slow
 def test_a_mistake_is_found(tmp_path):
-    found = _check("import flambeau as torch\ntorch.ones(2).summ()\ntorch.zeross(1)\n", tmp_path)
-    assert 'no attribute "summ"' in found
-    assert 'no attribute "zeross"' in found
+    actual = _check("import flambeau as torch\ntorch.ones(2).summ()\ntorch.zeross(1)\n", tmp_path)
+    assert 'no attribute "summ"' in actual
+    assert 'no attribute "zeross"' in actual

@@ -27,9 +27,9 @@ def outcome(graph: Graph, sources: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 def bound(graph: Graph, sources: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Gives the graph's states memory of their own with these values."""
-    arrays = [np.array(one) for one in sources]
-    for one, array in zip(graph.sources, arrays, strict=True):
-        one.array = lambda array=array: array
+    arrays = [np.array(source) for source in sources]
+    for source, array in zip(graph.sources, arrays, strict=True):
+        source.array = lambda array=array: array
     return arrays
 
 
@@ -49,29 +49,30 @@ def interpreted(graph: Graph, sources: Sequence[np.ndarray]) -> list[np.ndarray]
     memory: dict[int, np.ndarray] = {}
     for task in step.tasks:
         assert task.kernel is not None
-        for one in task.memories:
-            if id(one) not in memory:
-                unset = np.full(one.elements, np.nan, numpy_dtype(one.type))
-                given = one.home.name == "SOURCE"
-                memory[id(one)] = sources[one.index].reshape(-1).copy() if given else unset
+        for location in task.memories:
+            if id(location) not in memory:
+                unset = np.full(location.elements, np.nan, numpy_dtype(location.type))
+                is_source = location.home.name == "SOURCE"
+                memory[id(location)] = sources[location.index].reshape(-1).copy() \
+                    if is_source else unset
         for buffer, offset in zip(task.kernel.buffers, task.offsets, strict=True):
             for access in memory_accesses(task.kernel):  # steps may go down from there
                 if access.buffer is buffer:
                     access.at = Affine(access.at.base + offset, access.at.terms)
-        interpret(task.kernel, [memory[id(one)] for one in task.memories])
-    places = [step.layout.targets(one)[0] for one in step.graph.outputs]
+        interpret(task.kernel, [memory[id(location)] for location in task.memories])
+    places = [step.layout.targets(location)[0] for location in step.graph.outputs]
     return [memory[id(place.memory)].reshape(node.shape)
             for place, node in zip(places, graph.outputs, strict=True)]
 
 
-def assert_same(found: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> None:
-    for a, b in zip(found, expected, strict=True):
+def assert_same(actual: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> None:
+    for a, b in zip(actual, expected, strict=True):
         assert a.shape == b.shape
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
 def check(graph: Graph, seed: int = 0) -> Step:
     sources = values(graph, seed)
-    step, found = run(graph, sources)
-    assert_same(found, outcome(graph, sources))
+    step, actual = run(graph, sources)
+    assert_same(actual, outcome(graph, sources))
     return step

@@ -41,15 +41,15 @@ def random_graph(seed: int) -> Graph:
     inputs = [source(i, shape) for i, shape in enumerate(shapes)]
     pool = list(inputs)
     for _ in range(draw.randint(3, 14)):
-        made = draw.choice(_MAKERS)(draw, draw.choice(pool[-6:] + inputs), pool)
-        if prod(made.shape) <= MOST:
-            pool.append(made)
+        node = draw.choice(_MAKERS)(draw, draw.choice(pool[-6:] + inputs), pool)
+        if prod(node.shape) <= MOST:
+            pool.append(node)
     outputs = [draw.choice(pool) for _ in range(draw.randint(1, 4))]
     writes = []
-    for one in inputs:
+    for operand in inputs:
         if draw.random() < 0.5:
-            alike = [p for p in pool if p.shape == one.shape]
-            writes.append((one.slot, draw.choice(alike)))
+            alike = [p for p in pool if p.shape == operand.shape]
+            writes.append((operand.slot, draw.choice(alike)))
     return graph_of(inputs, outputs, writes)
 
 

@@ -34,21 +34,22 @@ def recurrent_graph(
         of: new(rows, width) for of in ("h", "c", "dh", "dc") if has_result(cell, of) and states
     }
     bias = new(width) if name == "gru" and states else None
-    given = {"x": x, "w": w, "h": more.get("h"), "c": more.get("c"), "bias": bias}
-    found = {of: recurrence(name, given, reverse, of)
+    operands = {"x": x, "w": w, "h": more.get("h"), "c": more.get("c"), "bias": bias}
+    outputs = {of: recurrence(name, operands, reverse, of)
              for of in dict.fromkeys(("y", *cell.keeps, "c")) if has_result(cell, of)}
     before = cell.before or ("", "")
-    back = {"w": w, **{of: found[of] for of in cell.keeps}, "gy": gy, "dh": more.get("dh"),
-            "dc": more.get("dc"), "previous": found.get(before[0]),
+    back = {"w": w, **{of: outputs[of] for of in cell.keeps}, "gy": gy, "dh": more.get("dh"),
+            "dc": more.get("dc"), "previous": outputs.get(before[0]),
             "first": more.get(before[1])}
     gradients = [recurrence_gradient(name, back, reverse, of) for of in ("d", "dx", "dh", "dc")
                  if has_result(cell, of)]
-    return Graph(sources, inputs, [*found.values(), *gradients], [])
+    return Graph(sources, inputs, [*outputs.values(), *gradients], [])
 
 
 def drawn(graph: Graph) -> list[np.ndarray]:
     """Values for the sources; weights that neither die out nor explode."""
     random = np.random.default_rng(0)
-    found = [random.normal(size=one.shape) for one in graph.sources]
-    found[1] /= max(1, graph.sources[1].shape[1]) ** 0.5
-    return [v.astype(numpy_type(one.type)) for v, one in zip(found, graph.sources, strict=True)]
+    arrays = [random.normal(size=source.shape) for source in graph.sources]
+    arrays[1] /= max(1, graph.sources[1].shape[1]) ** 0.5
+    return [v.astype(numpy_type(source.type))
+            for v, source in zip(arrays, graph.sources, strict=True)]

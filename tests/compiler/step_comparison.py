@@ -13,7 +13,7 @@ from flambeau import nn
 def flat(x: Any) -> list[Any]:
     """The leaves of nested tuples, lists and dicts."""
     if isinstance(x, (tuple, list)):
-        return [leaf for one in x for leaf in flat(one)]
+        return [leaf for part in x for leaf in flat(part)]
     return flat(list(x.values())) if isinstance(x, dict) else [x]
 
 
@@ -21,14 +21,14 @@ def same(a: Any, b: Any, bound: float = 1e-5) -> None:
     """Asserts that two results are equal: shapes, dtypes, values, what requires grad."""
     ones, twos = flat(a), flat(b)
     assert len(ones) == len(twos)
-    for one, two in zip(ones, twos, strict=True):
-        if not isinstance(one, torch.Tensor):
-            assert one == two
+    for first, second in zip(ones, twos, strict=True):
+        if not isinstance(first, torch.Tensor):
+            assert first == second
             continue
-        assert one.shape == two.shape
-        assert one.dtype == two.dtype
-        assert one.requires_grad == two.requires_grad
-        torch.testing.assert_close(one.detach(), two.detach(), rtol=bound, atol=bound)
+        assert first.shape == second.shape
+        assert first.dtype == second.dtype
+        assert first.requires_grad == second.requires_grad
+        torch.testing.assert_close(first.detach(), second.detach(), rtol=bound, atol=bound)
 
 
 def compiled(function: Any, **options: Any) -> Any:
@@ -56,11 +56,11 @@ def both(make: Callable[[], tuple], inputs: Callable[[int], tuple], calls: int =
     fast = compiled(step)
     for i in range(calls):
         torch.manual_seed(i)
-        given = inputs(i)
+        args = inputs(i)
         state = torch.get_rng_state()
-        wanted = eager(*given)
+        wanted = eager(*args)
         torch.set_rng_state(state)
-        same(fast(*given), wanted)
+        same(fast(*args), wanted)
         same(left(), eager_left())
         if between is not None:
             between(i)
@@ -87,12 +87,12 @@ def left_by(net: nn.Module, optimiser: Any = None) -> Callable[[], dict]:
     """What a step leaves: parameters, buffers, grads, the optimiser's state."""
 
     def left() -> dict:
-        found: dict[str, Any] = dict(net.state_dict())
-        found.update({f"{name}.grad": p.grad for name, p in net.named_parameters()})
+        tensors: dict[str, Any] = dict(net.state_dict())
+        tensors.update({f"{name}.grad": p.grad for name, p in net.named_parameters()})
         if optimiser is not None:
             for i, state in optimiser.state_dict()["state"].items():
-                found.update({f"{i}.{key}": value for key, value in state.items()})
-        return found
+                tensors.update({f"{i}.{key}": value for key, value in state.items()})
+        return tensors
 
     return left
 

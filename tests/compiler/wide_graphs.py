@@ -33,40 +33,40 @@ def wide_graph(seed: int) -> Graph:
         maker, a = draw.choice(MAKERS), draw.choice(pool[-6:] + inputs)
         if a.type is Type.BF16 and maker not in MOVING:  # a type to store, not to compute with
             a = cast(a, Type.F32)
-        made = maker(draw, a, pool)
-        if made is not None and made.type is Type.F32 and draw.random() < 0.1:
-            made = cast(made, Type.BF16)
-        if made is not None and prod(made.shape) <= MOST:
-            pool.append(made)
+        node = maker(draw, a, pool)
+        if node is not None and node.type is Type.F32 and draw.random() < 0.1:
+            node = cast(node, Type.BF16)
+        if node is not None and prod(node.shape) <= MOST:
+            pool.append(node)
     outputs = [draw.choice(pool[len(inputs) :] or pool) for _ in range(draw.randint(1, 4))]
     writes = []
-    for one in inputs:
-        alike = [p for p in pool if p.shape == one.shape and p.type is one.type]
+    for operand in inputs:
+        alike = [p for p in pool if p.shape == operand.shape and p.type is operand.type]
         if draw.random() < 0.6:
-            writes.append((one.slot, draw.choice(alike[-3:])))
+            writes.append((operand.slot, draw.choice(alike[-3:])))
     return graph_of(inputs, outputs, writes)
 
 
 def wide_values(graph: Graph, seed: int) -> list[np.ndarray]:
     """Random values for the sources: small integers, and numbers around zero."""
     draw = np.random.default_rng(seed)
-    found = []
-    for one in graph.sources:
-        if one.type.floating:
-            value = draw.standard_normal(one.shape)
-        elif one.type is Type.BOOL:
-            value = draw.integers(0, 2, one.shape)
+    arrays = []
+    for leaf in graph.sources:
+        if leaf.type.floating:
+            value = draw.standard_normal(leaf.shape)
+        elif leaf.type is Type.BOOL:
+            value = draw.integers(0, 2, leaf.shape)
         else:
-            value = draw.integers(-9, 10, one.shape)
-        found.append(np.asarray(value).astype(numpy_type(one.type)))
-    return found
+            value = draw.integers(-9, 10, leaf.shape)
+        arrays.append(np.asarray(value).astype(numpy_type(leaf.type)))
+    return arrays
 
 
 def _shape(draw: random.Random) -> tuple[int, ...]:
     while True:
-        found = tuple(draw.choice(EXTENTS) for _ in range(draw.choice([1, 2, 2, 2, 3, 3, 4])))
-        if prod(found) <= 20_000:
-            return found
+        shape = tuple(draw.choice(EXTENTS) for _ in range(draw.choice([1, 2, 2, 2, 3, 3, 4])))
+        if prod(shape) <= 20_000:
+            return shape
 
 
 def _tame(a: Node) -> Node:
@@ -184,8 +184,8 @@ def _product(draw: random.Random, a: Node, pool: list[Node]) -> Node | None:
     b = draw.choice(fitting) if fitting else permute(a, back)
     if prod(a.shape[:-1]) * b.shape[-1] > MOST:
         return None
-    made = matmul(_tame(a), _tame(b))
-    return apply(Scalar.MUL, made, constant(1 / max(a.shape[-1], 1), a.type))
+    product = matmul(_tame(a), _tame(b))
+    return apply(Scalar.MUL, product, constant(1 / max(a.shape[-1], 1), a.type))
 
 
 def _convolved(draw: random.Random, a: Node, pool: list[Node]) -> Node | None:
@@ -210,13 +210,13 @@ def _convolved(draw: random.Random, a: Node, pool: list[Node]) -> Node | None:
     attributes = {"stride": stride, "dilation": dilation, "groups": groups}
     if draw.random() < 0.5:
         w_node = _filled((*kernel, c // groups, k), a.type)
-        made = Node(Op.CONV, (_tame(x), w_node), (n, oh, ow, k), a.type, attributes)
+        node = Node(Op.CONV, (_tame(x), w_node), (n, oh, ow, k), a.type, attributes)
     else:
         g = _filled((n, oh, ow, k), a.type)
         shape = (*kernel, c // groups, k)
-        made = Node(Op.CONV_WEIGHT, (_tame(x), g), shape, a.type, attributes)
-        return apply(Scalar.MUL, made, constant(1 / (n * oh * ow), a.type))
-    return apply(Scalar.MUL, made, constant(1 / (kernel[0] * kernel[1] * c), a.type))
+        node = Node(Op.CONV_WEIGHT, (_tame(x), g), shape, a.type, attributes)
+        return apply(Scalar.MUL, node, constant(1 / (n * oh * ow), a.type))
+    return apply(Scalar.MUL, node, constant(1 / (kernel[0] * kernel[1] * c), a.type))
 
 
 def _image(draw: random.Random, a: Node) -> Node | None:
@@ -273,8 +273,8 @@ def _added(draw: random.Random, a: Node, pool: list[Node]) -> Node | None:
     rows = draw.choice([1, 3, 16, 33])
     index = _index(draw, a.shape[:count], rows, pool)
     a = _tame(a) if a.type.floating else a
-    made = Node(Op.ADD_ROWS, (index, a), (rows, *a.shape[count:]), a.type)
-    return made
+    node = Node(Op.ADD_ROWS, (index, a), (rows, *a.shape[count:]), a.type)
+    return node
 
 
 def _taken_along(draw: random.Random, a: Node, pool: list[Node]) -> Node:

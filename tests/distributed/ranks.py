@@ -38,8 +38,9 @@ def free_port() -> int:
 
 def environment(**more: str) -> dict[str, str]:
     """What a rank finds in its environment, beside its own variables."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PMI_", "TORCHELASTIC"))}
-    return {**kept, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "FLAMBEAU_NUM_THREADS": "1",
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("PMI_", "TORCHELASTIC"))}
+    return {**inherited, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1",
+            "FLAMBEAU_NUM_THREADS": "1",
             **more}
 
 

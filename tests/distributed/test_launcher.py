@@ -126,9 +126,9 @@ def test_launchers_of_two_machines_meet(torchrun):
     """Both are here: the first to come serves the store."""
     args = ("--nnodes=2", "--rdzv-backend=c10d", f"--rdzv-endpoint=localhost:{free_port()}",
             "--rdzv-id=job", "--rdzv-conf=timeout=60", "--max-restarts=1")
-    one = torchrun(*args, "--nproc-per-node=1", "work.py", "kill")
+    first = torchrun(*args, "--nproc-per-node=1", "work.py", "kill")
     other = torchrun(*args, "--nproc-per-node=2", "work.py", "kill")
-    results = [ended(one), ended(other)]
+    results = [ended(first), ended(other)]
     assert [result[0] for result in results] == [0, 0], results
     lines = [line.split() for _, lines, _ in results for line in lines]
     assert {line[0] for line in lines} == {"0", "1", "2"}

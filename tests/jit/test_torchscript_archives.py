@@ -15,7 +15,7 @@ import flambeau as torch
 from flambeau.serialization.archive import ArchiveWriter
 
 ARCHIVES = Path(__file__).parent / "archives"
-KEPT = sorted(path.stem for path in ARCHIVES.glob("*.pt"))
+STORED = sorted(path.stem for path in ARCHIVES.glob("*.pt"))
 
 
 def loaded(path):
@@ -42,10 +42,10 @@ def check(path):
 
 
 def test_the_archives_are_there():
-    assert KEPT == ["classes", "control_flow", "mlp", "mlp_traced", "recurrent"]
+    assert STORED == ["classes", "control_flow", "mlp", "mlp_traced", "recurrent"]
 
 
-@pytest.mark.parametrize("name", KEPT)
+@pytest.mark.parametrize("name", STORED)
 def test_values_and_gradients_are_pytorchs(name):
     check(ARCHIVES / f"{name}.pt")
 

@@ -35,10 +35,10 @@ class Calls(nn.Module):
     def forward(self, x):
         y = F.normalize(F.pad(x, (1, 1)), dim=1).permute(1, 0).reshape(-1)[2:]
         a, b = y.chunk(2)
-        picked = (a - b)[torch.tensor([0, 1])] * 2 + torch.where(a[:2] > 0, a[:2], b[:2]) ** 2 / 3
+        selected = (a - b)[torch.tensor([0, 1])] * 2 + torch.where(a[:2] > 0, a[:2], b[:2]) ** 2 / 3
         wide = F.interpolate(x[None, None], scale_factor=2.0, mode="bilinear").mean()
         zeros = torch.zeros(x.shape[0], dtype=torch.long)
-        return (picked + wide - F.mse_loss(a, b) + F.cross_entropy(x, zeros) + self.constant.sum()
+        return (selected + wide - F.mse_loss(a, b) + F.cross_entropy(x, zeros) + self.constant.sum()
                 + torch.einsum("i,i->", a, a) + x.max(1)[0].sum() + x.size(0) // 2
                 + x.to(torch.float64).float().std(), [a, b])
 
@@ -98,7 +98,7 @@ def test_pytorch_reads_traced_modules(name):
         assert abs(result.detach().numpy() - expected.detach().numpy()).max() < 1e-5
 
 
-def kept():
+def list_archives():
     return sorted(ARCHIVES.glob("*.pt"))
 
 
@@ -109,7 +109,7 @@ def expected_of(path):
     return module, expected["input"], expected["output"]
 
 
-@pytest.mark.parametrize("path", kept(), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", list_archives(), ids=lambda path: path.stem)
 def test_a_loaded_module_is_saved_again(path):
     module, x, y = expected_of(path)
     data = module.save_to_buffer(_extra_files={"note": "text"})
@@ -121,7 +121,7 @@ def test_a_loaded_module_is_saved_again(path):
 
 
 @pytest.mark.parity
-@pytest.mark.parametrize("path", kept(), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", list_archives(), ids=lambda path: path.stem)
 def test_pytorch_reads_loaded_modules(path):
     pytorch = pytest.importorskip("torch")
     module, x, y = expected_of(path)

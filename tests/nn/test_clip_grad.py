@@ -10,9 +10,9 @@ import pytest
 @pytest.fixture
 def weights(torch):
     """Two tensors with gradients (3, 0) and (4,), and one without: norm 5."""
-    made = [torch.ones(n, requires_grad=True) for n in (2, 1, 3)]
-    made[0].grad, made[1].grad = torch.tensor([3.0, 0.0]), torch.tensor([4.0])
-    return made
+    parameters = [torch.ones(n, requires_grad=True) for n in (2, 1, 3)]
+    parameters[0].grad, parameters[1].grad = torch.tensor([3.0, 0.0]), torch.tensor([4.0])
+    return parameters
 
 
 @pytest.mark.parametrize(("order", "norm"), [(2.0, 5.0), (1, 7.0), (math.inf, 4.0), (0.0, 2.0)])
@@ -127,10 +127,11 @@ def test_large_and_strided_gradients(torch, nn, size):
 
 
 def test_mixed_dtypes(torch, nn):
-    made = [torch.ones(1, requires_grad=True, dtype=t) for t in (torch.float16, torch.float64)]
-    for w in made:
+    parameters = [torch.ones(1, requires_grad=True, dtype=t)
+                  for t in (torch.float16, torch.float64)]
+    for w in parameters:
         w.grad = w.detach() * 3
-    assert nn.utils.clip_grad_norm_(made, 1.0).item() == pytest.approx(18**0.5, rel=1e-3)
-    nn.utils.clip_grad_value_(made, 0.5)
-    assert [w.grad.item() for w in made] == [0.5, 0.5]
-    assert made[0].grad.dtype == torch.float16
+    assert nn.utils.clip_grad_norm_(parameters, 1.0).item() == pytest.approx(18**0.5, rel=1e-3)
+    nn.utils.clip_grad_value_(parameters, 0.5)
+    assert [w.grad.item() for w in parameters] == [0.5, 0.5]
+    assert parameters[0].grad.dtype == torch.float16

@@ -83,52 +83,52 @@ def test_sequential_as_a_list(nn, layers):
 
 
 def test_sequential_arithmetic(nn, layers):
-    one, two = nn.Sequential(*layers(1)), nn.Sequential(*layers(2, 3))
-    assert numbers(one + two) == [1, 2, 3]
-    assert numbers(two * 2) == numbers(2 * two) == [2, 3, 2, 3]
-    two *= 2
-    one += two
-    assert numbers(one) == [1, 2, 3, 2, 3]
-    assert one[1] is one[3]
+    first, second = nn.Sequential(*layers(1)), nn.Sequential(*layers(2, 3))
+    assert numbers(first + second) == [1, 2, 3]
+    assert numbers(second * 2) == numbers(2 * second) == [2, 3, 2, 3]
+    second *= 2
+    first += second
+    assert numbers(first) == [1, 2, 3, 2, 3]
+    assert first[1] is first[3]
     with pytest.raises(ValueError, match="add operator supports only objects of Sequential class"):
-        one + {1}
+        first + {1}
     with pytest.raises(TypeError, match=r"unsupported operand type\(s\) for \*"):
-        one * "2"
+        first * "2"
     with pytest.raises(ValueError, match="Non-positive multiplication factor 0"):
-        one * 0
+        first * 0
 
 
 # ---------------------------------------------------------------- ModuleList, ModuleDict
 
 
 def test_module_list(nn, layers):
-    held = nn.ModuleList(layers(1, 2))
-    held += layers(3)
-    held.append(layers(4)[0])
-    held.insert(1, layers(9)[0])
-    assert numbers(held) == [1, 9, 2, 3, 4]
-    assert numbers(held[::2]) == [1, 2, 4]
-    assert held.pop(1).n == 9
-    assert numbers(held + layers(5)) == [1, 2, 3, 4, 5]
-    del held[-1]
-    held[0] = layers(8)[0]
-    assert numbers(held) == [8, 2, 3]
-    assert list(held._modules) == ["0", "1", "2"]
-    del held[:2]
-    assert numbers(held) == [3]
+    container = nn.ModuleList(layers(1, 2))
+    container += layers(3)
+    container.append(layers(4)[0])
+    container.insert(1, layers(9)[0])
+    assert numbers(container) == [1, 9, 2, 3, 4]
+    assert numbers(container[::2]) == [1, 2, 4]
+    assert container.pop(1).n == 9
+    assert numbers(container + layers(5)) == [1, 2, 3, 4, 5]
+    del container[-1]
+    container[0] = layers(8)[0]
+    assert numbers(container) == [8, 2, 3]
+    assert list(container._modules) == ["0", "1", "2"]
+    del container[:2]
+    assert numbers(container) == [3]
     with pytest.raises(IndexError, match="index 1 is out of range"):
-        held[1]
+        container[1]
     with pytest.raises(TypeError, match=r"ModuleList.extend should be called with an iterable"):
-        held.extend(3)
+        container.extend(3)
     with pytest.raises(NotImplementedError, match=r"Module \[ModuleList\] is missing"):
-        held(1)
+        container(1)
 
 
 def test_module_list_prints_runs_once(nn, layers):
     assert repr(nn.ModuleList()) == "ModuleList()"
     inner = (nn.Sequential(*layers(3)) for _ in range(2))
-    held = nn.ModuleList([*layers(1, 1, 1, 2), *inner])
-    assert repr(held) == (
+    container = nn.ModuleList([*layers(1, 1, 1, 2), *inner])
+    assert repr(container) == (
         "ModuleList(\n"
         "  (0-2): 3 x Add(1)\n"
         "  (3): Add(2)\n"
@@ -141,52 +141,52 @@ def test_module_list_prints_runs_once(nn, layers):
 
 def test_module_dict(nn, layers):
     a, b, c = layers(1, 2, 3)
-    held = nn.ModuleDict({"a": a})
-    held["b"] = b
-    held.update([["c", c]])
-    assert list(held) == list(held.keys()) == ["a", "b", "c"]
-    assert "b" in held
-    assert held.pop("b") is b
-    assert dict(held.items()) == {"a": a, "c": c}
-    del held["a"]
-    assert list(held.values()) == [c]
-    assert repr(held) == "ModuleDict(\n  (c): Add(3)\n)"
-    held.clear()
-    assert len(held) == 0
+    container = nn.ModuleDict({"a": a})
+    container["b"] = b
+    container.update([["c", c]])
+    assert list(container) == list(container.keys()) == ["a", "b", "c"]
+    assert "b" in container
+    assert container.pop("b") is b
+    assert dict(container.items()) == {"a": a, "c": c}
+    del container["a"]
+    assert list(container.values()) == [c]
+    assert repr(container) == "ModuleDict(\n  (c): Add(3)\n)"
+    container.clear()
+    assert len(container) == 0
     with pytest.raises(KeyError):
-        held["a"]
+        container["a"]
     with pytest.raises(TypeError, match="should be called with an iterable of key/value pairs"):
-        held.update(3)
+        container.update(3)
     with pytest.raises(ValueError, match="#0 has length 1; 2 is required"):
-        held.update([["c"]])
+        container.update([["c"]])
     with pytest.raises(KeyError, match="attribute 'keys' already exists"):
-        held["keys"] = a
+        container["keys"] = a
 
 
 # ---------------------------------------------------------------- ParameterList, ParameterDict
 
 
 def test_parameter_list(torch, nn):
-    held = nn.ParameterList([torch.ones(2), nn.Parameter(torch.zeros(3)), "text"])
-    assert type(held[0]) is nn.Parameter
-    assert [name for name, _ in held.named_parameters()] == ["0", "1"]
-    held.append(torch.ones(1))
-    held += [torch.ones(4)]
-    held[2] = torch.ones(5)
-    assert [len(p) for p in held] == [2, 3, 5, 1, 4]
-    assert [len(p) for p in held[1:3]] == [3, 5]
-    assert held[-1] is held[4]
+    container = nn.ParameterList([torch.ones(2), nn.Parameter(torch.zeros(3)), "text"])
+    assert type(container[0]) is nn.Parameter
+    assert [name for name, _ in container.named_parameters()] == ["0", "1"]
+    container.append(torch.ones(1))
+    container += [torch.ones(4)]
+    container[2] = torch.ones(5)
+    assert [len(p) for p in container] == [2, 3, 5, 1, 4]
+    assert [len(p) for p in container[1:3]] == [3, 5]
+    assert container[-1] is container[4]
     with pytest.raises(IndexError, match="index 5 is out of range"):
-        held[5]
+        container[5]
     with pytest.raises(TypeError, match=r"ParameterList.extend should be called with an iterable"):
-        held.extend(torch.ones(1))
+        container.extend(torch.ones(1))
     with pytest.raises(RuntimeError, match="ParameterList should not be called"):
-        held(1)
+        container(1)
 
 
 def test_parameter_list_prints(torch, nn):
-    held = nn.ParameterList([torch.ones(2, 3, dtype=torch.float64), 5])
-    assert repr(held) == (
+    container = nn.ParameterList([torch.ones(2, 3, dtype=torch.float64), 5])
+    assert repr(container) == (
         "ParameterList(\n"
         "    (0): Parameter containing: [torch.float64 of size 2x3]\n"
         "    (1): Object of type: int\n"
@@ -195,35 +195,35 @@ def test_parameter_list_prints(torch, nn):
 
 
 def test_parameter_dict(torch, nn):
-    held = nn.ParameterDict({"b": torch.ones(2), "a": torch.zeros(1)})
-    assert list(held) == ["a", "b"]
-    assert type(held["b"]) is nn.Parameter
-    held["c"] = 5
-    assert held.get("d") is None
-    assert held.setdefault("d", torch.ones(4)).shape == (4,)
-    assert list(reversed(held)) == ["d", "c", "b", "a"]
-    assert held.popitem()[0] == "d"
-    assert held.pop("c") == 5
-    other = held | {"e": torch.ones(1)}
+    container = nn.ParameterDict({"b": torch.ones(2), "a": torch.zeros(1)})
+    assert list(container) == ["a", "b"]
+    assert type(container["b"]) is nn.Parameter
+    container["c"] = 5
+    assert container.get("d") is None
+    assert container.setdefault("d", torch.ones(4)).shape == (4,)
+    assert list(reversed(container)) == ["d", "c", "b", "a"]
+    assert container.popitem()[0] == "d"
+    assert container.pop("c") == 5
+    other = container | {"e": torch.ones(1)}
     assert list(other.keys()) == ["a", "b", "e"]
-    assert other["a"] is held["a"]
-    held |= nn.ParameterDict({"z": torch.ones(1)})
-    assert "z" in held
-    del held["z"]
-    assert list(held.copy().fromkeys(["x"], 3).items()) == [("x", 3)]
-    assert [v.shape for v in held.values()] == [(1,), (2,)]
-    held.clear()
-    assert len(held) == 0
-    assert not list(held.parameters())
+    assert other["a"] is container["a"]
+    container |= nn.ParameterDict({"z": torch.ones(1)})
+    assert "z" in container
+    del container["z"]
+    assert list(container.copy().fromkeys(["x"], 3).items()) == [("x", 3)]
+    assert [v.shape for v in container.values()] == [(1,), (2,)]
+    container.clear()
+    assert len(container) == 0
+    assert not list(container.parameters())
     with pytest.raises(TypeError, match="cannot be used as a key as it is not a string"):
-        held[3]
+        container[3]
     with pytest.raises(RuntimeError, match="ParameterDict should not be called"):
-        held(1)
+        container(1)
 
 
 def test_parameter_dict_prints(torch, nn):
-    held = nn.ParameterDict({"w": torch.ones(2, 3), "n": 5})
-    assert repr(held) == (
+    container = nn.ParameterDict({"w": torch.ones(2, 3), "n": 5})
+    assert repr(container) == (
         "ParameterDict(\n"
         "    (n): Object of type: int\n"
         "    (w): Parameter containing: [torch.FloatTensor of size 2x3]\n"

@@ -25,10 +25,10 @@ def test_causal_mask_and_gradients():
     mask = create_block_mask(causal, None, None, 6, 6)
     y = flex_attention(q, k, v, block_mask=mask)
     torch.testing.assert_close(y, F.scaled_dot_product_attention(q, k, v, is_causal=True))
-    made = torch.autograd.grad(y.square().sum(), (q, k, v))
+    gradients = torch.autograd.grad(y.square().sum(), (q, k, v))
     y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-    for one, other in zip(made, torch.autograd.grad(y.square().sum(), (q, k, v)), strict=True):
-        torch.testing.assert_close(one, other)
+    for x, other in zip(gradients, torch.autograd.grad(y.square().sum(), (q, k, v)), strict=True):
+        torch.testing.assert_close(x, other)
 
 
 def test_scores_by_place():

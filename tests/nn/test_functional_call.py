@@ -31,13 +31,13 @@ def scale(torch, nn):
 
 def test_functional_call(torch, call, scale):
     weight = torch.tensor([10.0], requires_grad=True)
-    given = {"weight": weight, "count": torch.tensor([5.0])}
-    result = call(scale, given, torch.tensor([1.0]), {"plus": 3})
+    tensors = {"weight": weight, "count": torch.tensor([5.0])}
+    result = call(scale, tensors, torch.tensor([1.0]), {"plus": 3})
     assert result.tolist() == [23.0]
     result.sum().backward()
     assert weight.grad.tolist() == [2.0]
     assert scale.weight.grad is None
-    assert given["count"].tolist() == [6.0]
+    assert tensors["count"].tolist() == [6.0]
     assert scale.count.tolist() == [0.0]
     assert scale(torch.tensor([1.0])).tolist() == [4.0]
 
@@ -50,11 +50,11 @@ def test_functional_call_undoes_after_an_error(torch, call, scale):
 
 
 def test_functional_call_of_tied_weights(torch, call, scale):
-    x, one = torch.tensor([1.0]), torch.tensor([1.0])
-    assert call(scale, {"weight": one}, x).tolist() == [2.0]
-    assert call(scale, {"weight": one}, x, tie_weights=False).tolist() == [3.0]
+    x, weight = torch.tensor([1.0]), torch.tensor([1.0])
+    assert call(scale, {"weight": weight}, x).tolist() == [2.0]
+    assert call(scale, {"weight": weight}, x, tie_weights=False).tolist() == [3.0]
     with pytest.raises(ValueError, match=r"got multiple values for keys \['tied', 'weight'\]"):
-        call(scale, {"weight": one, "tied": torch.ones(1)}, x)
+        call(scale, {"weight": weight, "tied": torch.ones(1)}, x)
 
 
 def test_functional_call_strict(torch, call, scale):
@@ -76,12 +76,12 @@ def test_functional_call_of_submodules(torch, nn, call):
 def test_functional_call_over_dictionaries(torch, nn):
     call = torch.func.functional_call
     layer = nn.Linear(2, 1)
-    given = ({"weight": torch.ones(1, 2)}, {"bias": torch.ones(1)})
+    tensors = ({"weight": torch.ones(1, 2)}, {"bias": torch.ones(1)})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert call(layer, given, torch.tensor([3.0, 4.0])).tolist() == [8.0]
+        assert call(layer, tensors, torch.tensor([3.0, 4.0])).tolist() == [8.0]
     with pytest.raises(ValueError, match=r"\['weight'\] appeared in multiple dictionaries"):
-        call(layer, (given[0], given[0]), torch.ones(2))
+        call(layer, (tensors[0], tensors[0]), torch.ones(2))
     with pytest.raises(ValueError, match="Expected parameter_and_buffer_dicts to be a dict"):
         call(layer, 3, torch.ones(2))
 

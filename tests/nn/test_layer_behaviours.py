@@ -400,14 +400,14 @@ def test_weights_of_losses_are_buffers(torch):
 def test_losses_of_the_torch_namespace_reduce_nothing_unless_told_to(torch):
     x, y, sign = torch.rand(3, 4), torch.rand(3, 4), torch.tensor([1.0, -1.0, 1.0])
     a, b = x[:, 0], y[:, 0]
-    found = [
+    results = [
         torch.binary_cross_entropy_with_logits(a, b), torch.kl_div(a, b),
         torch.margin_ranking_loss(a, b, sign), torch.hinge_embedding_loss(a, sign),
         torch.cosine_embedding_loss(x, y, sign), torch.triplet_margin_loss(x, y, x.flip(0)),
         torch.ctc_loss(torch.zeros(4, 3, 2).log_softmax(2), torch.ones(3, 1, dtype=torch.int64),
                        torch.tensor([4, 4, 4]), torch.tensor([1, 1, 1])),
     ]
-    assert [loss.shape for loss in found] == [(3,)] * len(found)
+    assert [loss.shape for loss in results] == [(3,)] * len(results)
     assert torch.kl_div(a, b, 1).shape == torch.nn.functional.kl_div(a, b).shape == ()
 
 

@@ -72,10 +72,10 @@ def test_errors(torch, call, expected):
 def test_the_same_seed_gives_the_same_weights(call):
     torch, ours = pytest.importorskip("torch"), importlib.import_module("flambeau")
     expected, drawn = built(call, torch), torch.rand(1).item()
-    got = built(call, ours)
+    actual = built(call, ours)
     assert ours.rand(1).item() == drawn  # as many numbers were drawn
     for key, value in expected.state_dict().items():
-        mine = torch.from_numpy(got.state_dict()[key].numpy())
+        mine = torch.from_numpy(actual.state_dict()[key].numpy())
         torch.testing.assert_close(mine, value, rtol=0, atol=1e-7, msg=lambda m, k=key: f"{k}: {m}")
 
 

@@ -55,8 +55,8 @@ def test_parameter_shares_memory_and_is_a_leaf(torch, nn):
 
 def test_what_is_computed_from_a_parameter_is_a_tensor(torch, nn):
     parameter = nn.Parameter(torch.ones(2))
-    for made in (parameter + 1, 2 * parameter, parameter.detach(), parameter.data, parameter[0]):
-        assert type(made) is torch.Tensor
+    for result in (parameter + 1, 2 * parameter, parameter.detach(), parameter.data, parameter[0]):
+        assert type(result) is torch.Tensor
 
 
 def test_parameter_prints(torch, nn):
@@ -85,10 +85,10 @@ def test_a_subclass_of_parameter_keeps_its_class(torch, nn):
     class Named(nn.Parameter):
         pass
 
-    made = Named(torch.ones(1))
-    assert type(made) is Named
-    assert isinstance(made, nn.Parameter)
-    assert type(copy.deepcopy(made)) is Named
+    result = Named(torch.ones(1))
+    assert type(result) is Named
+    assert isinstance(result, nn.Parameter)
+    assert type(copy.deepcopy(result)) is Named
 
 
 def test_buffer_class_registers_itself(torch, nn):
@@ -169,11 +169,11 @@ def test_plain_tensors_are_ordinary_attributes(torch, nn):
 @pytest.fixture
 def module(torch, nn):
     """Has a parameter `weight`, a child `child` and a buffer `held`."""
-    made = nn.Module()
-    made.weight = nn.Parameter(torch.ones(1))
-    made.child = nn.Module()
-    made.register_buffer("held", torch.ones(1))
-    return made
+    root = nn.Module()
+    root.weight = nn.Parameter(torch.ones(1))
+    root.child = nn.Module()
+    root.register_buffer("held", torch.ones(1))
+    return root
 
 
 CANNOT = "cannot assign "
@@ -416,7 +416,7 @@ def test_a_users_error_is_left_alone(own):
 def test_share_memory_moves_parameters_and_buffers(own):
     layer = own.nn.BatchNorm1d(2)
     assert layer.share_memory() is layer
-    assert all(one.is_shared() for one in layer.state_dict().values())
+    assert all(tensor.is_shared() for tensor in layer.state_dict().values())
 
 
 def test_an_empty_call_costs_little(own):

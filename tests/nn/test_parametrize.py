@@ -86,10 +86,10 @@ def test_several_originals(torch, nn, parametrize, parts):
     layer = nn.Module()
     layer.weight = nn.Parameter(torch.tensor([3.0]))
     parametrize.register_parametrization(layer, "weight", parts["Split"]())
-    held = layer.parametrizations.weight
-    assert (held.original0.item(), held.original1.item()) == (2.0, 1.0)
+    parametrization = layer.parametrizations.weight
+    assert (parametrization.original0.item(), parametrization.original1.item()) == (2.0, 1.0)
     layer.weight = torch.tensor([8.0])
-    assert held.original0.item() == 7.0
+    assert parametrization.original0.item() == 7.0
     with pytest.raises(ValueError, match="Cannot leave unparametrized"):
         parametrize.remove_parametrizations(layer, "weight", leave_parametrized=False)
     parametrize.remove_parametrizations(layer, "weight")
@@ -144,8 +144,8 @@ def test_transfer(torch, nn, parametrize, parts):
     parametrize.register_parametrization(first, "weight", parts["Double"]())
     parametrize.transfer_parametrizations_and_params(first, second)
     assert torch.equal(first.weight, second.weight)
-    held = second.parametrizations.weight
-    assert held.original is first.parametrizations.weight.original
+    parametrization = second.parametrizations.weight
+    assert parametrization.original is first.parametrizations.weight.original
 
 
 def test_refusals(torch, nn, parametrize, parts):
@@ -187,10 +187,10 @@ def test_weight_norm_parametrization(torch, nn, parametrize):
     before = layer.weight.detach().clone()
     nn.utils.parametrizations.weight_norm(layer)
     assert torch.allclose(layer.weight, before, atol=1e-6)
-    held = layer.parametrizations.weight
-    assert held.original0.shape == (3, 1)
+    parametrization = layer.parametrizations.weight
+    assert parametrization.original0.shape == (3, 1)
     with torch.no_grad():
-        held.original0.fill_(2.0)
+        parametrization.original0.fill_(2.0)
     norms = (layer.weight**2).sum(1)
     assert norms.tolist() == pytest.approx([4.0] * 3, rel=1e-5)
 

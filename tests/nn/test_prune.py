@@ -14,10 +14,10 @@ def prune(torch):
 
 @pytest.fixture
 def layer(torch, nn):
-    made = nn.Linear(3, 2)
+    linear = nn.Linear(3, 2)
     with torch.no_grad():
-        made.weight.copy_(torch.tensor([[1.0, -5.0, 2.0], [-6.0, 3.0, -4.0]]))
-    return made
+        linear.weight.copy_(torch.tensor([[1.0, -5.0, 2.0], [-6.0, 3.0, -4.0]]))
+    return linear
 
 
 def test_l1(torch, prune, layer):

@@ -52,8 +52,8 @@ def test_pad_sequence_refusals(torch, rnn, sequences):
 def test_unpad(torch, rnn, sequences):
     for batch_first in (True, False):
         padded = rnn.pad_sequence(sequences, batch_first)
-        found = rnn.unpad_sequence(padded, torch.tensor([3, 2, 1]), batch_first)
-        assert [s.tolist() for s in found] == [s.tolist() for s in sequences]
+        actual = rnn.unpad_sequence(padded, torch.tensor([3, 2, 1]), batch_first)
+        assert [s.tolist() for s in actual] == [s.tolist() for s in sequences]
 
 
 def test_pack_and_unpack(rnn, sequences):

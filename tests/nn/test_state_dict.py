@@ -119,12 +119,12 @@ def test_copying_keeps_dtype_and_identity(torch, make):
 def test_assign_takes_the_tensors_themselves(torch, nn, make):
     model = make()
     model.bias.requires_grad_(False)
-    given = torch.ones(3, dtype=torch.float64)
-    model.load_state_dict({"bias": given}, strict=False, assign=True)
+    bias = torch.ones(3, dtype=torch.float64)
+    model.load_state_dict({"bias": bias}, strict=False, assign=True)
     assert type(model.bias) is nn.Parameter
     assert model.bias.dtype == torch.float64
     assert not model.bias.requires_grad
-    given.fill_(7.0)
+    bias.fill_(7.0)
     assert model.bias.tolist() == [7.0] * 3
 
 

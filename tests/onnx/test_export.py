@@ -78,9 +78,9 @@ def test_onnxruntime_computes_the_same(name):
     for sizes in ((2, 5), (3, 7)):
         args = inputs(*sizes)
         wanted = torch.utils._pytree.tree_leaves(module(*args))
-        got = program(*args)
-        assert len(got) == len(wanted)
-        for a, b in zip(got, wanted, strict=True):
+        actual = program(*args)
+        assert len(actual) == len(wanted)
+        for a, b in zip(actual, wanted, strict=True):
             assert a.dtype == b.dtype
             assert torch.allclose(a, b, atol=1e-5)
 

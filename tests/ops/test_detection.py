@@ -72,8 +72,8 @@ def test_the_adjoint_of_means_counts_the_last_row_and_column(vision) -> None:
     image, region = torch.zeros(1, 1, 3, 3), torch.tensor([[0.0, 0.0, 0.0, 3.0, 3.0]])
     g = torch.full((1, 1, 1, 1), 9.0)
     mapping = vision.ps_roi_pool(image, region, 1.0, 1, 1)[1]
-    found = vision._ps_roi_pool_backward(g, region, mapping, 1.0, 1, 1, 1, 1, 3, 3)
-    assert found.tolist() == [[[[1.0] * 3] * 3]]
+    actual = vision._ps_roi_pool_backward(g, region, mapping, 1.0, 1, 1, 1, 1, 3, 3)
+    assert actual.tolist() == [[[[1.0] * 3] * 3]]
 
 
 @pytest.mark.parametrize("call, error, text", [
@@ -115,8 +115,8 @@ def test_rotated_boxes_by_area(vision) -> None:
     # A square on a corner, seen against an upright one: an octagon of 8 * (sqrt(2) - 1).
     boxes = torch.tensor([[0.0, 0.0, 2.0, 2.0, 45.0], [3.0, 0.0, 4.0, 2.0, 90.0]])
     octagon = 8 * (np.sqrt(2) - 1)
-    found = vision.box_iou_rotated(torch.tensor([[0.0, 0.0, 2.0, 2.0, 0.0]]), boxes)
-    np.testing.assert_allclose(found.numpy(), [[octagon / (8 - octagon), 0]], atol=1e-6)
+    actual = vision.box_iou_rotated(torch.tensor([[0.0, 0.0, 2.0, 2.0, 0.0]]), boxes)
+    np.testing.assert_allclose(actual.numpy(), [[octagon / (8 - octagon), 0]], atol=1e-6)
     # A thin box across another: a common part of 2 * 2 in 8 + 8 - 4.
     thin = torch.tensor([[0.0, 0.0, 4.0, 2.0, 30.0]]), torch.tensor([[0.0, 0.0, 2.0, 4.0, 30.0]])
     assert vision.box_iou_rotated(*thin).item() == pytest.approx(4 / 12, abs=1e-6)

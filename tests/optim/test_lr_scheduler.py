@@ -102,9 +102,9 @@ def test_closed_form(name):
     build, closed = CLOSED[name]
     optimizer = make()
     scheduler = build(optimizer)
-    got = path(optimizer, scheduler, end_of(name))
-    assert got == pytest.approx([RATE * closed(e) for e in range(end_of(name) + 1)], rel=1e-9)
-    assert scheduler.get_last_lr() == [got[-1]]
+    actual = path(optimizer, scheduler, end_of(name))
+    assert actual == pytest.approx([RATE * closed(e) for e in range(end_of(name) + 1)], rel=1e-9)
+    assert scheduler.get_last_lr() == [actual[-1]]
 
 
 @pytest.mark.parametrize("name", CLOSED)
@@ -113,9 +113,9 @@ def test_tensor_rates_change_in_place(name):
     rate = torch.tensor(RATE, dtype=torch.float64)
     optimizer = make(rate)
     scheduler = build(optimizer)
-    got = path(optimizer, scheduler, 8)
+    actual = path(optimizer, scheduler, 8)
     assert optimizer.param_groups[0]["lr"] is rate
-    assert got == pytest.approx([RATE * closed(e) for e in range(9)], rel=1e-6)
+    assert actual == pytest.approx([RATE * closed(e) for e in range(9)], rel=1e-6)
 
 
 @pytest.mark.parametrize("name", CLOSED)
@@ -169,8 +169,8 @@ def test_momentum_moves_against_the_rate():
     scheduler = schedulers.CyclicLR(
         optimizer, 0.1, 0.4, step_size_up=4, base_momentum=0.5, max_momentum=0.9
     )
-    got = path(optimizer, scheduler, 8, "momentum")
-    assert got == pytest.approx([0.9 - 0.4 * triangle(e / 4) for e in range(9)])
+    actual = path(optimizer, scheduler, 8, "momentum")
+    assert actual == pytest.approx([0.9 - 0.4 * triangle(e / 4) for e in range(9)])
     adam = torch.optim.Adam([torch.ones(1, requires_grad=True)])
     scheduler = schedulers.OneCycleLR(
         adam, 0.1, total_steps=10, anneal_strategy="linear", pct_start=0.4
@@ -285,15 +285,15 @@ def test_arguments_out_of_range():
 
 def test_composites_want_schedulers_of_one_optimizer():
     a, b = make(), make()
-    one, other = schedulers.StepLR(a, 2), schedulers.StepLR(b, 2)
+    x, other = schedulers.StepLR(a, 2), schedulers.StepLR(b, 2)
     with pytest.raises(ValueError, match="all schedulers to belong to the same optimizer"):
-        schedulers.SequentialLR(a, [one, other], [3])
+        schedulers.SequentialLR(a, [x, other], [3])
     with pytest.raises(ValueError, match="all schedulers to belong to the same optimizer"):
-        schedulers.ChainedScheduler([one, other])
+        schedulers.ChainedScheduler([x, other])
     with pytest.raises(ValueError, match="does not support `ReduceLROnPlateau`"):
-        schedulers.ChainedScheduler([one, schedulers.ReduceLROnPlateau(a)])
+        schedulers.ChainedScheduler([x, schedulers.ReduceLROnPlateau(a)])
     with pytest.raises(ValueError, match="one more than the number of milestone points"):
-        schedulers.SequentialLR(a, [one], [3])
+        schedulers.SequentialLR(a, [x], [3])
     with pytest.raises(TypeError, match="should have `optimizer` as its attribute"):
         schedulers.SequentialLR(a, [3], [])
 

@@ -67,9 +67,9 @@ def test_parameters_must_be_leaves_in_ordered_collections():
         optimizer.add_param_group({"params": w})
     with pytest.warns(UserWarning, match="parameter group with duplicate parameters"):
         sgd([w, w])
-    kept = w * 2
-    kept.retain_grad()
-    sgd([kept])
+    product = w * 2
+    product.retain_grad()
+    sgd([product])
 
 
 def test_fused_excludes_foreach_and_differentiable():
@@ -126,10 +126,10 @@ def test_zero_grad():
     w = torch.ones(2, requires_grad=True)
     optimizer = torch.optim.SGD([w])
     w.grad = torch.ones(2)
-    kept = w.grad
+    gradient = w.grad
     optimizer.zero_grad(set_to_none=False)
-    assert w.grad is kept
-    assert kept.tolist() == [0, 0]
+    assert w.grad is gradient
+    assert gradient.tolist() == [0, 0]
     optimizer.zero_grad()
     assert w.grad is None
 

@@ -306,8 +306,8 @@ def test_threads_share_an_update(size, monkeypatch):
             optimizer.step()
         ends.append([p.detach().numpy() for p in leaves])
     POOL.set_threads(before)
-    for one, two in zip(*ends, strict=True):
-        np.testing.assert_array_equal(one, two)
+    for first, second in zip(*ends, strict=True):
+        np.testing.assert_array_equal(first, second)
 
 
 def test_asgd_averages_after_t0():

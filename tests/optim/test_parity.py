@@ -57,10 +57,10 @@ def train(lib, optimizer_of, dtype):
     return optimizer, leaves
 
 
-def close(got, want, dtype):
+def close(actual, want, dtype):
     rtol, atol = (1e-5, 1e-6) if dtype is np.float32 else (1e-9, 1e-11)
-    np.testing.assert_allclose(got.detach().numpy(), want.detach().numpy(), rtol=rtol, atol=atol)
-    assert str(got.dtype) == str(want.dtype)
+    np.testing.assert_allclose(actual.detach().numpy(), want.detach().numpy(), rtol=rtol, atol=atol)
+    assert str(actual.dtype) == str(want.dtype)
 
 
 @pytest.mark.parametrize(("name", "options"), CASES)
@@ -71,10 +71,10 @@ def test_optimizer(name, options, dtype):
         train(lib, lambda leaves, lib=lib: getattr(lib.optim, name)(leaves, **options), dtype)
         for lib in (flambeau, torch)
     ]
-    (ours, got), (theirs, want) = ends
-    for a, b in zip(got, want, strict=True):
+    (ours, actual), (theirs, want) = ends
+    for a, b in zip(actual, want, strict=True):
         close(a, b, dtype)
-    for a, b in zip(got, want, strict=True):
+    for a, b in zip(actual, want, strict=True):
         assert list(ours.state[a]) == list(theirs.state[b])
         for key, value in ours.state[a].items():
             close(value, theirs.state[b][key], dtype)
@@ -85,9 +85,9 @@ def test_optimizer(name, options, dtype):
 @pytest.mark.parametrize("name", [n for n in OPTIONS if n != "Adafactor"])
 def test_complex_parameters(name):
     torch = pytest.importorskip("torch")
-    _, got = train(flambeau, getattr(flambeau.optim, name), np.complex128)
+    _, actual = train(flambeau, getattr(flambeau.optim, name), np.complex128)
     _, want = train(torch, getattr(torch.optim, name), np.complex128)
-    for a, b in zip(got, want, strict=True):
+    for a, b in zip(actual, want, strict=True):
         np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-9, atol=1e-12)
 
 
@@ -132,8 +132,8 @@ def test_lbfgs(options):
         losses = [optimizer.step(closure).item() for _ in range(3)]
         state = optimizer.state_dict()["state"][0]
         ends.append((losses, x.detach().numpy(), state))
-    (got, x, ours), (want, y, theirs) = ends
-    np.testing.assert_allclose(got, want, rtol=1e-6)
+    (actual, x, ours), (want, y, theirs) = ends
+    np.testing.assert_allclose(actual, want, rtol=1e-6)
     np.testing.assert_allclose(x, y, rtol=1e-4)
     assert set(ours) == set(theirs)
     assert (ours["func_evals"], ours["n_iter"]) == (theirs["func_evals"], theirs["n_iter"])
@@ -198,8 +198,8 @@ def test_scheduler(name):
             values.append(scheduler.get_last_lr())
         state = scheduler.state_dict()
         ends.append((values, {k for k in state if k != "anneal_func"}, optimizer))
-    (got, keys, ours), (want, their_keys, theirs) = ends
-    assert got == want  # to the last bit
+    (actual, keys, ours), (want, their_keys, theirs) = ends
+    assert actual == want  # to the last bit
     assert keys == their_keys
     assert ours.state_dict()["param_groups"] == theirs.state_dict()["param_groups"]
 

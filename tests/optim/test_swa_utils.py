@@ -17,14 +17,14 @@ def model_with(value):
 
 
 def averages(averaged, values):
-    got = []
+    results = []
     model = model_with(0.0)
     for value in values:
         with torch.no_grad():
             model.weight.fill_(value)
         averaged.update_parameters(model)
-        got.append(averaged.module.weight.item())
-    return got
+        results.append(averaged.module.weight.item())
+    return results
 
 
 @pytest.mark.parametrize("rule", [

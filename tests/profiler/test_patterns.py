@@ -137,8 +137,8 @@ def test_events_where_another_devices_queue_ran_empty(torch):
     calls = [call("busy", 1, 0, 500), call("falling", 2, 600, 300), call("end", 3, 900, 900)]
     results = types.SimpleNamespace(events=lambda: launches + kernels,
                                     experimental_event_tree=lambda: calls)
-    found = torch.profiler._utils.BasicEvaluation(types.SimpleNamespace(kineto_results=results))
-    names = [key.event.name for key in found.get_optimizable_events(2, print_enable=False)]
+    result = torch.profiler._utils.BasicEvaluation(types.SimpleNamespace(kineto_results=results))
+    names = [key.event.name for key in result.get_optimizable_events(2, print_enable=False)]
     assert names == ["end", "falling"]
 
 

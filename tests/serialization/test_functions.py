@@ -22,13 +22,13 @@ def again(value: Any) -> Any:
     return torch.load(file, weights_only=False)
 
 
-@pytest.mark.parametrize("namespace", NAMESPACES, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("namespace", NAMESPACES, ids=lambda namespace: namespace.__name__)
 def test_every_operator_comes_back(namespace: Any) -> None:
-    found = {name: made for name, made in vars(namespace).items()
-             if isinstance(made, FunctionType) and not name.startswith("_")}
-    assert len(found) > 15
-    kept = again(found)
-    assert [name for name in found if kept[name] is not found[name]] == []
+    functions = {name: value for name, value in vars(namespace).items()
+             if isinstance(value, FunctionType) and not name.startswith("_")}
+    assert len(functions) > 15
+    loaded = again(functions)
+    assert [name for name in functions if loaded[name] is not functions[name]] == []
 
 
 @pytest.mark.parametrize("net", [
@@ -39,12 +39,12 @@ def test_modules_that_hold_functions(net: Any) -> None:
     assert again(net).activation is net.activation
 
 
-@pytest.mark.parametrize(("name", "made"), [
+@pytest.mark.parametrize(("name", "function"), [
     ("torch._C._nn gelu", F.gelu), ("torch._C._linalg linalg_det", torch.linalg.det),
     ("torch._C._fft fft_rfft", torch.fft.rfft), ("torch.nn.functional relu", F.relu),
     ("torch._C._special special_erf", torch.special.erf),
 ])
-def test_names_in_the_files_of_pytorch(name: str, made: Any) -> None:
+def test_names_in_the_files_of_pytorch(name: str, function: Any) -> None:
     from flambeau.serialization.names import resolve
 
-    assert resolve(*name.split()) is made
+    assert resolve(*name.split()) is function

@@ -212,22 +212,22 @@ def test_state_cannot_be_forced_on_objects():
 def mutated(data: bytes, rng: random.Random) -> bytes:
     """The bytes with a few of them changed, removed, or repeated."""
     known = bytes(sorted(opcodes.OPERATIONS))
-    made = bytearray(data)
+    damaged = bytearray(data)
     for _ in range(rng.choice([1, 1, 2, 4, 16])):
-        at = rng.randrange(len(made))
+        at = rng.randrange(len(damaged))
         kind = rng.randrange(5)
         if kind == 0:
-            made[at] = rng.randrange(256)
+            damaged[at] = rng.randrange(256)
         elif kind == 1:
-            made[at] = rng.choice(known)
-        elif kind == 2 and len(made) > 20:
-            del made[at : at + rng.randrange(1, 9)]
+            damaged[at] = rng.choice(known)
+        elif kind == 2 and len(damaged) > 20:
+            del damaged[at : at + rng.randrange(1, 9)]
         elif kind == 3:
-            made[at:at] = bytes(rng.choice(known) for _ in range(rng.randrange(1, 6)))
+            damaged[at:at] = bytes(rng.choice(known) for _ in range(rng.randrange(1, 6)))
         else:
-            start = rng.randrange(len(made))
-            made[at:at] = made[start : start + rng.randrange(40)]
-    return bytes(made)
+            start = rng.randrange(len(damaged))
+            damaged[at:at] = damaged[start : start + rng.randrange(40)]
+    return bytes(damaged)
 
 
 @pytest.mark.parametrize("seed", range(4))

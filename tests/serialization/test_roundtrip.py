@@ -60,9 +60,9 @@ def test_every_dtype(name):
 
 
 def test_shapes_without_elements_and_without_axes():
-    made = returned([torch.ones(0, 3), torch.tensor(2.5), torch.ones(2, 0)])
-    assert [tuple(t.shape) for t in made] == [(0, 3), (), (2, 0)]
-    assert made[1].item() == 2.5
+    loaded = returned([torch.ones(0, 3), torch.tensor(2.5), torch.ones(2, 0)])
+    assert [tuple(t.shape) for t in loaded] == [(0, 3), (), (2, 0)]
+    assert loaded[1].item() == 2.5
 
 
 def test_views_share_their_storage():

@@ -130,8 +130,8 @@ def test_a_name_shifts_the_lines_after_the_first():
     class ALongName(Tensor):
         pass
 
-    made = wrap(np.arange(4).reshape(2, 2))._alias(ALongName)
-    assert tensor_str(made) == "ALongName([[0, 1],\n           [2, 3]])"
+    tensor = wrap(np.arange(4).reshape(2, 2))._alias(ALongName)
+    assert tensor_str(tensor) == "ALongName([[0, 1],\n           [2, 3]])"
 
 
 def test_a_refused_grad_fn_prints_as_invalid():
@@ -256,13 +256,13 @@ def sample(random: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype)
         limits, spread = np.iinfo(dtype), int(10 ** random.integers(0, 19))
         low, high = max(int(limits.min), -spread), min(int(limits.max), spread)
         return np.asarray(random.integers(low, high, shape, dtype, endpoint=True))
-    made = np.empty(shape, dtype)
+    array = np.empty(shape, dtype)
     with np.errstate(all="ignore"):
         if dtype.kind == "c":
-            made.real, made.imag = doubles(random, shape), doubles(random, shape)
+            array.real, array.imag = doubles(random, shape), doubles(random, shape)
         else:
-            made[...] = doubles(random, shape).astype(dtype)
-    return made
+            array[...] = doubles(random, shape).astype(dtype)
+    return array
 
 
 def corpus(dtype: np.dtype) -> Iterator[tuple[np.ndarray, dict[str, Any]]]:

@@ -85,13 +85,13 @@ def test_deterministic_algorithms_fill_new_memory(torch, dtype):
     kind = getattr(torch, dtype)
     torch.use_deterministic_algorithms(True)
     try:
-        made = [torch.empty(3, dtype=kind), torch.empty_strided((2, 2), (1, 2), dtype=kind),
+        tensors = [torch.empty(3, dtype=kind), torch.empty_strided((2, 2), (1, 2), dtype=kind),
                 torch.empty_like(torch.zeros(3, dtype=kind)),
                 torch.zeros(3, dtype=kind).new_empty(2),
                 torch.zeros(1, dtype=kind).resize_(3)[1:]]
     finally:
         torch.use_deterministic_algorithms(False)
-    for x in made:
+    for x in tensors:
         full = x.isnan() if kind.is_floating_point else \
             x == (True if dtype == "bool" else torch.iinfo(kind).max)
         assert full.all()

@@ -14,9 +14,9 @@ class Tagged(torch.Tensor):
 
 class Named(torch.Tensor):
     def __new__(cls, data, name):
-        made = super().__new__(cls, data)
-        made.label = name
-        return made
+        tensor = super().__new__(cls, data)
+        tensor.label = name
+        return tensor
 
 
 class Inherits(Named):
@@ -60,9 +60,9 @@ def test_factories_after_a_wrapper_are_the_classs_own(torch):
 
     class Wrapped(torch.Tensor):
         def __new__(cls, inner):
-            made = torch.Tensor._make_wrapper_subclass(cls, inner.size(), dtype=inner.dtype)
-            made.inner = inner
-            return made
+            wrapper = torch.Tensor._make_wrapper_subclass(cls, inner.size(), dtype=inner.dtype)
+            wrapper.inner = inner
+            return wrapper
 
         @classmethod
         def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
@@ -71,6 +71,6 @@ def test_factories_after_a_wrapper_are_the_classs_own(torch):
             return tree_map(lambda x: cls(x) if isinstance(x, torch.Tensor) else x, result)
 
     x = Wrapped(torch.rand(3))
-    made = (x.new_zeros(2), x.new_full((2,), 5.0), torch.zeros_like(x), torch.randn_like(x))
-    assert all(type(y) is Wrapped for y in made)
-    assert made[1].inner.tolist() == [5.0, 5.0]
+    tensors = (x.new_zeros(2), x.new_full((2,), 5.0), torch.zeros_like(x), torch.randn_like(x))
+    assert all(type(y) is Wrapped for y in tensors)
+    assert tensors[1].inner.tolist() == [5.0, 5.0]

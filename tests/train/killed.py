@@ -46,11 +46,11 @@ class Noisy(Dataset):
 
 @callback(band=CONTROL, name="smallest")
 def smallest(run):
-    kept = run.persist(loss=float("inf"), changes=0)
+    record = run.persist(loss=float("inf"), changes=0)
     while True:
         yield step.end
-        if float(run.state.loss) < kept.loss:
-            kept.loss, kept.changes = float(run.state.loss), kept.changes + 1
+        if float(run.state.loss) < record.loss:
+            record.loss, record.changes = float(run.state.loss), record.changes + 1
 
 
 def killer(steps: int, seconds: float):
@@ -101,8 +101,8 @@ def main(folder: Path, compiled: bool, kill=lambda: None) -> None:
 
 
 if __name__ == "__main__":
-    given = sys.argv[3:]
+    arguments = sys.argv[3:]
     main(
         Path(sys.argv[1]), sys.argv[2] == "1",
-        *([killer(int(given[0]), float(given[1]))] if given else []),
+        *([killer(int(arguments[0]), float(arguments[1]))] if arguments else []),
     )

@@ -17,7 +17,7 @@ torch.manual_seed(0)
 X, Y = torch.randn(24, 4), torch.randint(0, 2, (24,))
 
 
-def made(loss="cross_entropy", compile=False, **options):
+def make_trainer(loss="cross_entropy", compile=False, **options):
     net = nn.Linear(4, 2)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     return Trainer(net, optimizer, loss, compile=compile, **options)
@@ -37,7 +37,7 @@ def generator(run):
 )
 def test_callbacks(callbacks, message):
     with pytest.raises(TypeError, match=message):
-        made().fit((X, Y), callbacks=callbacks)
+        make_trainer().fit((X, Y), callbacks=callbacks)
     with pytest.raises(TypeError, match=message):
         Loop(lambda batch: None, callbacks=callbacks)
 
@@ -50,20 +50,20 @@ def test_callbacks(callbacks, message):
 )
 def test_data(data, message):
     with pytest.raises((TypeError, ValueError), match=message):
-        made().fit(*data)
+        make_trainer().fit(*data)
 
 
 def test_a_step_of_ones_own_takes_a_single_array():
-    trainer = made()
+    trainer = make_trainer()
     trainer.step(lambda batch: trainer.net(batch[0]).square().mean())
     assert trainer.fit(X)[0]["loss"] > 0
 
 
 def test_sizes():
     with pytest.raises(ValueError, match="batch_size"):
-        made().fit((X, Y), batch_size=0)
+        make_trainer().fit((X, Y), batch_size=0)
     with pytest.raises(ValueError, match="clip_norm is above 0, got -1"):
-        made(clip_norm=-1)
+        make_trainer(clip_norm=-1)
     with pytest.raises(ValueError, match="ReLU has no trainable parameters"):
         Trainer(nn.ReLU(), "sgd", "mse")
 
@@ -75,7 +75,7 @@ def test_sizes():
      (lambda y_pred, y: y_pred.sum(1), r"the loss has shape \(24,\)")],
 )
 def test_losses(loss, message, compile):
-    trainer, steps = made(loss, compile), []
+    trainer, steps = make_trainer(loss, compile), []
     trainer.attach(step.end, lambda: steps.append(1))
     before = trainer.net.weight.detach().clone()
     with pytest.raises((TypeError, ValueError), match=message):
@@ -85,7 +85,7 @@ def test_losses(loss, message, compile):
 
 def test_stopping_something_else():
     with pytest.raises(ValueError, match="stop ends run, epoch or train, not 'epoch'"):
-        made().stop("epoch")
+        make_trainer().stop("epoch")
 
 
 def test_scopes_of_ones_own_have_names_of_their_own():
@@ -99,7 +99,7 @@ def test_a_misspelt_event_in_a_generator():
         yield "epoch.edn"
 
     with pytest.raises(ValueError, match="no event 'epoch.edn'. Did you mean 'epoch.end'"):
-        made().fit((X, Y), callbacks=[misspelt])
+        make_trainer().fit((X, Y), callbacks=[misspelt])
 
 
 def test_an_event_by_name_in_a_generator():
@@ -108,12 +108,12 @@ def test_an_event_by_name_in_a_generator():
     def named(run):
         seen.append((yield "epoch.end"))
 
-    made().fit((X, Y), callbacks=[named])
+    make_trainer().fit((X, Y), callbacks=[named])
     assert seen == [epoch.end]
 
 
 def test_a_function_of_the_run_and_its_logs():
-    trainer, seen = made(), []
+    trainer, seen = make_trainer(), []
     trainer.attach(epoch.end, lambda run, logs: seen.append((run, sorted(logs))))
     trainer.attach(run.end, lambda n, logs: seen.append((n, sorted(logs))))
     trainer.fit((X, Y))
@@ -130,7 +130,7 @@ DETACHED = {
 @pytest.mark.parametrize("kind", DETACHED)
 @pytest.mark.parametrize("options", [{}, {"compile": True}, {"accumulate": 2}], ids=str)
 def test_a_loss_without_a_way_back(kind, options):
-    trainer = made(DETACHED[kind], **options)
+    trainer = make_trainer(DETACHED[kind], **options)
     before = trainer.net.weight.detach().clone()
     with pytest.raises(ValueError, match=r"the loss does not require grad.* was detached"):
         trainer.fit((X, Y))
@@ -142,7 +142,7 @@ def test_a_loss_without_a_way_back(kind, options):
 
 @pytest.mark.parametrize("resume", [False, True])
 def test_a_folder_that_is_a_file(tmp_path, resume):
-    file, trainer = tmp_path / "runs", made()
+    file, trainer = tmp_path / "runs", make_trainer()
     file.write_text("mine")
     for folder in (file, file / "inside"):
         with pytest.raises(NotADirectoryError, match="runs"):
@@ -161,12 +161,12 @@ def test_a_folder_that_is_a_file(tmp_path, resume):
 )
 def test_arrays_without_a_target(work):
     with pytest.raises(ValueError, match=r"(evaluate|valid): arrays are given .* \(x, y\)"):
-        work(made())
+        work(make_trainer())
 
 
 def test_inputs_and_targets_to_predict():
     with pytest.raises(TypeError) as raised:
-        made().predict((X, Y))
+        make_trainer().predict((X, Y))
     assert "predict(x)" in raised.value.__notes__[0]
 
 
@@ -177,7 +177,7 @@ def test_inputs_and_targets_to_predict():
      ("fit_generator", "fit(loader"), ("stop_training", "run.stop()")],
 )
 def test_names_of_other_libraries(name, instead):
-    trainer = made()
+    trainer = make_trainer()
     with pytest.raises(AttributeError) as raised:
         getattr(trainer, name)
     assert f"no '{name}'" in str(raised.value)
@@ -194,13 +194,13 @@ def test_names_of_other_libraries(name, instead):
      (lambda t: Schedule(StepLR), "not the class StepLR: a function of the optimiser")],
 )
 def test_what_belongs_elsewhere(make, message):
-    trainer = made()
+    trainer = make_trainer()
     with pytest.raises(TypeError, match=message):
         trainer.fit((X, Y), callbacks=[make(trainer)])
 
 
 def test_a_schedule_of_another_optimiser():
-    trainer = made()
+    trainer = make_trainer()
     other = torch.optim.SGD(trainer.net.parameters(), lr=0.1)
     for schedule in (Schedule(StepLR(other, 1)), Schedule(lambda optimizer: StepLR(other, 1))):
         with pytest.raises(ValueError, match="the StepLR is of an optimiser that is not the run's"):
@@ -222,8 +222,8 @@ def test_the_class_of_an_optimiser():
 
 
 def test_the_state_of_another_optimiser():
-    saved = made().state_dict()
-    trainer = made()
+    saved = make_trainer().state_dict()
+    trainer = make_trainer()
     trainer.optimizer = torch.optim.Adam(trainer.net.parameters())
     with pytest.raises(ValueError, match="state of 'optimizer' is not one of Adam: .*betas"):
         trainer.load_state_dict(saved)
@@ -243,5 +243,5 @@ def test_every_of_loggers(every):
 def test_a_log_that_is_a_folder(tmp_path):
     (tmp_path / "log").mkdir()
     with pytest.raises(IsADirectoryError, match="log"):
-        made().fit((X, Y), callbacks=[CSVLogger(tmp_path / "log")])
+        make_trainer().fit((X, Y), callbacks=[CSVLogger(tmp_path / "log")])
     assert [path.name for path in tmp_path.iterdir()] == ["log"]

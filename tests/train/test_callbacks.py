@@ -117,10 +117,10 @@ def test_a_second_fit_begins_anew():
 
 
 def rates(callbacks, epochs=3, lr=1.0):
-    trainer, found = make(lr), []
-    trainer.attach(step.start, lambda run: found.append(round(rate(run), 6)))
+    trainer, rates_seen = make(lr), []
+    trainer.attach(step.start, lambda run: rates_seen.append(round(rate(run), 6)))
     fit(trainer, epochs, callbacks=callbacks)
-    return found
+    return rates_seen
 
 
 def test_schedules_by_epoch_and_by_step():
@@ -188,15 +188,15 @@ def test_lr_finder_puts_everything_back():
     fit(trainer, 1)
     before, random, calls = trainer.state_dict(), torch.get_rng_state(), len(called)
     before = {name: value.clone() for name, value in before["net"].items()}
-    found = LRFinder(low=1e-4, high=100, steps=60).run(trainer, (X, Y), batch_size=8)
+    finding = LRFinder(low=1e-4, high=100, steps=60).run(trainer, (X, Y), batch_size=8)
     assert len(called) == calls
     assert torch.equal(torch.get_rng_state(), random)
     assert all(torch.equal(value, before[name]) for name, value in trainer.net.state_dict().items())
     assert (rate(trainer), trainer.state.step) == (0.02, 3)
-    assert found.rates[0] == pytest.approx(1e-4)
-    assert len(found.rates) < 60  # it diverged
-    assert found.suggestion is None or 1e-3 < found.suggestion < 10
-    assert "learning rate" in found.plot().svg()
+    assert finding.rates[0] == pytest.approx(1e-4)
+    assert len(finding.rates) < 60  # it diverged
+    assert finding.suggestion is None or 1e-3 < finding.suggestion < 10
+    assert "learning rate" in finding.plot().svg()
     with pytest.raises(ValueError, match="rates rise"):
         LRFinder(low=1, high=0.1)
 

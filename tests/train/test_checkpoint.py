@@ -111,10 +111,10 @@ def test_the_best_three(tmp_path):
     checkpoint = Checkpoint(tmp_path, monitor="valid_loss", best=3, epochs=None)
     loop = Loop(lambda batch: None, callbacks=[checkpoint])
     loop.attach(epoch.end, lambda run: run.log(valid_loss=next(losses)))
-    kept = []
-    loop.attach(epoch.end, lambda: kept.append([e["epoch"] for e in checkpoint.entries]), "outer")
+    epochs = []
+    loop.attach(epoch.end, lambda: epochs.append([e["epoch"] for e in checkpoint.entries]), "outer")
     loop.run([1], epochs=8)
-    assert kept == [[1], [2, 1], [2, 3, 1], [2, 3, 1], [5, 2, 3], [5, 2, 3], [5, 7, 2], [5, 7, 2]]
+    assert epochs == [[1], [2, 1], [2, 3, 1], [2, 3, 1], [5, 2, 3], [5, 2, 3], [5, 7, 2], [5, 7, 2]]
     assert files(tmp_path) == [
         "best-epoch-0002.pt", "best-epoch-0005.pt", "best-epoch-0007.pt", "best.pt", "last.pt",
     ]
@@ -127,7 +127,7 @@ def test_higher_is_better_where_the_metric_says_so(tmp_path):
     checkpoint = Checkpoint(tmp_path, monitor="valid_accuracy", best=2)
     rows = fit(trainer, epochs=5, callbacks=[checkpoint])
     order = sorted(rows, key=lambda row: (-row["valid_accuracy"], row["epoch"]))
-    assert [one["epoch"] for one in checkpoint.entries] == [row["epoch"] for row in order[:2]]
+    assert [entry["epoch"] for entry in checkpoint.entries] == [row["epoch"] for row in order[:2]]
     unknown = Checkpoint(tmp_path, monitor="size", name="two")
     loop = Loop(lambda batch: None, callbacks=[unknown])
     loop.attach(epoch.end, lambda run: run.log(size=1))
@@ -141,15 +141,15 @@ def test_higher_is_better_where_the_metric_says_so(tmp_path):
      ({"epochs": None}, [18]), ({"epochs": None, "minutes": 1e-9}, list(range(1, 19)))],
 )
 def test_when(options, steps, tmp_path):
-    found = []
+    results = []
 
     class Watched(Checkpoint):
         def save(self, run, names=()):
-            found.append(run.state.step)
+            results.append(run.state.step)
             super().save(run, names)
 
     fit(make(), callbacks=[Watched(tmp_path, **options)])
-    assert found == steps
+    assert results == steps
 
 
 @pytest.fixture
@@ -215,7 +215,7 @@ def test_a_full_disk_leaves_the_one_before(background, tmp_path, monkeypatch):
     checkpoint = Checkpoint(tmp_path, steps=4, epochs=None, background=background)
     with pytest.warns(UserWarning, match="was not written") as caught:
         fit(trainer, callbacks=[checkpoint])
-    texts = [str(one.message) for one in caught]
+    texts = [str(warning.message) for warning in caught]
     assert len(texts) == 4
     assert "last.pt of epoch 2, step 8 was not written: No space left on device (" in texts[0]
     assert "MiB are free there). That of epoch 1, step 4 is still there, whole" in texts[0]
@@ -238,7 +238,7 @@ def test_best_ones_that_were_not_written_are_no_best_ones(tmp_path, monkeypatch)
 
     with pytest.warns(UserWarning, match=r"best-epoch-0003\.pt of epoch 3, step 3 was not written"):
         loop.run([1], epochs=4)
-    assert [one["epoch"] for one in checkpoint.entries] == [4, 2]
+    assert [entry["epoch"] for entry in checkpoint.entries] == [4, 2]
     assert files(tmp_path) == ["best-epoch-0002.pt", "best-epoch-0004.pt", "best.pt", "last.pt"]
     assert torch.load(checkpoint.best)["epoch"] == 4
     assert torch.load(checkpoint.last)["persistence"]["objects"]["Checkpoint"]["kept"] == [
@@ -433,12 +433,13 @@ def test_numbers_and_arrays_of_numpy(tmp_path):
 
     @callback(run, name="kept")
     def keeps(run):
-        kept = run.persist(best=np.float64(9), counts=np.zeros(2, np.int64), parts=[(np.int32(1),)])
-        seen.append((kept.best, kept.counts.tolist(), kept.parts))
+        record = run.persist(
+            best=np.float64(9), counts=np.zeros(2, np.int64), parts=[(np.int32(1),)])
+        seen.append((record.best, record.counts.tolist(), record.parts))
         while True:
             yield epoch.end
-            kept.best = np.minimum(kept.best, float(run.state.loss))
-            kept.counts = np.add(kept.counts, [1, run.state.epoch])
+            record.best = np.minimum(record.best, float(run.state.loss))
+            record.counts = np.add(record.counts, [1, run.state.epoch])
             run.log(score=np.float32(0.5), rows=np.arange(3))
 
     seen: list = []

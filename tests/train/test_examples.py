@@ -37,7 +37,7 @@ def output(monkeypatch, capsys):
 
 
 @pytest.fixture
-def few(monkeypatch):
+def few_steps(monkeypatch):
     """The examples get 512 digits, and are tested with 200 of them: that is learnt soon."""
     monkeypatch.syspath_prepend(str(EXAMPLES))
     import mnist_data
@@ -61,20 +61,20 @@ def the_same(output):
 
 
 @pytest.mark.filterwarnings("ignore:Trainer. the step is not compiled")
-def test_four_styles(output, few):
-    found = the_same(output)
-    assert re.match(r"epoch 1: loss fell by [01]\.\d{4}, accuracy", found)
-    *before, last = accuracies(found)
+def test_four_styles(output, few_steps):
+    actual = the_same(output)
+    assert re.match(r"epoch 1: loss fell by [01]\.\d{4}, accuracy", actual)
+    *before, last = accuracies(actual)
     assert max(before) <= 93.5 < last  # they stop where they should
-    assert found.endswith(f"\n{8 * len([*before, last])} steps\n")
+    assert actual.endswith(f"\n{8 * len([*before, last])} steps\n")
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Trainer. the step is not compiled")
 def test_four_styles_on_all_digits(output):
-    found = the_same(output)
-    assert "epoch 1: loss fell by 2." in found
-    assert accuracies(found)[-1] > 93.5
+    actual = the_same(output)
+    assert "epoch 1: loss fell by 2." in actual
+    assert accuracies(actual)[-1] > 93.5
 
 
 @pytest.mark.parametrize("style", STYLES)
@@ -90,7 +90,7 @@ def test_gan(output):
 
 
 @pytest.mark.filterwarnings("ignore:Trainer. the step is not compiled")
-def test_resume(output, few, tmp_path, monkeypatch):
+def test_resume(output, few_steps, tmp_path, monkeypatch):
     from flambeau.train import Checkpoint
 
     whole = output("resume", tmp_path / "whole")
@@ -114,14 +114,14 @@ def test_resume(output, few, tmp_path, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:Trainer. the step is not compiled")
-def test_kfold(output, few):
-    found = output("kfold").splitlines()
-    assert [line[:7] for line in found[:5]] == [f"fold {i}:" for i in range(1, 6)]
-    assert min(map(float, re.findall(r"best accuracy (\S+)%", "\n".join(found)))) > 70
-    assert found[-1].startswith("5 folds: loss ")
+def test_kfold(output, few_steps):
+    actual = output("kfold").splitlines()
+    assert [line[:7] for line in actual[:5]] == [f"fold {i}:" for i in range(1, 6)]
+    assert min(map(float, re.findall(r"best accuracy (\S+)%", "\n".join(actual)))) > 70
+    assert actual[-1].startswith("5 folds: loss ")
 
 
-@pytest.mark.usefixtures("few")
+@pytest.mark.usefixtures("few_steps")
 def test_optuna_finds_the_best_trial(output) -> None:
     pytest.importorskip("optuna")
     text = output("optuna_search", "--trials", 3, "--epochs", 1)

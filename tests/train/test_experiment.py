@@ -130,7 +130,7 @@ def test_code_version(tmp_path):
 
 
 def test_environment():
-    found = environment()
-    assert found["processor"]
-    assert found["cores"] >= 1
-    json.dumps(found)
+    actual = environment()
+    assert actual["processor"]
+    assert actual["cores"] >= 1
+    json.dumps(actual)

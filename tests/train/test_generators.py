@@ -252,11 +252,11 @@ def test_signatures_and_objects():
 def best_of(name="best"):
     @callback(run, band=CONTROL, name=name)
     def best(run):
-        kept = run.persist(value=math.inf, count=0)
+        record = run.persist(value=math.inf, count=0)
         while True:
             yield step.end
-            kept.count += 1
-            kept.value = min(kept.value, run.state.output)
+            record.count += 1
+            record.value = min(record.value, run.state.output)
 
     return best
 

@@ -100,8 +100,8 @@ def test_bad_input():
 
 
 def test_every_fold_has_a_net_of_its_own():
-    one, net = make(), nn.Linear(3, 2)
+    shared, net = make(), nn.Linear(3, 2)
     with pytest.raises(ValueError, match="make gave the net of another fold"):
-        cross_validate(lambda: one, (X, Y), 2)
+        cross_validate(lambda: shared, (X, Y), 2)
     with pytest.raises(ValueError, match="make gave the net of another fold"):
         cross_validate(lambda: Trainer(net, "sgd", "cross_entropy", compile=False), (X, Y), 2)

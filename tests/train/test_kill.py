@@ -48,12 +48,12 @@ def kill(folder, compiled, after, delay):
 
 def losses(folder):
     """Each step's line, checked to be the same in every process that made the step."""
-    found = {}
+    results = {}
     whole = (folder / "losses.txt").read_text().splitlines()
     for line in whole:
         number, _, rest = line.partition(" ")
-        assert found.setdefault(int(number), rest) == rest, f"step {number}"
-    return found
+        assert results.setdefault(int(number), rest) == rest, f"step {number}"
+    return results
 
 
 def killed_again_and_again(tmp_path, kills, compiled, seed):

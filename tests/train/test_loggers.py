@@ -80,8 +80,8 @@ def test_json_lines(tmp_path):
     run.run([1, 2, 3], epochs=2)
     lines = [json.loads(line) for line in (tmp_path / "run.jsonl").read_text().splitlines()]
     assert [line["kind"] for line in lines] == ["step", "epoch", "step", "step", "epoch"]
-    kept = {key: value for key, value in lines[1].items() if key != "time"}
-    assert kept == {"kind": "epoch", "epoch": 1, "step": 3, "a": 1.5, "bad": "nan",
+    row = {key: value for key, value in lines[1].items() if key != "time"}
+    assert row == {"kind": "epoch", "epoch": 1, "step": 3, "a": 1.5, "bad": "nan",
                     "vector/0": 1.0, "vector/1": 2.0}
 
 
@@ -131,39 +131,39 @@ def test_lines_cut_off_are_left_out(tmp_path):
 
 def fields(data: bytes) -> dict[int, bytes]:
     """The fields of a protocol buffer by number (lengths and numbers here take one byte)."""
-    found, at = {}, 0
+    results, at = {}, 0
     while at < len(data):
         number, kind = data[at] >> 3, data[at] & 7
         if kind == 2:
             size, at = data[at + 1], at + 1
         else:
             size = {0: 1, 1: 8, 5: 4}[kind]
-        found[number] = data[at + 1 : at + 1 + size]
+        results[number] = data[at + 1 : at + 1 + size]
         at += 1 + size
-    return found
+    return results
 
 
 def records(data: bytes) -> list[bytes]:
     """The records of an event file: each has its length and a checksum before it, one behind."""
-    found, at = [], 0
+    results, at = [], 0
     while at < len(data):
         (length,) = struct.unpack_from("<Q", data, at)
-        found.append(data[at + 12 : at + 12 + length])
+        results.append(data[at + 12 : at + 12 + length])
         at += 16 + length
-    return found
+    return results
 
 
 def tags(folder: Path) -> list[tuple[str, float]]:
     """The plain scalars of event files: event > summary (5) > value (1) > tag (1), number (2)."""
-    found = []
+    results = []
     for path in sorted(folder.glob("events*")):
         for record in records(path.read_bytes()):
             if len(record) > 120 or b"brain.Event" in record:  # a histogram, or the first record
                 continue
             value = fields(fields(fields(record)[5])[1])
             if 2 in value:
-                found.append((value[1].decode(), struct.unpack("<f", value[2])[0]))
-    return found
+                results.append((value[1].decode(), struct.unpack("<f", value[2])[0]))
+    return results
 
 
 def test_tensorboard(tmp_path):

@@ -18,7 +18,7 @@ torch.manual_seed(0)
 X, Y = torch.randn(96, 5), torch.randint(0, 3, (96,))
 
 
-def made(compile, **options):
+def make_trainer(compile, **options):
     torch.manual_seed(1)
     net = nn.Sequential(nn.Linear(5, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.5),
                         nn.Linear(16, 3))
@@ -41,7 +41,7 @@ def until_compiled(trainer, what, use):
 
 
 def test_the_same_numbers():
-    fast, plain = made(True), made(False)
+    fast, plain = make_trainer(True), make_trainer(False)
     until_compiled(fast, "look", lambda: fast.evaluate((X, Y)))
     until_compiled(fast, "predict", lambda: fast.predict(X))
     assert fast.evaluate((X, Y)) == pytest.approx(plain.evaluate((X, Y)), rel=1e-6)
@@ -56,19 +56,19 @@ def test_the_same_numbers():
 def test_a_few_batches_are_not_worth_it_unless_a_program_was_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(trace_signature, "_make_function_key", _FUNCTION_KEY)
     monkeypatch.setenv("FLAMBEAU_CACHE_DIR", str(tmp_path))
-    trainer = made(True)
+    trainer = make_trainer(True)
     trainer.train_on_batch(X[:32], Y[:32])  # brings the compiler
     before = trainer.evaluate((X, Y))
     assert trainer.supervised._look().look._step is None
     until_compiled(trainer, "look", lambda: trainer.evaluate((X, Y)))
-    later = made(True)
+    later = make_trainer(True)
     later.train_on_batch(X[:32], Y[:32])
     assert later.evaluate((X, Y)) == pytest.approx(before, rel=1e-5)
     assert programs(later, "look")
 
 
 def test_who_listens_to_forward_hears_it():
-    trainer, heard = made(True), []
+    trainer, heard = make_trainer(True), []
     until_compiled(trainer, "look", lambda: trainer.evaluate((X, Y)))
     trainer.attach(forward.end, lambda run: heard.append(float(run.state.loss)))
     trainer.evaluate((X, Y))
@@ -77,7 +77,7 @@ def test_who_listens_to_forward_hears_it():
 
 def test_averages_have_a_net_of_their_own():
     ema = EMA(0.5)
-    trainer = made(True, callbacks=[ema])
+    trainer = make_trainer(True, callbacks=[ema])
     until_compiled(trainer, "predict", lambda: trainer.predict(X))
     trainer.fit((X, Y), epochs=2)
     assert not torch.equal(ema.net[0].weight, trainer.net[0].weight)
@@ -89,7 +89,7 @@ def test_averages_have_a_net_of_their_own():
 def test_hooks_are_called_at_every_step(kind, monkeypatch):
     """They are Python: where there is one, the step runs operator by operator, and says so."""
     monkeypatch.setattr(step_function, "_warned", False)
-    trainer, seen = made(True), []
+    trainer, seen = make_trainer(True), []
     until_compiled(trainer, "predict", lambda: trainer.predict(X))
     trainer.fit((X, Y), epochs=2)
     hook = {
@@ -118,7 +118,7 @@ def _has_program(whole):
 def test_a_hook_that_comes_within_an_epoch(kind, monkeypatch):
     """It is called from the next step on, though a program has taken over."""
     monkeypatch.setattr(step_function, "_warned", True)
-    trainer, seen = made(True), []
+    trainer, seen = make_trainer(True), []
     whole = trainer.supervised
     end = time.monotonic() + 60
     while not _has_program(whole._whole) and time.monotonic() < end:
@@ -136,7 +136,7 @@ def test_a_long_training_waits_for_its_program(long, monkeypatch):
     monkeypatch.setattr(supervised, "_LONG", 0.0 if long else 1e9)
     losses = []
     for compile in (True, False):
-        trainer = made(compile)
+        trainer = make_trainer(compile)
         trainer.attach(step.end, lambda run: losses.append(float(run.state.loss)))
         trainer.fit((X, Y), epochs=1)
         whole = trainer.supervised._whole
@@ -151,9 +151,9 @@ def test_in_an_exact_run_the_first_batch_is_compiled():
     try:
         states = []
         for compile in (True, False):
-            trainer = made(compile)
-            found = trainer.evaluate((X, Y))
-            states.append((torch.get_rng_state().tolist(), found["test_accuracy"]))
+            trainer = make_trainer(compile)
+            result = trainer.evaluate((X, Y))
+            states.append((torch.get_rng_state().tolist(), result["test_accuracy"]))
             assert not compile or programs(trainer, "look") == 1
         assert states[0] == states[1]
     finally:
@@ -163,7 +163,7 @@ def test_in_an_exact_run_the_first_batch_is_compiled():
 @pytest.mark.parametrize(("epochs", "asked"), [(2, False), (3, True)])
 def test_validations_that_will_come_again_are_worth_it(epochs, asked):
     """Nine batches in all: a program is asked for at the first of them."""
-    trainer, seen = made(True), []
+    trainer, seen = make_trainer(True), []
     look = trainer.supervised._look().look
     trainer.attach(epoch.end(once=1), lambda: seen.append(look._step is not None))
     trainer.fit((X, Y), (X, Y), epochs)
@@ -171,7 +171,7 @@ def test_validations_that_will_come_again_are_worth_it(epochs, asked):
 
 
 def test_a_smaller_last_batch_is_not_recorded_until_it_came_often():
-    trainer = made(True)
+    trainer = make_trainer(True)
     sizes = []
     trainer.fit((X, Y), epochs=2)
     frequent = trainer.supervised._whole

@@ -118,8 +118,8 @@ def test_hooks_in_training_and_in_a_test():
     assert seen[-1][1:] == (1, 1, True)
     seen.clear()
     engine.evaluate(BATCHES)
-    one = ["on_sample", "on_forward", "on_forward_criterion"]
-    assert [name for name, *_ in seen] == ["on_start", *one, *one, "on_end"]
+    each = ["on_sample", "on_forward", "on_forward_criterion"]
+    assert [name for name, *_ in seen] == ["on_start", *each, *each, "on_end"]
     assert not any(train for *_, train in seen)
 
 

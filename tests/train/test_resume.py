@@ -29,11 +29,11 @@ X, Y = torch.randn(44, 3), torch.randint(0, 2, (44,))
 
 @callback(band=CONTROL, name="smallest")
 def smallest(run):
-    kept = run.persist(loss=math.inf, changes=0)
+    record = run.persist(loss=math.inf, changes=0)
     while True:
         yield step.end
-        if float(run.state.loss) < kept.loss:
-            kept.loss, kept.changes = float(run.state.loss), kept.changes + 1
+        if float(run.state.loss) < record.loss:
+            record.loss, record.changes = float(run.state.loss), record.changes + 1
 
 
 def make(seed=0, **options):

@@ -114,8 +114,8 @@ class Pairs:
 )
 def test_what_fit_takes(data):
     trainer, data = make(), data()
-    made = not isinstance(data, (DataLoader, list))
-    options = {"batch_size": 8, "shuffle": False} if made else {}
+    result = not isinstance(data, (DataLoader, list))
+    options = {"batch_size": 8, "shuffle": False} if result else {}
     rows = trainer.fit(data, data, epochs=2, **options)
     assert torch.allclose(weights(trainer), by_hand(2, 8)[0])
     assert set(rows[0]) == {"epoch", "loss", "valid_loss"}
@@ -194,13 +194,13 @@ def test_metrics_in_training_validation_and_test():
 
     trainer = make(lr=0.0, metrics={"mae": "mae", "bias": bias})
     (row,) = trainer.fit((X, Y), (X[:5], Y[:5]), batch_size=7)
-    found = trainer.evaluate((X, Y))
+    actual = trainer.evaluate((X, Y))
     assert set(row) == {
         "epoch", "loss", "mae", "bias", "valid_loss", "valid_mae", "valid_bias"
     }
     error = trainer.predict(X) - Y
-    assert found["test_mae"] == pytest.approx(float(error.abs().mean()), rel=1e-5)
-    assert found["test_bias"] == pytest.approx(float(error.mean()), rel=1e-4)
+    assert actual["test_mae"] == pytest.approx(float(error.abs().mean()), rel=1e-5)
+    assert actual["test_bias"] == pytest.approx(float(error.mean()), rel=1e-4)
     assert row["loss"] == pytest.approx(float((error**2).mean()), rel=1e-5)
     assert row["valid_mae"] == pytest.approx(float(error[:5].abs().mean()), rel=1e-5)
 
@@ -591,9 +591,9 @@ def test_evaluations_have_numbers_for_those_who_listen():
     assert seen["valid"]["valid_loss"] == row["valid_loss"]
     assert seen["valid.step"]["loss"] == pytest.approx(row["valid_loss"])
     assert seen["valid.step"]["size"] == len(X)
-    found = trainer.evaluate((X[:5], Y[:5]), batch_size=5)
-    assert seen["test"]["test_loss"] == found["test_loss"]
-    assert seen["test.step"]["loss"] == pytest.approx(found["test_loss"])
+    actual = trainer.evaluate((X[:5], Y[:5]), batch_size=5)
+    assert seen["test"]["test_loss"] == actual["test_loss"]
+    assert seen["test.step"]["loss"] == pytest.approx(actual["test_loss"])
 
 
 def test_a_step_on_its_own_after_a_run_was_stopped():
@@ -613,12 +613,12 @@ def test_a_loss_that_changes_its_kind():
 
 
 def test_what_the_graph_holds_is_let_go():
-    kept = []
+    outputs = []
 
     class Keeping(nn.Linear):
         def forward(self, input):
-            kept.append(super().forward(input))
-            return kept[-1]
+            outputs.append(super().forward(input))
+            return outputs[-1]
 
     net = Keeping(3, 1)
     trainer = Trainer(net, torch.optim.SGD(net.parameters(), lr=0.0), "mse", compile=False)
@@ -628,4 +628,4 @@ def test_what_the_graph_holds_is_let_go():
     for y_pred, loss in seen:
         assert not y_pred.requires_grad
         assert not loss.requires_grad
-    assert all(y.requires_grad for y in kept[-2:])  # what the user has is as it was
+    assert all(y.requires_grad for y in outputs[-2:])  # what the user has is as it was

@@ -39,11 +39,11 @@ def test_gradients_are_the_same(use_reentrant):
 
 @BOTH
 def test_random_numbers_come_again(use_reentrant):
-    kept = []
+    draws = []
 
     def noisy(x):
         noise = torch.rand(3)
-        kept.append(noise.tolist())
+        draws.append(noise.tolist())
         return (x * noise) * x
 
     x = torch.ones(3, requires_grad=True)
@@ -54,8 +54,8 @@ def test_random_numbers_come_again(use_reentrant):
     torch.manual_seed(1)
     torch.rand(3)
     assert torch.rand(1).item() == after
-    assert kept[0] == kept[1]
-    assert x.grad.tolist() == pytest.approx([2 * n for n in kept[0]])
+    assert draws[0] == draws[1]
+    assert x.grad.tolist() == pytest.approx([2 * n for n in draws[0]])
 
 
 def test_intermediate_tensors_are_not_kept():
@@ -173,13 +173,13 @@ def test_second_derivatives(torch, early_stop, nested):
 
     checkpoint = torch.utils.checkpoint.checkpoint
     x = torch.tensor([0.3, -1.2, 2.0], dtype=torch.float64, requires_grad=True)
-    plain, kept = ((block, wrapped), (lambda y: block(block(y)), outer))[nested - 1]
-    found = []
+    plain, checkpointed = ((block, wrapped), (lambda y: block(block(y)), outer))[nested - 1]
+    results = []
     with torch.utils.checkpoint.set_checkpoint_early_stop(early_stop):
-        for function in (plain, kept):
+        for function in (plain, checkpointed):
             (first,) = torch.autograd.grad(function(x).sum(), x, create_graph=True)
-            found.append(torch.autograd.grad(first.sum(), x)[0])
-    torch.testing.assert_close(*found)
+            results.append(torch.autograd.grad(first.sum(), x)[0])
+    torch.testing.assert_close(*results)
 
 
 @pytest.mark.parametrize("early_stop", [True, False])
@@ -191,8 +191,8 @@ def test_backward_inside_of_the_function(torch, early_stop):
     x = torch.tensor([0.3, -1.2], dtype=torch.float64, requires_grad=True)
     with torch.utils.checkpoint.set_checkpoint_early_stop(early_stop):
         y = torch.utils.checkpoint.checkpoint(slope, x, use_reentrant=False)
-        (found,) = torch.autograd.grad(y, x)
-    torch.testing.assert_close(found, torch.autograd.grad(slope(x), x)[0])
+        (gradient,) = torch.autograd.grad(y, x)
+    torch.testing.assert_close(gradient, torch.autograd.grad(slope(x), x)[0])
 
 
 def test_debug_lists_the_operators_of_both_runs() -> None:

@@ -186,9 +186,9 @@ def test_collate_keeps_structure():
 def test_collate_numpy_and_subclasses():
     assert data.default_collate([np.float32(1), np.float32(2)]).dtype is ops.ones(1).dtype
     assert data.default_collate([np.arange(2), np.arange(2)]).shape == (2, 2)
-    kept = data.default_collate([OrderedDict(a=1), OrderedDict(a=2)])
-    assert type(kept) is OrderedDict
-    assert kept["a"].tolist() == [1, 2]
+    batch = data.default_collate([OrderedDict(a=1), OrderedDict(a=2)])
+    assert type(batch) is OrderedDict
+    assert batch["a"].tolist() == [1, 2]
     with pytest.raises(TypeError, match="default_collate: batch must contain"):
         data.default_collate([np.array(["text"])])
     with pytest.raises(TypeError, match="found <class 'object'>"):
@@ -209,11 +209,11 @@ def test_collate_map_can_be_extended(monkeypatch):
 
 
 def test_convert():
-    made = data.default_convert({"a": [np.arange(2), "x"], "p": Point(np.float64(1), 2)})
-    assert made["a"][0].tolist() == [0, 1]
-    assert made["a"][1] == "x"
-    assert isinstance(made["p"].x, Tensor)
-    assert made["p"].y == 2
+    result = data.default_convert({"a": [np.arange(2), "x"], "p": Point(np.float64(1), 2)})
+    assert result["a"][0].tolist() == [0, 1]
+    assert result["a"][1] == "x"
+    assert isinstance(result["p"].x, Tensor)
+    assert result["p"].y == 2
 
 
 # ----------------------------------------------------------------------------- DataLoader

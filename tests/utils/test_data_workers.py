@@ -113,13 +113,13 @@ def test_seeds_are_pytorchs():
         def __getitem__(self, index):
             return index, self.rand(2).tolist(), np.random.rand(), random.random()
 
-    found = []
+    results = []
     for module, library in (torch_data, torch), (data, flambeau):
         library.manual_seed(8)
         loader = module.DataLoader(Noise(library.rand), 2, True, num_workers=2, collate_fn=same,
                                    persistent_workers=True, prefetch_factor=3)
-        found.append([list(loader), list(loader), library.rand(1).item()])
-    assert found[0] == found[1]
+        results.append([list(loader), list(loader), library.rand(1).item()])
+    assert results[0] == results[1]
 
 
 def test_worker_info():
@@ -165,9 +165,9 @@ def slow_first(index):
 
 def test_out_of_order_returns_what_is_there():
     loader = data.DataLoader(Call(slow_first), batch_size=None, num_workers=2, in_order=False)
-    found = list(loader)
-    assert sorted(found) == list(range(8))
-    assert found[0] != 0
+    actual = list(loader)
+    assert sorted(actual) == list(range(8))
+    assert actual[0] != 0
 
 
 @pytest.mark.parametrize("left_after", [0, 1, 8])
@@ -527,8 +527,8 @@ def multiply(index):
 def test_workers_may_use_what_the_parents_threads_used():
     expected = multiply(0)
     for _ in range(4):  # meanwhile threads make kernels
-        found = list(data.DataLoader(Call(multiply, 6), None, num_workers=2))
-        assert found == pytest.approx([expected] * 6)
+        actual = list(data.DataLoader(Call(multiply, 6), None, num_workers=2))
+        assert actual == pytest.approx([expected] * 6)
         assert multiply(0) == pytest.approx(expected)
 
 

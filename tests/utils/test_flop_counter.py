@@ -12,9 +12,9 @@ from flambeau.utils.flop_counter import FlopCounterMode
 def counts(call, **options):
     with FlopCounterMode(display=False, **options) as counter:
         call()
-    found = counter.get_flop_counts()
+    result = counter.get_flop_counts()
     return counter.get_total_flops(), {
-        name: {str(op): n for op, n in ops.items()} for name, ops in found.items()
+        name: {str(op): n for op, n in ops.items()} for name, ops in result.items()
     }
 
 
@@ -52,10 +52,10 @@ def test_layers_forward_and_backward():
 
 def test_modules_by_name_and_the_table(capsys):
     net = nn.Sequential(nn.Linear(5, 6), nn.ReLU(), nn.Linear(6, 2))
-    total, found = counts(lambda: net(A).sum().backward())
+    total, actual = counts(lambda: net(A).sum().backward())
     assert total == 1008
-    assert found["Sequential.0"] == {"aten.addmm": 240, "aten.mm": 480}
-    assert found["Sequential.2"] == {"aten.addmm": 96, "aten.mm": 192}
+    assert actual["Sequential.0"] == {"aten.addmm": 240, "aten.mm": 480}
+    assert actual["Sequential.2"] == {"aten.addmm": 96, "aten.mm": 192}
     with FlopCounterMode():
         net(A)
     shown = capsys.readouterr().out.splitlines()

@@ -44,23 +44,23 @@ def test_operators_are_their_own_again_after_a_mode():
     before = torch.sin.__code__
     with Log():
         assert torch.sin.__code__ is not before
-    assert torch.sin.__code__ is before or Wrapped.made
+    assert torch.sin.__code__ is before or Wrapped.count
 
 
 class Wrapped(torch.Tensor):
     """Holds a tensor, and does nothing but what that does."""
 
-    made = 0
+    count = 0
     __torch_function__ = torch._C._disabled_torch_function_impl
 
     @staticmethod
     def __new__(cls, inner):
-        made = torch.Tensor._make_wrapper_subclass(
+        wrapper = torch.Tensor._make_wrapper_subclass(
             cls, inner.shape, dtype=inner.dtype, device=inner.device,
             requires_grad=inner.requires_grad)
-        made.inner = inner.detach()
-        Wrapped.made += 1
-        return made
+        wrapper.inner = inner.detach()
+        Wrapped.count += 1
+        return wrapper
 
     def __repr__(self):
         return f"Wrapped({self.inner})"

@@ -26,12 +26,12 @@ def checkpointed(policy, x, w, f=function, **options):
     return checkpoint(f, x, w, use_reentrant=False, context_fn=contexts)
 
 
-@pytest.mark.parametrize("kept", [[], [MM], [SIN], [MM, SIN]])
-def test_gradients_are_those_of_the_function(kept):
+@pytest.mark.parametrize("policy", [[], [MM], [SIN], [MM, SIN]])
+def test_gradients_are_those_of_the_function(policy):
     x, w = inputs()
     wanted = torch.autograd.grad(function(x, w), (x, w))
-    found = torch.autograd.grad(checkpointed(kept, x, w), (x, w))
-    assert all(map(torch.equal, found, wanted))
+    gradients = torch.autograd.grad(checkpointed(policy, x, w), (x, w))
+    assert all(map(torch.equal, gradients, wanted))
 
 
 def test_the_policy_sees_both_runs():

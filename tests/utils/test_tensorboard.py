@@ -23,15 +23,15 @@ from flambeau.utils.tensorboard import FileWriter, SummaryWriter  # noqa: E402
 
 def records(data: bytes) -> list[bytes]:
     """The records of a file; checksums are those of the `crc32c` below."""
-    at, found = 0, []
+    at, results = 0, []
     while at < len(data):
         (length,) = struct.unpack_from("<Q", data, at)
         body = data[at + 12 : at + 12 + length]
         for part, place in ((data[at : at + 8], at + 8), (body, at + 12 + length)):
             assert struct.unpack_from("<I", data, place)[0] == masked(crc32c(part))
-        found.append(body)
+        results.append(body)
         at += 16 + length
-    return found
+    return results
 
 
 def crc32c(data: bytes) -> int:
@@ -87,13 +87,13 @@ def events(path) -> list[dict[int, list]]:
 
 def values(path) -> list[tuple[int, str, dict[int, list]]]:
     """(step, tag, fields) of all values."""
-    found = []
+    results = []
     for event in events(path):
         for summary in event.get(5, ()):
             for value in decode(summary)[1]:
                 fields = decode(value)
-                found.append((event.get(2, [0])[0], fields[1][0].decode(), fields))
-    return found
+                results.append((event.get(2, [0])[0], fields[1][0].decode(), fields))
+    return results
 
 
 def plugin(fields) -> tuple[str, bytes]:
@@ -235,13 +235,13 @@ def test_images(tmp_path):
         writer.add_images("grid", batch, 1)
         with pytest.raises(ValueError, match="names 3 axes"):
             writer.add_image("wrong", gray)
-    found = {tag: decode(fields[4][0]) for _, tag, fields in values(tmp_path)}
-    read = {tag: read_png(image[4][0]) for tag, image in found.items()}
+    results = {tag: decode(fields[4][0]) for _, tag, fields in values(tmp_path)}
+    read = {tag: read_png(image[4][0]) for tag, image in results.items()}
     assert (read["chw"] == (pixels * 255).astype(np.uint8).transpose(1, 2, 0)).all()
     assert (read["hwc"] == read["chw"]).all()
     assert (read["hw"] == gray[..., None]).all()
-    assert found["chw"][1] == [4]
-    assert found["chw"][2] == [5]
+    assert results["chw"][1] == [4]
+    assert results["chw"][2] == [5]
     assert read["grid"].shape == (4, 16, 3)  # eight in a row, then one
     assert read["grid"][0, ::2, 0].tolist() == [int(np.float32(i / 9) * 255) for i in range(8)]
     assert read["grid"][2, 0, 0] == int(np.float32(8 / 9) * 255)
@@ -270,16 +270,16 @@ def test_hyperparameters(tmp_path):
             writer.add_hparams([1], {})
         with pytest.raises(ValueError, match="int, float, str, bool"):
             writer.add_hparams({"a": [1, 2]}, {})
-    found = {tag: fields for _, tag, fields in values(tmp_path / "run")}
-    experiment = decode(decode(plugin(found["_hparams_/experiment"])[1])[2][0])
+    results = {tag: fields for _, tag, fields in values(tmp_path / "run")}
+    experiment = decode(decode(plugin(results["_hparams_/experiment"])[1])[2][0])
     infos = {decode(info)[1][0]: decode(info)[4][0] for info in experiment[4]}
     assert infos == {b"lr": 3, b"bn": 2, b"act": 1}
-    start = decode(decode(plugin(found["_hparams_/session_start_info"])[1])[3][0])
+    start = decode(decode(plugin(results["_hparams_/session_start_info"])[1])[3][0])
     chosen = {decode(entry)[1][0]: decode(decode(entry)[2][0]) for entry in start[1]}
     assert struct.unpack("<d", chosen[b"lr"][2][0]) == (0.1,)
     assert chosen[b"bn"] == {4: [1]}
     assert chosen[b"act"] == {3: [b"relu"]}
-    assert struct.unpack("<f", found["accuracy"][2][0])[0] == pytest.approx(0.9)
+    assert struct.unpack("<f", results["accuracy"][2][0])[0] == pytest.approx(0.9)
 
 
 def test_precision_recall_curve(tmp_path):
@@ -320,19 +320,19 @@ def test_videos_boxes_and_meshes(tmp_path):
         corners = torch.tensor([[4, 4, 20, 20]])
         writer.add_image_with_boxes("box", torch.zeros(3, 32, 32), corners, 1)
         writer.add_mesh("mesh", torch.rand(1, 5, 3), faces=torch.zeros(1, 2, 3, dtype=torch.long))
-    found = {tag: fields for _, tag, fields in values(tmp_path)}
-    video = Image.open(BytesIO(decode(found["moving"][4][0])[4][0]))
+    results = {tag: fields for _, tag, fields in values(tmp_path)}
+    video = Image.open(BytesIO(decode(results["moving"][4][0])[4][0]))
     assert (video.n_frames, video.size, video.info["duration"]) == (3, (10, 4), 100)
-    boxed = read_png(decode(found["box"][4][0])[4][0])
+    boxed = read_png(decode(results["box"][4][0])[4][0])
     assert boxed[4, 4:20].any(-1).all()
     assert not boxed[:3].any()
-    assert np.frombuffer(decode(found["mesh_1"][8][0])[5][0], "<f4").size == 15
-    assert plugin(found["mesh_2"])[0] == "mesh"
+    assert np.frombuffer(decode(results["mesh_1"][8][0])[5][0], "<f4").size == 15
+    assert plugin(results["mesh_2"])[0] == "mesh"
 
 
 def test_two_writers_do_not_share_a_file(tmp_path):
-    one, two = FileWriter(tmp_path), FileWriter(tmp_path)
-    assert one.path != two.path
-    assert one.get_logdir() == str(tmp_path)
-    one.close()
-    two.close()
+    first, second = FileWriter(tmp_path), FileWriter(tmp_path)
+    assert first.path != second.path
+    assert first.get_logdir() == str(tmp_path)
+    first.close()
+    second.close()

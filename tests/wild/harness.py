@@ -47,10 +47,10 @@ class _Loader(importlib.abc.Loader):
         except BaseException:
             sys.modules.pop(alias, None)
             raise
-        for name, found in list(sys.modules.items()):
+        for name, submodule in list(sys.modules.items()):
             parent, _, last = name.rpartition(".")
             if parent in (module.__name__, alias) and not hasattr(module, last):
-                setattr(module, last, found)
+                setattr(module, last, submodule)
 
 
 class _StandInLoader(importlib.abc.Loader):

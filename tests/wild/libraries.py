@@ -57,18 +57,18 @@ def main() -> None:
     parser.add_argument("--table", action="store_true", help="only write the page")
     parser.add_argument("--patience", type=float, default=1.0,
                         help="of the seconds in wild.toml, on a busy machine")
-    given = parser.parse_args()
-    given.results = given.results.resolve()
-    given.results.mkdir(parents=True, exist_ok=True)
+    options = parser.parse_args()
+    options.results = options.results.resolve()
+    options.results.mkdir(parents=True, exist_ok=True)
     entries = SETTINGS["libraries"]
     for entry in entries:
-        entry["seconds"] *= given.patience
-    for entry in () if given.table else entries:
-        if not given.names or entry["name"] in given.names:
+        entry["seconds"] *= options.patience
+    for entry in () if options.table else entries:
+        if not options.names or entry["name"] in options.names:
             for backend in ("torch", "flambeau"):
-                run(entry, backend, given)
-            print(row(entry, given.results), flush=True)
-    PAGE.write_text(page(entries, given.results, versions(given.flambeau)))
+                run(entry, backend, options)
+            print(row(entry, options.results), flush=True)
+    PAGE.write_text(page(entries, options.results, versions(options.flambeau)))
 
 
 def output(entry: dict, backend: str, results: Path) -> Path:
@@ -76,10 +76,10 @@ def output(entry: dict, backend: str, results: Path) -> Path:
     return results / f"{name}.{entry['kind']}.{backend}.jsonl"
 
 
-def run(entry: dict, backend: str, given: argparse.Namespace) -> None:
+def run(entry: dict, backend: str, options: argparse.Namespace) -> None:
     """Runs an entry's program, tests or examples on one of the two."""
-    python = (given.torch if backend == "torch" else given.flambeau).absolute()
-    out = output(entry, backend, given.results)
+    python = (options.torch if backend == "torch" else options.flambeau).absolute()
+    out = output(entry, backend, options.results)
     out.unlink(missing_ok=True)
     environment = {
         **os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", "HF_HUB_OFFLINE": "1",
@@ -87,7 +87,7 @@ def run(entry: dict, backend: str, given: argparse.Namespace) -> None:
         "PYTHONPATH": str(HERE), "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}",
     }
     ways = {"program": run_program, "tests": run_tests, "examples": run_examples}
-    ways[entry["kind"]](entry, python, out, environment, given)
+    ways[entry["kind"]](entry, python, out, environment, options)
 
 
 def start(command: list[str], folder: Path, environment: dict, seconds: float) -> tuple[str, int]:
@@ -108,7 +108,7 @@ def write(out: Path, id: str, outcome: str, seconds: float, **more: object) -> N
         print(json.dumps(line), file=file)
 
 
-def run_program(entry: dict, python: Path, out: Path, environment: dict, given: object) -> None:
+def run_program(entry: dict, python: Path, out: Path, environment: dict, options: object) -> None:
     file = HERE / "programs" / entry["program"]
     printed, _ = start([str(python), str(file)], file.parent, environment, entry["seconds"])
     for text in printed.splitlines():
@@ -119,7 +119,7 @@ def run_program(entry: dict, python: Path, out: Path, environment: dict, given: 
                   msg=case.get("error", ""))
 
 
-def run_tests(entry: dict, python: Path, out: Path, environment: dict, given: object) -> None:
+def run_tests(entry: dict, python: Path, out: Path, environment: dict, settings: object) -> None:
     folder = source(entry, python)
     options = "-q -p outcomes_plugin -p no:cacheprovider --timeout 60 -o addopts= -rN".split()
     if entry.get("installed"):
@@ -151,11 +151,11 @@ def source(entry: dict, python: Path) -> Path:
 
 
 def run_examples(entry: dict, python: Path, out: Path, environment: dict,
-                 given: argparse.Namespace) -> None:
+                 options: argparse.Namespace) -> None:
     from generated_data import prepare
 
-    folder = given.examples or cloned_examples()
-    work = given.results / out.stem
+    folder = options.examples or cloned_examples()
+    work = options.results / out.stem
     for name, arguments in entry["examples"].items():
         place = prepare(folder, name, work)
         started = time.monotonic()

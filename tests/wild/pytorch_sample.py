@@ -112,27 +112,27 @@ def main() -> None:
         parser.add_argument(name, type=Path)
     parser.add_argument("seconds", type=float)
     parser.add_argument("only", type=Path, nargs="?")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     os.environ.setdefault("PYTORCH_TESTING_DEVICE_ONLY_FOR", "cpu")
-    file = given.tests / given.file
-    sys.path[:0] = [str(file.parent), str(given.tests)]
+    file = arguments.tests / arguments.file
+    sys.path[:0] = [str(file.parent), str(arguments.tests)]
     pytorch = Path(importlib.util.find_spec("torch").origin).parent
     import stand_ins
 
-    if given.backend == "flambeau":
+    if arguments.backend == "flambeau":
         import harness
 
         harness.install(pytorch)
     own_parts = str(pytorch / "testing/_internal/common_quantiz")  # they import what is missing
-    stand_ins.import_leniently((str(given.tests), own_parts), given.backend == "flambeau")
+    stand_ins.import_leniently((str(arguments.tests), own_parts), arguments.backend == "flambeau")
     import pytest
     import torch
 
     torch.set_num_threads(1)
-    outcomes = Outcomes(given.out, given.seconds, given.only)
+    outcomes = Outcomes(arguments.out, arguments.seconds, arguments.only)
     options = f"""-q -p no:cacheprovider -o addopts= -W ignore -c {os.devnull} --tb=native -rN
-        --noconftest --no-header --timeout {TIMEOUT_S[given.backend]} --timeout-method signal"""
-    code = pytest.main([str(file), *options.split(), "--rootdir", str(given.tests)], [outcomes])
+        --noconftest --no-header --timeout {TIMEOUT_S[arguments.backend]} --timeout-method signal"""
+    code = pytest.main([str(file), *options.split(), "--rootdir", str(arguments.tests)], [outcomes])
     if code in (pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.INTERRUPTED):
         os._exit(int(code))  # within a test, which counts as one that crashed
     outcomes.emit("finished", rc=int(code))

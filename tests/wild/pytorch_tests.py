@@ -57,17 +57,17 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=CACHE / "pytorch")
     parser.add_argument("--fresh", action="store_true", help="run flambeau's samples anew")
     parser.add_argument("--table", action="store_true", help="only write the page")
-    given = parser.parse_args()
-    given.results = given.results.resolve()
-    given.results.mkdir(parents=True, exist_ok=True)
-    files = given.files or SETTINGS["files"]
-    if not given.table:
-        tests = (given.tests or cloned_tests()).resolve()
+    options = parser.parse_args()
+    options.results = options.results.resolve()
+    options.results.mkdir(parents=True, exist_ok=True)
+    files = options.files or SETTINGS["files"]
+    if not options.table:
+        tests = (options.tests or cloned_tests()).resolve()
         for file in files:
-            sample(file, tests, given)
-            print(row(compared(file, given.results)), flush=True)
-    source = SETTINGS["copies"] if given.tests else SETTINGS["own"]
-    PAGE.write_text(page([compared(file, given.results) for file in SETTINGS["files"]], source))
+            sample(file, tests, options)
+            print(row(compared(file, options.results)), flush=True)
+    source = SETTINGS["copies"] if options.tests else SETTINGS["own"]
+    PAGE.write_text(page([compared(file, options.results) for file in SETTINGS["files"]], source))
 
 
 def cloned_tests() -> Path:
@@ -91,13 +91,13 @@ def compared(file: str, results: Path) -> Compared:
     return compare(file, *outputs(file, results), Reasons(HERE / "reasons.toml"))
 
 
-def sample(file: str, tests: Path, given: argparse.Namespace) -> None:
+def sample(file: str, tests: Path, options: argparse.Namespace) -> None:
     """Runs a file's sample on PyTorch, unless it is there, and what passed on flambeau."""
-    theirs, ours = outputs(file, given.results)
-    run("torch", tests, file, theirs, given.seconds)
-    if given.fresh:
+    theirs, ours = outputs(file, options.results)
+    run("torch", tests, file, theirs, options.seconds)
+    if options.fresh:
         ours.unlink(missing_ok=True)
-    run("flambeau", tests, file, ours, 2 * given.seconds, theirs)
+    run("flambeau", tests, file, ours, 2 * options.seconds, theirs)
 
 
 def run(
@@ -145,35 +145,35 @@ def finished(process: subprocess.Popen, out: Path) -> bool:
                 return False
 
 
-def counts(found: Compared) -> list[int]:
-    return [sum(found.lost[kind].values()) for kind in ("absent", "theirs", "open")]
+def counts(c: Compared) -> list[int]:
+    return [sum(c.lost[kind].values()) for kind in ("absent", "theirs", "open")]
 
 
-def row(found: Compared) -> str:
-    absent, theirs, still_open = counts(found)
-    others = found.ran - absent - theirs
-    return (f"| {found.name} | {found.collected} | {found.on_torch} | {found.ran} | {found.passed} "
-            f"| {share(found.passed, found.ran)} | {absent} | {theirs} | {still_open} "
-            f"| {share(found.passed, others)} |")
+def row(c: Compared) -> str:
+    absent, theirs, still_open = counts(c)
+    others = c.ran - absent - theirs
+    return (f"| {c.name} | {c.collected} | {c.on_torch} | {c.ran} | {c.passed} "
+            f"| {share(c.passed, c.ran)} | {absent} | {theirs} | {still_open} "
+            f"| {share(c.passed, others)} |")
 
 
-def page(all_found: list[Compared], source: str) -> str:
+def page(comparisons: list[Compared], source: str) -> str:
     """The table, its sums, and why tests fail; `source` says where the tests are from."""
-    left_out = [found.name for found in all_found if not found.ran]
-    all_found = [found for found in all_found if found.ran]
-    if not all_found:
+    left_out = [c.name for c in comparisons if not c.ran]
+    comparisons = [c for c in comparisons if c.ran]
+    if not comparisons:
         return HEAD
     kinds = ("absent", "theirs", "open")
     lost: dict[str, dict] = {kind: {} for kind in kinds}
-    for found in all_found:
-        for kind, reasons in found.lost.items():
+    for c in comparisons:
+        for kind, reasons in c.lost.items():
             for reason, n in reasons.items():
-                lost[kind].setdefault(reason, []).append((n, found))
-    totals = [sum(found[i] for found in all_found) for i in range(1, 5)]
-    all_lost = {kind: sum((found.lost[kind] for found in all_found), Counter()) for kind in kinds}
+                lost[kind].setdefault(reason, []).append((n, c))
+    totals = [sum(c[i] for c in comparisons) for i in range(1, 5)]
+    all_lost = {kind: sum((c.lost[kind] for c in comparisons), Counter()) for kind in kinds}
     sums = Compared("**all**", *totals, all_lost, {})
     text = HEAD.format(version=SETTINGS["tag"].removeprefix("v"), source=source)
-    text += "\n".join(row(found) for found in [*all_found, sums]) + "\n"
+    text += "\n".join(row(c) for c in [*comparisons, sums]) + "\n"
     if left_out:
         text += f"\nNot run for this table: {', '.join(left_out)}.\n"
     titles = {"absent": "Subsystems that are absent", "theirs": "Tests of PyTorch's own code",
@@ -182,8 +182,8 @@ def page(all_found: list[Compared], source: str) -> str:
         text += f"\n## {title}\n\n| tests | reason | for example |\n|---:|---|---|\n"
         ordered = sorted(lost[kind].items(), key=lambda item: -sum(n for n, _ in item[1]))
         for reason, places in ordered:
-            n, found = sum(n for n, _ in places), places[0][1]
-            text += f"| {n} | {reason} | {found.name}::{found.examples[reason]} |\n"
+            n, c = sum(n for n, _ in places), places[0][1]
+            text += f"| {n} | {reason} | {c.name}::{c.examples[reason]} |\n"
     return text
 
 

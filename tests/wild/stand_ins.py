@@ -166,14 +166,14 @@ def import_leniently(folders: tuple[str, ...], on_flambeau: bool) -> None:
 
 def _stand_in_module(name: str, is_from: bool) -> Any:
     """What an import of a module that is not there gives: the module, or the top one."""
-    made = sys.modules[name] = StandInModule(name)
-    made.__path__ = []
+    result = sys.modules[name] = StandInModule(name)
+    result.__path__ = []
     top = importlib.import_module("torch")
     if is_from:
-        return made
+        return result
     parts, parent = name.split("."), top
     for i, part in enumerate(parts[1:], 2):
         if not hasattr(parent, part):
-            setattr(parent, part, sys.modules.get(".".join(parts[:i]), made))
+            setattr(parent, part, sys.modules.get(".".join(parts[:i]), result))
         parent = getattr(parent, part)
     return top

@@ -29,8 +29,8 @@ def _batch(i):
 def _mlp(optimiser, clip=None, **options):
     def make():
         net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 4))
-        made = optimiser(net.parameters(), **options)
-        return trainer(net, made, classify, clip), left_by(net, made)
+        optimizer = optimiser(net.parameters(), **options)
+        return trainer(net, optimizer, classify, clip), left_by(net, optimizer)
 
     return make
 
@@ -56,10 +56,10 @@ def test_an_optimiser_whose_formula_changes_with_the_step_gets_another_program()
 def test_clipping_and_groups():
     def make():
         net = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4))
-        made = torch.optim.Adam([
+        optimizer = torch.optim.Adam([
             {"params": net[0].parameters(), "lr": 0.1}, {"params": net[2].parameters()},
         ])
-        return trainer(net, made, classify, 0.1), left_by(net, made)
+        return trainer(net, optimizer, classify, 0.1), left_by(net, optimizer)
 
     both(make, _batch)
 
@@ -69,9 +69,9 @@ def test_a_scheduler_moves_the_learning_rate_of_a_program():
 
     def make():
         net = nn.Linear(8, 4)
-        made = torch.optim.AdamW(net.parameters(), lr=0.1)
-        schedulers.append(torch.optim.lr_scheduler.StepLR(made, 2, 0.3))
-        return trainer(net, made, classify), left_by(net, made)
+        optimizer = torch.optim.AdamW(net.parameters(), lr=0.1)
+        schedulers.append(torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.3))
+        return trainer(net, optimizer, classify), left_by(net, optimizer)
 
     fast = both(make, _batch, calls=9, between=lambda i: [s.step() for s in schedulers])
     assert len(fast._programs) == 1
@@ -94,20 +94,20 @@ def test_step_counts_stay_in_the_state_dict():
 def test_loading_a_state_dict_is_noticed():
     def make():
         net = nn.Linear(8, 4)
-        made = torch.optim.Adam(net.parameters(), lr=0.1)
-        inner = trainer(net, made, classify)
-        holders.append((net, made))
-        return inner, left_by(net, made)
+        optimizer = torch.optim.Adam(net.parameters(), lr=0.1)
+        inner = trainer(net, optimizer, classify)
+        holders.append((net, optimizer))
+        return inner, left_by(net, optimizer)
 
     holders: list = []
 
     def between(i):
         if i == 4:
-            for _, made in holders:
-                state = made.state_dict()
+            for _, optimizer in holders:
+                state = optimizer.state_dict()
                 for entry in state["state"].values():
                     entry["exp_avg"] = torch.zeros_like(entry["exp_avg"])
-                made.load_state_dict(state)
+                optimizer.load_state_dict(state)
 
     both(make, _batch, calls=9, between=between)
 
@@ -120,8 +120,8 @@ def test_norms_and_convolutions(kind):
     def make():
         net = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1, bias=False), norms[kind](), nn.GELU(),
                             nn.MaxPool2d(2), nn.Flatten(), nn.Linear(64, 4))
-        made = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
-        return trainer(net, made, classify), left_by(net, made)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+        return trainer(net, optimizer, classify), left_by(net, optimizer)
 
     both(make, lambda i: (torch.randn(5, 1, 8, 8), torch.randint(0, 4, (5,))), calls=5)
 
@@ -138,9 +138,9 @@ def test_recurrence_and_embedding():
 
     def make():
         net = Model()
-        made = torch.optim.SGD(net.parameters(), lr=0.5)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.5)
         loss = lambda net, x: F.cross_entropy(net(x).view(-1, 10), x.view(-1))  # noqa: E731
-        return trainer(net, made, loss), left_by(net, made)
+        return trainer(net, optimizer, loss), left_by(net, optimizer)
 
     both(make, lambda i: (torch.randint(0, 10, (3, 5)),), calls=5)
 
@@ -148,8 +148,9 @@ def test_recurrence_and_embedding():
 def test_attention():
     def make():
         net = nn.TransformerEncoderLayer(8, 2, 16, 0.1, batch_first=True)
-        made = torch.optim.SGD(net.parameters(), lr=0.1)
-        return trainer(net, made, lambda net, x: net(x).square().mean()), left_by(net, made)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        step = trainer(net, optimizer, lambda net, x: net(x).square().mean())
+        return step, left_by(net, optimizer)
 
     both(make, lambda i: (torch.randn(2, 5, 8),), calls=5)
 
@@ -193,11 +194,11 @@ def test_writes_to_arguments_and_buffers():
     for _ in range(6):
         x = torch.randn(3, 4)
         a, b = x.clone(), x.clone()
-        wanted, found = eager(a), fast(b)
-        same(found, wanted)
+        wanted, actual = eager(a), fast(b)
+        same(actual, wanted)
         same((b, left()), (a, eager_left()))
-        assert found[0] is b
-        assert found[2].data_ptr() == b[1].data_ptr()
+        assert actual[0] is b
+        assert actual[2].data_ptr() == b[1].data_ptr()
     assert runs(fast) == 3
 
 
@@ -210,15 +211,16 @@ def test_the_same_tensor_twice_and_overlapping_arguments():
                  lambda: (lambda t: (t[:3], t[1:]))(torch.arange(4.0))):
         fast = compiled(step)
         for _ in range(6):
-            given, other = make(), make()
-            same(fast(*given), step(*other))
-            same(given, other)
+            args, other = make(), make()
+            same(fast(*args), step(*other))
+            same(args, other)
     fast = compiled(step)
     for i in range(8):  # now apart, now one
         a, b = torch.ones(3), torch.ones(3)
-        one, two = ((a, b), (b, b))[i % 2 if i > 4 else 0], None
-        two = (one[0].clone(),) * 2 if one[0] is one[1] else (one[0].clone(), one[1].clone())
-        same(fast(*one), step(*two))
+        first, second = ((a, b), (b, b))[i % 2 if i > 4 else 0], None
+        second = (first[0].clone(),) * 2 if first[0] is first[1] \
+            else (first[0].clone(), first[1].clone())
+        same(fast(*first), step(*second))
 
 
 def test_gradients_accumulate_and_go():
@@ -270,14 +272,14 @@ def test_random_draws_follow_the_generator():
 def test_autocast_and_half_precision():
     def make():
         net = nn.Linear(8, 4)
-        made = torch.optim.SGD(net.parameters(), lr=0.1)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
 
         def loss(net, x, y):
             with torch.autocast("cpu", dtype=torch.bfloat16):
                 out = net(x)
             return F.cross_entropy(out.float(), y)
 
-        return trainer(net, made, loss), left_by(net, made)
+        return trainer(net, optimizer, loss), left_by(net, optimizer)
 
     torch.manual_seed(0)
     eager, _ = make()
@@ -298,19 +300,19 @@ def test_results_of_every_structure():
     for _ in range(5):
         x = torch.randn(3, 4)
         same(fast(x), step(x))
-    found = fast(x)
-    assert list(found) == ["a", "b", "c"]
-    assert isinstance(found["a"][1], list)
-    assert found["c"].stride() == (1, 4)
+    actual = fast(x)
+    assert list(actual) == ["a", "b", "c"]
+    assert isinstance(actual["a"][1], list)
+    assert actual["c"].stride() == (1, 4)
 
 
 def test_traces_of_equal_calls_are_equal_and_others_are_not():
     net = nn.Linear(8, 4)
     batch = _batch(0)
-    one, two = (capture(classify, (net, *batch), {})[1] for _ in range(2))
-    assert find_divergence(one, two) is None
+    first, second = (capture(classify, (net, *batch), {})[1] for _ in range(2))
+    assert find_divergence(first, second) is None
     other = capture(lambda *a: classify(*a) * 2, (net, *batch), {})[1]
-    assert find_divergence(one, other) is not None
+    assert find_divergence(first, other) is not None
 
 
 def test_capture_restores_every_function():
@@ -323,7 +325,7 @@ def test_capture_restores_every_function():
     assert torch.relu(torch.tensor([-1.0])).item() == 0.0
 
 
-_HELD = torch.tensor([True, False, True])
+_MASK = torch.tensor([True, False, True])
 
 # What the recorder takes to write by recorded parts alone, called so that it writes.
 _BY_PARTS = {
@@ -331,7 +333,7 @@ _BY_PARTS = {
     "div_": lambda x: x.div_(2, rounding_mode="floor"), "true_divide_": lambda x: x.true_divide_(2),
     "clamp_": lambda x: x.clamp_(0, 1), "clamp_min_": lambda x: torch.clamp_min_(x, 0.5),
     "clamp_max_": lambda x: torch.clamp_max_(x, 0.5), "pow_": lambda x: x.pow_(2),
-    "masked_fill_": lambda x: x.masked_fill_(_HELD, 7.0), "elu_": F.elu_, "selu_": F.selu_,
+    "masked_fill_": lambda x: x.masked_fill_(_MASK, 7.0), "elu_": F.elu_, "selu_": F.selu_,
     "celu_": F.celu_, "dropout_": lambda x: torch.dropout_(x, 0.5, True),
     "copy_": lambda x: x.copy_(x + 1), "fill_": lambda x: x.fill_(3), "zero_": torch.Tensor.zero_,
     "requires_grad_": lambda x: x.mul(2).requires_grad_(),
@@ -414,10 +416,10 @@ def test_batches_cut_from_one_memory_and_written():
         return x.sum()
 
     fast = compiled(step)
-    one, two = torch.ones(40, 6), torch.ones(40, 6)
+    first, second = torch.ones(40, 6), torch.ones(40, 6)
     for i in range(8):
-        same(fast(one[4 * i : 4 * i + 4]), step(two[4 * i : 4 * i + 4]))
-        same(one, two)
+        same(fast(first[4 * i : 4 * i + 4]), step(second[4 * i : 4 * i + 4]))
+        same(first, second)
     assert runs(fast) >= 2
 
 
@@ -461,13 +463,13 @@ def test_other_threads_make_tuples_meanwhile():
     try:
         for thread in threads:
             thread.start()
-        found = [any(one is mine for one in live_tensors()) for _ in range(8)]
+        results = [any(tensor is mine for tensor in live_tensors()) for _ in range(8)]
     finally:
         sys.setswitchinterval(interval)
         over.set()
         for thread in threads:
             thread.join()
-    assert all(found)
+    assert all(results)
     assert not wrong
 
 
@@ -490,20 +492,20 @@ def test_gradients_accumulated_over_some_calls(period, inside, mode):
                 optimiser.zero_grad()
             return loss.detach()
 
-        step, found = wrap(micro), []
+        step, results = wrap(micro), []
         for i in range(60):
             last = i % period == period - 1
-            found.append(step(torch.randn(6, 8), torch.randint(0, 4, (6,)), inside and last))
+            results.append(step(torch.randn(6, 8), torch.randint(0, 4, (6,)), inside and last))
             if last and not inside:
                 optimiser.step()
                 optimiser.zero_grad()
             if isinstance(step, Compiled):
                 for build in step._specializations.list_builds():
                     build.done.wait(30)
-        return found, step
+        return results, step
 
-    made, step = trained(lambda f: torch.compile(f, mode=mode, fullgraph=True))
-    same(made, trained(lambda f: f)[0], 1e-4)
+    actual, step = trained(lambda f: torch.compile(f, mode=mode, fullgraph=True))
+    same(actual, trained(lambda f: f)[0], 1e-4)
     assert runs(step) >= 20
     assert len(step._programs) == 2 if not inside else len(step._programs) >= 2
 
@@ -516,20 +518,20 @@ def test_gradients_accumulated_over_some_calls(period, inside, mode):
 def test_gradients_that_somebody_holds_stay_as_they_were(keep, options):
     """Each eager step makes new ones."""
 
-    def held(wrap):
+    def train(wrap):
         torch.manual_seed(0)
         net = nn.Linear(8, 4)
         step = wrap(trainer(net, torch.optim.SGD(net.parameters(), 0.1), classify))
-        found = []
+        results = []
         for i in range(12):
             step(torch.randn(6, 8), torch.randint(0, 4, (6,)))
             if i % 4 != 3:
-                found.append(keep(net.weight.grad))
-        return [torch.as_tensor(g) for g in found], net, step
+                results.append(keep(net.weight.grad))
+        return [torch.as_tensor(g) for g in results], net, step
 
-    made, net, step = held(lambda f: torch.compile(f, mode="now", **options))
-    wanted, twin, _ = held(lambda f: f)
-    same(made, wanted, 1e-4)
+    actual, net, step = train(lambda f: torch.compile(f, mode="now", **options))
+    wanted, twin, _ = train(lambda f: f)
+    same(actual, wanted, 1e-4)
     same(net.weight.grad, twin.weight.grad, 1e-4)
     assert runs(step) >= 8
 

@@ -69,8 +69,8 @@ def nothing_else(x: Any, y: Any) -> Any:
 
 def as_floats(x: Any, y: Any) -> Any:
     loss = train(x, y)
-    found = float(loss)
-    return {"loss": found, "sums": (float(x.sum()), loss.item())}
+    value = float(loss)
+    return {"loss": value, "sums": (float(x.sum()), loss.item())}
 
 
 def float_with_arithmetic(x: Any, y: Any) -> Any:
@@ -184,8 +184,8 @@ def same(a: Any, b: Any) -> None:
     assert type(a) is type(b)
     if isinstance(a, (tuple, list)):
         assert len(a) == len(b)
-        for one, two in zip(a, b, strict=True):
-            same(one, two)
+        for first, second in zip(a, b, strict=True):
+            same(first, second)
     elif isinstance(a, dict):
         same(list(a), list(b))
         same(list(a.values()), list(b.values()))
@@ -312,22 +312,22 @@ def into_a_global(x: Any, y: Any) -> Any:
 @pytest.mark.parametrize("name", ["added", "noted", "appended", "in_a_dict", "twice",
                                   "of_two_minds"])
 def test_numbers_are_put_where_the_step_puts_them(name: str) -> None:
-    one, two = Meter(), Meter()
-    compiled = torch.compile(getattr(one, name), mode="now", fullgraph=True)
-    same(results(compiled), results(getattr(two, name)))
-    same(one.state(), two.state())
+    first, second = Meter(), Meter()
+    compiled = torch.compile(getattr(first, name), mode="now", fullgraph=True)
+    same(results(compiled), results(getattr(second, name)))
+    same(first.state(), second.state())
     assert len(compiled._programs) == 1
     assert compiled._programs[0].calls == 5
 
 
 @pytest.mark.parametrize("name", ["looked_at", "looked_at_elsewhere"])
 def test_numbers_that_the_step_looks_at_again_keep_its_python(name: str) -> None:
-    one, two = Meter(), Meter()
-    compiled = torch.compile(getattr(one, name), mode="now")
-    found = results(compiled)
+    first, second = Meter(), Meter()
+    compiled = torch.compile(getattr(first, name), mode="now")
+    actual = results(compiled)
     assert "its Python runs on every call" in compiled.explain()
-    same(found, results(getattr(two, name)))
-    same(one.state(), two.state())
+    same(actual, results(getattr(second, name)))
+    same(first.state(), second.state())
     assert not compiled._programs
 
 
@@ -335,30 +335,30 @@ def test_lists_and_names_outside() -> None:
     global TOTAL
     compiled = torch.compile(into_a_list, mode="now", fullgraph=True)
     results(compiled)
-    found = LOSSES.copy()
+    losses = LOSSES.copy()
     LOSSES.clear()
     results(into_a_list)
-    same(found, LOSSES)
+    same(losses, LOSSES)
     compiled = torch.compile(into_a_global, mode="now", fullgraph=True)
     TOTAL = 0.0
     results(compiled)
-    found, TOTAL = TOTAL, 0.0
+    losses, TOTAL = TOTAL, 0.0
     results(into_a_global)
-    assert found == pytest.approx(TOTAL)
+    assert losses == pytest.approx(TOTAL)
     assert compiled._programs
 
 
 def test_numbers_in_an_object_of_a_library_s_class() -> None:
-    found = argparse.Namespace(total=0.0)
+    namespace = argparse.Namespace(total=0.0)
 
     def step(x: Any, y: Any) -> None:
-        found.total += train(x, y).item()
+        namespace.total += train(x, y).item()
 
     compiled = torch.compile(step, mode="now")
     results(compiled)
-    total, found.total = found.total, 0.0
+    total, namespace.total = namespace.total, 0.0
     results(step)
-    assert total == pytest.approx(found.total)
+    assert total == pytest.approx(namespace.total)
     assert compiled._programs
 
 

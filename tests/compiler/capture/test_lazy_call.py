@@ -63,29 +63,29 @@ def steps(folder):
     fresh = not path.exists()
     path.write_text(SOURCE)
     spec = importlib.util.spec_from_file_location("steps", path)
-    found = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(found)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
     if fresh:
         for random in ("generator", "counter"):
-            _, _, step = found.training()
+            _, _, step = module.training()
             step = torch.compile(step, options={"mode": "now", "random": random})
             for _ in range(2):
                 step(*batch())
-    return found
+    return module
 
 
 @pytest.fixture
 def computed(monkeypatch):
     """After how many events values were computed after all."""
-    found, original = [], Deferred.compute
+    counts, original = [], Deferred.compute
 
     def compute(self):
         if self.on:
-            found.append(len(self.trace.events))
+            counts.append(len(self.trace.events))
         original(self)
 
     monkeypatch.setattr(Deferred, "compute", compute)
-    return found
+    return counts
 
 
 def batch():
@@ -94,17 +94,17 @@ def batch():
 
 def left(net, optimizer):
     """What a step leaves."""
-    found = [t.numpy().copy() for t in net.state_dict().values()]
-    found += [None if p.grad is None else p.grad.numpy().copy() for p in net.parameters()]
-    found += [t.numpy().copy() for s in optimizer.state.values() for t in s.values()]
-    return [*found, torch.get_rng_state().numpy().copy()]
+    arrays = [t.numpy().copy() for t in net.state_dict().values()]
+    arrays += [None if p.grad is None else p.grad.numpy().copy() for p in net.parameters()]
+    arrays += [t.numpy().copy() for s in optimizer.state.values() for t in s.values()]
+    return [*arrays, torch.get_rng_state().numpy().copy()]
 
 
 def same(a, b, bound=0.0):
     assert len(a) == len(b)
-    for one, two in zip(a, b, strict=True):
-        assert (one is None) == (two is None)
-        assert one is None or np.allclose(one, two, rtol=bound, atol=bound)
+    for first, second in zip(a, b, strict=True):
+        assert (first is None) == (second is None)
+        assert first is None or np.allclose(first, second, rtol=bound, atol=bound)
 
 
 @pytest.mark.parametrize("random", ["generator", "counter"])
@@ -116,10 +116,10 @@ def test_the_first_call_runs_no_operator_and_has_the_bits_of_a_cold_one(
         monkeypatch.setenv("FLAMBEAU_CHECK", check)
         net, optimizer, step = steps.training()
         step = torch.compile(step, options={"mode": "now", "random": random})
-        found = []
+        results = []
         for _ in range(3):
-            found += [step(*batch()).detach().numpy().copy(), *left(net, optimizer)]
-        outcomes.append(found)
+            results += [step(*batch()).detach().numpy().copy(), *left(net, optimizer)]
+        outcomes.append(results)
         assert len(step._programs) == 1
     assert not computed
     same(*outcomes)
@@ -165,27 +165,28 @@ def test_pages_of_what_the_program_writes_are_asked_for_beforehand(steps, monkey
     assert asked[0].nbytes == arena.nbytes
     states = [t._array for s in optimizer.state.values() for t in s.values() if t.ndim]
     written = [owner_of(p.grad._array) for p in net.parameters()] + states
-    assert {id(one) for one in written} <= set(map(id, asked))
+    assert {id(array) for array in written} <= set(map(id, asked))
 
 
 @pytest.mark.parametrize("stop", [False, True])
 def test_nobody_is_at_the_memory_when_values_are_computed(steps, monkeypatch, stop):
-    made, alive = [], []
+    prefaulters, alive = [], []
     monkeypatch.setattr(page_prefault, "MIN_PREFAULT_BYTES", 0)
     monkeypatch.setattr(page_prefault, "usable_processors", lambda: 2)
     original = PagePrefaulter.__init__
     monkeypatch.setattr(
-        PagePrefaulter, "__init__", lambda self: (original(self), made.append(self))[0]
+        PagePrefaulter, "__init__", lambda self: (original(self), prefaulters.append(self))[0]
     )
     run = _Computation.run
     monkeypatch.setattr(_Computation, "run", lambda self: (
-        alive.append(made[0]._thread is not None and made[0]._thread.is_alive()), run(self))[1])
+        alive.append((thread := prefaulters[0]._thread) is not None and thread.is_alive()),
+        run(self))[1])
     steps.settings.stop, steps.settings.shown = stop, not stop
     _, _, step = steps.training()
     with pytest.raises(ValueError, match="stopped") if stop else nullcontext():
         torch.compile(step, mode="now")(*batch())
     assert alive == [False]
-    assert made[0]._stop[0]
+    assert prefaulters[0]._stop[0]
 
 
 def test_an_interrupt_of_the_program_leaves_everything_as_it_was(steps, monkeypatch):
@@ -206,9 +207,9 @@ def test_an_interrupt_of_the_program_leaves_everything_as_it_was(steps, monkeypa
     same(left(net, optimizer)[:-1], before[:-1])
     assert not optimizer.state
     torch.manual_seed(5)
-    given = [step(*batch()).item() for _ in range(3)]
+    losses = [step(*batch()).item() for _ in range(3)]
     torch.manual_seed(5)
-    assert given == pytest.approx([plain(*batch()).item() for _ in range(3)], rel=1e-4)
+    assert losses == pytest.approx([plain(*batch()).item() for _ in range(3)], rel=1e-4)
 
 
 def test_bad_labels_are_refused_as_ever(steps):
@@ -222,12 +223,12 @@ def test_an_optimiser_whose_first_step_is_another_goes_on(steps):
     net, _, _ = steps.training()
     other, _, _ = steps.training()
     nets = []
-    for one, compiled in ((net, True), (other, False)):
-        optimizer = torch.optim.SGD(one.parameters(), lr=0.1, momentum=0.9)
+    for model, compiled in ((net, True), (other, False)):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 
-        def step(x, one=one, optimizer=optimizer):
+        def step(x, model=model, optimizer=optimizer):
             optimizer.zero_grad()
-            loss = one[0](x).square().mean()
+            loss = model[0](x).square().mean()
             loss.backward()
             optimizer.step()
             return loss
@@ -236,7 +237,7 @@ def test_an_optimiser_whose_first_step_is_another_goes_on(steps):
         for _ in range(5):
             step(batch()[0])
         assert not compiled or step._programs
-        nets.append([p.detach().numpy() for p in one.parameters()])
+        nets.append([p.detach().numpy() for p in model.parameters()])
     same(*nets, bound=1e-5)
 
 
@@ -265,6 +266,6 @@ def test_what_a_draw_refuses_is_looked_at():
     x = torch.full((200, 200), 3.0)
     for _ in range(4):
         torch.manual_seed(1)
-        found = compiled(x)
+        actual = compiled(x)
         torch.manual_seed(1)
-        assert torch.allclose(found, step(x), atol=1e-5)
+        assert torch.allclose(actual, step(x), atol=1e-5)

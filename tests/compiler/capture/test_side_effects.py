@@ -56,7 +56,7 @@ def told(step: Callable, *args: Any) -> str:
         warnings.simplefilter("always")
         for _ in range(CALLS):
             step(*args)
-    return " ".join([*(str(one.message) for one in caught), step.explain()])
+    return " ".join([*(str(warning.message) for warning in caught), step.explain()])
 
 
 def runs(step: Any) -> int:
@@ -75,7 +75,7 @@ def runs(step: Any) -> int:
         torch.optim.lr_scheduler.ExponentialLR(opt, 0.9)], [3]),
 ])
 def test_schedulers_inside_of_the_step_go_on(make: Callable) -> None:
-    found = []
+    results = []
     for compiled in (False, True):
         net, opt = trained()
         scheduler = make(opt)
@@ -91,10 +91,10 @@ def test_schedulers_inside_of_the_step_go_on(make: Callable) -> None:
         run = torch.compile(step, mode="now") if compiled else step
         torch.manual_seed(1)
         losses = [run(torch.randn(3, 4)).item() for _ in range(12)]
-        found.append((losses, opt.param_groups[0]["lr"], scheduler.state_dict()))
+        results.append((losses, opt.param_groups[0]["lr"], scheduler.state_dict()))
         if compiled:
             assert runs(run) >= 8
-    (losses, rate, state), (others, other_rate, other_state) = found
+    (losses, rate, state), (others, other_rate, other_state) = results
     assert losses == pytest.approx(others, rel=1e-5)
     assert rate == other_rate
     plain = {key: value for key, value in state.items() if isinstance(value, (int, float))}
@@ -135,8 +135,8 @@ def test_tensors_appended_to_a_list_are_appended_by_programs() -> None:
         step(torch.full((3,), float(i)))
     assert runs(step) == CALLS - 3
     assert len(LOG) == 3 * CALLS
-    assert [one.item() for one in LOG[::3]] == [6.0 * i for i in range(CALLS)]
-    assert [one[0].item() for one in LOG[2::3]] == [2.0 * i + 1 for i in range(CALLS)]
+    assert [entry.item() for entry in LOG[::3]] == [6.0 * i for i in range(CALLS)]
+    assert [entry[0].item() for entry in LOG[2::3]] == [2.0 * i + 1 for i in range(CALLS)]
 
 
 def test_tensors_put_into_names_attributes_and_dicts() -> None:
@@ -157,7 +157,7 @@ def test_tensors_put_into_names_attributes_and_dicts() -> None:
     assert cell is not None
     assert LAST is not None
     values = [cell, LAST[0], LAST[1]["more"], meter.seen, table["five"]]
-    assert [one[0].item() for one in values] == [CALLS * k for k in (2, 1, 3, 4, 5)]
+    assert [entry[0].item() for entry in values] == [CALLS * k for k in (2, 1, 3, 4, 5)]
 
 
 def test_an_attribute_of_a_module() -> None:
@@ -178,10 +178,10 @@ def test_an_attribute_of_a_module() -> None:
         fast(x).backward()
         expected = net.linear(x).tanh()
         torch.testing.assert_close(net.features, expected)
-        kept = net.linear.weight.grad.clone()
+        gradient = net.linear.weight.grad.clone()
         net.zero_grad()
         expected.sum().backward()
-        torch.testing.assert_close(kept, net.linear.weight.grad)
+        torch.testing.assert_close(gradient, net.linear.weight.grad)
     assert runs(fast._compiled) >= 3
 
 
@@ -313,7 +313,7 @@ def test_the_line_is_said() -> None:
 
 
 def test_counters_in_slots_closures_arguments_and_modules() -> None:
-    slotted, calls, given = Slotted(), 0, {"n": 0}
+    slotted, calls, argument = Slotted(), 0, {"n": 0}
 
     def in_slots(x: torch.Tensor) -> torch.Tensor:
         slotted.count += 1
@@ -347,7 +347,7 @@ def test_counters_in_slots_closures_arguments_and_modules() -> None:
     told(torch.compile(average, mode="now"), x)
     assert (slotted.count, calls, net.calls) == (CALLS, CALLS, CALLS)
     torch.testing.assert_close(average.mean, torch.full((2,), 2 - 0.5 ** (CALLS - 1)))
-    assert given == {"n": 0}
+    assert argument == {"n": 0}
 
 
 def test_a_learning_rate_set_by_hand_inside_of_the_step() -> None:
@@ -373,19 +373,19 @@ def test_a_number_that_is_another_at_each_call_is_not_frozen() -> None:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = [step(torch.ones(2))[1] for _ in range(CALLS)]
-    assert len(set(found)) == CALLS
+        results = [step(torch.ones(2))[1] for _ in range(CALLS)]
+    assert len(set(results)) == CALLS
 
 
 def test_lists_and_dicts_of_the_step_itself_do_not_matter() -> None:
     @torch.compile(mode="now")
     def step(x: torch.Tensor) -> dict:
         parts: list[torch.Tensor] = []
-        found = {"n": 0}
+        counts = {"n": 0}
         for k in range(3):
             parts.append(x * k)
-            found["n"] += 1
-        return {"sum": sum(parts[1:], parts[0]), **found}
+            counts["n"] += 1
+        return {"sum": sum(parts[1:], parts[0]), **counts}
 
     for _ in range(CALLS):
         assert step(torch.ones(2))["n"] == 3
@@ -404,9 +404,9 @@ def test_an_argument_that_the_step_changes_keeps_its_python(change: Callable) ->
 
     fast = torch.compile(step, mode="now")
     for i in range(5):
-        given, wanted = ({"x": torch.full((2,), float(i)), "rest": []} for _ in range(2))
-        assert fast(given).tolist() == step(wanted).tolist()
-        assert str(given) == str(wanted)
+        actual, wanted = ({"x": torch.full((2,), float(i)), "rest": []} for _ in range(2))
+        assert fast(actual).tolist() == step(wanted).tolist()
+        assert str(actual) == str(wanted)
     assert "its Python runs on every call" in fast.explain()
 
 

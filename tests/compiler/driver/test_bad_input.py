@@ -26,10 +26,10 @@ def native(function, **options):
     return torch.compile(function, mode="now", **options)
 
 
-def settled(step, *given):
+def settled(step, *args):
     """Calls a step until its program serves it."""
     for _ in range(4):
-        step(*given)
+        step(*args)
     assert runs(step), "no program was made"
 
 
@@ -142,13 +142,13 @@ def test_an_eager_call_that_raises_changes_nothing():
 def test_interrupts_leave_a_step_done_or_undone():
     """A program is deterministic: after n steps its weights are those of n steps undisturbed."""
     x, y = batch()
-    made = []
+    steps = []
     for _ in range(2):
         net, optimiser, parts = training()
         step = native(trainer(net, optimiser, lambda net, x, y: F.cross_entropy(net(x), y)))
         settled(step, x, y)
-        made.append((step, parts["left"]))
-    (step, left), (other, other_left) = made
+        steps.append((step, parts["left"]))
+    (step, left), (other, other_left) = steps
     interrupts = 0
     old = signal.signal(signal.SIGALRM, signal.default_int_handler)
     deadline = time.perf_counter() + 1.0
@@ -167,9 +167,9 @@ def test_interrupts_leave_a_step_done_or_undone():
     assert interrupts > 10
     for _ in range(int(left()["0.step"]) - 4):
         other(x, y)
-    found, wanted = left(), other_left()
+    actual, wanted = left(), other_left()
     for key in wanted:
-        np.testing.assert_array_equal(found[key].detach(), wanted[key].detach(), err_msg=key)
+        np.testing.assert_array_equal(actual[key].detach(), wanted[key].detach(), err_msg=key)
 
 
 # ------------------------------------------------------------------------- cannot be built
@@ -200,7 +200,7 @@ def test_a_pass_that_raises_leaves_the_step_eager_and_is_named(monkeypatch):
     def simplify(graph):
         raise ZeroDivisionError("a mistake")
 
-    passes = [simplify if one.__name__ == "simplify" else one for one in pipeline.PASSES]
+    passes = [simplify if pass_.__name__ == "simplify" else pass_ for pass_ in pipeline.PASSES]
     monkeypatch.setattr(pipeline, "PASSES", passes)
     step = native(lambda x: x * 2)
     with warnings.catch_warnings(record=True) as seen:
@@ -236,10 +236,10 @@ def test_a_step_is_called_from_several_threads():
                 wrong.append(k)
 
     threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert not wrong
 
 
@@ -399,8 +399,8 @@ def test_programs_made_beside_the_training_take_over_unnoticed():
     while runs(step) < 3:
         assert time.perf_counter() < deadline, step.explain()
         torch.manual_seed(runs(step))
-        given = torch.randn(8, 12), y
-        same(step(*given), plain(*given), 1e-4)
+        inputs = torch.randn(8, 12), y
+        same(step(*inputs), plain(*inputs), 1e-4)
         time.sleep(0.005)
     same(copied(parts["left"]), copied(other_parts["left"]), 1e-3)
 

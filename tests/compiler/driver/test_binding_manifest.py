@@ -61,22 +61,22 @@ def steps(tmp_path):
     path = tmp_path / "steps.py"
     path.write_text(SOURCE)
     spec = importlib.util.spec_from_file_location("steps", path)
-    found = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(found)
-    return found
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture
 def graphs(monkeypatch):
     """How many graphs were made of traces."""
-    found, original = [], program_builder.trace_to_graph
+    graphs_built, original = [], program_builder.trace_to_graph
 
     def trace_to_graph(*args):
-        found.append(args)
+        graphs_built.append(args)
         return original(*args)
 
     monkeypatch.setattr(program_builder, "trace_to_graph", trace_to_graph)
-    return found
+    return graphs_built
 
 
 def batch(k=0):
@@ -90,22 +90,23 @@ def arrays(x):
     if isinstance(x, dict):
         return arrays(list(x.values()))
     if isinstance(x, (list, tuple)):
-        return [a for one in x for a in arrays(one)]
+        return [a for part in x for a in arrays(part)]
     return []
 
 
-def trained(steps, calls=4, given=(), late=batch, options=None, **form):
+def trained(steps, calls=4, more=(), late=batch, options=None, **form):
     """What a training gives, bit by bit."""
     net, optimizer, step = steps.training(**form)
     step = torch.compile(step, options={"mode": "now", **(options or {})})
-    found = []
+    arrays_seen = []
     for k in range(calls):
-        found += arrays(step(*late(k), *given))
-        found += [p.grad.numpy().copy() for p in net.parameters()]
+        arrays_seen += arrays(step(*late(k), *more))
+        arrays_seen += [p.grad.numpy().copy() for p in net.parameters()]
         assert [p.grad.stride() for p in net.parameters()] == [p.stride() for p in net.parameters()]
     assert step._programs
-    found += [t.numpy().copy() for t in net.state_dict().values()]
-    return step, found + [t.numpy().copy() for s in optimizer.state.values() for t in s.values()]
+    arrays_seen += [t.numpy().copy() for t in net.state_dict().values()]
+    states = [t.numpy().copy() for s in optimizer.state.values() for t in s.values()]
+    return step, arrays_seen + states
 
 
 def same(a, b):
@@ -117,10 +118,10 @@ def same(a, b):
     ("dict", torch.optim.AdamW, {"random": "counter"}),
 ], ids=["tuple", "dict", "counter"])
 def test_a_recipe_needs_no_graph_and_changes_no_bit(steps, graphs, form, make, options):
-    given = {"form": form, "make": make, "options": options}
-    _, cold = trained(steps, **given)
+    settings_of_run = {"form": form, "make": make, "options": options}
+    _, cold = trained(steps, **settings_of_run)
     graphs.clear()
-    step, warm = trained(steps, **given)
+    step, warm = trained(steps, **settings_of_run)
     assert not graphs
     assert same(cold, warm)
     assert "kernels" in step.explain(4)  # of the graph on disk
@@ -138,7 +139,7 @@ def test_batches_out_of_one_memory_are_arguments_as_ever(steps, graphs):
 
 
 def test_labels_that_are_reshaped_are_looked_at_in_each_call(steps, graphs):
-    found = []
+    results = []
     for _ in range(2):
         graphs.clear()
         net, _, _ = steps.training()
@@ -150,31 +151,32 @@ def test_labels_that_are_reshaped_are_looked_at_in_each_call(steps, graphs):
         step = torch.compile(step, mode="now")
         x, k, y = batch()
         y = y.reshape(2, 3) + 1
-        found.append([step(x, k, y).numpy() for _ in range(2)])
+        results.append([step(x, k, y).numpy() for _ in range(2)])
         assert step._programs
         with pytest.raises(IndexError):
             step(x, k, y + 7)
     assert not graphs
-    assert same(*found)
+    assert same(*results)
 
 
 @pytest.mark.parametrize("change", ["another result", "another gradient", "other memory"])
 def test_other_circumstances_need_a_graph(steps, graphs, monkeypatch, change):
     _, cold = trained(steps)
     graphs.clear()
-    original, kept = binding_manifest.read_manifest, []
+    original, bindings = binding_manifest.read_manifest, []
 
-    def followed(made, trace, leaves):
-        made = json.loads(json.dumps(made))
-        one = made[0]
-        where = {"another result": one[5][0], "another gradient": one[8][0], "other memory": one[4]}
+    def followed(manifests, trace, leaves):
+        manifests = json.loads(json.dumps(manifests))
+        manifest = manifests[0]
+        where = {"another result": manifest[5][0], "another gradient": manifest[8][0],
+                 "other memory": manifest[4]}
         where[change][-1] = "something else"
-        kept.append(original(made, trace, leaves))
-        return kept[-1]
+        bindings.append(original(manifests, trace, leaves))
+        return bindings[-1]
 
     monkeypatch.setattr(program_builder, "read_manifest", followed)
     _, warm = trained(steps)
-    assert kept == [None]
+    assert bindings == [None]
     assert len(graphs) == 1
     assert same(cold, warm)
 
@@ -197,18 +199,18 @@ def test_other_sources_of_operators_are_no_precedent(steps, graphs, monkeypatch)
     assert graphs
 
 
-def recipes(monkeypatch, step, *given):
+def recipes(monkeypatch, step, *args):
     """The recipes of what a step keeps."""
-    found, original = [], installation.store_precedent
+    manifests, original = [], installation.store_precedent
 
-    def keep(key, made: Precedent):
-        found.append(made.recipe)
-        original(key, made)
+    def keep(key, precedent: Precedent):
+        manifests.append(precedent.recipe)
+        original(key, precedent)
 
     monkeypatch.setattr(installation, "store_precedent", keep)
     for _ in range(3):
-        step(*given)
-    return found
+        step(*args)
+    return manifests
 
 
 def test_labels_of_the_step_s_own_are_checked_in_each_call(steps):
@@ -244,17 +246,17 @@ def test_results_on_one_memory_stay_on_it(steps, form):
 
     compiled = torch.compile(step, mode="now")
     for _ in range(4):
-        one, two = compiled(x)
+        first, second = compiled(x)
     assert compiled.ready
-    assert (one is two) is (form == "the same")
-    assert one.untyped_storage().data_ptr() == two.untyped_storage().data_ptr()
+    assert (first is second) is (form == "the same")
+    assert first.untyped_storage().data_ptr() == second.untyped_storage().data_ptr()
 
 
 def test_formulas_from_elsewhere_have_no_recipe(steps, monkeypatch):
     class Mine(torch.optim.SGD):
         @staticmethod
-        def _flambeau_formula(*given):
-            return torch.optim.SGD._flambeau_formula(*given)
+        def _flambeau_formula(*args):
+            return torch.optim.SGD._flambeau_formula(*args)
 
     _, _, step = steps.training(make=Mine)
     assert recipes(monkeypatch, torch.compile(step, mode="now"), *batch()) == [None]

@@ -33,14 +33,14 @@ def _net():
 def _told(function, *calls):
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
-        for given in calls:
-            function(*given)
+        for args in calls:
+            function(*args)
     return [w for w in seen if "flambeau.compile" in str(w.message) or "kinds" in str(w.message)]
 
 
 def _why(function, *calls):
-    for given in calls:
-        function(*given)
+    for args in calls:
+        function(*args)
     told = function.explain()
     assert "its Python runs on every call" in told
     return told
@@ -83,10 +83,10 @@ def test_parameters_with_other_memory_or_flags_are_seen(count):
     weights = [torch.zeros(2, requires_grad=i % 2 == 0) for i in range(count)]
 
     def total(x):
-        found = x
-        for one in weights:
-            found = found + one
-        return found.detach()
+        total = x
+        for weight in weights:
+            total = total + weight
+        return total.detach()
 
     step = compiled(total)
     x = torch.ones(2)
@@ -153,9 +153,9 @@ def test_train_and_eval_are_other_programs():
     assert len(step._programs) == 2
     net.train()
     torch.manual_seed(1)
-    one = step(x)
+    y = step(x)
     torch.manual_seed(1)
-    same(one, net(x).detach())
+    same(y, net(x).detach())
     assert runs(step) == 7
 
 
@@ -285,10 +285,10 @@ def test_control_flow_that_depends_on_data_is_told():
 
 
 def test_other_things_that_keep_their_python():
-    kept = queue.SimpleQueue()  # of which nobody can tell what is in it
+    queue_ = queue.SimpleQueue()  # of which nobody can tell what is in it
 
     def keeps(x):
-        kept.put(x * 2)
+        queue_.put(x * 2)
         return x + 1
 
     def prints(x):
@@ -302,7 +302,7 @@ def test_other_things_that_keep_their_python():
         return x[x > 0]
 
     def changing(x):
-        return x * kept.qsize()
+        return x * queue_.qsize()
 
     for step, words in ((keeps, "keeps a tensor"), (prints, "calls print"),
                         (masked, "shape of what"), (from_numpy, "numpy() reads"), (changing, "")):
@@ -384,9 +384,9 @@ def test_programs_run_from_several_threads():
 
     def work():
         for _ in range(20):
-            found = step(x)
-            if not torch.allclose(found, wanted, atol=1e-5):
-                wrong.append(found)
+            actual = step(x)
+            if not torch.allclose(actual, wanted, atol=1e-5):
+                wrong.append(actual)
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
@@ -562,12 +562,12 @@ def test_arguments_that_share_memory_are_calls_of_another_kind():
 
     fast = compiled(step)
     for i in range(16):
-        found = []
+        results = []
         for run in (step, fast):
             base = torch.arange(8.0)
             x, y = ((base, base), (base, torch.ones(8)), (base[:4], base[4:]))[i % 3]
-            found.append((run(x, y), base))
-        same(*found)
+            results.append((run(x, y), base))
+        same(*results)
     assert len(fast._programs) == 3
     assert runs(fast) >= 6
 

@@ -34,8 +34,8 @@ def test_passes_keep_what_a_graph_computes(seed: int) -> None:
 def test_programs_compute_what_graphs_do(seed: int) -> None:
     graph = random_graph(seed)
     sources = values(graph, seed)
-    _, found = run(graph, sources, threads=1 + seed % 2)
-    assert_same(found, outcome(graph, sources))
+    _, actual = run(graph, sources, threads=1 + seed % 2)
+    assert_same(actual, outcome(graph, sources))
 
 
 def test_softmax_is_one_kernel() -> None:
@@ -81,9 +81,9 @@ def test_all_of_an_update_reads_a_convolution_s_gradient_in_the_weight_s_order()
     """Squares too: the gradient, its copy in that order, and one kernel of the update."""
     shapes = ((1, 8, 8, 32), (1, 6, 6, 64), *((64, 32, 3, 3),) * 3)
     x, g, w, m, v = (source(i, shape) for i, shape in enumerate(shapes))
-    made = Node(Op.CONV_WEIGHT, (x, g), (3, 3, 32, 64), NUMBER,
+    node = Node(Op.CONV_WEIGHT, (x, g), (3, 3, 32, 64), NUMBER,
                 {"stride": (1, 1), "dilation": (1, 1), "groups": 1})
-    grad = permute(made, (3, 2, 0, 1))
+    grad = permute(node, (3, 2, 0, 1))
     mean = apply(Scalar.ADD, apply(Scalar.MUL, m, constant(0.9, NUMBER)), grad)
     squares = apply(Scalar.ADD, apply(Scalar.ABS, v), apply(Scalar.MUL, grad, grad))
     new = apply(Scalar.SUB, w, apply(Scalar.DIV, mean, apply(Scalar.SQRT, squares)))

@@ -34,6 +34,6 @@ def test_a_fall_of_llvm_leaves_the_step_eager(monkeypatch: pytest.MonkeyPatch) -
 
     x = torch.linspace(-1, 2, 50)
     with pytest.warns(UserWarning, match="stays eager: compiling failed in emit: .*LLVM gave up"):
-        found = [step(x) for _ in range(3)]
-    assert all(torch.equal(step(x), one) for one in found)
+        results = [step(x) for _ in range(3)]
+    assert all(torch.equal(step(x), y) for y in results)
     worker_pool.WORKERS.close()

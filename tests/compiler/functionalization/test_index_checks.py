@@ -12,9 +12,9 @@ from flambeau.compiler.ir.graph import Op
 from ..step_comparison import compiled, runs, same
 
 
-def _warm(step, *given, calls=4):
+def _warm(step, *args, calls=4):
     for _ in range(calls):
-        step(*given)
+        step(*args)
     assert runs(step)
     return step
 
@@ -36,9 +36,9 @@ def test_labels():
         fast(torch.randn(5, 3), torch.tensor([0, 1, 2, 3, 4]))
     same(net.weight.detach(), before)
     served = runs(fast)
-    found = fast(torch.ones(5, 3), torch.tensor([0, 1, 2, 3, -100]))  # ignored
+    actual = fast(torch.ones(5, 3), torch.tensor([0, 1, 2, 3, -100]))  # ignored
     assert runs(fast) == served + 1
-    assert found.item() > 0
+    assert actual.item() > 0
 
 
 def test_embeddings_and_gathers():

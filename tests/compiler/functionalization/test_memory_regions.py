@@ -27,9 +27,9 @@ def _input(region: Region) -> None:
 def _run(region: Region, node: Node, owner: np.ndarray) -> np.ndarray:
     item = owner.itemsize
     start = owner.reshape(-1)[region.offset // item :]
-    held = np.lib.stride_tricks.as_strided(start, region.shape, [s for _, s in region.axes])
-    source = Source("state", region.shape, Type.F32, lambda: held)
-    return evaluate(Graph([source], [], [node], []), [held])[0][0]
+    window = np.lib.stride_tricks.as_strided(start, region.shape, [s for _, s in region.axes])
+    source = Source("state", region.shape, Type.F32, lambda: window)
+    return evaluate(Graph([source], [], [node], []), [window])[0][0]
 
 
 @st.composite
@@ -118,16 +118,16 @@ def test_other_dtypes_of_one_size_are_bits():
     owner = np.arange(6, dtype=np.float32)
     (region,) = partition([_value(owner, owner)])
     _input(region)
-    found = _run(region, region.read(_value(owner, owner.view(np.int32))), owner)
-    assert np.array_equal(found, owner.view(np.int32))
+    actual = _run(region, region.read(_value(owner, owner.view(np.int32))), owner)
+    assert np.array_equal(actual, owner.view(np.int32))
     with pytest.raises(Untraceable, match="another size"):
         region.read(_value(owner, owner.view(np.float64)))
 
 
 def test_place_keeps_rows_whole():
-    found = locate_window(
+    window = locate_window(
         ((4, 24), (6, 4)), 24, Value(0, 24, (3, 6), (24, 4), np.dtype(np.float32))
     )
-    assert found is not None
-    assert found.extents == (4, 6)
-    assert (found.starts, found.lengths) == ((1, 0), (3, 6))
+    assert window is not None
+    assert window.extents == (4, 6)
+    assert (window.starts, window.lengths) == ((1, 0), (3, 6))

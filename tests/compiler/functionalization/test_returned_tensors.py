@@ -30,12 +30,12 @@ def test_views_of_one_memory_stay_on_it(step, options):
     fast = torch.compile(step, mode="now", **options)
     for _ in range(5):
         x = torch.randn(4, 3)
-        wanted, made = step(x), fast(x)
-        for result in (wanted, made):
+        wanted, actual = step(x), fast(x)
+        for result in (wanted, actual):
             result[0][1, 1] = 7
-        same(made, wanted)
+        same(actual, wanted)
         if step is _views:
-            for result in (wanted, made):
+            for result in (wanted, actual):
                 assert result[2][1] is result[0]
                 assert not result[1].is_contiguous()
     assert runs(fast) >= 2
@@ -84,14 +84,14 @@ def test_views_that_backward_goes_through():
 
     fast = compiled(step)
     for _ in range(6):
-        x, found = torch.randn(2, 3), []
+        x, results = torch.randn(2, 3), []
         for run in (step, fast):
             net.zero_grad()
             y, flat, row = run(x)
             assert flat.data_ptr() == y.data_ptr() == row.data_ptr()
             (y.sum() + flat.square().sum() + row[1]).backward()
-            found.append((y, flat, row, net.weight.grad.clone()))
-        same(*found)
+            results.append((y, flat, row, net.weight.grad.clone()))
+        same(*results)
     assert runs(fast) >= 2
 
 
@@ -113,11 +113,11 @@ def test_parts_that_backward_goes_through(part):
     step = lambda x: part(net(x))  # noqa: E731
     fast = compiled(step)
     for _ in range(6):
-        x, found = torch.randn(2, 3), []
+        x, results = torch.randn(2, 3), []
         for run in (step, fast):
             net.zero_grad()
             y = run(x)
             y.square().sum().backward()
-            found.append((y, net.weight.grad.clone()))
-        same(*found)
+            results.append((y, net.weight.grad.clone()))
+        same(*results)
     assert runs(fast) >= 2

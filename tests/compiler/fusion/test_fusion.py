@@ -46,7 +46,7 @@ def test_what_is_only_turned_is_written_so() -> None:
     """Heads put side by side, a concatenation turned: no kernel of their own."""
     x = source(0, (4, 3, 6, 8))
     heads = [matmul(x, permute(apply(f, x), (0, 1, 3, 2))) for f in (Scalar.TANH, Scalar.SIN)]
-    both = concat([reshape(one, (1, *one.shape)) for one in heads], 0)
+    both = concat([reshape(head, (1, *head.shape)) for head in heads], 0)
     side = reshape(permute(both, (1, 3, 0, 2, 4)), (24, 36))
     graph = graph_of([x], [matmul(side, permute(side, (1, 0))), reduce(side, ReduceOp.SUM, (0,))])
     step = check(graph)

@@ -113,8 +113,8 @@ def test_what_an_exchange_sends_is_computed_before_what_it_does_not_need() -> No
     names = [task.name for task in step.tasks]
     start = next(i for i, name in enumerate(names) if name.startswith("call_start"))
     assert sum("matmul" in name for name in names[:start]) == 1, names
-    (_, got) = step.run([])
-    np.testing.assert_allclose(got, 2 * 64 * 1e-4, rtol=1e-5)
+    (_, actual) = step.run([])
+    np.testing.assert_allclose(actual, 2 * 64 * 1e-4, rtol=1e-5)
 
 
 @pytest.mark.parametrize("is_read_elsewhere", [False, True])

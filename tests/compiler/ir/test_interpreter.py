@@ -40,9 +40,9 @@ def test_sources_writes_and_numbers():
 
 @pytest.mark.parametrize("type", [Type.F32, Type.F64, Type.F16, Type.BF16, Type.I32, Type.BOOL])
 def test_types(type):
-    made = _run(cast(_node(np.array([0.0, 1.5, -2.0])), type))
-    assert made.dtype == numpy_type(type)
-    assert type_of(made.dtype) is type
+    result = _run(cast(_node(np.array([0.0, 1.5, -2.0])), type))
+    assert result.dtype == numpy_type(type)
+    assert type_of(result.dtype) is type
     with pytest.raises(TypeError, match="complex64"):
         type_of(np.dtype(np.complex64))
 
@@ -96,8 +96,8 @@ def test_convolution_and_its_weights_gradient(stride, dilation, groups):
 
     kernel = _node(np.ascontiguousarray(w.detach().permute(2, 3, 1, 0).numpy()))
     shape = (y.shape[0], *y.shape[2:], y.shape[1])
-    made = Node(Op.CONV, (last(x), kernel), shape, Type.F64, options)
-    assert np.allclose(_run(made), y.detach().permute(0, 2, 3, 1).numpy())
+    node = Node(Op.CONV, (last(x), kernel), shape, Type.F64, options)
+    assert np.allclose(_run(node), y.detach().permute(0, 2, 3, 1).numpy())
     grad = Node(Op.CONV_WEIGHT, (last(x), last(g)), kernel.shape, Type.F64, options)
     assert np.allclose(_run(grad), w.grad.permute(2, 3, 1, 0).numpy())
 
@@ -123,6 +123,6 @@ def test_a_call_runs_once_for_all_its_results():
     a, group = _node(np.arange(5)), object()
     both = [Node(Op.CALL, (a,), (5,), Type.I64, {"function": divided, "output": i, "group": group})
             for i in range(2)]
-    made = _run(apply(Scalar.ADD, apply(Scalar.ADD, both[0], both[0]), both[1]))
-    assert made.tolist() == list(range(5))
+    result = _run(apply(Scalar.ADD, apply(Scalar.ADD, both[0], both[0]), both[1]))
+    assert result.tolist() == list(range(5))
     assert len(count) == 1

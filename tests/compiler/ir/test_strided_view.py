@@ -54,10 +54,10 @@ def test_chains_of_movements(seed: int) -> None:
     memory = np.arange(1.0, prod(shape) + 1)
     array, window = memory.reshape(shape), contiguous_view(shape)
     for _ in range(5):
-        expected, found = moved(draw, array, window)
-        if found is None:
+        expected, actual = moved(draw, array, window)
+        if actual is None:
             continue  # strides cannot say it: the same value is moved otherwise
-        array, window = expected, found
+        array, window = expected, actual
         np.testing.assert_array_equal(seen(window, memory), array)
 
 

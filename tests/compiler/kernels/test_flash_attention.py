@@ -45,23 +45,24 @@ def attention(
     how = {"scale": depth**-0.5, "causal": causal}
     sums = Node(Op.ATTENTION_SUMS, (q, k, *masks), (*batch, rows), type, how)
     outputs = [Node(Op.ATTENTION, (q, k, v, *masks), (*batch, rows, width), type, how), sums]
-    for of, one in enumerate((q, k, v)):
-        given = (q, k, v, g, sums, inner, *masks)
-        outputs.append(Node(Op.ATTENTION_GRADIENT, given, one.shape, type, {**how, "of": of}))
+    for of, operand in enumerate((q, k, v)):
+        operands = (q, k, v, g, sums, inner, *masks)
+        attributes = {**how, "of": of}
+        outputs.append(Node(Op.ATTENTION_GRADIENT, operands, operand.shape, type, attributes))
     return Graph(sources, inputs, outputs, [])
 
 
 def drawn(graph: Graph) -> list[np.ndarray]:
     """Values for the sources; a row of a mask hides everything."""
     random = np.random.default_rng(0)
-    found = []
+    arrays = []
     for source in graph.sources:
         value = random.normal(size=source.shape).astype(numpy_dtype(source.type))
         if source.type is Type.BOOL:
             value = random.random(source.shape) < 0.6
             value[..., 0, :] = False
-        found.append(value)
-    return found
+        arrays.append(value)
+    return arrays
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -69,13 +70,13 @@ def drawn(graph: Graph) -> list[np.ndarray]:
 def test_blocks(rows: int, columns: int, causal: bool) -> None:
     graph = attention((rows, columns, 20, 17), causal)
     verify_graph(graph)
-    given = drawn(graph)
-    step, found = run(graph, given, threads=2)
+    inputs = drawn(graph)
+    step, result = run(graph, inputs, threads=2)
     assert [task.name for task in step.tasks] == ["attention", "attention_backward"]
     for task in step.tasks:
         assert task.kernel is not None
         verify(task.kernel)
-    for a, b in zip(found, outcome(graph, given), strict=True):
+    for a, b in zip(result, outcome(graph, inputs), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5)
 
 
@@ -84,9 +85,9 @@ def test_blocks(rows: int, columns: int, causal: bool) -> None:
 def test_few_heads_on_more_threads(rows: int, batch: tuple[int, ...]) -> None:
     """A block of scores belongs to one thread, however little there is to share out."""
     graph = attention((rows, rows, 6, 6), True, batch=batch)
-    given = drawn(graph)
-    expected = outcome(graph, given)
-    step, _ = run(graph, given)
+    inputs = drawn(graph)
+    expected = outcome(graph, inputs)
+    step, _ = run(graph, inputs)
     step.threads = 4
     for _ in range(5):
         for a, b in zip(step.run([]), expected, strict=False):
@@ -98,36 +99,36 @@ def test_few_heads_on_more_threads(rows: int, batch: tuple[int, ...]) -> None:
 def test_masks(shape: tuple[int, int, int, int], mask: str) -> None:
     for causal in (False, True):
         graph = attention(shape, causal, mask, Type.F64)
-        given = drawn(graph)
-        _, found = run(graph, given)
-        for a, b in zip(found, outcome(graph, given), strict=True):
+        inputs = drawn(graph)
+        _, actual = run(graph, inputs)
+        for a, b in zip(actual, outcome(graph, inputs), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
         if mask == "bool":
-            assert not found[0][..., 0, :].any(), "a row that sees nothing gives 0"
+            assert not actual[0][..., 0, :].any(), "a row that sees nothing gives 0"
 
 
 def test_rows_of_minus_infinity_without_a_mask() -> None:
     """As eager: such a row is NaN, and others are not, though a whole block of theirs is -inf."""
     graph = attention((70, 130, 4, 4))
-    given = drawn(graph)
-    given[0][..., 3, :] = -np.inf
-    given[0][..., :3, :] = given[0][..., 4:, :] = 1
-    given[1][:] = 1
-    given[1][..., 64:128, :] = -np.inf
-    given[1][..., 128:, :] = 2
-    _, found = run(graph, given)
-    expected = outcome(graph, given)
+    inputs = drawn(graph)
+    inputs[0][..., 3, :] = -np.inf
+    inputs[0][..., :3, :] = inputs[0][..., 4:, :] = 1
+    inputs[1][:] = 1
+    inputs[1][..., 64:128, :] = -np.inf
+    inputs[1][..., 128:, :] = 2
+    _, actual = run(graph, inputs)
+    expected = outcome(graph, inputs)
     assert np.isnan(expected[0][..., 3, :]).all()
-    np.testing.assert_allclose(found[0], expected[0], rtol=1e-4)
-    assert np.isfinite(found[0][..., :3, :]).all()
+    np.testing.assert_allclose(actual[0], expected[0], rtol=1e-4)
+    assert np.isfinite(actual[0][..., :3, :]).all()
 
 
 def test_kernels_mean_what_they_do() -> None:
     """The loops, interpreted."""
     graph = attention((33, 33, 3, 2), causal=True, batch=(1,))
-    given = drawn(graph)
-    _, expected = run(graph, given)
-    for a, b in zip(interpreted(graph, given), expected, strict=False):
+    inputs = drawn(graph)
+    _, expected = run(graph, inputs)
+    for a, b in zip(interpreted(graph, inputs), expected, strict=False):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
@@ -153,8 +154,8 @@ def test_as_eager(masked: bool) -> None:
 
     def step(x: torch.Tensor, weight: torch.Tensor, mask: torch.Tensor) -> tuple:
         q, k, v = (x @ weight).reshape(2, 65, 3, 4, 16).permute(2, 0, 3, 1, 4)
-        given = mask if masked else None
-        y = F.scaled_dot_product_attention(q, k, v, given, is_causal=not masked)
+        attn_mask = mask if masked else None
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask, is_causal=not masked)
         loss = y.transpose(1, 2).reshape(2, 65, 64).square().sum()
         return loss, *torch.autograd.grad(loss, (x, weight))
 
@@ -180,8 +181,8 @@ def test_large_scores_are_in_no_memory() -> None:
     torch.manual_seed(0)
     for _ in range(3):
         q = torch.randn(1, 8, 800, 8, requires_grad=True)
-        found = fast(q)
-    same(found, step(q), 1e-4)
+        actual = fast(q)
+    same(actual, step(q), 1e-4)
     (program,) = fast._programs
     assert program.step.plan.size < 4 << 20 < 8 * 800 * 800 * 4
 
@@ -203,15 +204,15 @@ def test_modules_keep_the_sums_for_backward() -> None:
     fast = torch.compile(net, mode="now")
     for _ in range(4):
         x = torch.randn(1, 6, 200, 16)
-        found = []
-        for one in (fast, net):
+        results = []
+        for function in (fast, net):
             net.zero_grad()
-            y = one(x)
+            y = function(x)
             y.square().sum().backward()
-            found.append((y, net.linear.weight.grad.clone()))
-        same(*found, 1e-3)
+            results.append((y, net.linear.weight.grad.clone()))
+        same(*results, 1e-3)
     (program,) = fast._compiled._programs
-    kept = program.step.graph.outputs[1:]
-    assert kept
-    assert max(len(one.shape) and one.shape[-1] for one in kept) <= 200
-    assert not any(one.shape[-2:] == (200, 200) for one in kept)
+    saved = program.step.graph.outputs[1:]
+    assert saved
+    assert max(len(function.shape) and function.shape[-1] for function in saved) <= 200
+    assert not any(function.shape[-2:] == (200, 200) for function in saved)

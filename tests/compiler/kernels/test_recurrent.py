@@ -35,23 +35,23 @@ HERE = Path(__file__).resolve().parent
 def test_all_steps(name: str, steps: int, rows: int, width: int) -> None:
     graph = recurrent_graph(name, steps, rows, width, reverse=steps % 2 == 1, states=steps != 2)
     verify_graph(graph)
-    given = drawn(graph)
-    step, found = run(graph, given, threads=2)
+    inputs = drawn(graph)
+    step, result = run(graph, inputs, threads=2)
     names = ["panels", "recurrence", "panels", "recurrence_backward"]
     assert [task.name for task in step.tasks] == names
     for task in step.tasks:
         assert task.kernel is not None
         verify(task.kernel)
-    for a, b in zip(found, outcome(graph, given), strict=True):
+    for a, b in zip(result, outcome(graph, inputs), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=2e-5)
 
 
 @pytest.mark.parametrize("name", ["lstm", "gru"])
 def test_in_double_precision(name: str) -> None:
     graph = recurrent_graph(name, 4, 19, 37, type=Type.F64)
-    given = drawn(graph)
-    _, found = run(graph, given)
-    for a, b in zip(found, outcome(graph, given), strict=True):
+    inputs = drawn(graph)
+    _, result = run(graph, inputs)
+    for a, b in zip(result, outcome(graph, inputs), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
 
 
@@ -61,9 +61,9 @@ def test_kernels_mean_what_they_do(name: str, target: str, monkeypatch: pytest.M
     """The loops, interpreted: panels a tile wide, and of several tiles."""
     monkeypatch.setattr(recurrent, "host", lambda: TARGETS[target])
     graph = recurrent_graph(name, 2, 3, 5, type=Type.F64)
-    given = drawn(graph)
-    _, expected = run(graph, given)
-    for a, b in zip(interpreted(graph, given), expected, strict=False):
+    inputs = drawn(graph)
+    _, expected = run(graph, inputs)
+    for a, b in zip(interpreted(graph, inputs), expected, strict=False):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
 
 
@@ -125,27 +125,27 @@ def test_layers_as_eager(kind: str, options: dict) -> None:
 
     def step(x: torch.Tensor, states: Any) -> tuple:
         y, last = net(x, states)
-        given = [x, *([] if states is None else
+        leaves = [x, *([] if states is None else
                       states if isinstance(states, tuple) else [states])]
         ends = last if isinstance(last, tuple) else (last,)
         loss = y.square().sum() + (0 if states is None else sum(v.sum() for v in ends))
-        found = torch.autograd.grad(loss, (*given, *parameters))
-        return y.detach(), [v.detach() for v in ends], found
+        gradients = torch.autograd.grad(loss, (*leaves, *parameters))
+        return y.detach(), [v.detach() for v in ends], gradients
 
     def states() -> Any:
         count = options.get("num_layers", 1) * (2 if options.get("bidirectional") else 1)
-        made = [torch.randn(count, 5, 20, dtype=options.get("dtype"), requires_grad=True)
+        tensors = [torch.randn(count, 5, 20, dtype=options.get("dtype"), requires_grad=True)
                 for _ in range(2)]
-        return tuple(made) if kind == "LSTM" else made[0]
+        return tuple(tensors) if kind == "LSTM" else tensors[0]
 
     bound = 1e-9 if "dtype" in options else 1e-4
-    for given in (lambda: None, states):
+    for make_state in (lambda: None, states):
         fast = torch.compile(step, mode="now")
         for _ in range(4):
             x = torch.randn(7, 5, 6, dtype=options.get("dtype"))
             x = (x.transpose(0, 1) if options.get("batch_first") else x).requires_grad_()
-            held = given()
-            same(fast(x, held), step(x, held), bound)
+            state = make_state()
+            same(fast(x, state), step(x, state), bound)
         assert "recurrence_backward" in fast.explain()
 
 
@@ -223,12 +223,12 @@ def test_modules_keep_what_backward_reads() -> None:
     fast = torch.compile(net, mode="now")
     for _ in range(4):
         x = torch.randn(5, 3, 6)
-        found = []
-        for one in (fast, net):
+        results = []
+        for function in (fast, net):
             net.zero_grad()
-            one(x)[0].square().sum().backward()
-            found.append([p.grad.clone() for p in net.parameters()])
-        same(*found, 1e-4)
+            function(x)[0].square().sum().backward()
+            results.append([p.grad.clone() for p in net.parameters()])
+        same(*results, 1e-4)
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])

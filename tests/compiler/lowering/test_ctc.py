@@ -17,7 +17,7 @@ import flambeau.nn.functional as F
 def test_ctc_is_called_as_it_is(flat: bool, tensors: bool, reduction: str) -> None:
     lengths: Any = ((12, 11), (4, 3))
     if tensors:
-        lengths = tuple(torch.tensor(one) for one in lengths)
+        lengths = tuple(torch.tensor(length) for length in lengths)
 
     def step(x: Any, target: Any, times: Any, counts: Any) -> Any:
         x = x.detach().requires_grad_(True)
@@ -29,13 +29,13 @@ def test_ctc_is_called_as_it_is(flat: bool, tensors: bool, reduction: str) -> No
     compiled = torch.compile(step, mode="now")
     for _ in range(5):
         target = torch.randint(1, 6, (7,) if flat else (2, 4))
-        given = torch.randn(12, 2, 6), target, *lengths
-        for found, expected in zip(compiled(*given), step(*given), strict=True):
-            np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-4, atol=1e-5)
+        inputs = torch.randn(12, 2, 6), target, *lengths
+        for actual, expected in zip(compiled(*inputs), step(*inputs), strict=True):
+            np.testing.assert_allclose(actual.numpy(), expected.numpy(), rtol=1e-4, atol=1e-5)
     assert len(compiled._programs) == 1
     if tensors:  # lengths are values, which another call may have others of
-        given = given[0], given[1], torch.tensor((10, 9)), lengths[1]
-        for found, expected in zip(compiled(*given), step(*given), strict=True):
-            np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-4, atol=1e-5)
+        inputs = inputs[0], inputs[1], torch.tensor((10, 9)), lengths[1]
+        for actual, expected in zip(compiled(*inputs), step(*inputs), strict=True):
+            np.testing.assert_allclose(actual.numpy(), expected.numpy(), rtol=1e-4, atol=1e-5)
         with pytest.raises(RuntimeError, match="input_lengths"):
-            compiled(given[0], given[1], torch.tensor((13, 9)), lengths[1])
+            compiled(inputs[0], inputs[1], torch.tensor((13, 9)), lengths[1])

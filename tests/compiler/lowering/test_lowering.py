@@ -67,15 +67,15 @@ TOLERANCE = {8: 1e-9, 4: 3e-5, 2: 2e-2}
 # ------------------------------------------------------------------------------ meeting operators
 
 
-def kept(x, positions):
+def copy_values(x, positions):
     """A copy of an argument; arrays of positions become tensors, as a capture knows them."""
     if isinstance(x, Tensor):
         return wrap(x._array.copy())
     if isinstance(x, np.ndarray):
         return wrap(x.copy()) if positions else x.copy()
     if isinstance(x, tuple | list):
-        found = [kept(v, positions) for v in x]
-        return type(x)(*found) if hasattr(x, "_fields") else tuple(found)
+        values = [copy_values(v, positions) for v in x]
+        return type(x)(*values) if hasattr(x, "_fields") else tuple(values)
     return x
 
 
@@ -100,13 +100,13 @@ class Spy(capturing.Recorder):
         def record(original, args, kwargs):
             if not self.on:
                 return original(*args, **kwargs)
-            given = (args[1], args[0]) if swapped and len(args) == 2 else args
+            ordered = (args[1], args[0]) if swapped and len(args) == 2 else args
             options = {k: v for k, v in kwargs.items() if k != "out"}
-            bound = operands.bind(operator, given, options)
+            bound = operands.bind(operator, ordered, options)
             key = None if bound is None else (operator.name, repr(signature(bound)))
             if key is None or self.seen[key] > 0:
                 return original(*args, **kwargs)
-            before = kept(bound, operator.name in POSITIONS)
+            before = copy_values(bound, operator.name in POSITIONS)
             with self.silence():
                 result = original(*args, **kwargs)
             if result is not NotImplemented:
@@ -135,10 +135,10 @@ def tensor_of(x, kind, leaves):
     """A sample's argument as the operator takes it, in another floating dtype."""
     if isinstance(x, np.ndarray | np.generic):
         x = np.array(x)
-        made = wrap(x.astype(kind) if x.dtype.kind == "f" else x)
+        tensor = wrap(x.astype(kind) if x.dtype.kind == "f" else x)
         if x.dtype.kind in "fc":
-            leaves.append(made.requires_grad_())
-        return made
+            leaves.append(tensor.requires_grad_())
+        return tensor
     return type(x)(tensor_of(v, kind, leaves) for v in x)
 
 
@@ -156,8 +156,8 @@ def sample_tensors(operator, args, kwargs, kind):
             return tensor_of(x, kind, leaves)
         return x
 
-    given = [place(i, x) for i, x in enumerate(args)]
-    return given, {n: place(names.index(n), x) for n, x in kwargs.items()}, leaves
+    tensors = [place(i, x) for i, x in enumerate(args)]
+    return tensors, {n: place(names.index(n), x) for n, x in kwargs.items()}, leaves
 
 
 def random_like(ys, rng):
@@ -235,10 +235,10 @@ def by_hand():
 @pytest.fixture(scope="module")
 def cases():
     flambeau.manual_seed(0)
-    found = defaultdict(list)
+    cases_of = defaultdict(list)
     for operator, args, results in met(lambda: (all_samples(), by_hand())):
-        found[operator.name].append((operator, args, results))
-    return found
+        cases_of[operator.name].append((operator, args, results))
+    return cases_of
 
 
 # ------------------------------------------------------------------------------ comparing
@@ -259,8 +259,8 @@ class Inputs:
             self.values.append(array)
             return node
         if isinstance(x, tuple | list):
-            found = [self.place(v) for v in x]
-            return type(x)(*found) if hasattr(x, "_fields") else type(x)(found)
+            values = [self.place(v) for v in x]
+            return type(x)(*values) if hasattr(x, "_fields") else type(x)(values)
         return x
 
 
@@ -271,10 +271,10 @@ def is_complex(args, results):
 
 def check_types(node):
     """Operands have the types that the operation of a node asks for."""
-    types = [one.type for one in node.inputs]
+    types = [operand.type for operand in node.inputs]
     if node.op is Op.APPLY:
         operation = node.operation
-        assert {len(one.shape) for one in node.inputs} == {len(node.shape)}, node
+        assert {len(operand.shape) for operand in node.inputs} == {len(node.shape)}, node
         if operation in (Scalar.CAST, Scalar.BITCAST):
             return
         assert types[-1] not in (Type.F16, Type.BF16), f"{node} computes in half precision"
@@ -300,17 +300,17 @@ def check_types(node):
 def compare(operator, args, results, tolerance=TOLERANCE):
     """Lowers, evaluates, and compares with what was given eagerly; the number of nodes."""
     inputs = Inputs()
-    made = lower(operator, tuple(map(inputs.place, args)), {})
-    made = made if isinstance(made, tuple) else (made,)
-    assert len(made) == len(results)
-    assert [n is None for n in made] == [y is None for y in results]
-    roots = [n for n in made if n is not None]
+    lowered = lower(operator, tuple(map(inputs.place, args)), {})
+    lowered = lowered if isinstance(lowered, tuple) else (lowered,)
+    assert len(lowered) == len(results)
+    assert [n is None for n in lowered] == [y is None for y in results]
+    roots = [n for n in lowered if n is not None]
     nodes = topological_order(roots)
     for node in nodes:
         assert node.op is not Op.INPUT or node in inputs.nodes
         check_types(node)
-    found, _ = evaluate(Graph(inputs.sources, inputs.nodes, roots, []), inputs.values)
-    for node, y, wanted in zip(roots, found, (y for y in results if y is not None), strict=True):
+    actual, _ = evaluate(Graph(inputs.sources, inputs.nodes, roots, []), inputs.values)
+    for node, y, wanted in zip(roots, actual, (y for y in results if y is not None), strict=True):
         assert (node.shape, numpy_type(node.type)) == (wanted.shape, wanted.dtype)
         if wanted.dtype.kind in "fV":
             rtol = tolerance[wanted.dtype.itemsize]
@@ -473,8 +473,8 @@ def losses(rng):
                     y.nan_to_num().sum().backward()
     q, k, v = (flambeau.randn(2, 3, 4, 5, requires_grad=True) for _ in range(3))
     mask = flambeau.rand(4, 4) > 0.5
-    for given in ({}, {"is_causal": True}, {"attn_mask": mask}, {"attn_mask": mask.float()}):
-        f.scaled_dot_product_attention(q, k, v, **given).sum().backward()
+    for options in ({}, {"is_causal": True}, {"attn_mask": mask}, {"attn_mask": mask.float()}):
+        f.scaled_dot_product_attention(q, k, v, **options).sum().backward()
 
 
 def empties(rng):
@@ -532,9 +532,9 @@ def networks(rng):
 def test_networks_need_no_calls():
     """What usual training steps are made of is lowered, all of it."""
     flambeau.manual_seed(0)
-    found = met(lambda: networks(np.random.default_rng(0)))
-    assert not {o.name for o, _, _ in found} & NOT_LOWERED
-    for operator, args, results in found:
+    calls = met(lambda: networks(np.random.default_rng(0)))
+    assert not {o.name for o, _, _ in calls} & NOT_LOWERED
+    for operator, args, results in calls:
         compare(operator, args, results)
 
 
@@ -544,9 +544,9 @@ def test_networks_need_no_calls():
 def test_settings(work):
     """Families at many settings, forward and backward."""
     flambeau.manual_seed(0)
-    found = met(lambda: work(np.random.default_rng(0)))
+    calls = met(lambda: work(np.random.default_rng(0)))
     compared = Counter()
-    for operator, args, results in found:
+    for operator, args, results in calls:
         if operator.name not in NOT_LOWERED:
             compare(operator, args, results)
             compared[operator.name] += 1
@@ -576,9 +576,9 @@ def half_cases(kind):
 
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])
 def test_half_precision_is_computed_in_float32(name):
-    found = half_cases(getattr(flambeau, name).numpy)
-    assert len(found) > 100
-    for operator, args, results in found:
+    calls = half_cases(getattr(flambeau, name).numpy)
+    assert len(calls) > 100
+    for operator, args, results in calls:
         if operator.name not in NOT_LOWERED:
             compare(operator, args, results)
 
@@ -602,9 +602,9 @@ def special(rng):
         if len(tensors) > 2 or any(np.asarray(args[i]).dtype.kind != "f" for i in tensors):
             continue
         values = [SPECIAL] if len(tensors) == 1 else grid
-        given = dict(zip(tensors, values, strict=True))
+        values_at = dict(zip(tensors, values, strict=True))
         try:
-            operator.function(*(wrap(given[i].astype(np.float32)) if i in given else v
+            operator.function(*(wrap(values_at[i].astype(np.float32)) if i in values_at else v
                                 for i, v in enumerate(args)), **kwargs)
         except (RuntimeError, NotImplementedError, ValueError):
             continue
@@ -612,9 +612,9 @@ def special(rng):
 
 @pytest.mark.filterwarnings("ignore")
 def test_unusual_numbers():
-    found = met(lambda: special(np.random.default_rng(0)))
-    assert len(found) > 100
-    for operator, args, results in found:
+    calls = met(lambda: special(np.random.default_rng(0)))
+    assert len(calls) > 100
+    for operator, args, results in calls:
         if operator.name not in NOT_LOWERED:
             compare(operator, args, results)
 
@@ -664,9 +664,9 @@ def test_lowering_is_pure_and_says_where_nodes_come_from():
 def test_statistics_are_further_results():
     batch_norm = OPERATORS["_batch_norm"]
     x, c = node((2, 3, 4)), node((3,))
-    made = lower(batch_norm, (x, c, c, c, None, c, c, 0.1, 1e-5), {})
+    outputs = lower(batch_norm, (x, c, c, c, None, c, c, 0.1, 1e-5), {})
     assert writes(batch_norm) == (3, 4, 5, 6)
-    assert [n if n is None else n.shape for n in made] == [(2, 3, 4), (3,), None, (3,), (3,)]
+    assert [n if n is None else n.shape for n in outputs] == [(2, 3, 4), (3,), None, (3,), (3,)]
 
 
 def test_what_draws_random_numbers_is_refused():

@@ -19,9 +19,9 @@ from flambeau.ops.core.operator import OPERATORS, Kind, Operator
 from flambeau.tensor import Tensor, wrap
 
 # Operators of detection come with torchvision, and programs call them as they are.
-SAMPLED = [one for one in OPERATORS.values()
-           if one.kind is not Kind.COMPOSITE and one.samples is not None
-           and not one.body.__module__.startswith("flambeau.ops.detection")]
+SAMPLED = [operator for operator in OPERATORS.values()
+           if operator.kind is not Kind.COMPOSITE and operator.samples is not None
+           and not operator.body.__module__.startswith("flambeau.ops.detection")]
 BOUNDS = {"float64": 1e-9, "float32": 2e-4, "complex128": 1e-9, "complex64": 2e-4}
 CALLS = 4  # calls of each step: eager, recorded, recorded and compiled, native
 
@@ -64,21 +64,21 @@ def leaves(x: Any) -> Iterator[Any]:
     if isinstance(x, dict):
         x = list(x.values())
     if isinstance(x, tuple | list):
-        for one in x:
-            yield from leaves(one)
+        for part in x:
+            yield from leaves(part)
     elif isinstance(x, Tensor):
         yield x
 
 
-def replaced(x: Any, given: Iterator[Tensor]) -> Any:
+def replaced(x: Any, tensors: Iterator[Tensor]) -> Any:
     """The same structure with other tensors."""
     if isinstance(x, dict):
-        return {key: replaced(one, given) for key, one in x.items()}
+        return {key: replaced(part, tensors) for key, part in x.items()}
     if isinstance(x, tuple) and hasattr(x, "_fields"):
         return x  # settings
     if isinstance(x, tuple | list):
-        return type(x)([replaced(one, given) for one in x])
-    return next(given) if isinstance(x, Tensor) else x
+        return type(x)([replaced(part, tensors) for part in x])
+    return next(tensors) if isinstance(x, Tensor) else x
 
 
 class Case:
@@ -88,18 +88,19 @@ class Case:
         self.operator, self.narrow = operator, narrow
         self.smooth: list[bool] = []  # of each tensor: whether the operator has its derivative
         names = operator.names
-        self.args = [self.given(value, min(i, len(names) - 1)) for i, value in enumerate(args)]
-        self.kwargs = {name: self.given(value, names.index(name) if name in names else len(names))
+        self.args = [self.argument(value, min(i, len(names) - 1)) for i, value in enumerate(args)]
+        self.kwargs = {
+            name: self.argument(value, names.index(name) if name in names else len(names))
                        for name, value in kwargs.items()}
         self.tensors = list(leaves([self.args, self.kwargs]))
 
-    def given(self, value: Any, position: int) -> Any:
+    def argument(self, value: Any, position: int) -> Any:
         """A sample's argument as it is passed: its arrays as tensors, where these are taken."""
         names = self.operator.names
         known = self.operator.joint is not None or (
             position < len(names) and names[position] in self.operator.vjps)
 
-        def made(array: Any) -> Any:
+        def tensor(array: Any) -> Any:
             array = np.array(array)
             if self.narrow and array.dtype.kind in "fc":
                 array = array.astype(np.float32 if array.dtype.kind == "f" else np.complex64)
@@ -109,15 +110,15 @@ class Case:
             return wrap(array)
 
         if isinstance(value, np.ndarray | np.generic):
-            return made(value)
+            return tensor(value)
         if isinstance(value, list | tuple) and any(isinstance(v, np.ndarray) for v in value):
-            return type(value)([made(v) if isinstance(v, np.ndarray) else v for v in value])
+            return type(value)([tensor(v) if isinstance(v, np.ndarray) else v for v in value])
         return value
 
     def call(self, tensors: Any) -> list[Tensor]:
         """The operator's results."""
-        given = iter(tensors)
-        args, kwargs = replaced(self.args, given), replaced(self.kwargs, given)
+        remaining = iter(tensors)
+        args, kwargs = replaced(self.args, remaining), replaced(self.kwargs, remaining)
         return list(leaves([self.operator.function(*args, **kwargs)]))
 
     def forward(self, *tensors: Tensor) -> list[Tensor]:
@@ -126,14 +127,14 @@ class Case:
 
     def backward(self, *tensors: Tensor) -> list[Tensor]:
         """A step: the results and the gradients of their weighted sum."""
-        given = [x.detach().requires_grad_() if smooth else x
+        inputs = [x.detach().requires_grad_() if smooth else x
                  for x, smooth in zip(tensors, self.smooth, strict=True)]
-        made = self.call(given)
-        smooth = [y for y in made if y.requires_grad]
+        outputs = self.call(inputs)
+        smooth = [y for y in outputs if y.requires_grad]
         weights = [y.detach().cos() + 0.5 for y in smooth]
-        wanted = [x for x in given if x.requires_grad]
+        wanted = [x for x in inputs if x.requires_grad]
         grads = torch.autograd.grad(smooth, wanted, weights, allow_unused=True) if smooth else ()
-        return [*(y.detach() for y in made), *(g for g in grads if g is not None)]
+        return [*(y.detach() for y in outputs), *(g for g in grads if g is not None)]
 
     @property
     def differentiable(self) -> bool:
@@ -147,18 +148,18 @@ class Case:
             warnings.simplefilter("ignore")  # those of steps that stay eager
             for i in range(CALLS):
                 torch.manual_seed(i)
-                found = fast(*[wrap(x._array.copy()) for x in self.tensors])
+                actual = fast(*[wrap(x._array.copy()) for x in self.tensors])
                 torch.manual_seed(i)
                 wanted = step(*[wrap(x._array.copy()) for x in self.tensors])
-                same(found, wanted)
+                same(actual, wanted)
         programs = fast._programs
-        if not sum(one.calls for one in programs):
+        if not sum(program.calls for program in programs):
             return "eager"
-        return "called" if any(one.bindings.calls for one in programs) else "native"
+        return "called" if any(program.bindings.calls for program in programs) else "native"
 
 
-def same(found: list[Tensor], wanted: list[Tensor]) -> None:
-    for a, b in zip(found, wanted, strict=True):
+def same(actual: list[Tensor], wanted: list[Tensor]) -> None:
+    for a, b in zip(actual, wanted, strict=True):
         assert (a.shape, a.dtype) == (b.shape, b.dtype)
         bound = BOUNDS.get(b._array.dtype.name, 0.0)
         np.testing.assert_allclose(a._array, b._array, rtol=bound, atol=bound)
@@ -184,7 +185,7 @@ def _reset():
     torch.compiler.reset()
 
 
-@pytest.mark.parametrize("operator", [pytest.param(one, id=one.name) for one in SAMPLED])
+@pytest.mark.parametrize("operator", [pytest.param(o, id=o.name) for o in SAMPLED])
 def test_an_operator_is_compiled(operator):
     case = next(cases(operator, narrow=True), None)
     if case is None:
@@ -195,7 +196,7 @@ def test_an_operator_is_compiled(operator):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("narrow", [True, False], ids=["float32", "float64"])
-@pytest.mark.parametrize("operator", [pytest.param(one, id=one.name) for one in SAMPLED])
+@pytest.mark.parametrize("operator", [pytest.param(o, id=o.name) for o in SAMPLED])
 def test_every_sample_is_compiled(operator, narrow):
     forward, backward = set(), set()
     for case in cases(operator, narrow):
@@ -220,4 +221,4 @@ def test_a_result_that_numpy_stretched_is_written_once(mode):
         indices = torch.randint(10, (7,))
         offsets = torch.tensor([0, 2, 5])
         same([step(indices, offsets)], [table(indices, offsets) * 2])
-    assert sum(one.calls for one in step._programs)
+    assert sum(program.calls for program in step._programs)

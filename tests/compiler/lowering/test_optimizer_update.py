@@ -32,18 +32,18 @@ def test_a_copy_computes_the_same_of_other_tensors():
     numbers = inputs(0, ((), Type.F64), ((), Type.F64))
     kind = (3, 2), Type.F32
     old, new = inputs(2, *[kind] * 3), inputs(2, *[kind] * 3)
-    made = trace_update(formula, None, Scalars, numbers, old)
-    again = copy_update(made, old, new, numbers)
+    updated = trace_update(formula, None, Scalars, numbers, old)
+    again = copy_update(updated, old, new, numbers)
     assert again is not None
     assert again[1] is new[1]  # the gradient, which the formula leaves alone
     met = set(map(id, topological_order(again)))
     assert met.isdisjoint(map(id, old))
     draw = np.random.default_rng(0)
     values = [np.float64(0.1), np.float64(0.9), *draw.normal(size=(3, 3, 2)).astype(np.float32)]
-    found = [evaluate(Graph([], [], roots, []), values)[0] for roots in (made, again)]
-    for a, b in zip(*found, strict=True):
+    results = [evaluate(Graph([], [], roots, []), values)[0] for roots in (updated, again)]
+    for a, b in zip(*results, strict=True):
         np.testing.assert_array_equal(a, b)
-    np.testing.assert_allclose(found[1][2], values[4] * 0.9 + values[3], rtol=1e-6)
+    np.testing.assert_allclose(results[1][2], values[4] * 0.9 + values[3], rtol=1e-6)
 
 
 def test_what_reads_something_else_is_not_copied():

@@ -37,15 +37,15 @@ SLICES = {
 
 @pytest.mark.parametrize("name", READERS)
 def test_slices_are_reshaped(name):
-    for made in SLICES.values() if name in ("rows", "turned") else (SLICES["last"],):
+    for make in SLICES.values() if name in ("rows", "turned") else (SLICES["last"],):
         step = torch.compile(READERS[name], mode="now", fullgraph=name != "sort")
         for i in range(4):
             torch.manual_seed(i)
-            one = made()
+            first = make()
             torch.manual_seed(i)
-            two = made()
-            same(step(one), READERS[name](two), 1e-4)
-            same(one, two)
+            second = make()
+            same(step(first), READERS[name](second), 1e-4)
+            same(first, second)
         assert runs(step)
 
 

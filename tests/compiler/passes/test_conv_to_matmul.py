@@ -48,14 +48,14 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_product_is_the_convolution(eager, image, weight, how) -> None:
     graph = layer(image, weight, **how)
     random = np.random.default_rng(0)
-    given = [random.normal(size=s.shape).astype(np.float32) for s in graph.sources]
-    expected = outcome(graph, given)
-    made = passes.convert_small_conv_to_matmul(graph)
-    verify_graph(made)
-    operations = {node.op for node in made.nodes()}
+    inputs = [random.normal(size=s.shape).astype(np.float32) for s in graph.sources]
+    expected = outcome(graph, inputs)
+    result = passes.convert_small_conv_to_matmul(graph)
+    verify_graph(result)
+    operations = {node.op for node in result.nodes()}
     assert Op.MATMUL in operations and Op.CONV not in operations
-    assert_same(outcome(made, given), expected)
-    assert_same(run(graph, given)[1], expected)
+    assert_same(outcome(result, inputs), expected)
+    assert_same(run(graph, inputs)[1], expected)
 
 
 @pytest.mark.parametrize(("image", "weight", "how"), [
@@ -65,9 +65,9 @@ def test_the_product_is_the_convolution(eager, image, weight, how) -> None:
     ((1, 1, 3, 3), (3, 1, 2, 2), {}),  # elements of the weight
 ])
 def test_other_convolutions_stay(eager, image, weight, how) -> None:
-    (made,) = (n for n in passes.convert_small_conv_to_matmul(layer(image, weight, **how)).nodes()
+    (result,) = (n for n in passes.convert_small_conv_to_matmul(layer(image, weight, **how)).nodes()
                if n.op in (Op.CONV, Op.MATMUL))
-    assert made.op is Op.CONV
+    assert result.op is Op.CONV
 
 
 def test_images_of_more_pixels_stay_channels_last_where_weights_are_trained(eager) -> None:
@@ -77,8 +77,8 @@ def test_images_of_more_pixels_stay_channels_last_where_weights_are_trained(eage
     (conv,) = (n for n in graph.nodes() if n.op is Op.CONV)
     x, w = conv.inputs
     assert all(n.op is not Op.CONV for n in passes.convert_small_conv_to_matmul(graph).nodes())
-    given = {name: conv.attributes[name] for name in ("stride", "dilation", "groups")}
-    gradient = Node(Op.CONV_WEIGHT, (x, conv), w.shape, Type.F32, given)
+    inputs = {name: conv.attributes[name] for name in ("stride", "dilation", "groups")}
+    gradient = Node(Op.CONV_WEIGHT, (x, conv), w.shape, Type.F32, inputs)
     trained = Graph(graph.sources, graph.inputs, [*graph.outputs, gradient], [])
     assert any(n.op is Op.CONV for n in passes.convert_small_conv_to_matmul(trained).nodes())
 

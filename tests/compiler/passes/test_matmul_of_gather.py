@@ -45,13 +45,13 @@ def letters(rows: int, turned: bool) -> Graph:
 def test_what_is_computed(turned: bool) -> None:
     graph = letters(7, turned)
     random = np.random.default_rng(0)
-    given = [random.normal(size=s.shape).astype(np.float32) for s in graph.sources]
-    given[1] = random.integers(0, 7, (8, 5))
-    expected = outcome(graph, given)
+    inputs = [random.normal(size=s.shape).astype(np.float32) for s in graph.sources]
+    inputs[1] = random.integers(0, 7, (8, 5))
+    expected = outcome(graph, inputs)
     better = eliminate_common_subexpressions(simplify(move_matmul_before_gather(graph)))
     verify_graph(better)
-    assert_same(outcome(better, given), expected)
-    assert_same(run(graph, given)[1], expected)
+    assert_same(outcome(better, inputs), expected)
+    assert_same(run(graph, inputs)[1], expected)
     products = [n for n in better.nodes() if n.op is Op.MATMUL]
     assert all(7 in (*n.inputs[0].shape, *n.inputs[1].shape, *n.shape) for n in products)
     assert Counter(n.op for n in better.nodes())[Op.ADD_ROWS] == 1, "rows are added up once"

@@ -35,8 +35,8 @@ def moments(x: Node) -> list[Node]:
 def convolution(stride: int = 1) -> Graph:
     extents = [stride * (n - 1) + 3 for n in SHAPE[1:3]]
     x, w = source(0, (SHAPE[0], *extents, 2)), source(1, (3, 3, 2, SHAPE[3]))
-    given = {"stride": (stride, stride), "dilation": (1, 1), "groups": 1}
-    y = Node(Op.CONV, (x, w), SHAPE, Type.F32, given)
+    inputs = {"stride": (stride, stride), "dilation": (1, 1), "groups": 1}
+    y = Node(Op.CONV, (x, w), SHAPE, Type.F32, inputs)
     return graph_of([x, w], [y, *moments(y)])
 
 
@@ -58,22 +58,22 @@ def test_a_mean_far_from_zero_costs_no_digits() -> None:
     x = source(0, SHAPE)
     y = apply(Scalar.MUL, x, x)
     graph = graph_of([x], [y, *moments(y)])
-    given = values(graph, 0)
-    given[0] = np.sqrt(1000 + np.random.default_rng(0).random(SHAPE)).astype(np.float32)
-    _, found = run(graph, given, 2)
-    assert_same(found, outcome(graph, given))
-    exact = found[0].astype(np.float64).reshape(-1, SHAPE[3])
-    np.testing.assert_allclose(found[1].reshape(-1), exact.mean(0), rtol=3e-7)
-    np.testing.assert_allclose(found[2].reshape(-1), exact.var(0), rtol=1e-5)
+    inputs = values(graph, 0)
+    inputs[0] = np.sqrt(1000 + np.random.default_rng(0).random(SHAPE)).astype(np.float32)
+    _, actual = run(graph, inputs, 2)
+    assert_same(actual, outcome(graph, inputs))
+    exact = actual[0].astype(np.float64).reshape(-1, SHAPE[3])
+    np.testing.assert_allclose(actual[1].reshape(-1), exact.mean(0), rtol=3e-7)
+    np.testing.assert_allclose(actual[2].reshape(-1), exact.var(0), rtol=1e-5)
 
 
 def test_columns_that_are_all_the_same_have_no_variance() -> None:
     x = source(0, SHAPE)
     y = apply(Scalar.MUL, x, x)
     graph = graph_of([x], [y, *moments(y)])
-    given = [np.full(SHAPE, 3.0, np.float32)]
-    _, found = run(graph, given)
-    assert (found[2] == 0).all()
+    inputs = [np.full(SHAPE, 3.0, np.float32)]
+    _, actual = run(graph, inputs)
+    assert (actual[2] == 0).all()
 
 
 def test_what_is_no_mean_is_left_alone() -> None:

@@ -51,15 +51,15 @@ def test_a_factor_is_worked_out_where_it_counts(merged: bool, swapped: bool) -> 
     y = apply(Scalar.ADD, x, z)
     slope = apply(Scalar.SUB, apply(Scalar.NEG, y), apply(Scalar.SIN, z))
     slope = apply(Scalar.ADD, slope, constant(2.0, F32, (1,) * len(slope.shape)))
-    y, slope = (reshape(one, FINE) for one in (y, slope))
+    y, slope = (reshape(node, FINE) for node in (y, slope))
     back = spread(hits(y, literal([0, 1, 2, 3])), g)
     pair = (slope, back) if swapped else (back, slope)
     graph = graph_of([x, g], [apply(Scalar.MUL, *pair)])
-    made = factor_pool_backward(graph)
+    result = factor_pool_backward(graph)
     assert sizes(graph) == [np.prod(FINE)]
-    assert sizes(made) == [np.prod(ROWS)]
-    given = values(graph, 0)
-    assert_same(outcome(made, given), outcome(graph, given))
+    assert sizes(result) == [np.prod(ROWS)]
+    inputs = values(graph, 0)
+    assert_same(outcome(result, inputs), outcome(graph, inputs))
     check(graph)
 
 
@@ -88,8 +88,8 @@ def test_what_stays_as_it_is(case: str) -> None:
         factor = reduce(x, ReduceOp.SUM, (0,))
     operation = Scalar.ADD if case == "not a sum" else Scalar.MUL
     graph = graph_of([x, g, w], [apply(operation, back, factor)])
-    made = factor_pool_backward(graph)
-    assert [(n.op, n.shape) for n in made.nodes()] == [(n.op, n.shape) for n in graph.nodes()]
+    result = factor_pool_backward(graph)
+    assert [(n.op, n.shape) for n in result.nodes()] == [(n.op, n.shape) for n in graph.nodes()]
     check(graph)
 
 
@@ -136,8 +136,8 @@ def test_a_gradient_in_another_order_is_turned_once() -> None:
             np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-3, atol=1e-3)
     graph = compiled._programs[0].step.graph
     groups = Fusion(graph).groups
-    turning = [one for group in groups for one in group.nodes
-               if one.op is Op.APPLY and one.shape == (16, 9, 1, 9, 1, 32)]
+    turning = [node for group in groups for node in group.nodes
+               if node.op is Op.APPLY and node.shape == (16, 9, 1, 9, 1, 32)]
     assert turning
     masked = [group for group in groups if group.contraction is not None
               and group.contraction.op is Op.MATMUL and group.shape == (16, 32 * 81)]

@@ -55,7 +55,7 @@ def test_rows_that_are_folded_add_up_columns_as_well() -> None:
     weight = source(1, (1, COLUMNS))
     g = apply(Scalar.MUL, x, x)
     share = apply(Scalar.SUB, apply(Scalar.MUL, g, weight), reduce(g, ReduceOp.SUM, (1,)))
-    sums = [reduce(apply(Scalar.MUL, one, x), ReduceOp.SUM, (0,)) for one in (share, g)]
+    sums = [reduce(apply(Scalar.MUL, factor, x), ReduceOp.SUM, (0,)) for factor in (share, g)]
     assert passes_over(graph_of([x, weight], [share, *sums])) == 1
 
 
@@ -63,17 +63,17 @@ def test_rows_that_are_folded_add_up_columns_as_well() -> None:
 def test_with_other_threads_than_there_were(threads: int) -> None:
     sources, y, z = masked_product()
     graph = graph_of(sources, [z, reduce(y, ReduceOp.SUM, (0,))])
-    given = values(graph, 0)
-    _, found = run(graph, given, threads)
-    assert_same(found, outcome(graph, given))
+    inputs = values(graph, 0)
+    _, actual = run(graph, inputs, threads)
+    assert_same(actual, outcome(graph, inputs))
 
 
 def test_what_its_loops_mean() -> None:
     sources, y, z = masked_product()
     graph = graph_of(sources, [z, reduce(y, ReduceOp.SUM, (0,))])
-    given = values(graph, 0)
-    bound(graph, given)
-    assert_same(interpreted(graph, given), outcome(graph, given)[:2])
+    inputs = values(graph, 0)
+    bound(graph, inputs)
+    assert_same(interpreted(graph, inputs), outcome(graph, inputs)[:2])
 
 
 def test_long_sums_are_cut() -> None:
@@ -93,14 +93,14 @@ def test_few_columns_or_rows_are_left_alone(shape: tuple[int, int]) -> None:
     assert not any(node.op is Op.SUM_PARTS for node in graph.nodes())
 
 
-def _made(kind: Type = Type.F32) -> tuple[Node, Node]:
+def _operands(kind: Type = Type.F32) -> tuple[Node, Node]:
     x = source(0, (ROWS * 4, COLUMNS), kind)
     return x, apply(Scalar.MUL, x, x)
 
 
 @pytest.mark.parametrize("case", ["maximum", "float64", "rows", "given", "columns and rows"])
 def test_what_is_no_sum_of_columns_that_a_kernel_makes_is_left_alone(case: str) -> None:
-    x, y = _made(Type.F64 if case == "float64" else Type.F32)
+    x, y = _operands(Type.F64 if case == "float64" else Type.F32)
     fold = ReduceOp.MAXIMUM if case == "maximum" else ReduceOp.SUM
     axes = {"rows": (1,), "columns and rows": (0, 1)}.get(case, (0,))
     graph = graph_of([x], [y, reduce(x if case == "given" else y, fold, axes)])
@@ -108,7 +108,7 @@ def test_what_is_no_sum_of_columns_that_a_kernel_makes_is_left_alone(case: str) 
 
 
 def test_short_sums_are_left_alone_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
-    x, y = _made()
+    x, y = _operands()
     graph = graph_of([x], [y, reduce(y, ReduceOp.SUM, (0,))])
     assert any(node.op is Op.SUM_PARTS for node in split_reductions(graph).nodes())
     monkeypatch.setattr(

@@ -23,9 +23,9 @@ def _four_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def gradient(images: int, channels: int, features: int, groups: int = 1) -> Graph:
     x, g = source(0, (images, 9, 8, channels)), source(1, (images, 7, 6, features))
-    made = Node(Op.CONV_WEIGHT, (x, g), (3, 3, channels // groups, features), Type.F32,
+    node = Node(Op.CONV_WEIGHT, (x, g), (3, 3, channels // groups, features), Type.F32,
                 {"stride": (1, 1), "dilation": (1, 1), "groups": groups})
-    return graph_of([x, g], [permute(made, (3, 2, 0, 1))])
+    return graph_of([x, g], [permute(node, (3, 2, 0, 1))])
 
 
 def parts(graph: Graph) -> list[int]:
@@ -37,23 +37,23 @@ def parts(graph: Graph) -> list[int]:
 ])
 def test_each_part_has_images_of_its_own(images: int, channels: int, features: int) -> None:
     graph = gradient(images, channels, features)
-    made = split_reductions(graph)
-    assert parts(made) == [4]
-    given = [one * np.float32(0.1) for one in values(graph, 0)]
-    wanted = outcome(graph, given)
-    assert_same(outcome(made, given), wanted)
+    result = split_reductions(graph)
+    assert parts(result) == [4]
+    inputs = [array * np.float32(0.1) for array in values(graph, 0)]
+    wanted = outcome(graph, inputs)
+    assert_same(outcome(result, inputs), wanted)
     for threads in (1, 3, 4):
-        assert_same(run(made, given, threads)[1], wanted)
+        assert_same(run(result, inputs, threads)[1], wanted)
 
 
 def test_the_order_of_a_parameter_is_still_made_in_blocks() -> None:
     graph = gradient(256, 32, 64)
     assert is_blocked_transpose(graph.outputs[0])
-    made = split_reductions(graph)
-    assert parts(made) == [4]
-    assert is_blocked_transpose(made.outputs[0])
-    step, found = run(graph, given := [one * np.float32(0.1) for one in values(graph, 0)])
-    assert_same(found, outcome(graph, given))
+    result = split_reductions(graph)
+    assert parts(result) == [4]
+    assert is_blocked_transpose(result.outputs[0])
+    step, actual = run(graph, inputs := [array * np.float32(0.1) for array in values(graph, 0)])
+    assert_same(actual, outcome(graph, inputs))
     assert len(step.tasks) == 2
 
 

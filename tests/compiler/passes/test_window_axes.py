@@ -21,8 +21,8 @@ FINE, COARSE = (3, 4, 2, 5, 2, 7), (3, 8, 10, 7)
 def spread(g: Node, places: Node) -> Node:
     """One number a window at the places that are greater than it."""
     over = reshape(g, (3, 4, 1, 5, 1, 7))
-    made = apply(Scalar.WHERE, apply(Scalar.GT, places, over), over, constant(0.0, F32, (1,) * 6))
-    return reshape(made, COARSE)
+    result = apply(Scalar.WHERE, apply(Scalar.GT, places, over), over, constant(0.0, F32, (1,) * 6))
+    return reshape(result, COARSE)
 
 
 @pytest.mark.parametrize("fold", [ReduceOp.SUM, ReduceOp.MAXIMUM])
@@ -34,9 +34,9 @@ def test_work_on_spread_values_is_one_kernel(fold: ReduceOp) -> None:
     back = apply(Scalar.WHERE, apply(Scalar.GT, y, wide), spread(g, places), constant(0.5, F32))
     outputs = [apply(Scalar.NEG, back), reduce(back, fold, (1, 2))]
     graph = graph_of([g, places, y, bias], outputs)
-    made = preserve_window_axes(graph)
-    given = values(graph, 0)
-    assert_same(outcome(made, given), outcome(graph, given))
+    result = preserve_window_axes(graph)
+    inputs = values(graph, 0)
+    assert_same(outcome(result, inputs), outcome(graph, inputs))
     assert len(check(graph).tasks) == 1
 
 

@@ -20,14 +20,14 @@ import numpy as np
 PAGE = mmap.PAGESIZE
 GAP = 256  # bytes of poison after each memory in the arena
 POISON = 0xFF
-_held: list[Any] = []
+_live_blocks: list[Any] = []
 
 
 def guarded(size: int, at_end: bool) -> np.ndarray:
     """Bytes between two guard pages, flush against one of them."""
     pages = max(1, -(-size // PAGE))
     block = mmap.mmap(-1, (pages + 2) * PAGE)
-    _held.append(block)
+    _live_blocks.append(block)
     whole = np.frombuffer(block, np.uint8)
     address = whole.ctypes.data
     protect = ctypes.CDLL(None, use_errno=True).mprotect
@@ -115,23 +115,23 @@ def main(first: int, last: int) -> None:
     for seed in range(first, last):
         print(f"seed {seed}", flush=True)
         graph = wide_graph(seed)
-        given = wide_values(graph, seed)
-        expected = outcome(graph, given)
+        inputs = wide_values(graph, seed)
+        expected = outcome(graph, inputs)
         for at_end in (True, False):
             numpy.at_end = at_end
-            states = [array(one.shape, one.dtype, at_end) for one in given]
-            for one, state in zip(graph.sources, states, strict=True):
-                one.array = lambda state=state: state
+            states = [array(source.shape, source.dtype, at_end) for source in inputs]
+            for source, state in zip(graph.sources, states, strict=True):
+                source.array = lambda state=state: state
             step = pipeline.build(graph)
             for threads in (1, 2):
-                for state, value in zip(states, given, strict=True):
+                for state, value in zip(states, inputs, strict=True):
                     state[...] = value
                 step.threads = threads
                 assert_close([*step.run([]), *states], expected)
                 assert unharmed(step), "the arena's poison was written over"
             del step
-        if len(_held) > 500:
-            _held.clear()  # memory is given back when nobody uses it
+        if len(_live_blocks) > 500:
+            _live_blocks.clear()  # memory is given back when nobody uses it
 
 
 if __name__ == "__main__":

@@ -12,9 +12,9 @@ PROGRAM = Path(__file__).with_name("guard_page_run.py")
 
 
 def run(first: int, last: int) -> None:
-    found = subprocess.run([sys.executable, str(PROGRAM), str(first), str(last)],
+    actual = subprocess.run([sys.executable, str(PROGRAM), str(first), str(last)],
                            capture_output=True, text=True, timeout=600, check=False)
-    assert found.returncode == 0, found.stdout[-200:] + found.stderr[-3000:]
+    assert actual.returncode == 0, actual.stdout[-200:] + actual.stderr[-3000:]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="guard pages are made with Linux's mprotect")

@@ -105,12 +105,12 @@ def _programs(draw, writes=True):
         acts.append((kind(draw), draw(st.integers(0, 100)), draw(st.integers(0, 100))))
     outputs = draw(st.lists(st.integers(0, 100), min_size=1, max_size=3))
 
-    def step(*given):
-        values = list(given)
+    def step(*args):
+        values = list(args)
         for act, i, j in acts:
-            made = act(values, i % len(values), j % len(values))
-            if made is not None and made.numel() < 400:
-                values.append(made)
+            value = act(values, i % len(values), j % len(values))
+            if value is not None and value.numel() < 400:
+                values.append(value)
         return [values[k % len(values)] for k in outputs]
 
     return step
@@ -137,11 +137,11 @@ def test_random_programs_compute_what_they_compute_eagerly(step, aliasing):
         warnings.simplefilter("error", UserWarning)  # nothing here may stay eager
         for i in range(4):
             torch.manual_seed(i)
-            one = _inputs(aliasing)
+            first = _inputs(aliasing)
             torch.manual_seed(i)
-            two = _inputs(aliasing)
-            same(fast(*one), step(*two), 1e-4)
-            same(one, two, 1e-4)
+            second = _inputs(aliasing)
+            same(fast(*first), step(*second), 1e-4)
+            same(first, second, 1e-4)
     assert runs(fast) >= 1
 
 
@@ -160,9 +160,9 @@ def test_random_programs_have_the_same_gradients(step):
 
     fast = compiled(training)
     for i in range(4):
-        found = []
+        results = []
         for function in (fast, training):
             torch.manual_seed(i)
             value = function(torch.randn(4, 6) / 4, torch.randn(4, 6) / 4)
-            found.append((value, None if weight.grad is None else weight.grad.clone()))
-        same(*found, bound=1e-3)
+            results.append((value, None if weight.grad is None else weight.grad.clone()))
+        same(*results, bound=1e-3)

@@ -12,15 +12,15 @@ from flambeau import nn
 
 def losses(make: Callable, count: int = 8) -> tuple[list[float], list[float]]:
     """The losses of a training run, eager and compiled; `make` gives (step, arguments)."""
-    found = []
+    results = []
     for wrap in (lambda f: f, lambda f: torch.compile(f, mode="now", fullgraph=True)):
         torch.manual_seed(0)
         step, arguments = make()
         step = wrap(step)
-        made = [step(*arguments) for _ in range(count)]
-        found.append([float(y[0] if isinstance(y, tuple) else y) for y in made])
+        outputs = [step(*arguments) for _ in range(count)]
+        results.append([float(y[0] if isinstance(y, tuple) else y) for y in outputs])
     assert "kernel" in step.explain()
-    return found[0], found[1]
+    return results[0], results[1]
 
 
 def adversaries() -> tuple[Callable, tuple]:
@@ -32,12 +32,12 @@ def adversaries() -> tuple[Callable, tuple]:
         second.zero_grad()
         on_real = F.softplus(-critic(real)).mean()
         on_real.backward()
-        made = generator(torch.randn(16, 4))
-        on_made = F.softplus(critic(made.detach())).mean()
+        fake = generator(torch.randn(16, 4))
+        on_made = F.softplus(critic(fake.detach())).mean()
         on_made.backward()
         second.step()
         first.zero_grad()
-        loss = F.softplus(-critic(made)).mean()
+        loss = F.softplus(-critic(fake)).mean()
         loss.backward()
         first.step()
         return on_real + on_made, loss
@@ -133,12 +133,12 @@ def penalised() -> tuple[Callable, tuple]:
     critic = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 1))
     optimizer = torch.optim.Adam(critic.parameters(), 2e-3)
 
-    def step(real, made):
+    def step(real, fake):
         share = torch.rand(len(real), 1)
-        between = (share * real + (1 - share) * made).requires_grad_(True)
+        between = (share * real + (1 - share) * fake).requires_grad_(True)
         (g,) = torch.autograd.grad(critic(between).sum(), between, create_graph=True)
         penalty = (g.norm(2, dim=1) - 1).square().mean()
-        loss = critic(made).mean() - critic(real).mean() + 10 * penalty
+        loss = critic(fake).mean() - critic(real).mean() + 10 * penalty
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

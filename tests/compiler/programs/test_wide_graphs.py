@@ -18,8 +18,8 @@ from ..wide_graphs import wide_graph, wide_values
 BOUNDS = {"float64": 1e-6, "float32": 3e-4, "bfloat16": 5e-2}
 
 
-def assert_close(found: list[np.ndarray], expected: list[np.ndarray]) -> None:
-    for number, (a, b) in enumerate(zip(found, expected, strict=True)):
+def assert_close(actual: list[np.ndarray], expected: list[np.ndarray]) -> None:
+    for number, (a, b) in enumerate(zip(actual, expected, strict=True)):
         assert (a.shape, a.dtype) == (b.shape, b.dtype)
         wanted = b.astype(np.float64)
         bound_ = BOUNDS.get(a.dtype.name, 0.0)
@@ -46,21 +46,21 @@ def test_more_programs_compute_what_graphs_do(seed: int) -> None:
 
 def compare(seed: int) -> None:
     graph = wide_graph(seed)
-    given = wide_values(graph, seed)
-    expected = outcome(graph, given)
-    states = bound(graph, given)
+    inputs = wide_values(graph, seed)
+    expected = outcome(graph, inputs)
+    states = bound(graph, inputs)
     step = pipeline.build(graph)
     first = None
     for threads in (1, 2, 2):
-        for state, value in zip(states, given, strict=True):
+        for state, value in zip(states, inputs, strict=True):
             state[...] = value
         step.arena[...] = 0xFF
         step.threads = threads
-        found = [one.copy() for one in [*step.run([]), *states]]
+        actual = [array.copy() for array in [*step.run([]), *states]]
         if first is None:
-            assert_close(found, expected)
-            first = found
-        for a, b in zip(found, first, strict=True):
+            assert_close(actual, expected)
+            first = actual
+        for a, b in zip(actual, first, strict=True):
             assert a.tobytes() == b.tobytes(), "two threads compute something else than one"
 
 

@@ -12,7 +12,7 @@ import flambeau.nn.functional as F
 from flambeau import nn
 
 
-def made(mode: str = "now", **options: Any) -> tuple[Any, Callable, tuple, Callable]:
+def make_training(mode: str = "now", **options: Any) -> tuple[Any, Callable, tuple, Callable]:
     """A compiled step with dropout and statistics, the plain one, a batch, and all they leave."""
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(6, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.2),
@@ -28,9 +28,10 @@ def made(mode: str = "now", **options: Any) -> tuple[Any, Callable, tuple, Calla
 
     def left() -> list[torch.Tensor]:
         states = optimiser.state_dict()["state"].values()
-        found = [*net.state_dict().values(), *(p.grad for p in net.parameters()),
+        tensors = [*net.state_dict().values(), *(p.grad for p in net.parameters()),
                  *(value for state in states for value in state.values())]
-        return [one.clone() for one in found if one is not None] + [torch.get_rng_state()]
+        copies = [tensor.clone() for tensor in tensors if tensor is not None]
+        return [*copies, torch.get_rng_state()]
 
     batch = torch.randn(8, 6), torch.randint(3, (8,))
     return torch.compile(step, mode=mode, **options), step, batch, left
@@ -38,11 +39,11 @@ def made(mode: str = "now", **options: Any) -> tuple[Any, Callable, tuple, Calla
 
 @pytest.fixture(scope="module")
 def trained() -> tuple[Any, Callable, tuple, Callable]:
-    found = made()
+    training = make_training()
     for _ in range(5):
-        found[0](*found[2])
-    assert found[0]._programs
-    return found
+        training[0](*training[2])
+    assert training[0]._programs
+    return training
 
 
 def test_levels_tell_more_and_more(trained) -> None:
@@ -79,21 +80,21 @@ def test_measuring_changes_nothing(trained) -> None:
     for a, b in zip(before, left(), strict=True):
         assert torch.equal(a, b)
     assert step._programs[0].calls == calls
-    given = [one.clone() for one in batch]
+    copies = [x.clone() for x in batch]
     step.explain()
-    assert all(torch.equal(a, b) for a, b in zip(given, batch, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(copies, batch, strict=True))
 
 
 def test_training_goes_on_as_if_it_had_not_been_asked() -> None:
     losses = []
     for asked in (False, True):
-        step, _, batch, _ = made()
-        found = []
+        step, _, batch, _ = make_training()
+        results = []
         for i in range(8):
-            found.append(step(*batch).item())
+            results.append(step(*batch).item())
             if asked and i > 4:
                 step.explain()
-        losses.append(found)
+        losses.append(results)
     assert losses[0] == losses[1]
 
 

@@ -21,9 +21,9 @@ BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-c
 
 def page_of(path: Path) -> tuple[str, dict[str, Any]]:
     text = path.read_text(encoding="utf-8")
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
-    assert found is not None
-    return text, json.loads(found[1])
+    match = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    assert match is not None
+    return text, json.loads(match[1])
 
 
 @pytest.fixture(scope="module")
@@ -53,22 +53,22 @@ def page(tmp_path_factory) -> Path:
 def test_the_figures_are_all_there(page) -> None:
     _, data = page_of(page)
     assert data["name"] == "step"
-    assert {one["phase"] for one in data["kernels"]} == set(PHASES)
-    for one in data["kernels"]:
-        assert one["bound"] in BOUNDS
-        assert one["seconds"] >= 0
-        assert 0 <= one["share"] <= 1
-        assert one["name"] in data["loops"][one["loops"]]
-    products = [one for one in data["kernels"] if one["operator"] == "linear"]
-    assert {one["module"] for one in products} == {f"Sequential.{k}" for k in (0, 2, 4)}
-    assert all("test_page.py:" in one["line"] for one in products)
-    texts = {data["sources"][one["line"]] for one in products}
+    assert {kernel["phase"] for kernel in data["kernels"]} == set(PHASES)
+    for kernel in data["kernels"]:
+        assert kernel["bound"] in BOUNDS
+        assert kernel["seconds"] >= 0
+        assert 0 <= kernel["share"] <= 1
+        assert kernel["name"] in data["loops"][kernel["loops"]]
+    products = [kernel for kernel in data["kernels"] if kernel["operator"] == "linear"]
+    assert {kernel["module"] for kernel in products} == {f"Sequential.{k}" for k in (0, 2, 4)}
+    assert all("test_page.py:" in kernel["line"] for kernel in products)
+    texts = {data["sources"][kernel["line"]] for kernel in products}
     assert texts == {"loss = F.cross_entropy(net(x), y)"}
-    origins = {origin for one in data["kernels"] for origin in one["origins"]}
+    origins = {origin for kernel in data["kernels"] for origin in kernel["origins"]}
     places = {origin.rpartition(" at ")[2] for origin in origins if " at " in origin}
     assert places <= set(data["sources"])
     assert 0 < data["unique"] <= len(data["kernels"])
-    assert sum(one["seconds"] for one in data["kernels"]) > 0
+    assert sum(kernel["seconds"] for kernel in data["kernels"]) > 0
 
 
 def test_nothing_is_fetched(page) -> None:
@@ -84,8 +84,8 @@ def test_backward_of_a_module_is_on_the_same_page(tmp_path) -> None:
         net(torch.ones(2, 4)).sum().backward()
     net.explain(html=tmp_path / "step.html")
     _, data = page_of(tmp_path / "step.html")
-    assert {one["program"] for one in data["kernels"]} == {0, 1}
-    assert {one["phase"] for one in data["kernels"] if one["program"]} == {"backward"}
+    assert {kernel["program"] for kernel in data["kernels"]} == {0, 1}
+    assert {kernel["phase"] for kernel in data["kernels"] if kernel["program"]} == {"backward"}
 
 
 def test_a_kernel_names_no_other_layer_for_a_constant_that_both_use(tmp_path) -> None:
@@ -95,10 +95,10 @@ def test_a_kernel_names_no_other_layer_for_a_constant_that_both_use(tmp_path) ->
         net(torch.ones(8, 16)).sum().backward()
     net.explain(html=tmp_path / "step.html")
     _, data = page_of(tmp_path / "step.html")
-    for one in data["kernels"]:
-        if one["operator"] == "linear":
-            layer = one["module"].split(".")[1]
-            named = re.findall(r" in Sequential\.(\d)", " ".join(one["origins"]))
+    for kernel in data["kernels"]:
+        if kernel["operator"] == "linear":
+            layer = kernel["module"].split(".")[1]
+            named = re.findall(r" in Sequential\.(\d)", " ".join(kernel["origins"]))
             assert layer in named
             assert set(named) <= {layer, str(int(layer) - 1)}  # whose output it reads
 

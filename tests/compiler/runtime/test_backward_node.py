@@ -52,14 +52,14 @@ def test_inputs_get_gradients_and_graphs_go_on():
 
     fast = compiled(f)
     for _ in range(6):
-        found = []
+        results = []
         for g in (fast, f):
             x, y = torch.ones(2, 4).requires_grad_(), torch.full((4,), 2.0).requires_grad_()
             weight.grad = None
             a, b = g((x * 2).tanh(), y)
             (a.sum() * b).backward()
-            found.append((x.grad, y.grad, weight.grad))
-        same(*found)
+            results.append((x.grad, y.grad, weight.grad))
+        same(*results)
     assert runs(fast) == 3
 
 
@@ -93,12 +93,12 @@ def test_an_output_and_a_view_of_it():
     fast = compiled(net)
     for k in (0, 1, 0, 1):
         x = torch.randn(5, 3, 6)
-        found = []
-        for one in (fast, net):
+        results = []
+        for function in (fast, net):
             net.zero_grad()
-            one(x)[k].square().sum().backward()
-            found.append([p.grad.clone() for p in net.parameters()])
-        same(*found)
+            function(x)[k].square().sum().backward()
+            results.append([p.grad.clone() for p in net.parameters()])
+        same(*results)
 
 
 def test_ids_of_tensors_that_are_no_more_are_used_again():
@@ -239,11 +239,11 @@ def test_second_derivatives_are_those_of_the_eager_function():
     fast = compiled(net)
     for _ in range(6):
         x = torch.randn(2, 3, requires_grad=True)
-        found = []
+        results = []
         for function in (fast, net):
             (g,) = torch.autograd.grad(function(x).sum(), x, create_graph=True)
-            found.append(torch.autograd.grad(g.square().sum(), [x, net[0].weight]))
-        same(*found)
+            results.append(torch.autograd.grad(g.square().sum(), [x, net[0].weight]))
+        same(*results)
     assert runs(fast) >= 3
 
 
@@ -303,12 +303,12 @@ def test_what_holds_compiled_functions_can_be_copied():
         before, half = holder(x), holder.half(x)
     other = copy.deepcopy(holder)
     with torch.no_grad():
-        for one in other.parameters():
-            one.fill_(1.0)
+        for parameter in other.parameters():
+            parameter.fill_(1.0)
     for _ in range(4):
         same((holder(x), holder.half(x)), (before, half))
-        made = other(x).detach(), other.half(x).detach()
-        same(made, (torch.full((1, 2), 8.0), torch.full((1, 2), 4.0)))
+        actual = other(x).detach(), other.half(x).detach()
+        same(actual, (torch.full((1, 2), 8.0), torch.full((1, 2), 4.0)))
     assert other.twice is holder.twice
     assert pickle.loads(pickle.dumps(decorated)) is decorated
     same(pickle.loads(pickle.dumps(holder))(x), before)
@@ -322,14 +322,14 @@ def test_what_holds_compiled_functions_can_be_copied():
 def test_cotangents_that_are_handed_on_as_they_are(step):
     fast = compiled(step)
     for _ in range(5):
-        found = []
+        results = []
         for run in (step, fast):
             x = torch.ones(3, requires_grad=True)
             (run(x * 1) * torch.arange(3.0)).sum().backward()
-            found.append(x.grad)
+            results.append(x.grad)
             (g,) = torch.autograd.grad(run(x).sum(), x)
-            found[-1] = found[-1], g
-        same(*found)
+            results[-1] = results[-1], g
+        same(*results)
     assert runs(fast) >= 4
 
 
@@ -339,12 +339,12 @@ def test_parameters_that_have_no_shape_yet(mode):
     net = nn.Sequential(nn.LazyLinear(3), nn.LazyBatchNorm1d(), nn.LazyLinear(2))
     fast = torch.compile(net, mode=mode)
     for _ in range(8):
-        x, found = torch.randn(4, 5), []
+        x, results = torch.randn(4, 5), []
         for run in (fast, net):  # the first call gives the shapes
             net.zero_grad()
             run(x).square().sum().backward()
-            found.append([p.grad for p in net.parameters()])
-        same(*found, 1e-4)
+            results.append([p.grad for p in net.parameters()])
+        same(*results, 1e-4)
         for build in fast._compiled._specializations.list_builds():
             build.done.wait(30)
     assert runs(fast) >= 2

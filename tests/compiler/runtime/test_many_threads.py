@@ -45,15 +45,15 @@ def products(graph: Graph) -> list[Node]:
 def test_a_deep_product_is_made_in_parts(threads: int) -> None:
     POOL.set_threads(threads)
     graph = gradient(4608, 96, 48)
-    made = split_reductions(graph)
-    ((parts, blocks, *_),) = [one.shape for one in products(made)]
+    result = split_reductions(graph)
+    ((parts, blocks, *_),) = [array.shape for array in products(result)]
     assert (parts, blocks) == choose_depth_split(96, 48, 4608, threads) != (1, 1)
     assert utilization(parts * blocks, threads) > 0.7
-    given = [one * np.float32(0.1) for one in values(graph, 0)]
-    wanted = outcome(graph, given)
-    assert_same(outcome(made, given), wanted)
+    inputs = [array * np.float32(0.1) for array in values(graph, 0)]
+    wanted = outcome(graph, inputs)
+    assert_same(outcome(result, inputs), wanted)
     for count in (1, 2, threads):
-        assert_same(run(graph, given, count)[1], wanted)
+        assert_same(run(graph, inputs, count)[1], wanted)
 
 
 @pytest.mark.parametrize(("rows", "features", "inputs", "threads"), [
@@ -65,7 +65,7 @@ def test_a_deep_product_is_made_in_parts(threads: int) -> None:
 def test_what_stays_whole(rows: int, features: int, inputs: int, threads: int) -> None:
     POOL.set_threads(threads)
     graph = gradient(rows, features, inputs)
-    assert [one.shape for one in products(split_reductions(graph))] == [(features, inputs)]
+    assert [node.shape for node in products(split_reductions(graph))] == [(features, inputs)]
 
 
 def test_parts_cost_less_than_what_they_are_taken_for() -> None:
@@ -124,20 +124,20 @@ def test_training_is_that_of_eager_mode(threads: int) -> None:
 
     start = {name: value.clone() for name, value in net.state_dict().items()}
     inputs = [(torch.randn(32, 3, 16, 16), torch.randint(0, 10, (32,))) for _ in range(5)]
-    eager = [step(*given).item() for given in inputs]
+    eager = [step(*batch).item() for batch in inputs]
     net.load_state_dict(start)
     optimizer.state.clear()
     compiled = torch.compile(step, mode="now", fullgraph=True)
-    found = [compiled(*given).item() for given in inputs]
-    np.testing.assert_allclose(found, eager, rtol=1e-4)
+    results = [compiled(*batch).item() for batch in inputs]
+    np.testing.assert_allclose(results, eager, rtol=1e-4)
     program = compiled._programs[0].step
     most = max(TYPICAL_THREADS, 2 * program.table.work // MIN_PARALLEL_WORK)
     assert program.count() == min(threads, most)
 
 
-@pytest.mark.parametrize(("made", "later"), [(16, 2), (2, 16)])
-def test_a_program_runs_on_other_threads_than_it_was_made_for(made: int, later: int) -> None:
-    POOL.set_threads(made)
+@pytest.mark.parametrize(("threads", "later"), [(16, 2), (2, 16)])
+def test_a_program_runs_on_other_threads_than_it_was_made_for(threads: int, later: int) -> None:
+    POOL.set_threads(threads)
     torch.manual_seed(0)
     net, x = network(), torch.randn(32, 3, 16, 16)
 
@@ -149,11 +149,11 @@ def test_a_program_runs_on_other_threads_than_it_was_made_for(made: int, later: 
 
     wanted = step(x)
     compiled = torch.compile(step, mode="now", fullgraph=True)
-    for count in (made, later):
+    for count in (threads, later):
         POOL.set_threads(count)
         for _ in range(3):
-            for one, two in zip(compiled(x), wanted, strict=True):
-                np.testing.assert_allclose(one.numpy(), two.numpy(), rtol=1e-3, atol=1e-5)
+            for y, two in zip(compiled(x), wanted, strict=True):
+                np.testing.assert_allclose(y.numpy(), two.numpy(), rtol=1e-3, atol=1e-5)
         assert compiled._programs[0].step.count() <= count
 
 

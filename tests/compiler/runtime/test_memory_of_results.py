@@ -33,13 +33,13 @@ def test_views_of_an_argument(name):
         fast = compiled(step)
         for k in range(5):
             a = torch.arange(9.0).reshape(3, 3) + k
-            found, expected = fast(a)[0], step(a)[0]
-            assert found.stride() == expected.stride()
-            assert found.data_ptr() == expected.data_ptr()
-            assert torch.equal(found, expected)
-            assert found._base is expected._base
-            found.mul_(2)
-            assert found._version == a._version == 1
+            actual, expected = fast(a)[0], step(a)[0]
+            assert actual.stride() == expected.stride()
+            assert actual.data_ptr() == expected.data_ptr()
+            assert torch.equal(actual, expected)
+            assert actual._base is expected._base
+            actual.mul_(2)
+            assert actual._version == a._version == 1
         assert runs(fast) >= 2
 
 
@@ -77,10 +77,10 @@ def test_an_argument_that_is_a_captured_tensor_is_not_taken_for_any_argument():
 def test_a_captured_tensor_that_is_only_read(captured):
     net = nn.Linear(4, 4)
     w = net.weight.detach() if captured == "module" else torch.arange(16.0).reshape(4, 4)
-    held = [w]
+    boxed = [w]
     steps = {
         "global": lambda x: x + w,
-        "list": lambda x: x + held[0],
+        "list": lambda x: x + boxed[0],
         "module": lambda x: x + net.weight,
     }
     step = steps[captured]
@@ -99,9 +99,9 @@ def test_a_tensor_returned_twice_in_a_dict():
 
     fast = compiled(step)
     for _ in range(5):
-        found = fast(torch.ones(3))
-        assert found["a"] is found["b"] is found["c"][0]
-        assert found["c"][1].tolist() == [3, 3, 3]
+        actual = fast(torch.ones(3))
+        assert actual["a"] is actual["b"] is actual["c"][0]
+        assert actual["c"][1].tolist() == [3, 3, 3]
     assert runs(fast) >= 2
 
 
@@ -282,9 +282,9 @@ def test_one_object_twice_and_two_objects():
     fast = compiled(lambda x, y: (x, y, x + y))
     x = torch.ones(2)
     for second in (x, x, x, x.view(2), x.detach(), x.view(2), x.view(2)):
-        found = fast(x, second)
-        assert found[0] is x
-        assert found[1] is second
+        actual = fast(x, second)
+        assert actual[0] is x
+        assert actual[1] is second
 
 
 # ------------------------------------------------------------------------------- gradients

@@ -49,8 +49,8 @@ def test_eager_products_are_of_the_precision_that_is_asked_for(highest_after):
     rough = {}
     for name in ("highest", "medium"):
         torch.set_float32_matmul_precision(name)
-        found = [x @ w for _ in range(10)]  # kernels are used from the eighth call on
-        rough[name] = float(np.abs(found[-1].numpy() - exact).max())
+        products = [x @ w for _ in range(10)]  # kernels are used from the eighth call on
+        rough[name] = float(np.abs(products[-1].numpy() - exact).max())
     assert rough["highest"] < 1e-4 < 1e-2 < rough["medium"] < 1
 
 
@@ -72,6 +72,6 @@ def test_linear_of_a_stack_in_half_precision_is_that_of_its_rows():
     x, w, b = torch.randn(3, 5, 8), torch.randn(4, 8), torch.randn(4)
     x, w, b = (t.bfloat16() for t in (x, w, b))
     whole = torch.nn.functional.linear(x, w, b)
-    rows = torch.stack([torch.nn.functional.linear(one, w, b) for one in x])
+    rows = torch.stack([torch.nn.functional.linear(row, w, b) for row in x])
     assert torch.equal(whole, rows)
     assert whole.dtype is torch.bfloat16

@@ -27,5 +27,5 @@ def test_of_cross_entropy(reduction: str, shape: tuple[int, ...], weighted: bool
     compiled = torch.compile(step, mode="now", fullgraph=True)
     for _ in range(5):
         x, target = torch.randn(shape), torch.randint(0, 5, (shape[0], *shape[2:]))
-        found, expected = compiled(x, target), step(x, target)
-        np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-4, atol=1e-5)
+        actual, expected = compiled(x, target), step(x, target)
+        np.testing.assert_allclose(actual.numpy(), expected.numpy(), rtol=1e-4, atol=1e-5)

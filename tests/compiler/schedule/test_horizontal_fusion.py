@@ -31,11 +31,11 @@ def parameters(*shapes: tuple[int, ...]) -> list[tuple[Node, Node, Node]]:
             for i, s in enumerate(shapes)]
 
 
-def graph_for(found: list[tuple[Node, Node, Node]], scale: Node | None = None) -> Graph:
+def graph_for(triples: list[tuple[Node, Node, Node]], scale: Node | None = None) -> Graph:
     writes = []
-    for w, m, g in found:
+    for w, m, g in triples:
         writes += updated(w, m, g if scale is None else apply(Scalar.MUL, g, scale))
-    return graph_of([node for three in found for node in three], [], writes)
+    return graph_of([node for three in triples for node in three], [], writes)
 
 
 SHAPES = (5,), (3, 7), (64,), (300,), (2, 3, 4), (20001,), (1,), (129, 130)
@@ -48,16 +48,16 @@ def test_updates_of_all_parameters_are_one_kernel() -> None:
 
 
 def test_clipped_updates_are_one_kernel_after_the_norm() -> None:
-    found = parameters(*SHAPES)
+    triples = parameters(*SHAPES)
     total = None
-    for _, _, g in found:
+    for _, _, g in triples:
         axes = tuple(range(len(g.shape)))
-        one = reshape(reduce(apply(Scalar.MUL, g, g), ReduceOp.SUM, axes), ())
-        total = one if total is None else apply(Scalar.ADD, total, one)
+        square_sum = reshape(reduce(apply(Scalar.MUL, g, g), ReduceOp.SUM, axes), ())
+        total = square_sum if total is None else apply(Scalar.ADD, total, square_sum)
     root = apply(Scalar.SQRT, total)
-    wide = [(w, m, apply(Scalar.MUL, g, reshape(root, (1,) * len(g.shape)))) for w, m, g in found]
+    wide = [(w, m, apply(Scalar.MUL, g, reshape(root, (1,) * len(g.shape)))) for w, m, g in triples]
     writes = [pair for w, m, g in wide for pair in updated(w, m, g)]
-    step = check(graph_of([node for three in found for node in three], [], writes))
+    step = check(graph_of([node for three in triples for node in three], [], writes))
     names = [task.name for task in step.tasks]
     assert len(step.tasks[-1].memories) >= 3 * len(SHAPES), names
 
@@ -95,13 +95,13 @@ def test_what_is_needed_does_not_wait() -> None:
 
 
 def groups(*before: set[int]) -> list[FusionGroup]:
-    return [FusionGroup((8,), position=i, before=sum(1 << one for one in some))
+    return [FusionGroup((8,), position=i, before=sum(1 << position for position in some))
             for i, some in enumerate(before)]
 
 
 def joined(some: list[FusionGroup], small: set[int], plain: set[int]) -> list[list[int]]:
-    found = fuse_horizontally(some, lambda g: g.position in small, lambda g: g.position in plain)
-    return [[g.position for g in part] for part in found]
+    merged = fuse_horizontally(some, lambda g: g.position in small, lambda g: g.position in plain)
+    return [[g.position for g in part] for part in merged]
 
 
 def test_small_kernels_wait_for_one_another_but_not_longer_than_they_may() -> None:
@@ -146,6 +146,6 @@ def test_a_step_keeps_its_values(clip: bool) -> None:
         return losses, len(parts[-1].memories) if parts else 0
 
     expected, _ = run(False)
-    found, memories = run(True)
-    np.testing.assert_allclose(found, expected, rtol=1e-4)
+    actual, memories = run(True)
+    np.testing.assert_allclose(actual, expected, rtol=1e-4)
     assert memories >= (18 if clip else 12)

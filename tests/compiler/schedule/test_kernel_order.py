@@ -16,12 +16,12 @@ def test_the_gradient_of_a_weight_comes_before_the_next_layer() -> None:
     """Backward through products: what a weight's gradient reads is not kept until the end."""
     weights = [source(k, (EXTENT, EXTENT)) for k in range(8)]
     g = source(8, (EXTENT, EXTENT))
-    saved = [apply(Scalar.TANH, one) for one in weights]
-    found = []
+    saved = [apply(Scalar.TANH, w) for w in weights]
+    gradients = []
     at = g
     for weight in saved:
-        found.append(matmul(permute(at, (1, 0)), weight))
+        gradients.append(matmul(permute(at, (1, 0)), weight))
         at = apply(Scalar.EXP, matmul(at, weight))
-    graph = graph_of([*weights, g], [at, *found])
+    graph = graph_of([*weights, g], [at, *gradients])
     _, _, plan = pipeline.plan(pipeline.optimize(graph))
     assert plan.size < 5 * BYTES

@@ -122,9 +122,9 @@ def test_constants_are_kept(folder, planned):
     for _ in range(2):
         step = torch.compile(lambda x: x * torch.tensor([5.0, 1.0, 2.5, 9.0]), mode="now")
         for _ in range(5):
-            found = step(numbers)
+            actual = step(numbers)
         assert runs(step)
-        np.testing.assert_array_equal(found.numpy(), [15, 1, 0, 54])
+        np.testing.assert_array_equal(actual.numpy(), [15, 1, 0, 54])
     assert len(planned) == 1
 
 

@@ -38,9 +38,9 @@ def compiled(step: Any, *args: Any, module: bool = False) -> Any:
 def numbers(name: str, parameters: tuple, shape: tuple, dtype: str, stream: int, key: int
             ) -> np.ndarray:
     """What a draw gives, by NumPy."""
-    made = np.empty(shape, dtype)
-    CounterDraw(name, stream, parameters).fill(made, key)
-    return made
+    array = np.empty(shape, dtype)
+    CounterDraw(name, stream, parameters).fill(array, key)
+    return array
 
 
 DRAWS: dict[str, tuple[Any, str, tuple]] = {
@@ -64,18 +64,18 @@ def test_kernels_make_the_numbers_of_the_formula(name: str) -> None:
     draw, function, parameters = DRAWS[name]
     fast = compiled(draw)
     key = key_next()
-    found = fast()
-    kind = np.dtype(found._array.dtype)
+    actual = fast()
+    kind = np.dtype(actual._array.dtype)
     expected = numbers(function, parameters, (7, 33), kind, 0, key).astype(np.float64)
-    np.testing.assert_allclose(found.double().numpy(), expected, rtol=1e-5, atol=2e-6)
-    assert name == "certain" or not torch.equal(fast(), found)
+    np.testing.assert_allclose(actual.double().numpy(), expected, rtol=1e-5, atol=2e-6)
+    assert name == "certain" or not torch.equal(fast(), actual)
 
 
 def test_a_bit_of_the_formula() -> None:
     bits = philox_word(np.arange(12), np.uint64(3), np.uint64(9))
     expected = (bits >> np.uint32(8)).astype(np.float32) * np.float32(2.0**-24)
-    found = numbers("fill_uniform", (0.0, 1.0), (3, 4), "float32", 3, 9)
-    np.testing.assert_array_equal(found.ravel(), expected)
+    actual = numbers("fill_uniform", (0.0, 1.0), (3, 4), "float32", 3, 9)
+    np.testing.assert_array_equal(actual.ravel(), expected)
 
 
 def test_numbers_look_as_they_should() -> None:
@@ -115,10 +115,10 @@ def test_forward_and_backward_drop_the_same() -> None:
     fast = compiled(step, x)
     y = fast(x).detach()
     g, x = x.grad, x.detach()
-    kept = y != 0
+    mask = y != 0
     slope = 2 * y * (1 - x.tanh() ** 2) * 2 / 0.6
-    assert 0.5 < kept.float().mean() < 0.7
-    torch.testing.assert_close(g, torch.where(kept, slope, torch.zeros(())), rtol=1e-4, atol=1e-4)
+    assert 0.5 < mask.float().mean() < 0.7
+    torch.testing.assert_close(g, torch.where(mask, slope, torch.zeros(())), rtol=1e-4, atol=1e-4)
 
 
 def test_masks_lie_nowhere() -> None:
@@ -133,7 +133,8 @@ def test_masks_lie_nowhere() -> None:
     fast = compiled(step, x)
     sources = fast._programs[0].step.graph.sources
     assert [source.shape for source in sources if source.kind == "drawn"] == [(1,)]
-    kernels = [one for one in fast.explain(4).split("\nloops\n")[1].split("\n\n") if "(b0" in one]
+    loops = fast.explain(4).split("\nloops\n")[1]
+    kernels = [kernel for kernel in loops.split("\n\n") if "(b0" in kernel]
     text = "\n".join(kernels)
     assert text.count("philox_word(") >= 2 and ": bool" not in text and ": uint8" not in text
 
@@ -145,10 +146,10 @@ def test_channels_last_activations_and_features() -> None:
         return F.dropout(F.conv2d(x, torch.ones(8, 6, 3, 3)), 0.5), F.dropout2d(x, 0.5)
 
     fast = compiled(step, x)
-    one, two = fast(x)
+    y, two = fast(x)
     channels = (two != 0).reshape(2, 6, 25).float().mean(-1)
     assert set(channels.flatten().tolist()) <= {0.0, 1.0}
-    assert 0.2 < (one != 0).float().mean() < 0.8
+    assert 0.2 < (y != 0).float().mean() < 0.8
 
 
 def test_a_module_compiled_by_itself() -> None:
@@ -166,10 +167,10 @@ def test_a_module_compiled_by_itself() -> None:
 def test_what_has_no_counter_is_the_generators() -> None:
     fast = compiled(lambda: (torch.rand(9), torch.empty(9).exponential_()))
     torch.manual_seed(7)
-    found = fast()[1]
+    actual = fast()[1]
     torch.manual_seed(7)
     torch.default_generator.words(2)
-    assert torch.equal(found, torch.empty(9).exponential_())
+    assert torch.equal(actual, torch.empty(9).exponential_())
 
 
 def test_errors() -> None:

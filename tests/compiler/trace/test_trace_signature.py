@@ -47,9 +47,9 @@ def module(tmp_path, source=SOURCE, name="steps"):
     path = tmp_path / f"{name}.py"
     path.write_text(source)
     spec = importlib.util.spec_from_file_location(name, path)
-    found = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(found)
-    return found
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def run(source, calls=6, mode="now"):
@@ -57,15 +57,15 @@ def run(source, calls=6, mode="now"):
     net, optimizer, step = source.training()
     step = torch.compile(step, mode=mode)
     x, y = torch.randn(12, 8), torch.randint(3, (12,))
-    found, first = [], 0
+    arrays, first = [], 0
     for k in range(calls):
-        found += [t.detach().numpy().copy() for t in step(x, y)]
-        found += [p.grad.numpy().copy() for p in net.parameters()]
+        arrays += [t.detach().numpy().copy() for t in step(x, y)]
+        arrays += [p.grad.numpy().copy() for p in net.parameters()]
         first = first or (k + 1 if step._programs else 0)
-    found += [t.numpy().copy() for t in net.state_dict().values()]
-    found += [v.numpy().copy() for s in optimizer.state.values() for v in s.values()
+    arrays += [t.numpy().copy() for t in net.state_dict().values()]
+    arrays += [v.numpy().copy() for s in optimizer.state.values() for v in s.values()
               if isinstance(v, torch.Tensor)]
-    return found, first
+    return arrays, first
 
 
 def same(a, b):
@@ -92,7 +92,7 @@ def test_of_code_that_has_run_before_the_first_call_is_recorded(tmp_path, settle
                 wanted.append(step(x))
                 pending = step._specializations.list_builds()
                 assert bool(step._programs or pending) is (calls >= needed)
-                assert all(one.done.wait(60) for one in pending)
+                assert all(job.done.wait(60) for job in pending)
     assert all(torch.allclose(y, wanted[0], atol=1e-6) for y in wanted)
 
 
@@ -109,16 +109,16 @@ def test_a_kept_program_is_known_before_the_first_call(tmp_path):
     source = module(tmp_path)
     x, y = torch.randn(12, 8), torch.randint(3, (12,))
 
-    def made():
+    def compile_step():
         net, optimizer, step = source.training()
         return torch.compile(step, mode="now")
 
-    step = made()
+    step = compile_step()
     assert not step.is_cached(x, y)
     for _ in range(4):
         step(x, y)
-    assert made().is_cached(x, y)
-    assert not made().is_cached(x[:5], y[:5])
+    assert compile_step().is_cached(x, y)
+    assert not compile_step().is_cached(x[:5], y[:5])
 
 
 def test_what_was_kept_of_another_step_costs_nothing_but_a_plain_call(tmp_path):
@@ -126,15 +126,15 @@ def test_what_was_kept_of_another_step_costs_nothing_but_a_plain_call(tmp_path):
     steps = module(tmp_path)
     run(steps)
     x, y = torch.randn(12, 8), torch.randint(3, (12,))
-    found = []
+    results = []
     for compiled in (False, True):
         torch.manual_seed(3)
         net, optimizer, step = steps.training()
         optimizer.param_groups[0]["weight_decay"] = 0.1
         step = torch.compile(step) if compiled else step
         losses = [step(x, y)[0].item() for _ in range(3)]
-        found.append([*losses, *(p.detach().sum().item() for p in net.parameters())])
-    np.testing.assert_allclose(found[1], found[0], rtol=1e-5, atol=1e-6)
+        results.append([*losses, *(p.detach().sum().item() for p in net.parameters())])
+    np.testing.assert_allclose(results[1], results[0], rtol=1e-5, atol=1e-6)
 
 
 def test_without_a_cache_every_run_has_the_same_bits(tmp_path, monkeypatch):
@@ -152,19 +152,19 @@ def test_the_first_call_has_the_programs_results(tmp_path, monkeypatch):
     steps, seen = module(tmp_path), []
     original = installation.commit
     monkeypatch.setattr(
-        installation, "commit", lambda *given: (seen.append(1), original(*given))
+        installation, "commit", lambda *results: (seen.append(1), original(*results))
     )
     net, _, step = steps.training()
     eager_net, _, eager = steps.training()
     step = torch.compile(step, mode="now")
     x, y = torch.randn(12, 8), torch.randint(3, (12,))
     state = torch.get_rng_state()
-    given = [step(x, y) for _ in range(3)]
+    results = [step(x, y) for _ in range(3)]
     torch.set_rng_state(state)
     wanted = [eager(x, y) for _ in range(3)]
     assert seen == [1]
-    for one, other in zip(given, wanted, strict=True):
-        for a, b in zip(one, other, strict=True):
+    for actual, other in zip(results, wanted, strict=True):
+        for a, b in zip(actual, other, strict=True):
             assert a.requires_grad == b.requires_grad
             assert np.allclose(a.detach().numpy(), b.detach().numpy(), atol=1e-6)
     for p, q in zip(net.parameters(), eager_net.parameters(), strict=True):
@@ -187,9 +187,9 @@ def test_what_changes_between_the_calls_is_seen_all_the_same(tmp_path):
     for k in range(6):
         steps.settings.scale = 1.0 + k
         state = torch.get_rng_state()
-        given = step(x, y)[0].item()
+        loss = step(x, y)[0].item()
         torch.set_rng_state(state)
-        assert given == pytest.approx(plain(x, y)[0].item(), rel=1e-4)
+        assert loss == pytest.approx(plain(x, y)[0].item(), rel=1e-4)
     assert "its Python runs on every call" in step.explain()
 
 

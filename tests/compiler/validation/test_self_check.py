@@ -23,10 +23,10 @@ def test_what_rounding_explains_agrees(size: int) -> None:
 @pytest.mark.parametrize("size", SIZES)
 def test_one_wrong_element_is_seen(size: int) -> None:
     wanted = np.ones(size, np.float32)
-    found = wanted.copy()
-    found[-1] = 1.1
-    assert not agree(found, wanted)
-    assert agree(found, wanted, scale=100.0)  # small beside the greatest there is
+    actual = wanted.copy()
+    actual[-1] = 1.1
+    assert not agree(actual, wanted)
+    assert agree(actual, wanted, scale=100.0)  # small beside the greatest there is
 
 
 @pytest.mark.parametrize("size", SIZES)

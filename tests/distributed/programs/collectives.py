@@ -127,9 +127,9 @@ def point_to_point() -> None:
 
 
 def objects() -> None:
-    found: list[object] = [None] * size
-    dist.all_gather_object(found, {"rank": rank, "text": "x" * rank})
-    assert found == [{"rank": i, "text": "x" * i} for i in everybody]
+    actual: list[object] = [None] * size
+    dist.all_gather_object(actual, {"rank": rank, "text": "x" * rank})
+    assert actual == [{"rank": i, "text": "x" * i} for i in everybody]
     values: list[object] = [rank, "a"] if rank == 1 else [None, None]
     dist.broadcast_object_list(values, 1)
     assert values == [1, "a"]

@@ -61,7 +61,7 @@ def train(name: str, steps: int = 8, uses_extra: Any = lambda step: True, accumu
     if hook is not None:
         net.register_comm_hook(*hook())
     opt = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
-    found = losses[name] = []
+    results = losses[name] = []
     for step, (x, y) in enumerate(batches(steps)):
         if step % accumulate < accumulate - 1:
             with net.no_sync():
@@ -71,7 +71,7 @@ def train(name: str, steps: int = 8, uses_extra: Any = lambda step: True, accumu
         loss.backward()
         opt.step()
         opt.zero_grad()
-        found.append(loss.item())
+        results.append(loss.item())
     check_same(net, name)
 
 
@@ -90,9 +90,9 @@ def train_compiled(name: str, makes_optimizer: Any, **options: Any) -> Any:
 
     if name == "compiled":
         step = torch.compile(step, mode="now")
-    found = [step(x, y).item() for x, y in batches(10)]
+    results = [step(x, y).item() for x, y in batches(10)]
     check_same(net, name)
-    return found, step
+    return results, step
 
 
 def compiled() -> None:
@@ -102,8 +102,9 @@ def compiled() -> None:
             eager, _ = train_compiled("eager", optimizer, **options)
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
-                found, step = train_compiled("compiled", optimizer, **options)
-            assert all(abs(a - b) < 1e-5 for a, b in zip(eager, found, strict=True)), (eager, found)
+                actual, step = train_compiled("compiled", optimizer, **options)
+            apart = [abs(a - b) for a, b in zip(eager, actual, strict=True)]
+            assert max(apart) < 1e-5, (eager, actual)
             assert step.ready
             if rank == 0:  # a measurement needs no other rank
                 told = step.explain()
@@ -142,7 +143,7 @@ def compiled_module() -> None:
     net = DDP(Net(), bucket_cap_mb=0.1)
     model = torch.compile(net, mode="now")
     opt = torch.optim.SGD(net.parameters(), 0.05, momentum=0.9)
-    found = []
+    results = []
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for x, y in batches(8):
@@ -150,10 +151,10 @@ def compiled_module() -> None:
             loss = nn.functional.cross_entropy(model(x), y)
             loss.backward()
             opt.step()
-            found.append(loss.item())
+            results.append(loss.item())
     assert "kernels" in model.explain()
     check_same(net, "compiled module")
-    assert all(abs(a - b) < 1e-5 for a, b in zip(losses["plain"], found, strict=False)), found
+    assert all(abs(a - b) < 1e-5 for a, b in zip(losses["plain"], results, strict=False)), results
 
 
 def hooked() -> Any:
@@ -204,14 +205,14 @@ def uneven() -> None:
     torch.manual_seed(0)
     net = DDP(nn.Linear(8, 3))
     opt = torch.optim.SGD(net.parameters(), lr=0.1)
-    found = losses["uneven"] = []
+    results = losses["uneven"] = []
     with net.join():
         for x, y in batches(4 + 3 * (size - 1 - rank)):
             opt.zero_grad()
             loss = nn.functional.cross_entropy(net(x), y)
             loss.backward()
             opt.step()
-            found.append(loss.item())
+            results.append(loss.item())
     check_same(net, "uneven")
 
 

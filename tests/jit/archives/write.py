@@ -114,9 +114,9 @@ class Classes(nn.Module):
         y = y * len(named) + named["x"]
         assert pair.number > 0, "number"
         text = "%d %s" % (pair.number, "z")
-        picked = y[torch.tensor([0, 2])].sum() + y[y > 0].sum() + x.unsqueeze(0)[..., :2].sum()
+        selected = y[torch.tensor([0, 2])].sum() + y[y > 0].sum() + x.unsqueeze(0)[..., :2].sum()
         kinds = torch.zeros_like(y, dtype=torch.float64).to(y.dtype) + torch.arange(3).float()
-        return kinds + y + picked + sorted([3, 1, 2])[0] + self.constant + self.table["a"], text
+        return kinds + y + selected + sorted([3, 1, 2])[0] + self.constant + self.table["a"], text
 
 
 class Recurrent(nn.Module):
@@ -198,7 +198,7 @@ def encoder():
     return nn.TransformerEncoder(layer, 2)
 
 
-KEPT = {"mlp": Mlp, "control_flow": ControlFlow, "classes": Classes, "recurrent": Recurrent}
+STORED = {"mlp": Mlp, "control_flow": ControlFlow, "classes": Classes, "recurrent": Recurrent}
 MORE = {"residual": Residual, "mobile": Mobile, "losses": Losses, "encoder": encoder}
 INPUTS = {
     "mlp": lambda: torch.randn(2, 4), "control_flow": lambda: torch.ones(3, 2),
@@ -232,7 +232,7 @@ def write(model, x, path):
 
 def main(folder, everything=False):
     torch.manual_seed(0)
-    for name, model in {**KEPT, **(MORE if everything else {})}.items():
+    for name, model in {**STORED, **(MORE if everything else {})}.items():
         module, x = model(), INPUTS[name]()
         write(torch.jit.script(module), x, f"{folder}/{name}.pt")
         if name == "mlp" or (everything and name not in ("control_flow", "classes")):

@@ -10,7 +10,7 @@ from flambeau.native.loop_ir.ir import (
     Affine, Apply, Buffer, Index, Kernel, Load, Loop, LoopKind, Scalar, Statement, Store, Type,
 )
 
-INTEGERS = [one for one in Type if not one.floating and one is not Type.BOOL]
+INTEGERS = [type for type in Type if not type.floating and type is not Type.BOOL]
 NUMBERS = [*INTEGERS, Type.F32, Type.F64]
 
 
@@ -46,8 +46,8 @@ def elementwise(
     return Kernel(operation.name, [*inputs, y], [Loop(i, n, body, kind)])
 
 
-@pytest.mark.parametrize("source", list(Type), ids=lambda one: one.value)
-@pytest.mark.parametrize("target", list(Type), ids=lambda one: one.value)
+@pytest.mark.parametrize("source", list(Type), ids=lambda type: type.value)
+@pytest.mark.parametrize("target", list(Type), ids=lambda type: type.value)
 def test_casts(check, source: Type, target: Type) -> None:
     """Every pair; what does not fit wraps around, as NumPy has it here."""
     values = extremes(source)
@@ -99,8 +99,8 @@ def pairs(type: Type) -> tuple[np.ndarray, np.ndarray]:
     return np.repeat(values, len(values)), np.tile(values, len(values))
 
 
-@pytest.mark.parametrize("type", NUMBERS, ids=lambda one: one.value)
-@pytest.mark.parametrize("operation", [*BINARY, *UNARY, *COMPARISONS], ids=lambda one: one.name)
+@pytest.mark.parametrize("type", NUMBERS, ids=lambda type: type.value)
+@pytest.mark.parametrize("operation", [*BINARY, *UNARY, *COMPARISONS], ids=lambda type: type.name)
 def test_operations(check, operation: Scalar, type: Type) -> None:
     a, b = pairs(type)
     inputs = [a] if operation in UNARY else [a, b]
@@ -110,9 +110,9 @@ def test_operations(check, operation: Scalar, type: Type) -> None:
         check(kernel, [*inputs, np.zeros(len(a), numpy_dtype(gives))], rtol=0, atol=0, threads=(1,))
 
 
-@pytest.mark.parametrize("type", [*INTEGERS, Type.BOOL], ids=lambda one: one.value)
+@pytest.mark.parametrize("type", [*INTEGERS, Type.BOOL], ids=lambda type: type.value)
 @pytest.mark.parametrize("operation", [*BITS, Scalar.NOT, Scalar.SHL, Scalar.SHR],
-                         ids=lambda one: one.name)
+                         ids=lambda type: type.name)
 def test_bits(check, operation: Scalar, type: Type) -> None:
     a, b = pairs(type)
     if operation in (Scalar.SHL, Scalar.SHR):
@@ -135,7 +135,7 @@ def test_bitcasts(check, pair: tuple[Type, Type]) -> None:
         check(kernel, [values, np.zeros(len(values), numpy_dtype(target))], threads=(1,))
 
 
-@pytest.mark.parametrize("type", list(Type), ids=lambda one: one.value)
+@pytest.mark.parametrize("type", list(Type), ids=lambda type: type.value)
 def test_where_and_stores_of_every_type(check, type: Type) -> None:
     values = extremes(type)
     mask = np.arange(len(values)) % 3 == 0
@@ -148,8 +148,8 @@ def test_where_and_stores_of_every_type(check, type: Type) -> None:
 @pytest.mark.parametrize("operation", [
     Scalar.EXP, Scalar.LOG, Scalar.TANH, Scalar.SIN, Scalar.COS, Scalar.ERF, Scalar.SQRT,
     Scalar.EXPM1, Scalar.LOG1P, Scalar.POW, Scalar.ATAN2, Scalar.COPYSIGN,
-], ids=lambda one: one.name)
-@pytest.mark.parametrize("type", [Type.F32, Type.F64], ids=lambda one: one.value)
+], ids=lambda type: type.name)
+@pytest.mark.parametrize("type", [Type.F32, Type.F64], ids=lambda type: type.value)
 def test_functions_are_called(check, operation: Scalar, type: Type) -> None:
     """That each arrives at a function of its own; native/math has their tests."""
     values = np.linspace(0.1, 3, 37).astype(numpy_dtype(type))

@@ -112,11 +112,11 @@ def test_transposed_into_memory_of_its_own(check, rows: int) -> None:
     body: list[Statement] = [Loop(c, columns, [Loop(r, rows, [turn], LoopKind.VECTORIZED)]),
                              Loop(at, rows * columns, [copy], LoopKind.VECTORIZED)]
     kernel = Kernel("turn", [x, y], [Loop(n, 2, body, LoopKind.PARALLEL)])
-    given = draw(2, 1000)
-    _, found = check(kernel, [given, draw(2, rows * columns, seed=1)])
-    for one, before in zip(found.reshape(2, columns, rows), given, strict=True):
+    inputs = draw(2, 1000)
+    _, actual = check(kernel, [inputs, draw(2, rows * columns, seed=1)])
+    for matrix, before in zip(actual.reshape(2, columns, rows), inputs, strict=True):
         wanted = before[: rows * columns].reshape(rows, columns).T
-        np.testing.assert_array_equal(one, wanted)
+        np.testing.assert_array_equal(matrix, wanted)
     text = emit(kernel, TARGETS["avx2"])
     assert text.count("shufflevector") >= 24 and "insertelement" not in text
 
@@ -156,10 +156,10 @@ def test_aliased_buffers(check) -> None:
         Store(y, place(base=1), first),
     ]
     kernel = Kernel("aliased", [x, y], [Loop(i, n, body)])
-    one, other = draw(n), draw(n)
-    interpret(kernel, [one, one])
+    array, other = draw(n), draw(n)
+    interpret(kernel, [array, array])
     compile_kernel(kernel).run([other, other])
-    np.testing.assert_allclose(other, one, rtol=1e-5)
+    np.testing.assert_allclose(other, array, rtol=1e-5)
 
 
 @pytest.mark.parametrize("n", LENGTHS)
@@ -193,11 +193,11 @@ def test_types_of_several_sizes(check, n: int) -> None:
 
 
 def softmax(rows: int | Size, columns: int | Size, local: int) -> Kernel:
-    x, y, kept = Buffer(F32, "x"), Buffer(F32, "y"), Buffer(F32, "kept", local=local)
+    x, y, powers = Buffer(F32, "x"), Buffer(F32, "y"), Buffer(F32, "kept", local=local)
     r, a, b, c = (Index(name) for name in "rabc")
     top, total = Accumulator(ReduceOp.MAXIMUM, F32, "top"), Accumulator(ReduceOp.SUM, F32, "total")
     power = apply(Scalar.EXP, apply(Scalar.SUB, Load(x, place((r, columns), (b, 1))), top))
-    scaled = apply(Scalar.DIV, Load(kept, place((c, 1))), total)
+    scaled = apply(Scalar.DIV, Load(powers, place((c, 1))), total)
     body: list[Statement] = [
         Begin(top),
         Loop(a, columns, [Update(top, Load(x, place((r, columns), (a, 1))))], LoopKind.VECTORIZED),
@@ -205,12 +205,12 @@ def softmax(rows: int | Size, columns: int | Size, local: int) -> Kernel:
         Loop(
             b,
             columns,
-            [Store(kept, place((b, 1)), power), Update(total, power)],
+            [Store(powers, place((b, 1)), power), Update(total, power)],
             LoopKind.VECTORIZED,
         ),
         Loop(c, columns, [Store(y, place((r, columns), (c, 1)), scaled)], LoopKind.VECTORIZED),
     ]
-    sizes = [one for one in (rows, columns) if isinstance(one, Size)]
+    sizes = [extent for extent in (rows, columns) if isinstance(extent, Size)]
     return Kernel("softmax", [x, y], [Loop(r, rows, body, LoopKind.PARALLEL)], sizes)
 
 
@@ -288,7 +288,7 @@ FOLDS = [
 ]
 
 
-@pytest.mark.parametrize(("fold", "type"), FOLDS, ids=lambda one: one.name)
+@pytest.mark.parametrize(("fold", "type"), FOLDS, ids=lambda item: item.name)
 @pytest.mark.parametrize("n", [0, 1, 5, 16, 65, 300])
 def test_folds(check, fold: ReduceOp, type: Type, n: int) -> None:
     """Over lanes, and one by one, from a start of its own too."""
@@ -339,9 +339,9 @@ def test_argmax(check, fold: ReduceOp, type: Type, kind: LoopKind, n: int) -> No
         values[6], values[7], values[8] = -np.inf, np.inf, np.nan
         values[5, n // 2 :] = np.nan
     kernel = Kernel("arg", [x, y], [Loop(r, 9, body, LoopKind.PARALLEL)])
-    _, found = check(kernel, [values, np.zeros(9, np.int64)])
+    _, actual = check(kernel, [values, np.zeros(9, np.int64)])
     numpy_fold = np.argmax if fold is ReduceOp.ARGMAX else np.argmin
-    np.testing.assert_array_equal(found, numpy_fold(values, 1))
+    np.testing.assert_array_equal(actual, numpy_fold(values, 1))
 
 
 @pytest.mark.parametrize("flat", [False, True])
@@ -355,9 +355,9 @@ def test_argmax_of_columns(check, flat: bool) -> None:
     values = draw(20, 37)
     values[:, 5], values[3:, 20] = -np.inf, np.nan
     kernel = Kernel("arg", [x, y], [Loop(i, 37, body, LoopKind.VECTORIZED)])
-    _, found = check(kernel, [values, np.zeros(37, np.int64)])
+    _, actual = check(kernel, [values, np.zeros(37, np.int64)])
     rows = values.argmax(0)
-    np.testing.assert_array_equal(found, rows * 37 + np.arange(37) if flat else rows)
+    np.testing.assert_array_equal(actual, rows * 37 + np.arange(37) if flat else rows)
 
 
 def test_argmax_in_any_order_of_positions(check) -> None:
@@ -371,8 +371,8 @@ def test_argmax_in_any_order_of_positions(check) -> None:
         kernel = Kernel("arg", [x, y], [Begin(best), loop, Store(y, place(), best)])
         values = np.random.default_rng(0).integers(0, 3, 150).astype(np.float32)
         values[:50] = 9
-        _, found = check(kernel, [values, np.zeros(1, np.int64)])
-        assert found[0] == 50 + values[50:].argmax()
+        _, actual = check(kernel, [values, np.zeros(1, np.int64)])
+        assert actual[0] == 50 + values[50:].argmax()
 
 
 @pytest.mark.parametrize("sized", [False, True])
@@ -569,8 +569,8 @@ def test_the_last_lane_of_a_row_leaves_the_next_row_alone(check, narrow: Type, s
     value = apply(Scalar.CAST, Load(x, place((i, 65), (lane, 1))), type=narrow)
     at = place((i, 65), (lane, step), base=0 if step > 0 else 64)
     rows = Loop(lane, 65, [Loop(i, 9, [Store(y, at, value)])], LoopKind.VECTORIZED)
-    given = np.arange(9 * 65).reshape(9, 65) % 2 + 1
-    check(Kernel("narrowed", [x, y], [rows]), [given, np.zeros((9, 65), numpy_dtype(narrow))])
+    inputs = np.arange(9 * 65).reshape(9, 65) % 2 + 1
+    check(Kernel("narrowed", [x, y], [rows]), [inputs, np.zeros((9, 65), numpy_dtype(narrow))])
 
 
 def test_a_long_running_sum_is_read_whole(check) -> None:
@@ -588,8 +588,8 @@ def test_registers_beyond_an_edge_are_not_read(check, columns: int) -> None:
     row = apply(Scalar.LT, IndexValue(place((i, 1))), number(5, I64), type=Type.BOOL)
     edge = apply(Scalar.LT, IndexValue(place((j, 1))), number(columns, I64), type=Type.BOOL)
     both = apply(Scalar.AND, row, edge)
-    found = Load(x, place((i, columns), (j, 1)), (), both)
-    inner = Loop(j, 16, [Store(y, place((i, 16), (j, 1)), found)], LoopKind.VECTORIZED)
+    load = Load(x, place((i, columns), (j, 1)), (), both)
+    inner = Loop(j, 16, [Store(y, place((i, 16), (j, 1)), load)], LoopKind.VECTORIZED)
     kernel = Kernel("edges", [x, y], [Loop(i, 6, [inner])])
     check(kernel, [draw(5, columns), draw(6, 16)])
     text = emit_assembly(emit(kernel, TARGETS["avx2"]), TARGETS["avx2"])

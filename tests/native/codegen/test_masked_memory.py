@@ -26,11 +26,12 @@ def loaded(type: Type, lanes: int, first: int, other: int) -> str:
     kind = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, I64])
     function = ir.Function(module, kind, "masked")
     b = Builder(function.append_basic_block())
-    source, found, size = function.args
+    source, destination, size = function.args
     test = b.icmp_signed("<", size, b.integer(33))
-    few = b.and_masks(test, known([i < first for i in range(lanes)]))
-    one = b.and_masks(b.not_(test), known([i == other for i in range(lanes)]))
-    b.store(b.read(source, type, lanes, b.or_(few, one)), found, align=type.size)
+    first_lanes = b.and_masks(test, known([i < first for i in range(lanes)]))
+    other_lanes = b.and_masks(b.not_(test), known([i == other for i in range(lanes)]))
+    value = b.read(source, type, lanes, b.or_(first_lanes, other_lanes))
+    b.store(value, destination, align=type.size)
     b.ret_void()
     assert str(vector(MEMORY[type], lanes)) in str(module)
     return emit_assembly(str(module), target)

@@ -36,7 +36,7 @@ def function(name: str, count: int, arity: int = 1, type: Type = Type.F32) -> Ke
     inputs = [Buffer(type, f"x{k}") for k in range(arity)]
     output, i = Buffer(type, "y"), Index("i")
     at = Affine(0, ((i, 1),))
-    value = Apply(Scalar[name], tuple(Load(one, at) for one in inputs), type)
+    value = Apply(Scalar[name], tuple(Load(buffer, at) for buffer in inputs), type)
     return compile_kernel(
         Kernel(
             "k",
@@ -55,20 +55,20 @@ def arguments() -> np.ndarray:
     return np.concatenate([bits.view(np.float32), *common, np.float32(SPECIAL)])
 
 
-def assert_close(found: np.ndarray, exact: np.ndarray, units: float) -> None:
+def assert_close(actual: np.ndarray, exact: np.ndarray, units: float) -> None:
     """Within some units in the last place; infinities, NaNs and signed zeros where they belong."""
     expected = exact.astype(np.float32)
-    np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
-    finite = np.isfinite(expected) & np.isfinite(found)
-    beyond = np.isinf(found) & np.isfinite(expected)
+    np.testing.assert_array_equal(np.isnan(actual), np.isnan(expected))
+    finite = np.isfinite(expected) & np.isfinite(actual)
+    beyond = np.isinf(actual) & np.isfinite(expected)
     assert (np.abs(exact[beyond]) > 3.40282e38).all()
     infinite = np.isinf(expected)
-    np.testing.assert_array_equal(found[infinite], expected[infinite])
+    np.testing.assert_array_equal(actual[infinite], expected[infinite])
     spacing = np.spacing(np.maximum(np.abs(expected[finite]), np.float32(1.2e-38)))
-    error = np.abs((found[finite].astype(Long) - exact[finite]) / spacing.astype(Long))
-    assert error.max() <= units, found[finite][error.argmax()]
+    error = np.abs((actual[finite].astype(Long) - exact[finite]) / spacing.astype(Long))
+    assert error.max() <= units, actual[finite][error.argmax()]
     zero = finite & (expected == 0) & (exact == 0)
-    np.testing.assert_array_equal(np.signbit(found[zero]), np.signbit(expected[zero]))
+    np.testing.assert_array_equal(np.signbit(actual[zero]), np.signbit(expected[zero]))
 
 
 @pytest.mark.parametrize("name", sorted(REFERENCES))
@@ -109,15 +109,15 @@ def wide_arguments() -> np.ndarray:
     return np.concatenate([special, np.negative(special), bits, *common, *around, *powers])
 
 
-def units_apart(found: np.ndarray, exact: np.ndarray) -> float:
+def units_apart(actual: np.ndarray, exact: np.ndarray) -> float:
     """By how many units in the last place; infinities, NaNs and signs of zero must agree."""
     expected = exact.astype(float)
     finite = np.isfinite(expected)
-    np.testing.assert_array_equal(found[~finite], expected[~finite])
+    np.testing.assert_array_equal(actual[~finite], expected[~finite])
     zero = expected == 0
-    np.testing.assert_array_equal(np.signbit(found[zero]), np.signbit(expected[zero]))
+    np.testing.assert_array_equal(np.signbit(actual[zero]), np.signbit(expected[zero]))
     spacing = np.spacing(np.abs(expected[finite]))
-    return float(np.abs((found[finite].astype(Long) - exact[finite]) / spacing).max())
+    return float(np.abs((actual[finite].astype(Long) - exact[finite]) / spacing).max())
 
 
 def erf_series(x: np.ndarray) -> np.ndarray:
@@ -138,13 +138,13 @@ LIBRARY = {"ASINH", "ACOSH", "ATANH", "ERF", "ERFC"}  # of C, on float64
 def test_function_of_float64(name: str, permutes: bool) -> None:
     x = wide_arguments()
     y = np.empty_like(x)
-    made = function(name, x.size, 1, Type.F64)
+    compiled = function(name, x.size, 1, Type.F64)
     if not permutes:
-        text = emit(made.kernel, TARGETS["avx2"], f"wide_{name}")
-        made = KernelFunction(
-            made.kernel, f"wide_{name}", load(text, [f"wide_{name}"])[f"wide_{name}"]
+        text = emit(compiled.kernel, TARGETS["avx2"], f"wide_{name}")
+        compiled = KernelFunction(
+            compiled.kernel, f"wide_{name}", load(text, [f"wide_{name}"])[f"wide_{name}"]
         )
-    made.run([x, y])
+    compiled.run([x, y])
     with np.errstate(all="ignore"):
         units = units_apart(y, REFERENCES[name](x.astype(Long)))
     assert units <= (2.2 if name in ("LOG2", "TAN") else 2.0)
@@ -206,8 +206,8 @@ def test_formulas_for_processors_without_permutations(name: str) -> None:
     text = emit(kernel, TARGETS["avx2"], f"plain_{name}")
     assert "avx512" not in text
     address = load(text, [f"plain_{name}"])[f"plain_{name}"]
-    given = [x, np.full_like(x, 1.5), y] if name == "POW" else [x, y]
-    KernelFunction(kernel, f"plain_{name}", address).run(given)
+    inputs = [x, np.full_like(x, 1.5), y] if name == "POW" else [x, y]
+    KernelFunction(kernel, f"plain_{name}", address).run(inputs)
     with np.errstate(all="ignore"):
         wide = x.astype(Long)
         exact = np.power(wide, 1.5) if name == "POW" else REFERENCES[name](wide)
@@ -219,9 +219,9 @@ def test_formulas_for_processors_without_permutations(name: str) -> None:
 def test_any_number_of_lanes_gives_the_same(name: str, count: int) -> None:
     x = np.random.default_rng(count).uniform(0.1, 3, 100).astype(np.float32)
     whole, some = np.empty_like(x), np.zeros(count + 1, np.float32)
-    given = [x, x] if name == "POW" else [x]
-    function(name, 100, len(given)).run([*given, whole])
-    function(name, count, len(given)).run([*given, some])
+    inputs = [x, x] if name == "POW" else [x]
+    function(name, 100, len(inputs)).run([*inputs, whole])
+    function(name, count, len(inputs)).run([*inputs, some])
     np.testing.assert_array_equal(some[:count], whole[:count])
     assert some[count] == 0
 

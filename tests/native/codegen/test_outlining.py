@@ -64,10 +64,10 @@ def test_a_sum_that_goes_on_is_no_function(check) -> None:
     x, y, out = buffers("x", "y", "out")
     total = Accumulator(ReduceOp.SUM, F32)
     body: list[Statement] = [Begin(total, None)]
-    for one in (x, y):
+    for source in (x, y):
         i = Index("i")
         body.append(
-            Loop(i, N, [Update(total, Load(one, Affine(0, ((i, 1),))))], LoopKind.VECTORIZED)
+            Loop(i, N, [Update(total, Load(source, Affine(0, ((i, 1),))))], LoopKind.VECTORIZED)
         )
     body.append(Store(out, Affine(), total))
     kernel = Kernel("sum", [x, y, out], body)
@@ -78,10 +78,10 @@ def test_a_sum_that_goes_on_is_no_function(check) -> None:
 def test_sums_of_their_own_are(check) -> None:
     x, y, a, b = buffers(*"xyab")
     body: list[Statement] = []
-    for one, out in ((x, a), (y, b)):
+    for source, out in ((x, a), (y, b)):
         i, j, total = Index("i"), Index("j"), Accumulator(ReduceOp.SUM, F32)
         inner = Loop(
-            j, 10, [Update(total, Load(one, Affine(0, ((i, 10), (j, 1)))))], LoopKind.SERIAL
+            j, 10, [Update(total, Load(source, Affine(0, ((i, 10), (j, 1)))))], LoopKind.SERIAL
         )
         inside = [Begin(total, None), inner, Store(out, Affine(0, ((i, 1),)), total)]
         body.append(Loop(i, 7, inside, LoopKind.PARALLEL))

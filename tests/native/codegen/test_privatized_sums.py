@@ -40,8 +40,8 @@ def product(m: int, n: int, k: int, long: bool = False) -> tuple[Kernel, list[np
         Buffer(F32, "a"), Buffer(F32, "b"), Buffer(F32, "c"), parts(n), parts(n, "squares"),
     )
     total = Accumulator(ReduceOp.SUM, F32)
-    made = Store(c, Affine(0, ((i, n), (j, 1))), total)
-    body: list[Statement] = [made, added(sums, total, (j, 1))]
+    store = Store(c, Affine(0, ((i, n), (j, 1))), total)
+    body: list[Statement] = [store, added(sums, total, (j, 1))]
     if long:
         body.append(added(squares, Apply(Scalar.MUL, (total, total), F32), (j, 1)))
     contract = Contract(

@@ -52,12 +52,12 @@ class Maker:
         return self.sizes[-1]
 
     def buffer(self, type: Type, count: int) -> Buffer:
-        one = Buffer(type, f"b{len(self.buffers)}")
+        buffer = Buffer(type, f"b{len(self.buffers)}")
         whole = np.array([self.random.randint(-8, 8) for _ in range(31)])
         values = np.resize(whole * 0.25 if type.floating else whole, count)
-        self.buffers.append(one)
+        self.buffers.append(buffer)
         self.arrays.append(values.astype(numpy_dtype(type)))
-        return one
+        return buffer
 
     def load(self, column: Index) -> Expression:
         """An element of the kernel's type, at one of many kinds of place."""
@@ -94,8 +94,8 @@ class Maker:
         if depth == 0 or choice < 0.2:
             return self.leaf(column)
         if choice < 0.35:
-            one = self.random.choice(UNARY)
-            return Apply(one, (self.expression(column, depth - 1),), self.type)
+            scalar = self.random.choice(UNARY)
+            return Apply(scalar, (self.expression(column, depth - 1),), self.type)
         if choice < 0.5:
             pair = (self.load(column), self.load(column))
             test = Apply(self.random.choice(COMPARISONS), pair, BOOL)
@@ -126,10 +126,10 @@ class Maker:
         value = self.expression(column, 3)
         if self.random.random() < 0.5:
             fold = self.random.choice([ReduceOp.SUM, ReduceOp.MAXIMUM, ReduceOp.MINIMUM])
-            one = Accumulator(fold, self.type, f"sum{number}")
-            body: list[Statement] = [Update(one, value)]
-            before: list[Statement] = [Begin(one)]
-            after = one
+            total = Accumulator(fold, self.type, f"sum{number}")
+            body: list[Statement] = [Update(total, value)]
+            before: list[Statement] = [Begin(total)]
+            after = total
         else:
             out = self.buffer(self.type, self.rows * self.columns)
             where = Affine(0, ((self.row, self.columns), (column, 1)))
@@ -144,7 +144,8 @@ class Maker:
         return [*before, loop]
 
     def kernel(self) -> Kernel:
-        body = [one for number in range(self.random.randint(1, 3)) for one in self.stage(number)]
+        body = [statement for number in range(self.random.randint(1, 3))
+                for statement in self.stage(number)]
         if self.sums:
             out = self.buffer(self.type, self.rows)
             body.append(Store(out, Affine(0, ((self.row, 1),)), self.sums[-1]))
@@ -166,12 +167,12 @@ def run_guarded(maker: Maker, kernel: Kernel, run: Callable[[list[np.ndarray]], 
     memories = [guarded(array) for array in maker.arrays]
     inside = [memory[MARGIN:-MARGIN] for memory in memories]
     run(inside)
-    for memory, found, want in zip(memories, inside, expected, strict=True):
+    for memory, actual, want in zip(memories, inside, expected, strict=True):
         edges = np.concatenate([memory[:MARGIN], memory[-MARGIN:]]).view(np.uint8)
         assert (edges == 0xFF).all(), format_kernel(kernel)
         with np.errstate(all="ignore"):
             scale = 1e-5 * (1 + np.abs(want.astype(np.float64)).max(initial=0))
-        np.testing.assert_allclose(found.astype(np.float64), want.astype(np.float64), 1e-5, scale)
+        np.testing.assert_allclose(actual.astype(np.float64), want.astype(np.float64), 1e-5, scale)
 
 
 @settings(max_examples=120, deadline=None, derandomize=True)

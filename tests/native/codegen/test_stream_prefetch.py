@@ -111,7 +111,7 @@ def pooled(windows: int, extent: int) -> Kernel:
 
 @pytest.mark.parametrize(("extent", "streams"), [(2, 3), (4, 5), (9, 10), (10, 0)])
 def test_each_place_of_a_small_window_that_is_folded_is_a_stream(extent: int, streams: int) -> None:
-    found = asked(pooled(1 << 14, extent))
-    assert len(found) % max(streams, 1) == 0
-    assert found.count(1) * streams == len(found)
-    assert bool(found) is bool(streams)
+    stream_ids = asked(pooled(1 << 14, extent))
+    assert len(stream_ids) % max(streams, 1) == 0
+    assert stream_ids.count(1) * streams == len(stream_ids)
+    assert bool(stream_ids) is bool(streams)

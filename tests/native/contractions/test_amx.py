@@ -36,9 +36,9 @@ def always(monkeypatch):
 
 
 def precise(kernel: Kernel, precision: int) -> Kernel:
-    for one in statements(kernel.body):
-        if isinstance(one, Contract):
-            one.precision = precision
+    for statement in statements(kernel.body):
+        if isinstance(statement, Contract):
+            statement.precision = precision
     return kernel
 
 
@@ -60,10 +60,10 @@ def operands(m: int, n: int, k: int, flipped: tuple[bool, bool], type: Type = Ty
             rng.normal(size=(n, k) if flipped[1] else (k, n)).astype(DTYPES[type])]
 
 
-def wanted(given: list[np.ndarray], flipped: tuple[bool, bool]) -> tuple[np.ndarray, np.ndarray]:
+def wanted(operands: list[np.ndarray], flipped: tuple[bool, bool]) -> tuple[np.ndarray, np.ndarray]:
     """The product in float64, and the sums of magnitudes that errors are measured by."""
     a, b = (x.astype(np.float64).T if turn else x.astype(np.float64)
-            for x, turn in zip(given, flipped, strict=True))
+            for x, turn in zip(operands, flipped, strict=True))
     return a @ b, np.abs(a) @ np.abs(b)
 
 
@@ -75,12 +75,12 @@ SIZES = [(65, 97, 33), (47, 80, 130)]
 @pytest.mark.parametrize("flipped", list(combinations((False, True), repeat=2)))
 @pytest.mark.parametrize("size", SIZES)
 def test_float32_in_parts(size, flipped, precision):
-    given = operands(*size, flipped)
+    inputs = operands(*size, flipped)
     out = np.full(size[:2], 7, np.float32)
-    memories = [poisoned(x) for x in (*given, out)]
+    memories = [poisoned(x) for x in (*inputs, out)]
     run(precise(matrix_product(*size, flipped), precision), [inside for _, inside in memories], 2)
     assert all(unharmed(memory, 4) for memory, _ in memories)
-    exact, magnitude = wanted(given, flipped)
+    exact, magnitude = wanted(inputs, flipped)
     gap = np.abs(memories[2][1].reshape(out.shape) - exact) / magnitude
     assert gap.max() < EPSILON[precision]
     if precision < 3:  # fewer parts are used indeed
@@ -91,10 +91,10 @@ def test_float32_in_parts(size, flipped, precision):
 @pytest.mark.parametrize("flipped", list(combinations((False, True), repeat=2)))
 def test_bfloat16_is_multiplied_as_it_is(flipped):
     size = (70, 65, 90)
-    given = operands(*size, flipped, Type.BF16)
+    inputs = operands(*size, flipped, Type.BF16)
     out = np.zeros(size[:2], np.float32)
-    run(matrix_product(*size, flipped, Type.BF16), [*given, out])
-    exact, magnitude = wanted(given, flipped)
+    run(matrix_product(*size, flipped, Type.BF16), [*inputs, out])
+    exact, magnitude = wanted(inputs, flipped)
     assert (np.abs(out - exact) / magnitude).max() < EPSILON[3]
 
 
@@ -102,12 +102,12 @@ def test_bfloat16_is_multiplied_as_it_is(flipped):
 @pytest.mark.parametrize("precision", (3, 1))
 def test_a_cut_depth_and_an_epilogue(precision):
     size = (40, 70, 2500)
-    given = [x / 50 for x in operands(*size, (False, True))]
+    inputs = [x / 50 for x in operands(*size, (False, True))]
     bias = np.linspace(-1, 1, 70, dtype=np.float32)
     out = np.zeros(size[:2], np.float32)
     kernel = precise(matrix_product(*size, (False, True), epilogue=bias_tanh), precision)
-    run(kernel, [*given, out, bias], 3)
-    exact, magnitude = wanted(given, (False, True))
+    run(kernel, [*inputs, out, bias], 3)
+    exact, magnitude = wanted(inputs, (False, True))
     bound = EPSILON[precision] * magnitude.max() + 1e-6
     np.testing.assert_allclose(out, np.tanh(exact + bias), 0, bound)
 
@@ -128,16 +128,16 @@ def test_products_side_by_side():
 def test_extreme_numbers(flipped, precision):
     """An infinity times a part that is 0 would be no number."""
     size = (192, 64, 64)
-    given = operands(*size, flipped)
-    a = given[0].T if flipped[0] else given[0]
+    inputs = operands(*size, flipped)
+    a = inputs[0].T if flipped[0] else inputs[0]
     for row, value in ((3, np.inf), (45, -np.inf), (77, np.nan), (101, 3.3e38), (140, 1e-44)):
         a[row, 13] = value  # each in another panel
-    b = given[1].T if flipped[1] else given[1]
+    b = inputs[1].T if flipped[1] else inputs[1]
     b[:, 5] = np.round(b[:, 5])  # numbers of one part
     out = np.zeros(size[:2], np.float32)
-    run(precise(matrix_product(*size, flipped), precision), [*given, out])
+    run(precise(matrix_product(*size, flipped), precision), [*inputs, out])
     with np.errstate(all="ignore"):
-        exact, magnitude = wanted(given, flipped)
+        exact, magnitude = wanted(inputs, flipped)
         single = exact.astype(np.float32)
         np.testing.assert_array_equal(np.isnan(out), np.isnan(single))
         near = np.abs(exact) > 3.2e38  # may overflow, or not quite
@@ -149,20 +149,20 @@ def test_extreme_numbers(flipped, precision):
 @unit
 def test_a_panel_of_tiny_numbers_keeps_what_parts_can_say():
     """The unit counts parts below 1e-38 as 0, and would leave 8 bits."""
-    given = operands(64, 64, 64, (False, False))
-    given[0] *= np.float32(1e-36)
+    inputs = operands(64, 64, 64, (False, False))
+    inputs[0] *= np.float32(1e-36)
     out = np.zeros((64, 64), np.float32)
-    run(matrix_product(64, 64, 64), [*given, out])
-    exact, magnitude = wanted(given, (False, False))
+    run(matrix_product(64, 64, 64), [*inputs, out])
+    exact, magnitude = wanted(inputs, (False, False))
     assert (np.abs(out - exact) / magnitude).max() < 2.0**-16
 
 
 @unit
 def test_the_eager_kernel_rounds_once():
-    given = operands(64, 64, 64, (False, False), Type.BF16)
+    inputs = operands(64, 64, 64, (False, False), Type.BF16)
     out = np.zeros((64, 64), ml_dtypes.bfloat16)
-    run(product(GemmLayout(Type.BF16, (), 64, 64, 64, (64, 1), (64, 1))), [*given, out])
-    exact, magnitude = wanted(given, (False, False))
+    run(product(GemmLayout(Type.BF16, (), 64, 64, 64, (64, 1), (64, 1))), [*inputs, out])
+    exact, magnitude = wanted(inputs, (False, False))
     bound = 2.0**-8 * np.abs(exact) + EPSILON[3] * magnitude
     assert (np.abs(out.astype(np.float64) - exact) <= bound).all()
 
@@ -177,9 +177,9 @@ def test_which_products_of_parts_count():
 @pytest.mark.parametrize(("precision", "products"), ((3, 6), (2, 3), (1, 1)))
 def test_the_assembly_of_a_tile(precision, products):
     text = emit(precise(matrix_product(64, 64, 64), precision), TARGETS["amx"], "tiles")
-    made = emit_assembly(text, TARGETS["amx"])
-    assert made.count("tdpbf16ps") == 4 * products  # for 2 x 2 tiles
-    assert "ldtilecfg" in made and "tilerelease" in made
+    assembly = emit_assembly(text, TARGETS["amx"])
+    assert assembly.count("tdpbf16ps") == 4 * products  # for 2 x 2 tiles
+    assert "ldtilecfg" in assembly and "tilerelease" in assembly
     plain = emit(precise(matrix_product(64, 64, 64), precision), TARGETS["avx512"], "plain")
     assert "tdpbf16ps" not in plain
 

@@ -63,15 +63,15 @@ def test_float32_numbers_of_which_eight_bits_count(layout: tuple[bool, bool]) ->
         a, b = (rng.normal(size=shape).astype(np.float32) for shape in ((m, k), (k, n)))
         for exact in (False, True):
             near = [x.astype(ml_dtypes.bfloat16).astype(np.float32) for x in (a, b)]
-            given = near if exact else [a, b]
-            x = given[0] if layout[0] else np.ascontiguousarray(given[0].T)
-            y = np.ascontiguousarray(given[1].T) if layout[1] else given[1]
-            memories = [poisoned(one) for one in (x, y, np.zeros((m, n), np.float32))]
+            inputs = near if exact else [a, b]
+            x = inputs[0] if layout[0] else np.ascontiguousarray(inputs[0].T)
+            y = np.ascontiguousarray(inputs[1].T) if layout[1] else inputs[1]
+            memories = [poisoned(array) for array in (x, y, np.zeros((m, n), np.float32))]
             sizes = [m, n, k, x.shape[1], y.shape[1]]
             function.run([inside for _, inside in memories], sizes, 2)
             assert all(unharmed(memory, inside.dtype.itemsize) for memory, inside in memories)
-            found = memories[2][1].reshape(m, n)
-            np.testing.assert_allclose(found, near[0] @ near[1], 1e-5, 1e-5)
+            actual = memories[2][1].reshape(m, n)
+            np.testing.assert_allclose(actual, near[0] @ near[1], 1e-5, 1e-5)
 
 
 @instruction
@@ -98,12 +98,12 @@ def test_what_is_not_finite_stays_in_its_row(layout: tuple[bool, bool], odd: flo
 def test_inner_loops_multiply_pairs_in_registers(flipped: tuple[bool, bool]) -> None:
     target = TARGETS["avx512-bf16"]
     kernel = matrix_product(96, 96, 96, flipped, Type.BF16)
-    inner = [one for one in loops(emit_assembly(emit(kernel, target), target))
-             if any("vdpbf16ps" in line for line in one)]
+    inner = [loop for loop in loops(emit_assembly(emit(kernel, target), target))
+             if any("vdpbf16ps" in line for line in loop)]
     assert inner
-    for one in inner:
-        assert sum("vdpbf16ps" in line for line in one) >= 8
-        assert not any("(%rsp)" in line or "vfmadd" in line for line in one)
+    for loop in inner:
+        assert sum("vdpbf16ps" in line for line in loop) >= 8
+        assert not any("(%rsp)" in line or "vfmadd" in line for line in loop)
 
 
 @pytest.mark.parametrize("without", ["avx512", "avx2", "neon"])

@@ -114,10 +114,10 @@ def expected(g: conv_static.Geometry, x: np.ndarray, w: np.ndarray, gy: np.ndarr
 def runs(compare):
     """Checks that a kernel's last buffer becomes `want`, and that nothing else changes."""
 
-    def check(kernel: Kernel, given: list[np.ndarray], want: np.ndarray, rtol: float) -> None:
-        before = [*given, np.full(want.size, np.nan, given[0].dtype)]
+    def check(kernel: Kernel, arrays: list[np.ndarray], want: np.ndarray, rtol: float) -> None:
+        before = [*arrays, np.full(want.size, np.nan, arrays[0].dtype)]
         near = rtol * max(float(np.abs(want).max(initial=0)), 1e-6)
-        compare(compile_kernel(kernel), kernel, before, (), [*given, want], rtol, near, (1, 2, 5))
+        compare(compile_kernel(kernel), kernel, before, (), [*arrays, want], rtol, near, (1, 2, 5))
 
     return check
 
@@ -162,7 +162,8 @@ def test_long_work_on_the_sums_is_done_vector_by_vector(runs, case: str) -> None
 
 
 def contracts(kernel: Kernel) -> list[Contract]:
-    inside = [s for one in kernel.body for s in (one.body if isinstance(one, Loop) else [one])]
+    inside = [s for statement in kernel.body
+              for s in (statement.body if isinstance(statement, Loop) else [statement])]
     return [s for s in inside if isinstance(s, Contract)]
 
 
@@ -175,10 +176,10 @@ def test_every_case_is_tiled() -> None:
                 conv_static.backward_data,
                 conv_static.backward_weight,
             ):
-                found = contracts(build(g))
-                assert found
-                for one in found:
-                    plan_direct_conv(one, host())
+                products = contracts(build(g))
+                assert products
+                for contract in products:
+                    plan_direct_conv(contract, host())
 
 
 PLANS = (
@@ -200,9 +201,9 @@ def test_sixteen_places(
     x, w, gy = (rng.normal(size=s).astype(np.float32) for s in shapes(g))
     wanted = expected(g, x, w, gy)
     x, gy, w = laid(x, last), laid(gy, last), laid(w, weight_last)
-    given = ([x, w], [gy, w], [x, gy])
+    inputs = ([x, w], [gy, w], [x, gy])
     wanted = laid(wanted[0], last), laid(wanted[1], last), laid(wanted[2], weight_last)
-    for plan, build, arrays, want in zip(PLANS, BUILDS, given, wanted, strict=True):
+    for plan, build, arrays, want in zip(PLANS, BUILDS, inputs, wanted, strict=True):
         kernel = build(g)
         plan(contracts(kernel)[0], host())
         name = f"places_{case.replace(' ', '_')}_{build.__name__}_{last}_{weight_last}"

@@ -34,26 +34,26 @@ def operands(
     m, n, k = extents
     kind = np.dtype(ml_dtypes.bfloat16 if form.type is Type.BF16 else form.type.value)
     rng = np.random.default_rng(m * 101 + n * 11 + k)
-    found, views = [], []
+    arrays, views = [], []
     for shape, along in (((m, k), form.a_along), ((n, k), form.b_along)):
         wide = np.full((*stack, *(shape if along else shape[::-1])), np.nan, kind)
         wide = np.concatenate([wide, np.full((*wide.shape[:-1], pad), np.nan, kind)], -1)
         values = rng.normal(size=(*stack, *shape)).astype(kind)
         wide[..., : shape[1] if along else shape[0]] = values if along else values.swapaxes(-1, -2)
-        found.append(wide)
+        arrays.append(wide)
         views.append(values.astype(np.float64))
     wanted = views[0] @ views[1].swapaxes(-1, -2)
-    sizes = [m, n, k, found[0].shape[-1], found[1].shape[-1]]
+    sizes = [m, n, k, arrays[0].shape[-1], arrays[1].shape[-1]]
     steps = [m * n]
     for extent in reversed(stack[1:]):
         steps.insert(0, steps[0] * extent)
     for axis, step in zip(range(len(stack)), steps, strict=False):
-        each = (int(np.prod(one.shape[axis + 1 :])) for one in found)
+        each = (int(np.prod(array.shape[axis + 1 :])) for array in arrays)
         sizes += [stack[axis], *each, step]
     if form.bias:
-        found.append(rng.normal(size=n).astype(kind))
-        wanted = wanted + found[-1].astype(np.float64)
-    return [*found, np.full((*stack, m, n), 7, kind)], sizes, wanted
+        arrays.append(rng.normal(size=n).astype(kind))
+        wanted = wanted + arrays[-1].astype(np.float64)
+    return [*arrays, np.full((*stack, m, n), 7, kind)], sizes, wanted
 
 
 def check(
@@ -63,12 +63,12 @@ def check(
     arrays, sizes, wanted = operands(form, stack, extents, pad)
     function = compile_kernel(sized(form))
     for threads in (1, 2, 5):
-        memories = [poisoned(one) for one in arrays]
+        memories = [poisoned(array) for array in arrays]
         function.run([inside for _, inside in memories], sizes, threads)
         assert all(unharmed(memory, inside.dtype.itemsize) for memory, inside in memories)
-        found = memories[-1][1].reshape(wanted.shape).astype(np.float64)
+        actual = memories[-1][1].reshape(wanted.shape).astype(np.float64)
         loose = {Type.F64: 1e-13, Type.F32: 1e-5}.get(form.type, 0.01)
-        np.testing.assert_allclose(found, wanted, loose, loose * (extents[2] + 1) ** 0.5 * 4)
+        np.testing.assert_allclose(actual, wanted, loose, loose * (extents[2] + 1) ** 0.5 * 4)
 
 
 @pytest.mark.parametrize("near", [False, True])
@@ -148,7 +148,7 @@ def test_every_target_has_code_for_it(name: str) -> None:
 def test_the_interpreter_says_the_same() -> None:
     form = GemmForm(Type.F32, True, False, 2, bias=True, near=True)
     arrays, sizes, wanted = operands(form, (2, 2), (3, 5, 4), 1)
-    flat = [one.reshape(-1) for one in arrays]
+    flat = [array.reshape(-1) for array in arrays]
     interpret(sized(form), flat, sizes)
     np.testing.assert_allclose(flat[-1].reshape(wanted.shape), wanted, 1e-5, 1e-5)
     assert "all near" in format_kernel(sized(form))

@@ -50,12 +50,12 @@ def matrix_product(
         places.append(((number, shape[0] * (shape[1] + pad)), *terms) if batch else terms)
     sums = Accumulator(ReduceOp.SUM, total)
     value, extra = epilogue(sums, row, column) if epilogue else (sums, [])
-    one: Statement = Contract(
+    contract: Statement = Contract(
         (Axis(row, extents[0]),), Axis(column, extents[1]), (Axis(depth, extents[2]),),
         Load(a, Affine(0, places[0])), Load(b, Affine(0, places[1])), sums,
         [Store(c, Affine(0, places[2]), value)],
     )
-    body = [Loop(number, batch, [one], LoopKind.PARALLEL)] if batch else [one]
+    body = [Loop(number, batch, [contract], LoopKind.PARALLEL)] if batch else [contract]
     return Kernel("product", [a, b, c, *extra], body, sizes)
 
 
@@ -88,13 +88,13 @@ def check(
     function.run([inside for _, inside in memories], sizes, threads)
     for memory, inside in memories:
         assert unharmed(memory, inside.dtype.itemsize)
-    found = memories[2][1].reshape(out.shape)
-    assert (found[..., n:] == 7).all()
+    actual = memories[2][1].reshape(out.shape)
+    assert (actual[..., n:] == 7).all()
     wanted = finish(exact[0] @ exact[1], *extra)
     scale = 2e-6 * (16 * np.sqrt(k + 1) + 1)
     if type is Type.F64:
         scale *= 1e-8
-    np.testing.assert_allclose(found[..., :n].astype(np.float64), wanted, 1e-5, scale)
+    np.testing.assert_allclose(actual[..., :n].astype(np.float64), wanted, 1e-5, scale)
 
 
 def bias_relu(sums: Accumulator, row: Index, column: Index) -> tuple[Expression, list[Buffer]]:
@@ -202,14 +202,14 @@ def loops(text: str) -> list[list[str]]:
     """The instructions of each innermost loop: from a label to the branch back to it."""
     lines = [line.strip() for line in text.splitlines()]
     labels = {line[:-1]: i for i, line in enumerate(lines) if re.match(r"\.L\w+:$", line)}
-    found = []
+    bodies = []
     for i, line in enumerate(lines):
         jump = re.match(r"(?:j\w+|b\.\w+|cbn?z\s+\w+,|tbn?z\s.*,)\s+(\.L\w+)$", line)
         if jump and labels.get(jump[1], i) < i:
             body = lines[labels[jump[1]] + 1 : i + 1]
-            if not any(re.match(r"\.L\w+:$", one) for one in body):
-                found.append(body)
-    return found
+            if not any(re.match(r"\.L\w+:$", line) for line in body):
+                bodies.append(body)
+    return bodies
 
 
 @pytest.mark.parametrize(("name", "fma", "stack"), [
@@ -307,8 +307,8 @@ def test_threads_stand_where_they_have_least_to_do(
     module = ir.Module()
     kind = ir.FunctionType(ir.IntType(64), [])
     b = ir.IRBuilder(ir.Function(module, kind, "two").append_basic_block())
-    made = split_tiles(b, constant(1), constant(2), constant(groups), constant(panels), costs)
-    b.ret(made.first_panel)
+    tiles = split_tiles(b, constant(1), constant(2), constant(groups), constant(panels), costs)
+    b.ret(tiles.first_panel)
     address = load(str(module), ["two"])["two"]
     first = ctypes.CFUNCTYPE(ctypes.c_int64)(address)()
     assert (first > 0) == (across == 2)
@@ -322,6 +322,6 @@ def test_an_update_counts_denormal_numbers_as_zero_and_nothing_else_does() -> No
     compile_kernel(stepped(8, 48, 4)).run([a, b, c, w, rate])
     assert (w == 0).all()
     assert tiny * np.float32(0.5) != 0  # as before outside
-    one = np.ones((8, 4), "f")
-    compile_kernel(matrix_product(8, 48, 4)).run([one, b, c])
+    ones = np.ones((8, 4), "f")
+    compile_kernel(matrix_product(8, 48, 4)).run([ones, b, c])
     np.testing.assert_array_equal(c, 4 * tiny)

@@ -35,14 +35,14 @@ ROOT = Path(__file__).resolve().parents[3]
 PAGE = mmap.PAGESIZE
 LAYOUTS = list(combinations((True, False), repeat=2))
 EXTENTS = [(3, 5, 7), (7, 23, 33), (31, 49, 17), (9, 8, 130), (14, 26, 64), (3, 17, 1)]
-_kept: list[mmap.mmap] = []
+_live_blocks: list[mmap.mmap] = []
 
 
 def fenced(array: np.ndarray, after: bool) -> np.ndarray:
     """A copy of an array that ends where a page of no access begins; or begins where one ends."""
     pages = -(-array.nbytes // PAGE) + 2
     memory = mmap.mmap(-1, pages * PAGE)
-    _kept.append(memory)
+    _live_blocks.append(memory)
     start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
     for page in (0, pages - 1):
         done = ctypes.CDLL(None).mprotect(ctypes.c_void_p(start + page * PAGE), PAGE, 0)
@@ -85,7 +85,7 @@ def copies() -> None:
         apart[-1] = shape[inner]
         for k in range(inner):
             apart[k] = steps[k]
-        sizes = [one for each in zip(shape, apart, steps, strict=True) for one in each]
+        sizes = [number for each in zip(shape, apart, steps, strict=True) for number in each]
         run(in_order(Type.F32, axes, inner), [shape, shape], sizes)
 
 

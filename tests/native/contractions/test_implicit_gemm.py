@@ -39,17 +39,17 @@ def placed(arrays: list[np.ndarray], call: KernelCall) -> list[np.ndarray]:
     return [array[at:] for array, at in zip(arrays, call.places, strict=True)]
 
 
-def check(kernel: Kernel, calls: list[KernelCall], given: list[np.ndarray], want: np.ndarray,
+def check(kernel: Kernel, calls: list[KernelCall], arrays: list[np.ndarray], want: np.ndarray,
           threads: int) -> None:
     """Runs calls between poison: the last array becomes `want`, the others stay."""
     function = compile_kernel(kernel)
-    memories = [poisoned(a) for a in [*given, np.full(want.size, np.nan, given[0].dtype)]]
+    memories = [poisoned(a) for a in [*arrays, np.full(want.size, np.nan, arrays[0].dtype)]]
     for call in calls:
         function.run(placed([inside for _, inside in memories], call), call.sizes, threads)
-    for (memory, inside), one in zip(memories, [*given, want], strict=True):
+    for (memory, inside), array in zip(memories, [*arrays, want], strict=True):
         assert unharmed(memory, inside.dtype.itemsize)
-        near = (1e-5 if inside.itemsize == 4 else 1e-12) * max(float(np.abs(one).max()), 1e-6)
-        np.testing.assert_allclose(inside, one, 0, near)
+        near = (1e-5 if inside.itemsize == 4 else 1e-12) * max(float(np.abs(array).max()), 1e-6)
+        np.testing.assert_allclose(inside, array, 0, near)
 
 
 @pytest.mark.parametrize("last", LAYOUTS)
@@ -76,8 +76,8 @@ def test_double_precision(case: str) -> None:
     g = replace(geometry(case, False, False), type=Type.F64)
     rng = np.random.default_rng(2)
     x, w, gy = (rng.normal(size=s) for s in shapes(g))
-    y, gx, gw = (one.reshape(-1) for one in expected(g, x, w, gy))
-    x, w, gy = (one.reshape(-1) for one in (x, w, gy))
+    y, gx, gw = (array.reshape(-1) for array in expected(g, x, w, gy))
+    x, w, gy = (array.reshape(-1) for array in (x, w, gy))
     windows, none = any_conv.windows(Type.F64), np.zeros(max(g.channels, g.outputs))
     check(windows, list(any_conv.forward_calls(g)), [x, w, none], y, 2)
     check(windows, list(any_conv.data_calls(g)), [gy, w, none], gx, 2)
@@ -97,13 +97,13 @@ def test_what_the_interpreter_gives(grouped: bool, last: bool) -> None:
     bias = np.zeros(6, np.float32)
     y, gx, gw = expected(g, x, w, gy)
     windows, gradient = any_conv.windows(Type.F32, grouped), any_conv.weight(Type.F32, grouped)
-    a, b, c = (laid(one, last) for one in (x, w, gy))
-    for kernel_, calls, given, want in (
+    a, b, c = (laid(array, last) for array in (x, w, gy))
+    for kernel_, calls, inputs, want in (
         (windows, any_conv.forward_calls, [a, b, bias], y),
         (windows, any_conv.data_calls, [c, b, bias], gx),
         (gradient, any_conv.weight_calls, [a, c], gw),
     ):
-        found = [*given, np.zeros(want.size, np.float32)]
+        memories = [*inputs, np.zeros(want.size, np.float32)]
         for call in calls(g, grouped):
-            interpret(kernel_, placed(found, call), call.sizes)
-        np.testing.assert_allclose(found[-1], laid(want, last), 1e-4, 1e-5)
+            interpret(kernel_, placed(memories, call), call.sizes)
+        np.testing.assert_allclose(memories[-1], laid(want, last), 1e-4, 1e-5)

@@ -73,8 +73,9 @@ def glibc() -> bool:
 
 
 def faults(program: str = PROGRAM, **variables: str) -> int:
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("MALLOC_", "GLIBC_"))}
-    run = subprocess.run([sys.executable, "-c", program], env={**kept, **variables}, check=True,
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("MALLOC_", "GLIBC_"))}
+    environment = {**inherited, **variables}
+    run = subprocess.run([sys.executable, "-c", program], env=environment, check=True,
                          capture_output=True, text=True)
     return int(run.stdout)
 
@@ -103,8 +104,9 @@ def test_other_systems_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(not glibc(), reason="the C library is not glibc")
 def test_zeros_apart_from_the_heap_are_not_written() -> None:
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("MALLOC_", "GLIBC_"))}
-    run = subprocess.run([sys.executable, "-c", APART], env=kept, check=True, capture_output=True,
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("MALLOC_", "GLIBC_"))}
+    run = subprocess.run([sys.executable, "-c", APART], env=inherited, check=True,
+                         capture_output=True,
                          text=True)
     inside, _ = map(int, run.stdout.split())
     assert inside < 100

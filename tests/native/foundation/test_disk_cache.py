@@ -71,15 +71,16 @@ def test_an_entry_in_the_place_of_another_is_noticed(folder: Path) -> None:
 
 
 def test_a_damaged_object_is_compiled_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = []
+    compilations = []
     compile = elf_loader.emit_object_code
-    monkeypatch.setattr(elf_loader, "emit_object_code", lambda *a: made.append(a) or compile(*a))
+    monkeypatch.setattr(
+        elf_loader, "emit_object_code", lambda *a: compilations.append(a) or compile(*a))
     text = "define i64 @f() {\n  ret i64 12345\n}\n"
 
     def load() -> int:
         monkeypatch.setattr(elf_loader, "_codes", {})  # as in a new process
         elf_loader.load(text, ["f"])
-        return len(made)
+        return len(compilations)
 
     assert [load(), load()] == [1, 1]
     for path in folder.iterdir():  # the processor's description is stored there as well
@@ -96,11 +97,11 @@ def test_the_least_recently_used_go_first(folder: Path, monkeypatch: pytest.Monk
         if entry(folder, key).exists():
             os.utime(entry(folder, key), (now - 9000 + i, now - 9000 + i))
         disk_cache.get(keys[0])  # which makes it young
-    kept = [key for key in keys if entry(folder, key).exists()]
+    remaining = [key for key in keys if entry(folder, key).exists()]
     assert sum(path.stat().st_size for path in folder.iterdir()) <= 2**20 * 17 // 16
-    assert keys[0] in kept
-    assert keys[-1] in kept
-    assert keys[1] not in kept
+    assert keys[0] in remaining
+    assert keys[-1] in remaining
+    assert keys[1] not in remaining
 
 
 def test_what_dead_processes_left_is_removed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,7 +175,7 @@ def test_an_old_entry_that_cannot_be_touched_is_read(
     disk_cache.put(KEY, b"code")
     os.utime(entry(folder), (0, 0))
 
-    def refuse(*given: object) -> None:
+    def refuse(*args: object) -> None:
         raise PermissionError
 
     with monkeypatch.context() as patch:

@@ -34,8 +34,8 @@ def test_values_have_their_types(monkeypatch) -> None:
     assert environment.CACHE_SIZE.value() == 0.5
 
 
-@pytest.mark.parametrize("given", ["yes", "-1", "1.5"])
-def test_what_cannot_be_read_is_told(given, monkeypatch) -> None:
-    monkeypatch.setenv("FLAMBEAU_DEBUG", given)
-    with pytest.warns(UserWarning, match=f"FLAMBEAU_DEBUG='{given}' is not a whole number"):
+@pytest.mark.parametrize("text", ["yes", "-1", "1.5"])
+def test_what_cannot_be_read_is_told(text, monkeypatch) -> None:
+    monkeypatch.setenv("FLAMBEAU_DEBUG", text)
+    with pytest.warns(UserWarning, match=f"FLAMBEAU_DEBUG='{text}' is not a whole number"):
         assert environment.DEBUG.value() == 0

@@ -32,9 +32,9 @@ def test_net():
 
 
 def run(*args: str, **environment: str) -> str:
-    kept = {k: v for k, v in os.environ.items() if k != "FLAMBEAU_TRACEBACK"}
+    inherited = {k: v for k, v in os.environ.items() if k != "FLAMBEAU_TRACEBACK"}
     done = subprocess.run([sys.executable, *args], capture_output=True, text=True, timeout=120,
-                          env={**kept, "COLUMNS": "200", **environment}, check=False)
+                          env={**inherited, "COLUMNS": "200", **environment}, check=False)
     return done.stdout + done.stderr
 
 

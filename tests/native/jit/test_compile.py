@@ -74,7 +74,7 @@ def test_the_kernels_of_a_program_are_loaded_together(
 ) -> None:
     factors = (2.0, 3.0, 5.0)
     kernels = [scaled(factor) for factor in factors]
-    names = [one.name for one in kernel_function.compile_all(kernels)]
+    names = [kernel.name for kernel in kernel_function.compile_all(kernels)]
     new_process(monkeypatch)
     assert compile.load_cached([*names, "another"]) is None
     assert not elf_loader._codes
@@ -83,11 +83,11 @@ def test_the_kernels_of_a_program_are_loaded_together(
     monkeypatch.setattr(
         elf_loader, "_load", lambda codes: together.append(len(codes)) or load(codes)
     )
-    found = compile.load_cached(names)
-    assert found is not None
+    addresses = compile.load_cached(names)
+    assert addresses is not None
     assert together == [3]
-    assert compile.load_cached(names) == found  # as they are loaded already
-    assert [run(one) for one in kernels] == list(factors)
+    assert compile.load_cached(names) == addresses  # as they are loaded already
+    assert [run(kernel) for kernel in kernels] == list(factors)
     assert len(emitted) == 3
 
 
@@ -153,16 +153,16 @@ def test_errors_of_emission_and_of_llvm_are_raised(
 
 def test_priorities_are_of_one_thread_alone() -> None:
     before = os.getpriority(os.PRIO_PROCESS, 0) if os.name == "posix" else 0
-    found: list[int] = []
+    levels: list[int] = []
 
     def work() -> None:
         thread_priority.yield_to_others()
         if sys.platform == "linux":
-            found.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+            levels.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
 
-    one = threading.Thread(target=work)
-    one.start()
-    one.join()
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
     if os.name == "posix":
         assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == before
-    assert all(level > before or level == before >= 5 for level in found)
+    assert all(level > before or level == before >= 5 for level in levels)

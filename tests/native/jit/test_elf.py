@@ -173,7 +173,7 @@ def test_what_is_unknown_is_left_to_llvm(monkeypatch: pytest.MonkeyPatch) -> Non
     asked = []
     engine = elf_loader._load_with_llvm
     monkeypatch.setattr(
-        elf_loader, "_load_with_llvm", lambda *given: asked.append(given) or engine(*given)
+        elf_loader, "_load_with_llvm", lambda *args: asked.append(args) or engine(*args)
     )
     chosen = function(POINTERS, "chosen", I64, I64)
     assert [chosen(0), chosen(1)] == [1, 2]

@@ -43,7 +43,7 @@ def product() -> Kernel:
         Load(b, Affine(0, ((k, 4), (j, 1)))), total, inside)])
 
 
-class Made:
+class Workshop:
     """What came of kernels: made by makers, made here, or left."""
 
     def __init__(self, crew: WorkerPool) -> None:
@@ -53,24 +53,24 @@ class Made:
 
     def finish(self, name: str, needs: list[str], code: bytes) -> None:
         self.code[name] = needs, code
-        self.pids = [one.process.pid for one in self.crew.all if one is not None]
+        self.pids = [worker.process.pid for worker in self.crew.all if worker is not None]
 
     def make(self, *kernels: Kernel, aside: bool = True) -> list[str]:
         named = {f"k{i}": kernel for i, kernel in enumerate(kernels)}
         return self.crew.compile(named, self.finish, self.here.append, 1, aside)
 
     def process(self) -> subprocess.Popen:
-        (one,) = self.crew.all
-        assert one is not None
-        return one.process
+        (worker,) = self.crew.all
+        assert worker is not None
+        return worker.process
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Made]:
+def workshop(monkeypatch: pytest.MonkeyPatch) -> Iterator[Workshop]:
     """One maker, as soon as there is anything to make."""
     monkeypatch.setattr(worker_pool, "worker_count", lambda work, threads, aside: 1)
     crew = WorkerPool()
-    yield Made(crew)
+    yield Workshop(crew)
     crew.close()
 
 
@@ -92,60 +92,61 @@ def alive(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("aside", (False, True))
-def test_a_maker_makes_the_code_that_this_process_would(made: Made, aside: bool) -> None:
+def test_a_maker_makes_the_code_that_this_process_would(workshop: Workshop, aside: bool) -> None:
     kernels = [scaled(3.0), product(), scaled(2.0, LoopKind.SERIAL)]
-    assert made.make(*kernels, aside=aside) == []
-    assert sorted([*made.code, *made.here]) == ["k0", "k1", "k2"]
-    assert not (aside and made.here)
-    for name, found in made.code.items():
-        assert found == object_code.compile_for(kernels[int(name[1:])], name, host())
+    assert workshop.make(*kernels, aside=aside) == []
+    assert sorted([*workshop.code, *workshop.here]) == ["k0", "k1", "k2"]
+    assert not (aside and workshop.here)
+    for name, code in workshop.code.items():
+        assert code == object_code.compile_for(kernels[int(name[1:])], name, host())
 
 
-def test_makers_that_are_expected_begin_before_there_is_work(made: Made) -> None:
-    made.crew.prestart(1.0, 2)
-    assert made.crew.threads == 1
+def test_makers_that_are_expected_begin_before_there_is_work(workshop: Workshop) -> None:
+    workshop.crew.prestart(1.0, 2)
+    assert workshop.crew.threads == 1
     end = time.monotonic() + 30
-    while not made.crew.ready and time.monotonic() < end:
+    while not workshop.crew.ready and time.monotonic() < end:
         time.sleep(0.01)
-    first = made.process()
-    assert made.make(scaled(1.0)) == []
-    assert made.process() is first
+    first = workshop.process()
+    assert workshop.make(scaled(1.0)) == []
+    assert workshop.process() is first
 
 
-def test_errors_of_a_maker_are_raised_and_it_goes_on(made: Made) -> None:
+def test_errors_of_a_maker_are_raised_and_it_goes_on(workshop: Workshop) -> None:
     with pytest.raises(VerifyError):
-        made.make(Kernel("wrong", [], scaled(1.0).body))
-    first = made.process()
-    assert made.make(scaled(1.0)) == []
-    assert made.process() is first
-    assert made.crew.running == 0
-    assert made.crew.waiting == []
+        workshop.make(Kernel("wrong", [], scaled(1.0).body))
+    first = workshop.process()
+    assert workshop.make(scaled(1.0)) == []
+    assert workshop.process() is first
+    assert workshop.crew.running == 0
+    assert workshop.crew.waiting == []
 
 
-@pytest.mark.parametrize("given", ("", "/no/such/python", "/bin/sh"))
+@pytest.mark.parametrize("executable", ("", "/no/such/python", "/bin/sh"))
 def test_without_makers_all_is_left(
-    made: Made, given: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+    workshop: Workshop, executable: str, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture
 ) -> None:
-    monkeypatch.setattr(sys, "executable", given)
+    monkeypatch.setattr(sys, "executable", executable)
     monkeypatch.setenv("FLAMBEAU_DEBUG", "1")
-    assert made.make(scaled(1.0), scaled(2.0)) == ["k0", "k1"]
-    assert gone(made.crew)
-    assert made.make(scaled(1.0)) == ["k0"]
+    assert workshop.make(scaled(1.0), scaled(2.0)) == ["k0", "k1"]
+    assert gone(workshop.crew)
+    assert workshop.make(scaled(1.0)) == ["k0"]
     assert capsys.readouterr().err.count("flambeau: machine code is made in this process: ") == 1
 
 
 def test_a_maker_with_other_sources_is_refused(
-    made: Made, monkeypatch: pytest.MonkeyPatch
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker_pool, "hash_emitter", lambda: "others")
-    assert made.make(scaled(1.0)) == ["k0"]
-    assert gone(made.crew)
-    assert "its sources are others" in made.crew.why
+    assert workshop.make(scaled(1.0)) == ["k0"]
+    assert gone(workshop.crew)
+    assert "its sources are others" in workshop.crew.why
 
 
 @pytest.mark.parametrize("by", (signal.SIGKILL, signal.SIGABRT))
 def test_a_maker_that_ends_in_the_middle(
-    made: Made, by: signal.Signals, monkeypatch: pytest.MonkeyPatch
+    workshop: Workshop, by: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ask = worker_pool._Worker.ask
 
@@ -156,59 +157,60 @@ def test_a_maker_that_ends_in_the_middle(
 
     monkeypatch.setattr(worker_pool._Worker, "ask", killed)
     if by == signal.SIGKILL:  # from outside: the rest is to be made here
-        assert made.make(scaled(1.0), scaled(2.0)) == ["k0", "k1"]
+        assert workshop.make(scaled(1.0), scaled(2.0)) == ["k0", "k1"]
     else:
         with pytest.raises(RuntimeError, match="LLVM gave up"):
-            made.make(scaled(1.0), scaled(2.0))
-    assert gone(made.crew)
-    assert not made.crew.all
+            workshop.make(scaled(1.0), scaled(2.0))
+    assert gone(workshop.crew)
+    assert not workshop.crew.all
     monkeypatch.setattr(worker_pool._Worker, "ask", ask)
-    assert made.make(scaled(1.0)) == []
+    assert workshop.make(scaled(1.0)) == []
 
 
-def test_what_pickle_cannot_carry_is_left(made: Made) -> None:
+def test_what_pickle_cannot_carry_is_left(workshop: Workshop) -> None:
     value = Load(Buffer(Type.F32, "x"), Affine(0))
     for _ in range(10_000):
         value = Apply(Scalar.NEG, (value,), Type.F32)
     deep = Kernel("deep", [], [Store(Buffer(Type.F32, "y"), Affine(0), value)])
-    assert made.make(deep, scaled(2.0)) == ["k0"]
-    assert [*made.code] == ["k1"]
-    assert made.crew.running == 0
+    assert workshop.make(deep, scaled(2.0)) == ["k0"]
+    assert [*workshop.code] == ["k1"]
+    assert workshop.crew.running == 0
 
 
 def test_an_idle_maker_ends_and_leaves_nothing(
-    made: Made, monkeypatch: pytest.MonkeyPatch
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker_pool, "WORKER_IDLE_TIMEOUT_S", 0.05)
-    assert made.make(scaled(1.0)) == []
-    (pid,) = made.pids
-    assert gone(made.crew)
+    assert workshop.make(scaled(1.0)) == []
+    (pid,) = workshop.pids
+    assert gone(workshop.crew)
     with pytest.raises(ChildProcessError):  # it was waited for
         os.waitpid(pid, 0)
 
 
-def test_an_interrupt_ends_makers(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_ends_makers(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(made, "finish", interrupt)
+    monkeypatch.setattr(workshop, "finish", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        made.make(scaled(1.0), scaled(2.0), scaled(3.0))
-    assert not made.crew.all
-    assert gone(made.crew)
-    assert made.crew.waiting == []
+        workshop.make(scaled(1.0), scaled(2.0), scaled(3.0))
+    assert not workshop.crew.all
+    assert gone(workshop.crew)
+    assert workshop.crew.waiting == []
 
 
-def test_a_forked_child_has_no_makers(made: Made) -> None:
-    assert made.make(scaled(1.0)) == []
-    first = made.process()
+def test_a_forked_child_has_no_makers(workshop: Workshop) -> None:
+    assert workshop.make(scaled(1.0)) == []
+    first = workshop.process()
     child = os.fork()
     if child == 0:
-        made.crew.forked()
-        os._exit(0 if not made.crew.all and first.stdin is not None and first.stdin.closed else 1)
+        workshop.crew.forked()
+        is_closed = first.stdin is not None and first.stdin.closed
+        os._exit(0 if not workshop.crew.all and is_closed else 1)
     assert os.waitpid(child, 0)[1] == 0
-    assert made.make(scaled(2.0)) == []
-    assert made.process() is first
+    assert workshop.make(scaled(2.0)) == []
+    assert workshop.process() is first
 
 
 _PROGRAM = """

@@ -74,14 +74,14 @@ def test_directions(case: str, type: Type) -> None:
     near = 2e-5 if type is Type.F32 else 1e-12
     for call, (x, *others), want in passes(g):
         function = compile_kernel(call.builder(type, call.step))
-        given = [x, call.offsets, *others]
+        inputs = [x, call.offsets, *others]
         for threads in (1, 3):
             empty = np.full(want.size, np.nan, x.dtype)
-            memories = [poisoned(a) for a in [*given, empty]]
+            memories = [poisoned(a) for a in [*inputs, empty]]
             function.run([inside for _, inside in memories], call.sizes, threads)
-            for (memory, inside), one in zip(memories, [*given, want], strict=True):
+            for (memory, inside), array in zip(memories, [*inputs, want], strict=True):
                 assert unharmed(memory, inside.dtype.itemsize)
-                np.testing.assert_allclose(inside, one.reshape(-1), 0, near * np.abs(want).max())
+                np.testing.assert_allclose(inside, array.reshape(-1), 0, near * np.abs(want).max())
 
 
 LAST = [name for name, case in CASES.items() if case[0][3] == 1 and "long" not in name]
@@ -110,16 +110,16 @@ def test_channels_innermost(check, case: str) -> None:
         (depthwise_nhwc.windows, gy, back, (entries, zeros), images[3]),
         (depthwise_nhwc.weight, x, there, (images[1],), entry_gradients),
     ):
-        given = [np.moveaxis(source, 1, -1), t.rows, t.columns, *others]
+        inputs = [np.moveaxis(source, 1, -1), t.rows, t.columns, *others]
         empty = np.full(want.shape, np.nan, np.float32)
-        memories = [poisoned(np.ascontiguousarray(a)) for a in (*given, empty)]
+        memories = [poisoned(np.ascontiguousarray(a)) for a in (*inputs, empty)]
         sizes = pixel_sizes(source.shape, t)
         compile_kernel(kernel_(Type.F32)).run([inside for _, inside in memories], sizes, 3)
         assert all(unharmed(memory, inside.dtype.itemsize) for memory, inside in memories)
         near = 2e-5 * np.abs(want).max()
         np.testing.assert_allclose(memories[-1][1], want.reshape(-1), 0, near)
         if case in SMALL:
-            check(kernel_(Type.F32), [*given, empty], sizes, 1e-4, 1e-5, (2,))
+            check(kernel_(Type.F32), [*inputs, empty], sizes, 1e-4, 1e-5, (2,))
 
 
 @pytest.mark.parametrize("case", SMALL)
@@ -128,15 +128,15 @@ def test_what_the_interpreter_gives(check, case: str) -> None:
     g = geometry(case, Type.F32)
     for call, (x, *others), want in passes(g):
         arrays = [x, call.offsets, *others, np.zeros(want.shape, np.float32)]
-        found = check(call.builder(g.type, call.step), arrays, call.sizes, 1e-4, 1e-5, (2,))
-        np.testing.assert_allclose(found[-1], want, 1e-4, 1e-5)
+        actual = check(call.builder(g.type, call.step), arrays, call.sizes, 1e-4, 1e-5, (2,))
+        np.testing.assert_allclose(actual[-1], want, 1e-4, 1e-5)
 
 
 def test_few_kernels_serve_all() -> None:
     """By the stride along rows, where that is 1 or 2."""
-    made = {(call.builder, call.step) for case in CASES
+    builders = {(call.builder, call.step) for case in CASES
             for call, _, _ in passes(geometry(case, Type.F32))}
-    assert len(made) == 9
+    assert len(builders) == 9
 
 
 def test_what_no_room_is_for_has_no_call() -> None:

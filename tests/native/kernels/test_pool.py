@@ -38,12 +38,12 @@ def met(x: np.ndarray, window: Window, outside: float) -> np.ndarray:
     """What each entry of a window meets: (entries, n, c, output...)."""
     output = window.output(x.shape[2:])
     image = np.pad(x, ((0, 0), (0, 0), *window.padding), constant_values=outside)
-    found = []
+    windows = []
     for at in np.ndindex(*window.kernel):
         part = [slice(e * d, e * d + s * (m - 1) + 1, s) for e, d, s, m in
                 zip(at, window.dilation, window.stride, output, strict=True)]
-        found.append(image[(slice(None), slice(None), *part)])
-    return np.array(found)
+        windows.append(image[(slice(None), slice(None), *part)])
+    return np.array(windows)
 
 
 def spread(x: np.ndarray, g: np.ndarray, window: Window) -> np.ndarray:
@@ -52,10 +52,10 @@ def spread(x: np.ndarray, g: np.ndarray, window: Window) -> np.ndarray:
     places = met(at, window, -1)[:, 0, 0].astype(int)
     chosen = met(x, window, -np.inf).argmax(0)
     where = np.take_along_axis(places[:, None, None], chosen[None], 0)[0]
-    made = np.zeros((*x.shape[:2], prod(x.shape[2:])), x.dtype)
+    scattered = np.zeros((*x.shape[:2], prod(x.shape[2:])), x.dtype)
     for n, c in np.ndindex(*x.shape[:2]):
-        np.add.at(made[n, c], where[n, c].reshape(-1), g[n, c].reshape(-1))
-    return made.reshape(x.shape), where
+        np.add.at(scattered[n, c], where[n, c].reshape(-1), g[n, c].reshape(-1))
+    return scattered.reshape(x.shape), where
 
 
 def rows_call(shape, axes, maxima=True):
@@ -68,12 +68,12 @@ def values(shape, kind=np.float32) -> np.ndarray:
     return np.random.default_rng(3).integers(0, 9, shape).astype(kind)  # with ties
 
 
-def runs(check, kernel, given, sizes, want, count: int = 1) -> None:
+def runs(check, kernel, arrays, sizes, want, count: int = 1) -> None:
     """The last `count` arrays become what is wanted."""
-    empty = [np.full(one.shape, -77, one.dtype) for one in want]
-    found = check(kernel, [*given, *empty], sizes, threads=(1, 3))[-count:]
-    for one, right in zip(found, want, strict=True):
-        np.testing.assert_allclose(one, right, 2e-6, 1e-6)
+    empty = [np.full(actual.shape, -77, actual.dtype) for actual in want]
+    results = check(kernel, [*arrays, *empty], sizes, threads=(1, 3))[-count:]
+    for actual, right in zip(results, want, strict=True):
+        np.testing.assert_allclose(actual, right, 2e-6, 1e-6)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -125,7 +125,7 @@ def test_sums(check, case: str, kind: Type) -> None:
     inside = [slice(lo, lo + n) for n, (lo, _) in zip(shape[2:], window.padding, strict=True)]
     gx = back[(slice(None), slice(None), *inside)].astype(kind.value)
     axes = pool_index_tables.windows(window, shape[2:])
-    turned = tuple(pool_index_tables.turn_tables(one) for one in axes)
+    turned = tuple(pool_index_tables.turn_tables(axis) for axis in axes)
     for source, reach, want in ((x, axes, y), (g, turned, gx)):
         t, sizes = rows_call(source.shape, reach, False)
         by = pool_index_tables.divisors(np.dtype(kind.value), t.form, ones, t.output)
@@ -162,9 +162,9 @@ def test_even_windows(check, length: int, count: int) -> None:
     runs(check, pool.sums(Type.F32, t.step), [x, *t.tables, *by], sizes, [want])
     t, sizes = rows_call(x.shape, axes)
     runs(check, pool.maxima(Type.F32, t.step), [x, *t.tables], sizes, [top])
-    back = tuple(pool_index_tables.turn_tables(one) for one in axes)
+    back = tuple(pool_index_tables.turn_tables(table) for table in axes)
     g = values(want.shape)
-    matrix = [(one.indices[:, :, None] == np.arange(n)).any(1) for one, n in
+    matrix = [(table.indices[:, :, None] == np.arange(n)).any(1) for table, n in
               zip(axes, (4, length), strict=True)]
     gx = np.einsum("ncij,ih,jw->nchw", g, *matrix).astype(np.float32) / 2
     t, sizes = rows_call(g.shape, back, False)
@@ -180,7 +180,7 @@ def test_nan_and_infinity(check) -> None:
     y = met(x, window, -np.inf).max(0)
     runs(check, pool.maxima(Type.F32, t.step), [x, *t.tables], sizes, [y])
     g = np.ones(y.shape, np.float32)
-    found = check(pool.maxima_backward(Type.F32, t.step),
+    actual = check(pool.maxima_backward(Type.F32, t.step),
                   [x, *t.tables, g, np.zeros(shape, np.float32)], sizes)[-1]
-    assert found.sum() == g.sum()
-    assert found[0, 0, 0, 1] == 2  # each window that holds it
+    assert actual.sum() == g.sum()
+    assert actual[0, 0, 0, 1] == 2  # each window that holds it

@@ -28,18 +28,18 @@ def numbers(*values):
 @pytest.mark.parametrize("n", [1, 2, 17, 40])
 def test_introsort(n, splits):
     keys, places = rows(n)
-    found, where, _ = check(sort.introsort(Type.I64), [keys, places, numbers(n, splits)], [2, n])
-    np.testing.assert_array_equal(found, np.sort(keys))
-    np.testing.assert_array_equal(np.take_along_axis(keys, where, 1), found)
+    actual, where, _ = check(sort.introsort(Type.I64), [keys, places, numbers(n, splits)], [2, n])
+    np.testing.assert_array_equal(actual, np.sort(keys))
+    np.testing.assert_array_equal(np.take_along_axis(keys, where, 1), actual)
 
 
 @pytest.mark.parametrize("splits", [10, 0], ids=["splits", "heaps"])
 def test_introselect(splits):
     keys, places = rows(40)
     ranks = numbers(0, 23)
-    given = [keys, places, ranks, numbers(splits), numbers(40)]
-    found, *_ = check(sort.introselect(Type.I64), given, [2, 40])
-    for row, rank, sorted_row in zip(found, ranks, np.sort(keys), strict=True):
+    inputs = [keys, places, ranks, numbers(splits), numbers(40)]
+    result, *_ = check(sort.introselect(Type.I64), inputs, [2, 40])
+    for row, rank, sorted_row in zip(result, ranks, np.sort(keys), strict=True):
         assert row[rank] == sorted_row[rank]
         assert (row[:rank] <= row[rank]).all()
 
@@ -47,36 +47,37 @@ def test_introselect(splits):
 @pytest.mark.parametrize("count", [1, 2, 7])
 def test_least(count):
     keys, _ = rows(30)
-    made = np.zeros((2, count), np.int64)
-    given = [made, made.copy(), keys, numbers(30, count)]
-    found, where, *_ = check(sort.least(Type.I64), given, [2, count, 30])
-    np.testing.assert_array_equal(found, np.sort(keys)[:, :count])
-    np.testing.assert_array_equal(np.take_along_axis(keys, where, 1), found)
+    empty = np.zeros((2, count), np.int64)
+    inputs = [empty, empty.copy(), keys, numbers(30, count)]
+    actual, where, *_ = check(sort.least(Type.I64), inputs, [2, count, 30])
+    np.testing.assert_array_equal(actual, np.sort(keys)[:, :count])
+    np.testing.assert_array_equal(np.take_along_axis(keys, where, 1), actual)
 
 
 @pytest.mark.parametrize("rank", [0, 11, 29])
 def test_quickselect(rank):
     keys, places = rows(30)
-    found, *_ = check(sort.quickselect(Type.I64), [keys, places, numbers(rank, 30)], [2, 30])
-    np.testing.assert_array_equal(found[:, rank], np.sort(keys)[:, rank])
+    actual, *_ = check(sort.quickselect(Type.I64), [keys, places, numbers(rank, 30)], [2, 30])
+    np.testing.assert_array_equal(actual[:, rank], np.sort(keys)[:, rank])
 
 
 def test_conditions_are_bool_and_outside_of_lanes():
     x, i = Buffer(Type.I64, "x"), Index("i")
-    one = Store(x, Affine(0, ((i, 1),)), Constant(Type.I64, 1))
+    store = Store(x, Affine(0, ((i, 1),)), Constant(Type.I64, 1))
     for kind in (While, If):
-        wrong = kind(Load(x, Affine(0)), [one])
+        wrong = kind(Load(x, Affine(0)), [store])
         with pytest.raises(VerifyError, match="a condition of int64"):
             verify(Kernel("k", [x], [Loop(i, 3, [wrong])]))
-        inside = kind(Constant(Type.BOOL, False), [one])
+        inside = kind(Constant(Type.BOOL, False), [store])
         with pytest.raises(VerifyError, match="over lanes"):
             verify(Kernel("k", [x], [Loop(i, 3, [inside], LoopKind.VECTORIZED)]))
 
 
 def test_conditions_are_part_of_the_structure_and_shown():
     x = Buffer(Type.I64, "x")
-    one = Store(x, Affine(0), Constant(Type.I64, 1))
-    kernels = [Kernel("k", [x], [kind(Constant(Type.BOOL, False), [one])]) for kind in (While, If)]
+    store = Store(x, Affine(0), Constant(Type.I64, 1))
+    never = Constant(Type.BOOL, False)
+    kernels = [Kernel("k", [x], [kind(never, [store])]) for kind in (While, If)]
     assert fingerprint(kernels[0]) != fingerprint(kernels[1])
     assert "while False" in format_kernel(kernels[0])
     assert "if False" in format_kernel(kernels[1])

@@ -38,11 +38,11 @@ def test_exact_kernels_round_products_before_they_add() -> None:
     plain, exact = (Kernel("k", buffers, [Loop(i, n, [store], LoopKind.VECTORIZED)], [n], e)
                     for e in (False, True))
     assert canonical_text(plain) != canonical_text(exact)
-    found = [np.zeros(1000, "f") for _ in range(2)]
-    for kernel, y in zip((plain, exact), found, strict=True):
+    results = [np.zeros(1000, "f") for _ in range(2)]
+    for kernel, y in zip((plain, exact), results, strict=True):
         compile_kernel(kernel).run([a, b, c, y], [1000])
-    np.testing.assert_array_equal(found[1], a * b + c)
-    np.testing.assert_allclose(found[0], a * b + c, 1e-5, 1e-6)
+    np.testing.assert_array_equal(results[1], a * b + c)
+    np.testing.assert_allclose(results[0], a * b + c, 1e-5, 1e-6)
 
 
 def test_names_do_not_count() -> None:
@@ -80,15 +80,15 @@ def test_deep_expressions() -> None:
     """Chains longer than Python's stack, from the structure to machine code."""
     x, i = Buffer(F32, "x"), Index("i")
     value: Expression = Load(x, Affine(0, ((i, 1),)))
-    one = Constant(F32, 1)
+    unit = Constant(F32, 1)
     for _ in range(1500):
-        value = Apply(Scalar.SUB, (one, value), F32)
+        value = Apply(Scalar.SUB, (unit, value), F32)
     kernel = Kernel("deep", [x], [Loop(i, 3, [Store(x, Affine(0, ((i, 1),)), value)])])
     assert canonical_text(kernel).count("SUB") == 1500
-    found, wanted = np.arange(3, dtype=np.float32), np.arange(3, dtype=np.float32)
-    compile_kernel(kernel).run([found])
+    actual, wanted = np.arange(3, dtype=np.float32), np.arange(3, dtype=np.float32)
+    compile_kernel(kernel).run([actual])
     interpret(kernel, [wanted])
-    np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(actual, wanted)
 
 
 def test_run_wants_as_many_arguments() -> None:

@@ -36,12 +36,12 @@ def pairs(words: str) -> list[int]:
 
 @pytest.mark.parametrize(("counter", "key", "result"), VECTORS)
 def test_published_vectors(counter: str, key: str, result: str) -> None:
-    given = [np.array([n], np.uint64) for n in (*pairs(counter), *pairs(key))]
-    assert [f"{int(word[0]):08x}" for word in philox_words(*given)] == result.split()
-    assert int(philox(*given)[0]) == pairs(result)[0]
-    found = np.zeros(1, np.uint64)
-    compile_kernel(kernel(1)).run([*given, found])
-    assert int(found[0]) == pairs(result)[0]
+    inputs = [np.array([n], np.uint64) for n in (*pairs(counter), *pairs(key))]
+    assert [f"{int(word[0]):08x}" for word in philox_words(*inputs)] == result.split()
+    assert int(philox(*inputs)[0]) == pairs(result)[0]
+    actual = np.zeros(1, np.uint64)
+    compile_kernel(kernel(1)).run([*inputs, actual])
+    assert int(actual[0]) == pairs(result)[0]
 
 
 def kernel(count: int) -> Kernel:
@@ -60,13 +60,13 @@ def test_machine_code_and_interpreter_agree(count: int) -> None:
     draw = np.random.default_rng(count)
     x, stream, key = (draw.integers(0, 1 << 64, n, np.uint64) for n in (count, 1, 1))
     expected = philox(x, stream, key)
-    made = kernel(count)
-    plain = emit(made, TARGETS["avx2"], made.name)
-    for run in (lambda a: interpret(made, a), compile_kernel(made).run):
+    kernel_ = kernel(count)
+    plain = emit(kernel_, TARGETS["avx2"], kernel_.name)
+    for run in (lambda a: interpret(kernel_, a), compile_kernel(kernel_).run):
         y = np.zeros(count, np.uint64)
         run([x, stream, key, y])
         np.testing.assert_array_equal(y, expected)
-    assert load(plain, [made.name])[made.name]
+    assert load(plain, [kernel_.name])[kernel_.name]
 
 
 @pytest.mark.parametrize("base", [0, 16, 5])
@@ -80,24 +80,24 @@ def test_words_by_index(base: int, columns: int) -> None:
     value = Apply(Scalar.PHILOX_WORD, (place, Load(stream, Affine()), Load(key, Affine())),
                   Type.U32)
     store = Store(y, Affine(0, at), value)
-    made = Kernel(f"words{base}_{columns}", [stream, key, y],
+    kernel_ = Kernel(f"words{base}_{columns}", [stream, key, y],
                   [Loop(i, 3, [Loop(j, columns, [store], LoopKind.VECTORIZED)])])
-    verify(made)
+    verify(kernel_)
     index = np.arange(base, base + 3 * columns, dtype=np.uint64)
-    given = [np.array([n], np.uint64) for n in (7, 1 << 40 | 3)]
-    expected = philox_word(index, *given)
-    for run in (lambda a: interpret(made, a), compile_kernel(made).run):
+    inputs = [np.array([n], np.uint64) for n in (7, 1 << 40 | 3)]
+    expected = philox_word(index, *inputs)
+    for run in (lambda a: interpret(kernel_, a), compile_kernel(kernel_).run):
         y = np.zeros(3 * columns, np.uint32)
-        run([*given, y])
+        run([*inputs, y])
         np.testing.assert_array_equal(y, expected)
 
 
 def test_words_of_neighbours_are_those_of_counters_in_turn() -> None:
     key = np.uint64(5)
     words = philox_words(np.arange(8), np.uint64(1), key)
-    found = philox_word(np.arange(32), np.uint64(1), key).reshape(2, 4, 4)
-    for which, one in enumerate(words):
-        np.testing.assert_array_equal(found[:, which], one.reshape(2, 4))
+    actual = philox_word(np.arange(32), np.uint64(1), key).reshape(2, 4, 4)
+    for which, word in enumerate(words):
+        np.testing.assert_array_equal(actual[:, which], word.reshape(2, 4))
 
 
 def test_only_on_64_bits() -> None:

@@ -35,7 +35,7 @@ def copy(*indices: Index) -> Store:
     return Store(Y, at(*indices), Load(X, at(*indices)))
 
 
-def one(type: Type = F32) -> Constant:
+def unit(type: Type = F32) -> Constant:
     return Constant(type, 1)
 
 
@@ -48,11 +48,11 @@ BAD: dict[str, tuple[Callable[[], list[Statement]], str]] = {
     "index twice": (lambda: [loop(loop(copy(H)))], "index i is used by a loop around"),
     "index twice in a position": (lambda: [loop(copy(H, H))], "occurs twice"),
     "stores another type": (
-        lambda: [loop(Store(Y, at(H), one(Type.I32)))],
+        lambda: [loop(Store(Y, at(H), unit(Type.I32)))],
         "stores int32 in y, of float32",
     ),
     "no argument": (
-        lambda: [loop(Store(Buffer(F32, "z"), at(H), one()))],
+        lambda: [loop(Store(Buffer(F32, "z"), at(H), unit()))],
         "buffer z is not an argument",
     ),
     "size is no argument": (lambda: [Loop(H, Size("n"), [copy(H)])], "size n is not an argument"),
@@ -83,74 +83,74 @@ BAD: dict[str, tuple[Callable[[], list[Statement]], str]] = {
         lambda: [loop(Store(Y, at(), Load(X, at(H))), kind=LoopKind.VECTORIZED)],
         "store to one element",
     ),
-    "not begun": (lambda: [loop(Update(TOTAL, one()))], "total is updated, and not begun here"),
+    "not begun": (lambda: [loop(Update(TOTAL, unit()))], "total is updated, and not begun here"),
     "read before begun": (lambda: [Store(Y, at(), TOTAL), Begin(TOTAL)], "total is read"),
     "begun in another loop": (
         lambda: [loop(Begin(TOTAL)), loop(Store(Y, at(H), TOTAL))],
         "not begun here",
     ),
     "begun on the first thread": (
-        lambda: [Begin(TOTAL), loop(Update(TOTAL, one()), kind=LoopKind.PARALLEL)],
+        lambda: [Begin(TOTAL), loop(Update(TOTAL, unit()), kind=LoopKind.PARALLEL)],
         "not begun here",
     ),
     "read while lanes update it": (
         lambda: [
             Begin(TOTAL),
-            loop(Update(TOTAL, one()), Store(Y, at(H), TOTAL), kind=LoopKind.VECTORIZED),
+            loop(Update(TOTAL, unit()), Store(Y, at(H), TOTAL), kind=LoopKind.VECTORIZED),
         ],
         "read in the loop over lanes that updates it",
     ),
     "update of another type": (
-        lambda: [Begin(TOTAL), Update(TOTAL, one(Type.F64))],
+        lambda: [Begin(TOTAL), Update(TOTAL, unit(Type.F64))],
         "total is of float32, not float64",
     ),
     "argmax without position": (
         lambda: [
             Begin(best := Accumulator(ReduceOp.ARGMAX, Type.I64, "best")),
-            Update(best, one()),
+            Update(best, unit()),
         ],
         "needs a position",
     ),
     "sum of halves": (lambda: [Begin(Accumulator(ReduceOp.SUM, Type.F16))], "cast to float32"),
     "any of numbers": (lambda: [Begin(Accumulator(ReduceOp.ANY, F32))], "ANY of float32"),
     "operands of two types": (
-        lambda: [Store(Y, at(), Apply(Scalar.ADD, (one(), one(Type.F64)), F32))],
+        lambda: [Store(Y, at(), Apply(Scalar.ADD, (unit(), unit(Type.F64)), F32))],
         "ADD of float32, float64",
     ),
     "result of another type": (
-        lambda: [Store(Y, at(), Apply(Scalar.LT, (one(), one()), F32))],
+        lambda: [Store(Y, at(), Apply(Scalar.LT, (unit(), unit()), F32))],
         "LT gives bool",
     ),
     "arithmetic on halves": (
         lambda: [
             Store(
-                Y, at(), Apply(Scalar.CAST, (Apply(Scalar.NEG, (one(Type.F16),), Type.F16),), F32)
+                Y, at(), Apply(Scalar.CAST, (Apply(Scalar.NEG, (unit(Type.F16),), Type.F16),), F32)
             )
         ],
         "no NEG on float16",
     ),
     "exp of integers": (
-        lambda: [Store(W, at(), Apply(Scalar.EXP, (one(Type.I64),), Type.I64))],
+        lambda: [Store(W, at(), Apply(Scalar.EXP, (unit(Type.I64),), Type.I64))],
         "no EXP on int64",
     ),
     "bits of floats": (
-        lambda: [Store(Y, at(), Apply(Scalar.AND, (one(), one()), F32))],
+        lambda: [Store(Y, at(), Apply(Scalar.AND, (unit(), unit()), F32))],
         "no AND on float32",
     ),
     "count of operands": (
-        lambda: [Store(Y, at(), Apply(Scalar.ADD, (one(),), F32))],
+        lambda: [Store(Y, at(), Apply(Scalar.ADD, (unit(),), F32))],
         "ADD of 1 operands",
     ),
     "bitcast of another size": (
-        lambda: [Store(Y, at(), Apply(Scalar.BITCAST, (one(Type.F64),), F32))],
+        lambda: [Store(Y, at(), Apply(Scalar.BITCAST, (unit(Type.F64),), F32))],
         "BITCAST of float",
     ),
     "computed position of floats": (
-        lambda: [Store(Y, at(), Load(X, at(), ((one(), 1),)))],
+        lambda: [Store(Y, at(), Load(X, at(), ((unit(), 1),)))],
         "computed position of float32",
     ),
     "mask of integers": (
-        lambda: [Store(Y, at(), one(), mask=one(Type.I64))],
+        lambda: [Store(Y, at(), unit(), mask=unit(Type.I64))],
         "under a mask of int64",
     ),
     "a moves along the column": (lambda: [product(at(J), at(J), [])], "a moves along the column"),
@@ -159,13 +159,13 @@ BAD: dict[str, tuple[Callable[[], list[Statement]], str]] = {
         lambda: [product(at(H, K), at(K, J), [Store(Y, at(K), TOTAL)])],
         "index k is not",
     ),
-    "outside of the buffer": (lambda: [Store(Y, at(base=10), one())], "positions 10 to 10 of y"),
+    "outside of the buffer": (lambda: [Store(Y, at(base=10), unit())], "positions 10 to 10 of y"),
     "before the buffer": (
-        lambda: [loop(Store(Y, Affine(3, ((H, -1),)), one()))],
+        lambda: [loop(Store(Y, Affine(3, ((H, -1),)), unit()))],
         "positions -6 to 3 of y",
     ),
     "too much on the stack": (
-        lambda: [Store(Buffer(F32, "big", local=20_000), at(), one())],
+        lambda: [Store(Buffer(F32, "big", local=20_000), at(), unit())],
         "80000 bytes of local",
     ),
 }
@@ -182,7 +182,7 @@ def test_refused(name: str) -> None:
 def test_local_buffers_are_no_arguments() -> None:
     scratch = Buffer(F32, "scratch", local=4)
     with pytest.raises(VerifyError, match="leave it out"):
-        verify(Kernel("bad", [scratch], [Store(scratch, at(), one())]))
+        verify(Kernel("bad", [scratch], [Store(scratch, at(), unit())]))
 
 
 def test_legal_kernels_pass() -> None:
@@ -201,10 +201,10 @@ def test_what_is_asked_for_ahead_may_lie_outside() -> None:
     store = Store(x, Affine(0, ((i, 1),)), Constant(Type.F32, 1))
     kernel = Kernel("ahead", [x], [Loop(i, 4, [ahead, store], LoopKind.PARALLEL)])
     verify(kernel, {x: 4})
-    found = np.zeros(4, np.float32)
-    interpret(kernel, [found])
+    actual = np.zeros(4, np.float32)
+    interpret(kernel, [actual])
     compile_kernel(kernel).run([again := np.zeros(4, np.float32)])
-    assert found.tolist() == again.tolist() == [1] * 4
+    assert actual.tolist() == again.tolist() == [1] * 4
     assert "prefetch x[i * 16 + 100]" in format_kernel(kernel)
     plain = Kernel("plain", [x], [Loop(i, 4, [store], LoopKind.PARALLEL)])
     assert fingerprint(plain) != fingerprint(kernel)

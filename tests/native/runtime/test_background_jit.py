@@ -96,20 +96,20 @@ def test_a_call_that_is_made_once_asks_for_no_kernels() -> None:
 
 def test_a_call_that_does_the_same_many_times_asks() -> None:
     with background_jit.recording(True):
-        found = [
+        results = [
             background_jit.request_kernel("many", slow)
             for _ in range(background_jit._RecordingState.CALLS_BEFORE_COMPILING + 1)
         ]
-    assert found[:-1] == [None] * background_jit._RecordingState.CALLS_BEFORE_COMPILING
-    assert found[-1] is not None
+    assert results[:-1] == [None] * background_jit._RecordingState.CALLS_BEFORE_COMPILING
+    assert results[-1] is not None
 
 
 def test_a_large_call_counts_as_many() -> None:
     half = background_jit._RecordingState.CALLS_BEFORE_COMPILING / 2
     with background_jit.recording(True):
-        found = [background_jit.request_kernel("large", slow, weight=half) for _ in range(3)]
-    assert found[:-1] == [None, None]
-    assert found[-1] is not None
+        results = [background_jit.request_kernel("large", slow, weight=half) for _ in range(3)]
+    assert results[:-1] == [None, None]
+    assert results[-1] is not None
 
 
 @pytest.mark.parametrize("grad", [True, False])
@@ -128,9 +128,9 @@ def test_large_convolutions_of_a_recorded_call_ask(
         first = torch.nn.functional.conv2d(x, weight, padding=1)
         assert not asked()
         torch.nn.functional.conv2d(x, weight, padding=1)
-        found = asked()
+        actual = asked()
         third = torch.nn.functional.conv2d(x, weight, padding=1)
-    assert found == ({False, True} if grad else {False})
+    assert actual == ({False, True} if grad else {False})
     assert ("any convolution", False, "f", False) in background_jit._ready
     torch.testing.assert_close(first, third, rtol=1e-4, atol=1e-4)
 
@@ -188,9 +188,9 @@ def test_a_cold_and_a_warm_cache_give_the_same_bits(
 ) -> None:
     monkeypatch.setenv("FLAMBEAU_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("FLAMBEAU_THREADS", "2")
-    found = [
+    results = [
         subprocess.run([sys.executable, "-c", TRAINING], capture_output=True, text=True, check=True)
         for _ in range(2)
     ]
     assert any(tmp_path.iterdir())
-    assert found[0].stdout == found[1].stdout
+    assert results[0].stdout == results[1].stdout

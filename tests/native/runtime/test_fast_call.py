@@ -75,28 +75,28 @@ def test_references_are_kept_as_they_were() -> None:
     a, y, kernel = np.ones(3), np.zeros(3), _sum()
     fast_call.FastCalls.alone(kernel, a, a, y, 3)
     watched = (a, y, a.dtype, np.ndarray, None)
-    before = [sys.getrefcount(one) for one in watched]
+    before = [sys.getrefcount(operand) for operand in watched]
     for _ in range(1000):
         fast_call.FastCalls.alone(kernel, a, a, y, 3)
         fast_call.call_on_threads(kernel, a, a, y, 3)
-    after = [sys.getrefcount(one) for one in watched]
+    after = [sys.getrefcount(operand) for operand in watched]
     assert all(abs(x - y) < 100 for x, y in zip(before, after, strict=True))
 
 
 def test_several_python_threads() -> None:
     kernel, n = _sum(), 20_000
-    found = []
+    results = []
 
     def work(k: int) -> None:
         a, y = np.full(n, float(k)), np.zeros(n)
         for _ in range(20):
             fast_call.call_on_threads(kernel, a, a, y, n, threads=2)
-        found.append((k, y))
+        results.append((k, y))
 
     threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
-    assert len(found) == 4
-    assert all((y == 2.0 * k).all() for k, y in found)
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 4
+    assert all((y == 2.0 * k).all() for k, y in results)

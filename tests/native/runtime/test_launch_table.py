@@ -118,8 +118,8 @@ def test_serial_records_run_on_one_thread() -> None:
 
 
 def test_barriers_that_nobody_needs_are_left_out() -> None:
-    def flags(*given: int) -> list[int]:
-        return _drop_needless_barriers([Record(0, [], flag) for flag in given])
+    def flags(*flags_before: int) -> list[int]:
+        return _drop_needless_barriers([Record(0, [], flag) for flag in flags_before])
 
     both = SERIAL | BARRIER
     assert flags(BARRIER, BARRIER, BARRIER) == [BARRIER, BARRIER, 0]
@@ -134,13 +134,13 @@ def test_barriers_that_nobody_needs_are_left_out() -> None:
 def test_the_table_fills_cells(threads: int) -> None:
     arrays = np.zeros((4, 16), np.int64)
     where = address("where")
-    made = LaunchTable(
+    table = LaunchTable(
         [Record(where, [0]), Record(where, [0]), Record(where, [arrays.ctypes.data])],
         [Patch(0, 0, 1), Patch(1, 0, 0, 16)],
         slots=2,
     )
     for row in (1, 2):
-        made.run([arrays[row].ctypes.data, arrays[3].ctypes.data], threads)
+        table.run([arrays[row].ctypes.data, arrays[3].ctypes.data], threads)
     assert arrays[0, 0] == 2 * threads
     assert arrays[3, 0] == 2 * threads
     assert arrays[1, 2] == arrays[2, 2] == threads
@@ -148,9 +148,9 @@ def test_the_table_fills_cells(threads: int) -> None:
 
 
 def test_the_table_has_a_value_for_each_slot() -> None:
-    made = LaunchTable([Record(address("where"), [0])], [Patch(0, 0, 0)], slots=1)
+    table = LaunchTable([Record(address("where"), [0])], [Patch(0, 0, 0)], slots=1)
     with pytest.raises(ValueError, match="0 values for a table of 1 slots"):
-        made.run([])
+        table.run([])
     with pytest.raises(IndexError):
         LaunchTable([Record(1, [0])], [Patch(0, 1, 0)], slots=1)
     with pytest.raises(IndexError):
@@ -158,11 +158,11 @@ def test_the_table_has_a_value_for_each_slot() -> None:
 
 
 def test_an_empty_program() -> None:
-    made = LaunchTable([])
+    table = LaunchTable([])
     for threads in (1, 2):
-        made.run(threads=threads)
-        assert made.timed(threads=threads).total == 0.0
-    assert len(made) == 0
+        table.run(threads=threads)
+        assert table.timed(threads=threads).total == 0.0
+    assert len(table) == 0
 
 
 @pytest.mark.parametrize("threads", [1, 3])

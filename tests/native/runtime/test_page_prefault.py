@@ -73,7 +73,7 @@ def test_a_stop_leaves_nobody_at_the_memory() -> None:
     for array in arrays:
         asked.ask(array)
     asked.stop()
-    assert not any(one.name == "flambeau-pages" for one in threading.enumerate())
+    assert not any(thread.name == "flambeau-pages" for thread in threading.enumerate())
     left = untouched(32 << 20)
     asked.ask(left)  # comes too late
     assert faults(left) > 1000
@@ -85,7 +85,7 @@ def test_to_finish_is_to_help() -> None:
     for array in arrays:
         asked.ask(array)
     asked.finish()
-    assert not any(one.name == "flambeau-pages" for one in threading.enumerate())
+    assert not any(thread.name == "flambeau-pages" for thread in threading.enumerate())
     assert sum(map(faults, arrays)) < 200
     late = untouched(32 << 20)
     asked.ask(late)
@@ -112,7 +112,7 @@ def test_what_is_left_at_the_end_is_shared(monkeypatch: pytest.MonkeyPatch) -> N
     for _ in range(2):
         asked.ask(untouched(2 << 20))
     asked.finish()
-    assert len({one for many, one in threads if many == 2}) == 2
+    assert len({thread for calls, thread in threads if calls == 2}) == 2
 
 
 def test_without_threads_finish_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,9 +121,9 @@ def test_without_threads_finish_fetches(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(threading.Thread, "start", refused)
     array = np.empty(MIN_PREFAULT_BYTES, np.uint8)
-    found = PagePrefaulter()
-    found.ask(array)
-    found.finish()
+    prefaulter = PagePrefaulter()
+    prefaulter.ask(array)
+    prefaulter.finish()
     array[:] = 1
 
 

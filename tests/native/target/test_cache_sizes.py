@@ -35,8 +35,8 @@ def test_linux_tells_the_size_by_level(tmp_path: Path, size: str, expected: int 
     written(tmp_path, "index1", "1", "32K", "Instruction")
     written(tmp_path, "index2", "2", size)
     written(tmp_path, "index3", "3", "32768K")
-    found = cache_sizes._read_sysfs(tmp_path)
-    assert (found.get(2), found[3]) == (expected, 32 << 20)
+    sizes = cache_sizes._read_sysfs(tmp_path)
+    assert (sizes.get(2), sizes[3]) == (expected, 32 << 20)
 
 
 def test_an_unknown_size_is_the_usual_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -26,10 +26,10 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     monkeypatch.setenv("FLAMBEAU_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(cpu, "_CPUINFO", str(tmp_path / "cpuinfo"))
     monkeypatch.setattr("sys.platform", "linux")
-    found: list[str] = []
+    questions: list[str] = []
     answer = cpu._query_llvm()
-    monkeypatch.setattr(cpu, "_query_llvm", lambda: found.append("asked") or answer)
-    return found
+    monkeypatch.setattr(cpu, "_query_llvm", lambda: questions.append("asked") or answer)
+    return questions
 
 
 def test_llvm_is_asked_once(asked: list[str], tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_llvm_is_asked_once(asked: list[str], tmp_path: Path) -> None:
     said.write_text(SAID.format(number=7, flags="avx2"))  # another core, at another speed
     assert cpu.describe_cpu("1") == first == cpu.describe_cpu("1")
     assert len(asked) == 1
-    assert first[2] and all(one[0] in "+-" for one in first[2])
+    assert first[2] and all(feature[0] in "+-" for feature in first[2])
 
 
 def test_another_processor_or_version_is_another_answer(asked: list[str], tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from flambeau.native.target.load_balance import utilization
 from flambeau.native.target.machine import host
 from flambeau.ops.native.matmul import choose_row_blocks
 
-MANY = (3, 7, 16)
+THREAD_COUNTS = (3, 7, 16)
 # batch, channels, outputs, image, kernel, stride, padding
 LAYERS = [
     (32, 3, 64, 32, 3, 1, 1), (32, 64, 64, 32, 3, 1, 1), (32, 64, 128, 32, 3, 2, 1),
@@ -27,25 +27,25 @@ LAYERS = [
 
 def geometry(batch: int, channels: int, outputs: int, image: int, kernel: int, stride: int,
              padding: int) -> conv_static.Geometry:
-    made = (image + 2 * padding - kernel) // stride + 1
+    side = (image + 2 * padding - kernel) // stride + 1
     return conv_static.Geometry(
-        Type.F32, batch, channels, (image, image), outputs, (made, made), (kernel, kernel),
+        Type.F32, batch, channels, (image, image), outputs, (side, side), (kernel, kernel),
         stride=(stride, stride), padding=(padding, padding), dilation=(1, 1), groups=1,
         x=conv_static.strides_of((batch, channels, image, image), True),
         weight=conv_static.strides_of((outputs, channels, kernel, kernel), True),
-        y=conv_static.strides_of((batch, outputs, made, made), True),
+        y=conv_static.strides_of((batch, outputs, side, side), True),
     )
 
 
 def kernels(layer: tuple, shares: int) -> list[Kernel]:
     """All three directions, cut for so many threads."""
     g = geometry(*layer)
-    found = [conv_static.forward(g), conv_static.backward_data(g), conv_static.backward_weight(g)]
-    for kernel in found:
-        for one in kernel.body:
-            if isinstance(one, Contract):
-                one.shares = shares
-    return found
+    result = [conv_static.forward(g), conv_static.backward_data(g), conv_static.backward_weight(g)]
+    for kernel in result:
+        for statement in kernel.body:
+            if isinstance(statement, Contract):
+                statement.shares = shares
+    return result
 
 
 def pieces(contract: Contract) -> int:
@@ -65,22 +65,24 @@ def pieces(contract: Contract) -> int:
     return 1 << 20
 
 
-@pytest.mark.parametrize("threads", MANY)
+@pytest.mark.parametrize("threads", THREAD_COUNTS)
 @pytest.mark.parametrize("layer", LAYERS)
 def test_threads_have_about_as_much_to_do(layer: tuple, threads: int) -> None:
     *others, weight = kernels(layer, threads)
     # Gradients of weights as small as those of a few channels are made in parts by programs.
     for kernel in [*others, weight] if layer[1] > 3 else others:
-        for one in kernel.body:
-            if isinstance(one, Contract):
-                assert utilization(pieces(one), threads) > 0.74, (kernel.name, pieces(one))
+        for statement in kernel.body:
+            if isinstance(statement, Contract):
+                share = utilization(pieces(statement), threads)
+                assert share > 0.74, (kernel.name, pieces(statement))
 
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_two_threads_have_what_they_had(layer: tuple) -> None:
     """Cutting for two is what is done where nothing is known."""
     for kernel in kernels(layer, 2):
-        assert all(one.shares == 2 for one in kernel.body if isinstance(one, Contract))
+        contracts = [s for s in kernel.body if isinstance(s, Contract)]
+        assert all(contract.shares == 2 for contract in contracts)
         assert Contract.shares == 2
 
 
@@ -91,21 +93,21 @@ def test_two_threads_have_what_they_had(layer: tuple) -> None:
 ])
 def test_what_is_cut_for_many_is_what_is_cut_for_two(layer: tuple, shares: int) -> None:
     rng = np.random.default_rng(0)
-    for many, two in zip(kernels(layer, shares), kernels(layer, 2), strict=True):
+    for kernel, two in zip(kernels(layer, shares), kernels(layer, 2), strict=True):
         g = geometry(*layer)
         x, y = (g.batch, g.channels, *g.spatial), (g.batch, g.outputs, *g.output)
         w = (g.outputs, g.channels, *g.kernel)
         shapes = {"x": x, "gx": x, "weight": w, "gw": w, "y": y, "gy": y}
-        given = [rng.standard_normal(shapes[b.name]).astype("f").ravel() for b in many.buffers]
-        want = [one.copy() for one in given]
+        arrays = [rng.standard_normal(shapes[b.name]).astype("f").ravel() for b in kernel.buffers]
+        want = [array.copy() for array in arrays]
         compile_kernel(two).run(want, (), 1)
         for threads in (1, 2, 5, shares):
-            found = [one.copy() for one in given[:-1]] + [np.full_like(given[-1], np.nan)]
-            compile_kernel(many).run(found, (), threads)
-            np.testing.assert_allclose(found[-1], want[-1], 1e-4, 1e-4)
+            actual = [array.copy() for array in arrays[:-1]] + [np.full_like(arrays[-1], np.nan)]
+            compile_kernel(kernel).run(actual, (), threads)
+            np.testing.assert_allclose(actual[-1], want[-1], 1e-4, 1e-4)
 
 
-@pytest.mark.parametrize("threads", MANY)
+@pytest.mark.parametrize("threads", THREAD_COUNTS)
 def test_small_products_have_tiles_for_all(threads: int) -> None:
     """A layer of a perceptron: 64 rows, 256 columns."""
     rows, vectors = choose_tile(64, 256, 784, 16, 32, threads)

@@ -121,7 +121,7 @@ def test_the_same_text_is_loaded_once() -> None:
 def test_many_texts_on_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLAMBEAU_CACHE_SIZE", "0")
     items = [(returns(1000 + i), ["value"]) for i in range(20)]
-    assert [value(found) for found in load_all(items, threads=4)] == list(range(1000, 1020))
+    assert [value(entry) for entry in load_all(items, threads=4)] == list(range(1000, 1020))
 
 
 def test_an_error_on_another_thread_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,18 +133,18 @@ def test_an_error_on_another_thread_is_raised(monkeypatch: pytest.MonkeyPatch) -
 
 def test_several_threads_load_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLAMBEAU_CACHE_SIZE", "0")
-    found: dict[int, int] = {}
+    results: dict[int, int] = {}
 
-    def one(start: int) -> None:
+    def load_five(start: int) -> None:
         for i in range(start, start + 5):
-            found[i] = value(load(returns(i), ["value"]))
+            results[i] = value(load(returns(i), ["value"]))
 
-    threads = [threading.Thread(target=one, args=(2000 + 5 * i,)) for i in range(4)]
+    threads = [threading.Thread(target=load_five, args=(2000 + 5 * i,)) for i in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == {i: i for i in range(2000, 2020)}
+    assert results == {i: i for i in range(2000, 2020)}
 
 
 def test_errors_are_raised_and_do_not_end_the_process() -> None:

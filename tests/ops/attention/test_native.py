@@ -49,17 +49,19 @@ def test_agrees(batch, rows, columns, dtype, causal, threads, monkeypatch) -> No
             results(q, k, v, causal)
             assert time.monotonic() < until, "no kernel came"
             time.sleep(0.002)
-        found = results(q, k, v, causal)
+        actual = results(q, k, v, causal)
     finally:
         POOL.set_threads(before)
-    for a, b in zip(found, wanted, strict=True):
+    for a, b in zip(actual, wanted, strict=True):
         np.testing.assert_allclose(a, b, 1e-4, 1e-5)
 
 
-@pytest.mark.parametrize(("part", "threads", "many"), [
+@pytest.mark.parametrize(("part", "threads", "call_count"), [
     (1, 2, 5), (17 * 17 * 3, 2, 5), (17 * 17 * 3, 8, 3), (1 << 20, 2, 1),
 ])
-def test_without_gradients_some_of_the_batch_at_a_time(part, threads, many, monkeypatch) -> None:
+def test_without_gradients_some_of_the_batch_at_a_time(
+    part, threads, call_count, monkeypatch
+) -> None:
     monkeypatch.setattr(native, "MAX_NUMPY_ATTENTION_SCORES", 0)
     monkeypatch.setattr(POOL, "count", threads)
     monkeypatch.setattr(native, "SCORES_PER_BATCH_BLOCK", part)
@@ -72,6 +74,6 @@ def test_without_gradients_some_of_the_batch_at_a_time(part, threads, many, monk
     calls = []
     real = native.call_kernel
     monkeypatch.setattr(native, "call_kernel", lambda *a: (calls.append(a), real(*a)))
-    found = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-    assert len(calls) == many
-    torch.testing.assert_close(found, wanted)
+    actual = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    assert len(calls) == call_count
+    torch.testing.assert_close(actual, wanted)

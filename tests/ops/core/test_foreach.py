@@ -12,72 +12,72 @@ def two():
     return [torch.tensor([0.5, 0.25]), torch.tensor([[0.3, 0.6]])]
 
 
-def same(made, wanted):
-    assert len(made) == len(wanted)
-    for one, other in zip(made, wanted, strict=True):
-        torch.testing.assert_close(one, other)
+def same(actual, wanted):
+    assert len(actual) == len(wanted)
+    for x, other in zip(actual, wanted, strict=True):
+        torch.testing.assert_close(x, other)
 
 
 @pytest.mark.parametrize("name", _UNARY)
 def test_unary(name):
-    wanted = [getattr(torch, name)(one) for one in two()]
-    made = getattr(torch, f"_foreach_{name}")(two())
-    assert isinstance(made, tuple)
-    same(made, wanted)
-    given = two()
-    assert getattr(torch, f"_foreach_{name}_")(given) is given
-    same(given, wanted)
+    wanted = [getattr(torch, name)(x) for x in two()]
+    results = getattr(torch, f"_foreach_{name}")(two())
+    assert isinstance(results, tuple)
+    same(results, wanted)
+    tensors = two()
+    assert getattr(torch, f"_foreach_{name}_")(tensors) is tensors
+    same(tensors, wanted)
 
 
 @pytest.mark.parametrize("name", _BINARY)
 def test_binary(name):
     function = {"maximum": torch.clamp_min, "minimum": torch.clamp_max}.get(
         name) or getattr(torch, name)
-    others = [2, [2.0, 3.0], [one.flip(-1) for one in two()]]
+    others = [2, [2.0, 3.0], [x.flip(-1) for x in two()]]
     if name in ("add", "mul", "div"):
         others.append(torch.tensor(3.0))
     for other in others:
         each = other if isinstance(other, list) else [other, other]
-        wanted = [function(one, by) for one, by in zip(two(), each, strict=True)]
+        wanted = [function(x, by) for x, by in zip(two(), each, strict=True)]
         same(getattr(torch, f"_foreach_{name}")(two(), other), wanted)
-        given = two()
-        getattr(torch, f"_foreach_{name}_")(given, other)
-        same(given, wanted)
+        tensors = two()
+        getattr(torch, f"_foreach_{name}_")(tensors, other)
+        same(tensors, wanted)
 
 
 @pytest.mark.parametrize("name", _SCALED)
 def test_scaled_products(name):
     for value, scales in ((3, (3, 3)), ([1.0, 2.0], (1, 2)), (torch.tensor([1.0, 2.0]), (1, 2))):
-        wanted = [getattr(torch, name)(one, one, one + 1, value=scale)
-                  for one, scale in zip(two(), scales, strict=True)]
-        more = [one + 1 for one in two()]
+        wanted = [getattr(torch, name)(x, x, x + 1, value=scale)
+                  for x, scale in zip(two(), scales, strict=True)]
+        more = [x + 1 for x in two()]
         same(getattr(torch, f"_foreach_{name}")(two(), two(), more, value), wanted)
-        given = two()
-        getattr(torch, f"_foreach_{name}_")(given, two(), more, value)
-        same(given, wanted)
+        tensors = two()
+        getattr(torch, f"_foreach_{name}_")(tensors, two(), more, value)
+        same(tensors, wanted)
 
 
 def test_lerp_norm_copy_and_zero():
-    zeros = [torch.zeros_like(one) for one in two()]
-    for weight in (0.5, [0.5, 0.5], [torch.full_like(one, 0.5) for one in two()]):
-        same(torch._foreach_lerp(two(), zeros, weight), [one / 2 for one in two()])
-    same(torch._foreach_norm(two()), [one.norm() for one in two()])
-    same(torch._foreach_norm(two(), 1), [one.sum() for one in two()])
-    same(torch._foreach_powsum(two(), 2), [one.square().sum() for one in two()])
-    same(torch._foreach_max(two()), [one.max() for one in two()])
-    same(torch._foreach_pow(2.0, two()), [2**one for one in two()])
+    zeros = [torch.zeros_like(x) for x in two()]
+    for weight in (0.5, [0.5, 0.5], [torch.full_like(x, 0.5) for x in two()]):
+        same(torch._foreach_lerp(two(), zeros, weight), [x / 2 for x in two()])
+    same(torch._foreach_norm(two()), [x.norm() for x in two()])
+    same(torch._foreach_norm(two(), 1), [x.sum() for x in two()])
+    same(torch._foreach_powsum(two(), 2), [x.square().sum() for x in two()])
+    same(torch._foreach_max(two()), [x.max() for x in two()])
+    same(torch._foreach_pow(2.0, two()), [2**x for x in two()])
     same(torch._foreach_clone(two()), two())
     same(torch._foreach_mm([torch.eye(2)], [torch.ones(2, 2)]), [torch.ones(2, 2)])
-    given = two()
-    torch._foreach_copy_(given, zeros)
-    same(given, zeros)
-    given = two()
-    torch._foreach_zero_(given)
-    same(given, zeros)
+    tensors = two()
+    torch._foreach_copy_(tensors, zeros)
+    same(tensors, zeros)
+    tensors = two()
+    torch._foreach_zero_(tensors)
+    same(tensors, zeros)
 
 
 def test_alpha_and_gradients():
-    same(torch._foreach_sub(two(), two(), alpha=2), [-one for one in two()])
+    same(torch._foreach_sub(two(), two(), alpha=2), [-x for x in two()])
     w = torch.ones(2, requires_grad=True)
     (y,) = torch._foreach_mul([w], 3)
     y.sum().backward()
@@ -127,5 +127,5 @@ def test_a_step_with_an_optimiser_of_ones_own_is_compiled():
         return [step(x).item() for _ in range(6)]
 
     wanted = train(lambda f: f)
-    made = train(lambda f: torch.compile(f, mode="now", fullgraph=True))
-    assert made == pytest.approx(wanted, rel=1e-5)
+    actual = train(lambda f: torch.compile(f, mode="now", fullgraph=True))
+    assert actual == pytest.approx(wanted, rel=1e-5)

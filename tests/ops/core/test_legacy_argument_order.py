@@ -49,8 +49,8 @@ def not_warned(monkeypatch):
 @pytest.mark.parametrize("old, new", OLD_AND_NEW)
 def test_numbers_first_mean_what_they_mean_by_name(old, new):
     with pytest.warns(UserWarning, match="This overload of .* is deprecated:\n\t"):
-        found = old()
-    assert found.tolist() == new().tolist()
+        actual = old()
+    assert actual.tolist() == new().tolist()
 
 
 def test_the_warning_comes_once_and_names_the_callers_line():
@@ -124,9 +124,9 @@ def test_a_compiled_step_takes_the_old_order():
     for _ in range(4):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = compiled(M, M + 1)
+            actual = compiled(M, M + 1)
             want = step(M, M + 1)
-        assert torch.allclose(found, want)
+        assert torch.allclose(actual, want)
 
 
 def test_signatures_show_todays_order():

@@ -121,10 +121,10 @@ def test_random_programs():
     for seed in range(PROGRAMS):
         parts = program(seed)
         wanted = layouts_of(torch, *parts)
-        found = layouts_of(flambeau, *parts)
-        if found != wanted:
-            at = next(i for i, (a, b) in enumerate(zip(found, wanted, strict=True)) if a != b)
-            wrong.append((seed, parts, "wanted", wanted[at], "found", found[at]))
+        actual = layouts_of(flambeau, *parts)
+        if actual != wanted:
+            at = next(i for i, (a, b) in enumerate(zip(actual, wanted, strict=True)) if a != b)
+            wrong.append((seed, parts, "wanted", wanted[at], "found", actual[at]))
     assert not wrong, f"{len(wrong)} of {PROGRAMS}: {wrong[:5]}"
 
 

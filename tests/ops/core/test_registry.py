@@ -65,9 +65,9 @@ def outputs(result):
 def compare(result, expected, rtol, atol):
     """An oracle may know all outputs, or the first ones alone."""
     expected = expected if isinstance(expected, list | tuple) else [expected]
-    found = outputs(result)[: len(expected)]
-    assert len(found) == len(expected)
-    for y, wanted in zip(found, expected, strict=True):
+    actual = outputs(result)[: len(expected)]
+    assert len(actual) == len(expected)
+    for y, wanted in zip(actual, expected, strict=True):
         assert y._array.shape == np.shape(wanted)
         np.testing.assert_allclose(y._array, wanted, rtol=rtol, atol=atol)
 
@@ -134,11 +134,11 @@ def test_strided_inputs(sampled, rng):
         expected = outputs(called(sampled, args, kwargs))
         flambeau.manual_seed(1)
         try:
-            found = outputs(called(sampled, args, kwargs, change=spread_out))
+            actual = outputs(called(sampled, args, kwargs, change=spread_out))
         except RuntimeError:
             assert sampled.kind is Kind.VIEW, "only a view may refuse strides"
             continue
-        for y, wanted in zip(found, expected, strict=True):
+        for y, wanted in zip(actual, expected, strict=True):
             rtol = 1e-5 if y._array.dtype == np.float32 else 1e-12  # sums in another order
             np.testing.assert_allclose(y._array, wanted._array, rtol=rtol, atol=1e-14)
 
@@ -165,10 +165,10 @@ def test_large_arrays(pointwise, rng):
         large = [np.tile(v.reshape(-1), -(-40000 // v.size)) for v in small]
         for change in (lambda a: a, narrowed):
             expected = called(pointwise, small, kwargs, change)._array.reshape(-1)
-            found = called(pointwise, large, kwargs, change)._array
+            actual = called(pointwise, large, kwargs, change)._array
             rtol = 1e-12 if change is not narrowed else 1e-6
-            np.testing.assert_allclose(found[: expected.size], expected, rtol=rtol, atol=rtol)
-            np.testing.assert_allclose(found[-expected.size :], expected, rtol=rtol, atol=rtol)
+            np.testing.assert_allclose(actual[: expected.size], expected, rtol=rtol, atol=rtol)
+            np.testing.assert_allclose(actual[-expected.size :], expected, rtol=rtol, atol=rtol)
         return
 
 
@@ -186,9 +186,9 @@ def test_empty_tensors(pointwise, rng):
 def test_meta_tensors(pointwise, rng):
     for args, kwargs in pointwise.samples(rng):
         expected = called(pointwise, args, kwargs)
-        given, options = tensors(pointwise, args, kwargs)
-        given = [v.to("meta") if isinstance(v, Tensor) else v for v in given]
-        y = pointwise.function(*given, **options)
+        inputs, options = tensors(pointwise, args, kwargs)
+        inputs = [v.to("meta") if isinstance(v, Tensor) else v for v in inputs]
+        y = pointwise.function(*inputs, **options)
         assert y.is_meta
         assert (y.shape, y.dtype) == (expected.shape, expected.dtype)
 
@@ -203,11 +203,11 @@ def test_in_place_twin(in_place, rng):
         if not isinstance(first, Tensor) or (y.shape, y.dtype) != (first.shape, first.dtype):
             continue
         version, address = first._version, first.data_ptr()
-        made = in_place.twin(first, *rest, **options)
-        assert made is first
-        assert made.data_ptr() == address
-        assert made._version == version + 1
-        np.testing.assert_allclose(made._array, y._array, rtol=1e-12, atol=1e-14)
+        result = in_place.twin(first, *rest, **options)
+        assert result is first
+        assert result.data_ptr() == address
+        assert result._version == version + 1
+        np.testing.assert_allclose(result._array, y._array, rtol=1e-12, atol=1e-14)
 
 
 def test_in_place_twin_of_a_recorded_tensor(in_place, rng):
@@ -228,8 +228,8 @@ def test_in_place_twin_of_a_recorded_tensor(in_place, rng):
         (expected,) = flambeau.autograd.grad(y, [first], [cotangent])
         written = first * 1
         in_place.twin(written, *rest, **options)
-        (found,) = flambeau.autograd.grad(written, [first], [cotangent])
-        np.testing.assert_allclose(found._array, expected._array, rtol=1e-12, atol=1e-14)
+        (gradient,) = flambeau.autograd.grad(written, [first], [cotangent])
+        np.testing.assert_allclose(gradient._array, expected._array, rtol=1e-12, atol=1e-14)
 
 
 def test_out(sampled, rng):
@@ -242,8 +242,8 @@ def test_out(sampled, rng):
             return
         target = wrap(np.zeros_like(y._array))
         flambeau.manual_seed(1)
-        given, options = tensors(sampled, args, kwargs)
-        assert sampled.function(*given, **options, out=target) is target
+        inputs, options = tensors(sampled, args, kwargs)
+        assert sampled.function(*inputs, **options, out=target) is target
         # A kernel that takes over between the two calls rounds otherwise.
         np.testing.assert_allclose(target._array, y._array, rtol=1e-6, atol=1e-12)
 
@@ -277,9 +277,9 @@ class Probe:
 
     def leave_out_constants(self):
         """Leaves out the inputs for which a vjp of all inputs answers None."""
-        kept = [g is not None for g in self.gradient()[0]]
+        is_used = [g is not None for g in self.gradient()[0]]
         self.places, self.directions = (
-            [x for x, keep in zip(every, kept, strict=True) if keep]
+            [x for x, keep in zip(every, is_used, strict=True) if keep]
             for every in (self.places, self.directions)
         )
 
@@ -293,47 +293,47 @@ class Probe:
 
     def inputs(self, shift=0.0):
         """Tensors at the sample moved along the direction, and those that are differentiated."""
-        made, self.options = tensors(self.operator, self.args, self.kwargs)
+        inputs, self.options = tensors(self.operator, self.args, self.kwargs)
         leaves = []
         for place, direction in zip(self.places, self.directions, strict=True):
             i, k = place
             leaf = wrap(self.array(place) + shift * direction).requires_grad_()
             leaves.append(leaf)
             if k is None:
-                made[i] = leaf
+                inputs[i] = leaf
             else:
-                parts = list(made[i])
+                parts = list(inputs[i])
                 parts[k] = leaf
-                made[i] = type(made[i])(parts)
-        return made, leaves
+                inputs[i] = type(inputs[i])(parts)
+        return inputs, leaves
 
-    def outputs(self, made):
+    def outputs(self, inputs):
         flambeau.manual_seed(2)
-        found = outputs(self.operator.function(*made, **self.options))
+        results = outputs(self.operator.function(*inputs, **self.options))
         constant = self.operator.constant_outputs
-        return [y for i, y in enumerate(found)
+        return [y for i, y in enumerate(results)
                 if y._array.dtype.kind in "fc" and i not in constant]
 
-    def cotangents(self, found):
+    def cotangents(self, outputs):
         if self.weights is None:
-            self.weights = [self.random(y._array) for y in found]
+            self.weights = [self.random(y._array) for y in outputs]
         return [wrap(np.asarray(w)).requires_grad_() for w in self.weights]
 
     def value(self, shift):
         """The function at the sample moved by `shift` along the direction."""
-        found = [y.detach()._array for y in self.outputs(self.inputs(shift)[0])]
-        self.cotangents([wrap(y) for y in found])
-        return sum(inner(w, y) for w, y in zip(self.weights, found, strict=True))
+        values = [y.detach()._array for y in self.outputs(self.inputs(shift)[0])]
+        self.cotangents([wrap(y) for y in values])
+        return sum(inner(w, y) for w, y in zip(self.weights, values, strict=True))
 
     def gradient(self, shift=0.0, create_graph=False):
         """(gradients at the inputs, the inputs, the cotangents)."""
-        made, leaves = self.inputs(shift)
-        found = self.outputs(made)
-        weights = self.cotangents(found)
-        kept = [(y, w) for y, w in zip(found, weights, strict=True) if y.requires_grad]
-        assert kept, "no output requires grad"
+        inputs, leaves = self.inputs(shift)
+        outputs = self.outputs(inputs)
+        weights = self.cotangents(outputs)
+        pairs = [(y, w) for y, w in zip(outputs, weights, strict=True) if y.requires_grad]
+        assert pairs, "no output requires grad"
         grads = flambeau.autograd.grad(
-            [y for y, _ in kept], leaves, [w for _, w in kept], create_graph=create_graph,
+            [y for y, _ in pairs], leaves, [w for _, w in pairs], create_graph=create_graph,
             allow_unused=True,
         )
         return grads, leaves, weights
@@ -347,9 +347,9 @@ def along(grads, directions):
     return sum(inner(g._array, v) for g, v in zip(grads, directions, strict=True) if g is not None)
 
 
-def agree(found, expected, scale, what):
-    error = abs(found - expected)
-    assert error <= 1e-5 * (1 + scale), f"{what}: {found} by the vjp, {expected} by differences"
+def agree(actual, expected, scale, what):
+    error = abs(actual - expected)
+    assert error <= 1e-5 * (1 + scale), f"{what}: {actual} by the vjp, {expected} by differences"
 
 
 def probes(operator, rng):
@@ -378,20 +378,20 @@ def test_second_derivative(twice_differentiable, rng):
         grads, leaves, _ = probe.gradient(create_graph=True)
         targets = [probe.random(leaf._array) for leaf in leaves]
 
-        def projected(found, targets=targets):
-            return along(found, targets)
+        def projected(gradients, targets=targets):
+            return along(gradients, targets)
 
         recorded = [(g, wrap(np.asarray(t))) for g, t in zip(grads, targets, strict=True)
                     if g is not None and g.requires_grad]
-        found = 0.0
+        actual = 0.0
         if recorded:
             second = flambeau.autograd.grad(
                 [g for g, _ in recorded], leaves, [t for _, t in recorded], allow_unused=True
             )
-            found = along(second, probe.directions)
+            actual = along(second, probe.directions)
         ahead, behind = (projected(probe.gradient(s)[0]) for s in (STEP, -STEP))
         expected = (ahead - behind) / (2 * STEP)
-        agree(found, expected, abs(expected) + abs(ahead), "second derivative")
+        agree(actual, expected, abs(expected) + abs(ahead), "second derivative")
 
 
 def test_derivative_is_linear_in_the_cotangent(twice_differentiable, rng):
@@ -403,25 +403,25 @@ def test_derivative_is_linear_in_the_cotangent(twice_differentiable, rng):
             continue
         targets = [wrap(np.asarray(probe.random(g._array))) for g in recorded]
         by_weight = flambeau.autograd.grad(recorded, weights, targets, allow_unused=True)
-        found = along(by_weight, [w._array for w in weights])
+        actual = along(by_weight, [w._array for w in weights])
         value = sum(inner(t._array, g._array) for t, g in zip(targets, recorded, strict=True))
-        agree(found, value, abs(value), "linearity")
+        agree(actual, value, abs(value), "linearity")
 
 
 def test_forward_derivative(twice_differentiable, rng):
     """The tangents of the outputs, pushed along the direction in which differences are taken."""
     for probe in probes(twice_differentiable, rng):
         expected = (probe.value(STEP) - probe.value(-STEP)) / (2 * STEP)
-        given, leaves = probe.inputs()
+        inputs, leaves = probe.inputs()
         directions = {id(leaf): v for leaf, v in zip(leaves, probe.directions, strict=True)}
         level = push_level()
         try:
-            pushed = [tangent_at(y, level) for y in probe.outputs(duals(given, directions, level))]
+            pushed = [tangent_at(y, level) for y in probe.outputs(duals(inputs, directions, level))]
         finally:
             pop_level(level)
-        found = sum(inner(w, t._array)
+        actual = sum(inner(w, t._array)
                     for w, t in zip(probe.weights, pushed, strict=True) if t is not None)
-        agree(found, expected, abs(expected), "tangent")
+        agree(actual, expected, abs(expected), "tangent")
 
 
 def duals(values, directions, level):
@@ -446,11 +446,11 @@ def test_numpys_names_of_parameters_are_taken(name):
     function = getattr(flambeau, name)
     keep = "keepdim" in inspect.signature(function).parameters
     expected = function(x, dim=0, **({"keepdim": True} if keep else {}))
-    for made in (
+    for results in (
         function(x, axis=0, **({"keepdims": True} if keep else {})),
         getattr(x, name)(axis=0, **({"keepdims": True} if keep else {})),
     ):
-        for a, b in zip(made, expected, strict=True):
+        for a, b in zip(results, expected, strict=True):
             assert flambeau.equal(a, b) or (a.isnan() & b.isnan()).all()
 
 

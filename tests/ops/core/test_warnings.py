@@ -64,9 +64,9 @@ def test_bodies_of_several_steps(name):
                 high.double().mul(1e300).float(), loss(p, 1 - p),
                 high.logcumsumexp(0), torch.xlogy(p, p))
 
-    found = step if name == "call" else torch.compile(step)
+    function = step if name == "call" else torch.compile(step)
     for _ in range(4):
-        y = found(low, high, probabilities)
+        y = function(low, high, probabilities)
     assert [x.flatten()[0].item() for x in (y[0], y[2], y[5], y[9], y[10], y[12])] \
         == [INF, pytest.approx(3e38), -INF, -INF, 0.0, 100.0]
     assert y[3].isnan().all()

@@ -9,7 +9,7 @@ import pytest
 
 import flambeau as torch
 
-GIVEN = {
+USED_TENSORS = {
     "rows": lambda: torch.randn(300, 400),
     "columns": lambda: torch.randn(300, 400).t(),
     "channels last": lambda: torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last),
@@ -21,19 +21,19 @@ GIVEN = {
 }
 
 
-@pytest.mark.parametrize("given", GIVEN.values(), ids=GIVEN)
+@pytest.mark.parametrize("make", USED_TENSORS.values(), ids=USED_TENSORS)
 @pytest.mark.parametrize("options", [
     {}, {"dtype": torch.int32}, {"memory_format": torch.preserve_format},
     {"memory_format": torch.contiguous_format},
 ], ids=["plain", "dtype", "preserve", "contiguous"])
-def test_zeros_like_clears_memory_that_was_used(given, options):
-    x = given()
+def test_zeros_like_clears_memory_that_was_used(make, options):
+    x = make()
     for _ in range(3):  # what is freed is given out again
         torch.empty_like(x, **options).fill_(7)
-        made = torch.zeros_like(x, **options)
-        assert not np.asarray(made._array, np.float64).any()
-        assert made.dtype == options.get("dtype", x.dtype)
-        assert made.stride() == torch.empty_like(x, **options).stride()
+        zeros = torch.zeros_like(x, **options)
+        assert not np.asarray(zeros._array, np.float64).any()
+        assert zeros.dtype == options.get("dtype", x.dtype)
+        assert zeros.stride() == torch.empty_like(x, **options).stride()
 
 
 def test_numbers_of_several_dtypes_are_promoted():

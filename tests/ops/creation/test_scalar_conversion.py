@@ -56,14 +56,14 @@ def test_masks_are_boolean():
 )
 def test_python_types_stand_for_dtypes(kind, dtype):
     x = torch.ones(2)
-    made = (
+    result = (
         torch.ones(2, dtype=kind), torch.zeros((2,), dtype=kind), torch.empty(2, dtype=kind),
         torch.full((2,), 1, dtype=kind), torch.tensor([1, 0], dtype=kind), x.to(kind),
         torch.as_tensor([1, 0], dtype=kind), torch.asarray([1, 0], dtype=kind),
         torch.zeros_like(x, dtype=kind), x.new_zeros(2, dtype=kind), x.to(dtype=kind),
         x.to("cpu", kind),
     )
-    assert {y.dtype for y in made} == {dtype}
+    assert {y.dtype for y in result} == {dtype}
 
 
 def test_python_types_as_options_of_operators():

@@ -8,7 +8,7 @@ import pytest
 import flambeau as torch
 from flambeau.autograd import gradcheck, gradgradcheck
 
-ONE = ["fft", "ifft", "rfft", "irfft", "hfft", "ihfft"]
+ALONG_ONE_AXIS = ["fft", "ifft", "rfft", "irfft", "hfft", "ihfft"]
 REAL = {"rfft", "ihfft", "rfftn"}
 
 
@@ -20,7 +20,7 @@ def signal(name, *shape):
 
 @pytest.mark.parametrize("norm", [None, "ortho", "forward"])
 @pytest.mark.parametrize("n", [None, 3, 8])
-@pytest.mark.parametrize("name", ONE)
+@pytest.mark.parametrize("name", ALONG_ONE_AXIS)
 def test_along_one_axis(name, n, norm):
     x = signal(name, 2, 5)
     for dim in (0, 1):
@@ -37,7 +37,7 @@ def test_over_many_axes(name):
     np.testing.assert_allclose(y.numpy(), wanted, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", ONE)
+@pytest.mark.parametrize("name", ALONG_ONE_AXIS)
 def test_derivatives(name):
     function = getattr(torch.fft, name)
     for n in (4, 5):

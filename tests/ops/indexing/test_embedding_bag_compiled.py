@@ -29,8 +29,8 @@ def train(mode, compiled):
 def test_a_step_is_compiled(mode):
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # "step stays eager"
-        found = train(mode, True)
-    assert found == pytest.approx(train(mode, False), rel=1e-5)
+        actual = train(mode, True)
+    assert actual == pytest.approx(train(mode, False), rel=1e-5)
 
 
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])

@@ -89,10 +89,10 @@ def test_vectors_on_the_right_hand_side():
 @pytest.mark.parametrize("driver", ["gels", "gelsy", "gelsd", "gelss"])
 def test_least_squares(driver):
     A, B = matrix(5, 3), matrix(5, 2, seed=1)
-    found = torch.linalg.lstsq(A, B, driver=driver)
-    close(A.mT @ (A @ found.solution), A.mT @ B)
-    assert found.residuals.shape == ((0,) if driver == "gelsy" else (2,))
-    assert found.singular_values.shape == ((3,) if driver in ("gelsd", "gelss") else (0,))
+    actual = torch.linalg.lstsq(A, B, driver=driver)
+    close(A.mT @ (A @ actual.solution), A.mT @ B)
+    assert actual.residuals.shape == ((0,) if driver == "gelsy" else (2,))
+    assert actual.singular_values.shape == ((3,) if driver in ("gelsd", "gelss") else (0,))
 
 
 def test_exponential_and_powers():

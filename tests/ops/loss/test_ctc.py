@@ -13,14 +13,14 @@ import flambeau.nn.functional as F
 
 def over_all_paths(log_probs, targets, times, lengths, blank):
     """Minus the log of the probability of every path that reads as the target, for each."""
-    found = []
+    losses = []
     for n, (time, length) in enumerate(zip(times, lengths, strict=True)):
         total, wanted = 0.0, list(targets[n, :length])
         for path in itertools.product(range(log_probs.shape[2]), repeat=time):
             if [k for k, _ in itertools.groupby(path) if k != blank] == wanted:
                 total += np.exp(sum(log_probs[t, n, k] for t, k in enumerate(path)))
-        found.append(-np.log(total))
-    return np.array(found)
+        losses.append(-np.log(total))
+    return np.array(losses)
 
 
 TARGETS = np.array([[1, 2, 2], [3, 1, 0], [1, 0, 0]])
@@ -90,5 +90,5 @@ def test_targets_may_hold_the_blank():
     logits = torch.zeros(5, 1, 4)
     logits[:, 0, 2] = 1.0
     lengths = torch.tensor([5]), torch.tensor([3])
-    found = F.ctc_loss(logits.log_softmax(-1), torch.tensor([[2, 3, 0]]), *lengths)
-    assert found.item() * 3 == pytest.approx(3.9183965921401978, rel=1e-5)
+    actual = F.ctc_loss(logits.log_softmax(-1), torch.tensor([[2, 3, 0]]), *lengths)
+    assert actual.item() * 3 == pytest.approx(3.9183965921401978, rel=1e-5)

@@ -66,6 +66,6 @@ def test_a_kernel_serves_each_pair() -> None:
     x = torch.tensor(FLOATS)
     for _ in range(3):
         x.int(), x.int().long(), x.long().bool()
-    kinds = [key[0][1].name for key, found in pointwise._ready.items()
-             if found.__class__ is tuple]
+    kinds = [key[0][1].name for key, kernel in pointwise._ready.items()
+             if kernel.__class__ is tuple]
     assert sorted(kinds) == ["bool", "int32", "int64", "int64"]

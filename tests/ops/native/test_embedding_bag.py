@@ -63,11 +63,11 @@ def test_a_kernel_sums_bags():
 def test_a_kernel_finds_maxima_and_their_first_rows():
     table, numbers = RNG.integers(0, 4, (50, 66)).astype(float), RNG.integers(0, 50, (200, 7))
     table[7, 5] = np.nan
-    given = table, numbers.reshape(-1), np.repeat(np.arange(200), 7), 200
-    bags_most(*given)
-    found = bags_most(*given)
-    assert found is not None
+    args = table, numbers.reshape(-1), np.repeat(np.arange(200), 7), 200
+    bags_most(*args)
+    actual = bags_most(*args)
+    assert actual is not None
     rows = table[numbers]
-    np.testing.assert_array_equal(found[0], rows.max(1))
+    np.testing.assert_array_equal(actual[0], rows.max(1))
     first = np.take_along_axis(numbers[:, :, None], rows.argmax(1)[:, None], 1)[:, 0]
-    np.testing.assert_array_equal(found[1], first)
+    np.testing.assert_array_equal(actual[1], first)

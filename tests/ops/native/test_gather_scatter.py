@@ -36,9 +36,9 @@ def settled() -> None:
         for how in gather_scatter.OPERATIONS.values():
             wanted += [(put_last, kind, how), (put_middle, kind, how)]
     until = time.monotonic() + 30
-    while missing := [one for one in wanted if one[0].address(*one[1:]) is None]:
-        found = {one: background_jit._ready.get(one, "none yet") for one in missing}
-        assert time.monotonic() < until, f"{found}, with {background_jit._active_threads} at work"
+    while missing := [job for job in wanted if job[0].address(*job[1:]) is None]:
+        states = {job: background_jit._ready.get(job, "none yet") for job in missing}
+        assert time.monotonic() < until, f"{states}, with {background_jit._active_threads} at work"
         time.sleep(0.002)
 
 

@@ -36,7 +36,7 @@ def any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
 def test_group_norm(shape, groups: int, affine, kind: str) -> None:
     draw = np.random.default_rng(0)
     x, g = draw.normal(size=shape) * 3 + 1, draw.normal(size=shape)
-    w, b = (draw.normal(size=shape[1]) if one else None for one in affine)
+    w, b = (draw.normal(size=shape[1]) if present else None for present in affine)
     tolerance = 1e-4 if kind == "float32" else 1e-11
     tx = torch.from_numpy(x).requires_grad_()
     rows = tx.reshape(shape[0], groups, -1)
@@ -49,8 +49,8 @@ def test_group_norm(shape, groups: int, affine, kind: str) -> None:
 
     x, g, w, b = (None if v is None else v.astype(kind) for v in (x, g, w, b))
     mean, rstd = np.empty((2, shape[0], groups), kind)
-    found = ready(group_norm.group_norm, x, w, b, mean, rstd, 1e-3)
-    np.testing.assert_allclose(found, y.detach().numpy(), tolerance, tolerance)
+    actual = ready(group_norm.group_norm, x, w, b, mean, rstd, 1e-3)
+    np.testing.assert_allclose(actual, y.detach().numpy(), tolerance, tolerance)
     np.testing.assert_allclose(mean, centre.detach().numpy()[..., 0], tolerance, tolerance)
     np.testing.assert_allclose(rstd, root.detach().numpy()[..., 0], tolerance)
     gx, of_g, of_product = ready(group_norm.group_norm_backward, g, x, w, mean, rstd)
@@ -63,6 +63,6 @@ def test_group_norm(shape, groups: int, affine, kind: str) -> None:
 def test_few_groups_and_few_pixels_are_left_to_numpy() -> None:
     for shape, groups in (((1, 4, 90), 2), ((9, 4, 3), 2)):
         mean, rstd = np.empty((2, shape[0], groups), "f")
-        given = np.ones(shape, "f"), None, None, mean, rstd, 1e-5
+        args = np.ones(shape, "f"), None, None, mean, rstd, 1e-5
         for _ in range(3):
-            assert group_norm.group_norm(*given) is None
+            assert group_norm.group_norm(*args) is None

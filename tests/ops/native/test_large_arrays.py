@@ -60,16 +60,16 @@ def both(monkeypatch, function):
         monkeypatch.setattr(sys.modules[f"flambeau.ops.{name}"], "call_kernel",
                             lambda *a: (calls.append(a), real(*a)))
     monkeypatch.setattr(embedding, "call_on_threads", lambda *a: (calls.append(a), shared(*a)))
-    found = function()
+    actual = function()
     assert calls, "no kernel was called"
-    return found, expected
+    return actual, expected
 
 
 def agree(monkeypatch, function, rtol: float = 1e-5) -> None:
-    for got, want in zip(*both(monkeypatch, function), strict=True):
-        assert got.dtype == want.dtype
-        assert got.shape == want.shape
-        np.testing.assert_allclose(got.double().numpy(), want.double().numpy(), rtol, 1e-5)
+    for actual, want in zip(*both(monkeypatch, function), strict=True):
+        assert actual.dtype == want.dtype
+        assert actual.shape == want.shape
+        np.testing.assert_allclose(actual.double().numpy(), want.double().numpy(), rtol, 1e-5)
 
 
 def data(*shape: int, dtype=torch.float32):
@@ -77,7 +77,7 @@ def data(*shape: int, dtype=torch.float32):
     return torch.randn(*shape, dtype=dtype)
 
 
-ONE = {
+UNARY = {
     "logsumexp": lambda x: x.logsumexp(-1), "logsumexp kept": lambda x: x.logsumexp(1, True),
     "cumsum": lambda x: x.cumsum(1), "clamp": lambda x: x.clamp(-0.5, 0.5),
     "clamp below": lambda x: x.clamp(min=0.25), "clamp above": lambda x: x.clamp(max=1),
@@ -90,10 +90,10 @@ ONE = {
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (3, 17), (67, 130)])
-@pytest.mark.parametrize("name", ONE)
+@pytest.mark.parametrize("name", UNARY)
 def test_of_one_tensor(name, shape, monkeypatch) -> None:
     x = data(*shape)
-    agree(monkeypatch, lambda: (ONE[name](x),))
+    agree(monkeypatch, lambda: (UNARY[name](x),))
 
 
 OF_TWO = {
@@ -130,8 +130,8 @@ def test_of_two_tensors(name, monkeypatch) -> None:
 def test_settings_that_are_equal_but_not_the_same(monkeypatch) -> None:
     x = data(200, 200)
     for value in (0.0, -0.0):
-        found, _ = both(monkeypatch, lambda v=value: (F.threshold(x, 5.0, v),))
-        assert bool((torch.signbit(found[0]) == (value == 0 and str(value) == "-0.0")).all())
+        actual, _ = both(monkeypatch, lambda v=value: (F.threshold(x, 5.0, v),))
+        assert bool((torch.signbit(actual[0]) == (value == 0 and str(value) == "-0.0")).all())
 
 
 def test_in_place_on_what_overlaps(monkeypatch) -> None:
@@ -147,8 +147,8 @@ def test_in_place_on_what_overlaps(monkeypatch) -> None:
     (expected,) = moved()
     monkeypatch.setattr(KernelPolicy, "allowed", True)
     for _ in range(4):
-        (found,) = moved()
-    torch.testing.assert_close(found, expected)
+        (actual,) = moved()
+    torch.testing.assert_close(actual, expected)
 
 
 def test_logsumexp_of_infinities(monkeypatch) -> None:

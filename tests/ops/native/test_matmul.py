@@ -26,10 +26,10 @@ def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
 def ready(a: np.ndarray, b: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
     """The product by a kernel, once there is one."""
     until = time.monotonic() + 30
-    while (found := matmul.large_product(a, b, bias)) is None:
+    while (result := matmul.large_product(a, b, bias)) is None:
         assert time.monotonic() < until, "no kernel came"
         time.sleep(0.005)
-    return found
+    return result
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -72,7 +72,7 @@ def test_a_stack_of_one_is_shared_out_as_one_product() -> None:
     """Among all threads, where rounds of a loop over the stack would leave all but one idle."""
     strides = (64, 64, 8, 1)
     kernel = product(GemmLayout(Type.F32, (1, 1), 8, 8, 8, strides, strides))
-    assert [type(one) for one in kernel.body] == [Contract]
+    assert [type(statement) for statement in kernel.body] == [Contract]
     a = np.random.default_rng(0).normal(size=(1, 1, 8, 8)).astype("f")
     np.testing.assert_allclose(ready(a, a), a @ a, 1e-4, 1e-4)
 
@@ -111,6 +111,6 @@ def test_which_call_is_the_first_depends_on_the_calls(monkeypatch: pytest.Monkey
     """Not on how long a kernel takes to make, nor on the shapes."""
     monkeypatch.setattr(matmul, "PRODUCT_CALLS_BEFORE_USE", 6)
     rng = np.random.default_rng(0)
-    found = [matmul.large_product(*(rng.normal(size=(9 + i, 9 + i)) for _ in "ab"))
+    results = [matmul.large_product(*(rng.normal(size=(9 + i, 9 + i)) for _ in "ab"))
              for i in range(8)]
-    assert [one is not None for one in found] == [False] * 5 + [True] * 3
+    assert [y is not None for y in results] == [False] * 5 + [True] * 3

@@ -47,10 +47,10 @@ def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
 def ready(body, *operands):
     """The kernel's result, once there is one."""
     until = time.monotonic() + 30
-    while (found := pointwise_native.large(body, *operands)) is None:
+    while (result := pointwise_native.large(body, *operands)) is None:
         assert time.monotonic() < until, "no kernel came"
         time.sleep(0.002)
-    return found
+    return result
 
 
 def plain_operators():
@@ -91,16 +91,16 @@ def inputs(count: int, dtype, n: int = 1001) -> list[np.ndarray]:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(("body", "count"), PLAIN)
 def test_agrees_with_the_body(body, count: int, dtype) -> None:
-    given = inputs(count, dtype)
+    arrays = inputs(count, dtype)
     with np.errstate(all="ignore"):
-        wanted = body(*[x[:] for x in given])
-        found = ready(body, *given)
-    assert found.dtype == wanted.dtype
+        wanted = body(*[x[:] for x in arrays])
+        actual = ready(body, *arrays)
+    assert actual.dtype == wanted.dtype
     tolerance = 2e-5 if dtype == np.float32 else 1e-12
-    np.testing.assert_allclose(found, wanted, tolerance, tolerance)
+    np.testing.assert_allclose(actual, wanted, tolerance, tolerance)
     if wanted.dtype.kind == "f" and body is not rectify.operator.ufunc:  # either zero's maximum
-        zeros = (wanted == 0) & (found == 0)
-        np.testing.assert_array_equal(np.signbit(found[zeros]), np.signbit(wanted[zeros]))
+        zeros = (wanted == 0) & (actual == 0)
+        np.testing.assert_array_equal(np.signbit(actual[zeros]), np.signbit(wanted[zeros]))
 
 
 HALF_FORMULAS = {
@@ -116,9 +116,9 @@ def test_half_precision_with_others(name: str, dtype) -> None:
     x, y = (torch.from_numpy(v[-77:].reshape(7, 11)).to(dtype) for v in inputs(2, np.float32))
     wanted = HALF_FORMULAS[name](x.float(), y.float()).to(dtype)
     for _ in range(3):  # with a kernel from the second call on
-        found = HALF_FORMULAS[name](x, y)
-        assert found.dtype == dtype
-        torch.testing.assert_close(found.float(), wanted.float(), rtol=1e-2, atol=1e-6)
+        actual = HALF_FORMULAS[name](x, y)
+        assert actual.dtype == dtype
+        torch.testing.assert_close(actual.float(), wanted.float(), rtol=1e-2, atol=1e-6)
     assert any(v.__class__ is tuple for v in pointwise_native._ready.values())
 
 
@@ -142,9 +142,9 @@ def test_sums_with_a_factor(monkeypatch: pytest.MonkeyPatch) -> None:
                      lambda a, b: a.clone().add_(b, alpha=0.5),
                      lambda a, b: a.clone().sub_(b, alpha=-0.5)):
         for _ in range(3):
-            found = function(x, y)
-            torch.testing.assert_close(found, x + 0.5 * y)
-            gx, gy = torch.autograd.grad(found.sum(), (x, y))
+            actual = function(x, y)
+            torch.testing.assert_close(actual, x + 0.5 * y)
+            gx, gy = torch.autograd.grad(actual.sum(), (x, y))
             assert torch.equal(gx, torch.ones(77))
             assert torch.equal(gy, torch.full((77,), 0.5))
 
@@ -159,10 +159,10 @@ def test_divisions(body) -> None:
         y = y.astype(np.float32)
         with np.errstate(all="ignore"):
             wanted = body(x, y)
-            found = ready(body, x, y)
-        np.testing.assert_allclose(found, wanted, 1e-7 if body is np.hypot else 0)
+            actual = ready(body, x, y)
+        np.testing.assert_allclose(actual, wanted, 1e-7 if body is np.hypot else 0)
         zeros = wanted == 0
-        np.testing.assert_array_equal(np.signbit(found[zeros]), np.signbit(wanted[zeros]))
+        np.testing.assert_array_equal(np.signbit(actual[zeros]), np.signbit(wanted[zeros]))
 
 
 def test_enough_of_them() -> None:
@@ -233,11 +233,11 @@ def test_every_second_element_is_read_where_it_lies(shape: tuple[int, ...], kind
     x[0].flat[:3] = 0, 1, 100
     for view in (x[..., ::2], x[..., 1::2]):
         for other in (view, view.copy(), view[(0,) * (x.ndim - 1)].copy(), np.full((), 2, kind)):
-            given = torch.from_numpy(view), torch.from_numpy(other)
+            operands = torch.from_numpy(view), torch.from_numpy(other)
             for _ in range(4):
-                found = torch.maximum(*given).numpy()
-            np.testing.assert_array_equal(found, np.maximum(view, other))
-            assert found.flags.c_contiguous
+                actual = torch.maximum(*operands).numpy()
+            np.testing.assert_array_equal(actual, np.maximum(view, other))
+            assert actual.flags.c_contiguous
     assert any(d[1] == "second" for k in pointwise_native._ready for d in k[1])
 
 
@@ -245,9 +245,9 @@ def test_integers() -> None:
     x = np.random.default_rng(0).integers(-9, 9, 1031)
     for kind in ("int64", "int32", "uint8"):
         low, high = (np.asarray(v, kind) for v in (2, 5))
-        found = ready(extrema._clip, x.astype(kind), low, high)
-        np.testing.assert_array_equal(found, x.astype(kind).clip(2, 5))
-        assert found.dtype == kind
+        actual = ready(extrema._clip, x.astype(kind), low, high)
+        np.testing.assert_array_equal(actual, x.astype(kind).clip(2, 5))
+        assert actual.dtype == kind
     np.testing.assert_array_equal(ready(rounding._sign, x), np.sign(x))
 
 
@@ -269,9 +269,9 @@ def test_truth_values(name: str, size: int) -> None:
     a, b = np.random.default_rng(size).random((2, size)) > 0.5
     function, reference = LOGIC[name]
     for _ in range(4):  # NumPy's, then the kernel's
-        found = function(torch.from_numpy(a), torch.from_numpy(b)).numpy()
-        assert found.dtype == bool
-        np.testing.assert_array_equal(found, reference(a, b))
+        actual = function(torch.from_numpy(a), torch.from_numpy(b)).numpy()
+        assert actual.dtype == bool
+        np.testing.assert_array_equal(actual, reference(a, b))
     served = any(v.__class__ is tuple for v in pointwise_native._ready.values())
     assert served == (name not in ("add", "multiply", "maximum", "less", "equal"))  # ufuncs
 
@@ -281,8 +281,8 @@ def test_shifts(kind: str) -> None:
     x = np.random.default_rng(0).integers(-99, 99, 131).astype(kind)
     by = np.resize(np.arange(70), 131).astype(kind)
     for function in (np.left_shift, np.right_shift):
-        found = ready(lambda a, b, function=function: function(a, b), x, by)
-        np.testing.assert_array_equal(found, function(x, by))
+        actual = ready(lambda a, b, function=function: function(a, b), x, by)
+        np.testing.assert_array_equal(actual, function(x, by))
     np.testing.assert_array_equal(ready(lambda a: np.logical_not(a), x), x == 0)
 
 
@@ -304,8 +304,8 @@ def test_a_number_written_where_a_mask_holds(kind: str) -> None:
 def test_angles() -> None:
     x = np.resize(np.float32(SPECIAL), 40_000)
     for _ in range(4):
-        found = torch.angle(torch.from_numpy(x)).numpy()
-    np.testing.assert_array_equal(found, np.where(np.isnan(x), x, np.where(x < 0, np.pi, 0))
+        actual = torch.angle(torch.from_numpy(x)).numpy()
+    np.testing.assert_array_equal(actual, np.where(np.isnan(x), x, np.where(x < 0, np.pi, 0))
                                   .astype("f"))
 
 
@@ -314,9 +314,9 @@ def test_logaddexp2() -> None:
     x[:6] = np.inf, -np.inf, np.inf, -np.inf, np.nan, 3
     y[:6] = np.inf, -np.inf, -np.inf, 2, 1, 3
     for _ in range(4):
-        found = torch.logaddexp2(torch.from_numpy(x), torch.from_numpy(y)).numpy()
+        actual = torch.logaddexp2(torch.from_numpy(x), torch.from_numpy(y)).numpy()
     with np.errstate(all="ignore"):
-        np.testing.assert_allclose(found, np.logaddexp2(x.astype("d"), y.astype("d")), 3e-7, 1e-7)
+        np.testing.assert_allclose(actual, np.logaddexp2(x.astype("d"), y.astype("d")), 3e-7, 1e-7)
     assert any(v.__class__ is tuple for v in pointwise_native._ready.values())
 
 
@@ -336,9 +336,9 @@ def test_arrays_of_middle_size_want_many_calls(monkeypatch: pytest.MonkeyPatch) 
     def body(v):  # of this test alone: there is no kernel yet
         return 1 / (1 + np.exp(-v))
 
-    found = [pointwise_native.large(body, x) for _ in range(12)]
-    assert [y is None for y in found] == [True] * 9 + [False] * 3
-    np.testing.assert_allclose(found[-1], 1 / (1 + np.exp(-x)), 1e-5)
+    results = [pointwise_native.large(body, x) for _ in range(12)]
+    assert [y is None for y in results] == [True] * 9 + [False] * 3
+    np.testing.assert_allclose(results[-1], 1 / (1 + np.exp(-x)), 1e-5)
     for _ in range(12):
         assert pointwise_native.large(body, np.stack([x, x], 1)[:, 0]) is None
 
@@ -356,8 +356,8 @@ def test_brief_bodies_of_middle_size_stay_with_numpy(monkeypatch: pytest.MonkeyP
     for _ in range(6):
         assert pointwise_native.large(square_more, x) is None
     assert square_more in pointwise_native._brief
-    many = np.concatenate([x, x])
-    np.testing.assert_allclose(ready(square_more, many), many * many + many, 1e-5, 1e-6)
+    twice = np.concatenate([x, x])
+    np.testing.assert_allclose(ready(square_more, twice), twice * twice + twice, 1e-5, 1e-6)
 
 
 def test_channels_last_keeps_its_layout() -> None:
@@ -393,17 +393,17 @@ def test_operators(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("flambeau.ops.core.cache_blocking.BLOCK_ELEMENTS", 2)
     x = torch.from_numpy(inputs(1, np.float32)[0])
     wanted = torch.from_numpy(inputs(1, np.float32)[0].astype("d"))
-    found, wanted = served(CALLS[name], x), CALLS[name](wanted)
-    np.testing.assert_allclose(found.numpy(), wanted.numpy(), 1e-4, 1e-4)
+    actual, wanted = served(CALLS[name], x), CALLS[name](wanted)
+    np.testing.assert_allclose(actual.numpy(), wanted.numpy(), 1e-4, 1e-4)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision(dtype: torch.dtype) -> None:
     x = torch.randn(1001).to(dtype)
     wanted = (x.float() * x.float()).to(dtype)
-    found = served(torch.mul, x, x)
-    assert found.dtype is dtype
-    assert torch.equal(found, wanted)
+    actual = served(torch.mul, x, x)
+    assert actual.dtype is dtype
+    assert torch.equal(actual, wanted)
 
 
 def test_gradients_pass(monkeypatch: pytest.MonkeyPatch) -> None:

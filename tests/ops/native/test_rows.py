@@ -51,10 +51,10 @@ def any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
 def ready(function, *arguments):
     """What the function gives, once it does not give None."""
     until = time.monotonic() + 30
-    while (found := function(*arguments)) is None:
+    while (result := function(*arguments)) is None:
         assert time.monotonic() < until, "no kernel came"
         time.sleep(0.002)
-    return found
+    return result
 
 
 def matrix(shape, dtype=np.float32, special: bool = False) -> np.ndarray:
@@ -79,18 +79,19 @@ def test_softmax(shape, dtype) -> None:
                                    **close)
     y = np.exp(matrix(shape, dtype))
     wanted = y * (g - (g * y).sum(1, keepdims=True))
-    found = ready(rows.over_rows, eager_kernels.SOFTMAX_BACKWARD, 1, g, y)
-    np.testing.assert_allclose(found, wanted, 1e-3, 1e-2 if dtype == np.float32 else 1e-9)
+    actual = ready(rows.over_rows, eager_kernels.SOFTMAX_BACKWARD, 1, g, y)
+    np.testing.assert_allclose(actual, wanted, 1e-3, 1e-2 if dtype == np.float32 else 1e-9)
     wanted = g - np.exp(-y) * g.sum(1, keepdims=True)
-    found = ready(rows.over_rows, eager_kernels.LOG_SOFTMAX_BACKWARD, 1, g, -y)
-    np.testing.assert_allclose(found, wanted, 1e-3, 1e-3)
+    actual = ready(rows.over_rows, eager_kernels.LOG_SOFTMAX_BACKWARD, 1, g, -y)
+    np.testing.assert_allclose(actual, wanted, 1e-3, 1e-3)
 
 
 @pytest.mark.parametrize("affine", [(True, True), (True, False), (False, True), (False, False)])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_layer_norm(shape, affine) -> None:
     x, g = matrix(shape), matrix(shape)[::-1].copy()
-    w, b = (matrix((1, shape[1]))[0] + i if given else None for i, given in enumerate(affine))
+    w, b = (matrix((1, shape[1]))[0] + i if is_affine else None
+            for i, is_affine in enumerate(affine))
     mean, rstd = np.empty((2, shape[0]), "f")
     y = ready(rows.layer_norm, x, w, b, mean, rstd, 1e-3)
     tx = torch.from_numpy(x.astype("d")).requires_grad_()
@@ -117,13 +118,13 @@ def test_layer_norm(shape, affine) -> None:
 def test_reductions(shape, axes, keepdims: bool) -> None:
     x = matrix(shape)
     for ufunc in (np.add, np.maximum, np.minimum):
-        found = ready(rows.reduce_axes, ufunc, x, axes, keepdims)
+        actual = ready(rows.reduce_axes, ufunc, x, axes, keepdims)
         wanted = ufunc.reduce(x.astype("d"), axes, keepdims=keepdims)
-        assert found.shape == wanted.shape
-        np.testing.assert_allclose(found, wanted, 1e-4, 1e-3)
+        assert actual.shape == wanted.shape
+        np.testing.assert_allclose(actual, wanted, 1e-4, 1e-3)
     special = matrix(shape, special=True)
-    found = ready(rows.reduce_axes, np.maximum, special, axes, keepdims)
-    np.testing.assert_array_equal(found, np.maximum.reduce(special, axes, keepdims=keepdims))
+    actual = ready(rows.reduce_axes, np.maximum, special, axes, keepdims)
+    np.testing.assert_array_equal(actual, np.maximum.reduce(special, axes, keepdims=keepdims))
     squares = ready(rows.reduce_axes, np.add, x, axes, keepdims, "square")
     np.testing.assert_allclose(squares, (x * x).sum(axes, keepdims=keepdims), 1e-4, 1e-4)
 
@@ -135,10 +136,10 @@ def test_reductions_of_rows_with_gaps(shape, axes, keepdims: bool) -> None:
     wide = np.random.default_rng(0).normal(size=(*shape[:-1], 2 * shape[-1] + 3)).astype("f")
     for x in (wide[..., 2 : 2 + shape[-1]], wide[..., 1 : 2 * shape[-1] : 2], wide[..., 3::2]):
         for ufunc in (np.add, np.maximum):
-            found = ready(rows._apart, ufunc, x, axes, keepdims, "same")
+            actual = ready(rows._apart, ufunc, x, axes, keepdims, "same")
             wanted = ufunc.reduce(x.astype("d"), axes, keepdims=keepdims)
-            assert found.shape == wanted.shape
-            np.testing.assert_allclose(found, wanted, 1e-4, 1e-4)
+            assert actual.shape == wanted.shape
+            np.testing.assert_allclose(actual, wanted, 1e-4, 1e-4)
 
 
 def test_other_gaps_are_copied() -> None:
@@ -153,8 +154,8 @@ def test_other_gaps_are_copied() -> None:
 def test_sums_of_what_is_known(axes, dtype) -> None:
     x = matrix((33, 65), dtype, special=True)
     x[np.isinf(x)] = 3
-    found = ready(rows.reduce_axes, np.add, x, axes, False, "known")
-    np.testing.assert_allclose(found, np.nansum(x.astype("d"), axes), 1e-4, 1e-4)
+    actual = ready(rows.reduce_axes, np.add, x, axes, False, "known")
+    np.testing.assert_allclose(actual, np.nansum(x.astype("d"), axes), 1e-4, 1e-4)
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8])
@@ -163,9 +164,9 @@ def test_scans_of_integers(shape, dtype) -> None:
     x = np.random.default_rng(0).integers(0, 100, shape).astype(dtype)
     for ufunc in (np.add, np.multiply, np.maximum, np.minimum):
         for axis in range(x.ndim):
-            (found,) = ready(scan.scan_axis, ufunc, x, axis)
-            np.testing.assert_array_equal(found, ufunc.accumulate(x, axis, dtype))
-            assert found.dtype == dtype
+            (actual,) = ready(scan.scan_axis, ufunc, x, axis)
+            np.testing.assert_array_equal(actual, ufunc.accumulate(x, axis, dtype))
+            assert actual.dtype == dtype
 
 
 @pytest.mark.parametrize("keepdims", [False, True])
@@ -174,9 +175,9 @@ def test_reductions_of_more_axes(axes: tuple[int, ...], keepdims: bool) -> None:
     shape = (3, 33, 4, 17) if 3 in axes else (5, 17, 33)
     x = np.random.default_rng(0).normal(size=shape).astype("f")
     for ufunc in (np.add, np.maximum, np.multiply):
-        found = ready(rows.reduce_axes, ufunc, x, axes, keepdims)
+        actual = ready(rows.reduce_axes, ufunc, x, axes, keepdims)
         wanted = ufunc.reduce(x.astype("d"), axes, keepdims=keepdims)
-        np.testing.assert_allclose(found, wanted, 1e-4, 1e-5)
+        np.testing.assert_allclose(actual, wanted, 1e-4, 1e-5)
     squares = ready(rows.reduce_axes, np.add, x, axes, keepdims, "square")
     np.testing.assert_allclose(squares, (x * x).sum(axes, keepdims=keepdims), 1e-4, 1e-4)
 
@@ -210,10 +211,10 @@ def test_integers(shape, axes, kind) -> None:
     """Extremes keep the dtype; products are int64, and wrap around there."""
     x = np.random.default_rng(0).integers(0, 200, shape).astype(kind)
     for ufunc, dtype in ((np.maximum, None), (np.minimum, None), (np.multiply, np.int64)):
-        found = ready(rows.reduce_axes, ufunc, x, axes, False)
+        actual = ready(rows.reduce_axes, ufunc, x, axes, False)
         wanted = ufunc.reduce(x, axes, dtype)
-        assert found.dtype == wanted.dtype
-        np.testing.assert_array_equal(found, wanted)
+        assert actual.dtype == wanted.dtype
+        np.testing.assert_array_equal(actual, wanted)
 
 
 @pytest.mark.parametrize("x", [
@@ -245,12 +246,12 @@ def test_logcumsumexp(shape, axis, dtype, special, monkeypatch: pytest.MonkeyPat
     if special and x.size > 100:
         flat = x.reshape(-1)
         flat[:7], flat[40:43], flat[60], flat[100] = -np.inf, -np.inf, np.inf, np.nan
-    found = ready(scan.logcumsumexp, x, axis)
-    assert found.dtype == x.dtype
-    assert found.flags.c_contiguous
+    actual = ready(scan.logcumsumexp, x, axis)
+    assert actual.dtype == x.dtype
+    assert actual.flags.c_contiguous
     with np.errstate(all="ignore"):
         wanted = np.logaddexp.accumulate(x.astype("d"), axis)
-    np.testing.assert_allclose(found, wanted, 1e-5 if dtype == "f" else 1e-12)
+    np.testing.assert_allclose(actual, wanted, 1e-5 if dtype == "f" else 1e-12)
 
 
 @pytest.mark.parametrize("dim", [None, 0, 1, 2, (0, 1), (0, 2)])
@@ -263,10 +264,10 @@ def test_variances(dim, dtype, monkeypatch: pytest.MonkeyPatch) -> None:
         exact = view.astype("d")
         for _, keepdim in itertools.product(range(6), (False, True)):
             y = torch.from_numpy(view)
-            found = y.var(dim, correction=2, keepdim=keepdim)
+            actual = y.var(dim, correction=2, keepdim=keepdim)
             wanted = exact.var(dim, ddof=2, keepdims=keepdim)
-            assert found.shape == wanted.shape
-            np.testing.assert_allclose(found.numpy(), wanted, 1e-4 if dtype == "f" else 1e-11)
+            assert actual.shape == wanted.shape
+            np.testing.assert_allclose(actual.numpy(), wanted, 1e-4 if dtype == "f" else 1e-11)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -275,9 +276,9 @@ def test_products_with_a_vector(shape, dtype) -> None:
     x = np.random.default_rng(0).normal(size=shape).astype(dtype)
     v, u = (np.random.default_rng(1).normal(size=n).astype(dtype) for n in (shape[1], shape[0]))
     for a, b in ((x, v), (x.T, u)):
-        found = ready(rows.times_vector, a, b)
-        assert found.dtype == a.dtype
-        np.testing.assert_allclose(found, a.astype("d") @ b.astype("d"), 1e-4, 1e-4)
+        actual = ready(rows.times_vector, a, b)
+        assert actual.dtype == a.dtype
+        np.testing.assert_allclose(actual, a.astype("d") @ b.astype("d"), 1e-4, 1e-4)
     assert rows.times_vector(x, v.astype("f" if dtype == "d" else "d")) is None
     assert rows.times_vector(x, np.repeat(v, 2)[::2]) is None or v.size == 1
 
@@ -304,15 +305,15 @@ def test_batch_norm_of_columns(shape) -> None:
     share = g * w
     slope = (share - share.mean(0) - hat * (share * hat).mean(0)) / np.sqrt(x.var(0) + 1e-5)
     for _ in range(5):
-        given = [torch.tensor(v).float().requires_grad_() for v in (x, w, b)]
+        leaves = [torch.tensor(v).float().requires_grad_() for v in (x, w, b)]
         mean, var = torch.zeros(shape[1]), torch.ones(shape[1])
-        y = F.batch_norm(given[0], mean, var, *given[1:], training=True)
+        y = F.batch_norm(leaves[0], mean, var, *leaves[1:], training=True)
         y.backward(torch.tensor(g).float())
         wanted = (hat * w + b, slope, (g * hat).sum(0), g.sum(0), x.mean(0) * 0.1,
                   0.9 + x.var(0, ddof=1) * 0.1)
-        found = (y.detach(), *[v.grad for v in given], mean, var)
-        for one, other in zip(found, wanted, strict=True):
-            np.testing.assert_allclose(one.numpy(), other, 2e-4, 2e-4)
+        results = (y.detach(), *[v.grad for v in leaves], mean, var)
+        for result, other in zip(results, wanted, strict=True):
+            np.testing.assert_allclose(result.numpy(), other, 2e-4, 2e-4)
 
 
 @pytest.mark.parametrize("size", [1, 17, 4096, 4097, 12_289])
@@ -325,9 +326,9 @@ def test_dot(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = torch.from_numpy(a), torch.from_numpy(b)
     forms = [(x, y), (x[None], y[:, None]), (x[None], y), (x, y[:, None])]
     for _, (left, right) in itertools.product(range(5), forms):
-        found = left @ right
-        np.testing.assert_allclose(found.numpy(), left.numpy() @ right.numpy(), 1e-12, 1e-12)
-        assert found.shape == (left.numpy() @ right.numpy()).shape
+        actual = left @ right
+        np.testing.assert_allclose(actual.numpy(), left.numpy() @ right.numpy(), 1e-12, 1e-12)
+        assert actual.shape == (left.numpy() @ right.numpy()).shape
     assert any(key[0] is eager_kernels.FOLD_ROWS for key in rows._ready)
 
 
@@ -345,8 +346,8 @@ def test_arrays_of_middle_size_want_many_calls(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(rows, "request_kernel", ask)
     x = matrix((33, 65))
-    found = [rows.kernel(SOFTMAX, x) for _ in range(20)]
-    assert found == [None] * 9 + [7] * 11
+    addresses = [rows.kernel(SOFTMAX, x) for _ in range(20)]
+    assert addresses == [None] * 9 + [7] * 11
     assert len(asked) == 2
     monkeypatch.setattr(rows, "MAX_NUMPY_ROW_ELEMENTS", x.size)
     assert rows.over_rows(SOFTMAX, 1, x) is None
@@ -366,9 +367,9 @@ def test_what_does_not_fit_is_left_to_numpy() -> None:
 def test_reductions_of_axes_in_another_order(axes, keepdims) -> None:
     x = matrix((9, 70), np.float64).reshape(9, 7, 10)
     for other in (x.transpose(2, 0, 1), x.transpose(0, 2, 1)[::2, :, 1:], x[:, :-1]):
-        found = ready(rows.reduce_axes, np.add, other, axes, keepdims)
-        np.testing.assert_allclose(found, other.sum(axes, keepdims=keepdims))
-        assert found.shape == np.sum(other, axes, keepdims=keepdims).shape
+        actual = ready(rows.reduce_axes, np.add, other, axes, keepdims)
+        np.testing.assert_allclose(actual, other.sum(axes, keepdims=keepdims))
+        assert actual.shape == np.sum(other, axes, keepdims=keepdims).shape
 
 
 @pytest.mark.parametrize("shape", [(1, 7), (9, 33), (3, 4, 17)])
@@ -380,9 +381,9 @@ def test_scans(ufunc, shape) -> None:
         extremes = ufunc in (np.maximum, np.minimum)
         values, *places = ready(scan.scan_axis, ufunc, x, axis, extremes)
         np.testing.assert_allclose(values, ufunc.accumulate(x, axis), 1e-12)
-        for found in places:
+        for array in places:
             along = np.moveaxis(x, axis, -1).reshape(-1, shape[axis])
-            for row, chosen in zip(along, np.moveaxis(found, axis, -1).reshape(along.shape),
+            for row, chosen in zip(along, np.moveaxis(array, axis, -1).reshape(along.shape),
                                    strict=True):
                 for k, at in enumerate(chosen):
                     best = ufunc.reduce(row[: k + 1])
@@ -407,8 +408,8 @@ def test_half_precision_is_worked_out_in_float32(dtype) -> None:
     for function in functions:
         wanted = function(x.double().requires_grad_(), g.double())
         for _ in range(3):  # with kernels from the second call on
-            found = function(x.detach().requires_grad_(), g)
-            for y, exact in zip(found, wanted, strict=True):
+            actual = function(x.detach().requires_grad_(), g)
+            for y, exact in zip(actual, wanted, strict=True):
                 assert y.dtype == (exact.dtype if exact.dtype == torch.int64 else dtype)
                 torch.testing.assert_close(y.double(), exact.double(), rtol=1e-2, atol=3e-2)
     assert {k[1].name for k in rows._ready} >= {str(dtype).removeprefix("torch.")}
@@ -444,10 +445,10 @@ def test_integers_are_added_up_in_int64(kind, shape) -> None:
     x = torch.from_numpy(drawn)
     for axes in [None, (0,)] if len(shape) == 1 else [None, (0,), (2,), (1,), (0, 1), (0, 2)]:
         cut = (slice(None),) * (len(shape) - 1) + (slice(0, -1),)  # rows with gaps between them
-        for given, own in ((x, drawn), (x[cut], drawn[cut])):
+        for tensor, own in ((x, drawn), (x[cut], drawn[cut])):
             wanted = own.sum(axes, dtype=np.int64)
             for _ in range(3):  # array code, then the kernel
-                y = given.sum() if axes is None else given.sum(axes)
+                y = tensor.sum() if axes is None else tensor.sum(axes)
                 assert y.dtype == torch.int64
                 np.testing.assert_array_equal(y.numpy(), wanted)
     turned = x.transpose(0, -1)

@@ -25,12 +25,12 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def tables() -> list[Small]:
-    found = []
+    small_tables = []
     for value in vars(small_arrays).values():
-        found += [value] if isinstance(value, Small) else []
+        small_tables += [value] if isinstance(value, Small) else []
         if isinstance(value, dict) and not isinstance(value, Small):
-            found += [one for one in value.values() if isinstance(one, Small)]
-    return found
+            small_tables += [entry for entry in value.values() if isinstance(entry, Small)]
+    return small_tables
 
 
 def both(monkeypatch, function):
@@ -52,11 +52,11 @@ def test_softmax(name, shape, dtype, monkeypatch) -> None:
     x = torch.randn(*shape, dtype=dtype)
     before = x.clone()
     for dim in (-1, len(shape) - 1):
-        got, want = both(monkeypatch, lambda d=dim: getattr(x, name)(d))
-        np.testing.assert_allclose(got.numpy(), want.numpy(), 1e-6, 1e-6)
+        actual, want = both(monkeypatch, lambda d=dim: getattr(x, name)(d))
+        np.testing.assert_allclose(actual.numpy(), want.numpy(), 1e-6, 1e-6)
     turned = x.flip(0).transpose(0, -1)
-    got, want = both(monkeypatch, lambda: getattr(turned, name)(-1))
-    np.testing.assert_allclose(got.numpy(), want.numpy(), 1e-6, 1e-6)
+    actual, want = both(monkeypatch, lambda: getattr(turned, name)(-1))
+    np.testing.assert_allclose(actual.numpy(), want.numpy(), 1e-6, 1e-6)
     assert torch.equal(x, before)
 
 
@@ -64,8 +64,8 @@ def test_softmax(name, shape, dtype, monkeypatch) -> None:
 @pytest.mark.filterwarnings("ignore")
 def test_special_values(name, monkeypatch) -> None:
     x = torch.tensor(SPECIAL)
-    got, want = both(monkeypatch, lambda: getattr(x, name)(-1))
-    np.testing.assert_allclose(got.numpy(), want.numpy(), 1e-6, 1e-6)
+    actual, want = both(monkeypatch, lambda: getattr(x, name)(-1))
+    np.testing.assert_allclose(actual.numpy(), want.numpy(), 1e-6, 1e-6)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -76,10 +76,10 @@ def test_cross_entropy_where_a_class_is_ignored(ignored, reduction, dtype, monke
     x, target = torch.randn(6, 5, dtype=dtype), torch.tensor([1, 0, 1, 4, 3, 2])
 
     def step() -> torch.Tensor:
-        given = x.clone().requires_grad_()
-        loss = F.cross_entropy(given, target, ignore_index=ignored, reduction=reduction)
+        leaf = x.clone().requires_grad_()
+        loss = F.cross_entropy(leaf, target, ignore_index=ignored, reduction=reduction)
         loss.backward()
-        return torch.cat([loss.detach()[None], given.grad.reshape(-1)])
+        return torch.cat([loss.detach()[None], leaf.grad.reshape(-1)])
 
     monkeypatch.setattr(KernelPolicy, "allowed", False)
     want = step()
@@ -91,8 +91,8 @@ def test_cross_entropy_where_a_class_is_ignored(ignored, reduction, dtype, monke
 def test_kernels_come_at_a_fixed_call(monkeypatch) -> None:
     monkeypatch.setattr(Small, "CALLS_BEFORE_COMPILING", 2)
     monkeypatch.setattr(Small, "CALLS_BEFORE_USE", 4)
-    found = [bool(small_arrays.SOFTMAX[np.dtype(np.float32)]) for _ in range(6)]
-    assert found == [False, False, False, True, True, True]
+    is_ready = [bool(small_arrays.SOFTMAX[np.dtype(np.float32)]) for _ in range(6)]
+    assert is_ready == [False, False, False, True, True, True]
 
 
 def test_none_for_other_dtypes() -> None:
@@ -114,14 +114,14 @@ def test_cross_entropy(shape, reduction, dtype, monkeypatch) -> None:
         loss.backward()
         return np.append(x.grad.numpy().ravel(), loss.item())
 
-    got, want = both(monkeypatch, run)
-    np.testing.assert_allclose(got, want, 1e-5, 1e-6)
+    actual, want = both(monkeypatch, run)
+    np.testing.assert_allclose(actual, want, 1e-5, 1e-6)
 
 
 def test_cross_entropy_of_no_class(monkeypatch) -> None:
     x, t = torch.randn(4, 3), torch.tensor([0, -100, 1, 2])
-    got, want = both(monkeypatch, lambda: F.cross_entropy(x, t))
-    np.testing.assert_allclose(got.item(), want.item(), 1e-6)
+    actual, want = both(monkeypatch, lambda: F.cross_entropy(x, t))
+    np.testing.assert_allclose(actual.item(), want.item(), 1e-6)
     for wrong in (3, -1):
         with pytest.raises(IndexError, match="out of bounds"):
             F.cross_entropy(x, torch.tensor([0, 1, wrong, 2]))
@@ -141,12 +141,12 @@ def test_layer_norm(shape, weight, monkeypatch) -> None:
             leaf.grad = None
         y = F.layer_norm(x, shape[-1:], w, b)
         (y * y * y).sum().backward()
-        found = [y.detach(), *(v.grad for v in leaves)]
-        return np.concatenate([v.numpy().ravel() for v in found])
+        results = [y.detach(), *(v.grad for v in leaves)]
+        return np.concatenate([v.numpy().ravel() for v in results])
 
-    got, want = both(monkeypatch, run)
+    actual, want = both(monkeypatch, run)
     assert small_arrays.LAYER_NORM_BACKWARD[weight][np.dtype(np.float32)]
-    np.testing.assert_allclose(got, want, 1e-4, 5e-5)  # 1 / deviation of equal elements is 316
+    np.testing.assert_allclose(actual, want, 1e-4, 5e-5)  # 1 / deviation of equal elements is 316
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -161,9 +161,9 @@ def test_attention(shape, causal, dtype, monkeypatch) -> None:
             part.grad = None
         y = F.scaled_dot_product_attention(*parts, is_causal=causal)
         (y * y).sum().backward()
-        found = [y.detach(), *(part.grad for part in parts)]
-        return np.concatenate([x.numpy().ravel() for x in found])
+        results = [y.detach(), *(part.grad for part in parts)]
+        return np.concatenate([x.numpy().ravel() for x in results])
 
-    got, want = both(monkeypatch, run)
+    actual, want = both(monkeypatch, run)
     assert small_arrays.PROBABILITIES[causal][parts[0].detach().numpy().dtype]
-    np.testing.assert_allclose(got, want, 1e-4, 1e-5)
+    np.testing.assert_allclose(actual, want, 1e-4, 1e-5)

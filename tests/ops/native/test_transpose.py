@@ -31,10 +31,10 @@ def any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
 def ready(x: np.ndarray) -> np.ndarray:
     """The copy by a kernel, once there is one."""
     until = time.monotonic() + 10
-    while (found := transpose.in_order(x)) is None:
+    while (result := transpose.in_order(x)) is None:
         assert time.monotonic() < until, "no kernel came"
         time.sleep(0.002)
-    return found
+    return result
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int64])
@@ -48,10 +48,10 @@ def test_axes(shape: tuple[int, ...], order: tuple[int, ...], dtype: type) -> No
     if dtype == np.float32:
         x.reshape(-1)[:3] = np.nan, -0.0, np.inf
     turned = x.transpose(order)
-    found = ready(turned)
-    assert found.flags.c_contiguous
+    actual = ready(turned)
+    assert actual.flags.c_contiguous
     kind = np.int32 if dtype == np.float32 else np.int64
-    np.testing.assert_array_equal(found.view(kind), turned.copy().view(kind))
+    np.testing.assert_array_equal(actual.view(kind), turned.copy().view(kind))
 
 
 def test_windows() -> None:
@@ -116,9 +116,9 @@ def test_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
     real = row_copies.call_on_threads
     monkeypatch.setattr(row_copies, "call_on_threads", lambda *a: (calls.append(a), real(*a)))
-    found = ROWS[name]()
-    assert found.dtype == expected.dtype
-    assert torch.equal(found, expected)
+    actual = ROWS[name]()
+    assert actual.dtype == expected.dtype
+    assert torch.equal(actual, expected)
     assert bool(calls) == (name not in ("odd", "empty"))
 
 
@@ -154,9 +154,9 @@ def test_steps(name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -
     expected = STEPS[name](x)
     monkeypatch.setattr(row_copies, "MIN_THREADED_COPY_BYTES", 0)
     for _ in range(40):
-        found = STEPS[name](x)
-        assert found.stride() == expected.stride()
-        assert torch.equal(found, expected)
+        actual = STEPS[name](x)
+        assert actual.stride() == expected.stride()
+        assert torch.equal(actual, expected)
         time.sleep(0.002)
 
 
@@ -180,5 +180,5 @@ def test_zeros_in_memory_that_was_used(dtype: type, monkeypatch: pytest.MonkeyPa
         assert time.monotonic() < until, "no kernel came"
         time.sleep(0.002)
     monkeypatch.setattr(np, "empty", lambda shape, dtype: np.full(shape, 7, dtype))
-    found = row_copies.zeros((37, 19), np.dtype(dtype))
-    assert found.dtype == dtype and found.shape == (37, 19) and not found.any()
+    actual = row_copies.zeros((37, 19), np.dtype(dtype))
+    assert actual.dtype == dtype and actual.shape == (37, 19) and not actual.any()

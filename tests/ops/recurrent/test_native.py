@@ -17,25 +17,25 @@ from flambeau.ops.recurrent import native
 
 def step(layer: Any, x: Any, states: list) -> list[np.ndarray]:
     """Results and gradients."""
-    given = [x, *states]
-    for v in [*given, *layer.parameters()]:
+    leaves = [x, *states]
+    for v in [*leaves, *layer.parameters()]:
         v.grad = None
     y, last = layer(x, tuple(states) if len(states) > 1 else states[0])
     ends = last if isinstance(last, tuple) else (last,)
     ((y * y).sum() + sum((k + 1) * v.sum() for k, v in enumerate(ends))).backward()
-    found = [y, *ends, *[v.grad for v in [*given, *layer.parameters()]]]
-    return [v.detach().numpy() for v in found]
+    results = [y, *ends, *[v.grad for v in [*leaves, *layer.parameters()]]]
+    return [v.detach().numpy() for v in results]
 
 
 def until_kernels(run: Any, count: int) -> list[np.ndarray]:
     """What `run` gives once so many shapes have their kernels."""
     until = time.monotonic() + 60
     while True:
-        found = run()
-        made = [v for v in native._seen.values() if not isinstance(v, int)]
-        if len(made) >= count:
+        actual = run()
+        kernels = [v for v in native._seen.values() if not isinstance(v, int)]
+        if len(kernels) >= count:
             return run()
-        assert time.monotonic() < until, found and "no kernel came"
+        assert time.monotonic() < until, actual and "no kernel came"
         time.sleep(0.002)
 
 
@@ -68,11 +68,11 @@ def test_layers(kind: str, options: dict, monkeypatch: pytest.MonkeyPatch) -> No
     shapes = len(native._seen)
     for length in (4, 2, 9):
         x = torch.randn(length, 3, 4, dtype=dtype, requires_grad=True)
-        found = step(layer, x, states)
+        actual = step(layer, x, states)
         with monkeypatch.context() as patch:
             patch.setattr(KernelPolicy, "allowed", False)
             wanted = step(layer, x, states)
-        for a, b in zip(found, wanted, strict=True):
+        for a, b in zip(actual, wanted, strict=True):
             np.testing.assert_allclose(a, b, 1e-4, 1e-5)
     assert len(native._seen) == shapes
 
@@ -87,9 +87,9 @@ def test_inference(batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
         y, (h, c) = layer(x)
         return [y.numpy(), h.numpy(), c.numpy()]
 
-    found = until_kernels(run, 1)
+    result = until_kernels(run, 1)
     monkeypatch.setattr(KernelPolicy, "allowed", False)
-    for a, b in zip(found, run(), strict=True):
+    for a, b in zip(result, run(), strict=True):
         np.testing.assert_allclose(a, b, 1e-4, 1e-5)
 
 
@@ -108,11 +108,11 @@ def test_batches_of_other_sizes_take_the_kernels_there_are(
     for batch in (39, 35):
         x = torch.randn(5, batch, 4, requires_grad=True)
         states = [torch.randn(1, batch, 17, requires_grad=True) for _ in range(2)]
-        found = step(layer, x, states)
+        actual = step(layer, x, states)
         with monkeypatch.context() as patch:
             patch.setattr(KernelPolicy, "allowed", False)
             wanted = step(layer, x, states)
-        for a, b in zip(found, wanted, strict=True):
+        for a, b in zip(actual, wanted, strict=True):
             np.testing.assert_allclose(a, b, 1e-4, 1e-5)
     assert len(native._seen) == forms
 
@@ -140,7 +140,7 @@ def test_wide_layers_of_few_rows_go_step_by_step(monkeypatch: pytest.MonkeyPatch
     asked: list[int] = []
     monkeypatch.setattr(native, "_runner", lambda form: asked.append(form.width))
     net = torch.nn.RNN(3, 1040)
-    enough = 8 * POOL.threads()
-    for rows in (1, enough):
+    row_count = 8 * POOL.threads()
+    for rows in (1, row_count):
         net(torch.randn(2, rows, 3))
     assert asked == ([1040] if has_narrow_panels() else [])

@@ -84,8 +84,8 @@ def test_more_ties_than_are_gone_through(count, monkeypatch):
 def test_unique(kind, spread):
     x = np.random.default_rng(0).integers(0, spread, (30, 40)).astype(kind)
     expected = np.unique(x, return_inverse=True, return_counts=True)
-    found = torch.unique(torch.from_numpy(x), return_inverse=True, return_counts=True)
-    for a, b in zip(found, expected, strict=True):
+    actual = torch.unique(torch.from_numpy(x), return_inverse=True, return_counts=True)
+    for a, b in zip(actual, expected, strict=True):
         np.testing.assert_array_equal(a.numpy(), b)
     np.testing.assert_array_equal(torch.unique(torch.from_numpy(x)).numpy(), expected[0])
 
@@ -106,12 +106,12 @@ def test_few_elements_are_sorted_as_many_are(kind, n, descending, monkeypatch) -
         x = x.astype(kind)
         if kind.startswith("f") and n > 2:
             x[0, 0], x[1, 1], x[2, :2] = np.nan, np.inf, (0.0, -0.0)
-        few = torch.from_numpy(x).sort(-1, descending)
+        short = torch.from_numpy(x).sort(-1, descending)
         with monkeypatch.context() as m:
             m.setattr(sort_kernels, "small_order", lambda *_: None)
-            many = torch.from_numpy(x).sort(-1, descending)
-        np.testing.assert_array_equal(few[1].numpy(), many[1].numpy())
-        np.testing.assert_array_equal(few[0].numpy(), many[0].numpy())
+            long = torch.from_numpy(x).sort(-1, descending)
+        np.testing.assert_array_equal(short[1].numpy(), long[1].numpy())
+        np.testing.assert_array_equal(short[0].numpy(), long[0].numpy())
 
 
 @pytest.mark.parametrize("n", [2, 5, 16, 20])
@@ -124,12 +124,12 @@ def test_all_of_a_short_row_are_chosen_as_by_selection(n: int) -> None:
 @pytest.mark.parametrize("shape", [(10000, 7), (500, 50), (64, 300)])
 def test_least_of_many_short_rows(shape) -> None:
     x = np.random.default_rng(0).permuted(np.tile(np.arange(shape[1]), (shape[0], 1)), axis=1)
-    found, where = torch.from_numpy(x).topk(3, largest=False)
-    np.testing.assert_array_equal(found.numpy(), np.tile([0, 1, 2], (shape[0], 1)))
+    actual, where = torch.from_numpy(x).topk(3, largest=False)
+    np.testing.assert_array_equal(actual.numpy(), np.tile([0, 1, 2], (shape[0], 1)))
     np.testing.assert_array_equal(where.numpy(), np.argsort(x, 1)[:, :3])
 
 
-FEW = {
+SHORT_ROWS = {
     "distinct": [3.0, -1.0, 7.5, 0.25, -8.0], "one": [2.0], "equal": [1.0, 2.0, 1.0, 0.5],
     "zeros": [0.0, -0.0, 1.0], "NaN": [1.0, float("nan"), 0.5], "only NaN": [float("nan")],
     "infinite": [float("inf"), 1.0, float("-inf")],
@@ -137,23 +137,23 @@ FEW = {
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.float64, torch.int64, torch.uint8])
-@pytest.mark.parametrize("name", FEW)
+@pytest.mark.parametrize("name", SHORT_ROWS)
 def test_few_elements_go_a_short_way_to_the_same_result(name, kind, monkeypatch) -> None:
     if not kind.is_floating_point and ("NaN" in name or name == "infinite"):
         pytest.skip("no integers")
-    x = torch.tensor(FEW[name]).abs().to(kind) if kind == torch.uint8 \
-        else torch.tensor(FEW[name]).to(kind)
+    x = torch.tensor(SHORT_ROWS[name]).abs().to(kind) if kind == torch.uint8 \
+        else torch.tensor(SHORT_ROWS[name]).to(kind)
 
-    def found():
+    def compute():
         for k in range(1, len(x) + 1):
             yield from (*x.topk(k), *x.topk(k, largest=False), *x.kthvalue(k))
             yield from x.kthvalue(k, keepdim=True)
         yield from (*x.median(0), *x.median(0, True), x.median(), x.nanmedian(), *x.nanmedian(0))
         yield from (*x.max(0), *x.min(0), *x.max(0, keepdim=True))
 
-    short = list(found())
+    short = list(compute())
     monkeypatch.setattr(sort_kernels, "distinct_order", lambda *a: None)
-    for y, expected in zip(short, found(), strict=True):
+    for y, expected in zip(short, compute(), strict=True):
         assert y.dtype == expected.dtype
         assert y.shape == expected.shape
         np.testing.assert_array_equal(y.numpy(), expected.numpy())

@@ -134,12 +134,12 @@ def gradients(lib, case):
     dense = y if y.layout is lib.strided else y.to_dense()
     weights = lib.arange(1.0, dense.numel() + 1).reshape(dense.shape)
     (dense * weights).sum().backward()
-    found = [type(y.grad_fn).__name__]
+    results = [type(y.grad_fn).__name__]
     for leaf in leaves:
         g = leaf.grad
-        found += [str(g.layout), g.is_coalesced() if g.is_sparse else None,
+        results += [str(g.layout), g.is_coalesced() if g.is_sparse else None,
                   [round(v, 4) for v in g.to_dense().flatten().tolist()]]
-    return found
+    return results
 
 
 @pytest.mark.parity

@@ -105,16 +105,16 @@ def test_files_go_both_ways():
             file = io.BytesIO()
             source.save(objects(source), file)
             file.seek(0)
-            found = target.load(file, weights_only=weights_only)
-            assert repr(found) == repr(objects(target))
-            assert found["hybrid"].is_coalesced() and not found["coo"].is_coalesced()
+            actual = target.load(file, weights_only=weights_only)
+            assert repr(actual) == repr(objects(target))
+            assert actual["hybrid"].is_coalesced() and not actual["coo"].is_coalesced()
 
 
 @pytest.mark.parametrize("name", objects(flambeau))
 def test_copies(name):
     x = objects(flambeau)[name]
-    for made in (copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
-        assert repr(made) == repr(x) and type(made) is type(x)
+    for copied in (copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
+        assert repr(copied) == repr(x) and type(copied) is type(x)
     changed = copy.deepcopy(x).detach().mul_(2)
     assert repr(changed) != repr(x.detach())
 
@@ -133,8 +133,8 @@ def test_a_hostile_file_is_checked():
 def test_legacy_constructor():
     with warnings.catch_warnings(record=True):
         warnings.simplefilter("always")
-        made = flambeau.sparse.FloatTensor(flambeau.tensor([[0, 2]]), flambeau.ones(2), (3,))
-    assert made.to_dense().tolist() == [1, 0, 1]
+        tensor = flambeau.sparse.FloatTensor(flambeau.tensor([[0, 2]]), flambeau.ones(2), (3,))
+    assert tensor.to_dense().tolist() == [1, 0, 1]
 
 
 def test_gradcheck_of_sparse_functions():

@@ -18,12 +18,12 @@ from flambeau.ops.native import matmul, static_shape_kernels
 
 
 @pytest.fixture
-def made(monkeypatch) -> list:
+def requests(monkeypatch) -> list:
     """Kernels are made at once; the list fills with the keys of those that were used."""
     used: list = []
     known: dict = {}
 
-    def at_once(key, builder: Callable, worth: float = 1):
+    def at_once(key, builder: Callable, weight: float = 1):
         used.append(key)
         if key not in known:
             try:
@@ -63,7 +63,7 @@ CONVOLUTIONS = {
 
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("case", ["padded", "strided", "grouped", "one axis"])
-def test_new_shapes_take_the_kernels_that_are_there(made, monkeypatch, case, last) -> None:
+def test_new_shapes_take_the_kernels_that_are_there(requests, monkeypatch, case, last) -> None:
     """Numbers and sizes of images that no call had before; none gets a kernel of its own."""
     x_shape, w_shape, settings = CONVOLUTIONS[case]
     if last and len(x_shape) != 4:
@@ -79,13 +79,13 @@ def test_new_shapes_take_the_kernels_that_are_there(made, monkeypatch, case, las
             monkeypatch.setattr(conv_native, "MIN_CONV_MULTIPLICATIONS", least)
             function = lambda x, w, b: convolve(x, w, b, **settings)  # noqa: E731
             results.append(gradients(function, x, weight, bias, last=last))
-        for one, right in zip(*results, strict=True):
-            np.testing.assert_allclose(one, right, 1e-4, 1e-4 * np.abs(right).max())
-    assert {key[0] for key in made} <= {"any convolution", "in order"}
-    assert len({key for key in made if key[0] != "in order"}) == 2
+        for actual, right in zip(*results, strict=True):
+            np.testing.assert_allclose(actual, right, 1e-4, 1e-4 * np.abs(right).max())
+    assert {key[0] for key in requests} <= {"any convolution", "in order"}
+    assert len({key for key in requests if key[0] != "in order"}) == 2
 
 
-def test_shapes_that_come_often_get_kernels_of_their_own(made, monkeypatch) -> None:
+def test_shapes_that_come_often_get_kernels_of_their_own(requests, monkeypatch) -> None:
     """From a certain call on, and only where that saves something."""
     monkeypatch.setattr(conv_kernel_choice, "CONV_CALLS_BEFORE_COMPILING", 3)
     monkeypatch.setattr(conv_kernel_choice, "CONV_CALLS_BEFORE_USE", 6)
@@ -95,21 +95,21 @@ def test_shapes_that_come_often_get_kernels_of_their_own(made, monkeypatch) -> N
     for weight, last in ((square, False), (wide, False), (wide, True)):
         first, used = None, []
         for _ in range(conv_kernel_choice.CONV_CALLS_BEFORE_USE + 1):
-            made.clear()
-            found = gradients(lambda x, w: F.conv2d(x, w, padding=1), x, weight, last=last)
-            used.append({key[0] for key in made})
-            first = found if first is None else first
-            for one, right in zip(found, first, strict=True):
-                np.testing.assert_allclose(one, right, 1e-3, 1e-4 * np.abs(right).max())
+            requests.clear()
+            results = gradients(lambda x, w: F.conv2d(x, w, padding=1), x, weight, last=last)
+            used.append({key[0] for key in requests})
+            first = results if first is None else first
+            for actual, right in zip(results, first, strict=True):
+                np.testing.assert_allclose(actual, right, 1e-3, 1e-4 * np.abs(right).max())
         for call, kinds in enumerate(used, 1):
             own = call == conv_kernel_choice.CONV_CALLS_BEFORE_COMPILING \
                 or call >= conv_kernel_choice.CONV_CALLS_BEFORE_USE
             assert ("convolution" in kinds) == (own and (last or weight is square))
 
 
-def test_depthwise_results_have_the_layout_of_their_images(made, monkeypatch) -> None:
+def test_depthwise_results_have_the_layout_of_their_images(requests, monkeypatch) -> None:
     """Channels innermost in, channels innermost out, and the same numbers."""
-    rng, kept = np.random.default_rng(6), []
+    rng, is_contiguous = np.random.default_rng(6), []
     for count, size, stride, dilation in ((8, 3, 1, 1), (3, 5, 2, 1), (5, 2, 3, 2), (2, 1, 2, 1)):
         weight = rng.normal(size=(32, 1, size, 3)).astype(np.float32)
         x = rng.normal(size=(count, 32, 20, 22 + count)).astype(np.float32)
@@ -117,21 +117,21 @@ def test_depthwise_results_have_the_layout_of_their_images(made, monkeypatch) ->
 
         def work(x, w, b, stride=stride, dilation=dilation):
             y = F.conv2d(x, w, b, stride, 2, dilation, 32)
-            kept.append(y.is_contiguous(memory_format=flambeau.channels_last))
+            is_contiguous.append(y.is_contiguous(memory_format=flambeau.channels_last))
             return y
 
         results = []
         for least in (1, 1 << 62):
             monkeypatch.setattr(conv_native, "MIN_CONV_MULTIPLICATIONS", least)
             results.append(gradients(work, x, weight, bias, last=True))
-        assert kept[-2]  # by kernels
-        for one, right in zip(*results, strict=True):
-            np.testing.assert_allclose(one, right, 1e-4, 1e-4 * np.abs(right).max())
+        assert is_contiguous[-2]  # by kernels
+        for actual, right in zip(*results, strict=True):
+            np.testing.assert_allclose(actual, right, 1e-4, 1e-4 * np.abs(right).max())
     wanted = {eager_kernels.DEPTHWISE_WINDOWS, eager_kernels.DEPTHWISE_WEIGHT}
-    assert {key[0] for key in made} >= wanted
+    assert {key[0] for key in requests} >= wanted
 
 
-def test_gradients_of_depthwise_images_that_give_two_each(made, monkeypatch) -> None:
+def test_gradients_of_depthwise_images_that_give_two_each(requests, monkeypatch) -> None:
     """Two results for each channel: not of the kernels whose channels are innermost."""
     rng = np.random.default_rng(7)
     weight = rng.normal(size=(64, 1, 3, 3)).astype(np.float32)
@@ -144,12 +144,12 @@ def test_gradients_of_depthwise_images_that_give_two_each(made, monkeypatch) -> 
     for least in (1, 1 << 62):
         monkeypatch.setattr(conv_native, "MIN_CONV_MULTIPLICATIONS", least)
         results.append(gradients(work, x, weight, last=True))
-    for one, right in zip(*results, strict=True):
-        assert one.shape == right.shape
-        np.testing.assert_allclose(one, right, 1e-4, 1e-4 * np.abs(right).max())
+    for actual, right in zip(*results, strict=True):
+        assert actual.shape == right.shape
+        np.testing.assert_allclose(actual, right, 1e-4, 1e-4 * np.abs(right).max())
 
 
-def test_depthwise_kernels_take_all_shapes(made, monkeypatch) -> None:
+def test_depthwise_kernels_take_all_shapes(requests, monkeypatch) -> None:
     x_shape, w_shape, settings = CONVOLUTIONS["depthwise"]
     rng = np.random.default_rng(6)
     keys = set()
@@ -160,16 +160,16 @@ def test_depthwise_kernels_take_all_shapes(made, monkeypatch) -> None:
         for least in (1, 1 << 62):
             monkeypatch.setattr(conv_native, "MIN_CONV_MULTIPLICATIONS", least)
             results.append(gradients(lambda x, w: F.conv2d(x, w, **settings), x, weight))
-            keys |= set(made)
-        for one, right in zip(*results, strict=True):
-            np.testing.assert_allclose(one, right, 1e-4, 1e-4 * np.abs(right).max())
+            keys |= set(requests)
+        for actual, right in zip(*results, strict=True):
+            np.testing.assert_allclose(actual, right, 1e-4, 1e-4 * np.abs(right).max())
     assert len(keys) == 2  # forward and back to the input are one
 
 
 @pytest.mark.parametrize("shape, outputs", [
     ((8, 64, 14, 14), 48), ((4, 96, 3, 3), 128), ((1, 32, 40, 40), 24), ((8, 32, 300), 40),
 ])
-def test_one_tap_is_a_product(made, monkeypatch, shape: tuple, outputs: int) -> None:
+def test_one_tap_is_a_product(requests, monkeypatch, shape: tuple, outputs: int) -> None:
     """Of images with rows innermost, with many pixels and with few: no convolution's kernel."""
     monkeypatch.setattr(matmul, "MIN_PRODUCT_MULTIPLICATIONS", 1)
     monkeypatch.setattr(matmul, "PRODUCT_CALLS_BEFORE_USE", 2)
@@ -185,16 +185,16 @@ def test_one_tap_is_a_product(made, monkeypatch, shape: tuple, outputs: int) -> 
     ), *[a.astype(np.float64) for a in arrays])
     convolve = F.conv1d if len(shape) == 3 else F.conv2d
     for kernels in (0, 3):
-        made.clear()
-        found = gradients(convolve, *arrays)
-        assert [key[0] for key in made] == ["product"] * kernels
-        for one, right in zip(found, expected, strict=True):
-            np.testing.assert_allclose(one, right, 1e-4, 1e-5 * np.abs(right).max())
+        requests.clear()
+        results = gradients(convolve, *arrays)
+        assert [key[0] for key in requests] == ["product"] * kernels
+        for actual, right in zip(results, expected, strict=True):
+            np.testing.assert_allclose(actual, right, 1e-4, 1e-5 * np.abs(right).max())
 
 
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("case", CONVOLUTIONS)
-def test_convolution(made, monkeypatch, case: str, last: bool) -> None:
+def test_convolution(requests, monkeypatch, case: str, last: bool) -> None:
     x_shape, w_shape, settings = CONVOLUTIONS[case]
     if last and len(x_shape) != 4:
         pytest.skip("channels_last is for images")
@@ -207,7 +207,7 @@ def test_convolution(made, monkeypatch, case: str, last: bool) -> None:
 
     second = gradients(work, *arrays, last=last)
     second = gradients(work, *arrays, last=last)
-    assert sum(key[0] != "in order" for key in made) >= 3
+    assert sum(key[0] != "in order" for key in requests) >= 3
     monkeypatch.setattr(conv_native, "MIN_CONV_MULTIPLICATIONS", 1 << 62)
     first = gradients(work, *arrays, last=last)
     for before, after in zip(first, second, strict=True):
@@ -215,11 +215,11 @@ def test_convolution(made, monkeypatch, case: str, last: bool) -> None:
         np.testing.assert_allclose(after, before, 1e-4, 1e-4 * np.abs(before).max())
 
 
-def test_gradient_that_is_one_number(made) -> None:
+def test_gradient_that_is_one_number(requests) -> None:
     """A sum's gradient is one number seen everywhere: strides of 0."""
     x, w = flambeau.ones(8, 16, 20, 20), flambeau.ones(32, 16, 3, 3, requires_grad=True)
     for _ in range(2):
         w.grad = None
         F.conv2d(x, w).sum().backward()
-    assert made
+    assert requests
     assert w.grad.eq(8 * 18 * 18).all()

@@ -15,12 +15,12 @@ from flambeau.ops.spatial import pool_native
 
 
 @pytest.fixture
-def made(monkeypatch) -> list:
+def requests(monkeypatch) -> list:
     """Kernels are made at once, for small arrays too; the keys of those that were used."""
     used: list = []
     known: dict = {}
 
-    def at_once(key, builder: Callable, exact: bool = False, worth: float = 1):
+    def at_once(key, builder: Callable, exact: bool = False, weight: float = 1):
         used.append(key)
         if key not in known:
             known[key] = compile_kernel(builder())
@@ -34,11 +34,11 @@ def made(monkeypatch) -> list:
 def gradients(function: Callable, x: np.ndarray, last: bool) -> list[np.ndarray]:
     """The result, and the gradient of a sum that weighs its elements."""
     tensor = flambeau.tensor(x).requires_grad_()
-    given = tensor
+    leaf = tensor
     if last:
         layout = {4: flambeau.channels_last, 5: flambeau.channels_last_3d}[x.ndim]
-        given = tensor.contiguous(memory_format=layout)
-    y = function(given)
+        leaf = tensor.contiguous(memory_format=layout)
+    y = function(leaf)
     weights = flambeau.linspace(-1, 1, y.numel(), dtype=y.dtype).reshape(y.shape)
     (y * weights).sum().backward()
     return [y.detach().numpy(), tensor.grad.numpy()]
@@ -46,14 +46,14 @@ def gradients(function: Callable, x: np.ndarray, last: bool) -> list[np.ndarray]
 
 def agrees(monkeypatch, function: Callable, x: np.ndarray, last: bool = False) -> None:
     """Machine code and NumPy give the same."""
-    found = gradients(function, x, last)
+    results = gradients(function, x, last)
     with monkeypatch.context() as context:
         context.setattr(pool_native, "MIN_POOLED_ELEMENTS", 1 << 62)
         right = gradients(function, x, last)
     near = 1e-4 if x.dtype == np.float32 else 1e-12
-    for one, two in zip(found, right, strict=True):
-        assert one.shape == two.shape
-        np.testing.assert_allclose(one, two, near, near)
+    for first, second in zip(results, right, strict=True):
+        assert first.shape == second.shape
+        np.testing.assert_allclose(first, second, near, near)
 
 
 def pooling(name: str, *settings, **named) -> Callable:
@@ -70,7 +70,7 @@ WINDOWS = ((1, 1, 0), (2, 2, 0), (2, 2, 1), (3, 2, 1), (3, 1, 1), (5, 3, 2), (4,
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 @pytest.mark.parametrize("n", [1, 2, 3])
-def test_windows(made, monkeypatch, n: int, kind: type) -> None:
+def test_windows(requests, monkeypatch, n: int, kind: type) -> None:
     rng = np.random.default_rng(6)
     for shape in SHAPES[n]:
         shape = (2, *shape) if len(shape) < n + 1 else shape
@@ -84,11 +84,11 @@ def test_windows(made, monkeypatch, n: int, kind: type) -> None:
                     for padded in (False, True):
                         agrees(monkeypatch, pooling(f"avg_pool{n}d", *window, ceil, padded),
                                x, last)
-    assert made
+    assert requests
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
-def test_even_windows(made, monkeypatch, n: int) -> None:
+def test_even_windows(requests, monkeypatch, n: int) -> None:
     rng = np.random.default_rng(7)
     for shape in SHAPES[n]:
         shape = (2, *shape) if len(shape) < n + 1 else shape
@@ -100,7 +100,7 @@ def test_even_windows(made, monkeypatch, n: int) -> None:
                     agrees(monkeypatch, pooling(f"adaptive_max_pool{n}d", count), x, last)
 
 
-def test_dilation_and_other_divisors(made, monkeypatch) -> None:
+def test_dilation_and_other_divisors(requests, monkeypatch) -> None:
     x = np.random.default_rng(8).normal(size=(2, 3, 14, 15)).astype(np.float32)
     for dilation in (2, 3):
         agrees(monkeypatch, pooling("max_pool2d", 3, 2, 1, dilation), x)
@@ -110,7 +110,7 @@ def test_dilation_and_other_divisors(made, monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
-def test_places(made, monkeypatch, n: int) -> None:
+def test_places(requests, monkeypatch, n: int) -> None:
     """Of equal maxima the first counts; of several NaN the last, as in PyTorch."""
     x = np.random.default_rng(9).integers(0, 4, (2, 3, *(9,) * n)).astype(np.float32)
     name = f"max_pool{n}d"
@@ -123,8 +123,8 @@ def test_places(made, monkeypatch, n: int) -> None:
                 monkeypatch.setattr(pool_native, "MIN_POOLED_ELEMENTS", least)
                 y, places = getattr(F, name)(flambeau.tensor(x), *window, return_indices=True)
                 results.append((y.numpy(), places.numpy()))
-            for one, two in zip(*results, strict=True):
-                np.testing.assert_array_equal(one, two)
+            for first, second in zip(*results, strict=True):
+                np.testing.assert_array_equal(first, second)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
@@ -144,7 +144,7 @@ def test_tangents_of_maxima(made, monkeypatch, n: int) -> None:
 
 
 @pytest.mark.parametrize("last", [False, True])
-def test_all_shapes_take_the_same_kernels(made, last: bool) -> None:
+def test_all_shapes_take_the_same_kernels(requests, last: bool) -> None:
     rng = np.random.default_rng(10)
     for count in range(2, 30):
         x = rng.normal(size=(count % 3 + 1, count, count + 3, 2 * count)).astype(np.float32)
@@ -152,11 +152,11 @@ def test_all_shapes_take_the_same_kernels(made, last: bool) -> None:
             gradients(pooling("max_pool2d", kernel, stride, 1), x, last)
             gradients(pooling("avg_pool2d", kernel, stride, 1), x, last)
         gradients(pooling("adaptive_avg_pool2d", 1 + count % 5), x, last)
-    assert len(set(made)) <= 6
+    assert len(set(requests)) <= 6
 
 
 @pytest.mark.parametrize("kind", [flambeau.float16, flambeau.bfloat16])
-def test_half_precision(made, monkeypatch, kind) -> None:
+def test_half_precision(requests, monkeypatch, kind) -> None:
     x = flambeau.randn(2, 3, 14, 15).to(kind)
     for work in (pooling("max_pool2d", 3, 2, 1), pooling("avg_pool2d", 3, 2, 1),
                  pooling("adaptive_avg_pool2d", 5)):
@@ -167,19 +167,19 @@ def test_half_precision(made, monkeypatch, kind) -> None:
             y = work(tensor)
             y.sum().backward()
             results.append((y, tensor.grad))
-        for one, two in zip(*results, strict=True):
-            assert one.dtype == two.dtype == kind
-            assert flambeau.allclose(one.float(), two.float(), 1e-2, 1e-2)
-    assert made
+        for first, second in zip(*results, strict=True):
+            assert first.dtype == second.dtype == kind
+            assert flambeau.allclose(first.float(), second.float(), 1e-2, 1e-2)
+    assert requests
 
 
 @pytest.mark.parametrize("kernel", [2, 7])
-def test_a_window_that_is_the_image(made, monkeypatch, kernel: int) -> None:
+def test_a_window_that_is_the_image(requests, monkeypatch, kernel: int) -> None:
     x = np.random.default_rng(11).normal(size=(300, 70, kernel, kernel)).astype(np.float32)
     agrees(monkeypatch, pooling("avg_pool2d", kernel), x)
 
 
-def test_unpooling(made) -> None:
+def test_unpooling(requests) -> None:
     """Large ones by a kernel, small ones by NumPy; both refuse places outside of the image."""
     for images in (1, 64):
         x = flambeau.rand(images, 3, 14, 16)

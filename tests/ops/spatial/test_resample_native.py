@@ -22,9 +22,9 @@ def with_gradient(function, image):
 def by_both(function, image, monkeypatch):
     """(with kernels, without)."""
     with_gradient(function, image)  # asks for the kernels
-    found = with_gradient(function, image)
+    results = with_gradient(function, image)
     monkeypatch.setattr(KernelPolicy, "allowed", False)
-    return zip(found, with_gradient(function, image), strict=True)
+    return zip(results, with_gradient(function, image), strict=True)
 
 
 @pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic", "area"])
@@ -44,19 +44,20 @@ def test_grid_sample(mode, padding, axes, monkeypatch):
     rng = np.random.default_rng(0)
     shape, count = ((3, 4, 9, 11), (7, 43)) if axes == 2 else ((3, 4, 5, 6, 7), (2, 5, 31))
     image = rng.normal(size=shape).astype(np.float32)
-    given = rng.uniform(-1.9, 1.9, (3, *count, axes)).astype(np.float32)
+    coordinates = rng.uniform(-1.9, 1.9, (3, *count, axes)).astype(np.float32)
 
     def sampled(x):
-        points = torch.from_numpy(given).requires_grad_()
+        points = torch.from_numpy(coordinates).requires_grad_()
         y = F.grid_sample(x, points, mode, padding, False)
-        found.append(torch.autograd.grad(y.square().sum(), points, retain_graph=True)[0].numpy())
+        (gradient,) = torch.autograd.grad(y.square().sum(), points, retain_graph=True)
+        gradients.append(gradient.numpy())
         return y
 
-    found = []
+    gradients = []
     for a, b in by_both(sampled, image, monkeypatch):
         np.testing.assert_allclose(a, b, 1e-4, 1e-5)
-    np.testing.assert_allclose(found[1], found[2], 1e-3, 1e-3)
-    assert (found[1] != 0).any() == (mode != "nearest")
+    np.testing.assert_allclose(gradients[1], gradients[2], 1e-3, 1e-3)
+    assert (gradients[1] != 0).any() == (mode != "nearest")
 
 
 def test_points_that_fill_no_block(monkeypatch):
@@ -77,11 +78,12 @@ def test_a_place_below_zero_counts_nothing(axis):
     places[0, ::2] = np.arange(75)
     x[(slice(None),) * axis + (slice(75),)] = 2
     weights = np.full(places.shape, 0.5, np.float32)
-    for given in (weights, None):
-        along_axis(x, axis, places, given, False)
-        y = along_axis(x, axis, places, given, False)
+    for tap_weights in (weights, None):
+        along_axis(x, axis, places, tap_weights, False)
+        y = along_axis(x, axis, places, tap_weights, False)
         assert y is not None
-        np.testing.assert_array_equal(y.take(np.arange(0, 150, 2), axis), 2 if given is None else 1)
+        wanted = 2 if tap_weights is None else 1
+        np.testing.assert_array_equal(y.take(np.arange(0, 150, 2), axis), wanted)
         np.testing.assert_array_equal(y.take(np.arange(1, 150, 2), axis), 0)
 
 

@@ -75,10 +75,10 @@ def test_zeros_of_the_gamma_functions() -> None:
     near = np.abs(apart) < 1e-3
     slopes = [float(special.polygamma(k, root)) for k in (1, 2, 3)]
     exact = apart * (slopes[0] + apart * (slopes[1] / 2 + apart * slopes[2] / 6))
-    found = from_kernel(torch.digamma, x)
-    np.testing.assert_allclose(found[near], exact[near], 2e-7)
-    found = from_kernel(torch.lgamma, x)
+    actual = from_kernel(torch.digamma, x)
+    np.testing.assert_allclose(actual[near], exact[near], 2e-7)
+    actual = from_kernel(torch.lgamma, x)
     for zero, slope, curve in ((1, -0.5772156649015329, np.pi**2 / 6),
                                (2, 1 - 0.5772156649015329, np.pi**2 / 6 - 1)):
         near, apart = np.abs(x - zero) < 1e-3, x.astype(float) - zero
-        np.testing.assert_allclose(found[near], (apart * (slope + apart * curve / 2))[near], 2e-7)
+        np.testing.assert_allclose(actual[near], (apart * (slope + apart * curve / 2))[near], 2e-7)

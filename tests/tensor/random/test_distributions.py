@@ -154,27 +154,27 @@ def _counts(torch, dtype):
     rates, p = rng.random((20, 30)).astype(dtype) * 30, rng.random((20, 30)).astype(dtype)
     trials = np.floor(p * 100)
     turned = np.ascontiguousarray(p.T).T
-    given = torch.from_numpy
+    tensor = torch.from_numpy
     return {
-        "poisson": (lambda g: torch.poisson(given(rates), g),
+        "poisson": (lambda g: torch.poisson(tensor(rates), g),
                     lambda g: rejection_sampling.poisson(rates, g)),
-        "binomial": (lambda g: torch.binomial(given(trials), given(p), g),
+        "binomial": (lambda g: torch.binomial(tensor(trials), tensor(p), g),
                      lambda g: rejection_sampling.binomial(trials, p, g)),
-        "gamma": (lambda g: torch._standard_gamma(given(rates), g),
+        "gamma": (lambda g: torch._standard_gamma(tensor(rates), g),
                   lambda g: rejection_sampling.standard_gamma(rates, g)),
-        "multinomial": (lambda g: torch.multinomial(given(p), 40, True, generator=g),
+        "multinomial": (lambda g: torch.multinomial(tensor(p), 40, True, generator=g),
                         lambda g: integers.multinomial(p, 40, True, g)),
-        "multinomial without": (lambda g: torch.multinomial(given(turned), 7, generator=g),
+        "multinomial without": (lambda g: torch.multinomial(tensor(turned), 7, generator=g),
                                 lambda g: integers.multinomial(turned, 7, False, g)),
-        "multinomial one": (lambda g: torch.multinomial(given(p[0]), 1, True, generator=g),
+        "multinomial one": (lambda g: torch.multinomial(tensor(p[0]), 1, True, generator=g),
                             lambda g: integers.multinomial(p[0], 1, True, g)),
-        "bernoulli p": (lambda g: torch.bernoulli(given(turned), generator=g),
+        "bernoulli p": (lambda g: torch.bernoulli(tensor(turned), generator=g),
                         lambda g: distributions.fill_bernoulli(np.empty_like(p), turned, g)),
         "bernoulli turned": (
-            lambda g: torch.empty(30, 40)[:, ::2].t().bernoulli_(given(p), generator=g),
+            lambda g: torch.empty(30, 40)[:, ::2].t().bernoulli_(tensor(p), generator=g),
             lambda g: distributions.fill_bernoulli(np.empty((30, 40), np.float32)[:, ::2].T, p, g)),
         "bernoulli row": (
-            lambda g: torch.empty(20, 30).bernoulli_(given(p[0]), generator=g),
+            lambda g: torch.empty(20, 30).bernoulli_(tensor(p[0]), generator=g),
             lambda g: distributions.fill_bernoulli(np.empty((20, 30), np.float32), p[0], g)),
     }
 
@@ -198,9 +198,10 @@ def test_dirichlet_is_pytorchs_up_to_the_order_of_its_sum():
     concentrations = np.random.default_rng(0).random((20, 50))
     theirs, ours = torch.Generator().manual_seed(2), seeded(2)
     for dtype in (np.float32, np.float64):
-        given = concentrations.astype(dtype)
-        expected = torch._sample_dirichlet(torch.from_numpy(given), generator=theirs).numpy()
-        drawn = rejection_sampling.dirichlet(given, ours)
+        concentration = concentrations.astype(dtype)
+        expected = torch._sample_dirichlet(
+            torch.from_numpy(concentration), generator=theirs).numpy()
+        drawn = rejection_sampling.dirichlet(concentration, ours)
         np.testing.assert_allclose(drawn, expected, rtol=4 * np.finfo(dtype).eps)
         assert state_bytes(ours) == state_bytes(theirs)
 

@@ -67,8 +67,8 @@ def test_machine_code_gives_the_bits_of_array_code(
     expected = [drawn(fill, np.empty(n, kind), spent) for n, spent in cases]
     turned = drawn(fill, np.empty((70, 90), kind).T[:, ::2], 3)
     by_kernels()
-    for (n, spent), one in zip(cases, expected, strict=True):
-        assert drawn(fill, np.empty(n, kind), spent) == one, (n, spent)
+    for (n, spent), bits in zip(cases, expected, strict=True):
+        assert drawn(fill, np.empty(n, kind), spent) == bits, (n, spent)
     assert drawn(fill, np.empty((70, 90), kind).T[:, ::2], 3) == turned
 
 

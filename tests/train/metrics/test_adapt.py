@@ -172,11 +172,11 @@ def test_batches_are_kept_as_copies():
 
 def test_groups():
     group, other = MetricGroup(["accuracy", l1]), MetricGroup(["accuracy", l1])
-    one, two = torch.tensor([1.0, -1.0], requires_grad=True), torch.tensor([1.0, 0.0])
-    group.update(one, two)
+    first, second = torch.tensor([1.0, -1.0], requires_grad=True), torch.tensor([1.0, 0.0])
+    group.update(first, second)
     assert group.compute("valid/") == {"valid/accuracy": 1.0, "valid/l1": 0.5}
     other.load_state_dict(group.state_dict())
-    other.update(-one, two)
+    other.update(-first, second)
     assert group.merge(other).compute()["accuracy"] == pytest.approx(2 / 3)
     group.reset()
     assert np.isnan(group.compute()["l1"])

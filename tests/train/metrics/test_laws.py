@@ -179,7 +179,7 @@ def test_a_metric_of_ones_own():
 
 
 def test_twins_of_a_metric_that_resets_in_place():
-    class Kept(Metric):
+    class InPlace(Metric):
         states = ("values", "total")
 
         def __init__(self, owner):
@@ -197,13 +197,13 @@ def test_twins_of_a_metric_that_resets_in_place():
             return sum(self.values) + float(self.total)
 
     owner = object()
-    kept = update(Kept(owner), np.ones(3), np.ones(3))
-    assert kept.twin().compute() == 0
-    assert kept.twin().owner is owner
-    assert kept(torch.ones(1), torch.ones(1)) == 2
-    assert kept.compute() == 8
-    again = Kept(owner)
-    again.load_state_dict(kept.state_dict())
+    metric = update(InPlace(owner), np.ones(3), np.ones(3))
+    assert metric.twin().compute() == 0
+    assert metric.twin().owner is owner
+    assert metric(torch.ones(1), torch.ones(1)) == 2
+    assert metric.compute() == 8
+    again = InPlace(owner)
+    again.load_state_dict(metric.state_dict())
     assert update(again, np.ones(1), np.ones(1)).compute() == 10
 
 

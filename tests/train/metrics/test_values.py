@@ -77,8 +77,8 @@ def test_accuracy_of_images_and_sequences():
     random = np.random.default_rng(2)
     maps, wanted = random.normal(size=(4, 3, 5, 5)), random.integers(0, 3, (4, 5, 5))
     wanted[0, 0] = 255
-    kept = wanted != 255
-    right = (maps.argmax(1) == wanted)[kept].mean()
+    mask = wanted != 255
+    right = (maps.argmax(1) == wanted)[mask].mean()
     assert feed(Accuracy(ignore_index=255), maps, wanted) == pytest.approx(right)
     last = np.moveaxis(maps, 1, -1)  # (n, h, w, classes), as sequence models have it
     assert feed(Accuracy(ignore_index=255), last, wanted) == pytest.approx(right)

@@ -49,16 +49,17 @@ def numbers(value: Any) -> list[float]:
 def losses(model: Any, loss_of: Any, steps: int = 3) -> list[Any]:
     """The losses of a few steps of AdamW, and what the gradients sum up to after the first."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    found: list[Any] = []
+    results: list[Any] = []
     for step in range(steps):
         optimizer.zero_grad()
         loss = loss_of(model)
         loss.backward()
         if not step:
-            found.append(sum(p.grad.abs().sum() for p in model.parameters() if p.grad is not None))
+            gradients = [p.grad for p in model.parameters() if p.grad is not None]
+            results.append(sum(g.abs().sum() for g in gradients))
         optimizer.step()
-        found.append(loss)
-    return found
+        results.append(loss)
+    return results
 
 
 def run() -> None:

@@ -15,13 +15,13 @@ def kornia():
     import kornia as K
 
     image = torch.rand(1, 3, 24, 24, requires_grad=True)
-    found = [
+    results = [
         K.filters.gaussian_blur2d(image, (3, 3), (1.0, 1.0)), K.color.rgb_to_hsv(image),
         K.filters.sobel(image), K.geometry.rotate(image, torch.tensor([30.0])),
         K.feature.harris_response(image), K.losses.ssim_loss(image, image.flip(3), 5),
         K.augmentation.RandomAffine(20.0, p=1.0)(image), K.enhance.equalize(image.detach()),
     ]
-    return [*found, torch.autograd.grad(found[0].sum() + found[5], image)[0]]
+    return [*results, torch.autograd.grad(results[0].sum() + results[5], image)[0]]
 
 
 @case
@@ -66,12 +66,12 @@ def gpytorch():
     likelihood = gp.likelihoods.GaussianLikelihood()
     model = Process(likelihood)
     score = gp.mlls.ExactMarginalLogLikelihood(likelihood, model)
-    found = losses(model, lambda m: -score(m(x), y))
+    result = losses(model, lambda m: -score(m(x), y))
     model.eval()
     likelihood.eval()
     with torch.no_grad():
         there = likelihood(model(torch.tensor([0.33, 0.77])))
-    return [*found, there.mean, there.variance]
+    return [*result, there.mean, there.variance]
 
 
 @case
@@ -107,9 +107,9 @@ def einops():
 
     x = torch.randn(2, 4, 6, requires_grad=True)
     y = rearrange(x, "b (h w) c -> b h (w c)", h=2)
-    found = [y, reduce(x, "b n c -> b c", "max"), repeat(x, "b n c -> b n c k", k=2),
+    results = [y, reduce(x, "b n c -> b c", "max"), repeat(x, "b n c -> b n c k", k=2),
              einsum(x, x, "b n c, b m c -> b n m"), Rearrange("b n c -> n (b c)")(x)]
-    return [*found, torch.autograd.grad(sum(f.sin().sum() for f in found), x)[0]]
+    return [*results, torch.autograd.grad(sum(f.sin().sum() for f in results), x)[0]]
 
 
 @case
@@ -119,8 +119,8 @@ def captum():
     model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
     x = torch.randn(2, 6)
     ways = [IntegratedGradients(model), Saliency(model), DeepLift(model)]
-    found = [way.attribute(x, target=1) for way in ways]
-    return [*found, Occlusion(model).attribute(x, (2,), target=1)]
+    results = [way.attribute(x, target=1) for way in ways]
+    return [*results, Occlusion(model).attribute(x, (2,), target=1)]
 
 
 @case
@@ -173,12 +173,12 @@ def pytorch_metric_learning():
     from pytorch_metric_learning import miners
 
     x, labels = torch.randn(12, 5, requires_grad=True), torch.arange(12) % 3
-    found = [loss(x, labels) for loss in (
+    results = [loss(x, labels) for loss in (
         metric_losses.TripletMarginLoss(), metric_losses.ContrastiveLoss(),
         metric_losses.NTXentLoss(), metric_losses.CircleLoss(), metric_losses.SupConLoss(),
     )]
     pairs = miners.MultiSimilarityMiner()(x, labels)
-    return [*found, *pairs, torch.autograd.grad(sum(found), x)[0]]
+    return [*results, *pairs, torch.autograd.grad(sum(results), x)[0]]
 
 
 run()

@@ -11,25 +11,25 @@ poolformerv2_s12""".split()
 
 
 def model(name):
-    made = timm.create_model(name, num_classes=5)
+    result = timm.create_model(name, num_classes=5)
     size = 224 if "224" in name or "levit" in name else 64
     images, labels = torch.randn(2, 3, size, size), torch.tensor([1, 3])
-    return losses(made, lambda m: torch.nn.functional.cross_entropy(m(images), labels), 2)
+    return losses(result, lambda m: torch.nn.functional.cross_entropy(m(images), labels), 2)
 
 
 def optimizer(name):
     layer = torch.nn.Linear(4, 3)
     opt = timm.optim.create_optimizer_v2(layer, opt=name.partition(":")[2], lr=1e-2)
     schedule, _ = timm.scheduler.create_scheduler_v2(opt, num_epochs=4, warmup_epochs=1)
-    found = []
+    results = []
     for epoch in range(4):
         opt.zero_grad()
         loss = (layer(torch.ones(2, 4)) ** 2).sum()
         loss.backward()
         opt.step()
         schedule.step(epoch)
-        found.append(loss)
-    return found
+        results.append(loss)
+    return results
 
 
 cases(NAMES, model)

@@ -42,11 +42,11 @@ def detector():
 @case
 def boxes():
     boxes = torch.rand(40, 4).cumsum(1) * 20
-    kept = torchvision.ops.nms(boxes, torch.rand(40), 0.3)
+    selected = torchvision.ops.nms(boxes, torch.rand(40), 0.3)
     features = torch.rand(1, 4, 16, 16, requires_grad=True)
     rows = torch.cat([torch.zeros(40, 1), boxes], 1)
     pooled = torchvision.ops.roi_align(features, rows, 3)
-    return [kept, pooled, torch.autograd.grad(pooled.sum(), features)[0]]
+    return [selected, pooled, torch.autograd.grad(pooled.sum(), features)[0]]
 
 
 @case

@@ -149,8 +149,8 @@ def sentence_transformers():
         embedding_weights=torch.randn(4, 8).numpy(),
     )
     model = SentenceTransformer(modules=[words, models.Pooling(8)], device="cpu")
-    found = model.encode(["a small house", "a tree"], show_progress_bar=False)
-    return torch.from_numpy(found)
+    result = model.encode(["a small house", "a tree"], show_progress_bar=False)
+    return torch.from_numpy(result)
 
 
 @case

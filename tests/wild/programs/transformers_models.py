@@ -46,11 +46,11 @@ def text(kind):
     inputs, labels = tokens, tokens
     if way == "causal" and name in UNSHIFTED:
         inputs, labels = tokens[:, :-1], tokens[:, 1:]
-    found = losses(model, lambda m: m(input_ids=inputs, labels=labels).loss)
+    result = losses(model, lambda m: m(input_ids=inputs, labels=labels).loss)
     if way == "causal":
         model.eval()
-        found.append(model.generate(tokens[:1, :5], max_new_tokens=5, do_sample=False))
-    return found
+        result.append(model.generate(tokens[:1, :5], max_new_tokens=5, do_sample=False))
+    return result
 
 
 cases([f"causal:{name}" for name in CAUSAL], text)
