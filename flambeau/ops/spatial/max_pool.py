@@ -211,9 +211,8 @@ def _publish_functions(n: int) -> None:
         return pool_values(input, window)
 
     _describe(n, name, pool, torch_pool, with_indices)
-    for function, path in (
-            (pool, name), (torch_pool, name), (with_indices, f"{name}_with_indices")):
-        function.__name__ = function.__qualname__ = path
+    for f, path in ((pool, name), (torch_pool, name), (with_indices, f"{name}_with_indices")):
+        f.__name__ = f.__qualname__ = path
     publish(pool, (name,), ("nn.functional",))
     publish(torch_pool, (name,), ("torch",))
     publish(with_indices, (f"{name}_with_indices",), ("nn.functional",))
