@@ -57,6 +57,7 @@ FORBIDDEN = re.compile(r"^(utils?|helpers?|misc|common|stuff|tools?)\.py$")
 # Names that PyTorch has.
 ALLOWED = {
     "flambeau/_dynamo/utils.py", "flambeau/_export/utils.py",
+    "flambeau/ao/nn/quantized/modules/utils.py",
     "flambeau/ao/nn/quantized/reference/modules/utils.py",
     "flambeau/ao/quantization/fx/utils.py",
     "flambeau/ao/quantization/utils.py",

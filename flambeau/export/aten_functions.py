@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..ops.core.operator import PUBLIC
+from ..tensor import dtypes
 from ..tensor.devices import device
 from ..tensor.dtypes import all_dtypes, dtype
 from ..tensor.tensor import Tensor
@@ -48,7 +49,8 @@ def _functional() -> Any:
 def scalar_type(value: Any) -> Any:
     """A dtype from its number in c10::ScalarType; what is no number stays."""
     if isinstance(value, int) and not isinstance(value, bool):
-        return all_dtypes()[_SCALAR_TYPES[value]]
+        name = _SCALAR_TYPES[value]
+        return all_dtypes().get(name) or getattr(dtypes, name)
     return value
 
 

@@ -11,10 +11,11 @@ from ..export import Dim, ExportedProgram, archive, export
 from ..export.sizes import SpecializationError
 from ..nn.module import Module
 from ..tensor.tensor import Tensor
-from .scripted import ScriptFunction, save_module
+from .scripted import ScriptFunction, save_module, script
 from .torchscript import archive as torchscript_archive
 from .torchscript.script_module import RecursiveScriptModule, ScriptModule
 from .torchscript.writing import traced_module
+from .torchscript.writing.scripted_module import is_quantized
 
 __all__ = ["TracedModule", "load", "save", "trace"]
 
@@ -74,8 +75,8 @@ def trace(func: Any, example_inputs: Any = None, *args: Any, example_kwarg_input
     """Record a TracedModule from one run of a module or function on example inputs.
 
     Other input sizes are supported if the program computes with sizes, but not if it branches on
-    them. PyTorch's options are accepted. Raises RuntimeError, with the line and the fix, for a
-    program that reads a tensor's value.
+    them. PyTorch's options are accepted. A module with quantized parts is scripted. Raises
+    RuntimeError, with the line and the fix, for a program that reads a tensor's value.
 
     >>> traced = torch.jit.trace(nn.Linear(3, 2), torch.ones(1, 3))
     >>> traced(torch.ones(5, 3)).shape
@@ -88,6 +89,8 @@ def trace(func: Any, example_inputs: Any = None, *args: Any, example_kwarg_input
     if isinstance(example_inputs, list):
         example_inputs = tuple(example_inputs)
     inputs = example_inputs if isinstance(example_inputs, tuple) else (example_inputs,)
+    if isinstance(func, Module) and is_quantized(func):  # a graph has no packed weights
+        return script(func)
     module = func if isinstance(func, Module) else _Function(func)
     name = type(func).__name__ if isinstance(func, Module) else func.__name__
     kwargs = example_kwarg_inputs or {}

@@ -13,7 +13,7 @@ Q = torch.ops.quantized_decomposed
 def test_tensors_and_channels_are_coded_as_quantized_tensors_are() -> None:
     """The integers, and what they stand for, are those of quantize_per_tensor and per_channel."""
     x = torch.randn(6, 10)
-    scale, zero = Q.choose_qparams.tensor(x, 0, 255, torch.tensor([1e-8]), torch.uint8)
+    scale, zero = Q.choose_qparams.tensor(x, 0, 255, 1e-8, torch.uint8)
     codes = Q.quantize_per_tensor.tensor(x, scale, zero, 0, 255, torch.uint8)
     wanted = torch.quantize_per_tensor(x, scale.item(), int(zero), torch.quint8)
     assert torch.equal(codes, wanted.int_repr())

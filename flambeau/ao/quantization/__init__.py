@@ -26,6 +26,7 @@ from .mappings import (
     get_default_dynamic_quant_module_mappings, get_default_qat_module_mappings,
     get_default_qconfig_propagation_list, get_default_static_quant_module_mappings,
     get_default_static_quant_reference_module_mappings, get_embedding_qat_module_mappings,
+    get_embedding_static_quant_module_mappings,
 )
 from .observer import (
     MinMaxObserver, MovingAverageMinMaxObserver, MovingAveragePerChannelMinMaxObserver,

@@ -98,6 +98,12 @@ def get_embedding_qat_module_mappings() -> dict[Any, Any]:
                       for name in ("Embedding", "EmbeddingBag")}}
 
 
+def get_embedding_static_quant_module_mappings() -> dict[Any, Any]:
+    """The modules that `convert` replaces, and tables that were trained with rounded rows."""
+    return {**STATIC, **{getattr(qat, name): getattr(quantized, name)
+                         for name in ("Embedding", "EmbeddingBag")}}
+
+
 def get_default_static_quant_module_mappings() -> dict[Any, Any]:
     """The modules that `convert` replaces, and by what."""
     return dict(STATIC)

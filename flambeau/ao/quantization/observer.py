@@ -281,7 +281,8 @@ class PlaceholderObserver(ObserverBase):
     ) -> None:
         super().__init__(dtype=dtype, is_dynamic=is_dynamic or compute_dtype is not None)
         self.qscheme = per_tensor_affine if qscheme is None else qscheme
-        self.quant_min, self.quant_max, self.eps = quant_min, quant_max, eps
+        self.quant_min, self.quant_max = quant_min, quant_max
+        self.eps = _EPSILON if eps is None else eps
         self.custom_op = custom_op_name
 
     def forward(self, x: Tensor) -> Tensor:

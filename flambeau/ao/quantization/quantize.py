@@ -272,6 +272,14 @@ def quantize_qat(model: Any, run_fn: Any, run_args: Any, inplace: bool = False) 
     return model
 
 
+def _get_observer_dict(mod: Any, target_dict: dict[str, Any], prefix: str = "") -> None:
+    """Add the observers of a module and of its parts to a dictionary, by path."""
+    for path, module in mod.named_modules():
+        if hasattr(module, "activation_post_process"):
+            names = [name for name in (prefix, path, "activation_post_process") if name]
+            target_dict[".".join(names)] = module.activation_post_process
+
+
 def add_quant_dequant(module: Any) -> Module:
     """Wrap each leaf that has a `qconfig` between a QuantStub and a DeQuantStub."""
     if not list(module.children()) and getattr(module, "qconfig", None):

@@ -15,6 +15,7 @@ from ...native.foundation.user_frames import warn
 from .backend_config import BackendConfig
 from .fx.convert import convert
 from .fx.custom_config import ConvertCustomConfig, FuseCustomConfig, PrepareCustomConfig
+from .fx.decomposed_conversion import DecomposedConversion
 from .fx.fuse import fuse
 from .fx.prepare import trace_and_prepare
 from .qconfig_mapping import QConfigMapping
@@ -138,9 +139,19 @@ def convert_to_reference_fx(
                     backend_config)
 
 
+def _convert_to_reference_decomposed_fx(
+    graph_module: Any, convert_custom_config: Any = None, qconfig_mapping: Any = None,
+    backend_config: Any = None,
+) -> Any:
+    """`convert_to_reference_fx` with operators of `torch.ops.quantized_decomposed`."""
+    return _convert(graph_module, True, convert_custom_config, False, qconfig_mapping,
+                    backend_config, conversion=DecomposedConversion)
+
+
 def _convert(
     model: Any, is_reference: bool, convert_custom_config: Any, remove_qconfig: bool,
     qconfig_mapping: Any, backend_config: Any, keep_weights: bool = False,
+    conversion: Any = None,
 ) -> Any:
     if not isinstance(model, GraphModule):
         raise ValueError(f"input model must be a GraphModule, Got type:{type(model)} Please make "
@@ -150,5 +161,5 @@ def _convert(
         if qconfig_mapping else None
     preserved = _attributes_of(model, custom.preserved_attributes)
     converted = convert(model, is_reference, custom, mapping, _read_backend(backend_config),
-                        remove_qconfig, keep_weights)
+                        remove_qconfig, keep_weights, conversion)
     return _preserve(converted, preserved)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
+from ...nn.module import Module
 from ...tensor.absent import lacking
 from ...tensor.dtypes import QuantizedDtype, float16
 from ...tensor.quantizers import (
@@ -94,3 +96,32 @@ def get_quant_type(qconfig: Any) -> QuantType:
         return QuantType.STATIC
     raise Exception("Unrecognized dtype combination in get_quant_type: activation"
                     f"({activation}),weight({weight})")
+
+
+def get_fqn_to_example_inputs(
+    model: Module, example_inputs: tuple[Any, ...]
+) -> dict[str, tuple[Any, ...]]:
+    """What each module of a model is called with, by its path; defaults are filled in.
+
+    >>> from flambeau.ao.quantization import utils
+    >>> model = nn.Sequential(nn.Linear(2, 3))
+    >>> inputs = utils.get_fqn_to_example_inputs(model, (torch.ones(1, 2),))
+    >>> {path: len(args) for path, args in inputs.items()}
+    {'': 1, '0': 1}
+    """
+    result: dict[str, tuple[Any, ...]] = {}
+    paths = {id(module): path for path, module in reversed(list(model.named_modules()))}
+
+    def record(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        call = inspect.signature(module.forward).bind(*args, **kwargs)
+        call.apply_defaults()
+        result[paths[id(module)]] = (*call.args, *call.kwargs.values())
+
+    handles = [module.register_forward_pre_hook(record, with_kwargs=True)
+               for module in model.modules()]
+    try:
+        model(*example_inputs)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return result

@@ -11,7 +11,9 @@ from typing import Any
 
 from ...export.aten_functions import aten_function, number_of_dtype
 from ...futures import Future
+from ...ops import quantized
 from ...ops.registration.custom_operators import NAMESPACES
+from ...tensor.absent import Lacking
 from ...tensor.devices import device
 from ...tensor.random.generator import Generator
 from ...tensor.tensor import Tensor
@@ -121,7 +123,11 @@ _REFUSED_SPACES = ("image", "video_reader")
 
 def _of_library(space: str, name: str) -> Callable[..., Any]:
     """Return an operator registered by a library such as torchvision."""
-    known = NAMESPACES.get(space)
+    known = quantized if space == "quantized" else NAMESPACES.get(space)
+    if space == "quantized" and not name.startswith("_"):
+        own = getattr(quantized, name)
+        if callable(own) and not isinstance(own, Lacking):
+            return own
     if space not in _REFUSED_SPACES and known is not None and name in dir(known):
         return getattr(known, name)
     error = ScriptSyntaxError(f"Unknown builtin op: {space}::{name}")

@@ -25,7 +25,7 @@ _methods: Any = QuantizedTensor
 _methods.__torch_function__ = _disabled_torch_function_impl
 _NO_METHODS = frozenset(
     "cat concat stack pad max_pool1d max_pool2d max_pool3d avg_pool2d avg_pool3d "
-    "adaptive_avg_pool2d adaptive_avg_pool3d hardsigmoid gelu threshold".split())
+    "adaptive_avg_pool2d adaptive_avg_pool3d hardsigmoid gelu threshold grid_sample".split())
 
 
 def implements(*names: str) -> Callable[[Callable], Callable]:

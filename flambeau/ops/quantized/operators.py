@@ -117,7 +117,7 @@ def _declare_requantized(name: str, space: Any) -> None:
 for _name in ("mean", "clamp"):
     _declare_requantized(_name, PUBLIC["torch"])
 _declare_requantized("std", PUBLIC["torch"])
-for _name in "hardtanh relu6 leaky_relu gelu threshold interpolate".split():
+for _name in "hardtanh relu6 leaky_relu gelu threshold interpolate grid_sample".split():
     _declare_requantized(_name, _functional)
 
 

@@ -123,6 +123,7 @@ class CustomOperator:
         self.namespace, self._schema = namespace, schema
         self._opname, self._overloadname = schema.name, schema.overload or "default"
         self.__name__ = f"{schema.name}.{self._overloadname}"
+        self.__module__ = f"torch._ops.{namespace}"
         self.kernels: dict[str, Callable] = {}
         self.fake: Callable | None = None
         self.backward: Callable | None = None

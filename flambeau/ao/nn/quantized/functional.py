@@ -6,15 +6,18 @@ from typing import Any
 
 from ....nn import functional as F
 from ....ops.quantized import arithmetic
+from ....ops.quantized.packed_conv import ConvPackedParams
 from ....ops.quantized.packed_linear import linear as _linear
 from ....ops.quantized.packed_linear import linear_prepack
 from ....tensor import Tensor
 from ....tensor.absent import lacking
+from ....tensor.dtypes import qint8, quint8
 
 __all__ = [
     "adaptive_avg_pool2d", "adaptive_avg_pool3d", "avg_pool2d", "avg_pool3d", "celu", "clamp",
-    "elu", "hardsigmoid", "hardswish", "hardtanh", "interpolate", "leaky_relu", "linear",
-    "max_pool1d", "max_pool2d", "threshold", "upsample", "upsample_bilinear", "upsample_nearest",
+    "conv1d", "conv2d", "conv3d", "elu", "hardsigmoid", "hardswish", "hardtanh", "interpolate",
+    "leaky_relu", "linear", "max_pool1d", "max_pool2d", "threshold",
+    "upsample", "upsample_bilinear", "upsample_nearest",
 ]
 
 
@@ -157,6 +160,56 @@ def leaky_relu(
         result: Tensor = F.leaky_relu(input, negative_slope)
         return input.copy_(result) if inplace else result
     return arithmetic.leaky_relu(input, negative_slope, inplace, scale, zero_point)
+
+
+def _convolve(
+    rank: int, input: Any, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any,
+    dilation: Any, groups: int, padding_mode: str, scale: float, zero_point: int, dtype: Any,
+) -> Tensor:
+    """The convolution; NotImplementedError for padding other than zeros and for other dtypes."""
+    if padding_mode != "zeros":
+        raise NotImplementedError("Only zero-padding is supported!")
+    if input.dtype is not quint8 or dtype is not quint8:
+        raise NotImplementedError(
+            "Only torch.quint8 is supported for activation tensor!")
+    if weight.dtype is not qint8:
+        raise NotImplementedError("Only torch.qint8 is supported for weight tensor!")
+    if input.ndim != rank + 2:
+        raise ValueError(f"Input tensor must have {rank + 2} dimensions!")
+    stride, padding, dilation = ((v,) * rank if isinstance(v, int) else tuple(v)
+                                 for v in (stride, padding, dilation))
+    packed = ConvPackedParams(weight, bias, stride, padding, dilation, groups)
+    return packed.static(input, scale, zero_point, False)
+
+
+def conv1d(
+    input: Any, weight: Tensor, bias: Tensor | None, stride: Any = 1, padding: Any = 0,
+    dilation: Any = 1, groups: int = 1, padding_mode: str = "zeros", scale: float = 1.0,
+    zero_point: int = 0, dtype: Any = quint8,
+) -> Tensor:
+    """The convolution of quint8 with weights of qint8, which are packed at each call."""
+    return _convolve(1, input, weight, bias, stride, padding, dilation, groups, padding_mode,
+                     scale, zero_point, dtype)
+
+
+def conv2d(
+    input: Any, weight: Tensor, bias: Tensor | None, stride: Any = 1, padding: Any = 0,
+    dilation: Any = 1, groups: int = 1, padding_mode: str = "zeros", scale: float = 1.0,
+    zero_point: int = 0, dtype: Any = quint8,
+) -> Tensor:
+    """The convolution of quint8 with weights of qint8, which are packed at each call."""
+    return _convolve(2, input, weight, bias, stride, padding, dilation, groups, padding_mode,
+                     scale, zero_point, dtype)
+
+
+def conv3d(
+    input: Any, weight: Tensor, bias: Tensor | None, stride: Any = 1, padding: Any = 0,
+    dilation: Any = 1, groups: int = 1, padding_mode: str = "zeros", scale: float = 1.0,
+    zero_point: int = 0, dtype: Any = quint8,
+) -> Tensor:
+    """The convolution of quint8 with weights of qint8, which are packed at each call."""
+    return _convolve(3, input, weight, bias, stride, padding, dilation, groups, padding_mode,
+                     scale, zero_point, dtype)
 
 
 def linear(

@@ -70,14 +70,14 @@ def dequantize_per_tensor(
     return (input.to(out_dtype or float32) - zero_point) * scale
 
 
-@_declare("choose_qparams.tensor(Tensor input, int quant_min, int quant_max, Tensor eps, "
+@_declare("choose_qparams.tensor(Tensor input, int quant_min, int quant_max, float eps, "
           "ScalarType dtype) -> (Tensor, Tensor)")
 def choose_qparams(
-    input: Tensor, quant_min: int, quant_max: int, eps: Tensor, dtype: Dtype
+    input: Tensor, quant_min: int, quant_max: int, eps: float, dtype: Dtype
 ) -> tuple[Tensor, Tensor]:
     """The scale (float64) and zero point (int64) with which the range spans the input and zero."""
     low, high = input.amin().clamp(max=0.0), input.amax().clamp(min=0.0)
-    scale = ops.maximum((high - low) / float(quant_max - quant_min), eps.reshape(()))
+    scale = ops.maximum((high - low) / float(quant_max - quant_min), ops.tensor(eps))
     zero = (quant_min - ops.round(low / scale)).clamp(quant_min, quant_max)
     return scale.to(float64), zero.to(int64)
 

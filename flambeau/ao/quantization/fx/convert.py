@@ -48,15 +48,19 @@ def free_name(model: Any, prefix: str) -> str:
 def convert(
     model: Any, is_reference: bool, custom: ConvertCustomConfig, mapping: QConfigMapping | None,
     backend: BackendConfig | None, remove_qconfig: bool = True, keep_weights: bool = False,
+    conversion: type[Conversion] | None = None,
 ) -> Any:
-    """The prepared model in integers, or with `is_reference` in rounded floats."""
+    """The prepared model in integers, or with `is_reference` in rounded floats.
+
+    conversion: how a reference model is made, if not by `Conversion`.
+    """
     attributes = getattr(model, "meta", {}).get("_observed_graph_module_attrs")
     if attributes is None:
         raise AssertionError("incoming model must be produced by prepare_fx")
     backend = get_native_backend_config() if backend is None else backend
     if mapping is not None:
         attributes = _with_mapping(model, attributes, copy.deepcopy(mapping), backend)
-    _Conversion(model, attributes, is_reference, custom, backend).run()
+    (conversion or Conversion)(model, attributes, is_reference, custom, backend).run()
     model.graph.eliminate_dead_code()
     model = GraphModule(model, model.graph)
     if not is_reference:
@@ -93,7 +97,7 @@ def _with_mapping(
     return attributes
 
 
-class _Conversion:
+class Conversion:
     """One prepared model that becomes a reference model."""
 
     def __init__(
@@ -197,10 +201,14 @@ class _Conversion:
             behind: Any = node.args[0]
             quantized = is_dynamic or dtype is float16 or isinstance(dtype, QuantizedDtype)
             if quantized and not all(map(self._lacks_qconfig, around)):
-                behind = self._quantize(node, observer, dtype, is_dynamic)
-                behind = self.graph.call_method("dequantize", (behind,))
+                behind = self._round(node, observer, dtype, is_dynamic)
         node.replace_all_uses_with(behind)
         self.graph.erase_node(node)
+
+    def _round(self, node: Node, observer: Any, dtype: Any, is_dynamic: bool) -> Node:
+        """The observed value, quantized and dequantized."""
+        behind = self._quantize(node, observer, dtype, is_dynamic)
+        return self.graph.call_method("dequantize", (behind,))
 
     def _quantize(self, node: Node, observer: Any, dtype: Any, is_dynamic: bool) -> Node:
         x = node.args[0]

@@ -20,10 +20,11 @@ _VERSION = b"10\n"
 
 @dataclass
 class Instance:
-    """An object of an archive's class: qualified name and attributes."""
+    """An object of an archive's class: its qualified name, and its attributes by name, or what the
+    class's `__setstate__` takes."""
 
     qualified_name: str
-    attributes: dict[str, Any] = field(default_factory=dict)
+    attributes: Any = field(default_factory=dict)
 
 
 @dataclass

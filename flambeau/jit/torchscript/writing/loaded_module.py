@@ -54,6 +54,9 @@ class _Values:
         if known is None:
             kind = value._flambeau_type
             known = self._seen[id(value)] = Instance(kind.qualified_name)
+            if {"__getstate__", "__setstate__"} <= kind.methods.keys():
+                known.attributes = self.value(kind.methods["__getstate__"](value), None)
+                return known
             for name, annotation in kind.attributes.items():
                 if name not in kind.constants:
                     known.attributes[name] = self.value(value._flambeau_get(name), annotation)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import typing
 from typing import Any
 
@@ -15,7 +16,23 @@ from .functional_library import definitions
 from .module_library import forward_of
 from .source_code import FunctionCode
 
-__all__ = ["Script"]
+__all__ = ["Script", "is_quantized"]
+
+
+def _quantized_library() -> Any:
+    """Return the writer of quantized modules, or None if none can be there."""
+    if "flambeau.ao.nn.quantized" not in sys.modules:
+        return None
+    from . import quantized_library as library
+
+    return library
+
+
+def is_quantized(module: Module) -> bool:
+    """Return whether a module has parts that compute in integers."""
+    library = _quantized_library()
+    return library is not None and any(map(library.is_known, module.modules()))
+
 
 # PyTorch's class, as it appears in archives.
 _NO_GRAD = """class no_grad:
@@ -85,8 +102,9 @@ class Script:
         methods = self._methods.setdefault(id(module), {})
         if "forward" in methods:
             return
-        name = self._names[id(module)]
-        text = forward_of(module, name)
+        if self._write_quantized(module):
+            return
+        text = forward_of(module, self._names[id(module)])
         if text is None:
             if type(module).forward is not Module.forward:  # else it is only a container
                 self.call_method(module, "forward")
@@ -97,10 +115,18 @@ class Script:
                 if type(inner).forward is not Module.forward:
                     self.call_module(inner)
 
+    def _write_quantized(self, module: Module) -> bool:
+        """Write all methods of a quantized module; return whether it is one."""
+        library = _quantized_library()
+        methods = None if library is None else library.methods_of(module, self._names[id(module)])
+        if methods is not None:
+            self._methods[id(module)] = methods
+        return methods is not None
+
     def call_method(self, module: Module, name: str) -> None:
         """Write a method from its source."""
         methods = self._methods.setdefault(id(module), {})
-        if name in methods:
+        if name in methods or self._write_quantized(module) and name in self._methods[id(module)]:
             return
         methods[name] = ""  # a method may call itself
         code = FunctionCode(getattr(type(module), name), module, self)
@@ -162,6 +188,15 @@ class Script:
         attributes |= {name: ("Tensor", value) for name, value in vars(module).items()
                        if isinstance(value, Tensor)}
         text = "".join(self._methods.get(id(module), {}).values())
+        library = _quantized_library()
+        packed = None if library is None else library.packed_weights(module)
+        if packed is not None:  # its state is what its weights are packed from
+            kind, state = packed
+            attributes = {"_packed_params": (f"__torch__.torch.classes.quantized.{kind}", None)}
+            result = seen[id(module)] = self.classes.module(
+                module, self._names[id(module)], text, {}, attributes)
+            result.attributes = state
+            return result
         result = seen[id(module)] = self.classes.module(
             module, self._names[id(module)], text, children, attributes)
         return result

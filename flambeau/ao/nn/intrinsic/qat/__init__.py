@@ -130,7 +130,7 @@ class _WithNorm:
         by_row = [-1, *[1] * (self.weight.dim() - 1)]
         by_channel = [1, -1, *[1] * (self.weight.dim() - 2)]
         weight = self.weight_fake_quant(self.weight * factor.reshape(by_row))
-        zeros = ops.zeros(self.out_channels)
+        zeros = ops.zeros(self.out_channels, dtype=input.dtype)
         y = self._conv_forward(input, weight, zeros) / factor.reshape(by_channel)
         if self.bias is not None:
             y = y + self.bias.reshape(by_channel)
