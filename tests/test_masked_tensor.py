@@ -113,6 +113,7 @@ def test_wrong_arguments(torch, masked, data, mask):
 
 @pytest.mark.parametrize("convert", ["to_sparse", "to_sparse_csr"])
 def test_sparse_layouts(torch, masked, data, mask, convert):
+    mask = ~mask  # PyTorch's exp of a CSR matrix drops last columns without elements
     stored = getattr(mask, convert)()
     if convert == "to_sparse":
         stored = stored.coalesce()

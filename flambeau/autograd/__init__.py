@@ -9,8 +9,8 @@ from .backward import backward, grad
 from .function import Function
 from .gradcheck import gradcheck, gradgradcheck
 from .mode import (
-    enable_grad, inference_mode, is_grad_enabled, is_inference_mode_enabled, no_grad,
-    set_grad_enabled,
+    enable_grad, inference_mode, is_grad_enabled, is_inference_mode_enabled,
+    is_multithreading_enabled, no_grad, set_grad_enabled, set_multithreading_enabled,
 )
 from .node import SavedTensor as SavedTensor
 from .variable import Variable
@@ -18,8 +18,9 @@ from .variable import Variable
 __all__ = [
     "Function", "Variable", "backward", "detect_anomaly", "enable_grad", "functional", "grad",
     "gradcheck", "gradgradcheck", "graph", "inference_mode", "is_anomaly_enabled",
-    "is_grad_enabled", "is_inference_mode_enabled", "kineto_available", "no_grad",
-    "set_detect_anomaly", "set_grad_enabled",
+    "is_grad_enabled", "is_inference_mode_enabled", "is_multithreading_enabled",
+    "kineto_available", "no_grad", "set_detect_anomaly", "set_grad_enabled",
+    "set_multithreading_enabled",
 ]
 
 

@@ -29,6 +29,7 @@ class _Mode(threading.local):
     saved_hooks_disabled: str | None = None
     anomaly = False
     check_nan = True
+    multithreading = True
 
 
 MODE = _Mode()
@@ -206,6 +207,40 @@ class set_grad_enabled(_Switch):
 
     def __repr__(self) -> str:
         return f"set_grad_enabled(mode={self.mode})"
+
+
+def is_multithreading_enabled() -> bool:
+    """Return whether `set_multithreading_enabled` allows backward to use several threads.
+
+    >>> torch.autograd.is_multithreading_enabled()
+    True
+    """
+    return MODE.multithreading
+
+
+class set_multithreading_enabled(_Switch):
+    """Allow backward to use several threads, or not; as a context manager, restore it on exit.
+
+    A backward runs in the thread that calls it either way, as in PyTorch on a CPU; operators use
+    the threads of `torch.set_num_threads`.
+
+    >>> with torch.autograd.set_multithreading_enabled(False):
+    ...     torch.autograd.is_multithreading_enabled()
+    False
+    """
+
+    def __init__(self, mode: bool) -> None:
+        self.previous, self.mode = MODE.multithreading, bool(mode)
+        MODE.multithreading = self.mode
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exception: object) -> None:
+        MODE.multithreading = self.previous
+
+    def clone(self) -> set_multithreading_enabled:
+        return type(self)(self.mode)
 
 
 class inference_mode(_Switch):

@@ -649,3 +649,15 @@ def test_numpy_reads_tensors_that_require_grad_within_no_grad(torch):
         x.numpy()
     with pytest.raises(RuntimeError, match="Deleting tensor data is not allowed"):
         del x.data
+
+
+def test_multithreading_switch(torch):
+    autograd = torch.autograd
+    with autograd.set_multithreading_enabled(False):
+        assert not autograd.is_multithreading_enabled()
+        x = torch.ones(2, requires_grad=True)
+        x.sum().backward()
+    assert autograd.is_multithreading_enabled()
+    autograd.set_multithreading_enabled(False)
+    assert not autograd.is_multithreading_enabled()
+    autograd.set_multithreading_enabled(True)

@@ -348,3 +348,14 @@ def test_rules_on_large_arrays_are_the_transposed_ones(name: str) -> None:
         xs, ts = (tuple(v[i] for i in moved) for v in (args, tangents))
         wanted = linearize(part, *xs)[1](*ts)
         assert torch.allclose(jvp(part, xs, ts)[1], wanted, rtol=1e-6, atol=1e-9)
+
+
+def test_operators_without_a_derivative(torch):
+    forward_ad = torch.autograd.forward_ad
+    with forward_ad.dual_level():
+        x = forward_ad.make_dual(torch.ones(2), torch.ones(2))
+        with pytest.raises(NotImplementedError, match="Trying to use forward AD with igamma that"):
+            torch.igamma(x, x)
+        with pytest.raises(NotImplementedError, match="Trying to use forward AD with .*does not"):
+            torch.floor_divide(x, x)
+        assert forward_ad.unpack_dual(torch.igamma(torch.ones(2), torch.ones(2))).tangent is None

@@ -64,6 +64,7 @@ def _apply_rule(operator: Operator, values: list[Any], tangents: list[Any], y: A
         return _push_view(operator, values, tangents)
     if operator.linear_in:
         return _push_linear(operator, values, tangents, y)
+    _check_derivatives(operator, tangents, y)
     if _has_complex(values):
         diagonal = operator.kind is Kind.POINTWISE and operator.holomorphic \
             and operator.joint is None
@@ -75,6 +76,19 @@ def _apply_rule(operator: Operator, values: list[Any], tangents: list[Any], y: A
     if diagonal and isinstance(y, Tensor):
         return _push_diagonal(operator, values, tangents, y)
     return _push_by_double_vjp(operator, values, tangents, y)
+
+
+def _check_derivatives(operator: Operator, tangents: list[Any], y: Any) -> None:
+    """NotImplementedError if an input has a tangent but the operator no derivative for it, and its
+    result is not discrete."""
+    outputs = y if isinstance(y, tuple) else (y,)
+    is_smooth = any(isinstance(t, Tensor) and t._array.dtype.kind in "fcV" for t in outputs)
+    if is_smooth and operator.joint is None and any(
+            tangents[i] is not None and operator.names[i] not in operator.vjps
+            for i in operator.tensor_positions):
+        raise NotImplementedError(
+            f"Trying to use forward AD with {operator.name.strip('_')} that does not support it "
+            "because it has not been implemented yet.")
 
 
 def _reduces(operator: Operator) -> bool:
