@@ -1,4 +1,8 @@
-"""CallRecorder: records a call that no program serves, and decides what to do next."""
+"""CallRecorder: records a call that no program serves, and decides what follows from it.
+
+A proof permits to skip Python. When a program is worth building is another question, which
+`_is_worth_building` answers by a heuristic: whatever it says, calls do what eager ones do.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +14,16 @@ from ...native.target.compile_costs import (
 )
 from ..capture.capture import capture
 from ..ir.errors import Unfit
-from ..proof.guards import Proof
-from ..runtime.reachable_state import change_counts
 from ..trace.trace import Trace, find_divergence
 from .fallback import Fallback
 from .installation import Installer
-from .program_builder import flatten_call
 from .specialization import Specialization
 from .specializations import Specializations
-from .states import Event, Outdated, Recorded, Speculated, State
+from .states import Event, Outdated, Recorded, State
 
 
 class CallRecorder:
-    """Records calls until two agree, or until it is known why none will."""
+    """Records calls until one has a program, or until it is known why none will."""
 
     def __init__(self, function: Callable, installer: Installer, fallback: Fallback,
                  specializations: Specializations) -> None:
@@ -38,18 +39,16 @@ class CallRecorder:
     def record(self, specialization: Specialization, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Record an eager call and return its result."""
         before = specialization.state
-        is_first, waits = before.trace is None, self.blocks_on_build(specialization)
-        signature = None
-        if waits and not specialization.is_early:
-            signature = (specialization.precedent if is_first
-                         else before.signature if isinstance(before, Speculated) else None)
-        proof = _find_valid_proof(before, args, kwargs)
-        # A first call gets no program, so its values do not matter, unless calls wait for one.
-        result, trace = capture(self.function, args, kwargs, waits or not is_first,
-                                self.policy.draws_by_counter, signature, proof is None)
+        waits = self.blocks_on_build(specialization)
+        precedent = None
+        if before.trace is None and not specialization.is_early:
+            precedent = specialization.precedent
+        # Values are for the self-check, where a program may be made of this call.
+        values = waits or before.trace is not None
+        result, trace = capture(self.function, args, kwargs, values, self.policy.draws_by_counter,
+                                precedent, prove=True)
         if trace is None:
             return result
-        trace.proof = trace.proof or proof
         specialization.become(Event.RECORDED, Recorded(
             trace=trace, reach=before.reach, recordings=before.recordings + 1))
         try:
@@ -100,35 +99,38 @@ class CallRecorder:
             trace.compute_deferred()
             return
         specialization.state.reach = self.specializations.snapshot(trace)
-        if divergence is None and (last is not None or _matches_precedent(specialization, trace)):
-            self._promote(specialization, trace, before, args, kwargs)
+        if self._is_worth_building(specialization, trace, last, divergence):
+            self._promote(specialization, trace, args, kwargs)
             return
         trace.compute_deferred()
-        if divergence is None and self.policy.is_synchronous and self.installer.speculate(
-            specialization, trace, args, kwargs, is_warmup
-        ):
-            return
-        if is_warmup:
-            self.installer.restart(specialization)
-            return
         trace.release_memory()
         if specialization.state.recordings >= MAX_RECORDED_CALLS and divergence is not None:
             self._stop_at(specialization, divergence, trace)
 
-    def _promote(self, specialization: Specialization, trace: Trace, before: State, args: tuple,
+    def _is_worth_building(self, specialization: Specialization, trace: Trace, last: Trace | None,
+                           divergence: tuple[str, str] | None) -> bool:
+        """A heuristic: whether the next calls will probably pass the guards of this one's program.
+
+        They will if this call did the same as the last, or as its precedent. Where calls wait, the
+        first that is proved need not show that.
+        """
+        if last is not None:
+            return divergence is None
+        return self.policy.is_synchronous or _matches_precedent(specialization, trace)
+
+    def _promote(self, specialization: Specialization, trace: Trace, args: tuple,
                  kwargs: dict[str, Any]) -> None:
-        """Build a program for a call that matches an earlier one, if its Python may be skipped."""
+        """Give a call a program."""
         if specialization.unused_programs >= MAX_UNUSED_PROGRAMS:
             raise Unfit("it reads what is another at each call", specialization.moved_line)
-        candidate = before.candidate if isinstance(before, Speculated) else None
-        if candidate is not None and (before.reach is None or not before.reach.has_same_memory()):
-            candidate = None
         if trace.deferred is not None and self.installer.run_deferred(
-            specialization, trace, candidate, args, kwargs
+            specialization, trace, args, kwargs
         ):
             return
+        is_stored = _matches_precedent(specialization, trace)
         trace.compute_deferred()
-        self.installer.build(specialization, trace, args, kwargs, before.trace is None)
+        self.installer.build(specialization, trace, args, kwargs, is_stored,
+                             self._is_warmup(specialization))
 
     def _find_divergence(self, specialization: Specialization, trace: Trace, last: Trace | None
                          ) -> tuple[str, str] | None:
@@ -154,19 +156,6 @@ class CallRecorder:
         else:
             known = problem[1] or proof.holds
             self.fallback.stop_skipping(specialization, *(problem if known else proof.why))
-
-
-def _find_valid_proof(before: State, args: tuple, kwargs: dict[str, Any]) -> Proof | None:
-    """Return the previous call's proof, if it has a program and the proof still holds. Only valid
-    without effects on Python objects, which a watcher would have to list, and without array reads,
-    before which a deferred call must be computed."""
-    if not isinstance(before, Speculated) or before.trace.effects:
-        return None
-    proof, reach = before.trace.proof, before.reach
-    is_valid = (reach is not None and not proof.reads_numbers and not proof.arrays
-                and reach.counts == change_counts()
-                and proof.first_failing(flatten_call(args, kwargs)) is None)
-    return proof if is_valid else None
 
 
 def _matches_precedent(specialization: Specialization, trace: Trace) -> bool:

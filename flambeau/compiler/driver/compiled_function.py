@@ -1,7 +1,7 @@
 """flambeau.compile: record a step while it trains, compile it in the background, verify, switch.
 
-With mode="now" the first call is recorded and compiled, and the second must do the same. Otherwise
-the first call warms up, and calls are recorded until two agree. In either mode a program cached on
+With mode="now" the first call is recorded, and compiled if it is proved. Otherwise the first call
+warms up, and the next ones are recorded until a program pays. In either mode a program cached on
 disk serves the first call. A step whose Python must run is followed. A step that cannot be compiled
 stays eager, with one warning that names the line. states.py lists the states of calls.
 """

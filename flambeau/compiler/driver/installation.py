@@ -1,4 +1,4 @@
-"""Installer: puts programs for matching recorded calls into service."""
+"""Installer: puts programs for proved calls into service."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from ...native.runtime.background_jit import run_in_background
 from ...native.target.compile_costs import CACHED_PROGRAM_WAIT_SECONDS
 from ..ir.errors import Unfit, within_memory
 from ..runtime.commit_results import can_commit, commit, run_deferred
-from ..runtime.gradient_buffers import reallocate_grads
 from ..runtime.guarded_call import Program
 from ..runtime.sample_inputs import SampleInputs
 from ..trace.trace import Trace
@@ -24,7 +23,7 @@ from .fallback import Fallback
 from .program_builder import ProgramBuilder, flatten_call
 from .specialization import Specialization
 from .specializations import Specializations
-from .states import Building, Event, Installed, New, Speculated
+from .states import Building, Event, Installed, New
 
 
 @dataclass(frozen=True)
@@ -45,17 +44,19 @@ class Installer:
         self.specializations, self.fallback = specializations, fallback
 
     def build(self, specialization: Specialization, trace: Trace, args: tuple,
-              kwargs: dict[str, Any], is_stored: bool = False) -> None:
-        """Compile a call that matched an earlier one, in the background unless calls wait.
-        `is_stored`: the earlier call is a precedent from disk."""
+              kwargs: dict[str, Any], is_stored: bool = False, is_warmup: bool = False) -> None:
+        """Compile a recorded call, in the background unless calls wait; its results are then those
+        of the program. `is_stored`: its precedent is on disk. `is_warmup`: it is the first call."""
         precedent = None if is_stored else make_precedent(trace, self.fallback.function)
         pending = self.builder.start(trace, args, kwargs, precedent)
         if can_commit(pending.graph, pending.bindings, trace.result):
             pending.precedent, pending.result = precedent, trace.result
         trace.release_memory()
         if self.policy.is_synchronous or trace.communicates or self.policy.evaluates:
+            if precedent is not None:
+                precedent.start = specialization.calls
             self.builder.compile(pending)
-            self.adopt(specialization, pending)
+            self.adopt(specialization, pending, is_warmup)
             return
         with within_memory("settle"):
             pending.bindings.snapshot_writes([slot for slot, _ in pending.graph.writes])
@@ -66,39 +67,11 @@ class Installer:
         if is_stored:  # its program is usually cached too, and loads faster than an eager call
             pending.done.wait(CACHED_PROGRAM_WAIT_SECONDS)
 
-    def speculate(self, specialization: Specialization, trace: Trace, args: tuple,
-                  kwargs: dict[str, Any], is_warmup: bool) -> bool:
-        """Build a program from a single recorded call, and return its results from this call, so
-        that all calls have them with or without a precedent. The program serves no other call until
-        one matches. Returns whether the call has been handled."""
-        precedent = make_precedent(trace, self.fallback.function)
-        pending = self.builder.start(trace, args, kwargs, precedent)
-        if precedent is None or not can_commit(pending.graph, pending.bindings, trace.result):
-            return False
-        pending.result = trace.result
-        trace.release_memory()
-        self.builder.compile(pending)
-        problem = self._find_problem(pending)
-        if problem is None:
-            precedent.start = specialization.calls
-            pending.precedent = precedent
-            state = specialization.state
-            specialization.become(Event.SPECULATED, Speculated(
-                trace=trace, reach=state.reach, recordings=state.recordings, candidate=pending,
-                signature=precedent))
-            pending.bindings.release_recording()
-            return True
-        # Adam's first step amplifies gradients that are noise, so a mismatch there is not final.
-        if is_warmup and not problem.is_certain:
-            return False
-        self.fallback.stop(specialization, problem.what, problem.line)
-        return True
-
-    def run_deferred(self, specialization: Specialization, trace: Trace,
-                     candidate: Pending | None, args: tuple, kwargs: dict[str, Any]) -> bool:
-        """Compute a call whose operators were only recorded, with the candidate's program or one
-        from disk; return whether that was possible."""
-        pending = candidate or self.builder.restore(trace, args, kwargs)
+    def run_deferred(self, specialization: Specialization, trace: Trace, args: tuple,
+                     kwargs: dict[str, Any]) -> bool:
+        """Compute a call whose operators were only recorded, with the program from disk or a new
+        one; return whether that was possible."""
+        pending = self.builder.restore(trace, args, kwargs)
         if pending is None:
             pending = self.builder.start(trace, args, kwargs)
             if not can_commit(pending.graph, pending.bindings, trace.result):
@@ -108,8 +81,6 @@ class Installer:
             if pending.failed():
                 return False  # retry with values, which reports why
         leaves = flatten_call(args, kwargs)
-        if candidate is not None:
-            reallocate_grads(pending.bindings, pending.step)
         if not run_deferred(pending.step, pending.bindings, trace, leaves, trace.result):
             return False
         pending.arguments, pending.proof = (args, kwargs), trace.proof
@@ -119,14 +90,18 @@ class Installer:
         self._install(specialization, pending)
         return True
 
-    def adopt(self, specialization: Specialization, pending: Pending) -> None:
+    def adopt(self, specialization: Specialization, pending: Pending, is_warmup: bool = False
+              ) -> None:
         """Install a finished program if it computes what the recorded call computed."""
         if not pending.is_current():
             self.restart(specialization)
-        elif (problem := self._find_problem(pending)) is not None:
-            self.fallback.stop(specialization, problem.what, problem.line)
-        else:
+        elif (problem := self._find_problem(pending)) is None:
             self._install(specialization, pending)
+        elif is_warmup and not problem.is_certain:
+            # Adam's first step amplifies gradients that are noise.
+            self.restart(specialization)
+        else:
+            self.fallback.stop(specialization, problem.what, problem.line)
 
     def restart(self, specialization: Specialization) -> None:
         """Discard the recorded call; the next call counts as the first."""

@@ -13,7 +13,6 @@ from typing import ClassVar
 from ..runtime.guarded_call import Program
 from ..runtime.reachable_state import ReachableState
 from ..trace.trace import Trace
-from ..trace.trace_signature import Precedent
 from .build_task import Pending
 
 
@@ -22,8 +21,7 @@ class Event(Enum):
 
     RECORDED = "a call was recorded"
     RESTARTED = "the recorded call does not count: the next one is the first"
-    SPECULATED = "the only recorded call has a program, which waits for a second like it"
-    SUBMITTED = "two calls agreed, and a build began"
+    SUBMITTED = "the recorded call is worth a program, and a build began"
     INSTALLED = "its program agreed with the recorded call"
     INVALIDATED = "its program's guards failed"
     STOPPED = "it cannot be compiled"
@@ -51,17 +49,6 @@ class Recorded(State):
     trace: Trace
     reach: ReachableState | None
     recordings: int
-
-
-@dataclass(eq=False, kw_only=True)
-class Speculated(State):
-    """A program gave the recorded call its results, but serves no other call until one matches."""
-
-    trace: Trace
-    reach: ReachableState | None
-    recordings: int
-    candidate: Pending
-    signature: Precedent  # what the recorded call did
 
 
 @dataclass(eq=False, kw_only=True)
@@ -108,10 +95,8 @@ class Followed(State):
 TRANSITIONS: dict[tuple[type[State], Event], type[State]] = {
     (New, Event.RECORDED): Recorded,
     (Recorded, Event.RECORDED): Recorded,
-    (Speculated, Event.RECORDED): Recorded,
     (Outdated, Event.RECORDED): Recorded,
     (Recorded, Event.RESTARTED): New,
-    (Recorded, Event.SPECULATED): Speculated,
     (Recorded, Event.SUBMITTED): Building,
     (Recorded, Event.INSTALLED): Installed,
     (Recorded, Event.STOPPED): Eager,
@@ -121,7 +106,6 @@ TRANSITIONS: dict[tuple[type[State], Event], type[State]] = {
     (Installed, Event.INVALIDATED): Outdated,
     (New, Event.FOLLOWED): Followed,
     (Recorded, Event.FOLLOWED): Followed,
-    (Speculated, Event.FOLLOWED): Followed,
     (Building, Event.FOLLOWED): Followed,
     (Installed, Event.FOLLOWED): Followed,
     (Outdated, Event.FOLLOWED): Followed,

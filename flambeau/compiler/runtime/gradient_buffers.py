@@ -95,10 +95,3 @@ def reallocate_grad(bindings: Bindings, step: Any, i: int) -> None:
     step.move(number, memory)
     bindings.slots[number].array = memory
     bindings.grads[i] = leaf, result
-
-
-def reallocate_grads(bindings: Bindings, step: Any) -> None:
-    """Give all gradients new memory, because the previous call returned them."""
-    for i in range(len(bindings.grads)):
-        if bindings.grads[i][1] is not None:
-            reallocate_grad(bindings, step, i)

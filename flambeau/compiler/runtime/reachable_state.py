@@ -36,10 +36,6 @@ class ReachableState:
         self._hooks = self._list_hooks()
         self.counts = change_counts()
 
-    def has_same_memory(self) -> bool:
-        """Whether the tensors still have the same memory as after the recorded call."""
-        return all(tensor._array is array for tensor, array, _ in self.states)
-
     def has_same_hooks(self) -> bool:
         """Whether the hooks that run inside the step are those of the recorded call."""
         return self._list_hooks() == self._hooks

@@ -1,6 +1,6 @@
 """Precedent: a textual signature of a step's calls, stored on disk.
 
-It records that two calls agreed and that their program passed the self-check. The next process
+It records that a call was proved and that its program passed the self-check. The next process
 compares its first call with the precedent event by event, so it can use the program without having
 executed any operator (capture/lazy_call.py).
 """

@@ -75,7 +75,7 @@ def test_a_scheduler_moves_the_learning_rate_of_a_program():
 
     fast = both(make, _batch, calls=9, between=lambda i: [s.step() for s in schedulers])
     assert len(fast._programs) == 1
-    assert runs(fast) == 7
+    assert runs(fast) == 8
 
 
 def test_step_counts_stay_in_the_state_dict():

@@ -317,7 +317,7 @@ def test_numbers_are_put_where_the_step_puts_them(name: str) -> None:
     same(results(compiled), results(getattr(second, name)))
     same(first.state(), second.state())
     assert len(compiled._programs) == 1
-    assert compiled._programs[0].calls == 5
+    assert compiled._programs[0].calls == 6
 
 
 @pytest.mark.parametrize("name", ["looked_at", "looked_at_elsewhere"])

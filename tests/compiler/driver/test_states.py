@@ -17,13 +17,12 @@ from flambeau.compiler.driver.specialization import Specialization
 from flambeau.compiler.driver.specializations import Specializations
 from flambeau.compiler.driver.states import (
     TRANSITIONS, Building, Eager, Event, Followed, ImpossibleTransition, Installed, New, Outdated,
-    Recorded, Speculated, State, check_transition, format_table,
+    Recorded, State, check_transition, format_table,
 )
 from flambeau.compiler.trace.trace import Trace
-from flambeau.compiler.trace.trace_signature import Precedent
 from flambeau.compiler.validation.reference import Reference
 
-STATES = (New, Recorded, Speculated, Building, Installed, Outdated, Eager, Followed)
+STATES = (New, Recorded, Building, Installed, Outdated, Eager, Followed)
 Transition = tuple[type[State], Event]
 
 
@@ -137,12 +136,27 @@ def test_a_build_that_fails_stops(
     assert transitions[3:] == [(Building, Event.STOPPED)]
 
 
-def test_where_calls_wait_the_first_program_speculates(transitions: list[Transition]) -> None:
+def test_where_calls_wait_the_first_proved_call_gets_a_program(
+    transitions: list[Transition]
+) -> None:
     step = torch.compile(lambda x: x * 2, mode="now")
     call(step, 1)
-    assert transitions == [(New, Event.RECORDED), (Recorded, Event.SPECULATED)]
+    assert transitions == [(New, Event.RECORDED), (Recorded, Event.INSTALLED)]
     call(step, 1)
-    assert transitions[2:] == [(Speculated, Event.RECORDED), (Recorded, Event.INSTALLED)]
+    assert len(transitions) == 2
+    assert step._programs[0].calls == 1
+
+
+def test_a_program_that_served_no_call_gets_no_successor_at_once(
+    transitions: list[Transition]
+) -> None:
+    settings = {"scale": 1.0}
+    step = torch.compile(lambda x: x * settings["scale"], mode="now")
+    for _ in range(3):
+        settings["scale"] += 1
+        assert step(torch.ones(3)).tolist() == [settings["scale"]] * 3
+    assert transitions[2:] == [(Installed, Event.INVALIDATED), (Outdated, Event.RECORDED),
+                               (Recorded, Event.RECORDED)]
 
 
 def test_a_first_call_that_is_not_proved_gets_no_program(transitions: list[Transition]) -> None:
@@ -166,7 +180,7 @@ def test_failed_guards_outdate_a_program(transitions: list[Transition]) -> None:
     call(step, 2)
     settings["scale"] = 3.0
     assert step(torch.ones(3)).tolist() == [3.0, 3.0, 3.0]
-    assert transitions[4:6] == [(Installed, Event.INVALIDATED), (Outdated, Event.RECORDED)]
+    assert transitions[2:4] == [(Installed, Event.INVALIDATED), (Outdated, Event.RECORDED)]
 
 
 def test_what_is_neither_skipped_nor_followed_stops(transitions: list[Transition]) -> None:
@@ -188,8 +202,6 @@ def examples() -> dict[type[State], State]:
     trace, nothing = Trace(), Any
     return {type(state): state for state in (
         New(), Recorded(trace=trace, reach=None, recordings=1),
-        Speculated(trace=trace, reach=None, recordings=1, candidate=Pending(),
-                   signature=Precedent()),
         Building(pending=Pending(), trace=trace, reach=None),
         Installed(program=nothing, trace=trace, reach=None),  # type: ignore[arg-type]
         Outdated(trace=trace, reach=None), Eager(reason="a reason"), Followed(),

@@ -1,10 +1,11 @@
-"""The proof alone decides: scenes in which any two recorded calls pass for the same."""
+"""The proof alone permits: scenes in which each proved call gets a program, worth it or not."""
 
 from __future__ import annotations
 
 import pytest
 
 from flambeau.compiler.driver import call_recorder
+from flambeau.compiler.driver.call_recorder import CallRecorder
 
 from . import (
     test_ambient_and_hooks, test_code_and_modules, test_containers_and_outputs,
@@ -26,9 +27,11 @@ USUAL = [name for k, name in enumerate(SCENES) if k % 12 == 0]
 
 
 @pytest.fixture(autouse=True)
-def _agreement(monkeypatch):
-    """Recordings count as equal, whatever they did."""
-    monkeypatch.setattr(call_recorder, "find_divergence", lambda a, b: None)
+def _always(monkeypatch):
+    """Programs are built of all calls that a program can be checked against."""
+    monkeypatch.setattr(CallRecorder, "_is_worth_building",
+                        lambda *args: args[2].values or args[2].deferred is not None)
+    monkeypatch.setattr(call_recorder, "MAX_UNUSED_PROGRAMS", 100)
 
 
 @pytest.mark.filterwarnings("ignore")
