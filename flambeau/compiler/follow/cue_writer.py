@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
-from types import FunctionType
+from types import FunctionType, NoneType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,12 +23,14 @@ from ...autograd.tape import _next_sequence, requires
 from ...ops.core.autocast import AUTOCAST
 from ...ops.core.operator import Kind, Operator
 from ...tensor.ambient import AMBIENT
+from ...tensor.devices import device
+from ...tensor.dtypes import dtype
 from ...tensor.layout import _as_bytes
 from ...tensor.size import Size
 from ...tensor.exposed_memory import EXPOSED
 from ...tensor.tensor import INFERENCE, Tensor, creation, view_of
 from ..trace.bindings import window_on_bytes
-from ..trace.trace import DRAW, EMPTY, Value, values_in
+from ..trace.trace import CONSTANT, DRAW, EMPTY, Value, values_in
 from .following import Following
 from .hooks import ACTIVE, Hook
 from .inline_cache import Cue
@@ -65,7 +67,8 @@ def cue_for(hook: Hook, session: Session, following: Following, at: int, args: t
     if not following.segment.is_fixed(at, following.owners, (args, kwargs)):
         return cue
     if hook.plain is not None:
-        _call(cue, following, at, args, kwargs)
+        if following.pos != at or not _view_by_composite(cue, following, args, kwargs, made):
+            _call(cue, following, at, args, kwargs)
     elif hook.operator is not None and hook.binder is not None:
         layout = _layout(hook, args, kwargs)
         if layout is not None:
@@ -76,6 +79,8 @@ def cue_for(hook: Hook, session: Session, following: Following, at: int, args: t
                 _view(cue, following, layout, args, kwargs, made)
     elif hook.always:
         _draw(cue, following, at, args, kwargs)
+    elif hook.makes_constants:
+        _constant(cue, following, at, args, kwargs, made)
     elif following.pos > at:
         _reserved(cue, following, at, args, kwargs, made)
     return cue
@@ -116,6 +121,42 @@ def _reserved(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict
     body += [f"f.pos = {following.pos}", f"f.next = {writer.constant(following.next)}",
              "ACTIVE.cue = CUE.next",
              f"return ({made_of})" if result.__class__ is tuple else "return r0"]
+    cue.take = writer.compile(unpack, compare, body)
+
+
+# Classes of arguments that a comparison says everything about.
+_COMPARABLE = {bool, int, float, complex, str, NoneType, dtype, device}
+
+
+def _is_comparable(x: Any) -> bool:
+    return x.__class__ in _COMPARABLE or \
+        x.__class__ in (tuple, list, Size) and {*map(type, x)} == {int}
+
+
+def _constant(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict[str, Any],
+              result: Any) -> None:
+    """Write the cue of a function that fills new memory as its arguments say, such as `zeros`."""
+    entry = following.segment.entries[min(at, following.segment.count - 1)]
+    array = result._array
+    if following.pos != at + 1 or entry.kind != CONSTANT or len(entry.made) != 1 \
+            or not all(map(_is_comparable, (*args, *kwargs.values()))):
+        return
+    template = np.array(entry.event.array)
+    if result.__class__ is not Tensor or result._tracked or result._base is not None \
+            or array is not following.owners[entry.made[0]] \
+            or array.strides != template.copy("K").strides or array.shape != template.shape:
+        return
+    writer = CueWriter(cue, following)
+    writer.tests.insert(0, f"f.next is not {writer.constant(entry)}")
+    unpack = writer.unpack(args, kwargs)
+    compare = [writer.expect(name, x, x) for name, x in (
+        *((f"a{i}", x) for i, x in enumerate(args)), *((f"k_{k}", x) for k, x in kwargs.items()))]
+    body = [
+        f"owner = owners[{entry.made[0]}] = {writer.constant(template)}.copy('K')",
+        "f.bound.add(id(owner))", *writer.tensor("r0", "owner"),
+        f"f.pos = {at + 1}", f"f.next = {writer.constant(following.next)}",
+        "ACTIVE.cue = CUE.next", "return r0",
+    ]
     cue.take = writer.compile(unpack, compare, body)
 
 
@@ -180,10 +221,12 @@ def _named_arguments(operator: Operator, kwargs: dict[str, Any]) -> dict[str, An
 class CueWriter:
     """Generates the source of a cue's `take`."""
 
-    def __init__(self, cue: Cue, following: Following) -> None:
+    def __init__(self, cue: Cue, following: Following, operator: Operator | None = None) -> None:
+        """`operator`: what the tape records, if the function is no operator itself."""
         self.cue, self.following = cue, following
+        self.operator = operator or cue.hook.operator
         self.names: dict[str, Any] = {
-            "CUE": cue, "MISS": cue.miss, "renew": cue.renew, "operator": cue.hook.operator,
+            "CUE": cue, "MISS": cue.miss, "renew": cue.renew, "operator": self.operator,
         }
         self.tests = ["f.ambient != AMBIENT.changes"]
         if cue.hook.policy:
@@ -287,7 +330,7 @@ class CueWriter:
         names: the variables of the results. made: the results of this call. returned: what the
         cue returns, at once where a hook on saved tensors ended the segment.
         """
-        operator = self.cue.hook.operator
+        operator = self.operator
         tensors = [n for n, x in zip(layout, bound, strict=True) if isinstance(x, Tensor)]
         if not operator.differentiable:
             return []
@@ -309,7 +352,7 @@ class CueWriter:
     def _node(self, node: Any, result: Any, names: list[str], layout: list[Any], bound: tuple
               ) -> list[str] | None:
         """Lines that create the node where the same inputs require grad as in this call."""
-        operator, plan = self.cue.hook.operator, node.plan
+        operator, plan = self.operator, node.plan
         tests, edges = ["MODE.grad", "not SPECIAL.count"], []
         for i in operator.tensor_positions:
             x, n = bound[i], layout[i]
@@ -508,6 +551,22 @@ def _node_of(result: Any) -> Any:
     return nodes[0].node
 
 
+def _view_by_composite(cue: Cue, following: Following, args: tuple, kwargs: dict[str, Any],
+                       new: Any) -> bool:
+    """Write the cue of a composite such as `reshape` where it returns a view; False if it does not.
+    """
+    operator = getattr(cue.hook.function, "views_as", None)
+    source = args[0] if args else None
+    if operator is None or kwargs or new.__class__ is not Tensor or new is source \
+            or not isinstance(source, Tensor) or new._array.dtype != source._array.dtype \
+            or any(x.__class__ is dtype or not _is_comparable(x) for x in args[1:]):
+        return False
+    shape = new._array.shape
+    expected = [(f"a{i}", x) for i, x in enumerate(args[1:], 1)]
+    _views(cue, following, operator, ["a0", (shape,)], (source, shape), expected, args, kwargs, new)
+    return cue.views is not None
+
+
 def _view(cue: Cue, following: Following, layout: list[Any], args: tuple, kwargs: dict[str, Any],
           new: Any) -> None:
     """Write the cue of an operator that returns views of its first operand."""
@@ -518,6 +577,17 @@ def _view(cue: Cue, following: Following, layout: list[Any], args: tuple, kwargs
         return
     if not isinstance(bound[0], Tensor) or any(isinstance(x, Tensor) for x in bound[1:]):
         return
+    expected = [(n, x) for n, x in zip(layout[1:], bound[1:], strict=True) if isinstance(n, str)]
+    _views(cue, following, operator, layout, bound, expected, args, kwargs, new)
+
+
+def _views(cue: Cue, following: Following, operator: Operator, layout: list[Any], bound: tuple,
+           plain: list[tuple[str, Any]], args: tuple, kwargs: dict[str, Any], new: Any) -> None:
+    """Write the cue of a function that returns views of its first operand.
+
+    layout, bound: the operator's operands, their expressions and values. plain: the other arguments
+    of the function, (expression, value).
+    """
     result = _window(following, bound[0]._array)
     if result is None:
         return
@@ -527,10 +597,10 @@ def _view(cue: Cue, following: Following, layout: list[Any], args: tuple, kwargs
     if not views or any(v.base is not owner for v in views):
         return
     cue.views, cue.storages = views, [result.storage] * len(views)
-    writer = CueWriter(cue, following)
+    writer = CueWriter(cue, following, operator)
     unpack = writer.unpack(args, kwargs)
-    expected = (result, *bound[1:])
-    compare = _comparisons(writer, layout, expected, bound)
+    compare = [writer.expect(layout[0], result, bound[0])] if isinstance(layout[0], str) else []
+    compare += [writer.expect(name, x, x) for name, x in plain]
     names = _named(writer, layout)
     test = " or ".join(["views[0] is None", f"views[0].base is not owners[{result.storage}]",
                         *[f"count(views[{k}]) > 2" for k in range(len(views))]])

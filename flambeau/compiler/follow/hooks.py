@@ -92,6 +92,7 @@ class Hook:
         self.binder: Any = None
         self.swapped = self.policy = False
         self.plain: Callable[[tuple, dict[str, Any]], tuple] | None = None
+        self.makes_constants = False  # from plain arguments alone
         self.keep()
 
     def keep(self) -> None:

@@ -52,6 +52,12 @@ class Cue:
             return session.follow(self.hook, args, kwargs)
         return self.hook.follow(session, args, kwargs)
 
+    def replace_inner(self, cues: list[Any], at: int) -> None:
+        """Do without the cues of functions that this one called: it no longer calls them."""
+        for cue in cues[at + 1 :]:
+            cue.views = None  # these references would count as holders
+        del cues[at + 1 :]
+
     def renew(self, source: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Create the windows again."""
         with ACTIVE.session.silence():

@@ -361,7 +361,9 @@ def _factories() -> Iterator[Hook]:
     r = record_writes
     everything = {**PUBLIC["Tensor"], **PUBLIC["torch"]}
     for name in r._FACTORIES:
-        yield _hook(everything[name], _made_of_nothing)
+        hook = _hook(everything[name], _made_of_nothing)
+        hook.makes_constants = True
+        yield hook
     for name in r._RESERVING:
         yield _hook(everything[name], functools.partial(r._reserved, NOW))
     yield _hook(ops.tensor, _tensor)

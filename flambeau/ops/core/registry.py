@@ -86,6 +86,16 @@ def shape_depends_on_values(function: Any) -> Any:
     return function
 
 
+def views_as(operator: Any) -> Callable:
+    """Mark a composite that, where it copies nothing, returns this view of its first argument."""
+
+    def mark(function: Any) -> Any:
+        function.views_as = operator.operator
+        return function
+
+    return mark
+
+
 def answers_from_values(function: Any) -> Any:
     """Mark a public function that reads values of tensors and answers in Python."""
     function.answers_from_values = True

@@ -24,7 +24,7 @@ from ..core.axes import canonical_dim, canonical_dims
 from ...tensor.windows.batch import Batch
 from ..core.errors import not_a_tensor
 from ..core.operator import Array
-from ..core.registry import composite, view
+from ..core.registry import composite, view, views_as
 from ..core.sample_inputs import matrices
 from ..creation.creation import public
 
@@ -104,6 +104,7 @@ def _(g: Tensor, input_shape: tuple[int, ...]) -> Tensor:
     return reshape(g, input_shape)
 
 
+@views_as(_view)
 @public("view", spaces=("Tensor",))
 def view_method(self: Tensor, *shape: Any, size: Any = None, dtype: Dtype | None = None) -> Tensor:
     """The same memory in another shape, or with its bytes read as another dtype.
@@ -176,6 +177,7 @@ def _check_divisible(input: Array, steps: Sequence[int], ratio: int, names: str)
             raise RuntimeError(f"self.{place} must be divisible by {ratio} {names} {result}")
 
 
+@views_as(_view)
 @composite()
 def reshape(input: Tensor, *shape_: Any, shape: Sequence[int] | None = None) -> Tensor:
     """The same elements in another shape: a view where it can be, else a copy.
@@ -229,6 +231,7 @@ def reshape_as(self: Tensor, other: Tensor) -> Tensor:
     return reshape(self, shape)
 
 
+@views_as(_view)
 @composite()
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """The axes from start_dim to end_dim as one.
@@ -253,6 +256,7 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     return reshape(input, (*shape[:first], count, *shape[last + 1 :]))
 
 
+@views_as(_view)
 @composite(explains=True)
 def ravel(input: Tensor) -> Tensor:
     """All the elements in one axis.
@@ -263,6 +267,7 @@ def ravel(input: Tensor) -> Tensor:
     return reshape(input.contiguous(), (-1,))
 
 
+@views_as(_view)
 @composite(explains=True)
 def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     """One axis as several.

@@ -179,3 +179,140 @@ def test_a_hook_on_saved_tensors_may_run_operators() -> None:
     for call in range(14):
         saves = call > 8
         torch.testing.assert_close(followed(x, saves), step(x, saves))
+
+
+def filled(x: torch.Tensor) -> torch.Tensor:
+    ramp = torch.arange(4, dtype=torch.float32)
+    return (x * torch.zeros(4) + torch.ones((2, 3, 4)) * torch.full([4], 2.0) + ramp).sum(0)
+
+
+def reshaped(x: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    return y.reshape(6, 4).sum(0) + y.view(-1, 4)[0] + y.flatten(0, 1)[1] + (y + 1).ravel()[0]
+
+
+@pytest.mark.parametrize("step", [filled, reshaped], ids=lambda step: step.__name__)
+def test_constants_and_views_have_code_of_their_own(step: Callable) -> None:
+    followed, x = follow(step), torch.arange(24.0).reshape(2, 3, 4)
+    for _ in range(8):
+        torch.testing.assert_close(followed(x), step(x))
+    assert names_without_code(followed) == []
+
+
+def test_a_composite_that_returns_a_view_calls_nothing() -> None:
+    followed, names = follow(reshaped), []
+    for _ in range(8):
+        followed(torch.ones(2, 3, 4))
+    cue = segment_of(followed).cue
+    while cue is not None:
+        names.append(cue.hook.function.__name__)
+        cue = cue.next
+    assert names.count("reshape") == names.count("flatten") == names.count("view_method") == 1
+    assert segment_of(followed).misses == 0
+
+
+def test_constants_are_new_memory_in_every_call() -> None:
+    stored: list[Any] = []
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        total = torch.zeros(3)
+        shown = total.sum().item() if len(stored) == 9 else 0.0
+        total += x
+        stored.append(total)
+        return total * 2 + shown
+
+    followed = follow(step)
+    for k in range(14):
+        assert followed(torch.full((3,), float(k))).tolist() == [2.0 * k] * 3
+    assert [total.tolist() for total in stored] == [[float(k)] * 3 for k in range(14)]
+    stored[12][0] = 99.0
+    assert followed(torch.ones(3)).tolist() == [2.0] * 3
+
+
+OTHER_CONSTANTS = {
+    "size": ({"size": 3}, {"size": 1}), "type": ({"dtype": None}, {"dtype": torch.float64}),
+    "value": ({"value": 1.0}, {"value": 2.0}), "sign": ({"value": 0.0}, {"value": -0.0}),
+    "class": ({"value": 1.0}, {"value": 1}), "flag": ({"value": 1.0}, {"value": True}),
+    "nan": ({"value": float("nan")}, {"value": 1.0}),
+}
+
+
+@pytest.mark.parametrize("usual, other", OTHER_CONSTANTS.values(), ids=OTHER_CONSTANTS)
+def test_other_constants_are_noticed(usual: dict[str, Any], other: dict[str, Any]) -> None:
+    def step(x: torch.Tensor, size: int = 3, value: Any = 1.0, dtype: Any = None) -> torch.Tensor:
+        return x + 1 / torch.full((size,), value, dtype=dtype) + torch.zeros(size, dtype=dtype)
+
+    followed, x = follow(step), torch.arange(3.0)
+    for options in (*[usual] * 8, other, usual, usual, other):
+        actual, expected = followed(x, **options), step(x, **options)
+        assert actual.dtype is expected.dtype
+        torch.testing.assert_close(actual, expected, equal_nan=True)
+
+
+def test_a_size_in_a_list_that_changes_is_noticed() -> None:
+    size = [3]
+    followed = follow(lambda x: x + torch.ones(size))
+    for k in range(12):
+        size[0] = 1 if k == 9 else 3
+        assert followed(torch.zeros(1)).shape == (size[0],)
+
+
+def test_another_default_dtype_is_noticed() -> None:
+    followed = follow(lambda x: x * 2 + torch.zeros(2))
+    for k in range(12):
+        try:
+            torch.set_default_dtype(torch.float64 if k == 9 else torch.float32)
+            assert followed(torch.ones(2)).dtype is torch.get_default_dtype()
+        finally:
+            torch.set_default_dtype(torch.float32)
+
+
+OTHER_VIEWS: dict[str, Callable] = {
+    "shape": lambda y: y.reshape(3, 2), "axes": lambda y: y.t().reshape(6),
+    "type": lambda y: y.view(torch.int32).float(), "same type": lambda y: y.view(torch.float32),
+    "tuple": lambda y: y.reshape((6,)), "itself": lambda y: y.reshape(2, 3),
+}
+
+
+@pytest.mark.parametrize("other", OTHER_VIEWS.values(), ids=OTHER_VIEWS)
+@pytest.mark.parametrize("usual", [lambda y: y.reshape(6), lambda y: y.view(torch.float32)],
+                         ids=["reshape", "view as a dtype"])
+def test_other_views_are_noticed(usual: Callable, other: Callable) -> None:
+    def step(x: torch.Tensor, view: Callable) -> Any:
+        y = view(x * 2)
+        loss = (y * y).sum()
+        if y.requires_grad:
+            loss.backward()
+        return y.detach(), type(y.grad_fn).__name__, loss.detach()
+
+    followed = follow(step)
+    for view in (*[usual] * 8, other, usual, usual, other):
+        a, b = (torch.arange(6.0).reshape(2, 3).requires_grad_() for _ in range(2))
+        actual, expected = followed(a, view), step(b, view)
+        torch.testing.assert_close(actual[0], expected[0])
+        assert actual[1:] == expected[1:]
+        assert (a.grad is None) == (b.grad is None)
+        assert a.grad is None or a.grad.tolist() == b.grad.tolist()
+
+
+def test_a_view_shares_memory_and_version_with_its_base() -> None:
+    stored: list[Any] = []
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        y = x + 1
+        view = y.reshape(6)
+        view += 1
+        if len(stored) in (8, 10):
+            stored.append((y, view))
+        else:
+            stored.append(())
+        assert y._version == view._version == 1 and view._base is y
+        return y.sum()
+
+    followed, x = follow(step), torch.arange(6.0).reshape(2, 3)
+    for _ in range(14):
+        assert followed(x).item() == 27.0
+    (a, b), (c, d) = stored[8], stored[10]
+    assert a.tolist() == c.tolist() == b.reshape(2, 3).tolist() == (x + 2).tolist()
+    d[0] = 50.0
+    assert c[0, 0].item() == 50.0 and a[0, 0].item() == 2.0
