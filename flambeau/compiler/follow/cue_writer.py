@@ -137,11 +137,12 @@ def _constant(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict
               result: Any) -> None:
     """Write the cue of a function that fills new memory as its arguments say, such as `zeros`."""
     entry = following.segment.entries[min(at, following.segment.count - 1)]
-    array = result._array
-    if following.pos != at + 1 or entry.kind != CONSTANT or len(entry.made) != 1 \
-            or not all(map(_is_comparable, (*args, *kwargs.values()))):
+    recorded = entry.event.array
+    if following.pos != at + 1 or entry.kind != CONSTANT or recorded is None \
+            or len(entry.made) != 1 or not all(map(_is_comparable, (*args, *kwargs.values()))):
         return
-    template = np.array(entry.event.array)
+    array: np.ndarray = result._array
+    template = np.array(recorded)
     if result.__class__ is not Tensor or result._tracked or result._base is not None \
             or array is not following.owners[entry.made[0]] \
             or array.strides != template.copy("K").strides or array.shape != template.shape:
