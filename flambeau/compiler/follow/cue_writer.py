@@ -33,7 +33,7 @@ from ..trace.bindings import window_on_bytes
 from ..trace.trace import CONSTANT, DRAW, EMPTY, Value, values_in
 from .following import Following
 from .hooks import ACTIVE, Hook
-from .inline_cache import Cue
+from .inline_cache import Cue, drop_inner
 from .foreign_tensors import needs_dispatch
 from ..capture.listed_history import attach
 from .holder_census import HELD_BY_LIST
@@ -565,7 +565,10 @@ def _view_by_composite(cue: Cue, following: Following, args: tuple, kwargs: dict
     shape = new._array.shape
     expected = [(f"a{i}", x) for i, x in enumerate(args[1:], 1)]
     _views(cue, following, operator, ["a0", (shape,)], (source, shape), expected, args, kwargs, new)
-    return cue.views is not None
+    if cue.views is None:
+        return False
+    drop_inner(following.cues or [None])
+    return True
 
 
 def _view(cue: Cue, following: Following, layout: list[Any], args: tuple, kwargs: dict[str, Any],

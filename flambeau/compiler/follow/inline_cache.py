@@ -52,12 +52,6 @@ class Cue:
             return session.follow(self.hook, args, kwargs)
         return self.hook.follow(session, args, kwargs)
 
-    def replace_inner(self, cues: list[Any], at: int) -> None:
-        """Do without the cues of functions that this one called: it no longer calls them."""
-        for cue in cues[at + 1 :]:
-            cue.views = None  # these references would count as holders
-        del cues[at + 1 :]
-
     def renew(self, source: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Create the windows again."""
         with ACTIVE.session.silence():
@@ -70,6 +64,16 @@ class Cue:
             recycled.generation += 1
         ACTIVE.cue = self.next
         return result
+
+
+def drop_inner(cues: list[Cue | None]) -> None:
+    """Drop the cues of functions that the running one called: its own cue does not call them.
+
+    The place of its own is the last that is still empty.
+    """
+    while (cue := cues[-1]) is not None:
+        cue.views = None  # these references would count as holders
+        cues.pop()
 
 
 def is_due(segment: Segment) -> bool:

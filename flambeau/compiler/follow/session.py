@@ -175,9 +175,7 @@ class Session:
         cues.append(None)
         result = hook.follow(self, args, kwargs)
         if self.following is following and following.cues is cues:
-            cue = cues[at] = cue_for(hook, self, following, pos, args, kwargs, result)
-            if cue.views is not None:
-                cue.replace_inner(cues, at)
+            cues[at] = cue_for(hook, self, following, pos, args, kwargs, result)
         return result
 
     def dispatch(self, hook: Hook, args: tuple, kwargs: dict[str, Any]) -> Any:
