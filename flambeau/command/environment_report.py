@@ -86,7 +86,8 @@ def _target() -> str:
         target = host()
     except Exception as error:  # llvmlite is absent or broken: a report says so and goes on
         return f"unknown ({error})"
-    caches = f"{target.near >> 10} KB second-level, {target.last >> 20} MB last-level cache"
+    l2_kb, llc_mb = target.l2_bytes >> 10, target.llc_bytes >> 20
+    caches = f"{l2_kb} KB second-level, {llc_mb} MB last-level cache"
     return f"{target.cpu}, vectors of {target.vector_bytes} bytes, {caches}"
 
 

@@ -136,10 +136,10 @@ def _script_module(module: Module, seen: dict[int, Module]) -> Module:
     if id(module) not in seen:
         result: Module = Module.__new__(_scripted_class(type(module)))
         seen[id(module)] = result
-        own = dict(module.__dict__)
+        attributes = dict(module.__dict__)
         for name in ("_parameters", "_buffers", "_modules"):
-            own[name] = copy.copy(own[name])
-        result.__dict__.update(own)
+            attributes[name] = copy.copy(attributes[name])
+        result.__dict__.update(attributes)
         for name, child in module._modules.items():
             if child is not None:
                 result._modules[name] = _script_module(child, seen)

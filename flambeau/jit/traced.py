@@ -33,11 +33,11 @@ class TracedModule(RecursiveScriptModule):
 
     def __init__(self, program: ExportedProgram, name: str) -> None:
         super().__init__()
-        own = program.module(check_guards=False)
-        self.__dict__.update({k: v for k, v in own.__dict__.items()
+        inner = program.module(check_guards=False)
+        self.__dict__.update({k: v for k, v in inner.__dict__.items()
                               if k in ("_parameters", "_buffers", "_modules", "training",
                                        "_non_persistent_buffers_set")})
-        self.__dict__["_flambeau_program"], self.__dict__["_flambeau_own"] = program, own
+        self.__dict__["_flambeau_program"], self.__dict__["_flambeau_own"] = program, inner
         self.original_name = name
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:

@@ -148,13 +148,13 @@ class Hooks(Members, global_hooks.Flag):
             raise
 
 
-def _any_of(own: dict[str, Any]) -> Any:
+def _any_of(attributes: dict[str, Any]) -> Any:
     """Whether a module with these attributes has hooks around its call."""
     return (
-        own.get("_forward_hooks")
-        or own.get("_forward_pre_hooks")
-        or own.get("_backward_hooks")
-        or own.get("_backward_pre_hooks")
+        attributes.get("_forward_hooks")
+        or attributes.get("_forward_pre_hooks")
+        or attributes.get("_backward_hooks")
+        or attributes.get("_backward_pre_hooks")
     )
 
 
@@ -242,7 +242,7 @@ class _HookedCall:
 
     def run_always_called(self) -> None:
         """After an error, call the hooks registered with `always_call` that have not run yet."""
-        for whose, hooks, always in (
+        for owner, hooks, always in (
             ("global module", global_hooks.forward, global_hooks.forward_always_called),
             ("module", self.module._forward_hooks, self.module._forward_hooks_always_called),
         ):
@@ -253,6 +253,6 @@ class _HookedCall:
                     self.run_forward_hook(key, hook)
                 except Exception as error:
                     warn(
-                        f"{whose} forward hook with ``always_call=True`` raised an exception that "
+                        f"{owner} forward hook with ``always_call=True`` raised an exception that "
                         f"was silenced as another error was raised in forward: {error!s}",
                     )

@@ -75,13 +75,13 @@ class Module(Registration, Tree, Conversion, StateDict, Hooks):
                     f"{len(args) + 1} were given"
                 )
         # Write to the dictionary: __setattr__ would look for members that do not exist yet.
-        own = self.__dict__
-        own["training"] = True
-        own["_parameters"] = {}
-        own["_buffers"] = {}
-        own["_non_persistent_buffers_set"] = set()
-        own["_is_full_backward_hook"] = None
-        own["_modules"] = {}
+        attributes = self.__dict__
+        attributes["training"] = True
+        attributes["_parameters"] = {}
+        attributes["_buffers"] = {}
+        attributes["_non_persistent_buffers_set"] = set()
+        attributes["_is_full_backward_hook"] = None
+        attributes["_modules"] = {}
         if self.call_super_init:
             super().__init__(*args, **kwargs)
 
@@ -138,15 +138,15 @@ class Module(Registration, Tree, Conversion, StateDict, Hooks):
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        own = self.__dict__
-        own.update(state)
-        own.setdefault("_non_persistent_buffers_set", set())
-        own.setdefault("_is_full_backward_hook", None)
+        attributes = self.__dict__
+        attributes.update(state)
+        attributes.setdefault("_non_persistent_buffers_set", set())
+        attributes.setdefault("_is_full_backward_hook", None)
         for name in HOOK_TABLES:
-            if not own.get(name, True):
-                del own[name]
-            elif name in own and name in CALL_HOOKS:
-                own["_flambeau_is_hooked"] = True
+            if not attributes.get(name, True):
+                del attributes[name]
+            elif name in attributes and name in CALL_HOOKS:
+                attributes["_flambeau_is_hooked"] = True
 
     def _replicate_for_data_parallel(self) -> Any:
         """Return a copy that shares buffers and submodules, with no parameters yet."""

@@ -81,11 +81,11 @@ class Parameter(Tensor, metaclass=_ParameterType):
         return "Parameter containing:\n" + shown(tensor_contents=tensor_contents)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        own = {k: v for k, v in self.__dict__.items() if k not in _UNPICKLED}
+        attributes = {k: v for k, v in self.__dict__.items() if k not in _UNPICKLED}
         hooks: OrderedDict[str, Any] = OrderedDict()
         state = (self.data, self.requires_grad, hooks)
-        if own:
-            return _rebuild_parameter_with_state, (*state, own)
+        if attributes:
+            return _rebuild_parameter_with_state, (*state, attributes)
         return _rebuild_parameter, state
 
 

@@ -40,11 +40,11 @@ CHANGES = _Changes()
 CHANGES.count = 0
 
 
-def _not_a_module(thing: Any) -> TypeError:
+def _not_a_module(candidate: Any) -> TypeError:
     """The error for adding something that is not a module; names the module for a function."""
-    public = next((name for name, value in PUBLIC["torch"].items() if value is thing), None)
+    public = next((name for name, value in PUBLIC["torch"].items() if value is candidate), None)
     if public is None:
-        return TypeError(f"{_typename(thing)} is not a Module subclass")
+        return TypeError(f"{_typename(candidate)} is not a Module subclass")
     return noted(
         TypeError(f"torch._VariableFunctionsClass.{public} is not a Module subclass"),
         f"torch.{public} is a function: add its module, as nn.ReLU() is that of torch.relu.",
@@ -149,15 +149,15 @@ class Registration(Members):
     # ---------------------------------------------------------------- as attributes
 
     def __getattr__(self, name: str) -> Any:
-        own = self.__dict__
-        if "_parameters" in own:
-            result = own["_parameters"]
+        attributes = self.__dict__
+        if "_parameters" in attributes:
+            result = attributes["_parameters"]
             if name in result:
                 return result[name]
-            result = own["_modules"]
+            result = attributes["_modules"]
             if name in result:
                 return result[name]
-            result = own["_buffers"]
+            result = attributes["_buffers"]
             if name in result:
                 return result[name]
             if name in HOOK_TABLES:
@@ -172,22 +172,22 @@ class Registration(Members):
         return self.__dict__.setdefault(name, OrderedDict())
 
     def __setattr__(self, name: str, value: Any) -> None:
-        own = self.__dict__
+        attributes = self.__dict__
         CHANGES.count += 1
         if not isinstance(value, (Tensor, Registration)) and (
-            "_parameters" not in own
+            "_parameters" not in attributes
             or (
-                name not in own["_parameters"]
-                and name not in own["_modules"]
-                and name not in own["_buffers"]
+                name not in attributes["_parameters"]
+                and name not in attributes["_modules"]
+                and name not in attributes["_buffers"]
             )
         ):
             if name in CALL_HOOKS:
-                own["_flambeau_is_hooked"] = True
+                attributes["_flambeau_is_hooked"] = True
             super().__setattr__(name, value)
         elif isinstance(value, Parameter):
             self._flambeau_set_parameter(name, value)
-        elif name in own.get("_parameters", ()):
+        elif name in attributes.get("_parameters", ()):
             if value is not None:
                 raise noted(
                     TypeError(f"cannot assign '{_typename(value)}' as parameter '{name}' "
@@ -196,20 +196,20 @@ class Registration(Members):
                     "another parameter: nn.Parameter(...).",
                 )
             self.register_parameter(name, None)
-        elif isinstance(value, Registration) or name in own.get("_modules", ()):
+        elif isinstance(value, Registration) or name in attributes.get("_modules", ()):
             self._flambeau_set_module(name, value)
-        elif isinstance(value, Buffer) or name in own.get("_buffers", ()):
+        elif isinstance(value, Buffer) or name in attributes.get("_buffers", ()):
             self._flambeau_set_buffer(name, value)
         else:
             super().__setattr__(name, value)
 
     def _flambeau_forget(self, name: str, *others: str) -> None:
         """Remove a name from the ordinary attributes and from other kinds of members."""
-        own = self.__dict__
-        own.pop(name, None)
+        attributes = self.__dict__
+        attributes.pop(name, None)
         for members in others:
-            own[members].pop(name, None)
-        own["_non_persistent_buffers_set"].discard(name)
+            attributes[members].pop(name, None)
+        attributes["_non_persistent_buffers_set"].discard(name)
 
     def _flambeau_set_parameter(self, name: str, value: Parameter) -> None:
         if "_parameters" not in self.__dict__:

@@ -137,10 +137,10 @@ class StateDict(Members):
         missing, unexpected, errors = loading.missing, loading.unexpected, loading.errors
         if strict:
             complaints = (("Unexpected", unexpected), ("Missing", missing))
-            for what, keys in complaints:
+            for problem, keys in complaints:
                 if keys:
                     listed = ", ".join(f'"{key}"' for key in keys)
-                    errors.insert(0, f"{what} key(s) in state_dict: {listed}. ")
+                    errors.insert(0, f"{problem} key(s) in state_dict: {listed}. ")
         if errors:
             raise noted(RuntimeError(
                 f"Error(s) in loading state_dict for {self._get_name()}:\n\t" + "\n\t".join(errors)

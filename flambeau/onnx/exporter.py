@@ -125,10 +125,10 @@ def _shapes_of_axes(model: Any, args: tuple, kwargs: dict[str, Any], axes: dict[
                     names: list[str]) -> dict[str, Any]:
     """Convert `dynamic_axes` to dynamic shapes. Axes with the same name have the same length."""
     parameters = list(inspect.signature(model.forward).parameters)
-    own = parameters[: len(args)] + list(kwargs)
+    supplied = parameters[: len(args)] + list(kwargs)
     known: dict[str, Dim] = {}
     shapes: dict[str, Any] = {}
-    for i, parameter in enumerate(own):
+    for i, parameter in enumerate(supplied):
         named = axes.get(names[i] if i < len(names) else parameter, axes.get(parameter))
         if not named:
             continue
@@ -136,7 +136,7 @@ def _shapes_of_axes(model: Any, args: tuple, kwargs: dict[str, Any], axes: dict[
             (d, f"{parameter}_dim_{d}") for d in named
         )
         shapes[parameter] = {d: known.setdefault(n, Dim(n)) for d, n in pairs}
-    return {name: shapes.get(name) for name in own}
+    return {name: shapes.get(name) for name in supplied}
 
 
 def _conversion(node: Node) -> Any:

@@ -76,8 +76,8 @@ class GraphBuilder:
         """Cast a value to a dtype."""
         if not isinstance(x, Node):
             return self.value(x, kind)
-        own = x.meta["val"]
-        if isinstance(own, Tensor) and own.dtype == kind:
+        value = x.meta["val"]
+        if isinstance(value, Tensor) and value.dtype == kind:
             return self.name(x)
         return self.op("Cast", self.name(x), to=DTYPES[short(kind)])
 

@@ -77,28 +77,28 @@ def _avg_pool(b: GraphBuilder, node: Node, x: Any, kernel_size: Any, stride: Any
 @converts("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d")
 def _adaptive_avg_pool(b: GraphBuilder, node: Node, x: Any, output_size: Any) -> str:
     count = int(str(node.target.__name__)[17])
-    own = b.tensor(x).shape[-count:]
-    sizes = [n if m is None else m for n, m in zip(own, _list(output_size, count), strict=True)]
+    lengths = b.tensor(x).shape[-count:]
+    sizes = [n if m is None else m for n, m in zip(lengths, _list(output_size, count), strict=True)]
     if all(m == 1 for m in sizes):
         return b.op("GlobalAveragePool", b.value(x))
-    if any(n % m for n, m in zip(own, sizes, strict=True)):
-        return _uneven_pool(b, x, [int(n) for n in own], sizes)
-    kernel = [int(n) // m for n, m in zip(own, sizes, strict=True)]
+    if any(n % m for n, m in zip(lengths, sizes, strict=True)):
+        return _uneven_pool(b, x, [int(n) for n in lengths], sizes)
+    kernel = [int(n) // m for n, m in zip(lengths, sizes, strict=True)]
     return b.op("AveragePool", b.value(x), kernel_shape=kernel, strides=kernel)
 
 
-def _uneven_pool(b: GraphBuilder, x: Any, own: list[int], sizes: list[int]) -> str:
+def _uneven_pool(b: GraphBuilder, x: Any, lengths: list[int], sizes: list[int]) -> str:
     """Pool with windows of unequal size: multiply by the windows' weights along each axis."""
     import numpy as np
 
     value, rank = b.value(x), b.rank(x)
     kind = short(b.tensor(x).dtype)
-    for i, (n, m) in enumerate(zip(own, sizes, strict=True)):
+    for i, (n, m) in enumerate(zip(lengths, sizes, strict=True)):
         weights = np.zeros((n, m))
         for j in range(m):
             start, end = j * n // m, -((-(j + 1) * n) // m)
             weights[start:end, j] = 1 / (end - start)
-        axis = rank - len(own) + i
+        axis = rank - len(lengths) + i
         order = list(range(rank))
         order[axis], order[-1] = order[-1], order[axis]
         moved = b.op("Transpose", value, perm=order)
@@ -109,10 +109,10 @@ def _uneven_pool(b: GraphBuilder, x: Any, own: list[int], sizes: list[int]) -> s
 @converts("adaptive_max_pool1d", "adaptive_max_pool2d")
 def _adaptive_max_pool(b: GraphBuilder, node: Node, x: Any, output_size: Any, *_: Any) -> str:
     count = b.rank(x) - 2
-    own, sizes = b.tensor(x).shape[-count:], _list(output_size, count)
-    if any(n % m for n, m in zip(own, sizes, strict=True)):
+    lengths, sizes = b.tensor(x).shape[-count:], _list(output_size, count)
+    if any(n % m for n, m in zip(lengths, sizes, strict=True)):
         raise NotImplementedError("adaptive_max_pool with windows of unequal size")
-    kernel = [int(n) // m for n, m in zip(own, sizes, strict=True)]
+    kernel = [int(n) // m for n, m in zip(lengths, sizes, strict=True)]
     return b.op("MaxPool", b.value(x), kernel_shape=kernel, strides=kernel)
 
 
@@ -165,13 +165,13 @@ def _layer_norm(b: GraphBuilder, node: Node, x: Any, shape: Any, weight: Any = N
                 bias: Any = None, eps: float = 1e-5, *rest: Any) -> str:
     kind = short(b.tensor(x).dtype)
     lengths = tuple(int(n) for n in b.tensor(x).shape[-len(shape) :])
-    scale = _ones(b, lengths, kind) if weight is None else b.value(weight)
+    scale = _ones_of(b, lengths, kind) if weight is None else b.value(weight)
     shift = [] if bias is None else [b.value(bias)]
     return b.op("LayerNormalization", b.value(x), scale, *shift, axis=-len(shape),
                 epsilon=float(eps))
 
 
-def _ones(b: GraphBuilder, shape: tuple[int, ...], kind: str) -> str:
+def _ones_of(b: GraphBuilder, shape: tuple[int, ...], kind: str) -> str:
     import numpy as np
 
     return b.constant(np.ones(shape), kind)
@@ -182,7 +182,7 @@ def _group_norm(b: GraphBuilder, node: Node, x: Any, num_groups: int, weight: An
                 bias: Any = None, eps: float = 1e-5) -> str:
     kind, rank = short(b.tensor(x).dtype), b.rank(x)
     groups = b.op("Reshape", b.value(x), b.sizes([0, num_groups, -1]))
-    plain = b.op("InstanceNormalization", groups, _ones(b, (num_groups,), kind),
+    plain = b.op("InstanceNormalization", groups, _ones_of(b, (num_groups,), kind),
                  b.constant([0.0] * num_groups, kind), epsilon=float(eps))
     result = b.op("Reshape", plain, b.op("Shape", b.value(x)))
     wide = b.sizes([-1] + [1] * (rank - 2))
@@ -277,15 +277,15 @@ for _name, _kind in _REDUCTIONS.items():
 
 @converts("max", "min")
 def _max(b: GraphBuilder, node: Node, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    most = node.target.__name__.startswith("max")
+    is_max = node.target.__name__.startswith("max")
     if isinstance(dim, Node):
-        return b.op("Max" if most else "Min", b.value(x), b.value(dim))
-    reduce = "ReduceMax" if most else "ReduceMin"
+        return b.op("Max" if is_max else "Min", b.value(x), b.value(dim))
+    reduce = "ReduceMax" if is_max else "ReduceMin"
     if dim is None:
         return b.op(reduce, b.value(x), keepdims=0)
     axis, keep = b.axis(x, dim), int(keepdim)
     return (b.op(reduce, b.value(x), b.sizes([axis]), keepdims=keep),
-            b.op("ArgMax" if most else "ArgMin", b.value(x), axis=axis, keepdims=keep))
+            b.op("ArgMax" if is_max else "ArgMin", b.value(x), axis=axis, keepdims=keep))
 
 
 @converts("argmax", "argmin")

@@ -34,12 +34,12 @@ def _layers(b: GraphBuilder, kind: str, x: Any, states: list[Any], params: Any, 
     hidden = int(b.tensor(params[1]).shape[1])
     finals: list[list[str]] = [[] for _ in states]
     for layer in range(num_layers):
-        own = [params[(layer * directions + d) * each :][:each] for d in range(directions)]
-        w, r = (_stacked(b, [_gates(b, p[i], order) for p in own]) for i in (0, 1))
+        layer_params = [params[(layer * directions + d) * each :][:each] for d in range(directions)]
+        w, r = (_stacked(b, [_gates(b, p[i], order) for p in layer_params]) for i in (0, 1))
         bias = ""
         if has_biases:
             bias = _stacked(b, [b.op("Concat", _gates(b, p[2], order), _gates(b, p[3], order),
-                                     axis=0) for p in own])
+                                     axis=0) for p in layer_params])
         start = b.sizes([layer * directions])
         stop = b.sizes([(layer + 1) * directions])
         first = [b.op("Slice", b.value(s), start, stop, b.sizes([0])) for s in states]

@@ -82,8 +82,9 @@ def _unsqueeze(b: GraphBuilder, node: Node, x: Any, dim: int) -> str:
 @converts("squeeze")
 def _squeeze(b: GraphBuilder, node: Node, x: Any, dim: Any = None) -> str:
     dims = range(b.rank(x)) if dim is None else [dim] if isinstance(dim, int) else dim
-    gone = [b.axis(x, d) for d in dims if b.tensor(x).shape[d] == 1]
-    return b.op("Squeeze", b.value(x), b.sizes(gone)) if gone else b.op("Identity", b.value(x))
+    removed = [b.axis(x, d) for d in dims if b.tensor(x).shape[d] == 1]
+    return b.op("Squeeze", b.value(x), b.sizes(removed)) if removed \
+        else b.op("Identity", b.value(x))
 
 
 @converts("expand", "broadcast_to")

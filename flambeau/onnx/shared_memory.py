@@ -150,9 +150,9 @@ class SharedMemory:
         for other in {whole, target, *self._later(node)}:
             if other > node:
                 continue
-            own = _places(other.meta["val"])
-            part = flat if other is whole else b.op("Gather", flat, listed(own), axis=0)
-            b.names[other] = b.op("Reshape", part, b.sizes(own.shape))
+            positions = _places(other.meta["val"])
+            part = flat if other is whole else b.op("Gather", flat, listed(positions), axis=0)
+            b.names[other] = b.op("Reshape", part, b.sizes(positions.shape))
 
 
 def _whole(sharing: list[Node]) -> Node | None:

@@ -212,11 +212,11 @@ class Elementwise(Optimizer):
         known = self._flambeau_kernels.get((flags, dtype), 0)
         if known.__class__ is not int:
             return known
-        asked: tuple = (type(self)._flambeau_formula, flags, self._flambeau_scalars, states, dtype)
+        key: tuple = (type(self)._flambeau_formula, flags, self._flambeau_scalars, states, dtype)
         known += 1 + sum(param._array.size for param, _, _ in rows) // _ELEMENTS_PER_STEP
-        if known <= WARM and asked not in _compiled:
+        if known <= WARM and key not in _compiled:
             self._flambeau_kernels[flags, dtype] = known
             return None
-        _compiled.add(asked)
-        kernel = self._flambeau_kernels[flags, dtype] = kernel_for(*asked)
+        _compiled.add(key)
+        kernel = self._flambeau_kernels[flags, dtype] = kernel_for(*key)
         return kernel

@@ -45,18 +45,18 @@ def cubic_minimum(a: Point, b: Point, bounds: tuple[Any, Any] | None = None) -> 
 
 
 def strong_wolfe(
-    evaluate: Evaluate, start: Point, t: Any, longest: Any, tolerance: float, most: int
+    evaluate: Evaluate, start: Point, t: Any, longest: Any, tolerance: float, max_tries: int
 ) -> tuple[Point, int]:
     """Find a point with sufficient decrease and a flat enough slope, first trying `t`.
 
     `start` is the point at step 0, `longest` the largest entry of the direction, `tolerance` the
-    change of a parameter below which the search ends, `most` the number of further evaluations
+    change of a parameter below which the search ends, `max_tries` the number of further evaluations
     allowed. Returns the point and the number of evaluations.
     """
-    ends, tries, done = _bracket(evaluate, start, evaluate(t), most)
+    ends, tries, done = _bracket(evaluate, start, evaluate(t), max_tries)
     evaluations = tries + 1
     if not done:
-        ends, more = _zoom(evaluate, start, ends, longest, tolerance, most - tries)
+        ends, more = _zoom(evaluate, start, ends, longest, tolerance, max_tries - tries)
         evaluations += more
     return min(ends, key=lambda point: point.loss), evaluations
 
@@ -65,35 +65,36 @@ def _too_high(start: Point, point: Point) -> bool:
     return bool(point.loss > start.loss + DECREASE * point.t * start.slope)
 
 
-def _flat_enough(start: Point, point: Point) -> bool:
+def _is_flat(start: Point, point: Point) -> bool:
     return bool(abs(point.slope) <= -CURVATURE * start.slope)
 
 
 def _bracket(
-    evaluate: Evaluate, start: Point, point: Point, most: int
+    evaluate: Evaluate, start: Point, point: Point, max_tries: int
 ) -> tuple[list[Point], int, bool]:
     """Return two points around a good step, or a good one; the tries; whether it is good."""
     before = start
-    for tries in range(most):
+    for tries in range(max_tries):
         if _too_high(start, point) or (tries > 1 and point.loss >= before.loss):
             return [before, point], tries, False
-        if _flat_enough(start, point):
+        if _is_flat(start, point):
             return [point], tries, True
         if point.slope >= 0:
             return [before, point], tries, False
         bounds = point.t + 0.01 * (point.t - before.t), point.t * 10
         t = cubic_minimum(before, point, bounds)
         before, point = point, evaluate(t)
-    return [start, point], max(most, 0), False
+    return [start, point], max(max_tries, 0), False
 
 
 def _zoom(
-    evaluate: Evaluate, start: Point, ends: list[Point], longest: Any, tolerance: float, most: int
+    evaluate: Evaluate, start: Point, ends: list[Point], longest: Any, tolerance: float,
+    max_tries: int,
 ) -> tuple[list[Point], int]:
     """Narrow the bracket around a good step; return it and the number of tries."""
     low, high = (0, 1) if ends[0].loss <= ends[1].loss else (1, 0)
     stalled = False  # whether the last try was close to an end
-    for tries in range(most):
+    for tries in range(max_tries):
         if abs(ends[1].t - ends[0].t) * longest < tolerance:
             return ends, tries
         t, stalled = _between(ends, stalled)
@@ -102,23 +103,23 @@ def _zoom(
             ends[high] = point
             low, high = (0, 1) if ends[0].loss <= ends[1].loss else (1, 0)
             continue
-        if _flat_enough(start, point):
+        if _is_flat(start, point):
             ends[low] = point
             return ends, tries + 1
         if point.slope * (ends[high].t - ends[low].t) >= 0:
             ends[high] = ends[low]
         ends[low] = point
-    return ends, max(most, 0)
+    return ends, max(max_tries, 0)
 
 
 def _between(ends: list[Point], stalled: bool) -> tuple[Any, bool]:
     """Choose a step between the ends, at least a tenth of the gap from them the second time."""
     t = cubic_minimum(ends[0], ends[1])
-    least, most = min(ends[0].t, ends[1].t), max(ends[0].t, ends[1].t)
-    margin = 0.1 * (most - least)
-    if not min(most - t, t - least) < margin:
+    low, high = min(ends[0].t, ends[1].t), max(ends[0].t, ends[1].t)
+    margin = 0.1 * (high - low)
+    if not min(high - t, t - low) < margin:
         return t, False
-    if not (stalled or t >= most or t <= least):
+    if not (stalled or t >= high or t <= low):
         return t, True
-    near_most = abs(t - most) < abs(t - least)
-    return (most - margin if near_most else least + margin), False
+    is_near_high = abs(t - high) < abs(t - low)
+    return (high - margin if is_near_high else low + margin), False

@@ -306,8 +306,8 @@ class Optimizer:
         self._flambeau_check_loaded_groups(groups)
         by_number = {
             number: (param, group)
-            for group, own in zip(groups, self.param_groups, strict=True)
-            for number, param in zip(group["params"], own["params"], strict=True)
+            for group, current in zip(groups, self.param_groups, strict=True)
+            for number, param in zip(group["params"], current["params"], strict=True)
         }
         state: defaultdict[Any, Any] = defaultdict(dict)
         for key, value in state_dict["state"].items():
@@ -316,10 +316,10 @@ class Optimizer:
                 state[param] = _cast(param, value, group)
             else:
                 state[key] = value
-        for group, own in zip(groups, self.param_groups, strict=True):
-            group["params"] = own["params"]
-            if "param_names" in own:
-                group.setdefault("param_names", own["param_names"])
+        for group, current in zip(groups, self.param_groups, strict=True):
+            group["params"] = current["params"]
+            if "param_names" in current:
+                group.setdefault("param_names", current["param_names"])
         self.__setstate__({"state": state, "param_groups": groups})
         for hook in self._optimizer_load_state_dict_post_hooks.values():
             hook(self)
@@ -330,13 +330,13 @@ class Optimizer:
                 "loaded state dict has a different number of parameter groups: "
                 f"{len(groups)}, the optimizer has {len(self.param_groups)}"
             )
-        for index, (group, own) in enumerate(zip(groups, self.param_groups, strict=True)):
-            if len(group["params"]) != len(own["params"]):
+        for index, (group, current) in enumerate(zip(groups, self.param_groups, strict=True)):
+            if len(group["params"]) != len(current["params"]):
                 raise noted(
                     ValueError("loaded state dict contains a parameter group that doesn't match "
                                "the size of optimizer's group"),
                     f"Group {index} has {len(group['params'])} parameters, the optimizer's has "
-                    f"{len(own['params'])}.",
+                    f"{len(current['params'])}.",
                 )
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -399,8 +399,8 @@ class Optimizer:
                     f"parameter {name}"
                 )
             param_group.setdefault(name, default)
-        own = set(param_group["params"])
-        if len(own) != len(param_group["params"]):
+        params = set(param_group["params"])
+        if len(params) != len(param_group["params"]):
             warn(
                 "optimizer contains a parameter group with duplicate parameters; in future, "
                 "this will cause an error; see github.com/pytorch/pytorch/issues/40967 for more "
@@ -413,7 +413,7 @@ class Optimizer:
                     "all optimizer param groups should be with/without names. cannot add param "
                     f"group {added} names to the optimizer"
                 )
-        if not own.isdisjoint(itertools.chain(*(g["params"] for g in self.param_groups))):
+        if not params.isdisjoint(itertools.chain(*(g["params"] for g in self.param_groups))):
             raise ValueError("some parameters appear in more than one parameter group")
         self.param_groups.append(param_group)
 

@@ -48,9 +48,9 @@ def swap_in_optimizer_params_and_state(
         optimizer.state = swapped
         yield
     finally:
-        for group, own in zip(optimizer.param_groups, own_groups, strict=True):
+        for group, saved in zip(optimizer.param_groups, own_groups, strict=True):
             group.clear()
-            group.update(own)
+            group.update(saved)
         optimizer.state = own_state
 
 

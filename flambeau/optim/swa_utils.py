@@ -169,8 +169,8 @@ class AveragedModel(Module):
             for mean, new in zip(means, news, strict=True):
                 mean.copy_(self.avg_fn(mean, new, self.n_averaged.to(mean.device)))
         if not self.use_buffers:
-            for own, other in zip(self.module.buffers(), model.buffers(), strict=True):
-                own.detach().copy_(other.detach().to(own.device))
+            for average, source in zip(self.module.buffers(), model.buffers(), strict=True):
+                average.detach().copy_(source.detach().to(average.device))
         self.n_averaged += 1
 
     def _update_lists(self, means: list[Tensor], news: list[Tensor]) -> None:

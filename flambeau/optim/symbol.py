@@ -54,11 +54,11 @@ class Symbol(TensorFacade):
     def lerp_(self, end: Any, weight: Number) -> Symbol:
         """Interpolate from the nearer end, as PyTorch does: exact at weights 0 and 1."""
         gap = self._do(Scalar.SUB, end, self)
-        near = Apply(Scalar.LT, (weight.wide, Constant(Type.F64, 0.5)), Type.BOOL)
+        is_near_start = Apply(Scalar.LT, (weight.wide, Constant(Type.F64, 0.5)), Type.BOOL)
         rest = Apply(Scalar.SUB, (Constant(Type.F64, 1.0), weight.wide), Type.F64)
         from_start = self.add(gap.mul(weight))
         from_end = self._do(Scalar.SUB, end, gap.mul(Symbol(narrowed(rest, self.type))))
-        return self._set(self._choose(near, from_start, from_end))
+        return self._set(self._choose(is_near_start, from_start, from_end))
 
     def maximum(self, other: Any) -> Symbol:
         """Return the greater; `other` if equal (0 and -0); NaN if either is NaN."""

@@ -51,10 +51,10 @@ def _index() -> tuple[dict[Any, list[Callable[..., Any]]], dict[Any, str]]:
     ignored = get_ignored_functions()
     spaces: dict[Any, list[Callable[..., Any]]] = {}
     names: dict[Any, str] = {}
-    for accessor_of, own in torch_function.properties().items():
-        names[own.__get__] = f"torch.Tensor.{accessor_of}.__get__"
-        names[own.__set__] = f"torch.Tensor.{accessor_of}.__set__"
-        spaces[own] = [own.__get__]
+    for accessor_of, property_ in torch_function.properties().items():
+        names[property_.__get__] = f"torch.Tensor.{accessor_of}.__get__"
+        names[property_.__set__] = f"torch.Tensor.{accessor_of}.__set__"
+        spaces[property_] = [property_.__get__]
     for name, value in vars(Tensor).items():
         if isinstance(value, FunctionType) and value in routed:
             names[value] = f"torch.Tensor.{name}"

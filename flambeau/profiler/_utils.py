@@ -170,9 +170,9 @@ class BasicEvaluation:
         if not keys:
             return []
         idle = np.array([self.metrics[key].fraction_idle_time for key in keys], np.float32)
-        own = np.array([self.metrics[key].self_time_ns for key in keys], np.float32)
+        self_times = np.array([self.metrics[key].self_time_ns for key in keys], np.float32)
         with np.errstate(divide="ignore", invalid="ignore"):  # of a single event
-            scores = _standardize(idle) + np.float32(_SELF_TIME_WEIGHT) * _standardize(own)
+            scores = _standardize(idle) + np.float32(_SELF_TIME_WEIGHT) * _standardize(self_times)
         order = sorted(range(len(keys)), key=lambda i: scores[i], reverse=True)
         return [keys[i] for i in order[:length]]
 

@@ -214,15 +214,15 @@ class ArchiveReader:
         while at < len(window):
             piece = window[at : at + _CHUNK]
             if read_into is not None:
-                got = read_into(piece)
+                size = read_into(piece)
             else:
                 data = source.read(len(piece))
-                got = len(data)
-                piece[:got] = data
-            if not got:
+                size = len(data)
+                piece[:size] = data
+            if not size:
                 raise _failed(f"record {name} ends after {at} of {len(window)} bytes")
-            crc = zlib.crc32(piece[:got], crc)
-            at += got
+            crc = zlib.crc32(piece[:size], crc)
+            at += size
         return crc
 
 

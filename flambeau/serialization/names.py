@@ -130,16 +130,16 @@ _NAMESPACES = {
 def _functions() -> dict[int, tuple[str, str]]:
     """Return the module and name of each public operator, preferring its own __name__."""
     table: dict[int, tuple[str, str]] = {}
-    for own in _NAMESPACES:
-        namespace = vars(importlib.import_module(own))
+    for space in _NAMESPACES:
+        namespace = vars(importlib.import_module(space))
         for name in sorted(namespace):
             result = namespace[name]
             if not isinstance(result, FunctionType) or not result.__module__.startswith(
                 "flambeau.ops"
             ):
                 continue
-            if id(result) not in table or (own == "flambeau" and name == result.__name__):
-                table[id(result)] = "torch" + own[len("flambeau") :], name
+            if id(result) not in table or (space == "flambeau" and name == result.__name__):
+                table[id(result)] = "torch" + space[len("flambeau") :], name
     return table
 
 
@@ -168,9 +168,9 @@ def resolve(module: str, name: str) -> Any:
 
 def _of_operators(module: str, name: str) -> tuple[str, str]:
     """Map an operator of PyTorch's inner modules: torch._C._fft.fft_rfft to torch.fft's rfft."""
-    for own, inner in _NAMESPACES.items():
+    for space, inner in _NAMESPACES.items():
         if module == inner != "torch":
-            module = "torch" + own[len("flambeau") :]
+            module = "torch" + space[len("flambeau") :]
             return module, name.removeprefix(module.rpartition(".")[2] + "_")
     return module, name
 

@@ -262,7 +262,7 @@ def _put4(u: WeightsUnpickler) -> None:
 
 
 @opcode(pickle.PUT)
-def _put(u: WeightsUnpickler) -> None:
+def _write_memo(u: WeightsUnpickler) -> None:
     u.memo[_integer(u.line())] = u.stack[-1]
 
 

@@ -78,8 +78,8 @@ class _Hooks:
 
     @staticmethod
     def _reduce_tensor(tensor: Tensor) -> Any:
-        own = type(tensor).__reduce_ex__
-        if own not in (Tensor.__reduce_ex__, parameter_class().__reduce_ex__):
+        reduce = type(tensor).__reduce_ex__
+        if reduce not in (Tensor.__reduce_ex__, parameter_class().__reduce_ex__):
             return NotImplemented  # the class has its own pickling
         return reduce_tensor(tensor)
 

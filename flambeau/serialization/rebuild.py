@@ -66,10 +66,10 @@ LoadState = _LoadState()
 # ------------------------------------------------------------------------------ loading
 
 
-def _lengths(what: str, values: Any) -> tuple[int, ...]:
+def _lengths(label: str, values: Any) -> tuple[int, ...]:
     ok = isinstance(values, (tuple, list)) and len(values) <= 64
     if not ok or any(type(v) is not int or v < 0 for v in values):
-        raise RuntimeError(f"the {what} of a saved tensor must be up to 64 non-negative ints")
+        raise RuntimeError(f"the {label} of a saved tensor must be up to 64 non-negative ints")
     return tuple(values)
 
 
@@ -183,9 +183,9 @@ def _rebuild_device_tensor_from_numpy(
     return _requiring_grad(ops.from_numpy(data).to(dtype=dtype, device=place), requires_grad)
 
 
-def _lacking(name: str, what: str) -> Callable[..., Any]:
+def _lacking(name: str, feature: str) -> Callable[..., Any]:
     def refuse(*args: Any) -> Any:
-        raise NotImplementedError(f"{name}: flambeau does not have {what} yet")
+        raise NotImplementedError(f"{name}: flambeau does not have {feature} yet")
 
     refuse.__name__ = refuse.__qualname__ = name
     return refuse
@@ -281,9 +281,9 @@ def _rebuild_from_type_v2(
         requires_grad, result = result.requires_grad, result._alias(new_type)
         with DisableTorchFunction():
             Tensor.requires_grad_(result, requires_grad)
-    own = getattr(new_type, "__setstate__", None)
-    if own is not None and own is not getattr(Tensor, "__setstate__", None):
-        own(result, state)
+    set_state_of = getattr(new_type, "__setstate__", None)
+    if set_state_of is not None and set_state_of is not getattr(Tensor, "__setstate__", None):
+        set_state_of(result, state)
         return result
     return set_state(result, state)
 
@@ -315,8 +315,8 @@ _OF_THE_TAPE = frozenset((
 
 def _state_of(tensor: Tensor) -> Any:
     """Return the user's attributes of a tensor, or None."""
-    own = getattr(type(tensor), "__getstate__", None)
-    if own is not None and own is not getattr(Tensor, "__getstate__", None):
+    get_state = getattr(type(tensor), "__getstate__", None)
+    if get_state is not None and get_state is not getattr(Tensor, "__getstate__", None):
         return tensor.__getstate__()
     state = {k: v for k, v in tensor.__dict__.items() if k not in _OF_THE_TAPE}
     return state or None

@@ -67,8 +67,9 @@ class WeightsUnpickler:
         except (UnpicklingError, EOFError, NotImplementedError, MemoryError):
             raise
         except Exception as error:  # damage can cause almost any exception
-            what = f"{type(error).__name__}: {str(error)[:300]}"
-            raise UnpicklingError(f"the pickle is damaged or not one of weights: {what}") from error
+            reason = f"{type(error).__name__}: {str(error)[:300]}"
+            raise UnpicklingError(
+                f"the pickle is damaged or not one of weights: {reason}") from error
 
     def _run(self) -> None:
         read, operations = self._file.read, self.operations
@@ -201,9 +202,9 @@ def _build(u: WeightsUnpickler) -> None:
 
 def _restore(result: Any, state: Any) -> None:
     """Restore the state of an instance of a user-allowed class, as pickle does."""
-    own = getattr(result, "__setstate__", None)
-    if own is not None:
-        own(state)
+    set_state = getattr(result, "__setstate__", None)
+    if set_state is not None:
+        set_state(state)
         return
     attributes, slots = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
     result.__dict__.update(attributes or {})

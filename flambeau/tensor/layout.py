@@ -195,12 +195,12 @@ def _compared(shape: Sequence[int], operands: Sequence[Sequence[int]], a: int, b
     return 0
 
 
-def ordered_strides(shape: Sequence[int], axes: Sequence[int], least: int = 0) -> Strides:
+def ordered_strides(shape: Sequence[int], axes: Sequence[int], min_length: int = 0) -> Strides:
     """Return dense strides for the axes ordered from innermost to outermost."""
     strides, step = [0] * len(shape), 1
     for axis in axes:
         strides[axis] = step
-        step *= max(shape[axis], least)
+        step *= max(shape[axis], min_length)
     return tuple(strides)
 
 
@@ -213,12 +213,12 @@ def is_channels_last(shape: Sequence[int], strides: Sequence[int]) -> bool:
     """Return whether PyTorch suggests a channels-last result for an operand with these strides."""
     if len(shape) not in (4, 5) or strides[1] == 0:
         return False
-    least = 0
+    min_stride = 0
     for axis in (1, *range(len(shape) - 1, 1, -1), 0):
         n, stride = shape[axis], strides[axis]
-        if n == 0 or stride < least or (axis == 0 and least == strides[1]):
+        if n == 0 or stride < min_stride or (axis == 0 and min_stride == strides[1]):
             return False
-        least = stride * max(n, 1)
+        min_stride = stride * max(n, 1)
     return True
 
 

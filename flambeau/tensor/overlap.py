@@ -55,8 +55,8 @@ def check_no_overlap(target: np.ndarray, operand: np.ndarray, partial: bool = Tr
     With `partial`, the operand may be the target itself, element for element, as for pointwise
     operators. Pass False for operators that read elements out of order.
     """
-    own = target if target.base is None else target.base
-    if own is not (operand if operand.base is None else operand.base):
+    owner = target if target.base is None else target.base
+    if owner is not (operand if operand.base is None else operand.base):
         return
     if operand.__class__ is not np.ndarray or not np.may_share_memory(target, operand):
         return

@@ -63,11 +63,11 @@ def quantize(
             steps = np.rint(wide.astype(np.float32))
         else:
             steps = np.rint(values * inverse + np.asarray(zero_point, np.float32))
-    least, most = dtype.limits
+    low, high = dtype.limits
     if dtype is qint32:  # float32 cannot represent its limits
         steps = steps.astype(np.float64)
     steps = np.where(np.isnan(steps), nan, steps)
-    return np.clip(steps, least, most).astype(dtype.codes)
+    return np.clip(steps, low, high).astype(dtype.codes)
 
 
 def dequantize(codes: np.ndarray, scale: Any, zero_point: Any) -> np.ndarray:
@@ -90,9 +90,9 @@ class PerTensor(NamedTuple):
 
     def quantize(self, values: np.ndarray) -> np.ndarray:
         """Return the integers of float32 values."""
-        least, most = self.dtype.limits
+        low, high = self.dtype.limits
         wide = self.dtype is qint32  # PyTorch's loop for it does not use fused operations
-        nan = least if wide else most
+        nan = low if wide else high
         return quantize(values, self.scale, self.zero_point, self.dtype, nan, not wide)
 
     def dequantize(self, codes: np.ndarray) -> np.ndarray:
@@ -163,7 +163,7 @@ Quantizer = PerTensor | PerChannel
 
 
 def choose_parameters(
-    low: float, high: float, least: int, most: int
+    low: float, high: float, quant_min: int, quant_max: int
 ) -> tuple[float, int]:
     """Return (scale, zero point) that map values in [low, high] to integers in [least, most].
 
@@ -171,30 +171,30 @@ def choose_parameters(
     """
     low32, high32 = np.float32(min(low, 0.0)), np.float32(max(high, 0.0))
     with np.errstate(all="ignore"):
-        scale = (float(high32) - float(low32)) / (most - least)
+        scale = (float(high32) - float(low32)) / (quant_max - quant_min)
         if np.float32(scale) == 0 or np.isinf(np.float32(1) / np.float32(scale)):
             scale = 0.1
         if scale < SMALLEST_SCALE:
             before = np.float32(scale)
             scale = float(SMALLEST_SCALE)
-            low32, high32 = _stretched(low32, high32, before, most - least)
-    from_low, from_high = least - float(low32) / scale, most - float(high32) / scale
-    low_error = abs(least) - abs(float(low32) / scale)
-    high_error = abs(most) - abs(float(high32) / scale)
+            low32, high32 = _stretched(low32, high32, before, quant_max - quant_min)
+    from_low, from_high = quant_min - float(low32) / scale, quant_max - float(high32) / scale
+    low_error = abs(quant_min) - abs(float(low32) / scale)
+    high_error = abs(quant_max) - abs(float(high32) / scale)
     zero = from_low if low_error < high_error else from_high
-    return scale, int(np.clip(np.rint(zero), least, most))
+    return scale, int(np.clip(np.rint(zero), quant_min, quant_max))
 
 
 def choose_even_parameters(
-    low: float, high: float, least: int, most: int
+    low: float, high: float, quant_min: int, quant_max: int
 ) -> tuple[float, int]:
     """Like `choose_parameters`, but symmetric around zero if values have both signs."""
     if not low < 0 < high:
-        return choose_parameters(low, high, least, most)
-    down, up = -((most - least) // 2 + 1), (most - least) // 2
+        return choose_parameters(low, high, quant_min, quant_max)
+    down, up = -((quant_max - quant_min) // 2 + 1), (quant_max - quant_min) // 2
     widest = max(abs(low / down), abs(high / up))
-    scale, _ = choose_parameters(widest * down, widest * up, least, most)
-    return scale, int(np.clip(np.rint((least + most) / 2), least, most))
+    scale, _ = choose_parameters(widest * down, widest * up, quant_min, quant_max)
+    return scale, int(np.clip(np.rint((quant_min + quant_max) / 2), quant_min, quant_max))
 
 
 def _stretched(low: Any, high: Any, before: Any, steps: int) -> tuple[Any, Any]:
@@ -209,7 +209,7 @@ def _stretched(low: Any, high: Any, before: Any, steps: int) -> tuple[Any, Any]:
 
 def quantization_range(dtype: QuantizedDtype, reduce_range: bool = False) -> tuple[int, int]:
     """Return the integer range of a dtype; with `reduce_range`, in one bit less."""
-    least, most = dtype.limits
+    low, high = dtype.limits
     if reduce_range and dtype is not qint32:
-        return int(least / 2), most // 2
-    return least, most
+        return int(low / 2), high // 2
+    return low, high

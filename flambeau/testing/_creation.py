@@ -23,7 +23,7 @@ def _supported(dtype: dtype) -> tuple[float, float, float, float]:
 
 
 def _limits(dtype: dtype, low: float | None, high: float | None) -> tuple[float, float]:
-    default_low, default_high, least, end = _supported(dtype)
+    default_low, default_high, lowest, end = _supported(dtype)
     low = default_low if low is None else low
     high = default_high if high is None else high
     if low != low or high != high:
@@ -37,12 +37,12 @@ def _limits(dtype: dtype, low: float | None, high: float | None) -> tuple[float,
         )
     elif low >= high:
         raise ValueError(f"`low` must be less than `high`, but got {low} >= {high}")
-    elif high < least or low >= end:
+    elif high < lowest or low >= end:
         raise ValueError(
             f"The value interval specified by `low` and `high` is [{low}, {high}), but {dtype} "
-            f"only supports [{least}, {end})"
+            f"only supports [{lowest}, {end})"
         )
-    low, high = (min(max(limit, least), end) for limit in (low, high))
+    low, high = (min(max(limit, lowest), end) for limit in (low, high))
     return (low, high) if is_floating else (math.ceil(low), math.ceil(high))
 
 

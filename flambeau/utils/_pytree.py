@@ -371,7 +371,7 @@ def _register_builtins() -> None:
                           retained[0], zip(retained[1], values, strict=True)),
                       _defaultdict_flatten_with_keys, "collections.defaultdict"),
         deque: (lambda x: (list(x), x.maxlen),
-                lambda values, most: deque(values, maxlen=most),
+                lambda values, maxlen: deque(values, maxlen=maxlen),
                 _sequence_flatten_with_keys(lambda x: x.maxlen), "collections.deque"),
     }
     for kind, (flatten, unflatten, with_keys, name) in built_in.items():

@@ -47,7 +47,7 @@ class CheckpointError(RuntimeError):
     """
 
 
-class _Enough(Exception):
+class _StopRecomputing(Exception):
     """Every ticket has its tensor: stop the recomputation early."""
 
 
@@ -162,7 +162,7 @@ class _Region:
         try:
             with saved_tensors_hooks(self.keep, lambda x: x), enable_grad():
                 self.run()
-        except _Enough:
+        except _StopRecomputing:
             pass
         if self.complete and self.count != len(self.tickets):
             raise CheckpointError(
@@ -194,7 +194,7 @@ class _Region:
         if ticket is not None:
             self.tensors[ticket] = retained
         if self.early_stop and self.count == len(self.tickets):
-            raise _Enough
+            raise _StopRecomputing
         return retained
 
 

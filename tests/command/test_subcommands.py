@@ -38,7 +38,7 @@ def test_cache_reports_and_clears(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("FLAMBEAU_CACHE_DIR", str(tmp_path))
-    disk_cache.put("0" * 64, bytes(2**20))
+    disk_cache.store("0" * 64, bytes(2**20))
     assert cache.main([]) == 0
     assert "(1.0 of" in capsys.readouterr().out
     assert cli.main(["cache", "clear"]) == 0

@@ -173,7 +173,7 @@ def store_table(key: str, table: ProgramTable, graph: Graph) -> bool:
     """Store a table and its graph. Return False, without storing, if it calls eager functions."""
     if any(entry.call is not None for entry in table.entries):
         return False
-    disk_cache.put(key, _serialize(replace(table, graph=serialize_graph(graph))))
+    disk_cache.store(key, _serialize(replace(table, graph=serialize_graph(graph))))
     return True
 
 

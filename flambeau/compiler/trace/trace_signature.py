@@ -163,7 +163,7 @@ def load_precedent(key: str | None) -> Precedent | None:
 def store_precedent(key: str | None, precedent: Precedent) -> None:
     """Store the precedent of calls whose program passed the self-check."""
     if key is not None:
-        disk_cache.put(key, _serialize(precedent))
+        disk_cache.store(key, _serialize(precedent))
 
 
 def _make_function_key(function: Callable) -> str | None:

@@ -152,8 +152,8 @@ MIXED: dict[str, Callable[..., Any]] = {
     "bitwise_not": operator.invert, "matmul": operator.matmul,
     "min": min, "max": max, "sum": sum, "all": all, "any": any, "round": round, "len": len,
     "slice": _slice, "sort": _sort, "copy": lambda values: values.copy(),
-    "clear": lambda values: values.clear(), "count": lambda values, *what: values.count(*what),
-    "index": lambda values, *what: values.index(*what),
+    "clear": lambda values: values.clear(), "count": lambda values, *args: values.count(*args),
+    "index": lambda values, *args: values.index(*args),
     "split": lambda text, *how: text.split(*how), "item": lambda value: value,
     "trunc": math.trunc, "fmod": math.fmod, "mod": math.fmod, "log": math.log,
     **{name: getattr(math, name) for name in (

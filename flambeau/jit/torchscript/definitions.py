@@ -59,15 +59,15 @@ class Function:
         unknown = [n for n in kwargs
                    if n not in names + [a.arg for a in self.definition.args.kwonlyargs]]
         if missing:
-            what = f"{self.name}() is missing value for argument '{missing[0]}'."
+            problem = f"{self.name}() is missing value for argument '{missing[0]}'."
         elif unknown:
-            what = f"Unknown keyword argument '{unknown[0]}' for operator '{self.name}'."
+            problem = f"Unknown keyword argument '{unknown[0]}' for operator '{self.name}'."
         elif len(args) > len(names):
-            what = (f"{self.name}() expected at most {len(names)} argument(s) but received "
+            problem = (f"{self.name}() expected at most {len(names)} argument(s) but received "
                     f"{len(args)} argument(s).")
         else:
             return
-        raise RuntimeError(f"{what} Declaration: {self.declaration}") from None
+        raise RuntimeError(f"{problem} Declaration: {self.declaration}") from None
 
     def check(self, args: tuple, kwargs: dict[str, Any]) -> None:
         """Raise PyTorch's RuntimeError if a Tensor argument is not a tensor."""

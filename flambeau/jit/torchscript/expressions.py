@@ -44,10 +44,10 @@ class Expressions:
         self.filename, self.bind = filename, bind
         self.locals: set[str] = set()
 
-    def refuse(self, node: ast.AST, what: str) -> NoReturn:
+    def refuse(self, node: ast.AST, reason: str) -> NoReturn:
         """Raise an error that names the line."""
         line = getattr(node, "lineno", 0)
-        raise ScriptSyntaxError(f"{self.filename}, line {line}: {what}")
+        raise ScriptSyntaxError(f"{self.filename}, line {line}: {reason}")
 
     def expression(self, node: ast.expr) -> ast.expr:
         """Translate one expression."""

@@ -83,9 +83,9 @@ def find(name: str) -> Callable[..., Any]:
 
     `name` is an aten operator, or has a namespace prefix ("prim.dtype").
     """
-    own = TABLE.get(name) or PLAIN.get(name)
-    if own is not None:
-        return own
+    registered = TABLE.get(name) or PLAIN.get(name)
+    if registered is not None:
+        return registered
     space, _, bare = name.rpartition(".")
     if space in ("prim", "aten", "math", "autograd"):
         return find(bare)

@@ -82,9 +82,9 @@ class LoadedModule(RecursiveScriptModule):
 
     def __init__(self, kind: Any) -> None:
         super().__init__()
-        own = self.__dict__
-        own["_flambeau_type"], own["_flambeau_attributes"] = kind, {}
-        own["original_name"] = kind.name
+        attributes = self.__dict__
+        attributes["_flambeau_type"], attributes["_flambeau_attributes"] = kind, {}
+        attributes["original_name"] = kind.name
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the archive's `forward`."""
@@ -101,37 +101,37 @@ class LoadedModule(RecursiveScriptModule):
 
     def _flambeau_get(self, name: str) -> Any:
         """Return a declared attribute. Raises AttributeError for any other name."""
-        own = self.__dict__
+        attributes = self.__dict__
         for table in ("_parameters", "_buffers", "_modules", "_flambeau_attributes"):
-            if name in own[table]:
-                return own[table][name]
+            if name in attributes[table]:
+                return attributes[table][name]
         if name == "training":
-            return own["training"]
+            return attributes["training"]
         if name in self._flambeau_type.constants:
             return self._flambeau_type.constants[name]
         raise AttributeError(f"{self._flambeau_type.name} has no attribute {name!r}")
 
     def _flambeau_set(self, name: str, value: Any) -> None:
         """Set a declared attribute: parameter, buffer, submodule or other, by its kind."""
-        kind, own = self._flambeau_type, self.__dict__
+        kind, attributes = self._flambeau_type, self.__dict__
         if name == "training":
-            own["training"] = bool(value)
+            attributes["training"] = bool(value)
         elif name in kind.parameters:  # plain tensors, as in PyTorch: a list may hold them too
-            own["_parameters"][name] = value
+            attributes["_parameters"][name] = value
         elif name in kind.buffers:
-            own["_buffers"][name] = value
+            attributes["_buffers"][name] = value
         elif isinstance(value, Module):
-            own["_modules"][name] = value
+            attributes["_modules"][name] = value
         elif name in kind.attributes:
-            own["_flambeau_attributes"][name] = value
+            attributes["_flambeau_attributes"][name] = value
         else:
             raise AttributeError(f"{kind.name} declares no attribute {name!r}")
 
     def __getattr__(self, name: str) -> Any:
-        own = self.__dict__
-        if name in own.get("_flambeau_attributes", ()):
-            return own["_flambeau_attributes"][name]
-        kind = own.get("_flambeau_type")
+        attributes = self.__dict__
+        if name in attributes.get("_flambeau_attributes", ()):
+            return attributes["_flambeau_attributes"][name]
+        kind = attributes.get("_flambeau_type")
         if kind is not None:
             if name in kind.methods:
                 return partial(kind.methods[name], self)

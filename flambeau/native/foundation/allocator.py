@@ -41,7 +41,7 @@ def keep_freed_memory() -> bool:
     if not hasattr(library, "gnu_get_libc_version"):
         return False
     thresholds = [(_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES), (_TRIM_THRESHOLD, RETAINED_BYTES)]
-    done = all(library.mallopt(which, value) for which, value in thresholds)
+    done = all(library.mallopt(parameter, value) for parameter, value in thresholds)
     _library = library if done else None
     if done and _addresses_are_free() and library.mallopt(_TOP_PAD, _HEAP_PADDING_BYTES):
         # the heap grows, whatever comes first

@@ -40,9 +40,9 @@ def advise(error: BaseException, trace: TracebackType | None, attributes: bool =
         return
     if isinstance(error, AttributeError):
         if inspect.ismodule(error.obj) or (attributes and error.obj is not None):
-            near = nearest(error.name or "", dir(error.obj))
-            if near is not None:
-                error.add_note(f"Did you mean {near!r}?")
+            suggestion = nearest(error.name or "", dir(error.obj))
+            if suggestion is not None:
+                error.add_note(f"Did you mean {suggestion!r}?")
         return
     result = _KEYWORD.search(str(error)) if isinstance(error, TypeError) else None
     if result is None or trace is None:
@@ -51,9 +51,9 @@ def advise(error: BaseException, trace: TracebackType | None, attributes: bool =
     for frame, line in reversed(_frames(trace)):
         for function in _called(frame, line, name):
             keywords = _keywords(function)
-            near = nearest(name, keywords) or _abbreviated(name, keywords)
-            if near is not None:
-                error.add_note(f"Did you mean {near!r}?")
+            suggestion = nearest(name, keywords) or _abbreviated(name, keywords)
+            if suggestion is not None:
+                error.add_note(f"Did you mean {suggestion!r}?")
                 return
 
 

@@ -79,10 +79,10 @@ def get(key: str) -> bytes | None:
     return body
 
 
-def put(key: str, code: bytes) -> None:
+def store(key: str, code: bytes) -> None:
     """Store an entry. Other processes see all of it or nothing."""
-    folder, most = directory(), limit_bytes()
-    if folder is None or len(code) > most // 4:
+    folder, limit = directory(), limit_bytes()
+    if folder is None or len(code) > limit // 4:
         return
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -100,8 +100,8 @@ def put(key: str, code: bytes) -> None:
         return
     before = _written.get(folder)
     _written[folder] = (before or 0) + len(code)
-    if before is None or _written[folder] > most // 16:
-        _prune(folder, most)
+    if before is None or _written[folder] > limit // 16:
+        _prune(folder, limit)
         _written[folder] = 0
 
 

@@ -21,10 +21,10 @@ def _foreign_locks() -> list[tuple[str, Any]]:
     """Return the modules that other threads are importing, with their locks."""
     bootstrap: Any = getattr(importlib, "_bootstrap", None)
     references: dict[str, Any] = dict(getattr(bootstrap, "_module_locks", {}))
-    mine = threading.get_ident()
+    current = threading.get_ident()
     locks = [(name, reference()) for name, reference in references.items()]
     return [(name, lock) for name, lock in locks
-            if getattr(lock, "owner", None) not in (None, mine)]
+            if getattr(lock, "owner", None) not in (None, current)]
 
 
 def _wait_for_imports() -> None:

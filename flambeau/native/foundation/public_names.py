@@ -15,6 +15,6 @@ def class_name(kind: Any) -> str:
     return name if module in ("", "builtins") else f"{module}.{name}"
 
 
-def class_of(thing: Any) -> str:
+def class_of(value: Any) -> str:
     """Return `<class 'torch.nn.modules.linear.Linear'>`: what `type(thing)` prints in PyTorch."""
-    return f"<class '{class_name(type(thing))}'>"
+    return f"<class '{class_name(type(value))}'>"

@@ -81,14 +81,14 @@ def has_own_frame(error: BaseException | None, trace: TracebackType | None) -> b
 
 def format_shortened(error: BaseException, trace: TracebackType | None) -> Iterator[str]:
     """Yield the text of an uncaught error, in pieces."""
-    told = traceback.TracebackException(type(error), error, trace)
+    formatted = traceback.TracebackException(type(error), error, trace)
     if sys.version_info < (3, 12) and isinstance(error, (AttributeError, NameError)) \
             and not getattr(error, "__notes__", None):
-        told._str += _suggestion(error, trace)  # type: ignore[attr-defined]
-    if not hasattr(told, "exceptions"):
-        told.exceptions = None
-    _shorten(told)
-    return told.format()
+        formatted._str += _suggestion(error, trace)  # type: ignore[attr-defined]
+    if not hasattr(formatted, "exceptions"):
+        formatted.exceptions = None
+    _shorten(formatted)
+    return formatted.format()
 
 
 def _suggestion(error: AttributeError | NameError, trace: TracebackType | None) -> str:
@@ -101,8 +101,8 @@ def _suggestion(error: AttributeError | NameError, trace: TracebackType | None) 
     elif trace is not None:
         frame = [frame for frame, _ in traceback.walk_tb(trace)][-1]
         known = [*frame.f_locals, *frame.f_globals, *frame.f_builtins]
-    near = nearest(error.name or "", known)
-    return f". Did you mean: '{near}'?" if near else ""
+    match = nearest(error.name or "", known)
+    return f". Did you mean: '{match}'?" if match else ""
 
 
 def excepthook(

@@ -43,7 +43,7 @@ def compile_kernels(kernels: Mapping[str, Kernel], threads: int = 1, aside: bool
     def finish(name: str, needs: list[str], code: bytes) -> None:
         compiled_codes[name] = needs, code
         if version is not None:
-            disk_cache.put(keys[name], _pack_entry(needs, code))
+            disk_cache.store(keys[name], _pack_entry(needs, code))
 
     def finish_text(name: str, text: str) -> None:
         finish(name, external_functions(text), emit_object_code(text))
@@ -67,7 +67,7 @@ def compile_kernels(kernels: Mapping[str, Kernel], threads: int = 1, aside: bool
 def _key(name: str, version: str) -> str:
     target = host()
     return disk_cache.make_key("kernel", llvm_version(), target.triple, target.cpu, target.features,
-                     f"{target.near} {target.last}", version, name)
+                     f"{target.l2_bytes} {target.llc_bytes}", version, name)
 
 
 def load_cached(names: Sequence[str]) -> dict[str, int] | None:

@@ -89,8 +89,8 @@ def _parse_sections(data: bytes, rows: list[tuple]) -> ObjectFile:
             names = data[rows[link][4] : rows[link][4] + rows[link][5]]
             symbols += [_symbol(names, entry) for entry in _SYMBOL.iter_unpack(content)]
         elif kind == _RELA and info in sections:
-            places += [Relocation(info, where, which >> 32, addend, which & 0xFFFFFFFF)
-                       for where, which, addend in _RELOCATION.iter_unpack(content)]
+            places += [Relocation(info, where, info_word >> 32, addend, info_word & 0xFFFFFFFF)
+                       for where, info_word, addend in _RELOCATION.iter_unpack(content)]
     for place in places:
         section = symbols[place.symbol][1]
         if place.kind not in _KNOWN_RELOCATIONS or not (section is None or section in sections):

@@ -223,7 +223,7 @@ def load_all(items: Sequence[tuple[str, Sequence[str]]], threads: int = 1) -> li
 
     def compiled(key: str) -> None:
         code[key] = object_bytes = emit_object_code(texts[key])
-        disk_cache.put(key, object_bytes)
+        disk_cache.store(key, object_bytes)
 
     _run_on_threads(compiled, missing, threads)
     with gate:

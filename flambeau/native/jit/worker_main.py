@@ -64,8 +64,8 @@ def serve(parent: int) -> None:
     try:
         send(answers, (hash_emitter(), llvm_version()))
         while True:
-            aside, *what = receive(requests)
-            send(answers, _answer_at_low_priority(what) if aside else _answer(what))
+            aside, *request = receive(requests)
+            send(answers, _answer_at_low_priority(request) if aside else _answer(request))
             if gc.get_count()[0] > COLLECT_AFTER_KERNEL_OBJECTS:
                 gc.collect()  # IR nodes form reference cycles
     except (EOFError, OSError):
@@ -79,8 +79,8 @@ def _exit_with_parent(parent: int) -> None:
     os._exit(0)
 
 
-def _answer(what: list[Any]) -> tuple[Any, ...]:
-    name, kernel, target = what
+def _answer(request: list[Any]) -> tuple[Any, ...]:
+    name, kernel, target = request
     try:
         return True, *compile_for(kernel, name, target)
     except Exception as error:
@@ -102,7 +102,7 @@ class _Niceness:
     level = LOWEST
 
 
-def _answer_at_low_priority(what: list[Any]) -> tuple[Any, ...]:
+def _answer_at_low_priority(request: list[Any]) -> tuple[Any, ...]:
     """Return the answer, computed on a low-priority thread.
 
     A thread can lower its priority but not raise it again, so each job gets a new thread.
@@ -112,7 +112,7 @@ def _answer_at_low_priority(what: list[Any]) -> tuple[Any, ...]:
     def work() -> None:
         yield_to_others(_Niceness.level)
         begun, used = time.perf_counter(), time.thread_time()
-        answers.append(_answer(what))
+        answers.append(_answer(request))
         share = (time.thread_time() - used) / max(time.perf_counter() - begun, 1e-6)
         _Niceness.level = _Niceness.LOWEST if share > _Niceness.ENOUGH else _Niceness.LOW
 

@@ -60,16 +60,16 @@ def worker_count(work: float, threads: int, aside: bool) -> int:
     Past work predicts future work. Unless `aside`, the waiting thread compiles too, so a single
     processor needs no worker.
     """
-    most = FLAG.value()
-    if most < 0:
-        most = max(1, threads // PROCESSORS_PER_BACKGROUND_WORKER) if aside else threads - 1
-    if most <= 0:
+    limit = FLAG.value()
+    if limit < 0:
+        limit = max(1, threads // PROCESSORS_PER_BACKGROUND_WORKER) if aside else threads - 1
+    if limit <= 0:
         return 0
-    many = min(most, max(1, round(work / WORK_PER_WORKER_S)))
+    count = min(limit, max(1, round(work / WORK_PER_WORKER_S)))
     if aside:
-        return many if work >= MIN_BACKGROUND_WORK_S else 0
+        return count if work >= MIN_BACKGROUND_WORK_S else 0
     return (
-        many if (work + many * WORKER_START_S) / (many + 1) < work * IN_PROCESS_TIME_RATIO else 0
+        count if (work + count * WORKER_START_S) / (count + 1) < work * IN_PROCESS_TIME_RATIO else 0
     )
 
 
@@ -129,11 +129,11 @@ class _Worker:
         """Kill it and return what it printed; "" on a second call."""
         self.process.kill()
         self.process.wait()
-        said = b""
+        output = b""
         if self.said is not None:
-            said = os.pread(self.said, 1 << 16, 0)
+            output = os.pread(self.said, 1 << 16, 0)
         self._close()
-        return said.decode(errors="replace").strip()
+        return output.decode(errors="replace").strip()
 
     def _close(self) -> None:
         for pipe in self.pipes:
@@ -149,13 +149,13 @@ class _Worker:
         except subprocess.TimeoutExpired:
             pass
         code = self.process.poll()
-        said = self.end()
+        output = self.end()
         struck = [
             -int(getattr(signal, name)) for name in _EXTERNAL_SIGNALS if hasattr(signal, name)
         ]
         if code is None or code in struck:
             return None
-        last = said.splitlines()[-1] if said else f"it ended with {code}"
+        last = output.splitlines()[-1] if output else f"it ended with {code}"
         return False, RuntimeError(f"LLVM gave up: {last}")
 
     def forget(self) -> None:
@@ -229,11 +229,11 @@ class WorkerPool:
         """Queue jobs and start missing workers. Return False if there can be no workers."""
         with self.lock:
             self.work += sum(job.cost for job in jobs)
-            many = worker_count(self.work, threads, aside)
-            if FLAG.value() == 0 or not (many or self.ready) or not self._possible():
+            count = worker_count(self.work, threads, aside)
+            if FLAG.value() == 0 or not (count or self.ready) or not self._possible():
                 return False
             self.waiting = sorted(self.waiting + jobs, key=_Job.priority)
-            self._start(min(many, self.running + len(self.waiting)) - self.threads)
+            self._start(min(count, self.running + len(self.waiting)) - self.threads)
             if not self.threads:
                 self.waiting = [job for job in self.waiting if job not in jobs]
                 return False
@@ -243,9 +243,9 @@ class WorkerPool:
     def prestart(self, work: float, threads: int) -> None:
         """Start workers for work that a caller will soon wait for."""
         with self.lock:
-            many = worker_count(self.work + work, threads, False)
-            if many and self._possible():
-                self._start(many - self.threads)
+            count = worker_count(self.work + work, threads, False)
+            if count and self._possible():
+                self._start(count - self.threads)
 
     def _start(self, count: int) -> None:
         """Start `count` threads, each with a worker. The caller holds the lock."""
@@ -273,12 +273,12 @@ class WorkerPool:
     def _withdraw(self, done: SimpleQueue[Any], threads: int) -> _Job | None:
         """Take back a caller's cheapest job, unless a free worker will take it."""
         with self.lock:
-            mine = [job for job in self.waiting if job.done is done]
+            jobs = [job for job in self.waiting if job.done is done]
             free = len(self.ready) - self.running
-            if len(self.ready) >= threads or len(mine) <= free:
+            if len(self.ready) >= threads or len(jobs) <= free:
                 return None
-            self.waiting.remove(mine[-1])
-            return mine[-1]
+            self.waiting.remove(jobs[-1])
+            return jobs[-1]
 
     # The threads that talk to workers.
 
@@ -313,10 +313,10 @@ class WorkerPool:
                 self.all.add(process)
             process.begin()
         except Exception as error:
-            said = "" if process is None else process.end()
+            output = "" if process is None else process.end()
             with self.lock:
                 if process is None or process in self.all:  # not closed meanwhile
-                    self._disable(f"no process could be started: {said or error}")
+                    self._disable(f"no process could be started: {output or error}")
                 self.all.discard(process)
             return None
         with self.lock:

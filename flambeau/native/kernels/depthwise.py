@@ -200,8 +200,8 @@ class _BlockNest:
         value = Load(self.x, source, ((SizeValue(self.sizes["before"]), 1),), inside)
         place = self.at((self.g, "tile"), (p, "part"), (r, "pitch"), (v, LANES), (lane, 1))
         known = self.below(self.position((v, LANES), (lane, 1)), "pitch")
-        put = Store(self.tile, place, value, mask=known)
-        return self.loop(p, "parts", [self.rows(v, "vectors", r, "rows", lane, put)])
+        store = Store(self.tile, place, value, mask=known)
+        return self.loop(p, "parts", [self.rows(v, "vectors", r, "rows", lane, store)])
 
     def spread(self) -> list[Statement]:
         """Copy the block of a gradient, with zeros between its elements."""
@@ -215,8 +215,8 @@ class _BlockNest:
         value = Load(self.x, source, ((SizeValue(self.sizes["before"]), 1),), inside)
         place = self.at((self.g, "tile"), (r, "row_apart"), *self.strided_terms(v, lane))
         known = self.below(self.position((v, LANES), (lane, 1)), "wide")
-        put = Store(self.tile, place, value, ((SizeValue(self.sizes["start"]), 1),), known)
-        return [clear, self.rows(v, "vectors", r, "rows", lane, put)]
+        store = Store(self.tile, place, value, ((SizeValue(self.sizes["start"]), 1),), known)
+        return [clear, self.rows(v, "vectors", r, "rows", lane, store)]
 
     def accumulate_taps(self) -> Statement:
         """Add the taps' products to the block's results."""
@@ -240,8 +240,8 @@ class _BlockNest:
         value = Load(self.padded_block, self.at((self.g, "room"), (r, "pitch"), *step))
         shift = Load(bias, self.at((self.c, "each"), (self.k, 1)))
         place = self.at(*self.result, (r, "y_row"), (v, LANES), (lane, 1))
-        put = Store(self.y, place, Apply(Scalar.ADD, (value, shift), self.type), mask=known)
-        return self.rows(v, "y_vectors", r, "block", lane, put, there)
+        store = Store(self.y, place, Apply(Scalar.ADD, (value, shift), self.type), mask=known)
+        return self.rows(v, "y_vectors", r, "block", lane, store, there)
 
     def shares(self) -> list[Statement]:
         """Copy y's gradient to where the results lie, with zeros elsewhere."""
@@ -253,9 +253,9 @@ class _BlockNest:
         )
         value = Load(self.y, self.at(*self.result, (r, "y_row"), (v, LANES), (lane, 1)), mask=known)
         place = self.at((self.g, "room"), (r, "pitch"), *self.strided_terms(v, lane))
-        put = Store(self.padded_block, place, value, mask=known)
+        store = Store(self.padded_block, place, value, mask=known)
         clear = self.flat(Store(self.padded_block, self.block_position("room"), self.zero))
-        return [clear, self.rows(v, "y_vectors", r, "block", lane, put, there)]
+        return [clear, self.rows(v, "y_vectors", r, "block", lane, store, there)]
 
 
 def _over_blocks(name: str, b: _BlockNest, fill: Sequence[Statement]) -> Kernel:

@@ -86,19 +86,19 @@ def most_of_even_bags(type: Type) -> Kernel:
     Sizes: bags, numbers per bag, width.
     """
     table, y = Buffer(type, "table"), Buffer(type, "y")
-    at, which = Buffer(Type.I64, "numbers"), Buffer(Type.I64, "which")
+    at, argmaxes = Buffer(Type.I64, "numbers"), Buffer(Type.I64, "which")
     bag, k, column = Index("bag"), Index("k"), Index("column")
     bags, count, width = sizes = [Size(n) for n in ("bags", "count", "width")]
-    most = Accumulator(ReduceOp.ARGMAX, Type.I64, "most")
+    argmax = Accumulator(ReduceOp.ARGMAX, Type.I64, "most")
     value = Load(table, Affine(0, ((column, 1),)),
                  ((Load(at, Affine(0, ((bag, count), (k, 1)))), width),))
-    number = Load(at, Affine(0, ((bag, count),)), ((most, 1),))
+    number = Load(at, Affine(0, ((bag, count),)), ((argmax, 1),))
     here = Affine(0, ((bag, width), (column, 1)))
     body: list[Statement] = [
-        Begin(most),
-        Loop(k, count, [Update(most, value, IndexValue(Affine(0, ((k, 1),))))]),
-        Store(which, here, number),
+        Begin(argmax),
+        Loop(k, count, [Update(argmax, value, IndexValue(Affine(0, ((k, 1),))))]),
+        Store(argmaxes, here, number),
         Store(y, here, Load(table, Affine(0, ((column, 1),)), ((number, width),))),
     ]
     nest = Loop(bag, bags, [Loop(column, width, body, LoopKind.VECTORIZED)], LoopKind.PARALLEL)
-    return Kernel("most_of_even_bags", [table, at, y, which], [nest], sizes)
+    return Kernel("most_of_even_bags", [table, at, y, argmaxes], [nest], sizes)

@@ -25,7 +25,7 @@ def take_last_checked(type: Type) -> Kernel:
     `most`: the greatest number of each row, which was a look at what the row's caches hold.
     """
     x, at, y = Buffer(type, "x"), Buffer(Type.U64, "numbers"), Buffer(type, "y")
-    last, most = Buffer(Type.U64, "last"), Buffer(Type.U64, "most")
+    last, largest = Buffer(Type.U64, "last"), Buffer(Type.U64, "most")
     row, k = Index("row"), Index("k")
     rows, count, width = sizes = [Size(n) for n in ("rows", "count", "width")]
     here = Affine(0, ((row, count), (k, 1)))
@@ -36,9 +36,9 @@ def take_last_checked(type: Type) -> Kernel:
     each: list[Statement] = [Update(greatest, number), Store(y, here, value)]
     body: list[Statement] = [
         Begin(greatest), Loop(k, count, each, LoopKind.VECTORIZED),
-        Store(most, Affine(0, ((row, 1),)), greatest),
+        Store(largest, Affine(0, ((row, 1),)), greatest),
     ]
-    return Kernel("take_last_checked", [x, at, last, most, y],
+    return Kernel("take_last_checked", [x, at, last, largest, y],
                   [Loop(row, rows, body, LoopKind.PARALLEL)], sizes)
 
 

@@ -70,8 +70,8 @@ class _SampleBuilder:
     def where(self, condition: Expression, a: Expression, b: Expression) -> Expression:
         return Apply(Scalar.WHERE, (condition, a, b), a.type)
 
-    def number(self, axis: int, which: int) -> Expression:
-        return Load(self.numbers, Affine(axis * NUMBERS_PER_AXIS + which))
+    def number(self, axis: int, field: int) -> Expression:
+        return Load(self.numbers, Affine(axis * NUMBERS_PER_AXIS + field))
 
     # Coordinates.
 
@@ -134,11 +134,11 @@ class _SampleBuilder:
         """Return cubic convolution's four weights at distance t, and derivatives (a = -3/4)."""
         unit, a = self.of(1), -0.75
         after, two = self.sub(unit, t), self.of(2)
-        far = (a, -5 * a, 8 * a, -4 * a)
-        near = (a + 2, -(a + 3), 0.0, 1.0)
+        outer = (a, -5 * a, 8 * a, -4 * a)
+        inner = (a + 2, -(a + 3), 0.0, 1.0)
         weights = []
-        for x, terms, sign in ((self.add(t, unit), far, 1), (t, near, 1), (after, near, -1),
-                               (self.sub(two, t), far, -1)):
+        for x, terms, sign in ((self.add(t, unit), outer, 1), (t, inner, 1), (after, inner, -1),
+                               (self.sub(two, t), outer, -1)):
             p, q, r, s = terms
             value = self.polynomial(x, (p, q, r, s))
             slope = self.polynomial(x, (3 * p, 2 * q, r))
@@ -206,17 +206,17 @@ def sample(type: Type, mode: str, padding: str, axes: int) -> Kernel:
     Sizes: n, rows, columns, c, pixels, an image's elements, and of a batch's entry of the grid, a
     row of it, and an entry of y, points of an image.
     """
-    what = Sampling(type, mode, padding, axes)
-    x, grid, y = (Buffer(what.type, name) for name in ("x", "grid", "y"))
+    sampling = Sampling(type, mode, padding, axes)
+    x, grid, y = (Buffer(sampling.type, name) for name in ("x", "grid", "y"))
     n, row, column, c = (Index(name) for name in ("n", "row", "column", "c"))
     sizes = _sizes()
     batch, rows, columns, channels, pixels, image, entry, line, result_elements, points = sizes
-    here = ((n, entry), (row, line), (column, what.axes))
-    maker = _SampleBuilder(what, Affine(0, here), grid)
+    here = ((n, entry), (row, line), (column, sampling.axes))
+    maker = _SampleBuilder(sampling, Affine(0, here), grid)
     total: Expression | None = None
     for tap in maker.taps():
         value = Load(x, Affine(0, ((n, image), (c, pixels))), ((tap.place, 1),), tap.inside)
-        part = value if what.mode == "nearest" else maker.mul(value, tap.weight)
+        part = value if sampling.mode == "nearest" else maker.mul(value, tap.weight)
         total = part if total is None else maker.add(total, part)
     assert total is not None
     to = Affine(0, ((n, result_elements), (c, points), (row, columns), (column, 1)))
@@ -232,15 +232,15 @@ def grid_backward(type: Type, mode: str, padding: str, axes: int) -> Kernel:
 
     Sizes as those of `sample`.
     """
-    what = Sampling(type, mode, padding, axes)
-    x, g, grid, y = (Buffer(what.type, name) for name in ("x", "g", "grid", "made"))
+    sampling = Sampling(type, mode, padding, axes)
+    x, g, grid, y = (Buffer(sampling.type, name) for name in ("x", "g", "grid", "made"))
     n, row, column, c = (Index(name) for name in ("n", "row", "column", "c"))
     batch, rows, columns, channels, pixels, image, entry, line, result_elements, points = sizes = (
         _sizes()
     )
-    here = ((n, entry), (row, line), (column, what.axes))
-    maker = _SampleBuilder(what, Affine(0, here), grid)
-    sums = [Accumulator(ReduceOp.SUM, what.type) for _ in range(what.axes)]
+    here = ((n, entry), (row, line), (column, sampling.axes))
+    maker = _SampleBuilder(sampling, Affine(0, here), grid)
+    sums = [Accumulator(ReduceOp.SUM, sampling.type) for _ in range(sampling.axes)]
     above = Load(g, Affine(0, ((n, result_elements), (c, points), (row, columns), (column, 1))))
     taps = maker.taps()
     updates: list[Statement] = []
@@ -254,7 +254,7 @@ def grid_backward(type: Type, mode: str, padding: str, axes: int) -> Kernel:
         updates.append(Update(total_of_axis, maker.mul(above, total)))
     body: list[Statement] = [*map(Begin, sums), Loop(c, channels, updates)]
     body += [
-        Store(y, Affine(what.axes - 1 - axis, here), total_of_axis)
+        Store(y, Affine(sampling.axes - 1 - axis, here), total_of_axis)
         for axis, total_of_axis in enumerate(sums)
     ]
     body = [Loop(column, columns, body, LoopKind.VECTORIZED)]
@@ -276,22 +276,22 @@ def image_backward(type: Type, mode: str, padding: str, axes: int) -> Kernel:
     a block (up to BLOCK), channels of a part; elements of g's image, its channel, an entry of the
     grid, a block of it; of an image, pixels, a part's channels in g and in the image.
     """
-    what = Sampling(type, mode, padding, axes)
-    g, grid, y = (Buffer(what.type, name) for name in ("g", "grid", "made"))
+    sampling = Sampling(type, mode, padding, axes)
+    g, grid, y = (Buffer(sampling.type, name) for name in ("g", "grid", "made"))
     n, part, block, p, c, q = (Index(name) for name in ("n", "part", "block", "p", "c", "q"))
     names = ("batch", "parts", "blocks", "size", "channels", "given", "points", "entry", "line",
              "image", "pixels", "part_given", "part_made")
     sizes = [Size(name) for name in names]
     batch, parts, blocks, size, channels, cotangent_elements, points, *rest = sizes
     entry, line, image, pixels, cotangent_part, gradient_part = rest
-    point = Affine(0, ((n, entry), (block, line), (p, what.axes)))
-    maker = _SampleBuilder(what, point, grid)
+    point = Affine(0, ((n, entry), (block, line), (p, sampling.axes)))
+    maker = _SampleBuilder(sampling, point, grid)
     taps = maker.taps()
     places = Buffer(Type.I32, "places", SAMPLED_POINTS_PER_BLOCK * len(taps))
-    weights = Buffer(what.type, "weights", SAMPLED_POINTS_PER_BLOCK * len(taps))
+    weights = Buffer(sampling.type, "weights", SAMPLED_POINTS_PER_BLOCK * len(taps))
     keep: list[Statement] = []
     add: list[Statement] = []
-    above = Accumulator(ReduceOp.SUM, what.type, "above")
+    above = Accumulator(ReduceOp.SUM, sampling.type, "above")
     terms = ((n, cotangent_elements), (part, cotangent_part), (c, points), (block, size), (q, 1))
     add.append(Begin(above, Load(g, Affine(0, terms))))
     for k, tap in enumerate(taps):

@@ -33,10 +33,10 @@ def pointwise(formula: Callable[..., Any], operands: Sequence[tuple[Type, str]],
     buffers = [Buffer(type, f"x{k}") for k, (type, _) in enumerate(operands)]
     steps = {k: Size(f"step{k}") for k, (_, layout) in enumerate(operands)
              if layout in (APART, SECOND)}
-    own = {k: Affine(0, ((row, step), (column, 1 if operands[k][1] == APART else 2)))
+    gapped = {k: Affine(0, ((row, step), (column, 1 if operands[k][1] == APART else 2)))
            for k, step in steps.items()}
     values = [
-        Value(Load(b, own.get(k) or places[layout])).cast(compute_type(b.type))
+        Value(Load(b, gapped.get(k) or places[layout])).cast(compute_type(b.type))
         for k, (b, (_, layout)) in enumerate(zip(buffers, operands, strict=True))
     ]
     value = formula(*values)

@@ -141,9 +141,9 @@ def maxima_backward(type: Type) -> Kernel:
     """
     p, place = Pixels(type), Accumulator(ReduceOp.MINIMUM, Type.I32, "place")
     gy, gx, z = Buffer(type, "gy"), Buffer(type, "gx"), Index("z")
-    own = p.at((p.image, "x_image"), (z, "channels"), (p.v, POOLED_LANES), (p.lane, 1))
+    target = p.at((p.image, "x_image"), (z, "channels"), (p.v, POOLED_LANES), (p.lane, 1))
     zero = Constant(type, 0.0)
-    clear = Loop(z, p.sizes["pixels"], [p.lanes([Store(gx, own, zero, mask=p.known)])])
+    clear = Loop(z, p.sizes["pixels"], [p.lanes([Store(gx, target, zero, mask=p.known)])])
     number_of = cast(Apply(Scalar.ADD, (p.row, p.column), Type.I64), Type.I32)
     place_of_maximum = first_of_equals(p.met, Load(p.y, p.place, mask=p.known), number_of)
     place_of_maximum = Apply(
@@ -151,8 +151,9 @@ def maxima_backward(type: Type) -> Kernel:
     )
     chosen = compare(Scalar.EQ, place, number_of)
     share = Apply(Scalar.WHERE, (chosen, Load(gy, p.place, mask=p.known), zero), type)
-    put = Store(gx, p.channels("x_image"), share, p.steps, all_of(p.inside, p.known), add=True)
-    spread = p.lanes([Begin(place), p.windows([Update(place, place_of_maximum)]), p.windows([put])])
+    store = Store(gx, p.channels("x_image"), share, p.steps, all_of(p.inside, p.known), add=True)
+    spread = p.lanes(
+        [Begin(place), p.windows([Update(place, place_of_maximum)]), p.windows([store])])
     pixels = Loop(p.r, p.sizes["rows"], [Loop(p.q, p.sizes["columns"], [spread])])
     vectors = Loop(p.v, p.sizes["vectors"], [clear, pixels], LoopKind.PARALLEL)
     nest = Loop(p.image, p.sizes["images"], [vectors], LoopKind.PARALLEL)

@@ -93,7 +93,7 @@ def fits_one_kernel(size: int, rows: int, threads: int) -> bool:
     and if there are not half of the threads without any.
     """
     if size <= MAX_PRIVATE_WEIGHT_BYTES:
-        return size <= host().near // 2 or 2 * rows > threads
+        return size <= host().l2_bytes // 2 or 2 * rows > threads
     if has_narrow_panels():
         return rows >= threads * (2 if size <= MAX_SHARED_WEIGHT_BYTES else 8)
     return size <= MIN_WIDE_WEIGHT_BYTES and rows >= threads * 8
@@ -378,16 +378,16 @@ class _ForwardKernel(_StepLoop):
         gates, rows = self.cell.gates, self.extents.rows
         across = gates * self.count
         sums = Buffer(self.type, "sums", local=rows * across)
-        row, column, part, many = (
+        row, column, part, gate_count = (
             Index("row"),
             Index("column"),
             Index("part"),
             products_per_panel(self.cell),
         )
-        into = Affine(0, ((row, across), (part, across // many), (column, 1)))
-        product = Loop(part, many, [self.product(
-            ((panel, many), (part, 1)), self.h, self.extents.width, into, row, column,
-            across // many, sums, False,
+        into = Affine(0, ((row, across), (part, across // gate_count), (column, 1)))
+        product = Loop(part, gate_count, [self.product(
+            ((panel, gate_count), (part, 1)), self.h, self.extents.width, into, row, column,
+            across // gate_count, sums, False,
         )])
         row, unit = Index("row"), Index("unit")
         columns = ((panel, self.count), (unit, 1))

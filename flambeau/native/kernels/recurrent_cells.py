@@ -41,8 +41,8 @@ class Cell:
 
     def parts(self, name: str) -> int:
         """Return how many parts of the layer's width a sequence of this name has."""
-        many = {"x": self.gates, "d": self.gates, "dx": self.gates, **self.keeps}
-        return many.get(name, 1)
+        counts = {"x": self.gates, "d": self.gates, "dx": self.gates, **self.keeps}
+        return counts.get(name, 1)
 
 
 def _tanh(x: Any) -> Any:
@@ -156,9 +156,9 @@ def walk_forward(
     results: dict[str, list[Any]] = {}
     state, turned = dict(states), w.T
     for part in sums:
-        own = {name: first_rows(x, part.shape[0]) for name, x in state.items()}
-        products = np.matmul(own["h"], turned)
-        new = dict(cell.forward({**own, **constants, "x": split_parts(part, cell.gates),
+        state_rows = {name: first_rows(x, part.shape[0]) for name, x in state.items()}
+        products = np.matmul(state_rows["h"], turned)
+        new = dict(cell.forward({**state_rows, **constants, "x": split_parts(part, cell.gates),
                                  "s": split_parts(products, cell.gates)}))
         if w_hr is not None:
             new["whole"], new["y"] = new["y"], [np.matmul(new["y"][0], w_hr.T)]
@@ -185,15 +185,15 @@ def walk_backward(
         values: dict[str, Any] = {name: split_parts(saved[name][t], n)
                                   for name, n in cell.keeps.items()}
         rows = next(iter(values.values()))[0].shape[0]
-        own = {name: first_rows(x, rows) for name, x in state.items()}
+        state_rows = {name: first_rows(x, rows) for name, x in state.items()}
         if gy is not None:
-            own["dh"] = own["dh"] + gy[t]
+            state_rows["dh"] = state_rows["dh"] + gy[t]
         if w_hr is not None:
-            results.setdefault("projected", []).insert(0, own["dh"])
-            own["dh"] = np.matmul(own["dh"], w_hr)
+            results.setdefault("projected", []).insert(0, state_rows["dh"])
+            state_rows["dh"] = np.matmul(state_rows["dh"], w_hr)
         if before is not None:
-            own["before"] = before[t]
-        new = cell.backward({**values, **own})
+            state_rows["before"] = before[t]
+        new = cell.backward({**values, **state_rows})
         d = join_parts(new["d"])
         product = np.matmul(d, w)
         dh = product + new["dh"][0] if cell.partly else product

@@ -51,11 +51,11 @@ def cross_entropy(type: Type, mean: bool) -> Kernel:
     loss = r.buffer("loss")
     all_rows, count = Accumulator(ReduceOp.SUM, type), Accumulator(ReduceOp.SUM, type)
     shifted = x - r.fold(ReduceOp.MAXIMUM, x)
-    total, picked, has_target = r.sweep([(ReduceOp.SUM, _exp(shifted)),
+    total, target_score, has_target = r.sweep([(ReduceOp.SUM, _exp(shifted)),
                                     (ReduceOp.SUM, where(hit, shifted, constant(0, type))),
                                     (ReduceOp.ANY, hit)])
     level = _log(total)
-    row_loss = where(has_target, level - picked, constant(math.nan, type))
+    row_loss = where(has_target, level - target_score, constant(math.nan, type))
     r.body += [Update(all_rows, row_loss.expression), Update(count, Constant(type, 1))]
     r.sweep(stores=[(y, shifted - level)])
     loss_value = Value(all_rows) / Value(count) if mean else Value(all_rows)

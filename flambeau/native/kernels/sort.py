@@ -89,8 +89,8 @@ class _RowProgram(StatementProgram):
             (mid < high).chosen(c, (low < high).chosen(end, a)),
             (low < high).chosen(a, (mid < high).chosen(end, c)),
         )
-        which = self.integer("median", median)
-        self.swap(first, which.now)
+        median_index = self.integer("median", median)
+        self.swap(first, median_index.now)
         pivot = Variable(self, "pivot", self.keys.type)
         pivot.put(self.key(first))
         i, j, apart = (self.integer(n, v) for n, v in (("i", first + 1), ("j", last), ("apart", 1)))
@@ -229,16 +229,17 @@ def introselect(type: Type) -> Kernel:
             first.put(cut.now)
         with code.where(upper.now < 1):
             last.put(cut.now)
-    many = code.integer("many", (last.now - first.now > 3).chosen(Value(Constant(Type.I64, 1)), 0))
-    with code.where(many.now > 0):
+    unit = Value(Constant(Type.I64, 1))
+    is_long = code.integer("many", (last.now - first.now > 3).chosen(unit, 0))
+    with code.where(is_long.now > 0):
         code.heap_select(first.now, rank + 1, last.now)
         code.swap(first.now, rank)
-    with code.where(many.now < 1):
+    with code.where(is_long.now < 1):
         code.insertion_sort(first.now, last.now)
     return code.kernel("introselect", [ranks, settings, length], [])
 
 
-def least(type: Type) -> Kernel:
+def partial_sort(type: Type) -> Kernel:
     """Find the least elements of rows, sorted, by a heap. Buffers: keys, numbers (both results),
     rows to choose from, settings (I64: their length, how many). Sizes: rows, how many, length."""
     code, settings = _RowProgram(type), Buffer(Type.I64, "settings")
@@ -261,7 +262,7 @@ def least(type: Type) -> Kernel:
             code.sift(zero, zero, count, element)
         i.put(i.now + 1)
     code.sort_heap(zero, count)
-    return code.kernel("least", [candidates, settings], [length])
+    return code.kernel("partial_sort", [candidates, settings], [length])
 
 
 def quickselect(type: Type) -> Kernel:

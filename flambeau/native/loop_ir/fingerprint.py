@@ -49,20 +49,20 @@ class _Writer:
         for buffer in self.kernel.buffers:
             self.line(f"argument {self.buffer(buffer)}")
         for size in self.kernel.sizes:
-            most = "" if size.most is None else f" <= {size.most}"
-            self.line(f"size {self.name(size, 'n')}{most}")
+            bound = "" if size.most is None else f" <= {size.most}"
+            self.line(f"size {self.name(size, 'n')}{bound}")
         self.body(self.kernel.body)
         return "\n".join(self.lines)
 
     def line(self, text: str) -> None:
         self.lines.append(text)
 
-    def name(self, what: object, letter: str) -> str:
-        name = self.numbers.get(what)
+    def name(self, key: object, letter: str) -> str:
+        name = self.numbers.get(key)
         if name is None:
             number = self.counts.get(letter, 0)
             self.counts[letter] = number + 1
-            name = self.numbers[what] = f"{letter}{number}"
+            name = self.numbers[key] = f"{letter}{number}"
         return name
 
     def buffer(self, buffer: Buffer) -> str:
@@ -101,8 +101,8 @@ class _Writer:
         if isinstance(statement, Loop):
             index = self.name(statement.index, "i")
             stop = statement.extent
-            many = self.affine(stop) if isinstance(stop, Affine) else self.extent(stop)
-            self.line(f"for {index} < {many} {statement.kind.name}")
+            count = self.affine(stop) if isinstance(stop, Affine) else self.extent(stop)
+            self.line(f"for {index} < {count} {statement.kind.name}")
             self.body(statement.body)
             self.line("end")
         elif isinstance(statement, Begin):

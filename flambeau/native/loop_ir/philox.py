@@ -42,5 +42,5 @@ def philox_word(index: Any, stream: Any, key: Any) -> np.ndarray:
     index = np.asarray(index, np.uint64)
     two, three = np.uint64(2), np.uint64(3)
     words = philox_words(((index >> np.uint64(4)) << two) | (index & three), stream, key)
-    which = ((index >> two) & three).astype(np.int64)
-    return np.choose(which, words).astype(np.uint32)
+    column = ((index >> two) & three).astype(np.int64)
+    return np.choose(column, words).astype(np.uint32)

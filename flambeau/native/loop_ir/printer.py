@@ -62,8 +62,8 @@ class _Printer:
         if isinstance(statement, Loop):
             kind = statement.kind.name.lower() if statement.kind.name != "SERIAL" else "for"
             stop = statement.extent
-            many = self.affine(stop) if isinstance(stop, Affine) else self.extent(stop)
-            yield f"{indent}{kind} {self.name(statement.index)} < {many}"
+            count = self.affine(stop) if isinstance(stop, Affine) else self.extent(stop)
+            yield f"{indent}{kind} {self.name(statement.index)} < {count}"
             yield from self.body(statement.body, indent + "  ")
             return
         if isinstance(statement, Contract):

@@ -67,7 +67,7 @@ class _KernelScope:
         for axis in axes:
             if axis.index in self.extents:
                 self.fail(f"index {axis.index.name} is used by a loop around")
-            self.extent(axis.extent, least=0)
+            self.extent(axis.extent, minimum=0)
             self.extents[axis.index] = axis.extent
         return [axis.index for axis in axes]
 
@@ -75,11 +75,11 @@ class _KernelScope:
         for index in indices:
             del self.extents[index]
 
-    def extent(self, extent: Extent, least: int | None = None) -> None:
+    def extent(self, extent: Extent, minimum: int | None = None) -> None:
         if isinstance(extent, Size):
             if extent not in self.kernel.sizes:
                 self.fail(f"size {extent.name} is not an argument")
-        elif not isinstance(extent, int) or (least is not None and extent < least):
+        elif not isinstance(extent, int) or (minimum is not None and extent < minimum):
             self.fail(f"{extent!r} is no extent")
 
     def affine(self, at: Affine) -> None:

@@ -125,10 +125,10 @@ def _prioritize(key: Hashable) -> None:
         _start_thread(max(2, len(WORKERS.ready)))
 
 
-def _start_thread(most: int) -> None:
-    """Start a compile thread unless `most` already run. The caller holds the lock."""
+def _start_thread(max_threads: int) -> None:
+    """Start a compile thread unless `max_threads` already run. The caller holds the lock."""
     global _active_threads
-    if _queue and _active_threads < most:
+    if _queue and _active_threads < max_threads:
         _active_threads += 1
         if not run_in_background("flambeau-kernels", _work):
             _active_threads -= 1

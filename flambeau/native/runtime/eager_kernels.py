@@ -128,7 +128,7 @@ SOFTMAX_BACKWARD = EagerKernel("softmax_and_layer_norm", "softmax_backward")
 INTROSELECT = EagerKernel("sort", "introselect")
 INTROSORT = EagerKernel("sort", "introsort")
 QUICKSELECT = EagerKernel("sort", "quickselect")
-SORT_LEAST = EagerKernel("sort", "least")
+SORT_LEAST = EagerKernel("sort", "partial_sort")
 
 COPY_NUMBER = EagerKernel("transpose", "repeated", exact=True)
 COPY_ROWS = EagerKernel("transpose", "rows_apart", exact=True)

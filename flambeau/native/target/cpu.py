@@ -27,7 +27,7 @@ def describe_cpu(version: str) -> tuple[str, str, list[str]]:
         return triple, name, features.split(",")
     triple, name, features = _query_llvm()
     if key is not None:
-        disk_cache.put(key, "\n".join((triple, name, features)).encode())
+        disk_cache.store(key, "\n".join((triple, name, features)).encode())
     return triple, name, features.split(",")
 
 

@@ -107,8 +107,8 @@ def choose_image_parts(images: int, threads: int) -> int:
     """Return how many equal parts keep the threads evenly busy in few rounds; 1 if none do."""
     if threads <= TYPICAL_THREADS:
         return threads if images % threads == 0 else 1
-    most = min(4 * threads, images, MAX_WEIGHT_PARTS)
-    divisors = [p for p in range(1, most + 1) if images % p == 0]
+    max_parts = min(4 * threads, images, MAX_WEIGHT_PARTS)
+    divisors = [p for p in range(1, max_parts + 1) if images % p == 0]
 
     def gain(parts: int) -> float:
         return utilization(parts, threads) - RELATIVE_COST_PER_ROUND * -(-parts // threads)

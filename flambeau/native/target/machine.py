@@ -37,7 +37,7 @@ class Target:
     `tiles`: register tiles, widest first, whose accumulators fit the register file with one row
     of b and one broadcast of a. `halves`: converts float16. `parts`: AMX multiplies numbers of up
     to this many bfloat16 terms; 0 without AMX. `pairs`: has AVX512_BF16 dot products.
-    `byte_quads`: has VPDPBUSD for whole vectors. `near`, `last`: bytes of a core's L2 and of the
+    `byte_quads`: has VPDPBUSD for whole vectors. `l2_bytes`, `llc_bytes`: of a core's L2 and the
     last-level cache.
     """
 
@@ -51,8 +51,8 @@ class Target:
     parts: int = 0
     pairs: bool = False
     byte_quads: bool = False
-    near: int = cache_sizes.DEFAULT_L2_BYTES
-    last: int = cache_sizes.DEFAULT_LLC_BYTES
+    l2_bytes: int = cache_sizes.DEFAULT_L2_BYTES
+    llc_bytes: int = cache_sizes.DEFAULT_LLC_BYTES
 
     def lanes(self, type: Type) -> int:
         """Return how many elements fill a vector register; half precision counts as F32."""
@@ -104,8 +104,8 @@ class _Gate:
     def _close(self) -> None:
         self._condition.acquire()
         self._closing = True
-        own = 1 if getattr(self._mine, "depth", 0) else 0
-        self._condition.wait_for(lambda: self._inside <= own)
+        own_depth = 1 if getattr(self._mine, "depth", 0) else 0
+        self._condition.wait_for(lambda: self._inside <= own_depth)
 
     def _open(self) -> None:
         self._closing = False
@@ -153,12 +153,12 @@ def host() -> Target:
         like = TARGETS["neon"]
     needed = "+avx512vnni" if like.vector_bytes == 64 else "+avxvnni"
     quads = triple.startswith("x86_64") and needed in has and like.vector_bytes >= 32
-    near, last = cache_sizes.detect_l2_bytes(), cache_sizes.detect_llc_bytes()
+    l2_bytes, llc_bytes = cache_sizes.detect_l2_bytes(), cache_sizes.detect_llc_bytes()
     lesser = _select_target(like)
     if lesser is not None:
-        return replace(lesser, triple=triple, near=near, last=last)
+        return replace(lesser, triple=triple, l2_bytes=l2_bytes, llc_bytes=llc_bytes)
     return replace(like, triple=triple, cpu=cpu, features=features, parts=min(like.parts, 2),
-                   byte_quads=quads, near=near, last=last)
+                   byte_quads=quads, l2_bytes=l2_bytes, llc_bytes=llc_bytes)
 
 
 def _request_amx_permission() -> bool:

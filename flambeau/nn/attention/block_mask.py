@@ -21,9 +21,9 @@ def places(shape: Sequence[int]) -> list[Tensor]:
     """Return the indices of each axis, as tensors that broadcast to the shape."""
     result = []
     for axis, n in enumerate(shape):
-        ones = [1] * len(shape)
-        ones[axis] = n
-        result.append(ops.arange(n).view(ones))
+        view_shape = [1] * len(shape)
+        view_shape[axis] = n
+        result.append(ops.arange(n).view(view_shape))
     return result
 
 

@@ -69,14 +69,15 @@ def _check(query: Tensor, key: Tensor, value: Tensor, gqa: bool) -> None:
     if query.size(-1) != key.size(-1):
         raise ValueError("Expect query and key/value to have the same embedding dimension but got "
                          f"E={query.size(-1)} and E={key.size(-1)}.")
-    ours, theirs = query.size(1), key.size(1)
-    if not gqa and ours != theirs:
+    query_heads, key_heads = query.size(1), key.size(1)
+    if not gqa and query_heads != key_heads:
         raise ValueError("Expect query and key/value to have the same number of heads but got "
-                         f"Hq={ours} and Hkv={theirs}. Try setting enable_gqa=True for GQA."
+                         f"Hq={query_heads} and Hkv={key_heads}. "
+                         "Try setting enable_gqa=True for GQA."
                          )
-    if gqa and ours % theirs:
+    if gqa and query_heads % key_heads:
         raise ValueError("Expect number of query heads to be a multiple of kv heads for GQA but "
-                         f"got Hq={ours} and Hkv={theirs}.")
+                         f"got Hq={query_heads} and Hkv={key_heads}.")
 
 
 def _check_lengths(mask: BlockMask, queries: int, keys: int) -> None:

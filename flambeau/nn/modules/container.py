@@ -60,10 +60,10 @@ class _Numbered(Module):
 
     def pop(self, key: int | slice) -> Any:
         """Take a module out and return it; those after it move down."""
-        own: Any = self  # subclasses define the lookup
-        taken = own[key]
-        del own[key]
-        return taken
+        container: Any = self  # subclasses define the lookup
+        module = container[key]
+        del container[key]
+        return module
 
 
 class Sequential(_Numbered):
@@ -270,9 +270,9 @@ class ModuleDict(Module):
 
     def pop(self, key: str) -> Module:
         """Take a module out and return it."""
-        taken = self[key]
+        module = self[key]
         del self[key]
-        return taken
+        return module
 
     def keys(self) -> KeysView[str]:
         """The names."""

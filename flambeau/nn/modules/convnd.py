@@ -261,17 +261,18 @@ class _ConvTransposeNd(_ConvNd):
                 f"(got {len(output_size)})"
             )
         dilation = dilation or (1,) * num_spatial_dims
-        least = [
+        smallest = [
             (size - 1) * stride[d] - 2 * padding[d] + dilation[d] * (kernel_size[d] - 1) + 1
             for d, size in enumerate(input.shape[leading:])
         ]
-        most = [size + stride[d] - 1 for d, size in enumerate(least)]
-        if any(not a <= size <= b for a, size, b in zip(least, output_size, most, strict=True)):
+        largest = [size + stride[d] - 1 for d, size in enumerate(smallest)]
+        bounds = zip(smallest, output_size, largest, strict=True)
+        if any(not low <= size <= high for low, size, high in bounds):
             raise ValueError(
-                f"requested an output size of {output_size}, but valid sizes range from {least} "
-                f"to {most} (for an input of {input.shape[2:]})"
+                f"requested an output size of {output_size}, but valid sizes range from {smallest} "
+                f"to {largest} (for an input of {input.shape[2:]})"
             )
-        return [size - a for size, a in zip(output_size, least, strict=True)]
+        return [size - a for size, a in zip(output_size, smallest, strict=True)]
 
 
 class _Transposed(_ConvTransposeNd):

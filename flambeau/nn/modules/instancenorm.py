@@ -109,14 +109,14 @@ class _InstanceNorm(_NormBase):
 
     def _flambeau_explain_stale(self, keys: list[str]) -> str:
         names = " and ".join(f'"{key}"' for key in keys)
-        own = type(self).__name__
+        name = type(self).__name__
         return (
-            f"Unexpected running stats buffer(s) {names} for {own} with "
+            f"Unexpected running stats buffer(s) {names} for {name} with "
             "track_running_stats=False. If state_dict is a checkpoint saved before 0.4.0, this "
-            f"may be expected because {own} does not track running stats by default since 0.4.0. "
+            f"may be expected because {name} does not track running stats by default since 0.4.0. "
             "Please remove these keys from state_dict. If the running stats are actually needed, "
-            f"instead set track_running_stats=True in {own} to enable them. See the documentation "
-            f"of {own} for details."
+            f"instead set track_running_stats=True in {name} to enable them. See the documentation "
+            f"of {name} for details."
         )
 
 

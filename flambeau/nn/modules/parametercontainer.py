@@ -182,9 +182,9 @@ class ParameterDict(Module):
 
     def pop(self, key: str) -> Any:
         """Take a value out and return it."""
-        taken = self[key]
+        value = self[key]
         del self[key]
-        return taken
+        return value
 
     def popitem(self) -> tuple[str, Any]:
         """Take the last key and value out and return them."""

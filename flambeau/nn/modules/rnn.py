@@ -194,10 +194,11 @@ class RNNCellBase(Module):
     def _flambeau_weights(self) -> tuple:
         return self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh
 
-    def _flambeau_require_dim(self, what: str, value: Tensor) -> None:
+    def _flambeau_require_dim(self, label: str, value: Tensor) -> None:
         if value.dim() not in (1, 2):
             raise ValueError(
-                f"{type(self).__name__}: Expected {what} to be 1D or 2D, got {value.dim()}D instead"
+                f"{type(self).__name__}: Expected {label} to be 1D or 2D, "
+                f"got {value.dim()}D instead"
             )
 
     def _flambeau_step(self, operator: Callable[..., Any], input: Tensor, hx: Any) -> Any:

@@ -213,14 +213,14 @@ class TransformerDecoderLayer(Module):
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        own = (tgt_mask, tgt_key_padding_mask, tgt_is_causal)
+        masks = (tgt_mask, tgt_key_padding_mask, tgt_is_causal)
         cross = (memory_mask, memory_key_padding_mask, memory_is_causal)
         x = tgt
         if self.norm_first:
-            x = x + self._sa_block(self.norm1(x), *own)
+            x = x + self._sa_block(self.norm1(x), *masks)
             x = x + self._mha_block(self.norm2(x), memory, *cross)
             return x + self._ff_block(self.norm3(x))
-        x = self.norm1(x + self._sa_block(x, *own))
+        x = self.norm1(x + self._sa_block(x, *masks))
         x = self.norm2(x + self._mha_block(x, memory, *cross))
         return self.norm3(x + self._ff_block(x))
 
@@ -294,25 +294,25 @@ def _additive(
 
 def _obstacle(layer: Any) -> str:
     """Why a stack of `layer` does not skip padding, in PyTorch's warning's words; "" if it does."""
-    own = "encoder_layer"
+    path = "encoder_layer"
     if not isinstance(layer, TransformerEncoderLayer):
-        return f"{own} was not TransformerEncoderLayer"
+        return f"{path} was not TransformerEncoderLayer"
     attention = layer.self_attn
     if layer.norm_first:
-        return f"{own}.norm_first was True"
+        return f"{path}.norm_first was True"
     if not attention.batch_first:
         hint = "(use batch_first for better inference performance)"
-        return f"{own}.self_attn.batch_first was not True{hint}"
+        return f"{path}.self_attn.batch_first was not True{hint}"
     if not attention._qkv_same_embed_dim:
-        return f"{own}.self_attn._qkv_same_embed_dim was not True"
+        return f"{path}.self_attn._qkv_same_embed_dim was not True"
     if attention.in_proj_bias is None:
-        return f"{own}.self_attn was passed bias=False"
+        return f"{path}.self_attn was passed bias=False"
     if not layer.activation_relu_or_gelu:
-        return f"{own}.activation_relu_or_gelu was not True"
+        return f"{path}.activation_relu_or_gelu was not True"
     if layer.norm1.eps != layer.norm2.eps:
-        return f"{own}.norm1.eps was not equal to {own}.norm2.eps"
+        return f"{path}.norm1.eps was not equal to {path}.norm2.eps"
     if attention.num_heads % 2 == 1:
-        return f"{own}.self_attn.num_heads is odd"
+        return f"{path}.self_attn.num_heads is odd"
     return ""
 
 

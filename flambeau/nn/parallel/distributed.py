@@ -242,9 +242,9 @@ class DistributedDataParallel(Module):
         self._count_syncing(syncs)
         return True
 
-    def _count_active(self, own: int) -> int:
+    def _count_active(self, local: int) -> int:
         """The number of processes that still have inputs."""
-        return self._flambeau_sum(own)
+        return self._flambeau_sum(local)
 
     def _count_syncing(self, syncs: bool) -> int:
         """The number of processes that will average gradients in this step."""

@@ -64,12 +64,12 @@ def _set(target: Tensor, source: Tensor) -> None:
 
 def _check_same(before: Tensor, after: Tensor, operation: str, names: tuple[str, str]) -> None:
     """Raise ValueError if dtype or shape changed."""
-    for what in ("dtype", "shape"):
-        was, is_now = getattr(before, what), getattr(after, what)
+    for attribute in ("dtype", "shape"):
+        was, is_now = getattr(before, attribute), getattr(after, attribute)
         if was != is_now:
             raise ValueError(
-                f"{operation.format(what)}, unless the `unsafe` flag is enabled.\n"
-                f"{names[0].format(what)}: {was}\n{names[1].format(what)}: {is_now}"
+                f"{operation.format(attribute)}, unless the `unsafe` flag is enabled.\n"
+                f"{names[0].format(attribute)}: {was}\n{names[1].format(attribute)}: {is_now}"
             )
 
 
@@ -125,12 +125,12 @@ class ParametrizationList(ModuleList):
         return value
 
     def _keep_one(self, original: Tensor, new: Tensor) -> None:
-        for what in ("dtype", "device"):
-            was, is_now = getattr(original, what), getattr(new, what)
+        for attribute in ("dtype", "device"):
+            was, is_now = getattr(original, attribute), getattr(new, attribute)
             if was != is_now:
                 raise ValueError(
-                    f"When `right_inverse` outputs one tensor, it may not change the {what}.\n"
-                    f"original.{what}: {was}\nright_inverse(original).{what}: {is_now}"
+                    f"When `right_inverse` outputs one tensor, it may not change the {attribute}.\n"
+                    f"original.{attribute}: {was}\nright_inverse(original).{attribute}: {is_now}"
                 )
         _set(original, new)
         _register_parameter_or_buffer(self, "original", original)
@@ -307,10 +307,10 @@ def _check_added(module: Any, name: str, parametrization: Any) -> None:
     after = parametrization(before)
     if not isinstance(after, Tensor):
         raise ValueError(f"A parametrization must return a tensor. Got {type(after).__name__}.")
-    mine = f"module.{name}.{{}}"
+    current = f"module.{name}.{{}}"
     _check_same(
         before, after, "Registering a parametrization may not change the {} of the tensor",
-        (mine, f"parametrization(module.{name}).{{}}"),
+        (current, f"parametrization(module.{name}).{{}}"),
     )
     if not hasattr(parametrization, "right_inverse"):
         return
@@ -326,7 +326,7 @@ def _check_added(module: Any, name: str, parametrization: Any) -> None:
         before, inverse,
         "The tensor returned by parametrization.right_inverse must have the same {} as "
         f"module.{name}",
-        (mine, "returned {}"),
+        (current, "returned {}"),
     )
 
 

@@ -142,9 +142,9 @@ def _with_tied_names(module: Module, replacements: dict[str, Tensor]) -> dict[st
 def _check_names(module: Module, replacements: dict[str, Tensor]) -> None:
     known, named = set(_named_tensors(module)), set(replacements)
     errors = []
-    for what, names in (("Unexpected", named - known), ("Missing", known - named)):
+    for problem, names in (("Unexpected", named - known), ("Missing", known - named)):
         if names:
-            errors.append(f"{what} key(s): {', '.join(map(repr, sorted(names)))}.")
+            errors.append(f"{problem} key(s): {', '.join(map(repr, sorted(names)))}.")
     if errors:
         raise RuntimeError(
             f"Error(s) in reparametrizing for {module._get_name()}:\n\t" + "\n\t".join(errors)

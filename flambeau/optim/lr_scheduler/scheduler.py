@@ -204,9 +204,9 @@ def _note_steps(optimizer: Optimizer) -> None:
 
     @functools.wraps(function)
     def step(*args: Any, **kwargs: Any) -> Any:
-        own: Any = reference()
-        own._opt_called = True
-        return function(own, *args, **kwargs)
+        optimizer: Any = reference()
+        optimizer._opt_called = True
+        return function(optimizer, *args, **kwargs)
 
     noted: Any = step
     noted._wrapped_by_lr_sched = True

@@ -105,12 +105,12 @@ def _check_bounds(dtype: np.dtype, low: int, last: int) -> None:
         smallest, limit = 0, 1
     else:
         smallest, limit = np.iinfo(dtype).min, min(np.iinfo(dtype).max, _INT64.max)
-    for bound, what in ((low, "from"), (last, "to - 1")):
+    for bound, label in ((low, "from"), (last, "to - 1")):
         if not smallest <= bound <= limit:
-            raise RuntimeError(f"{what} is out of bounds for {_CPP_NAMES[dtype.name]}")
+            raise RuntimeError(f"{label} is out of bounds for {_CPP_NAMES[dtype.name]}")
         if dtype in FLOATS and abs(bound) > 1 << _DIGITS[dtype]:
             warn(
-                f"{what} is out of bounds [-(2^{_DIGITS[dtype]}), 2^{_DIGITS[dtype]}]. Due to "
+                f"{label} is out of bounds [-(2^{_DIGITS[dtype]}), 2^{_DIGITS[dtype]}]. Due to "
                 f"precision limitations {dtype.name} can support discrete uniform distribution "
                 "only within this range.",
                 UserWarning,
@@ -292,9 +292,9 @@ def _check_weights(weights: np.ndarray, count: int, replacement: bool) -> None:
     if weights.size and not (np.max(weights) < np.inf and np.min(weights) >= 0):
         if not replacement or count == 1:
             raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
-        which = "= infinity or NaN" if not np.isfinite(weights).all() else "< 0"
+        fault = "= infinity or NaN" if not np.isfinite(weights).all() else "< 0"
         raise RuntimeError(
-            f"invalid multinomial distribution (encountering probability entry {which})"
+            f"invalid multinomial distribution (encountering probability entry {fault})"
         )
     if weights.shape[0] and np.any(np.sum(weights.astype(np.float64), axis=-1) == 0):
         raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")

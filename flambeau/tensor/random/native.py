@@ -81,7 +81,7 @@ def converter(
     Words and elements must be contiguous, in whole blocks of `block` elements.
     """
     known = _ready.get((name, dtype))
-    if known is None and (count >= MIN_DRAW_KERNEL_ELEMENTS or _often((name, dtype))):
+    if known is None and (count >= MIN_DRAW_KERNEL_ELEMENTS or _is_frequent((name, dtype))):
         known = native(name, dtype)
     if known is None:
         return None
@@ -97,12 +97,12 @@ def sequential(
 ) -> Callable[..., None] | None:
     """Return a kernel that draws `count` elements in sequence, or None if not ready."""
     known = _ready.get((name, dtype))
-    if known is None and (count >= MAX_PYTHON_LIBM_CALLS or _often((name, dtype))):
+    if known is None and (count >= MAX_PYTHON_LIBM_CALLS or _is_frequent((name, dtype))):
         known = native(name, dtype)
     return None if known is None else partial(FastCalls.alone, known)
 
 
-def _often(key: tuple) -> bool:
+def _is_frequent(key: tuple) -> bool:
     """Count a small draw; return whether there were enough to compile a kernel."""
     count = _draws[key] = _draws.get(key, 0) + 1
     return count > SMALL_DRAWS_BEFORE_COMPILING and KernelPolicy.counts

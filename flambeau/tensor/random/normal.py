@@ -43,7 +43,7 @@ _TWO_PI, _TWO_PI64 = np.float32(2 * math.pi), 2 * math.pi
 # A huge deviation overflows to infinity silently.
 _QUIETLY = np.errstate(over="ignore", invalid="ignore")
 _TAME = 1000.0
-_HALF, _ONE = np.float32(0.5), np.float32(1)
+_HALF, _UNIT = np.float32(0.5), np.float32(1)
 
 
 def fill_normal(
@@ -178,7 +178,7 @@ def _box_muller64(uniforms: np.ndarray, mean: float, std: float) -> np.ndarray:
 
 def _box_muller32(uniforms: np.ndarray, mean: float, std: float) -> np.ndarray:
     blocks = uniforms.reshape(-1, 2, _BLOCK // 2)  # (block, radius or angle, 8)
-    radius = np.sqrt(np.float32(-2) * _log(_ONE - blocks[:, 0]))
+    radius = np.sqrt(np.float32(-2) * _log(_UNIT - blocks[:, 0]))
     sine, cosine = _sin_cos(_TWO_PI * blocks[:, 1])
     result = np.empty_like(blocks)
     np.multiply(radius, cosine, out=result[:, 0])
@@ -192,7 +192,7 @@ def _log(x: np.ndarray) -> np.ndarray:
     exponent = (bits >> 23) - 126
     mantissa = ((bits & 0x007FFFFF) | 0x3F000000).view(np.float32)
     small = mantissa < _SQRT_HALF
-    reduced = mantissa - _ONE
+    reduced = mantissa - _UNIT
     np.add(reduced, mantissa, out=reduced, where=small)
     power = (exponent - small).astype(np.float32)
     square = reduced * reduced
@@ -224,7 +224,7 @@ def _sin_cos(angle: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     square = x * x
     wide = square.astype(np.float64)
     cosine = _horner(wide, _COS) * square
-    cosine = exact_libm.fma32_arrays(cosine, square, square * -_HALF) + _ONE
+    cosine = exact_libm.fma32_arrays(cosine, square, square * -_HALF) + _UNIT
     sine = _horner(wide, _SIN) * square
     sine = exact_libm.fma32_arrays(sine, x, x)
     swap = (octant & 2) != 0

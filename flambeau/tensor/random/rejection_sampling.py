@@ -234,18 +234,18 @@ def standard_gamma(shapes: np.ndarray, generator: Generator | None = None) -> np
 
 
 def _by_kernel(
-    kernel: Callable[..., None], parameters: list[np.ndarray], least: np.ndarray,
+    kernel: Callable[..., None], parameters: list[np.ndarray], min_words: np.ndarray,
     generator: Generator | None, spared: int = 0,
 ) -> np.ndarray:
     """Call a kernel with more uniform numbers until it has drawn all elements.
 
-    `least`: minimum of numbers that each element uses; all together may use `spared` fewer.
+    `min_words`: minimum of numbers that each element uses; all together may use `spared` fewer.
     """
     source = default_generator if generator is None else generator
     ordered = [np.ascontiguousarray(array) for array in parameters]
     drawn = np.empty(ordered[0].shape, ordered[0].dtype)
     # Minimum of numbers used by the elements from each position on.
-    from_here = np.append(np.cumsum(least.reshape(-1)[::-1])[::-1], 0)
+    from_here = np.append(np.cumsum(min_words.reshape(-1)[::-1])[::-1], 0)
     with source.lock:
         waits = source.next_normal is not None
         place = np.array([0, 0, waits, 0, drawn.size], np.int64)

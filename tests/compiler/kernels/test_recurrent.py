@@ -179,7 +179,7 @@ def test_rows_that_pay_for_reading_the_weights(
     name: str, near: int, size: int, rows: int, expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two threads: weights that stay in a thread's cache, in one that is shared, in none."""
-    monkeypatch.setattr(recurrent, "host", lambda: replace(TARGETS[name], near=near))
+    monkeypatch.setattr(recurrent, "host", lambda: replace(TARGETS[name], l2_bytes=near))
     assert recurrent.fits_one_kernel(size, rows, 2) is expected
 
 

@@ -79,7 +79,7 @@ def test_what_the_last_cache_holds_far_away_or_not_is_asked_for_sooner(
     last: int, most: int, less: bool
 ) -> None:
     distance = PREFETCH_DISTANCE_BYTES if less else FAR_PREFETCH_DISTANCE_BYTES
-    text = emit(copied(most // 8 - 16 * less), replace(AVX512, last=last))
+    text = emit(copied(most // 8 - 16 * less), replace(AVX512, llc_bytes=last))
     known = {
         f"i64 {d // 4}" in text
         for d in (PREFETCH_DISTANCE_BYTES, FAR_PREFETCH_DISTANCE_BYTES)

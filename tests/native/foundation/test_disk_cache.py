@@ -29,7 +29,7 @@ def entry(folder: Path, key: str = KEY) -> Path:
 
 def test_an_entry_is_found_again(folder: Path) -> None:
     assert disk_cache.get(KEY) is None
-    disk_cache.put(KEY, b"code")
+    disk_cache.store(KEY, b"code")
     assert disk_cache.get(KEY) == b"code"
     assert [path.name for path in folder.iterdir()] == [entry(folder).name]
     if os.name == "posix":
@@ -48,7 +48,7 @@ def test_keys_depend_on_every_part_and_where_it_ends() -> None:
 
 @pytest.mark.parametrize("place", [0, 20, 60, -1])
 def test_a_flipped_byte_is_noticed(folder: Path, place: int) -> None:
-    disk_cache.put(KEY, bytes(100))
+    disk_cache.store(KEY, bytes(100))
     data = bytearray(entry(folder).read_bytes())
     data[place] ^= 1
     entry(folder).write_bytes(data)
@@ -57,15 +57,15 @@ def test_a_flipped_byte_is_noticed(folder: Path, place: int) -> None:
 
 @pytest.mark.parametrize("length", [0, 10, 48, 90])
 def test_a_truncated_entry_is_noticed(folder: Path, length: int) -> None:
-    disk_cache.put(KEY, bytes(100))
+    disk_cache.store(KEY, bytes(100))
     os.truncate(entry(folder), length)
     assert disk_cache.get(KEY) is None
-    disk_cache.put(KEY, b"again")
+    disk_cache.store(KEY, b"again")
     assert disk_cache.get(KEY) == b"again"
 
 
 def test_an_entry_in_the_place_of_another_is_noticed(folder: Path) -> None:
-    disk_cache.put(KEY, b"code")
+    disk_cache.store(KEY, b"code")
     entry(folder).rename(entry(folder, "0" * 64))
     assert disk_cache.get("0" * 64) is None
 
@@ -93,7 +93,7 @@ def test_the_least_recently_used_go_first(folder: Path, monkeypatch: pytest.Monk
     keys = [disk_cache.make_key(str(i)) for i in range(30)]
     now = time.time()
     for i, key in enumerate(keys):
-        disk_cache.put(key, bytes(100_000))
+        disk_cache.store(key, bytes(100_000))
         if entry(folder, key).exists():
             os.utime(entry(folder, key), (now - 9000 + i, now - 9000 + i))
         disk_cache.get(keys[0])  # which makes it young
@@ -110,13 +110,13 @@ def test_what_dead_processes_left_is_removed(folder: Path, monkeypatch: pytest.M
         (folder / name).write_bytes(b"x")
         os.utime(folder / name, (time.time() - age,) * 2)
     monkeypatch.setattr(disk_cache, "_written", {})
-    disk_cache.put(KEY, b"code")
+    disk_cache.store(KEY, b"code")
     assert sorted(os.listdir(folder)) == sorted(["new.part", entry(folder).name])
 
 
 def test_size_zero_keeps_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLAMBEAU_CACHE_SIZE", "0")
-    disk_cache.put(KEY, b"code")
+    disk_cache.store(KEY, b"code")
     assert disk_cache.get(KEY) is None
     assert not folder.exists()
     monkeypatch.setenv("FLAMBEAU_CACHE_SIZE", "nonsense")
@@ -128,16 +128,16 @@ def test_places_that_cannot_be_written_are_harmless(
 ) -> None:
     (tmp_path / "file").write_bytes(b"")
     monkeypatch.setenv("FLAMBEAU_CACHE_DIR", str(tmp_path / "file" / "below"))
-    disk_cache.put(KEY, b"code")
+    disk_cache.store(KEY, b"code")
     assert disk_cache.get(KEY) is None
     assert elf_loader.load("define i64 @g() {\n  ret i64 54321\n}\n", ["g"])["g"]
 
 
 def test_a_read_only_folder_is_still_read(folder: Path) -> None:
-    disk_cache.put(KEY, b"code")
+    disk_cache.store(KEY, b"code")
     folder.chmod(0o500)
     try:
-        disk_cache.put(disk_cache.make_key("other"), b"other")
+        disk_cache.store(disk_cache.make_key("other"), b"other")
         assert disk_cache.get(KEY) == b"code"
     finally:
         folder.chmod(0o700)
@@ -145,7 +145,7 @@ def test_a_read_only_folder_is_still_read(folder: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="no owners of files")
 def test_entries_of_other_users_are_not_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    disk_cache.put(KEY, b"code")
+    disk_cache.store(KEY, b"code")
     mine = entry(folder).stat().st_uid
     monkeypatch.setattr(os, "geteuid", lambda: mine + 1)
     assert (disk_cache.get(KEY) is None) == (mine != 0)
@@ -172,7 +172,7 @@ def test_several_processes_write_and_read(folder: Path) -> None:
 def test_an_old_entry_that_cannot_be_touched_is_read(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    disk_cache.put(KEY, b"code")
+    disk_cache.store(KEY, b"code")
     os.utime(entry(folder), (0, 0))
 
     def refuse(*args: object) -> None:
@@ -193,7 +193,7 @@ def test_a_fifo_in_place_of_an_entry_is_a_miss(folder: Path) -> None:
 
 
 def test_entries_that_others_can_write_are_not_run(folder: Path) -> None:
-    disk_cache.put(KEY, b"code")
+    disk_cache.store(KEY, b"code")
     assert disk_cache.get(KEY) == b"code"
     entry(folder).chmod(0o660)
     assert disk_cache.get(KEY) is None
@@ -202,7 +202,7 @@ def test_entries_that_others_can_write_are_not_run(folder: Path) -> None:
 def test_a_folder_that_anyone_can_write_gets_no_entries(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o777)
-    disk_cache.put(KEY, b"code")
+    disk_cache.store(KEY, b"code")
     assert list(folder.iterdir()) == []
 
 
@@ -211,7 +211,7 @@ def test_pruning_passes_over_dangling_links(
 ) -> None:
     monkeypatch.setenv("FLAMBEAU_CACHE_SIZE", "0.01")
     for number in range(8):
-        disk_cache.put(f"{number:064x}", bytes(2000))
+        disk_cache.store(f"{number:064x}", bytes(2000))
         (folder / f"link{number}.code").symlink_to(folder / "absent")
     disk_cache._prune(folder.as_posix(), 5000)
     stored = [path for path in folder.iterdir() if not path.is_symlink()]
@@ -220,7 +220,7 @@ def test_pruning_passes_over_dangling_links(
 
 def test_clearing_frees_all_entries(folder: Path) -> None:
     for number in range(3):
-        disk_cache.put(f"{number:064x}", bytes(1000))
+        disk_cache.store(f"{number:064x}", bytes(1000))
     stored_bytes = disk_cache.size_bytes()
     assert stored_bytes >= 3000
     assert disk_cache.clear() == stored_bytes

@@ -49,7 +49,7 @@ def test_least(count):
     keys, _ = rows(30)
     empty = np.zeros((2, count), np.int64)
     inputs = [empty, empty.copy(), keys, numbers(30, count)]
-    actual, where, *_ = check(sort.least(Type.I64), inputs, [2, count, 30])
+    actual, where, *_ = check(sort.partial_sort(Type.I64), inputs, [2, count, 30])
     np.testing.assert_array_equal(actual, np.sort(keys)[:, :count])
     np.testing.assert_array_equal(np.take_along_axis(keys, where, 1), actual)
 

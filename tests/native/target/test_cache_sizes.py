@@ -54,7 +54,7 @@ def test_an_unknown_size_is_the_usual_one(monkeypatch: pytest.MonkeyPatch, tmp_p
 def test_products_are_right_whatever_is_near(near: int, sized: bool, flip: bool) -> None:
     m, n, k = 150, 330, 700
     kernel = matrix_product(m, n, k, flipped=(flip, False), sized=sized)
-    text = emit(kernel, replace(host(), near=near), "product")
+    text = emit(kernel, replace(host(), l2_bytes=near), "product")
     rng = np.random.default_rng(near)
     a = rng.normal(size=(k, m) if flip else (m, k)).astype(np.float32)
     b = rng.normal(size=(k, n)).astype(np.float32)

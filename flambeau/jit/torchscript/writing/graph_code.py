@@ -138,9 +138,9 @@ class GraphCode:
             if sizes and not isinstance(sizes[0], (list, tuple)):
                 args = [*args[:start], sizes]
         if name == "index":
-            picked = ", ".join(map(self._value, args[1]))
+            indices = ", ".join(map(self._value, args[1]))
             return (f"torch.index({self._value(args[0])}, "
-                    f"annotate(List[Optional[Tensor]], [{picked}]))")
+                    f"annotate(List[Optional[Tensor]], [{indices}]))")
         if name in _VARYING and not isinstance(args[_VARYING[name]], (list, tuple)):
             args = [*args[: _VARYING[name]], args[_VARYING[name] :]]
         kwargs.pop("pin_memory", None)

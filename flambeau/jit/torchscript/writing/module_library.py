@@ -36,7 +36,7 @@ def _activation(name: str, *settings: str) -> Text:
     return text
 
 
-def _many(value: Any, count: int) -> list[Any]:
+def _repeat(value: Any, count: int) -> list[Any]:
     return list(value) if isinstance(value, (tuple, list)) else [value] * count
 
 
@@ -44,10 +44,10 @@ def _convolution(count: int, transposed: bool = False) -> Text:
     def text(m: Any) -> str:
         if m.padding_mode != "zeros":
             raise NotImplementedError(f"padding_mode {m.padding_mode!r} of {type(m).__name__}")
-        padding = m.padding if isinstance(m.padding, str) else _many(m.padding, count)
-        stride, dilation = _many(m.stride, count), _many(m.dilation, count)
+        padding = m.padding if isinstance(m.padding, str) else _repeat(m.padding, count)
+        stride, dilation = _repeat(m.stride, count), _repeat(m.dilation, count)
         if transposed:
-            output = _many(m.output_padding, count)
+            output = _repeat(m.output_padding, count)
             return (f"input: Tensor|return torch.conv_transpose{count}d(input, self.weight, "
                     f"self.bias, {stride}, {padding}, {output}, {m.groups}, {dilation})")
         return (f"input: Tensor|return torch.conv{count}d(input, self.weight, self.bias, {stride}, "
@@ -58,14 +58,14 @@ def _convolution(count: int, transposed: bool = False) -> Text:
 
 def _pool(kind: str, count: int) -> Text:
     def text(m: Any) -> str:
-        kernel = _many(m.kernel_size, count)
-        stride = _many(m.stride if m.stride is not None else m.kernel_size, count)
-        settings = f"{kernel}, {stride}, {_many(m.padding, count)}"
+        kernel = _repeat(m.kernel_size, count)
+        stride = _repeat(m.stride if m.stride is not None else m.kernel_size, count)
+        settings = f"{kernel}, {stride}, {_repeat(m.padding, count)}"
         if kind == "max":
             if m.return_indices:
                 raise NotImplementedError(f"return_indices of {type(m).__name__}")
             return (f"input: Tensor|return torch.max_pool{count}d(input, {settings}, "
-                    f"{_many(m.dilation, count)}, {m.ceil_mode})")
+                    f"{_repeat(m.dilation, count)}, {m.ceil_mode})")
         divisor = "" if count == 1 else f", {m.divisor_override}"
         return (f"input: Tensor|return torch.avg_pool{count}d(input, {settings}, {m.ceil_mode}, "
                 f"{m.count_include_pad}{divisor})")
@@ -75,7 +75,7 @@ def _pool(kind: str, count: int) -> Text:
 
 def _adaptive(count: int) -> Text:
     def text(m: Any) -> str:
-        sizes = _many(m.output_size, count)
+        sizes = _repeat(m.output_size, count)
         if None in sizes:
             raise NotImplementedError(f"an output size None of {type(m).__name__}")
         return f"input: Tensor|return torch.adaptive_avg_pool{count}d(input, {sizes})"
@@ -161,8 +161,8 @@ def _layer_norm(m: Any) -> str:
 
 def _upsample(m: Any) -> str:
     count = 2
-    size = None if m.size is None else _many(m.size, count)
-    factors = None if m.scale_factor is None else [float(v) for v in _many(m.scale_factor, count)]
+    size = None if m.size is None else _repeat(m.size, count)
+    factors = None if m.scale_factor is None else [float(v) for v in _repeat(m.scale_factor, count)]
     return (f"input: Tensor|return {_FUNCTIONAL}.interpolate(input, {size}, {factors}, "
             f"{literal(m.mode)}, {m.align_corners})")
 
@@ -180,8 +180,9 @@ def _attention(m: Any) -> str:
     if bias is not None:
         lines.append("bq, bk, bv = torch.chunk(self.in_proj_bias, 3)")
     for n in "qkv":
-        own = f", b{n}" if bias is not None else ""
-        lines.append(f"{n} = torch.transpose(torch.unflatten(torch.linear({n}, w{n}{own}), -1, "
+        bias_arg = f", b{n}" if bias is not None else ""
+        linear = f"torch.linear({n}, w{n}{bias_arg})"
+        lines.append(f"{n} = torch.transpose(torch.unflatten({linear}, -1, "
                      f"[{m.num_heads}, {m.head_dim}]), 1, 2)")
     lines += [f"scores = torch.div(torch.matmul(q, torch.transpose(k, -2, -1)), "
               f"{float(m.head_dim) ** 0.5})",

@@ -76,11 +76,11 @@ class FunctionCode(SourceCalls):
                 hints[node.arg] = self._evaluated(node, kind)
         if self.tree.type_comment:
             written = ast.parse(self.tree.type_comment, mode="func_type")
-            own = arguments[1:] if is_method and len(written.argtypes) < len(arguments) \
+            parameters = arguments[1:] if is_method and len(written.argtypes) < len(arguments) \
                 else arguments
-            if own and not (len(written.argtypes) == 1
+            if parameters and not (len(written.argtypes) == 1
                             and isinstance(written.argtypes[0], ast.Constant)):
-                for node, kind in zip(own, written.argtypes, strict=False):
+                for node, kind in zip(parameters, written.argtypes, strict=False):
                     hints[node.arg] = self._evaluated(node, kind)
             hints["return"] = self._evaluated(self.tree, written.returns)
         return hints

@@ -71,10 +71,10 @@ class SourceExpressions(ast.NodeTransformer):
         self.written = _attributes_written(tree)
         self.scope = Scope(function, owner, _names_bound(tree), self.written)
 
-    def refuse(self, node: ast.AST, what: str) -> NoReturn:
+    def refuse(self, node: ast.AST, reason: str) -> NoReturn:
         """Raise NotImplementedError naming the line."""
         number = getattr(node, "lineno", 1)
-        error = NotImplementedError(f"torch.jit.script: {what}")
+        error = NotImplementedError(f"torch.jit.script: {reason}")
         line = self._lines[number - 1].strip() if number <= len(self._lines) else ""
         error.add_note(f'File "{inspect.getsourcefile(self.function)}", line '
                        f"{self._first + number - 1}: {line}\nThe function runs in Python; to save "

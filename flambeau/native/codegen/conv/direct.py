@@ -91,15 +91,15 @@ class _DirectConvEmitter:
         with b.counted_loop(start, stop) as unit:
             rows = self._unit_rows(unit)
             a = self.image.locate(rows, at)
-            for which, valid in self._each_panel(panel, until):
-                packed = self._panel_address(which, panel)
+            for index, valid in self._each_panel(panel, until):
+                packed = self._panel_address(index, panel)
 
                 def compute(
                     tile: PlacedTile, _: ir.Value, packed: ir.Value = packed,
-                    which: ir.Value = which, valid: int = valid,
+                    index: ir.Value = index, valid: int = valid,
                 ) -> None:
                     sums = self.tiles.accumulate(tile, a, packed, valid, None)
-                    self._finish(tile, sums, which, valid)
+                    self._finish(tile, sums, index, valid)
 
                 self.tiles.for_each(rows, compute)
 
@@ -112,15 +112,15 @@ class _DirectConvEmitter:
             last = b.minimum_of(b.add(first, constant(cut.units_at_once)), stop)
 
             def each(body: Callable[..., None]) -> None:
-                for which, valid in self._each_panel(panel, until):
+                for index, valid in self._each_panel(panel, until):
                     with b.counted_loop(first, last) as unit:
-                        place = b.add(b.mul(b.sub(which, panel), constant(cut.units_at_once)),
+                        place = b.add(b.mul(b.sub(index, panel), constant(cut.units_at_once)),
                                       b.sub(unit, first))
                         place = b.mul(place, constant(cut.tiles * self.tiles.tile_bytes))
                         rows = self._unit_rows(unit)
-                        body(rows, which, valid, offset_bytes(b, self.sums, place))
+                        body(rows, index, valid, offset_bytes(b, self.sums, place))
 
-            def clear(rows: list[ir.Value], which: ir.Value, valid: int, sums: ir.Value) -> None:
+            def clear(rows: list[ir.Value], index: ir.Value, valid: int, sums: ir.Value) -> None:
                 size = cut.lanes * self.size
                 zero = ir.Constant(vector(memory_type(cut.type), cut.lanes), None)
                 with b.counted_loop(0, cut.tiles * self.tiles.tile_bytes // size) as i:
@@ -135,9 +135,9 @@ class _DirectConvEmitter:
                     self.image.shared = self.image.pack([constant(0)] * len(cut.rows), at)
                 each(self._make_adder(at, panel))
 
-            def finish(rows: list[ir.Value], which: ir.Value, valid: int, sums: ir.Value) -> None:
+            def finish(rows: list[ir.Value], index: ir.Value, valid: int, sums: ir.Value) -> None:
                 self.tiles.for_each(rows, lambda tile, n: self._finish(
-                    tile, self.tiles.load(tile, sums, n, valid), which, valid))
+                    tile, self.tiles.load(tile, sums, n, valid), index, valid))
 
             each(finish)
 
@@ -145,13 +145,13 @@ class _DirectConvEmitter:
         """(a panel's number, its columns): emits code for full panels, and for a smaller last."""
         b, cut = self.b, self.cut
         if cut.count > 1 and cut.last == cut.width:
-            with b.counted_loop(first, until) as which:
-                yield which, cut.width
+            with b.counted_loop(first, until) as index:
+                yield index, cut.width
             return
         if cut.count > 1:
             full = b.minimum_of(until, constant(cut.count - 1))
-            with b.counted_loop(first, full) as which:
-                yield which, cut.width
+            with b.counted_loop(first, full) as index:
+                yield index, cut.width
         if cut.panels >= cut.count:
             yield constant(cut.count - 1), cut.last
             return

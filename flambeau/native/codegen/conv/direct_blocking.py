@@ -83,13 +83,13 @@ def match_window(a: Load, extents: dict[Index, int]) -> list[PaddedCoordinate]:
     if limits.get((), [0, 1]) == [0, 1]:
         limits.pop((), None)  # one position, which is inside
     lines = [_padded_coordinate(a.at, terms, low, high) for terms, (low, high) in limits.items()]
-    taken = [i for line in lines for i, _ in line.terms]
-    if len(set(taken)) < len(taken):
+    matched = [i for line in lines for i, _ in line.terms]
+    if len(set(matched)) < len(matched):
         raise Unsupported("a window across axes")
     if not lines:
         return []
     for index, stride in _terms(a.at, extents):
-        if index not in taken:
+        if index not in matched:
             lines.append(PaddedCoordinate(((index, 1),), 0, None, stride))
     return lines
 
@@ -411,7 +411,7 @@ def _balance_units(plan: ConvPlan, threads: int) -> None:
     plan.unit[k] = best
 
 
-def _grow_unit(plan: ConvPlan, least: int) -> None:
+def _grow_unit(plan: ConvPlan, min_units: int) -> None:
     """Take more rows into a unit while what it packs of `a` stays small, and so many are left."""
     if plan.blocks > 1 or plan.once:
         return
@@ -426,7 +426,7 @@ def _grow_unit(plan: ConvPlan, least: int) -> None:
             plan.first, plan.unit[k - 1] = k - 1, min(2, extents[k - 1])
         else:
             return
-        if plan.region() * size > 8 * L1_BYTES or plan.units < least:
+        if plan.region() * size > 8 * L1_BYTES or plan.units < min_units:
             plan.first, plan.unit = previous
             return
 

@@ -110,11 +110,11 @@ class Im2colPacker:
             for places in self.places
         ]
 
-        def inside(which: int, entry: ir.Value) -> tuple[list[ir.Value], ir.Value]:
-            line = lines[which]
+        def inside(axis: int, entry: ir.Value) -> tuple[list[ir.Value], ir.Value]:
+            line = lines[axis]
             ahead = b.mul(entry, line.dilation)
             step = splat(b, b.trunc(ahead, I32), lanes)
-            masks = [b.icmp_unsigned("<", b.add(loaded[which][v], step), self.extents[which])
+            masks = [b.icmp_unsigned("<", b.add(loaded[axis][v], step), self.extents[axis])
                      for v in vectors]
             return masks, b.mul(ahead, line.apart)
 
@@ -165,14 +165,14 @@ class Im2colPacker:
             column = b.urem(b.add(column, constant(lanes)), self.image.columns.outputs)
 
         def several(count: int) -> None:
-            def tap(offset: ir.Value, masks: list[ir.Value], many: ir.Value, place: ir.Value
+            def tap(offset: ir.Value, masks: list[ir.Value], repeats: ir.Value, place: ir.Value
                     ) -> None:
                 parts = [[(b.add(bases[v][0], offset), masks[v])] for v in vectors]
                 if count == 2:
                     parts = [[(b.add(bases[v][0], offset), b.and_(masks[v], firsts[v])),
                               (b.add(bases[v][1], offset), b.and_(masks[v], b.not_(firsts[v])))]
                              for v in vectors]
-                self._copied(steps, parts, many, place)
+                self._copied(steps, parts, repeats, place)
 
             self._each_tap(start, depth, into, tap)
 
@@ -182,7 +182,7 @@ class Im2colPacker:
             with two_rows:
                 several(2)
 
-    def _copied(self, steps: int, parts: list, many: ir.Value, place: ir.Value) -> None:
+    def _copied(self, steps: int, parts: list, count: ir.Value, place: ir.Value) -> None:
         """A tap's channels: vectors that are the sum of (offset, mask) parts of memory."""
         b, tile = self.b, self.tile
         if steps == 2:
@@ -202,7 +202,7 @@ class Im2colPacker:
                 )
             return self._next(source, target)
 
-        emit_loop(b, many, [self.image.start, place], channel)
+        emit_loop(b, count, [self.image.start, place], channel)
 
     def _even(self, mask: ir.Value) -> list[ir.Value]:
         """The masks of two vectors of memory, of which every second element is wanted."""
@@ -244,7 +244,7 @@ class Im2colPacker:
         places = [b.load(offset_bytes(b, self.offsets, v * tile.lanes * 8), typ=wide, align=64)
                   for v in vectors]
 
-        def tap(offset: ir.Value, masks: list[ir.Value], many: ir.Value, place: ir.Value) -> None:
+        def tap(offset: ir.Value, masks: list[ir.Value], count: ir.Value, place: ir.Value) -> None:
             def channel(_: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
                 source, target = carried
                 for v in vectors:
@@ -257,7 +257,7 @@ class Im2colPacker:
                     )
                 return self._next(source, target)
 
-            emit_loop(b, many, [self.image.start, place], channel)
+            emit_loop(b, count, [self.image.start, place], channel)
 
         self._each_tap(start, depth, into, tap)
 

@@ -78,8 +78,8 @@ def _build_image(
         if place not in limits:
             raise Unsupported("no mask of a window")
         lines.append(_window_axis(context, place, limits[place], (outputs, entries), (load, apart)))
-    size, own = load.type.size, [axis.index for axis in (*outputs, *entries)]
-    around = replace(load.at, terms=tuple([t for t in load.at.terms if t[0] not in own]))
+    size, inner = load.type.size, [axis.index for axis in (*outputs, *entries)]
+    around = replace(load.at, terms=tuple([t for t in load.at.terms if t[0] not in inner]))
     (image, image_apart), (channel, channel_apart) = (
         _single_term(load.at, axes) for axes in (outputs, entries)
     )
@@ -104,9 +104,9 @@ def _mask_limits(mask: Expression | None) -> Iterator[tuple[Expression, Size]]:
         else:
             bounds[condition.operands[0], condition.operation] = condition.operands[1]
     for (place, operation), limit in bounds.items():
-        least = bounds.get((place, Scalar.GE))
+        lower = bounds.get((place, Scalar.GE))
         if operation is Scalar.LT and isinstance(limit, SizeValue):
-            if not isinstance(least, Constant) or least.value != 0:
+            if not isinstance(lower, Constant) or lower.value != 0:
                 raise Unsupported("a mask that is no window")
             yield place, limit.size
         elif operation is not Scalar.GE:

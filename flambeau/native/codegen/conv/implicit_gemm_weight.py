@@ -167,14 +167,15 @@ class GradientPacker(OperandPacker):
                                   self.tile.lanes)
                     pack_panel(b, panel, into)
                 with other:
-                    first_position, many = b.sub(low, begin), b.sub(end, low)
-                    self._pack_elements(here, first_position, many, columns.count, into)
+                    first_position, position_count = b.sub(low, begin), b.sub(end, low)
+                    self._pack_elements(here, first_position, position_count, columns.count, into)
             return []
 
         emit_loop(b, b.add(b.sub(last, first), constant(1)), [], image)
 
     def _pack_elements(
-        self, image: ir.Value, first: ir.Value, many: ir.Value, count: Number, into: ir.Value
+        self, image: ir.Value, first: ir.Value, position_count: ir.Value, count: Number,
+        into: ir.Value,
     ) -> None:
         """Some positions of an image, one number after another."""
         b, kind, cotangent = self.builder, memory_type(self.p.type), self.cotangent
@@ -199,7 +200,8 @@ class GradientPacker(OperandPacker):
             return [b.select(over, b.add(row, constant(1)), row),
                     b.select(over, constant(0), following)]
 
-        emit_loop(b, many, [b.udiv(first, line.outputs), b.urem(first, line.outputs)], position)
+        start = [b.udiv(first, line.outputs), b.urem(first, line.outputs)]
+        emit_loop(b, position_count, start, position)
 
 
 class GradientTileKernel(TileKernel):

@@ -140,27 +140,28 @@ class AmxTileKernel(TileKernel):
     ) -> None:
         b = self.builder
         tile = MicroTile(rows, columns.vectors, self.tile.lanes, Type.F32)
-        local, near = subtract(b, group, work.first_group), subtract(b, panel, work.first_packed)
+        local = subtract(b, group, work.first_group)
+        packed_index = subtract(b, panel, work.first_packed)
         first = multiply(b, group, self.tile.rows)
         if work.ends is None:
             self.product.prefetch_epilogue(first, rows, columns.first, tile.columns)
             sums = self.workspace.tile_slot()
-            self._multiply(tile, local, near, work.depth, sums, constant(0))
+            self._multiply(tile, local, packed_index, work.depth, sums, constant(0))
             self.epilogue.run_on_memory(tile, sums, first, valid, columns)
             return
         partial_sums = self.partial_sums.address(local, panel, work)
         resume = b.zext(b.not_(work.ends[0]), I64)
-        self._multiply(tile, local, near, work.depth, partial_sums, resume)
+        self._multiply(tile, local, packed_index, work.depth, partial_sums, resume)
         with b.if_then(work.ends[1]):
             self.epilogue.run_on_memory(tile, partial_sums, first, valid, columns)
 
     def _multiply(
-        self, tile: MicroTile, local: Number, near: Number, depth: Number, sums: ir.Value,
+        self, tile: MicroTile, local: Number, packed_index: Number, depth: Number, sums: ir.Value,
         resume: ir.Value,
     ) -> None:
         """Compute a tile's sums, by AMX or by the fallback."""
         b = self.builder
-        a, panel = self.workspace.packed_group(local), self.workspace.packed_panel(near)
+        a, panel = self.workspace.packed_group(local), self.workspace.packed_panel(packed_index)
         steps = constant(count_tile_steps(b, depth))
         arguments = [a, panel, steps, sums, resume]
         unit = declare_multiplier(b.module, -(-tile.rows // SIDE), tile.vectors, self.terms.parts)
@@ -168,7 +169,7 @@ class AmxTileKernel(TileKernel):
             b.call(unit, arguments)
             return
         flags = [b.load(flag(i), typ=I64, align=8)
-                 for flag, i in ((self.flags.of_group, local), (self.flags.of_panel, near))]
+                 for flag, i in ((self.flags.of_group, local), (self.flags.of_panel, packed_index))]
         odd = b.icmp_signed("!=", b.or_(*flags), constant(0))
         with b.if_else(odd, likely=False) as (rare, usual):
             with rare:

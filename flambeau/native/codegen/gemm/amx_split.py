@@ -98,10 +98,10 @@ def _round_to_bf16(b: ir.IRBuilder, bits: ir.Value) -> ir.Value:
     return b.add(bits, _broadcast(_HALF_PLACE))
 
 
-def _max_magnitude(b: ir.IRBuilder, x: ir.Value, most: ir.Value) -> ir.Value:
+def _max_magnitude(b: ir.IRBuilder, x: ir.Value, largest: ir.Value) -> ir.Value:
     """Return the greatest magnitude so far, as bits."""
     bits = b.and_(b.bitcast(x, _WIDE), _broadcast(_MAGNITUDE))
-    return b.select(b.icmp_unsigned(">", bits, most), bits, most)
+    return b.select(b.icmp_unsigned(">", bits, largest), bits, largest)
 
 
 def declare_packer(module: ir.Module, operand: SplitOperand) -> ir.Function:
@@ -126,13 +126,13 @@ def declare_packer(module: ir.Module, operand: SplitOperand) -> ir.Function:
     def step(s: ir.Value, carried: list) -> list:
         into = offset_bytes(b, panel, multiply(b, s, operand.step))
         left = b.sub(depth, multiply(b, s, DEPTH_PER_TILE))
-        most = body(b, operand, source, stride, valid, s, left, into, carried[0])
+        largest = body(b, operand, source, stride, valid, s, left, into, carried[0])
         if turn:
             emit_loop(b, 2 * operand.parts, [], lambda i, _: _transpose_tile(b, into, i))
-        return [most]
+        return [largest]
 
-    [most] = emit_loop(b, steps, [ir.Constant(_WIDE, None)], step)
-    b.ret(_needs_fallback(b, most) if operand.checked else constant(0))
+    [largest] = emit_loop(b, steps, [ir.Constant(_WIDE, None)], step)
+    b.ret(_needs_fallback(b, largest) if operand.checked else constant(0))
     return function
 
 
@@ -154,21 +154,22 @@ def _transpose_tile(b: ir.IRBuilder, tiles: ir.Value, i: ir.Value) -> list:
     return []
 
 
-def _needs_fallback(b: ir.IRBuilder, most: ir.Value) -> ir.Value:
+def _needs_fallback(b: ir.IRBuilder, largest: ir.Value) -> ir.Value:
     """1 if the greatest magnitude is not finite, or small but nonzero."""
     name = "llvm.vector.reduce.umax.v16i32"
     function = b.module.globals.get(name) or ir.Function(
         b.module, ir.FunctionType(I32, [_WIDE]), name)
-    classified = b.call(function, [most])
+    classified = b.call(function, [largest])
     some = b.icmp_unsigned("!=", classified, ir.Constant(I32, 0))
-    least = ir.Constant(I32, _SMALL)
-    beyond = b.icmp_unsigned(">=", b.sub(classified, least), ir.Constant(I32, _INFINITY - _SMALL))
+    smallest = ir.Constant(I32, _SMALL)
+    beyond = b.icmp_unsigned(
+        ">=", b.sub(classified, smallest), ir.Constant(I32, _INFINITY - _SMALL))
     return b.zext(b.and_(some, beyond), I64)
 
 
 def _pack_along_depth(
     b: ir.IRBuilder, operand: SplitOperand, source: ir.Value, stride: ir.Value, valid: ir.Value,
-    s: ir.Value, left: ir.Value, into: ir.Value, most: ir.Value,
+    s: ir.Value, left: ir.Value, into: ir.Value, largest: ir.Value,
 ) -> ir.Value:
     """Pack one depth step of all rows, each contiguous along the depth."""
     size, stored = operand.stored.size, operand.stored
@@ -190,7 +191,7 @@ def _pack_along_depth(
             store_vector(b, both, offset_bytes(b, target, part * 2 * TILE_BYTES), 2)
         return [greatest]
 
-    [most] = emit_loop(b, valid, [most], row)
+    [largest] = emit_loop(b, valid, [largest], row)
 
     def none(i: ir.Value, _: list) -> list:
         target = offset_bytes(b, into, multiply(b, b.add(valid, i), 64))
@@ -201,12 +202,12 @@ def _pack_along_depth(
         return []
 
     emit_loop(b, b.sub(constant(2 * SIDE), valid), [], none)
-    return most
+    return largest
 
 
 def _pack_along_width(
     b: ir.IRBuilder, operand: SplitOperand, source: ir.Value, stride: ir.Value, valid: ir.Value,
-    s: ir.Value, left: ir.Value, into: ir.Value, most: ir.Value,
+    s: ir.Value, left: ir.Value, into: ir.Value, largest: ir.Value,
 ) -> ir.Value:
     """Pack one depth step, two rows at a time, each contiguous along the width."""
     size, stored = operand.stored.size, operand.stored
@@ -236,7 +237,7 @@ def _pack_along_width(
                 store_vector(b, both, offset_bytes(b, target, place), 2)
         return [greatest]
 
-    return emit_loop(b, SIDE, [most], pair)[0]
+    return emit_loop(b, SIDE, [largest], pair)[0]
 
 
 # ------------------------------------------------------------------------------ number by number

@@ -159,11 +159,11 @@ def plan_gemm(p: GemmProblem, target: Any, shares: int) -> GemmPlan:
         return plan_byte_products(p, target)
     lanes, registers = target.lanes(p.type), target.vector_registers
     half = p.a_type in (Type.F16, Type.BF16)
-    near = L2Budget(target.near)
+    budget = L2Budget(target.l2_bytes)
     pairs = _uses_bf16_pairs(p, target)
     lie_in_pairs = pairs and p.a_type is Type.BF16 and p.a_depth == p.a_type.size
-    pack_a = not lie_in_pairs and (half or pairs or _packs_a(p, near))
-    pack_b = pairs or _packs_b(p, near)
+    pack_a = not lie_in_pairs and (half or pairs or _packs_a(p, budget))
+    pack_b = pairs or _packs_b(p, budget)
     beside = p.a_row == p.a_type.size
     rows, vectors = choose_tile(
         p.m, p.n, p.k, lanes, registers, shares, pack_b, pack_a and beside
@@ -227,7 +227,7 @@ def choose_unroll(rows: int, vectors: int, registers: int, depth: int, half: boo
     return 2 if rows * vectors + vectors + 1 <= registers - 3 else 1
 
 
-def _packs_a(p: GemmProblem, near: L2Budget) -> bool:
+def _packs_a(p: GemmProblem, budget: L2Budget) -> bool:
     """Whether to pack a: depth steps are far apart, or at an unknown stride."""
     if p.a_depth == p.a_type.size or (p.near and p.a_row == p.a_type.size):
         return False
@@ -236,29 +236,29 @@ def _packs_a(p: GemmProblem, near: L2Budget) -> bool:
     return (
         p.k > MAX_UNPACKED_A_DEPTH
         or p.k * p.a_depth > MAX_UNPACKED_A_SPAN_BYTES
-        or 2 * p.k > near.lines(p.a_depth)
+        or 2 * p.k > budget.lines(p.a_depth)
     )
 
 
-def _packs_b(p: GemmProblem, near: L2Budget) -> bool:
+def _packs_b(p: GemmProblem, budget: L2Budget) -> bool:
     """Whether to pack b: not contiguous, too large for L2, or read by many rows of a."""
     if p.b_column != p.b_type.size:
         return True
     if p.near:
         return False
-    far = not (is_known(p.k) and is_known(p.b_depth)) or p.k * p.b_depth > near.b
+    exceeds_l2 = not (is_known(p.k) and is_known(p.b_depth)) or p.k * p.b_depth > budget.b
     return not is_known(p.m) or p.m >= (
-        MIN_ROWS_TO_PACK_FAR_B if far else MIN_ROWS_TO_PACK_CACHED_B
+        MIN_ROWS_TO_PACK_FAR_B if exceeds_l2 else MIN_ROWS_TO_PACK_CACHED_B
     )
 
 
 def _block_depth(depth: int) -> int:
     """The length of the blocks of a long depth: all equal if a divisor is close."""
-    least = -(-depth // GEMM_BLOCK_DEPTH)
-    for blocks in range(least, 2 * least):
+    min_blocks = -(-depth // GEMM_BLOCK_DEPTH)
+    for blocks in range(min_blocks, 2 * min_blocks):
         if depth % blocks == 0:
             return depth // blocks
-    return -(-depth // least)
+    return -(-depth // min_blocks)
 
 
 def is_cheap_epilogue(body: list) -> bool:

@@ -24,11 +24,11 @@ def emit_gemm(context: Any, statement: Contract) -> bool:
         return False
     if p.m == 0 or p.n == 0:
         return True
-    b, least = context.builder, min_of(context.builder, p.m, p.n)
-    if is_known(least):
+    b, shorter = context.builder, min_of(context.builder, p.m, p.n)
+    if is_known(shorter):
         _emit_best(context, statement, p)
     else:
-        with b.if_then(b.icmp_signed(">", least, constant(0))):
+        with b.if_then(b.icmp_signed(">", shorter, constant(0))):
             _emit_best(context, statement, p)
     return True
 

@@ -31,8 +31,8 @@ def is_few_row_product(p: Any, target: Any) -> bool:
         return False
     depth = p.k if isinstance(p.k, int) else 256
     return any(
-        p.m <= rows and depth >= least
-        for rows, least in MIN_DOT_DEPTH_BY_ROWS[target.vector_registers]
+        p.m <= rows and depth >= min_depth
+        for rows, min_depth in MIN_DOT_DEPTH_BY_ROWS[target.vector_registers]
     )
 
 

@@ -206,7 +206,7 @@ def _emit_iterations(
     if ahead is None:
         return emit_loop(b, rounds, carried, body)
     count, lines = ahead.stretches, -(-unroll * ahead.bytes * ahead.most // LINE_BYTES)
-    further, most = multiply(b, count, unroll * ahead.bytes), ceil_divide(b, rounds, count)
+    further, per_stretch = multiply(b, count, unroll * ahead.bytes), ceil_divide(b, rounds, count)
 
     def prefetching_round(i: ir.Value, carried: Sums) -> Sums:
         for line in range(lines):
@@ -214,9 +214,10 @@ def _emit_iterations(
         return [offset_bytes(b, carried[0], further), *body(i, carried[1:])]
 
     def stretch(i: ir.Value, carried: Sums) -> Sums:
-        left = b.sub(constant(rounds), constant(multiply(b, i, most)))
-        many = b.select(b.icmp_signed("<", left, constant(most)), left, constant(most))
-        return emit_loop(b, many, [ahead.start(i), *carried], prefetching_round)[1:]
+        left = b.sub(constant(rounds), constant(multiply(b, i, per_stretch)))
+        is_last = b.icmp_signed("<", left, constant(per_stretch))
+        round_count = b.select(is_last, left, constant(per_stretch))
+        return emit_loop(b, round_count, [ahead.start(i), *carried], prefetching_round)[1:]
 
     if isinstance(count, int) and count == 1:
         return emit_loop(b, rounds, [ahead.start(constant(0)), *carried], prefetching_round)[1:]

@@ -147,8 +147,8 @@ def _pack_along_width(
     def step(target: ir.Value, sources: Sequence[ir.Value]) -> None:
         for source in sources if ahead else ():
             for start in range(0, panel.width * panel.stored.size, LINE_BYTES):
-                far = offset_bytes(b, source, multiply(b, panel.depth_stride, ahead))
-                emit_prefetch(b, offset_bytes(b, far, start), False, L2_LOCALITY)
+                ahead_row = offset_bytes(b, source, multiply(b, panel.depth_stride, ahead))
+                emit_prefetch(b, offset_bytes(b, ahead_row, start), False, L2_LOCALITY)
         for start, count, mask in masks:
             read = [load_vector(b, offset_bytes(b, source, start * panel.stored.size), panel.stored,
                                 count, mask) for source in sources]
@@ -268,9 +268,9 @@ def _declare_transposer(module: ir.Module, panel: PackedPanel, count: int) -> ir
     b = ir.IRBuilder(function.append_basic_block("entry"))
     sources = []
     for r in range(count):
-        near = min_of(b, r, last)
+        row = min_of(b, r, last)
         # A vector entirely out of range repeats the last element before it.
-        sources.append(offset_bytes(b, source, multiply(b, near, stride)))
+        sources.append(offset_bytes(b, source, multiply(b, row, stride)))
 
     def body(block: ir.Value, _: list) -> list:
         each = panel.lanes * panel.each

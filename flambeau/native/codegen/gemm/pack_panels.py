@@ -61,8 +61,8 @@ def transpose_square(b: Builder, rows: Sequence[ir.Value]) -> list[ir.Value]:
     return rows
 
 
-def _shuffle(b: Builder, x: ir.Value, y: ir.Value, which: Sequence[int]) -> ir.Value:
-    return b.shuffle_vector(x, y, lane_indices(tuple(which)))
+def _shuffle(b: Builder, x: ir.Value, y: ir.Value, lanes: Sequence[int]) -> ir.Value:
+    return b.shuffle_vector(x, y, lane_indices(tuple(lanes)))
 
 
 def transpose_into(

@@ -61,12 +61,12 @@ class TileKernel:
         b, p, plan = self.builder, self.p, self.plan
         tile = MicroTile(rows, columns.vectors, self.tile.lanes, p.type)
         local = subtract(b, group, work.first_group)
-        near = subtract(b, panel, work.first_packed)
+        packed_index = subtract(b, panel, work.first_packed)
         first = multiply(b, group, self.tile.rows)
         a, offsets, a_step, a_type = self._locate_rows(first, local, rows, valid, work.start)
         mask = None
         if plan.pack_b:
-            at = self.workspace.packed_panel(near)
+            at = self.workspace.packed_panel(packed_index)
             b_step, b_type = tile.columns * self.size, self.product.packed_type
         else:
             at = offset_bytes(b, offset_bytes(b, p.b, multiply(b, columns.first, p.b_column)),
@@ -76,7 +76,7 @@ class TileKernel:
             mask = first_lanes(b, left, tile.lanes)
         source = TileSource(a, offsets, at, a_type, b_type, mask, plan.multiply)
         axis = DepthLoop(self.product.count_steps(work.depth), a_step, b_step)
-        ahead = self._plan_prefetch(tile, a, near, work)
+        ahead = self._plan_prefetch(tile, a, packed_index, work)
         if work.ends is None:
             self.product.prefetch_epilogue(first, tile.rows, columns.first, tile.columns)
             sums = self._accumulate(tile, source, axis, work.depth, zero_sums(tile), ahead)
@@ -142,8 +142,9 @@ class TileKernel:
         rows; `panel` is the tile's index among the packed panels.
         """
         b, p, rows = self.builder, self.p, tile.rows
-        near = self.workspace.a_near or p.near
-        if near or rows < self.tile.rows or not (self.plan.pack_a or p.a_depth == p.a_type.size):
+        is_cached = self.workspace.a_near or p.near
+        is_gathered = not (self.plan.pack_a or p.a_depth == p.a_type.size)
+        if is_cached or rows < self.tile.rows or is_gathered:
             return None
         if self.plan.pack_a:
             group = offset_bytes(b, a, self.workspace.group_bytes)

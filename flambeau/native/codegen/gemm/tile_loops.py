@@ -75,11 +75,11 @@ class TileLoops:
     ) -> None:
         """Panels whose last vector may be partly used; then one of fewer vectors."""
         b, n, width, lanes = self.builder, constant(self.p.n), self.tile.columns, self.tile.lanes
-        most = self.tile.vectors
+        max_vectors = self.tile.vectors
 
         def panel(i: Number) -> None:
             start = multiply(b, i, width)
-            body(i, PanelColumns(start, min_of(b, width, b.sub(n, constant(start))), most))
+            body(i, PanelColumns(start, min_of(b, width, b.sub(n, constant(start))), max_vectors))
 
         if not self.narrow_edges:
             self.between(first, last, panel)
@@ -87,7 +87,7 @@ class TileLoops:
         wide = b.udiv(b.add(n, constant(lanes - 1)), constant(width))
         self.between(first, min_of(b, last, wide), panel)
         left = b.sub(n, b.mul(wide, constant(width)))
-        for vectors in range(1, most):
+        for vectors in range(1, max_vectors):
             edge = PanelColumns(multiply(b, wide, width), left, vectors)
             low, high = constant((vectors - 1) * lanes), constant(vectors * lanes)
             fits = b.and_(b.icmp_signed(">", left, low), b.icmp_signed("<=", left, high))

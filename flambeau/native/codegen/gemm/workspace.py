@@ -45,12 +45,13 @@ class Workspace:
         self.group_bytes = panel_bytes(depth, tile.rows, p.a_type)
         groups, panels = ceil_divide(b, p.m, tile.rows), ceil_divide(b, p.n, tile.columns)
         self.panel_bytes = panel_bytes(depth, tile.columns, p.b_type)
-        near = L2Budget(self.product.context.target.near)
-        self.a_near = is_known(p.m) and is_known(p.k) and p.m * p.k * self.size <= near.a
-        far = not is_known(self.panel_bytes) or (self.panel_bytes > L1_BYTES and not self.a_near)
-        room = near.panels if far else near.row_panels
-        most = self._how_many_fit(room, self.panel_bytes)
-        self.near_panels = min_of(b, panels, most)
+        budget = L2Budget(self.product.context.target.l2_bytes)
+        self.a_near = is_known(p.m) and is_known(p.k) and p.m * p.k * self.size <= budget.a
+        exceeds_l1 = not is_known(self.panel_bytes) \
+            or (self.panel_bytes > L1_BYTES and not self.a_near)
+        room = budget.panels if exceeds_l1 else budget.row_panels
+        capacity = self._how_many_fit(room, self.panel_bytes)
+        self.near_panels = min_of(b, panels, capacity)
         self._choose_blocks(groups, panels)
         packed = multiply(b, self.block_groups, self.group_bytes)
         a = (packed if is_known(packed) else PACKED_A_BYTES) if plan.pack_a else 0
@@ -72,29 +73,29 @@ class Workspace:
         b, plan, p = self.builder, self.plan, self.p
         self.block_groups, self.block_panels = groups, panels
         if plan.pack_a:
-            most = self._how_many_fit(PACKED_A_BYTES, self.group_bytes)
-            self.block_groups = min_of(b, groups, most)
+            capacity = self._how_many_fit(PACKED_A_BYTES, self.group_bytes)
+            self.block_groups = min_of(b, groups, capacity)
         if not plan.cut:
             return
         whole, others = (self.block_groups, panels) if plan.pack_a else (self.near_panels, groups)
-        most = self._how_many_fit(self._partial_sum_room(), multiply(b, whole, self.tile_bytes))
+        capacity = self._how_many_fit(self._partial_sum_room(), multiply(b, whole, self.tile_bytes))
         if not is_known(p.k):  # sums are not kept when the depth turns out short
             short = b.icmp_signed("<=", p.k, constant(plan.depth))
-            most = b.select(short, constant(others), constant(most))
-        some = min_of(b, others, most)
+            capacity = b.select(short, constant(others), constant(capacity))
+        some = min_of(b, others, capacity)
         self.block_groups, self.block_panels = (whole, some) if plan.pack_a else (some, whole)
 
     def _partial_sum_room(self) -> int:
         """Bytes for partial sums."""
         return PARTIAL_SUM_BYTES if self.plan.pack_a else PARTIAL_SUM_BYTES_WITHOUT_A
 
-    def _how_many_fit(self, most: int, size: Number) -> Number:
+    def _how_many_fit(self, room: int, size: Number) -> Number:
         """Return how many of a size fit, at least one."""
         if isinstance(size, int):
-            return max(1, most // max(size, 1))
+            return max(1, room // max(size, 1))
         b = self.builder
         some = b.select(b.icmp_signed(">", size, constant(0)), size, constant(1))
-        fit = b.udiv(constant(most), some)
+        fit = b.udiv(constant(room), some)
         return b.select(b.icmp_signed(">", fit, constant(0)), fit, constant(1))
 
     def reserve(self, size: int) -> int:

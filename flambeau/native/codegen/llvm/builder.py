@@ -248,10 +248,10 @@ class VectorBuilder(ir.IRBuilder):  # type: ignore[misc]
         """A vector extended to `lanes` lanes of undefined content."""
         if not isinstance(value.type, ir.VectorType):
             return self.splat(value, lanes)
-        own = lanes_of(value)
-        if own == lanes:
+        count = lanes_of(value)
+        if count == lanes:
             return value
-        chosen = ir.Constant(vector(I32, lanes), [*range(own), *[0] * (lanes - own)])
+        chosen = ir.Constant(vector(I32, lanes), [*range(count), *[0] * (lanes - count)])
         return self.shuffle_vector(value, Literal(value.type, "poison"), chosen)
 
     def concatenate(self, parts: Sequence[ir.Value]) -> ir.Value:
@@ -349,11 +349,11 @@ class Builder(VectorBuilder):
         poison, half = Literal(value.type, "poison"), lanes // 2
         behind = self.offset_elements(pointer, self.integer(lanes - 1), type)
         halves = ([i // 2 for i in range(lanes)], [half + i // 2 for i in range(lanes)])
-        for to, which, where in zip(
+        for to, picks, where in zip(
             (pointer, behind), halves, self._spread_masks(self.splat(every, lanes), lanes),
             strict=True,
         ):
-            chosen = ir.Constant(vector(I32, lanes), which)
+            chosen = ir.Constant(vector(I32, lanes), picks)
             self.write(to, self.shuffle_vector(value, poison, chosen), type, where)
 
     def _spread_masks(self, mask: ir.Value, lanes: int) -> tuple[ir.Value, ir.Value]:
@@ -362,8 +362,8 @@ class Builder(VectorBuilder):
         none, half = ir.Constant(mask.type, None), lanes // 2
         low = [i // 2 if i % 2 == 0 else lanes for i in range(lanes)]
         high = [half + i // 2 if i % 2 else lanes for i in range(lanes)]
-        first, second = (self.shuffle_vector(mask, none, ir.Constant(vector(I32, lanes), which))
-                         for which in (low, high))
+        first, second = (self.shuffle_vector(mask, none, ir.Constant(vector(I32, lanes), picks))
+                         for picks in (low, high))
         return first, second
 
     def gather(

@@ -28,9 +28,9 @@ def i64(value: int) -> Any:
 
 
 @lru_cache(maxsize=1 << 10)
-def lane_indices(which: tuple[int, ...]) -> Any:
+def lane_indices(indices: tuple[int, ...]) -> Any:
     """Which lanes of two vectors a shuffle takes."""
-    return ir.Constant(ir.VectorType(I32, len(which)), list(which))
+    return ir.Constant(ir.VectorType(I32, len(indices)), list(indices))
 
 
 def zero(kind: ir.Type) -> Literal:

@@ -190,9 +190,9 @@ def _load_by_registers(
     return registers[0]
 
 
-def _lanes(b: ir.IRBuilder, value: ir.Value, which: Sequence[int]) -> ir.Value:
+def _lanes(b: ir.IRBuilder, value: ir.Value, indices: Sequence[int]) -> ir.Value:
     """Some lanes of a vector."""
-    chosen = ir.Constant(ir.VectorType(_I32, len(which)), list(which))
+    chosen = ir.Constant(ir.VectorType(_I32, len(indices)), list(indices))
     return b.shuffle_vector(value, ir.Constant(value.type, ir.Undefined), chosen)
 
 

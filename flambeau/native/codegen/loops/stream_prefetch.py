@@ -169,7 +169,7 @@ def _far_away(context: Any, streams: Streams) -> Any:
             total *= loop.extent
         else:
             unknown.append(loop.extent)
-    most = min(context.target.last * 3 // 4, MIN_DRAM_STREAM_BYTES)
+    most = min(context.target.llc_bytes * 3 // 4, MIN_DRAM_STREAM_BYTES)
     if not unknown:
         return total >= most
     size = b.integer(total)

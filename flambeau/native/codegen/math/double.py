@@ -165,8 +165,8 @@ def sinh(m: Lanes, x: Value) -> Value:
     """sinh: a series, from 1 on of exp(x)."""
     size = m.abs(x)
     square, half = m.mul(size, size), _half_exp(m, size)
-    near = m.fma(m.mul(m.polynomial(square, SINH), square), size, size)
-    return m.copysign(m.where(m.less(size, 1.0), near, m.sub(half, m.div(0.25, half))), x)
+    series = m.fma(m.mul(m.polynomial(square, SINH), square), size, size)
+    return m.copysign(m.where(m.less(size, 1.0), series, m.sub(half, m.div(0.25, half))), x)
 
 
 def cosh(m: Lanes, x: Value) -> Value:
@@ -191,9 +191,9 @@ def _sin_cos(m: Lanes, x: Value) -> tuple[Value, Value, Value]:
     square = m.mul(r, r)
     half = m.mul(square, 0.5)
     sine = m.add(m.fma(m.mul(m.polynomial(square, SIN), square), r, lost), r)
-    near = m.sub(1.0, half)
+    rounded = m.sub(1.0, half)
     rest = m.fma(m.polynomial(square, COS), m.mul(square, square), m.neg(m.mul(r, lost)))
-    cosine = m.add(near, m.add(m.sub(m.sub(1.0, near), half), rest))
+    cosine = m.add(rounded, m.add(m.sub(m.sub(1.0, rounded), half), rest))
     return sine, cosine, m.bits(shifted)
 
 
@@ -201,8 +201,8 @@ def _with_libm_for_large(m: Lanes, x: Value, y: Value, name: str) -> Value:
     """y, but for great angles the C library's result; NaN at infinities."""
     size = m.abs(x)
     y = m.where(m.equal(size, float("inf")), float("nan"), y)
-    far = m.b.and_(m.less(MAX_REDUCIBLE_ANGLE, size), m.less(size, float("inf")))
-    return select_rare(m, far, name, (x,), y)
+    is_large = m.b.and_(m.less(MAX_REDUCIBLE_ANGLE, size), m.less(size, float("inf")))
+    return select_rare(m, is_large, name, (x,), y)
 
 
 def _sin_of_quarter_turns(m: Lanes, x: Value, turns: int) -> Value:
@@ -288,15 +288,15 @@ def _twice_asin(m: Lanes, size: Value) -> Value:
 def asin(m: Lanes, x: Value) -> Value:
     """asin."""
     size = m.abs(x)
-    near = _odd_series(m, size, ASIN, m.number(0.0))
-    far = m.sub(math.pi / 2, m.sub(_twice_asin(m, size), HALF_PI_LOW))
-    return m.copysign(m.where(m.less(size, 0.5), near, far), x)
+    inner = _odd_series(m, size, ASIN, m.number(0.0))
+    outer = m.sub(math.pi / 2, m.sub(_twice_asin(m, size), HALF_PI_LOW))
+    return m.copysign(m.where(m.less(size, 0.5), inner, outer), x)
 
 
 def acos(m: Lanes, x: Value) -> Value:
     """acos."""
     size = m.abs(x)
-    near = m.sub(math.pi / 2, m.sub(_odd_series(m, x, ASIN, m.number(0.0)), HALF_PI_LOW))
-    far = _twice_asin(m, size)
-    far = m.where(m.less(x, 0.0), m.sub(math.pi, m.sub(far, PI_LOW)), far)
-    return m.where(m.less(size, 0.5), near, far)
+    inner = m.sub(math.pi / 2, m.sub(_odd_series(m, x, ASIN, m.number(0.0)), HALF_PI_LOW))
+    outer = _twice_asin(m, size)
+    outer = m.where(m.less(x, 0.0), m.sub(math.pi, m.sub(outer, PI_LOW)), outer)
+    return m.where(m.less(size, 0.5), inner, outer)

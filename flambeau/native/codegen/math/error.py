@@ -57,10 +57,10 @@ def erf32(m: Lanes, x: Value) -> Value:
     if m.permute_width:
         return (ERF_TABLE if m.has_permute else ERF_TABLE_AVX2).emit(m, x)
     size = m.abs(x)
-    near = m.fma(m.polynomial(m.mul(x, x), ERF_NEAR_ZERO), x, x)
+    center = m.fma(m.polynomial(m.mul(x, x), ERF_NEAR_ZERO), x, x)
     clamped = m.where(m.less(4.1, size), 4.1, size)
-    far = m.sub(1.0, exp32(m, m.neg(m.polynomial(clamped, ERFC_EXPONENT))))
-    return m.where(m.less(size, 0.925), near, m.copysign(far, x))
+    tail = m.sub(1.0, exp32(m, m.neg(m.polynomial(clamped, ERFC_EXPONENT))))
+    return m.where(m.less(size, 0.925), center, m.copysign(tail, x))
 
 
 def erf64(m: Lanes, x: Value) -> Value:

@@ -106,8 +106,8 @@ def exp2_32(m: Lanes, x: Value) -> Value:
 
 def expm1_64(m: Lanes, x: Value) -> Value:
     """exp(x) - 1 without cancellation near 0."""
-    near = m.mul(m.polynomial(x, EXPM1_NEAR), x)
-    return m.where(m.less(m.abs(x), 0.3), near, m.sub(exp64(m, x), 1.0))
+    series = m.mul(m.polynomial(x, EXPM1_NEAR), x)
+    return m.where(m.less(m.abs(x), 0.3), series, m.sub(exp64(m, x), 1.0))
 
 
 def expm1_32(m: Lanes, x: Value) -> Value:

@@ -25,8 +25,8 @@ def tanh32(m: Lanes, x: Value) -> Value:
         return TANH_TABLE.emit(m, x)
     size = m.abs(x)
     square = m.mul(x, x)
-    near = m.fma(m.mul(m.polynomial(square, TANH), square), x, x)
-    return m.copysign(m.where(m.less(size, 0.625), near, _tanh_by_exp(m, size)), x)
+    series = m.fma(m.mul(m.polynomial(square, TANH), square), x, x)
+    return m.copysign(m.where(m.less(size, 0.625), series, _tanh_by_exp(m, size)), x)
 
 
 def _tanh_by_exp(m: Lanes, size: Value) -> Value:
@@ -84,10 +84,10 @@ def atanh32(m: Lanes, x: Value) -> Value:
     """atanh of float32: log((1 + x) / (1 - x)) / 2, near 0 by that logarithm's series in x."""
     wide, z = m.wide(x)
     size = wide.abs(z)
-    near = wide.less(size, 0.17)
+    is_small = wide.less(size, 0.17)
     e, s = split_mantissa_64(wide, wide.div(wide.add(size, 1.0), wide.sub(1.0, size)))
-    y = atanh_series(wide, wide.where(near, size, s))
-    y = wide.mul(wide.fma(wide.where(near, 0.0, e), LN2, y), 0.5)
+    y = atanh_series(wide, wide.where(is_small, size, s))
+    y = wide.mul(wide.fma(wide.where(is_small, 0.0, e), LN2, y), 0.5)
     y = wide.where(wide.less(size, 1.0), y, float("nan"))
     y = wide.where(wide.equal(size, 1.0), float("inf"), y)
     return m.narrow(wide.copysign(y, z))

@@ -83,8 +83,8 @@ def log64(m: Lanes, x: Value) -> Value:
 
 def log1p_64(m: Lanes, x: Value) -> Value:
     """log(1 + x) without cancellation near 0."""
-    near = atanh_series(m, m.div(x, m.add(x, 2.0)))
-    return m.where(m.less(m.abs(x), 0.25), near, log64(m, m.add(x, 1.0)))
+    series = atanh_series(m, m.div(x, m.add(x, 2.0)))
+    return m.where(m.less(m.abs(x), 0.25), series, log64(m, m.add(x, 1.0)))
 
 
 def log1p_32(m: Lanes, x: Value) -> Value:

@@ -16,5 +16,6 @@ def rem32(m: Lanes, x: Value, y: Value) -> Value:
     rest = wide.fma(wide.neg(wide.floor(quotient)), b, a)
     rest = wide.where(wide.less(rest, 0.0), wide.add(rest, b), rest)  # the quotient was rounded up
     rest = wide.where(wide.less(a, b), a, rest)
-    far = wide.b.and_(wide.less(MAX_EXACT_QUOTIENT, quotient), wide.less(quotient, float("inf")))
-    return select_rare(m, far, "fmodf", (x, y), m.copysign(m.narrow(rest), x))
+    is_large = wide.b.and_(
+        wide.less(MAX_EXACT_QUOTIENT, quotient), wide.less(quotient, float("inf")))
+    return select_rare(m, is_large, "fmodf", (x, y), m.copysign(m.narrow(rest), x))

@@ -48,9 +48,9 @@ def _sin_of_quarter_turns(m: Lanes, size: Value, turns: int) -> tuple[Value, Val
     square = m.mul(r, r)
     cube = m.mul(square, r)
     sine = m.add(m.fma(m.polynomial(square, SIN32), cube, m.mul(n, -HALF_PI_TERMS32[2])), r)
-    near = m.fma(square, -0.5, 1.0)
-    rest = m.fma(square, -0.5, m.sub(1.0, near))  # what rounding it lost
-    cosine = m.add(m.fma(m.polynomial(square, COS32), m.mul(square, square), rest), near)
+    rounded = m.fma(square, -0.5, 1.0)
+    rest = m.fma(square, -0.5, m.sub(1.0, rounded))  # what rounding it lost
+    cosine = m.add(m.fma(m.polynomial(square, COS32), m.mul(square, square), rest), rounded)
     quarter = b.add(m.bits(shifted), m.integer(turns)) if turns else m.bits(shifted)
     odd = b.icmp_signed("<", b.shl(quarter, m.integer(31)), m.integer(0))
     return b.select(odd, cosine, sine), b.shl(quarter, m.integer(30))
@@ -108,8 +108,8 @@ def _with_libm_for_large(
 ) -> Value:
     """y, but where x is so great that only the C library's reduction is exact, its result."""
     size = m.abs(x)
-    far = m.b.and_(m.less(limit, size), m.less(size, float("inf")))
-    return select_rare(m, far, name, (x,), y)
+    is_large = m.b.and_(m.less(limit, size), m.less(size, float("inf")))
+    return select_rare(m, is_large, name, (x,), y)
 
 
 def _atan(m: Lanes, size: Value) -> Value:
@@ -132,30 +132,30 @@ def atan32(m: Lanes, x: Value) -> Value:
 def _asin(m: Lanes, size: Value) -> tuple[Value, Value, Value]:
     """Whether sizes are above 1 / 2; asin, as a number and the small rest of it: of the size, or
     there of sqrt((1 - size) / 2)."""
-    far = m.less(0.5, size)
-    square = m.where(far, m.mul(m.sub(1.0, size), 0.5), m.mul(size, size))
-    r = m.where(far, m.sqrt(square), size)
-    return far, r, m.mul(m.mul(m.polynomial(square, ASIN32), square), r)
+    is_outer = m.less(0.5, size)
+    square = m.where(is_outer, m.mul(m.sub(1.0, size), 0.5), m.mul(size, size))
+    r = m.where(is_outer, m.sqrt(square), size)
+    return is_outer, r, m.mul(m.mul(m.polynomial(square, ASIN32), square), r)
 
 
 def asin32(m: Lanes, x: Value) -> Value:
     """asin of float32: pi / 2 - 2 * asin(sqrt((1 - x) / 2)) above 1 / 2."""
-    far, r, rest = _asin(m, m.abs(x))
+    is_outer, r, rest = _asin(m, m.abs(x))
     turned = m.fma(r, -2.0, HALF_PI_TERMS32[0])
     lost = m.fma(r, -2.0, m.sub(HALF_PI_TERMS32[0], turned))
     turned = m.add(m.fma(rest, -2.0, m.add(lost, HALF_PI_TERMS32[1])), turned)
-    return m.copysign(m.where(far, turned, m.add(r, rest)), x)
+    return m.copysign(m.where(is_outer, turned, m.add(r, rest)), x)
 
 
 def acos32(m: Lanes, x: Value) -> Value:
     """acos of float32: 2 * asin(sqrt((1 - x) / 2)) above 1 / 2, pi less that of -x below -1 / 2."""
-    far, r, rest = _asin(m, m.abs(x))
+    is_outer, r, rest = _asin(m, m.abs(x))
     below = m.negative(x)
     y = m.add(r, rest)
-    near = m.sub(HALF_PI_TERMS32[0], m.sub(m.copysign(y, x), HALF_PI_TERMS32[1]))
+    inner = m.sub(HALF_PI_TERMS32[0], m.sub(m.copysign(y, x), HALF_PI_TERMS32[1]))
     twice = m.add(y, y)
     turned = m.sub(2 * HALF_PI_TERMS32[0], m.sub(twice, 2 * HALF_PI_TERMS32[1]))
-    return m.where(far, m.where(below, turned, twice), near)
+    return m.where(is_outer, m.where(below, turned, twice), inner)
 
 
 def atan2_32(m: Lanes, y: Value, x: Value) -> Value:

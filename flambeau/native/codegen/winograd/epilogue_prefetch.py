@@ -60,7 +60,7 @@ class EpiloguePrefetch:
         start = offset_bytes(self.b, self.table, stream * 8 * (self.cut.batch + self.cut.rows))
         return offset_bytes(self.b, start, self.b.mul(tile, constant(8)))
 
-    def offset_in_tile(self, stream: Load | Store, place: ir.Value, which: ir.Value) -> ir.Value:
+    def offset_in_tile(self, stream: Load | Store, place: ir.Value, panel: ir.Value) -> ir.Value:
         """Which bytes of a tile's stream are fetched with one of the sixteen products."""
         b, cut = self.b, self.cut
         step = b.minimum_of(place, constant(4 * cut.vectors - 1))
@@ -68,7 +68,7 @@ class EpiloguePrefetch:
         down, right = (int(stream.at.stride(side.row.index)) for side in cut.sides)  # type: ignore[arg-type]
         at = b.add(b.mul(b.lshr(pixel, constant(1)), constant(down)),
                    b.mul(b.and_(pixel, constant(1)), constant(right)))
-        at = b.add(at, b.mul(which, constant(cut.width)))
+        at = b.add(at, b.mul(panel, constant(cut.width)))
         at = b.add(at, b.mul(vector, constant(cut.lanes)))
         return b.mul(at, constant(stream.buffer.type.size))
 

@@ -116,19 +116,19 @@ class _WinogradEmitter:
         with b.counted_loop(begin, end, cut.batch) as first:
             self._emit_batch(first, begin, end, panel, until)
         if self.turned is not None:
-            for which, valid in self.weights.each(panel, until):
+            for index, valid in self.weights.each(panel, until):
                 with b.counted_loop(constant(0), images) as i:
-                    source = self._output_address(which, panel, i, constant(0), constant(0))
-                    column = b.mul(which, constant(cut.width))
+                    source = self._output_address(index, panel, i, constant(0), constant(0))
+                    column = b.mul(index, constant(cut.width))
                     self.turned.emit(b, source, b.add(image, i), column, valid, self.square)
 
     def _output_address(
-        self, which: ir.Value, panel: ir.Value, image: ir.Value, y: ir.Value, x: ir.Value
+        self, index: ir.Value, panel: ir.Value, image: ir.Value, y: ir.Value, x: ir.Value
     ) -> ir.Value:
         """Where an output of a unit's image waits to be turned."""
         assert self.turned is not None
         b, each = self.b, self.turned.bytes * self.cut.images
-        start = offset_bytes(b, self.output_block, b.mul(b.sub(which, panel), constant(each)))
+        start = offset_bytes(b, self.output_block, b.mul(b.sub(index, panel), constant(each)))
         return self.turned.place(b, start, image, y, x)
 
     def _emit_batch(self, first: ir.Value, begin: ir.Value, end: ir.Value, panel: ir.Value,
@@ -144,14 +144,14 @@ class _WinogradEmitter:
         else:
             self._transform_inputs(first, count)
         self.prefetch.note_addresses(first, count)
-        for which, valid in self.weights.each(panel, until):
-            self._multiply(inputs, self.weights.address(which, panel), count, which)
+        for index, valid in self.weights.each(panel, until):
+            self._multiply(inputs, self.weights.address(index, panel), count, index)
             with b.counted_loop(0, count) as i:
                 source = offset_bytes(b, self.sums, b.mul(i, constant(cut.width * 4)))
                 if self.turned is None:
-                    self._store_tile(b.add(first, i), source, which, valid)
+                    self._store_tile(b.add(first, i), source, index, valid)
                 else:
-                    self._keep_outputs(b.add(b.sub(first, begin), i), source, which, panel)
+                    self._keep_outputs(b.add(b.sub(first, begin), i), source, index, panel)
 
     def _transform_packed_inputs(self, first: ir.Value, count: ir.Value) -> None:
         """Inputs of some tiles of the packed images in the sixteen places."""
@@ -164,11 +164,11 @@ class _WinogradEmitter:
                                    target, cut.inputs_plane)
 
     def _keep_outputs(
-        self, number: ir.Value, source: ir.Value, which: ir.Value, panel: ir.Value
+        self, number: ir.Value, source: ir.Value, index: ir.Value, panel: ir.Value
     ) -> None:
         """A tile's outputs over a panel are put aside, to be turned."""
         b, cut = self.b, self.cut
-        start = self._output_address(which, panel, *self.tiles.within(number))
+        start = self._output_address(index, panel, *self.tiles.within(number))
         assert self.turned is not None
         row = self.turned.across * cut.width * 4
         with b.counted_loop(0, cut.vectors) as j:
@@ -185,7 +185,7 @@ class _WinogradEmitter:
             target = offset_bytes(b, self.inputs, b.mul(i, constant(cut.line)))
             self.tiles.spread(b.add(first, i), cut.channels, cut.lanes, target, cut.inputs_plane)
 
-    def _multiply(self, inputs: ir.Value, weights: ir.Value, count: ir.Value, which: ir.Value
+    def _multiply(self, inputs: ir.Value, weights: ir.Value, count: ir.Value, index: ir.Value
                   ) -> None:
         """Sixteen matrix products: tiles by channels by columns."""
         b, cut = self.b, self.cut
@@ -196,7 +196,7 @@ class _WinogradEmitter:
             a = offset_bytes(b, inputs, b.mul(place, constant(cut.inputs_plane)))
             panel = offset_bytes(b, weights, b.mul(place, constant(cut.weights)))
             target = offset_bytes(b, self.sums, b.mul(place, constant(cut.sums_plane)))
-            ahead = [self.prefetch.offset_in_tile(stream, place, which)
+            ahead = [self.prefetch.offset_in_tile(stream, place, index)
                      for stream in self.prefetch.streams]
             with b.counted_loop(constant(0), count, cut.rows) as i:
                 self.prefetch.fetch(i, ahead)
@@ -216,11 +216,11 @@ class _WinogradEmitter:
 
     # ---------------------------------------------------------------------------- outputs
 
-    def _store_tile(self, number: ir.Value, source: ir.Value, which: ir.Value, valid: int) -> None:
+    def _store_tile(self, number: ir.Value, source: ir.Value, index: ir.Value, valid: int) -> None:
         """A tile's outputs over a panel of `valid` columns."""
         b, cut = self.b, self.cut
         place = {axis.index: constant(0) for axis in self.contract.rows} | self.tiles.place(number)
-        column = b.mul(which, constant(cut.width))
+        column = b.mul(index, constant(cut.width))
         full = valid // cut.lanes
         if full:
             with b.counted_loop(0, full) as j:

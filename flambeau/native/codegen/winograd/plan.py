@@ -161,8 +161,8 @@ def plan_winograd(contract: Contract, target: Target) -> WinogradPlan:
     columns, channels = require_static(contract.column.extent), require_static(channel.extent)
     if channels < lanes or columns < lanes:
         raise Unsupported("few channels")
-    most = 4 if channels <= 256 and target.vector_registers >= 32 else 2
-    vectors = _choose_vectors(-(-columns // lanes), most)
+    max_vectors = 4 if channels <= 256 and target.vector_registers >= 32 else 2
+    vectors = _choose_vectors(-(-columns // lanes), max_vectors)
     tiles = count_tiles(sides, others)
     rows = _choose_rows(tiles, (target.vector_registers - 1 - vectors) // vectors, vectors)
     panel = PLACES * channels * vectors * lanes * 4
@@ -247,22 +247,23 @@ def _window_coordinates(
     return {frozenset(i for i, _ in line.terms): line for line in lines}
 
 
-def _choose_rows(tiles: int, most: int, vectors: int) -> int:
+def _choose_rows(tiles: int, max_rows: int, vectors: int) -> int:
     """Rows of the register tile: about as many as fit, and few too many for the last of them."""
-    return min(range(max(1, most - 3), most + 1),
+    return min(range(max(1, max_rows - 3), max_rows + 1),
                key=lambda n: -(-tiles // n) * (n * vectors / 2 + 0.7))
 
 
-def _choose_vectors(across: int, most: int) -> int:
+def _choose_vectors(across: int, max_vectors: int) -> int:
     """Vectors of a panel: as many as waste none."""
-    return min(range(1, most + 1), key=lambda v: (-(-across // v) * v, -v))
+    return min(range(1, max_vectors + 1), key=lambda v: (-(-across // v) * v, -v))
 
 
 def _choose_batch(tiles: int, rows: int, each: int, shares: int) -> int:
     """Tiles at a time: whole register tiles, a few at least, as many as the caches hold, in about
     as many batches as so many threads can share."""
-    least, most = 4 * rows, max(4 * rows, min(12 * rows, (3 * ASSUMED_L2_BYTES // 4) // each))
-    sizes = range(least, most + 1, rows)
+    min_tiles = 4 * rows
+    max_tiles = max(min_tiles, min(12 * rows, (3 * ASSUMED_L2_BYTES // 4) // each))
+    sizes = range(min_tiles, max_tiles + 1, rows)
     some = 1 if shares == 2 else shares
     waste = {n: -(-tiles // (n * some)) * some * n for n in sizes}
     return min(sizes, key=lambda n: (waste[n] > 1.03 * min(waste.values()), -n))

@@ -32,8 +32,8 @@ class WeightPanels:
         rest = cut.columns % cut.width
         full = cut.columns // cut.width
         if full:
-            with b.counted_loop(first, b.minimum_of(until, constant(full))) as which:
-                yield which, cut.width
+            with b.counted_loop(first, b.minimum_of(until, constant(full))) as index:
+                yield index, cut.width
         if rest:
             with b.if_then(b.icmp_signed("==", until, constant(cut.count))):
                 yield constant(cut.count - 1), rest
@@ -46,10 +46,10 @@ class WeightPanels:
         depth = [(int(a.extent), int(load.at.stride(a.index))) for a in axes]  # type: ignore[arg-type]
         block = StridedBlock(depth, int(column), cut.type, cut.lanes, cut.width, self.square)  # type: ignore[arg-type]
         start = self.tiles.address(load, {})
-        for which, valid in self.each(first, until):
-            source = offset_bytes(b, start, multiply(b, which, cut.width * block.column * 4))
+        for index, valid in self.each(first, until):
+            source = offset_bytes(b, start, multiply(b, index, cut.width * block.column * 4))
             pack_block(b, block, source, self.taps, valid)
-            target = self.address(which, first)
+            target = self.address(index, first)
             with b.counted_loop(0, cut.weights, cut.lanes * 4) as at:
                 self._transform_vector(offset_bytes(b, self.taps, at), offset_bytes(b, target, at))
 
@@ -70,6 +70,6 @@ class WeightPanels:
         ):
             store_vector(b, transformed, offset_bytes(b, target, k * cut.weights), 4)
 
-    def address(self, which: ir.Value, first: ir.Value) -> ir.Value:
-        place = self.b.mul(self.b.sub(which, first), constant(16 * self.cut.weights))
+    def address(self, index: ir.Value, first: ir.Value) -> ir.Value:
+        place = self.b.mul(self.b.sub(index, first), constant(16 * self.cut.weights))
         return offset_bytes(self.b, self.weights, place)

@@ -99,14 +99,14 @@ def binomial(type: Type) -> Kernel:
             with code.where(turned.now > 0):
                 p.put(rounded(_number(1.0) - p.now))
             successes = code.real("successes", 0.0)
-            many = _flag(code, "many", rounded(count.now * p.now) >= 10)
+            is_large = _flag(code, "many", rounded(count.now * p.now) >= 10)
 
             def accept(value: Value) -> None:
                 code.accept(where(turned.now > 0, count.now - value, value))
 
-            with code.where(many.now == 0):
+            with code.where(is_large.now == 0):
                 _binomial_by_waiting(code, count, p, successes, rounded, accept)
-            with code.where(many.now > 0):
+            with code.where(is_large.now > 0):
                 _binomial_by_rejection(code, count, p, rounded, accept)
     return code.kernel("binomial", [counts, probabilities])
 
@@ -161,12 +161,12 @@ def _binomial_bound(
     code: RejectionProgram, k: Variable, count: Variable, mode: Variable, odds: Variable
 ) -> Variable:
     """The logarithm below which k is accepted."""
-    failures, most = count.now - k.now, count.now - mode.now
+    failures, mode_failures = count.now - k.now, count.now - mode.now
     bound = code.real("bound", (mode.now + 0.5) * _log(
-        (mode.now + 1.0) / (odds.now * (most + 1.0))))
-    bound.put(bound.now + (count.now + 1.0) * _log((most + 1.0) / (failures + 1.0)))
+        (mode.now + 1.0) / (odds.now * (mode_failures + 1.0))))
+    bound.put(bound.now + (count.now + 1.0) * _log((mode_failures + 1.0) / (failures + 1.0)))
     bound.put(bound.now + (k.now + 0.5) * _log(odds.now * (failures + 1.0) / (k.now + 1.0)))
-    for sign, value in ((1.0, mode.now), (1.0, most), (-1.0, k.now), (-1.0, failures)):
+    for sign, value in ((1.0, mode.now), (1.0, mode_failures), (-1.0, k.now), (-1.0, failures)):
         tail = code.real("tail", _stirling_tail(value))
         bound.put(bound.now + tail.now * sign)
     return bound

@@ -68,12 +68,12 @@ class RejectionProgram(StatementProgram):
     def with_uniforms(self, count: int) -> Iterator[list[Value]]:
         """With statement: if there are so many left. They count as spent behind it."""
         suffices = self.spent.now + count <= self.available.now
-        enough = self.integer("enough", suffices.cast(Type.I64))
-        with self.where(enough.now > 0):
+        has_enough = self.integer("enough", suffices.cast(Type.I64))
+        with self.where(has_enough.now > 0):
             at = [((self.spent.now + i).expression, 1) for i in range(count)]
             yield [Value(Load(self.uniforms, Affine(), (a,))) for a in at]
             self.spent.put(self.spent.now + count)
-        with self.where(enough.now == 0):
+        with self.where(has_enough.now == 0):
             self.state.put(SHORT)
 
     def normal(self, target: Variable) -> None:

@@ -61,8 +61,8 @@ class WorkerPool:
     # Start.
 
     def _start(self, worker: int, main: Any, settings: Any, context: Any) -> None:
-        ours, theirs = socket.socketpair()
-        channel = ParentChannel(ours)
+        parent_end, worker_end = socket.socketpair()
+        channel = ParentChannel(parent_end)
         self._channels.append(channel)
         view = ArenaView(unnamed_file())
         self._views.append(view)
@@ -71,7 +71,8 @@ class WorkerPool:
         try:
             process = context.Process(
                 target=main,
-                args=(settings, worker, theirs, memory if forked else _Descriptor(memory), forked),
+                args=(settings, worker, worker_end,
+                      memory if forked else _Descriptor(memory), forked),
                 daemon=True,
             )
             forks = ArenaView.forks
@@ -82,7 +83,7 @@ class WorkerPool:
                 raise
             ArenaView.forks = forks  # a worker's dataset lives in the parent too
         finally:
-            theirs.close()
+            worker_end.close()
         self.processes.append(process)
         self._worker_of[channel.fileno()] = worker
         self._poll.register(channel.fileno(), select.POLLIN)
